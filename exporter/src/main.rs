@@ -1,0 +1,2 @@
+//! Exporter.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The rig: typed handles for real servers.
