@@ -1,1 +1,5 @@
 //! Exporter library.
+
+pub mod hold;
+pub mod transition;
+pub mod verdict;

@@ -1,0 +1,111 @@
+//! What one look at a package says: plain data between evaluation, hold, transition and store.
+
+use std::{fmt, sync::Arc};
+
+use statusbridge_contract::{ApplyState, Fingerprint, Health};
+
+/// How many of the things that a package applies there are, work, and do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Inventory {
+    /// All of them.
+    pub total: u64,
+    /// Those that are as they should be.
+    pub current: u64,
+    /// Those that failed.
+    pub failed: u64,
+}
+
+/// The state of a package at one moment: all that the metrics say about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// How far the cluster has got with applying it.
+    pub apply: ApplyState,
+    /// Whether what was applied works.
+    pub health: Health,
+    /// The revision that the cluster has been told to run.
+    pub desired: Fingerprint,
+    /// The revision last applied in full.
+    pub applied: Fingerprint,
+    /// `applied` while it is applied in full and Current at once, else none.
+    pub healthy: Fingerprint,
+    /// Why the package is not Applied and Current; `None` exactly when it is.
+    pub reason: Option<Arc<str>>,
+    /// Since when the object itself says that it is in this state, in unix seconds.
+    pub since: Option<i64>,
+    /// Counts; `Some` for every package of a source that has an inventory, else `None`.
+    pub inventory: Option<Inventory>,
+}
+
+impl Verdict {
+    /// Whether applying failed or what was applied does not work.
+    pub fn failed(&self) -> bool {
+        self.apply == ApplyState::Failed || self.health == Health::Failed
+    }
+
+    /// Whether the package is applied in full and works.
+    pub fn good(&self) -> bool {
+        self.apply == ApplyState::Applied && self.health == Health::Current
+    }
+}
+
+/// What people want to read when a package changes its state. Goes to the log, is never stored.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Detail {
+    /// What the system says, cut to a bounded length.
+    pub message: String,
+    /// The thing that is worst off, where the system names it.
+    pub worst_resource: Option<String>,
+    /// The wanted revision as the system writes it.
+    pub desired_revision: Option<String>,
+    /// The revision that was last tried.
+    pub attempted_revision: Option<String>,
+    /// The revision that was last applied in full.
+    pub applied_revision: Option<String>,
+}
+
+/// What a verdict was made about: attempted revision, generation, plan. A hash, compared only for
+/// equality, within one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HoldKey(
+    /// Hash of the key's text.
+    pub u64,
+);
+
+/// Whether a controller is in the middle of looking again, and at what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hold {
+    /// The object says nothing about the outcome at the moment: its controller is at work.
+    pub undecided: bool,
+    /// What it is at work on, or what it decided about.
+    pub key: HoldKey,
+}
+
+/// An expression of a source that failed on an object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct EvaluationError {
+    /// The field of the source, such as `apply[2].when`.
+    pub field: String,
+    /// The expression in it.
+    pub expression: String,
+    /// What went wrong.
+    pub message: String,
+}
+
+impl fmt::Display for EvaluationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} in `{}`", self.field, self.message, self.expression)
+    }
+}
+
+/// All that came out of evaluating a source on one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evaluation {
+    /// The state of the package.
+    pub verdict: Verdict,
+    /// For the log.
+    pub detail: Detail,
+    /// `None` when the source holds nothing, or an expression failed.
+    pub hold: Option<Hold>,
+    /// The expression that failed, when one did; the verdict then says Unknown.
+    pub error: Option<EvaluationError>,
+}
