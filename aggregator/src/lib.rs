@@ -1,1 +1,3 @@
 //! Aggregator library.
+pub mod clock;
+pub mod fleet;
