@@ -1,0 +1,155 @@
+//! What comes out of an expression, as the plain bounded data that a field of a source asks for.
+
+use cel::common::{
+    types::{CelBool, CelInt, CelList, CelNull, CelOptional, CelString, CelTimestamp, CelUInt},
+    value::Val,
+};
+
+use super::{Expression, Scope};
+use crate::verdict::EvaluationError;
+
+/// Longest revision, in bytes; a longer one is an error, as cutting it would make it another one.
+pub const MAX_REVISION: usize = 1024;
+/// Longest reason, in bytes; a longer one is cut.
+pub const MAX_REASON: usize = 128;
+/// Longest message, in bytes; a longer one is cut.
+pub const MAX_MESSAGE: usize = 1024;
+/// Most revisions that one package has at once.
+const MAX_REVISIONS: usize = 64;
+
+impl Expression {
+    /// True or false.
+    pub fn truth(&self, scope: &Scope<'_>) -> Result<bool, EvaluationError> {
+        let value = self.run(scope)?;
+        value.downcast_ref::<CelBool>().map(|b| *b.inner()).ok_or_else(|| self.mismatch("a bool", &*value))
+    }
+
+    /// A text, cut to `limit` bytes; none when empty, null or an empty optional.
+    pub fn text_of(&self, scope: &Scope<'_>, limit: usize) -> Result<Option<String>, EvaluationError> {
+        let value = self.run(scope)?;
+        let Some(value) = present(&*value) else { return Ok(None) };
+        let text = value.downcast_ref::<CelString>().ok_or_else(|| self.mismatch("a string", value))?;
+        Ok((!text.inner().is_empty()).then(|| cut(text.inner().to_owned(), limit)))
+    }
+
+    /// One revision or several; empty text, null and empty optionals are none.
+    pub fn revisions(&self, scope: &Scope<'_>) -> Result<Vec<String>, EvaluationError> {
+        let value = self.run(scope)?;
+        let mut revisions = Vec::new();
+        match present(&*value) {
+            None => {}
+            Some(value) => match value.downcast_ref::<CelList>() {
+                None => self.push_revision(value, &mut revisions)?,
+                Some(list) if list.len() > MAX_REVISIONS => {
+                    return Err(self.error(format!("gives more than {MAX_REVISIONS} revisions")));
+                }
+                Some(list) => {
+                    for item in list.iter().filter_map(|item| present(&**item)) {
+                        self.push_revision(item, &mut revisions)?;
+                    }
+                }
+            },
+        }
+        Ok(revisions)
+    }
+
+    fn push_revision(&self, value: &dyn Val, revisions: &mut Vec<String>) -> Result<(), EvaluationError> {
+        let text = value
+            .downcast_ref::<CelString>()
+            .ok_or_else(|| self.mismatch("a string or a list of strings", value))?
+            .inner();
+        if text.len() > MAX_REVISION {
+            return Err(self.error(format!("gives a revision longer than {MAX_REVISION} bytes")));
+        }
+        if !text.is_empty() {
+            revisions.push(text.to_owned());
+        }
+        Ok(())
+    }
+
+    /// A count, never negative.
+    pub fn count(&self, scope: &Scope<'_>) -> Result<u64, EvaluationError> {
+        let value = self.run(scope)?;
+        let int = value.downcast_ref::<CelInt>().map(|i| u64::try_from(*i.inner()));
+        let uint = value.downcast_ref::<CelUInt>().map(|u| Ok(*u.inner()));
+        match int.or(uint) {
+            Some(Ok(count)) => Ok(count),
+            Some(Err(_)) => Err(self.error("gives a negative count")),
+            None => Err(self.mismatch("an int", &*value)),
+        }
+    }
+
+    /// A time in unix seconds: a timestamp, RFC 3339 text or an int; none when empty, null or an
+    /// empty optional.
+    pub fn time(&self, scope: &Scope<'_>) -> Result<Option<i64>, EvaluationError> {
+        let value = self.run(scope)?;
+        let Some(value) = present(&*value) else { return Ok(None) };
+        if let Some(time) = value.downcast_ref::<CelTimestamp>() {
+            return Ok(Some(time.inner().timestamp()));
+        }
+        if let Some(seconds) = value.downcast_ref::<CelInt>() {
+            return Ok(Some(*seconds.inner()));
+        }
+        match value.downcast_ref::<CelString>().map(CelString::inner) {
+            Some("") => Ok(None),
+            Some(text) => match text.parse::<jiff::Timestamp>() {
+                Ok(time) => Ok(Some(time.as_second())),
+                Err(error) => Err(self.error(format!("`{}` is no time: {error}", cut(text.to_owned(), 64)))),
+            },
+            None => Err(self.mismatch("a timestamp", value)),
+        }
+    }
+
+    /// Hash of scalars and lists of them, to compare for equality.
+    pub fn hash_of(&self, scope: &Scope<'_>) -> Result<u64, EvaluationError> {
+        use std::hash::{DefaultHasher, Hasher};
+        let value = self.run(scope)?;
+        let mut hasher = DefaultHasher::new();
+        self.hash_into(&*value, &mut hasher)?;
+        Ok(hasher.finish())
+    }
+
+    fn hash_into(&self, value: &dyn Val, hasher: &mut impl std::hash::Hasher) -> Result<(), EvaluationError> {
+        use std::hash::Hash;
+        match present(value) {
+            None => 0u8.hash(hasher),
+            Some(value) => {
+                if let Some(text) = value.downcast_ref::<CelString>() {
+                    (1u8, text.inner()).hash(hasher);
+                } else if let Some(int) = value.downcast_ref::<CelInt>() {
+                    (2u8, *int.inner()).hash(hasher);
+                } else if let Some(truth) = value.downcast_ref::<CelBool>() {
+                    (3u8, *truth.inner()).hash(hasher);
+                } else if let Some(list) = value.downcast_ref::<CelList>() {
+                    (4u8, list.len()).hash(hasher);
+                    list.iter().try_for_each(|item| self.hash_into(&**item, hasher))?;
+                } else {
+                    return Err(self.mismatch("a string, an int, a bool or a list of these", value));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn mismatch(&self, want: &str, got: &dyn Val) -> EvaluationError {
+        self.error(format!("gives {}, where {want} is needed", got.get_type().name()))
+    }
+}
+
+/// The value of an optional, or the value itself; `None` for null and for an empty optional.
+fn present<'b, 'v>(value: &'b (dyn Val + 'v)) -> Option<&'b (dyn Val + 'v)> {
+    let value = match value.downcast_ref::<CelOptional>() {
+        Some(optional) => optional.option()?,
+        None => value,
+    };
+    value.downcast_ref::<CelNull>().is_none().then_some(value)
+}
+
+/// `text` cut to at most `limit` bytes, between characters.
+pub(super) fn cut(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        let end = (0..=limit).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
+        text.truncate(end);
+    }
+    text
+}

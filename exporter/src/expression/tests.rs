@@ -1,0 +1,132 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::projection::Projection;
+
+fn object() -> Value {
+    json!({
+        "metadata": {"name": "a", "generation": 3, "labels": {"b": "2", "a": "1"}},
+        "spec": {"nothing": null, "on": true, "big": 18446744073709551615u64, "half": 0.5, "list": [1, "x", null]},
+        "status": {"conditions": [
+            {"type": "Ready", "status": "True", "reason": "Fine", "observedGeneration": 3},
+            {"type": "Odd", "status": 5},
+        ]},
+    })
+}
+
+fn with<T>(text: &str, read: impl FnOnce(&Expression, &Scope<'_>) -> T) -> T {
+    let object = object();
+    let mut scope = Scope::default();
+    scope.bind("object", &object);
+    scope.bind_optional("missing", None);
+    scope.bind_optional("present", Some(&object));
+    let expression = Expression::compile("f", text, &["object", "missing", "present"]).expect(text);
+    read(&expression, &scope)
+}
+
+#[rstest]
+#[case("object.metadata.generation == 3")]
+#[case("object.metadata.generation - 10 == -7")]
+#[case("object.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')")]
+#[case("object.status.conditions[0] == object.status.conditions.filter(c, c.type == 'Ready')[0]")]
+#[case("object.spec.?nothing.orValue('default') == 'default'")]
+#[case("!has(object.spec.nothing) && !('nothing' in object.spec) && 'on' in object.spec")]
+#[case("object.?status.?nothing.?deeper.orValue('') == ''")]
+#[case("object.metadata.labels.map(k, k) == ['a', 'b'] && size(object.metadata.labels) == 2")]
+#[case("object.metadata.labels == {'a': '1', 'b': '2'} && object.metadata.labels != {'a': '1'}")]
+#[case("object.spec.list == [1, 'x', null] && object.spec.list[2] == null")]
+#[case("object.spec.big == 18446744073709551615u && object.spec.half == 0.5")]
+#[case("condition(object, 'Ready').status == 'True' && condition(object, 'Ready').observedGeneration == 3")]
+#[case("condition(object, 'Nope').status == '' && condition(object, 'Nope').type == 'Nope'")]
+#[case("!condition(object, 'Nope').?observedGeneration.hasValue()")]
+#[case("!has(condition(object, 'Nope').observedGeneration) && has(condition(object, 'Nope').reason)")]
+#[case("condition(missing, 'Ready').status == '' && condition(present, 'Ready').reason == 'Fine'")]
+#[case("condition(object.metadata, 'Ready').status == ''")]
+#[case("!missing.hasValue() && present.?metadata.?name.orValue('') == 'a'")]
+#[case("present.optMap(p, p.metadata.name).orValue('') == 'a'")]
+#[case("optional.ofNonZeroValue(object.spec).hasValue() && !optional.ofNonZeroValue('').hasValue()")]
+fn reads_json_where_it_lies(#[case] text: &str) {
+    assert_eq!(with(text, |e, s| e.truth(s)), Ok(true), "{text}");
+}
+
+#[rstest]
+#[case("object.stauts.x == 1", "No such key: stauts")]
+#[case("object.metadata.name.x == 1", "no matching overload")]
+#[case("condition(object, 'Odd').status == 'True'", "`status` is int, not string")]
+#[case("condition(object, 'Ready').stauts == ''", "No such key: stauts")]
+#[case("condition(object.spec.list, 'Ready').status == ''", "want 'map'")]
+#[case("object.metadata.generation", "gives int, where a bool is needed")]
+#[case("object", "gives map, where a bool is needed")]
+fn what_does_not_fit_is_an_error_with_field_and_expression(#[case] text: &str, #[case] message: &str) {
+    let error = with(text, |e, s| e.truth(s)).expect_err(text);
+    assert_eq!((error.field.as_str(), error.expression.as_str()), ("f", text));
+    assert!(error.message.contains(message), "{error}");
+}
+
+#[rstest]
+#[case("object.metadata.name = 'a'", "Syntax error")]
+#[case("nope == 1", "there is no variable `nope`")]
+#[case("object.status.conditions.exists(c, d.type == '')", "there is no variable `d`")]
+#[case("object.metadata.name.lower() == ''", "there is no function `lower`")]
+#[case("[1].map(a, [1].map(b, [1].map(c, a)))", "nested more than 2 deep")]
+#[case("Message{a: 1}", "no message type `Message`")]
+#[case("  ", "is empty")]
+fn what_can_never_work_does_not_compile(#[case] text: &str, #[case] message: &str) {
+    let error = Expression::compile("f", text, &["object"]).expect_err(text);
+    assert!(error.contains(message), "{error}");
+}
+
+#[test]
+fn outcomes_are_bounded_plain_data() {
+    assert_eq!(with("object.metadata.name", |e, s| e.text_of(s, 10)), Ok(Some("a".into())));
+    assert_eq!(with("'éé'", |e, s| e.text_of(s, 3)), Ok(Some("é".into())));
+    for none in ["''", "null", "missing.?x", "optional.of('')"] {
+        assert_eq!(with(none, |e, s| e.text_of(s, 10)), Ok(None), "{none}");
+        assert_eq!(with(none, |e, s| e.revisions(s)), Ok(vec![]), "{none}");
+        assert_eq!(with(none, |e, s| e.time(s)), Ok(None), "{none}");
+    }
+    let two = vec!["r1".to_owned(), "r2".to_owned()];
+    assert_eq!(with("['r1', '', missing, 'r2']", |e, s| e.revisions(s)), Ok(two));
+    assert!(with("[1]", |e, s| e.revisions(s)).is_err());
+    let long = format!("'{}'", "x".repeat(MAX_REVISION + 1));
+    assert!(with(&long, |e, s| e.revisions(s)).is_err_and(|e| e.message.contains("longer than 1024")));
+    for time in ["timestamp('1970-01-01T00:01:00Z')", "'1970-01-01T01:01:00+01:00'", "60", "optional.of(60)"]
+    {
+        assert_eq!(with(time, |e, s| e.time(s)), Ok(Some(60)), "{time}");
+    }
+    assert!(with("'yesterday'", |e, s| e.time(s)).is_err());
+    assert_eq!(with("size(object.spec.list)", |e, s| e.count(s)), Ok(3));
+    assert!(with("-1", |e, s| e.count(s)).is_err());
+    let hash = |text: &str| with(text, |e, s| e.hash_of(s)).expect(text);
+    assert_eq!(hash("[1, 'a']"), hash("[object.metadata.generation - 2, object.metadata.name]"));
+    assert_ne!(hash("[1, 'a']"), hash("[1, 'b']"));
+    assert_ne!(hash("['a', 'b']"), hash("['ab']"));
+    assert!(with("object", |e, s| e.hash_of(s)).is_err());
+}
+
+#[rstest]
+#[case("object.metadata.name == 'a'", &["metadata.name"])]
+#[case("object.spec.on", &["spec.on"])]
+#[case("has(object.spec.a.b)", &["spec.a.b"])]
+#[case("object.?status.?a.orValue(object.spec.b) == ''", &["spec.b", "status.a"])]
+#[case("object['spec']['a'] == object.spec.list[0].b", &["spec.a", "spec.list[].b"])]
+#[case("object.spec.items.exists(i, i.a == 1)", &["spec.items[].a"])]
+#[case("object.spec.items.filter(i, i.a == 1)[0].b == 2", &["spec.items[].a", "spec.items[].b"])]
+#[case("object.spec.items.map(i, i.a)[?0].orValue('') == ''", &["spec.items[].a"])]
+#[case("size(object.spec.items) == 1", &["spec.items"])]
+#[case("object.spec.items == []", &["spec.items"])]
+#[case("object.spec[object.spec.key] == 1", &["spec"])]
+#[case("condition(object, 'Ready').status == ''", &["status.conditions[].status", "status.conditions[].type"])]
+#[case("object.spec.?a.optMap(a, a.b).orValue(1) == 1", &["spec.a.b"])]
+#[case("[object.spec.a, object.spec.b].exists(x, x.c == 1)", &["spec.a.c", "spec.b.c"])]
+fn the_footprint_of_an_expression_is_what_it_reads(#[case] text: &str, #[case] expected: &[&str]) {
+    let expression = Expression::compile("f", text, &["object"]).expect(text);
+    let mut footprint = Footprint::default();
+    footprint.add_object("object");
+    footprint.read(&expression);
+    let always = Projection::of_object().paths();
+    let mut paths = footprint.projection("object").paths();
+    paths.retain(|p| !always.contains(p) || expected.contains(&p.as_str()));
+    assert_eq!(paths, expected, "{text}");
+}
