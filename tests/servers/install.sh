@@ -1,0 +1,198 @@
+#!/usr/bin/env bash
+# Builds the servers that the tests and the demo run, once, into a cache outside the clone.
+#
+#   install.sh [NAME…]   build what is missing (default: everything the tests need)
+#   install.sh --print   one line NAME=PATH for each program, without building anything
+#
+# The cache is ${STATUSBRIDGE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/statusbridge}/servers. An entry is named by its
+# version and a hash of the files that pin it, so a changed pin is built anew and an unchanged one never is.
+# With KUBEBUILDER_ASSETS set, kube-apiserver, etcd and kubectl are taken from there.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${STATUSBRIDGE_CACHE:-${XDG_CACHE_HOME:-${HOME:?set HOME or STATUSBRIDGE_CACHE}/.cache}/statusbridge}/servers
+assets=${KUBEBUILDER_ASSETS:-}
+common=github.com/prometheus/common/version.Version
+k8s=k8s.io/component-base/version
+
+# name | module whose version counts | programs | packages | build tags | usual duration on two cores | linker flags
+servers='
+kubernetes|k8s.io/kubernetes|kube-apiserver kubectl|k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kubectl||7 minutes|-X '$k8s'.gitVersion=v@V@ -X '$k8s'.gitMajor=@MAJOR@ -X '$k8s'.gitMinor=@MINOR@
+etcd|go.etcd.io/etcd/server/v3|etcd|go.etcd.io/etcd/server/v3||1 minute|
+etcd-old|go.etcd.io/etcd/server/v3|etcd-old|go.etcd.io/etcd/server/v3||1 minute|
+prometheus|github.com/prometheus/prometheus|prometheus promtool|github.com/prometheus/prometheus/cmd/prometheus github.com/prometheus/prometheus/cmd/promtool|remove_all_sd|2 minutes|-X '$common'=@V@
+kustomize-controller|github.com/fluxcd/kustomize-controller|kustomize-controller|github.com/fluxcd/kustomize-controller||2 minutes|
+kube-state-metrics|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||2 minutes|-X '$common'=@V@
+'
+# kube-state-metrics is what the benchmark measures against: no test needs it.
+default_names="kubernetes etcd etcd-old prometheus victoria-metrics kustomize-controller"
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "error: $*"; exit 1; }
+
+select_server() { # sets name, module, programs, packages, tags, usual, ldflags, version, dir
+  local line
+  line=$(grep "^$1|" <<<"$servers") || die "no server is named '$1'"
+  IFS='|' read -r name module programs packages tags usual ldflags <<<"$line"
+  version=$(sed -nE "s#^(require )?[[:space:]]*$module v([^ ]+).*#\2#p" "$here/$name/go.mod")
+  [ -n "$version" ] || die "$here/$name/go.mod does not require $module"
+  if [ "$name" = prometheus ]; then # the module v0.315.0 is the release 3.15.0
+    version=$(sed -E 's/^0\.([0-9])([0-9]{2})\./\1.\2./' <<<"$version")
+  fi
+  dir=$cache/$name-$version-$({ cat "$here/$name/go.mod" "$here/$name/go.sum"; echo "$line"; } | sha256sum | cut -c1-12)
+}
+
+from_assets() { # is program $1 to be taken from KUBEBUILDER_ASSETS?
+  [ -n "$assets" ] && case $1 in kube-apiserver | kubectl | etcd) ;; *) return 1 ;; esac
+}
+
+wanted_programs() { # the programs of the selected server that have to be built
+  local p out=
+  for p in $programs; do from_assets "$p" || out="$out $p"; done
+  echo "$out"
+}
+
+check_assets() {
+  local p
+  [ -n "$assets" ] || return 0
+  for p in kube-apiserver etcd kubectl; do
+    [ -x "$assets/$p" ] || die "KUBEBUILDER_ASSETS is set, but $assets/$p is no program"
+  done
+}
+
+check_go() {
+  local v
+  command -v go >/dev/null || die "go is not on PATH: install Go 1.26 or newer (it builds the servers that the tests run)"
+  # Asked inside a module that requires 1.26, so that a go that fetches newer toolchains by itself passes.
+  v=$(cd "$here/kubernetes" && go env GOVERSION 2>/dev/null) || v=
+  [[ $v =~ ^go([0-9]+)\.([0-9]+) ]] && ((BASH_REMATCH[1] > 1 || BASH_REMATCH[2] >= 26)) ||
+    die "$(go version 2>/dev/null | cut -d' ' -f3) is too old: install Go 1.26 or newer"
+}
+
+# Runs a command with its output in a log, telling every 30 seconds that it is still at work.
+with_progress() { # log, command…
+  local log=$1 started=$SECONDS ticker status=0
+  shift
+  (while sleep 30; do say "      still building, $((SECONDS - started)) s so far"; done) &
+  ticker=$!
+  "$@" >"$log" 2>&1 || status=$?
+  kill "$ticker" 2>/dev/null || true
+  wait "$ticker" 2>/dev/null || true
+  if [ $status -ne 0 ]; then
+    grep -v '^go: downloading' "$log" | tail -n 20 >&2
+    cp "$log" "$cache/last-failure.log"
+    die "building $name $version failed; the whole output is in $cache/last-failure.log"
+  fi
+}
+
+go_build() { # into the directory $1
+  local flags major minor package program i=0
+  IFS=. read -r major minor _ <<<"$version"
+  flags=${ldflags//@V@/$version}
+  flags=${flags//@MAJOR@/$major}
+  flags=${flags//@MINOR@/$minor}
+  local -a names
+  read -ra names <<<"$programs"
+  cd "$here/$name"
+  for package in $packages; do
+    program=${names[$((i++))]}
+    from_assets "$program" && continue
+    CGO_ENABLED=0 GOWORK=off GOFLAGS= nice -n 10 go build -mod=readonly -trimpath -buildvcs=false \
+      ${tags:+-tags "$tags"} -ldflags "-s -w $flags" -o "$1/$program" "$package"
+  done
+}
+
+build() { # name: builds one server unless it is there
+  local tmp started
+  select_server "$1"
+  [ -n "$(wanted_programs)" ] || return 0
+  [ -d "$dir" ] && have_all "$dir" && return 0
+  exec 9>"$cache/.lock-$name"
+  flock -n 9 || { say "[$name] another build is at work on it: waiting"; flock 9; }
+  if ! { [ -d "$dir" ] && have_all "$dir"; }; then
+    check_go
+    say "[$name] building $name $version (usually $usual on two cores when nothing is cached)"
+    started=$SECONDS
+    tmp=$(mktemp -d "$cache/.build-XXXXXX")
+    trap 'rm -rf "$tmp"' EXIT
+    mkdir "$tmp/bin"
+    with_progress "$tmp/log" go_build "$tmp/bin"
+    # With KUBEBUILDER_ASSETS unset later, an entry may have to be completed.
+    mkdir -p "$dir"
+    mv -f "$tmp"/bin/* "$dir/"
+    rm -rf "$tmp"
+    trap - EXIT
+    say "[$name] done in $((SECONDS - started)) s"
+  fi
+  exec 9>&-
+}
+
+have_all() {
+  local p
+  for p in $(wanted_programs); do [ -x "$1/$p" ] || return 1; done
+}
+
+# VictoriaMetrics is not published where Go modules are, so it is the Debian package, unpacked without root, or a
+# program on PATH.
+vm_dir=$cache/victoria-metrics-debian
+vm_program() {
+  if [ -x "$vm_dir/victoria-metrics" ]; then
+    echo "$vm_dir/victoria-metrics"
+  else
+    command -v victoria-metrics || command -v victoria-metrics-prod || echo "$vm_dir/victoria-metrics"
+  fi
+}
+
+fetch_victoria_metrics() {
+  local tmp started=$SECONDS private
+  [ -x "$(vm_program)" ] && return 0
+  exec 9>"$cache/.lock-victoria-metrics"
+  flock 9
+  if [ ! -x "$(vm_program)" ]; then
+    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
+      die "victoria-metrics: put it on PATH (it is fetched as a Debian package only where there is apt-get)"
+    say "[victoria-metrics] fetching the Debian package (usually some seconds)"
+    tmp=$(mktemp -d "$cache/.build-XXXXXX")
+    trap 'rm -rf "$tmp"' EXIT
+    # A machine whose package lists were never read, and no root to read them: lists of our own.
+    private=(-o "Dir::State::lists=$tmp/lists" -o "Dir::Cache=$tmp/cache" -o APT::Sandbox::User= -o Debug::NoLocking=1)
+    mkdir -p "$tmp/lists/partial" "$tmp/cache/archives/partial"
+    (
+      cd "$tmp"
+      apt-get -qq -o APT::Sandbox::User= download victoria-metrics ||
+        { apt-get -qq "${private[@]}" update && apt-get -qq "${private[@]}" download victoria-metrics; }
+    ) >"$tmp/log" 2>&1 || { tail -n 5 "$tmp/log" >&2; die "the Debian package victoria-metrics cannot be had; put victoria-metrics on PATH"; }
+    dpkg-deb -x "$tmp"/victoria-metrics_*.deb "$tmp/root"
+    mkdir -p "$vm_dir"
+    mv -f "$tmp/root/usr/bin/victoria-metrics" "$vm_dir/victoria-metrics"
+    rm -rf "$tmp"
+    trap - EXIT
+    say "[victoria-metrics] done in $((SECONDS - started)) s"
+  fi
+  exec 9>&-
+}
+
+print_paths() {
+  local n p
+  for n in $default_names kube-state-metrics; do
+    if [ "$n" = victoria-metrics ]; then
+      echo "$n=$(vm_program)"
+      continue
+    fi
+    select_server "$n"
+    for p in $programs; do
+      if from_assets "$p"; then echo "$p=$assets/$p"; else echo "$p=$dir/$p"; fi
+    done
+  done
+}
+
+check_assets
+if [ "${1:-}" = --print ]; then
+  print_paths
+  exit
+fi
+mkdir -p "$cache"
+[ $# -gt 0 ] || set -- $default_names
+for server in "$@"; do
+  if [ "$server" = victoria-metrics ]; then fetch_victoria_metrics; else build "$server"; fi
+done
