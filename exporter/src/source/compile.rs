@@ -1,0 +1,431 @@
+//! From YAML to a source that is known to work: everything that can be wrong with one is found here,
+//! and not on the one object in a thousand that runs into it.
+
+use std::{str::FromStr, sync::Arc};
+
+use serde_json::{Value, json};
+use statusbridge_contract::{ApplyState, Health};
+
+use super::{
+    APPLY, HoldProgram, InventoryProgram, KindRef, OBJECT, Program, Related, RelatedObject, RelatedObjects,
+    Rule, Source, SourceError,
+    format::{
+        API_VERSION, Definition, Header, KIND, Ordered, RelatedDefinition, RuleDefinition, SampleDefinition,
+    },
+    join::By,
+    rule::Words,
+};
+use crate::{
+    expression::{Expression, Footprint, MAX_MESSAGE, MAX_REASON, Scope},
+    kstatus,
+    projection::Projection,
+    verdict::EvaluationError,
+};
+
+/// Longest name of a source: it is a label's value in every series.
+const MAX_NAME: usize = 63;
+/// Names that the language keeps for itself.
+const KEYWORDS: &[&str] = &["true", "false", "null", "in", "optional"];
+
+pub(super) fn parse(file: &str, yaml: &str) -> Result<Vec<Source>, SourceError> {
+    let malformed = |error: serde_saphyr::Error| SourceError::of_file(file, error.to_string());
+    let headers: Vec<Header> = serde_saphyr::from_multiple(yaml).map_err(malformed)?;
+    for header in &headers {
+        let (version, kind) = (header.api_version.as_deref(), header.kind.as_deref());
+        if (version, kind) != (Some(API_VERSION), Some(KIND)) {
+            let found = format!("{}, kind {}", version.unwrap_or("none"), kind.unwrap_or("none"));
+            let message =
+                format!("needs `apiVersion: {API_VERSION}` and `kind: {KIND}`, has apiVersion {found}");
+            return Err(SourceError {
+                source_name: header.name.clone(),
+                ..SourceError::of_file(file, message)
+            });
+        }
+    }
+    if headers.is_empty() {
+        return Err(SourceError::of_file(file, "has no source in it"));
+    }
+    let definitions: Vec<Definition> = serde_saphyr::from_multiple(yaml).map_err(malformed)?;
+    definitions
+        .into_iter()
+        .map(|definition| Compiler { file, name: definition.name.clone() }.source(definition))
+        .collect()
+}
+
+/// Knows where it is, for messages.
+struct Compiler<'a> {
+    file: &'a str,
+    name: String,
+}
+
+impl Compiler<'_> {
+    fn wrong(&self, field: &str, message: impl Into<String>) -> SourceError {
+        SourceError {
+            source_name: Some(self.name.clone()),
+            field: Some(field.to_owned()),
+            ..SourceError::of_file(self.file, message)
+        }
+    }
+
+    fn failed(&self, error: EvaluationError, tried_on: &str) -> SourceError {
+        SourceError {
+            expression: Some(error.expression),
+            ..self.wrong(&error.field, format!("on {tried_on}: {}", error.message))
+        }
+    }
+
+    fn expression(&self, field: &str, text: &str, variables: &[&str]) -> Result<Expression, SourceError> {
+        Expression::compile(field, text, variables).map_err(|message| SourceError {
+            expression: Some(text.to_owned()),
+            ..self.wrong(field, message)
+        })
+    }
+
+    fn source(&self, d: Definition) -> Result<Source, SourceError> {
+        if !is_label(&d.name, MAX_NAME) {
+            let message =
+                format!("`{}` must be lower-case letters, digits and dashes, at most {MAX_NAME}", d.name);
+            return Err(self.wrong("name", message));
+        }
+        self.kind("object", &d.object)?;
+        let mut seen: Vec<String> = vec![OBJECT.to_owned()];
+        let mut related = Vec::new();
+        for (i, r) in d.related.into_iter().enumerate() {
+            let field = format!("related[{i}]");
+            self.variable(&format!("{field}.name"), &r.name, &seen)?;
+            seen.push(r.name.clone());
+            related.push(self.related(&field, r)?);
+        }
+        let mut variables = Vec::new();
+        for (name, text) in d.variables.0 {
+            let field = format!("variables.{name}");
+            self.variable(&field, &name, &seen)?;
+            let expression = self.expression(&field, &text, &names(&seen))?;
+            seen.push(name.clone());
+            variables.push((name, expression));
+        }
+        let before = names(&seen);
+        let mut after = before.clone();
+        after.push(APPLY);
+        let optional = |field: &str, text: &Option<String>, variables: &[&str]| {
+            text.as_ref().map(|text| self.expression(field, text, variables)).transpose()
+        };
+        let program = Program {
+            variables,
+            desired: optional("revisions.desired", &d.revisions.desired, &before)?,
+            attempted: optional("revisions.attempted", &d.revisions.attempted, &before)?,
+            applied: optional("revisions.applied", &d.revisions.applied, &before)?,
+            apply: self.rules::<ApplyState>("apply", d.apply, ApplyState::ALL, &before)?,
+            health: match d.health {
+                Some(rules) => Some(self.rules::<Health>("health", rules, Health::ALL, &after)?),
+                None => None,
+            },
+            reason: optional("reason", &d.reason, &after)?,
+            message: optional("message", &d.message, &after)?,
+            worst_resource: optional("worstResource", &d.worst_resource, &after)?,
+            since: optional("since", &d.since, &after)?,
+            inventory: match d.inventory {
+                Some(i) => Some(InventoryProgram {
+                    total: self.expression("inventory.total", &i.total, &after)?,
+                    current: self.expression("inventory.current", &i.current, &after)?,
+                    failed: self.expression("inventory.failed", &i.failed, &after)?,
+                }),
+                None => None,
+            },
+            hold: match d.hold {
+                Some(h) => Some(HoldProgram {
+                    when: self.expression("hold.when", &h.when, &after)?,
+                    key: self.expression("hold.key", &h.key, &after)?,
+                }),
+                None => None,
+            },
+        };
+        let mut source = Source {
+            name: d.name,
+            description: d.description,
+            kind: d.object,
+            related,
+            projection: Projection::default(),
+            program,
+        };
+        set_projections(&mut source);
+        self.try_samples(&source, &d.samples)?;
+        Ok(source)
+    }
+
+    fn kind(&self, field: &str, kind: &KindRef) -> Result<(), SourceError> {
+        if kind.kind.is_empty() {
+            return Err(self.wrong(&format!("{field}.kind"), "is empty"));
+        }
+        if kind.versions.is_empty() || kind.versions.iter().any(String::is_empty) {
+            return Err(
+                self.wrong(&format!("{field}.versions"), "needs at least one version, and no empty one")
+            );
+        }
+        Ok(())
+    }
+
+    fn variable(&self, field: &str, name: &str, seen: &[String]) -> Result<(), SourceError> {
+        let mut chars = name.chars();
+        let is_name = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+            && chars.all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !is_name || KEYWORDS.contains(&name) || name == APPLY {
+            return Err(self.wrong(field, format!("`{name}` cannot be the name of a variable")));
+        }
+        if seen.iter().any(|s| s == name) {
+            return Err(self.wrong(field, format!("there is already a variable `{name}`")));
+        }
+        Ok(())
+    }
+
+    fn related(&self, field: &str, r: RelatedDefinition) -> Result<Related, SourceError> {
+        if r.kinds.is_empty() {
+            return Err(self.wrong(&format!("{field}.kinds"), "needs at least one kind"));
+        }
+        for (i, kind) in r.kinds.iter().enumerate() {
+            self.kind(&format!("{field}.kinds[{i}]"), kind)?;
+        }
+        let expression =
+            |name: &str, text: &str| self.expression(&format!("{field}.{name}"), text, &[OBJECT]);
+        let optional =
+            |name: &str, text: Option<String>| text.map(|text| expression(name, &text)).transpose();
+        let by = match (r.reference, r.labels) {
+            (Some(reference), None) => {
+                if reference.kind.is_none() && r.kinds.len() > 1 {
+                    return Err(
+                        self.wrong(&format!("{field}.reference.kind"), "is needed to choose among the kinds")
+                    );
+                }
+                By::Reference {
+                    kind: optional("reference.kind", reference.kind)?,
+                    namespace: optional("reference.namespace", reference.namespace)?,
+                    name: expression("reference.name", &reference.name)?,
+                }
+            }
+            (None, Some(labels)) => {
+                let Ordered(texts) = labels.labels;
+                if texts.is_empty() {
+                    return Err(self.wrong(&format!("{field}.labels.match"), "needs at least one label"));
+                }
+                let mut compiled = Vec::new();
+                for (name, text) in texts {
+                    compiled.push((name.clone(), expression(&format!("labels.match.{name}"), &text)?));
+                }
+                By::Labels { namespace: optional("labels.namespace", labels.namespace)?, labels: compiled }
+            }
+            _ => return Err(self.wrong(field, "needs either `reference` or `labels`")),
+        };
+        Ok(Related { name: r.name, kinds: r.kinds, projection: Projection::default(), by })
+    }
+
+    fn rules<S: FromStr + Copy + ToString + 'static>(
+        &self,
+        field: &str,
+        rules: Vec<RuleDefinition>,
+        states: &[S],
+        variables: &[&str],
+    ) -> Result<Vec<Rule<S>>, SourceError> {
+        if rules.is_empty() {
+            return Err(self.wrong(field, "needs at least one rule"));
+        }
+        let last = rules.len() - 1;
+        let mut compiled = Vec::new();
+        for (i, rule) in rules.into_iter().enumerate() {
+            let at = |name: &str| format!("{field}[{i}].{name}");
+            if rule.when.is_none() && i != last {
+                return Err(self
+                    .wrong(&format!("{field}[{i}]"), "has no `when`, so no rule after it is ever reached"));
+            }
+            let state = rule.state.parse().map_err(|_| {
+                let known: Vec<String> = states.iter().map(S::to_string).collect();
+                self.wrong(&at("state"), format!("`{}` is none of {}", rule.state, known.join(", ")))
+            })?;
+            let optional = |name: &str, text: &Option<String>| {
+                text.as_ref().map(|text| self.expression(&at(name), text, variables)).transpose()
+            };
+            let reason = match (rule.reason, optional("reasonFrom", &rule.reason_from)?) {
+                (Some(word), None) if is_reason(&word) => Some(Words::Fixed(Arc::from(word))),
+                (Some(word), None) => {
+                    let message =
+                        format!("`{word}` is no CamelCase word; an expression belongs into `reasonFrom`");
+                    return Err(self.wrong(&at("reason"), message));
+                }
+                (None, from) => from.map(Words::From),
+                (Some(_), Some(_)) => return Err(self.wrong(&at("reason"), "stands beside `reasonFrom`")),
+            };
+            let message = match (rule.message, optional("messageFrom", &rule.message_from)?) {
+                (Some(_), Some(_)) => return Err(self.wrong(&at("message"), "stands beside `messageFrom`")),
+                (Some(text), None) if text.len() > MAX_MESSAGE => {
+                    return Err(self.wrong(&at("message"), format!("is longer than {MAX_MESSAGE} bytes")));
+                }
+                (fixed, from) => fixed.map(Words::Fixed).or(from.map(Words::From)),
+            };
+            compiled.push(Rule { when: optional("when", &rule.when)?, state, reason, message });
+        }
+        Ok(compiled)
+    }
+
+    /// Runs every expression on every sample, and on an object that has nothing but a name: an
+    /// object without status must be possible, and rubbish must not take a source by surprise.
+    fn try_samples(&self, source: &Source, samples: &[SampleDefinition]) -> Result<(), SourceError> {
+        if samples.is_empty() {
+            return Err(self.wrong("samples", "needs at least one object to try the expressions on"));
+        }
+        for (i, sample) in samples.iter().enumerate() {
+            let field = format!("samples[{i}]");
+            if !source.kind.matches(&sample.object) {
+                return Err(self.wrong(&format!("{field}.object"), "is not of the source's kind"));
+            }
+            if let Some(name) =
+                sample.related.keys().find(|name| !source.related.iter().any(|r| r.name == **name))
+            {
+                return Err(
+                    self.wrong(&format!("{field}.related.{name}"), "is no related object of this source")
+                );
+            }
+            let related =
+                source.related.iter().map(|r| match (sample.related.get(&r.name), r.by_reference()) {
+                    (found, true) => RelatedObject::One(found),
+                    (Some(Value::Array(items)), false) => RelatedObject::Many(items.iter().collect()),
+                    (found, false) => RelatedObject::Many(found.into_iter().collect()),
+                });
+            let related = RelatedObjects(related.collect());
+            try_all(source, &sample.object, &related).map_err(|e| self.failed(e, &field))?;
+        }
+        let bare = json!({"metadata": {"name": "bare", "namespace": "bare"}});
+        try_all(source, &bare, &RelatedObjects::default())
+            .map_err(|e| self.failed(e, "an object that has nothing but a name"))
+    }
+}
+
+/// Runs every expression, each in the way in which its outcome is used.
+fn try_all<'v>(
+    source: &Source,
+    object: &'v Value,
+    related: &RelatedObjects<'v>,
+) -> Result<(), EvaluationError> {
+    let p = &source.program;
+    let mut own = Scope::default();
+    own.bind(OBJECT, object);
+    for r in &source.related {
+        r.expressions().try_for_each(|e| e.text_of(&own, MAX_REASON).map(drop))?;
+    }
+    let mut scope = source.scope(object, related)?;
+    for revision in p.revisions() {
+        revision.revisions(&scope)?;
+    }
+    try_rules(&p.apply, &scope)?;
+    for state in ApplyState::ALL {
+        scope.bind_text(APPLY, state.name());
+        try_rules(p.health.as_deref().unwrap_or_default(), &scope)?;
+        for text in p.texts() {
+            text.text_of(&scope, MAX_MESSAGE)?;
+        }
+        if let Some(time) = &p.since {
+            time.time(&scope)?;
+        }
+        if let Some(counts) = &p.inventory {
+            counts.expressions().try_for_each(|e| e.count(&scope).map(drop))?;
+        }
+        if let Some(hold) = &p.hold {
+            hold.when.truth(&scope)?;
+            hold.key.hash_of(&scope)?;
+        }
+    }
+    Ok(())
+}
+
+fn try_rules<S: Copy>(rules: &[Rule<S>], scope: &Scope<'_>) -> Result<(), EvaluationError> {
+    for rule in rules {
+        if let Some(when) = &rule.when {
+            when.truth(scope)?;
+        }
+        rule.reason(scope)?;
+        rule.message(scope)?;
+    }
+    Ok(())
+}
+
+/// Finds out what the expressions read.
+fn set_projections(source: &mut Source) {
+    let mut footprint = Footprint::default();
+    footprint.add_object(OBJECT);
+    for related in &source.related {
+        related.expressions().for_each(|e| footprint.read(e));
+        if related.by_reference() {
+            footprint.add_object(&related.name);
+        } else {
+            footprint.add_objects(&related.name);
+        }
+    }
+    let p = &source.program;
+    for (name, expression) in &p.variables {
+        footprint.define(name, expression);
+    }
+    p.apply.iter().flat_map(Rule::expressions).for_each(|e| footprint.read(e));
+    p.health.iter().flatten().flat_map(Rule::expressions).for_each(|e| footprint.read(e));
+    p.revisions().chain(p.texts()).chain(&p.since).for_each(|e| footprint.read(e));
+    p.inventory.iter().flat_map(InventoryProgram::expressions).for_each(|e| footprint.read(e));
+    p.hold.iter().flat_map(|h| [&h.when, &h.key]).for_each(|e| footprint.read(e));
+    let mut projection = footprint.projection(OBJECT);
+    if p.health.is_none() {
+        projection.merge(&kstatus::projection());
+    }
+    source.projection = projection;
+    for related in &mut source.related {
+        related.projection = footprint.projection(&related.name);
+        if let By::Labels { labels, .. } = &related.by {
+            let kept = related.projection.field("metadata").field("labels");
+            labels.iter().for_each(|(name, _)| kept.field(name).keep());
+        }
+    }
+}
+
+impl Related {
+    fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        let (options, labels) = match &self.by {
+            By::Reference { kind, namespace, name } => {
+                ([kind.as_ref(), namespace.as_ref(), Some(name)], &[][..])
+            }
+            By::Labels { namespace, labels } => ([None, namespace.as_ref(), None], &labels[..]),
+        };
+        options.into_iter().flatten().chain(labels.iter().map(|(_, e)| e))
+    }
+}
+
+impl Program {
+    fn revisions(&self) -> impl Iterator<Item = &Expression> {
+        self.desired.iter().chain(&self.attempted).chain(&self.applied)
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &Expression> {
+        self.reason.iter().chain(&self.message).chain(&self.worst_resource)
+    }
+}
+
+impl InventoryProgram {
+    fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        [&self.total, &self.current, &self.failed].into_iter()
+    }
+}
+
+fn names(seen: &[String]) -> Vec<&str> {
+    seen.iter().map(String::as_str).collect()
+}
+
+/// Whether a text is a DNS label of at most `max` characters.
+fn is_label(text: &str, max: usize) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    !text.is_empty()
+        && text.len() <= max
+        && text.bytes().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// Whether a text is a word as conditions have them for a reason.
+fn is_reason(text: &str) -> bool {
+    text.len() <= MAX_REASON
+        && text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric())
+}

@@ -1,0 +1,49 @@
+//! What is wrong with a source, in words for the person who wrote it.
+
+use std::fmt;
+
+/// A source that cannot be used: names the file and, where they are known, the source, the field in
+/// it and the expression.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct SourceError {
+    /// The file as it was given.
+    pub file: String,
+    /// Name of the source.
+    pub source_name: Option<String>,
+    /// The field, such as `apply[2].when`.
+    pub field: Option<String>,
+    /// The expression in that field.
+    pub expression: Option<String>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl SourceError {
+    /// An error of a whole file.
+    pub fn of_file(file: &str, message: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            source_name: None,
+            field: None,
+            expression: None,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.file)?;
+        if let Some(name) = &self.source_name {
+            write!(f, "source {name}: ")?;
+        }
+        if let Some(field) = &self.field {
+            write!(f, "{field}: ")?;
+        }
+        f.write_str(&self.message)?;
+        match &self.expression {
+            Some(expression) => write!(f, " in `{}`", expression.trim()),
+            None => Ok(()),
+        }
+    }
+}

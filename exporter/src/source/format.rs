@@ -1,0 +1,149 @@
+//! The YAML of a source, as people write it. See docs/sources.md for what the fields mean.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, MapAccess, Visitor},
+};
+use serde_json::Value;
+
+use super::KindRef;
+
+/// `apiVersion` of the format.
+pub(super) const API_VERSION: &str = "statusbridge.dev/source/v1";
+/// `kind` of the format.
+pub(super) const KIND: &str = "Source";
+
+/// Only what says whether this is a source at all, and of which version.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Header {
+    pub(super) api_version: Option<String>,
+    pub(super) kind: Option<String>,
+    pub(super) name: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Definition {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) description: String,
+    pub(super) object: KindRef,
+    #[serde(default)]
+    pub(super) related: Vec<RelatedDefinition>,
+    #[serde(default)]
+    pub(super) variables: Ordered,
+    #[serde(default)]
+    pub(super) revisions: RevisionsDefinition,
+    pub(super) apply: Vec<RuleDefinition>,
+    pub(super) health: Option<Vec<RuleDefinition>>,
+    pub(super) reason: Option<String>,
+    pub(super) message: Option<String>,
+    pub(super) worst_resource: Option<String>,
+    pub(super) since: Option<String>,
+    pub(super) inventory: Option<InventoryDefinition>,
+    pub(super) hold: Option<HoldDefinition>,
+    pub(super) samples: Vec<SampleDefinition>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct RelatedDefinition {
+    pub(super) name: String,
+    pub(super) kinds: Vec<KindRef>,
+    pub(super) reference: Option<ReferenceDefinition>,
+    pub(super) labels: Option<LabelsDefinition>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ReferenceDefinition {
+    pub(super) kind: Option<String>,
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct LabelsDefinition {
+    pub(super) namespace: Option<String>,
+    #[serde(rename = "match")]
+    pub(super) labels: Ordered,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct RevisionsDefinition {
+    pub(super) desired: Option<String>,
+    pub(super) attempted: Option<String>,
+    pub(super) applied: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct RuleDefinition {
+    pub(super) when: Option<String>,
+    pub(super) state: String,
+    pub(super) reason: Option<String>,
+    pub(super) reason_from: Option<String>,
+    pub(super) message: Option<String>,
+    pub(super) message_from: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct InventoryDefinition {
+    pub(super) total: String,
+    pub(super) current: String,
+    pub(super) failed: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct HoldDefinition {
+    pub(super) when: String,
+    pub(super) key: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct SampleDefinition {
+    pub(super) object: Value,
+    #[serde(default)]
+    pub(super) related: BTreeMap<String, Value>,
+}
+
+/// A map of texts in the order in which it was written, each name once.
+#[derive(Default)]
+pub(super) struct Ordered(pub(super) Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Ordered {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Ordered;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map from names to expressions")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Ordered, A::Error> {
+                let mut entries: Vec<(String, String)> = Vec::new();
+                while let Some((name, text)) = map.next_entry::<String, String>()? {
+                    if entries.iter().any(|(other, _)| *other == name) {
+                        return Err(A::Error::custom(format_args!("`{name}` stands here twice")));
+                    }
+                    entries.push((name, text));
+                }
+                Ok(Ordered(entries))
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
+}

@@ -1,0 +1,151 @@
+//! Sources: which kind of object is a package, and how to read its state. Data, not code.
+//!
+//! ```text
+//!   YAML ──format──> Definition ──compile──> Source ──evaluate──> Evaluation
+//!                                              │  └──join_keys──> which related objects to look up
+//!                                              └──projection──> which fields to keep
+//! ```
+
+mod compile;
+mod error;
+mod format;
+mod join;
+mod rule;
+
+pub use error::SourceError;
+pub use join::{JoinKey, Related, RelatedObject, RelatedObjects};
+
+use serde::Deserialize;
+use serde_json::Value;
+use statusbridge_contract::{ApplyState, Health};
+
+use crate::{
+    expression::{Expression, Scope},
+    projection::Projection,
+};
+pub(crate) use rule::Rule;
+
+/// A kind of object, at any of some versions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct KindRef {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+    /// Versions that can be read, the preferred one first.
+    pub versions: Vec<String>,
+}
+
+impl KindRef {
+    /// Whether an object says that it is of this kind, at any version: a saved object of a version
+    /// that is not listed is still read, as an API server would convert it.
+    pub fn matches(&self, object: &Value) -> bool {
+        let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or("");
+        let group = text("apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
+        group == self.group && text("kind") == self.kind
+    }
+}
+
+/// A source, compiled. Immutable and shared by reference.
+#[derive(Debug)]
+pub struct Source {
+    /// Name: what the label `package_source` says.
+    pub name: String,
+    /// What it reads, for people.
+    pub description: String,
+    /// The kind that is a package.
+    pub kind: KindRef,
+    /// Objects read beside it.
+    pub related: Vec<Related>,
+    projection: Projection,
+    pub(crate) program: Program,
+}
+
+/// The expressions of a source.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) variables: Vec<(String, Expression)>,
+    pub(crate) desired: Option<Expression>,
+    pub(crate) attempted: Option<Expression>,
+    pub(crate) applied: Option<Expression>,
+    pub(crate) apply: Vec<Rule<ApplyState>>,
+    /// `None`: by kstatus.
+    pub(crate) health: Option<Vec<Rule<Health>>>,
+    pub(crate) reason: Option<Expression>,
+    pub(crate) message: Option<Expression>,
+    pub(crate) worst_resource: Option<Expression>,
+    pub(crate) since: Option<Expression>,
+    pub(crate) inventory: Option<InventoryProgram>,
+    pub(crate) hold: Option<HoldProgram>,
+}
+
+#[derive(Debug)]
+pub(crate) struct InventoryProgram {
+    pub(crate) total: Expression,
+    pub(crate) current: Expression,
+    pub(crate) failed: Expression,
+}
+
+#[derive(Debug)]
+pub(crate) struct HoldProgram {
+    pub(crate) when: Expression,
+    pub(crate) key: Expression,
+}
+
+impl Source {
+    /// The sources in a YAML text of one document or several, compiled and tried on their samples;
+    /// `file` is for messages.
+    pub fn parse(file: &str, yaml: &str) -> Result<Vec<Self>, SourceError> {
+        compile::parse(file, yaml)
+    }
+
+    /// What of the package's own object is read.
+    pub fn projection(&self) -> &Projection {
+        &self.projection
+    }
+
+    /// Whether packages of this source have inventory counts.
+    pub fn has_inventory(&self) -> bool {
+        self.program.inventory.is_some()
+    }
+
+    /// Where to find the related objects of a package.
+    pub fn join_keys(&self, object: &Value) -> Vec<JoinKey> {
+        let mut keys = Vec::new();
+        if self.related.is_empty() {
+            return keys;
+        }
+        let mut scope = Scope::default();
+        scope.bind(OBJECT, object);
+        for (index, related) in self.related.iter().enumerate() {
+            related.keys(index, object, &scope, &mut keys);
+        }
+        keys
+    }
+
+    /// The variables that all expressions see: the object, what is related to it, the source's own.
+    pub(crate) fn scope<'v>(
+        &self,
+        object: &'v Value,
+        related: &RelatedObjects<'v>,
+    ) -> Result<Scope<'v>, crate::verdict::EvaluationError> {
+        let mut scope = Scope::default();
+        scope.bind(OBJECT, object);
+        for (index, r) in self.related.iter().enumerate() {
+            r.bind(related.0.get(index), &mut scope);
+        }
+        for (name, expression) in &self.program.variables {
+            scope.define(name, expression)?;
+        }
+        Ok(scope)
+    }
+}
+
+/// The variable that holds the package's object.
+pub(crate) const OBJECT: &str = "object";
+/// The variable that holds the apply state's name, once it is known.
+pub(crate) const APPLY: &str = "apply";
+
+#[cfg(test)]
+mod tests;
