@@ -1,0 +1,219 @@
+//! FleetPackage: one package across clusters. A report; it deploys nothing.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::common::ClusterSet;
+use crate::fleet::observation::PackageId;
+
+/// Which package, at which revision, in which clusters.
+#[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "statusbridge.dev",
+    version = "v1alpha1",
+    kind = "FleetPackage",
+    plural = "fleetpackages",
+    namespaced,
+    status = "FleetPackageStatus",
+    derive = "PartialEq",
+    shortname = "fpkg",
+    category = "statusbridge",
+    doc = "How one package fares across clusters: how many run which revision, and where it goes wrong. It reports; it deploys nothing.",
+    printcolumn(name = "Package", type_ = "string", json_path = ".spec.package.name"),
+    printcolumn(name = "Revision", type_ = "string", json_path = ".spec.revision"),
+    printcolumn(name = "Targets", type_ = "integer", json_path = ".status.clusters.total"),
+    printcolumn(name = "Updated", type_ = "integer", json_path = ".status.clusters.updated"),
+    printcolumn(name = "Healthy", type_ = "integer", json_path = ".status.clusters.healthy"),
+    printcolumn(name = "Failed", type_ = "integer", json_path = ".status.clusters.failed"),
+    printcolumn(name = "Stale", type_ = "integer", json_path = ".status.clusters.stale"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].reason"#
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.managedBy) == has(oldSelf.managedBy) && (!has(self.managedBy) || self.managedBy == oldSelf.managedBy)",
+    "message": "managedBy is immutable"
+}]))]
+pub struct FleetPackageSpec {
+    /// The package, as the clusters report it. Immutable.
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "self == oldSelf",
+        "message": "package is immutable; create another FleetPackage instead"
+    }]))]
+    pub package: PackageRef,
+    /// The revision that should run, in the words of the delivery system (a commit, a digest, a
+    /// version) or as the 12 hex digits that a status shows. Left out: only report what runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 4096), extend("x-kubernetes-validations" = [{
+        "rule": "self.trim() == self",
+        "message": "revision must not begin or end with white space"
+    }]))]
+    pub revision: Option<String>,
+    /// The clusters that count. Default: every cluster that reports the package.
+    #[serde(default = "ClusterSet::any_reporting")]
+    pub clusters: ClusterSet,
+    /// How old the last verified word from a cluster may be before it no longer counts. Choose at
+    /// least four scrape intervals and a few seconds.
+    #[serde(default = "default_stale_after")]
+    #[schemars(length(max = 21), extend("x-kubernetes-validations" = [
+        {
+            "rule": "self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && size(self) > 0",
+            "message": "staleAfter must be a duration such as 90s, 3m or 1h30m"
+        },
+        {
+            "rule": "!self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') || size(self) == 0 || duration(self) >= duration('1s')",
+            "message": "staleAfter must be at least 1s"
+        }
+    ]))]
+    pub stale_after: String,
+    /// How much the status says about single clusters.
+    #[serde(default)]
+    pub detail: Detail,
+    /// Name of another reporter that fills the status; the aggregator then leaves this object
+    /// alone. Immutable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub managed_by: Option<String>,
+}
+
+fn default_stale_after() -> String {
+    "3m".to_owned()
+}
+
+/// How much the status says about single clusters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Detail {
+    /// Name the clusters where something is wrong, worst first, at most 20.
+    #[default]
+    Problems,
+    /// Counts only.
+    None,
+}
+
+/// A package, as the exporter of a workload cluster identifies it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PackageRef {
+    /// The exporter's source that reads it, for instance `flux-kustomization`.
+    #[schemars(length(min = 1, max = 253))]
+    pub source: String,
+    /// Namespace of the package's object in the workload clusters; left out when it is
+    /// cluster-scoped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: Option<String>,
+    /// Name of the package's object in the workload clusters.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+impl From<&PackageRef> for PackageId {
+    fn from(package: &PackageRef) -> Self {
+        Self {
+            source: package.source.clone(),
+            namespace: package.namespace.clone(),
+            name: package.name.clone(),
+        }
+    }
+}
+
+/// What the aggregator found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetPackageStatus {
+    /// Generation of the spec that this status answers; -1 before the first answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Age of the evidence: the oldest verified word that was used. Not refreshed at every poll
+    /// when nothing else changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<Time>,
+    /// The revision at which the package was last Ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_healthy_revision: Option<String>,
+    /// How many clusters are how far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clusters: Option<PackageCounts>,
+    /// Which revisions run where, most widespread first, at most 10 and one that sums up the rest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub revisions: Vec<RevisionCount>,
+    /// Where something is wrong or not done, worst first, at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub problems: Vec<Problem>,
+    /// Ready and Reporting always; Reconciling and Stalled only while they are True.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub conditions: Vec<Condition>,
+}
+
+/// Clusters by what is known of them. `total` is the sum of `reporting`, `stale`, `missing`,
+/// `unverified` and `conflicting`; `reporting` that of `healthy`, `progressing`, `paused` and `failed`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PackageCounts {
+    /// Targets.
+    pub total: u64,
+    /// Have fresh, verified status.
+    pub reporting: u64,
+    /// Were heard from, but too long ago; or their clock cannot be believed.
+    pub stale: u64,
+    /// Were never heard from, or do not have the package.
+    pub missing: u64,
+    /// Send data that does not add up, for so long that the last verified word is too old.
+    pub unverified: u64,
+    /// Share their name with another cluster, or contradict themselves.
+    pub conflicting: u64,
+    /// Have been told to run the wanted revision.
+    pub updated: u64,
+    /// Of these, have applied it in full.
+    pub applied: u64,
+    /// Of these, are healthy.
+    pub healthy: u64,
+    /// Are on the way.
+    pub progressing: u64,
+    /// Are paused.
+    pub paused: u64,
+    /// Failed to apply, or are unhealthy, at whatever revision.
+    pub failed: u64,
+}
+
+/// How widespread one revision is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionCount {
+    /// The wanted revision in the spec's own words, any other as 12 hex digits, or `other` for
+    /// the sum of the rest.
+    pub revision: String,
+    /// In how many clusters it is applied.
+    pub applied: u64,
+    /// In how many clusters it is healthy.
+    pub healthy: u64,
+}
+
+/// One cluster that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// Name of the cluster.
+    pub cluster_name: String,
+    /// What is wrong: one of the documented reasons, for instance Failed or Stale.
+    pub state: String,
+    /// The package's own word for it, or why the cluster's word does not count.
+    pub reason: String,
+    /// Since when; for clusters that do not report, when they were last heard of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+}

@@ -1,0 +1,27 @@
+//! The hub API, `statusbridge.dev/v1alpha1`: what people write and what the aggregator answers.
+//!
+//! ```text
+//!   RolloutGate ──fleetPackageRef──> FleetPackage ──package──> rows that the clusters report
+//!        │                                │
+//!        └── status: may the rollout go   └── status: how many clusters run what, and how
+//!            on, and if not, why not
+//! ```
+//!
+//! The types are the source of the CRDs in `deploy/crds` ([`crd`]); whatever the API server can
+//! refuse with a readable message is refused there.
+
+pub mod common;
+pub mod crd;
+pub mod fleet_package;
+pub mod reason;
+pub mod rollout_gate;
+
+pub use common::{ClusterSet, Reporting};
+pub use fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus};
+pub use reason::Reason;
+pub use rollout_gate::{RolloutGate, RolloutGateSpec, RolloutGateStatus};
+
+/// API group of every kind here.
+pub const GROUP: &str = "statusbridge.dev";
+/// The one API version there is.
+pub const VERSION: &str = "v1alpha1";

@@ -1,0 +1,98 @@
+//! Every reason that a condition, a problem's state or a `waitingFor` entry can carry.
+
+use std::fmt;
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// Closed list of reasons; a name is API and is never given another meaning.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Reason {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Reason {
+            /// All reasons, in the order of the enum.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The word as it stands in a status.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name)),+ }
+            }
+
+            /// What the reason means, in a sentence.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),+)),+ }
+            }
+        }
+    };
+}
+
+// The order is the order of importance in `waitingFor` and in `problems`: worst first.
+reasons! {
+    /// The spec cannot be understood by this aggregator.
+    InvalidSpec,
+    /// The FleetPackage that the gate refers to does not exist in the gate's namespace.
+    FleetPackageNotFound,
+    /// The FleetPackage is filled by another reporter (`managedBy`), so the gate has nothing to judge.
+    ExternallyManaged,
+    /// The aggregator has stopped renewing its heartbeat; the sweeper closed the gate.
+    AggregatorSilent,
+    /// The metrics backend gave no usable answer to the last poll.
+    BackendUnavailable,
+    /// A person's word stands instead of the computed verdict.
+    Overridden,
+    /// There is no cluster to judge.
+    NoTargets,
+    /// Fewer clusters report the package than `reporting.minClusters` asks for.
+    TooFewClusters,
+    /// More clusters have failed than `maxFailures` allows.
+    FailureBudgetExceeded,
+    /// Applying failed, or the package is unhealthy.
+    Failed,
+    /// Two clusters use the same name, or the streams of one cluster contradict each other.
+    Conflict,
+    /// The cluster's clock is too far from the backend's for its times to be believed.
+    ClockSkew,
+    /// What the backend returns does not add up to what the exporter attested.
+    Unverified,
+    /// The last verified word from the cluster is too old.
+    Stale,
+    /// The cluster has not been heard of, or reports no such package.
+    Missing,
+    /// No cluster has reported the gate's revision, neither as desired nor as applied.
+    RevisionNeverSeen,
+    /// The cluster has moved on to another revision than the gate's.
+    Superseded,
+    /// The cluster has not been told to run the revision yet.
+    NotUpdated,
+    /// Delivery of the package is paused in the cluster.
+    Paused,
+    /// The package is being deleted in the cluster.
+    Deleting,
+    /// The revision is applied, but its health cannot be told (for instance because nothing checks it).
+    HealthUnknown,
+    /// The revision is being applied, or is applied and not healthy yet.
+    Progressing,
+    /// Healthy at the revision, but not for `minSuccessTime` yet.
+    Soaking,
+    /// The object has not been looked at yet.
+    Pending,
+    /// The gate has not been open in this generation.
+    NotYetOpen,
+    /// Enough clusters are healthy at the wanted revision.
+    Healthy,
+    /// Enough clusters have applied the wanted revision.
+    Applied,
+    /// Every cluster is healthy at the revision that it was itself told to run.
+    HealthyAtOwnRevision,
+    /// Every target has fresh, verified status.
+    AllReporting,
+    /// Some targets have no fresh, verified status.
+    NotReporting,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

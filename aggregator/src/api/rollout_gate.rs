@@ -1,0 +1,206 @@
+//! RolloutGate: one decision for one wave of a rollout.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::common::{Amount, ClusterSet};
+
+/// What must be true of which clusters for the gate to open.
+#[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "statusbridge.dev",
+    version = "v1alpha1",
+    kind = "RolloutGate",
+    plural = "rolloutgates",
+    namespaced,
+    status = "RolloutGateStatus",
+    derive = "PartialEq",
+    shortname = "rgate",
+    category = "statusbridge",
+    doc = "Whether a rollout may go on: open while enough clusters are healthy at one revision, closed with a reason otherwise.",
+    printcolumn(
+        name = "Open",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Open")].status"#
+    ),
+    printcolumn(name = "Revision", type_ = "string", json_path = ".spec.revision"),
+    printcolumn(name = "Healthy", type_ = "string", json_path = ".status.healthy"),
+    printcolumn(name = "Waiting", type_ = "string", json_path = ".status.waitingFor[0].message"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutGateSpec {
+    /// The FleetPackage, in the same namespace, whose package is judged. Immutable.
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "self == oldSelf",
+        "message": "fleetPackageRef is immutable; create another RolloutGate instead"
+    }]))]
+    pub fleet_package_ref: FleetPackageRef,
+    /// The revision to wait for, in the words of the delivery system or as the 12 hex digits that
+    /// a status shows. Changing it makes a new generation, which starts closed.
+    #[schemars(length(min = 1, max = 4096), extend("x-kubernetes-validations" = [{
+        "rule": "self.trim() == self",
+        "message": "revision must not begin or end with white space"
+    }]))]
+    pub revision: String,
+    /// The clusters of this wave.
+    pub clusters: ClusterSet,
+    /// How far a cluster must be to count.
+    #[serde(default)]
+    pub require: Require,
+    /// How many clusters must count, as a number or as a share of all targets, rounded up.
+    /// Default: all targets less `maxFailures`, but at least one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "type(self) == int ? self >= 1 && self <= 1000000 : self.matches('^(100|[1-9][0-9]?)%$')",
+        "message": "minHealthy must be a number of clusters from 1 or a percentage from 1% to 100%"
+    }]))]
+    pub min_healthy: Option<Amount>,
+    /// How many clusters may have failed or be out of sight, as a number or as a share of all
+    /// targets, rounded down. Default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "type(self) == int ? self >= 0 && self <= 1000000 : self.matches('^(100|[1-9]?[0-9])%$')",
+        "message": "maxFailures must be a number of clusters from 0 or a percentage from 0% to 100%"
+    }]))]
+    pub max_failures: Option<Amount>,
+    /// How long a cluster must have been so without a change before it counts. Default 0s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 21), extend("x-kubernetes-validations" = [{
+        "rule": "self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && size(self) > 0",
+        "message": "minSuccessTime must be a duration such as 90s, 10m or 1h30m"
+    }]))]
+    pub min_success_time: Option<String>,
+    /// A person's word that stands instead of the computed verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "override")]
+    pub override_: Option<Override>,
+}
+
+/// Reference to a FleetPackage in the same namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetPackageRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// How far a cluster must be to count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Require {
+    /// Applied in full and healthy. A failed apply or failed health counts as a failure.
+    #[default]
+    Healthy,
+    /// Applied in full; health is not looked at. Only a failed apply counts as a failure.
+    Applied,
+}
+
+/// A person's word that stands instead of the computed verdict.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Override {
+    /// What the gate is to be.
+    pub state: OverrideState,
+    /// Why, for those who read the status later.
+    #[schemars(length(min = 1, max = 1024))]
+    pub reason: String,
+    /// When the override ends; left out: when it is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+}
+
+/// What an override makes of the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OverrideState {
+    /// Open, whatever the clusters say.
+    Open,
+    /// Closed, whatever the clusters say.
+    Closed,
+}
+
+/// The verdict and what it rests on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutGateStatus {
+    /// Generation of the spec that this status answers; -1 before the first answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Age of the evidence: the oldest verified word that was used. Not refreshed at every poll
+    /// when nothing else changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<Time>,
+    /// When the gate was first judged for this revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When Open last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// The revision that was judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Clusters that count, of all targets: `95/100`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthy: Option<String>,
+    /// How many clusters are how far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clusters: Option<GateCounts>,
+    /// What keeps the gate closed, most important first; empty while it is open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub waiting_for: Vec<Waiting>,
+    /// Ready (the same as Open), Open and Succeeded always; Reconciling and Stalled only while
+    /// they are True.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub conditions: Vec<Condition>,
+}
+
+/// Clusters by what is known of them. `total` is the sum of `healthy`, `progressing`, `failed`,
+/// `superseded`, `stale`, `missing`, `unverified` and `conflicting`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GateCounts {
+    /// Targets.
+    pub total: u64,
+    /// Count for the gate: fresh, verified, and what `require` and `minSuccessTime` ask for at
+    /// the gate's revision. (With `require: Applied` these are the clusters that applied it.)
+    pub healthy: u64,
+    /// Have applied the gate's revision in full.
+    pub applied: u64,
+    /// Have been told to run the gate's revision.
+    pub updated: u64,
+    /// Are not done: not updated, being applied, not healthy yet, paused, soaking.
+    pub progressing: u64,
+    /// Of these, healthy at the revision but not for long enough.
+    pub soaking: u64,
+    /// Failed to apply the gate's revision, or are unhealthy at it.
+    pub failed: u64,
+    /// Have moved on to another revision.
+    pub superseded: u64,
+    /// Were heard from, but too long ago; or their clock cannot be believed.
+    pub stale: u64,
+    /// Were never heard from, or do not have the package.
+    pub missing: u64,
+    /// Send data that does not add up, for so long that the last verified word is too old.
+    pub unverified: u64,
+    /// Share their name with another cluster, or contradict themselves.
+    pub conflicting: u64,
+}
+
+/// One thing that keeps a gate closed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiting {
+    /// One of the documented reasons.
+    pub reason: String,
+    /// The same in words.
+    pub message: String,
+    /// How many clusters it concerns; 0 when it concerns the gate as a whole.
+    pub count: u64,
+    /// The first ten of them, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub clusters: Vec<String>,
+}

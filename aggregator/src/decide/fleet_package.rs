@@ -1,0 +1,274 @@
+//! The status of a FleetPackage.
+
+use statusbridge_contract::Fingerprint;
+
+use super::classify::{PackageState, for_package, unobserved};
+use super::conditions::{Conditions, READY, RECONCILING, REPORTING, STALLED, is_true};
+use super::{
+    Backend, Moment, Target, cluster_set_error, clusters, list, oldest_evidence, revisions, shorten, time,
+    too_few, unix,
+};
+use crate::api::fleet_package::{Detail, PackageCounts, Problem, RevisionCount};
+use crate::api::{FleetPackageSpec, FleetPackageStatus, Reason, common};
+use crate::fleet::observation::{Standing, reason};
+
+/// Most revisions that a status lists by name.
+const MOST_REVISIONS: usize = 10;
+/// Most clusters that a status lists as problems.
+const MOST_PROBLEMS: usize = 20;
+
+/// All that a FleetPackage's status depends on.
+pub struct Input<'a> {
+    /// The spec, or why it cannot be read.
+    pub spec: Result<&'a FleetPackageSpec, &'a str>,
+    /// Its generation.
+    pub generation: i64,
+    /// The status as it stands.
+    pub previous: Option<&'a FleetPackageStatus>,
+    /// The clusters that count.
+    pub targets: &'a [Target],
+    /// What the last poll came to.
+    pub backend: Backend<'a>,
+    /// When.
+    pub moment: Moment,
+}
+
+/// The status that follows.
+pub fn decide(input: &Input<'_>) -> FleetPackageStatus {
+    let checked = input.spec.map_err(str::to_owned).and_then(|spec| {
+        match (common::seconds(&spec.stale_after), cluster_set_error(&spec.clusters)) {
+            (Err(error), _) => Err(error.to_string()),
+            (_, Some(error)) => Err(error),
+            (Ok(stale_after), None) => Ok((spec, stale_after)),
+        }
+    });
+    match checked {
+        Err(error) => unreadable(input, &error),
+        Ok((spec, stale_after)) => match (input.backend, input.previous) {
+            (Backend::Unknown(_), Some(previous))
+                if previous.observed_generation == Some(input.generation)
+                    && previous
+                        .as_of
+                        .as_ref()
+                        .is_some_and(|as_of| input.moment.t - unix(as_of) <= stale_after) =>
+            {
+                previous.clone()
+            }
+            _ => judge(input, spec),
+        },
+    }
+}
+
+fn unreadable(input: &Input<'_>, error: &str) -> FleetPackageStatus {
+    let previous = input.previous.cloned().unwrap_or_default();
+    let mut conditions = Conditions::new(input.generation, input.moment, &previous.conditions);
+    let message = shorten(error);
+    conditions.set(READY, false, Reason::InvalidSpec, message.clone());
+    conditions.set(REPORTING, false, Reason::InvalidSpec, message.clone());
+    conditions.set(STALLED, true, Reason::InvalidSpec, message);
+    FleetPackageStatus {
+        observed_generation: Some(input.generation),
+        last_healthy_revision: previous.last_healthy_revision.clone(),
+        conditions: conditions.finish(),
+        ..FleetPackageStatus::default()
+    }
+}
+
+fn judge(input: &Input<'_>, spec: &FleetPackageSpec) -> FleetPackageStatus {
+    let wanted = spec.revision.as_deref().map(Fingerprint::of);
+    let states: Vec<(Result<PackageState, Reason>, &Target)> = input
+        .targets
+        .iter()
+        .map(|target| (unobserved(&target.observation).map(|row| for_package(row, wanted)), target))
+        .collect();
+    let counts = count(&states);
+    let mut wrong: Vec<(Reason, &Target)> = states
+        .iter()
+        .map(|(state, target)| (state.map_or_else(|reason| reason, |state| state.reason), *target))
+        .filter(|(reason, _)| *reason != Reason::Healthy)
+        .collect();
+    wrong.sort_by(|a, b| (a.0, &a.1.cluster).cmp(&(b.0, &b.1.cluster)));
+
+    let previous = input.previous.cloned().unwrap_or_default();
+    let mut conditions = Conditions::new(input.generation, input.moment, &previous.conditions);
+    let blocked = gate_level(input, spec, counts.total);
+    let ready = blocked.is_none() && wrong.is_empty();
+    let (reason, message) = match (&blocked, wrong.first()) {
+        (Some((reason, message)), _) => (*reason, message.clone()),
+        (None, Some((worst, _))) => (*worst, describe(*worst, &wrong)),
+        (None, None) if wanted.is_some() => {
+            (Reason::Healthy, format!("{} healthy at the wanted revision", all(counts.total)))
+        }
+        (None, None) => (
+            Reason::HealthyAtOwnRevision,
+            format!("{} healthy at the revision that the cluster itself wants", all(counts.total)),
+        ),
+    };
+    conditions.set(READY, ready, reason, message.clone());
+    reporting(&mut conditions, &blocked, &wrong, &counts, input.backend);
+    if counts.failed > 0 && blocked.is_none() {
+        conditions.set(STALLED, true, Reason::Failed, describe(Reason::Failed, &wrong));
+    } else if !ready {
+        conditions.set(RECONCILING, true, reason, message);
+    }
+
+    let conditions = conditions.finish();
+    let revisions = revision_counts(input.targets, spec.revision.as_deref());
+    let last_healthy_revision = match (is_true(&conditions, READY), &spec.revision, revisions.as_slice()) {
+        (true, Some(revision), _) => Some(revision.clone()),
+        (true, None, [only]) => Some(only.revision.clone()),
+        _ => previous.last_healthy_revision,
+    };
+    FleetPackageStatus {
+        observed_generation: Some(input.generation),
+        as_of: oldest_evidence(input.targets),
+        last_healthy_revision,
+        clusters: Some(counts),
+        revisions,
+        problems: match spec.detail {
+            Detail::Problems => wrong.iter().take(MOST_PROBLEMS).map(problem).collect(),
+            Detail::None => Vec::new(),
+        },
+        conditions,
+    }
+}
+
+/// What keeps the whole object from being Ready, whatever the single clusters say.
+fn gate_level(input: &Input<'_>, spec: &FleetPackageSpec, total: u64) -> Option<(Reason, String)> {
+    if let Backend::Unknown(error) = input.backend {
+        let message = format!("the metrics backend has not answered yet: {}", shorten(error));
+        return Some((Reason::BackendUnavailable, message));
+    }
+    if total == 0 {
+        return Some((Reason::NoTargets, "no cluster reports this package".to_owned()));
+    }
+    too_few(&spec.clusters, total).map(|(wanted, present)| {
+        let message = format!("{} report this package, at least {wanted} are asked for", clusters(present));
+        (Reason::TooFewClusters, message)
+    })
+}
+
+fn reporting(
+    conditions: &mut Conditions<'_>,
+    blocked: &Option<(Reason, String)>,
+    wrong: &[(Reason, &Target)],
+    counts: &PackageCounts,
+    backend: Backend<'_>,
+) {
+    if let Some((reason, message)) = blocked {
+        conditions.set(REPORTING, false, *reason, message.clone());
+        return;
+    }
+    let unheard: Vec<String> = wrong
+        .iter()
+        .filter(|(_, target)| unobserved(&target.observation).is_err())
+        .map(|(_, target)| target.cluster.clone())
+        .collect();
+    if unheard.is_empty() {
+        let message = format!("{} reporting", all(counts.total));
+        conditions.set(REPORTING, true, Reason::AllReporting, message);
+        return;
+    }
+    let mut message = format!("no fresh, verified status from {}", list(&unheard));
+    let reason = match backend.error() {
+        Some(error) => {
+            message.push_str(&format!("; the metrics backend does not answer: {}", shorten(error)));
+            Reason::BackendUnavailable
+        }
+        None => Reason::NotReporting,
+    };
+    conditions.set(REPORTING, false, reason, message);
+}
+
+fn all(total: u64) -> String {
+    if total == 1 { "the only cluster is".to_owned() } else { format!("all {total} clusters are") }
+}
+
+fn describe(reason: Reason, wrong: &[(Reason, &Target)]) -> String {
+    let with: Vec<&Target> =
+        wrong.iter().filter(|(other, _)| *other == reason).map(|(_, target)| *target).collect();
+    let names: Vec<String> = with.iter().map(|target| named(reason, target)).collect();
+    format!("{}: {}", super::rollout_gate::phrase(reason, with.len() as u64), list(&names))
+}
+
+/// The cluster's name, and for a failure the package's own word for it.
+pub(super) fn named(reason: Reason, target: &Target) -> String {
+    let word = target.observation.row.as_ref().and_then(|row| row.reason.as_deref());
+    match (reason, word) {
+        (Reason::Failed | Reason::HealthUnknown, Some(word)) => format!("{} ({word})", target.cluster),
+        _ => target.cluster.clone(),
+    }
+}
+
+fn count(states: &[(Result<PackageState, Reason>, &Target)]) -> PackageCounts {
+    let mut counts = PackageCounts { total: states.len() as u64, ..PackageCounts::default() };
+    for (state, _) in states {
+        match state {
+            Err(Reason::Missing) => counts.missing += 1,
+            Err(Reason::Unverified) => counts.unverified += 1,
+            Err(Reason::Conflict) => counts.conflicting += 1,
+            Err(_) => counts.stale += 1,
+            Ok(state) => {
+                counts.reporting += 1;
+                counts.updated += u64::from(state.updated);
+                counts.applied += u64::from(state.applied);
+                match state.reason {
+                    Reason::Healthy => counts.healthy += 1,
+                    Reason::Failed => counts.failed += 1,
+                    Reason::Paused => counts.paused += 1,
+                    _ => counts.progressing += 1,
+                }
+            }
+        }
+    }
+    counts
+}
+
+fn revision_counts(targets: &[Target], wanted: Option<&str>) -> Vec<RevisionCount> {
+    let mark = wanted.map(Fingerprint::of);
+    let mut seen: Vec<_> = revisions(targets).into_iter().collect();
+    seen.sort_by_key(|(revision, (applied, healthy))| {
+        (Some(*revision) != mark, std::cmp::Reverse((*applied, *healthy)), *revision)
+    });
+    let rest = seen.split_off(seen.len().min(MOST_REVISIONS));
+    let mut listed: Vec<RevisionCount> = seen
+        .into_iter()
+        .map(|(revision, (applied, healthy))| RevisionCount {
+            revision: match wanted {
+                Some(text) if Some(revision) == mark => text.to_owned(),
+                _ => revision.to_string(),
+            },
+            applied,
+            healthy,
+        })
+        .collect();
+    if !rest.is_empty() {
+        listed.push(RevisionCount {
+            revision: "other".to_owned(),
+            applied: rest.iter().map(|(_, (applied, _))| applied).sum(),
+            healthy: rest.iter().map(|(_, (_, healthy))| healthy).sum(),
+        });
+    }
+    listed
+}
+
+fn problem((state, target): &(Reason, &Target)) -> Problem {
+    let observation = &target.observation;
+    let (word, since) = match (observation.standing, &observation.row) {
+        (Standing::Fresh, Some(row)) => {
+            (row.reason.clone().unwrap_or_else(|| state.name().to_owned()), Some(row.since))
+        }
+        // Only where the last word stands still; a time that moves with every poll would be
+        // written at every poll.
+        (Standing::Stale | Standing::Unverified, _) if observation.reason != reason::SOURCE_DOWN => {
+            (observation.reason.to_owned(), observation.as_of)
+        }
+        _ => (observation.reason.to_owned(), None),
+    };
+    Problem {
+        cluster_name: target.cluster.clone(),
+        state: state.name().to_owned(),
+        reason: word,
+        since: since.map(time),
+    }
+}

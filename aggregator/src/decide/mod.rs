@@ -1,0 +1,176 @@
+//! From spec, previous status, observations and time to a status. Pure functions, no I/O.
+//!
+//! ```text
+//!   Target (cluster + what the fleet says of it)
+//!        │ classify: one Reason per cluster
+//!        ├──> fleet_package: counts, revisions, problems, Ready
+//!        └──> rollout_gate:  counts against need and budget, Open
+//! ```
+//!
+//! Whatever cannot be shown to be good is taken to be bad: a gate opens only on fresh, verified
+//! rows that name the gate's own revision.
+
+pub mod classify;
+pub mod conditions;
+pub mod fleet_package;
+pub mod rollout_gate;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use statusbridge_contract::Fingerprint;
+
+use crate::api::common::ClusterSet;
+use crate::api::{FleetPackageStatus, RolloutGateStatus};
+use crate::clock::Seconds;
+use crate::fleet::observation::{Observation, Standing};
+
+/// The two clocks of a decision.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Moment {
+    /// Evaluation time in the backend's clock, against which evidence ages.
+    pub t: Seconds,
+    /// Wall clock: for times written into the status and for the end of overrides.
+    pub now: Seconds,
+}
+
+/// A cluster that counts, and what is known of the package there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// What the fleet says.
+    pub observation: Observation,
+}
+
+/// What the last poll of the metrics backend came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend<'a> {
+    /// It answered in full.
+    Answers,
+    /// It did not, with this error; what is known from earlier polls ages.
+    Fails(&'a str),
+    /// It has never answered this process, so nothing is known of any cluster.
+    Unknown(&'a str),
+}
+
+impl<'a> Backend<'a> {
+    fn error(self) -> Option<&'a str> {
+        match self {
+            Self::Answers => None,
+            Self::Fails(error) | Self::Unknown(error) => Some(error),
+        }
+    }
+}
+
+/// A status that carries the age of its evidence.
+pub trait Evidence: Clone + PartialEq {
+    /// The age of the evidence.
+    fn as_of(&mut self) -> &mut Option<Time>;
+}
+
+impl Evidence for FleetPackageStatus {
+    fn as_of(&mut self) -> &mut Option<Time> {
+        &mut self.as_of
+    }
+}
+
+impl Evidence for RolloutGateStatus {
+    fn as_of(&mut self) -> &mut Option<Time> {
+        &mut self.as_of
+    }
+}
+
+/// Whether `new` is worth a write over `old`: always when anything but `asOf` differs, and when
+/// `asOf` has moved by a third of `stale_after`. So a quiet fleet costs three writes per object
+/// and `staleAfter`, and `asOf` is never off by more than a third of what would make it stale.
+pub fn worth_writing<S: Evidence>(old: Option<&S>, new: &S, stale_after: Seconds) -> bool {
+    let Some(old) = old else { return true };
+    let (mut old, mut new) = (old.clone(), new.clone());
+    match (old.as_of().take(), new.as_of().take()) {
+        (Some(before), Some(after)) => {
+            old != new || (unix(&after) - unix(&before)).abs() >= stale_after / 3.0
+        }
+        (None, None) => old != new,
+        _ => true,
+    }
+}
+
+/// A Kubernetes time: whole seconds, rounded down.
+pub fn time(seconds: Seconds) -> Time {
+    let whole = seconds.floor().clamp(0.0, 253_402_300_799.0);
+    // The clamp keeps this within what both types can hold.
+    Time(Timestamp::from_second(whole as i64).unwrap_or_default())
+}
+
+/// Unix seconds of a Kubernetes time.
+pub fn unix(time: &Time) -> Seconds {
+    time.0.as_second() as Seconds
+}
+
+/// The age of the evidence: the oldest verified word that counts.
+fn oldest_evidence(targets: &[Target]) -> Option<Time> {
+    targets
+        .iter()
+        .filter(|target| target.observation.standing == Standing::Fresh)
+        .filter_map(|target| target.observation.as_of)
+        .min_by(Seconds::total_cmp)
+        .map(time)
+}
+
+/// What is wrong with the choice of clusters, if anything: the API server lets neither pass, but
+/// an object may be older than the CRD that is installed now.
+fn cluster_set_error(clusters: &ClusterSet) -> Option<String> {
+    match (&clusters.names, &clusters.reporting) {
+        (Some(_), None) | (None, Some(_)) => None,
+        _ => Some("clusters must have exactly one of names and reporting".to_owned()),
+    }
+}
+
+/// How many clusters `reporting` asks for and does not get: `(wanted, present)`.
+fn too_few(clusters: &ClusterSet, total: u64) -> Option<(u64, u64)> {
+    let wanted = u64::try_from(clusters.reporting.as_ref()?.min_clusters).unwrap_or(1).max(1);
+    (total < wanted).then_some((wanted, total))
+}
+
+/// `1 cluster` or `3 clusters`.
+fn clusters(count: u64) -> String {
+    if count == 1 { "1 cluster".to_owned() } else { format!("{count} clusters") }
+}
+
+/// The first names and how many there are besides: `a, b, c and 7 more`.
+fn list(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let mut text = names[..names.len().min(SHOWN)].join(", ");
+    if names.len() > SHOWN {
+        text.push_str(&format!(" and {} more", names.len() - SHOWN));
+    }
+    text
+}
+
+/// At most 256 characters of a text that comes from elsewhere.
+fn shorten(text: &str) -> String {
+    const MOST: usize = 256;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// How many fresh clusters have which revision applied and healthy.
+fn revisions(targets: &[Target]) -> BTreeMap<Fingerprint, (u64, u64)> {
+    let mut seen = BTreeMap::<Fingerprint, (u64, u64)>::new();
+    for target in targets {
+        let observation = &target.observation;
+        if let (Standing::Fresh, Some(row)) = (observation.standing, &observation.row) {
+            if !row.applied.is_none() {
+                seen.entry(row.applied).or_default().0 += 1;
+            }
+            if !row.healthy.is_none() {
+                seen.entry(row.healthy).or_default().1 += 1;
+            }
+        }
+    }
+    seen
+}

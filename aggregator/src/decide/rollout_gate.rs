@@ -1,0 +1,444 @@
+//! The status of a RolloutGate.
+
+use statusbridge_contract::Fingerprint;
+
+use super::classify::{Demand, for_gate, unobserved};
+use super::conditions::{Conditions, OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true};
+use super::fleet_package::named;
+use super::{
+    Backend, Moment, Target, cluster_set_error, clusters, list, oldest_evidence, revisions, shorten, time,
+    too_few, unix,
+};
+use crate::api::rollout_gate::{GateCounts, Override, OverrideState, Require, Waiting};
+use crate::api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
+use crate::clock::Seconds;
+
+/// Most clusters that one `waitingFor` entry names.
+const MOST_CLUSTERS: usize = 10;
+
+/// The FleetPackage that a gate refers to.
+#[derive(Debug, Clone, Copy)]
+pub enum PackageSpec<'a> {
+    /// Its spec.
+    Found(&'a FleetPackageSpec),
+    /// There is none of this name.
+    NotFound,
+    /// There is one, but its spec cannot be read.
+    Unreadable(&'a str),
+}
+
+/// All that a RolloutGate's status depends on.
+pub struct Input<'a> {
+    /// The spec, or why it cannot be read.
+    pub spec: Result<&'a RolloutGateSpec, &'a str>,
+    /// Its generation.
+    pub generation: i64,
+    /// The status as it stands.
+    pub previous: Option<&'a RolloutGateStatus>,
+    /// The FleetPackage.
+    pub package: PackageSpec<'a>,
+    /// The clusters of the wave.
+    pub targets: &'a [Target],
+    /// Whether any cluster at all was seen to want or have the gate's revision.
+    pub seen_anywhere: bool,
+    /// What the last poll came to.
+    pub backend: Backend<'a>,
+    /// When.
+    pub moment: Moment,
+}
+
+/// What the clusters come to, before anybody's word.
+struct Finding {
+    counts: Option<GateCounts>,
+    /// Empty: the gate is open.
+    waiting: Vec<Waiting>,
+    /// Nobody but a person can change it.
+    stalled: bool,
+}
+
+/// Numbers and times of a spec, checked.
+struct Terms {
+    demand: Demand,
+    need: u64,
+    budget: u64,
+}
+
+/// The status that follows.
+pub fn decide(input: &Input<'_>) -> RolloutGateStatus {
+    let spec = match input.spec {
+        Ok(spec) => spec,
+        Err(error) => return write_up(input, None, obstacle(Reason::InvalidSpec, error, true)),
+    };
+    if let (Backend::Unknown(_), Some(previous)) = (input.backend, input.previous)
+        && keeps_for_now(input, spec, previous)
+    {
+        return previous.clone();
+    }
+    write_up(input, Some(spec), find_out(input, spec))
+}
+
+/// After a restart, until the backend answers: a gate that is open stays so while the evidence
+/// that opened it would still count.
+fn keeps_for_now(input: &Input<'_>, spec: &RolloutGateSpec, previous: &RolloutGateStatus) -> bool {
+    let PackageSpec::Found(package) = input.package else { return false };
+    let Ok(stale_after) = common::seconds(&package.stale_after) else { return false };
+    was_open(input)
+        && spec.override_.is_none()
+        && package.managed_by.is_none()
+        && previous.as_of.as_ref().is_some_and(|as_of| input.moment.t - unix(as_of) <= stale_after)
+}
+
+/// Whether the gate is open now, for this generation.
+fn was_open(input: &Input<'_>) -> bool {
+    input.previous.is_some_and(|previous| {
+        previous.observed_generation == Some(input.generation) && is_true(&previous.conditions, OPEN)
+    })
+}
+
+fn find_out(input: &Input<'_>, spec: &RolloutGateSpec) -> Finding {
+    let package = match input.package {
+        PackageSpec::Found(package) => package,
+        PackageSpec::NotFound => {
+            let message =
+                format!("there is no FleetPackage {:?} in this namespace", spec.fleet_package_ref.name);
+            return obstacle(Reason::FleetPackageNotFound, &message, false);
+        }
+        PackageSpec::Unreadable(error) => {
+            let message = format!("FleetPackage {:?}: {error}", spec.fleet_package_ref.name);
+            return obstacle(Reason::InvalidSpec, &message, true);
+        }
+    };
+    if let Some(manager) = &package.managed_by {
+        let message = format!("FleetPackage {:?} is filled by {manager}", spec.fleet_package_ref.name);
+        return obstacle(Reason::ExternallyManaged, &message, true);
+    }
+    match terms(spec, package, input.targets.len() as u64) {
+        Ok(terms) => judge(input, spec, &terms),
+        Err(error) => obstacle(Reason::InvalidSpec, &error, true),
+    }
+}
+
+fn obstacle(reason: Reason, message: &str, stalled: bool) -> Finding {
+    Finding { counts: None, waiting: vec![whole(reason, shorten(message))], stalled }
+}
+
+/// An entry that concerns the gate as a whole.
+fn whole(reason: Reason, message: String) -> Waiting {
+    Waiting { reason: reason.name().to_owned(), message, count: 0, clusters: Vec::new() }
+}
+
+fn terms(spec: &RolloutGateSpec, package: &FleetPackageSpec, total: u64) -> Result<Terms, String> {
+    common::seconds(&package.stale_after).map_err(|error| error.to_string())?;
+    if let Some(error) = cluster_set_error(&spec.clusters) {
+        return Err(error);
+    }
+    let revision = Fingerprint::of(&spec.revision);
+    if revision.is_none() {
+        return Err("revision must not be empty".to_owned());
+    }
+    let min_success = match &spec.min_success_time {
+        Some(text) => common::seconds(text).map_err(|error| error.to_string())?,
+        None => 0.0,
+    };
+    let budget = match &spec.max_failures {
+        Some(amount) => amount.of_rounded_down(total).map_err(|error| error.to_string())?,
+        None => 0,
+    };
+    let need = match &spec.min_healthy {
+        Some(amount) => amount.of_rounded_up(total).map_err(|error| error.to_string())?,
+        None => total.saturating_sub(budget),
+    };
+    Ok(Terms {
+        demand: Demand { revision, require: spec.require, min_success },
+        // Not even the most generous terms open a gate with nobody at its revision.
+        need: need.max(1),
+        budget,
+    })
+}
+
+fn judge(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms) -> Finding {
+    let states: Vec<(Reason, &Target)> = input
+        .targets
+        .iter()
+        .map(|target| (for_gate(&target.observation, &terms.demand, input.moment.t), target))
+        .collect();
+    let counts = count(&states, &terms.demand);
+    let unobserved = counts.stale + counts.missing + counts.unverified + counts.conflicting;
+    let over_budget = counts.failed + unobserved > terms.budget;
+    let mut waiting = gate_level(input, spec, counts.total);
+    if counts.total > 0 && (counts.healthy < terms.need || over_budget) {
+        let entries = cluster_level(input, spec, terms, &states, over_budget);
+        waiting.extend(entries);
+        if waiting.is_empty() {
+            let message =
+                format!("minHealthy asks for {}, there are only {}", clusters(terms.need), counts.total);
+            waiting.push(whole(Reason::TooFewClusters, message));
+        }
+    }
+    // What only a person can change comes before what may pass by itself.
+    waiting.sort_by_key(|entry| entry.reason != Reason::FailureBudgetExceeded.name());
+    Finding { counts: Some(counts), waiting, stalled: counts.failed > terms.budget }
+}
+
+fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, total: u64) -> Vec<Waiting> {
+    let mut waiting = Vec::new();
+    match input.backend {
+        Backend::Unknown(error) => {
+            let message = format!("the metrics backend has not answered yet: {}", shorten(error));
+            // Without any answer there is nothing to be said of the clusters.
+            return vec![whole(Reason::BackendUnavailable, message)];
+        }
+        // What is open may stay open on evidence that is young enough; nothing opens.
+        Backend::Fails(error) if !was_open(input) => {
+            let message = format!("the metrics backend does not answer: {}", shorten(error));
+            waiting.push(whole(Reason::BackendUnavailable, message));
+        }
+        _ => {}
+    }
+    if total == 0 {
+        waiting.push(whole(Reason::NoTargets, "no cluster reports this package".to_owned()));
+    } else if let Some((wanted, present)) = too_few(&spec.clusters, total) {
+        let message = format!("{} report this package, at least {wanted} are asked for", clusters(present));
+        waiting.push(whole(Reason::TooFewClusters, message));
+    }
+    waiting
+}
+
+fn count(states: &[(Reason, &Target)], demand: &Demand) -> GateCounts {
+    let mut counts = GateCounts { total: states.len() as u64, ..GateCounts::default() };
+    for (reason, target) in states {
+        if let Ok(row) = unobserved(&target.observation) {
+            let own = if row.desired.is_none() { row.applied } else { row.desired };
+            counts.updated += u64::from(own == demand.revision);
+            counts.applied += u64::from(row.applied == demand.revision);
+        }
+        match reason {
+            Reason::Healthy => counts.healthy += 1,
+            Reason::Failed => counts.failed += 1,
+            Reason::Superseded => counts.superseded += 1,
+            Reason::Stale | Reason::ClockSkew => counts.stale += 1,
+            Reason::Missing => counts.missing += 1,
+            Reason::Unverified => counts.unverified += 1,
+            Reason::Conflict => counts.conflicting += 1,
+            Reason::Soaking => {
+                counts.soaking += 1;
+                counts.progressing += 1;
+            }
+            _ => counts.progressing += 1,
+        }
+    }
+    counts
+}
+
+/// Failures and clusters out of sight: what the budget is for.
+fn is_fault(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Failed
+            | Reason::Stale
+            | Reason::ClockSkew
+            | Reason::Missing
+            | Reason::Unverified
+            | Reason::Conflict
+    )
+}
+
+/// One entry for each state that keeps the gate closed, most important first: what is over the
+/// budget, then what is on the way, then what the budget covers.
+fn cluster_level(
+    input: &Input<'_>,
+    spec: &RolloutGateSpec,
+    terms: &Terms,
+    states: &[(Reason, &Target)],
+    over_budget: bool,
+) -> Vec<Waiting> {
+    let mut groups: Vec<(Reason, Vec<&Target>)> = Vec::new();
+    for (reason, target) in states.iter().filter(|(reason, _)| *reason != Reason::Healthy) {
+        match groups.iter_mut().find(|(other, _)| other == reason) {
+            Some((_, group)) => group.push(target),
+            None => groups.push((*reason, vec![target])),
+        }
+    }
+    groups.sort_by_key(|(reason, _)| (is_fault(*reason) != over_budget, *reason));
+    groups.iter().map(|(reason, group)| entry(input, spec, terms, *reason, group)).collect()
+}
+
+fn entry(
+    input: &Input<'_>,
+    spec: &RolloutGateSpec,
+    terms: &Terms,
+    state: Reason,
+    group: &[&Target],
+) -> Waiting {
+    let count = group.len() as u64;
+    let names: Vec<String> = group.iter().map(|target| named(state, target)).collect();
+    let plain = format!("{}: {}", phrase(state, count), list(&names));
+    let (reason, message) = match state {
+        Reason::Failed if count > terms.budget => (
+            Reason::FailureBudgetExceeded,
+            format!("{} failed, {} allowed: {}", clusters(count), terms.budget, list(&names)),
+        ),
+        Reason::NotUpdated if !input.seen_anywhere => {
+            (Reason::RevisionNeverSeen, never_seen(input, spec, terms.demand.revision))
+        }
+        Reason::Stale => match input.backend.error() {
+            Some(error) => {
+                (state, format!("{plain}; the metrics backend does not answer: {}", shorten(error)))
+            }
+            None => (state, plain),
+        },
+        Reason::Unverified | Reason::Conflict => {
+            let example = group.first().map_or("", |target| target.observation.message.as_str());
+            (state, if example.is_empty() { plain } else { format!("{plain}; {}", shorten(example)) })
+        }
+        Reason::Soaking => {
+            let last = group
+                .iter()
+                .filter_map(|target| target.observation.row.as_ref())
+                .map(|row| row.since)
+                .max_by(Seconds::total_cmp)
+                .map(|since| format!("; the last since {}", time(since).0))
+                .unwrap_or_default();
+            (state, format!("{plain}{last}"))
+        }
+        _ => (state, plain),
+    };
+    Waiting {
+        reason: reason.name().to_owned(),
+        message,
+        count,
+        clusters: group.iter().take(MOST_CLUSTERS).map(|target| target.cluster.clone()).collect(),
+    }
+}
+
+fn never_seen(input: &Input<'_>, spec: &RolloutGateSpec, wanted: Fingerprint) -> String {
+    let mut seen: Vec<_> = revisions(input.targets).into_iter().collect();
+    seen.sort_by_key(|(revision, (applied, _))| (std::cmp::Reverse(*applied), *revision));
+    let instead: Vec<String> =
+        seen.iter().map(|(revision, (applied, _))| format!("{revision} in {}", clusters(*applied))).collect();
+    let instead =
+        if instead.is_empty() { String::new() } else { format!("; seen instead: {}", list(&instead)) };
+    format!("no cluster has reported revision {} ({wanted}){instead}", shorten(&spec.revision))
+}
+
+/// What is the matter with so many clusters, in words.
+pub(super) fn phrase(reason: Reason, count: u64) -> String {
+    let (is, has) = if count == 1 { ("is", "has") } else { ("are", "have") };
+    let n = clusters(count);
+    match reason {
+        Reason::Failed => format!("{n} failed"),
+        Reason::Conflict => format!("{n} {has} conflicting reports"),
+        Reason::ClockSkew => format!("{n} {has} a clock that cannot be believed"),
+        Reason::Unverified => format!("{n} cannot be verified"),
+        Reason::Stale => format!("{n} not heard from in time"),
+        Reason::Missing => format!("{n} {} not report the package", if count == 1 { "does" } else { "do" }),
+        Reason::Superseded => format!("{n} {has} moved on to another revision"),
+        Reason::NotUpdated => format!("{n} not at the revision yet"),
+        Reason::Paused => format!("{n} {is} paused"),
+        Reason::Deleting => format!("{n} {is} deleting the package"),
+        Reason::HealthUnknown => format!("{n} cannot tell the package's health"),
+        Reason::Soaking => format!("{n} healthy, but not for long enough yet"),
+        _ => format!("{n} in progress"),
+    }
+}
+
+/// The override that holds now.
+fn in_force<'a>(spec: Option<&'a RolloutGateSpec>, moment: Moment) -> Option<&'a Override> {
+    spec?.override_.as_ref().filter(|word| holds(word, moment.now))
+}
+
+/// Whether an override has not ended yet.
+pub fn holds(word: &Override, now: Seconds) -> bool {
+    word.until.as_ref().is_none_or(|until| now < unix(until))
+}
+
+fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding) -> RolloutGateStatus {
+    let Finding { counts, mut waiting, mut stalled } = finding;
+    let word = in_force(spec, input.moment);
+    let (open, reason, message) = match word {
+        Some(word) => {
+            stalled = false;
+            let until = word.until.as_ref().map(|until| format!(" (until {})", until.0)).unwrap_or_default();
+            match word.state {
+                OverrideState::Open => {
+                    let else_closed = waiting
+                        .first()
+                        .map(|first| format!("; otherwise closed: {}", first.message))
+                        .unwrap_or_default();
+                    waiting.clear();
+                    (true, Reason::Overridden, format!("opened by hand: {}{until}{else_closed}", word.reason))
+                }
+                OverrideState::Closed => {
+                    let message = format!("closed by hand: {}{until}", word.reason);
+                    waiting.insert(0, whole(Reason::Overridden, message.clone()));
+                    (false, Reason::Overridden, message)
+                }
+            }
+        }
+        None => match waiting.first() {
+            Some(first) => {
+                let reason = Reason::ALL.iter().copied().find(|reason| reason.name() == first.reason);
+                (false, reason.unwrap_or(Reason::Progressing), first.message.clone())
+            }
+            None => satisfied(spec, counts.as_ref()),
+        },
+    };
+    let previous = input.previous.cloned().unwrap_or_default();
+    let conditions = conditions(input, &previous, open, stalled, reason, message);
+    let same_revision = spec.is_some() && spec.map(|spec| &spec.revision) == previous.revision.as_ref();
+    RolloutGateStatus {
+        observed_generation: Some(input.generation),
+        as_of: oldest_evidence(input.targets),
+        started_at: previous.started_at.filter(|_| same_revision).or_else(|| Some(time(input.moment.now))),
+        since: find(&conditions, OPEN).map(|open| open.last_transition_time.clone()),
+        revision: spec.map(|spec| spec.revision.clone()),
+        healthy: counts.map(|counts| format!("{}/{}", counts.healthy, counts.total)),
+        clusters: counts,
+        waiting_for: waiting,
+        conditions,
+    }
+}
+
+fn satisfied(spec: Option<&RolloutGateSpec>, counts: Option<&GateCounts>) -> (bool, Reason, String) {
+    // Without a spec or without counts there is always something that the gate waits for.
+    let (Some(spec), Some(counts)) = (spec, counts) else {
+        return (false, Reason::InvalidSpec, "nothing to judge".to_owned());
+    };
+    let (reason, word) = match spec.require {
+        Require::Healthy => (Reason::Healthy, "healthy at the revision"),
+        Require::Applied => (Reason::Applied, "at the revision"),
+    };
+    (true, reason, format!("{} of {} {word}", counts.healthy, clusters(counts.total)))
+}
+
+fn conditions(
+    input: &Input<'_>,
+    previous: &RolloutGateStatus,
+    open: bool,
+    stalled: bool,
+    reason: Reason,
+    message: String,
+) -> Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+    let mut conditions = Conditions::new(input.generation, input.moment, &previous.conditions);
+    conditions.set(READY, open, reason, message.clone());
+    conditions.set(OPEN, open, reason, message.clone());
+    let latched = find(&previous.conditions, SUCCEEDED).filter(|succeeded| {
+        succeeded.status == "True" && succeeded.observed_generation == Some(input.generation)
+    });
+    match latched {
+        Some(succeeded) => conditions.keep(succeeded.clone()),
+        None if open => conditions.set(SUCCEEDED, true, reason, "the gate was open in this generation"),
+        None => conditions.set(
+            SUCCEEDED,
+            false,
+            Reason::NotYetOpen,
+            "the gate has not been open in this generation",
+        ),
+    }
+    if stalled {
+        conditions.set(STALLED, true, reason, message);
+    } else if !open {
+        conditions.set(RECONCILING, true, reason, message);
+    }
+    conditions.finish()
+}

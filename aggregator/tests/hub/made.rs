@@ -1,0 +1,119 @@
+//! Specs and observations for tests.
+
+use statusbridge_aggregator::api::common::{Amount, ClusterSet, Reporting};
+use statusbridge_aggregator::api::fleet_package::{Detail, FleetPackageSpec, PackageRef};
+use statusbridge_aggregator::api::rollout_gate::{FleetPackageRef, Require, RolloutGateSpec};
+use statusbridge_aggregator::decide::{Moment, Target};
+use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing, reason};
+use statusbridge_contract::{ApplyState, Fingerprint, Health};
+
+/// When all of these tests take place.
+pub const T: f64 = 1_800_000_000.0;
+pub const NOW: Moment = Moment { t: T, now: T + 5.0 };
+pub const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
+pub const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
+pub const R3: &str = "main@sha1:3333333333333333333333333333333333333333";
+
+pub fn package() -> FleetPackageSpec {
+    FleetPackageSpec {
+        package: PackageRef {
+            source: "flux-kustomization".into(),
+            namespace: Some("flux-system".into()),
+            name: "payments".into(),
+        },
+        revision: Some(R2.into()),
+        clusters: ClusterSet::any_reporting(),
+        stale_after: "3m".into(),
+        detail: Detail::Problems,
+        managed_by: None,
+    }
+}
+
+pub fn gate() -> RolloutGateSpec {
+    RolloutGateSpec {
+        fleet_package_ref: FleetPackageRef { name: "payments".into() },
+        revision: R2.into(),
+        clusters: ClusterSet { names: None, reporting: Some(Reporting { min_clusters: 1 }) },
+        require: Require::Healthy,
+        min_healthy: None,
+        max_failures: None,
+        min_success_time: None,
+        override_: None,
+    }
+}
+
+pub fn percent(text: &str) -> Option<Amount> {
+    Some(Amount::Percent(text.into()))
+}
+
+pub fn count(count: i64) -> Option<Amount> {
+    Some(Amount::Count(count))
+}
+
+/// Applied and healthy at a revision for an hour.
+pub fn healthy(revision: &str) -> Row {
+    let revision = Fingerprint::of(revision);
+    Row {
+        apply: ApplyState::Applied,
+        health: Health::Current,
+        desired: revision,
+        applied: revision,
+        healthy: revision,
+        reason: None,
+        since: T - 3600.0,
+        previously_applied: Fingerprint::NONE,
+    }
+}
+
+/// Told to run `to`, still applied at `from`.
+pub fn moving(from: &str, to: &str) -> Row {
+    Row {
+        apply: ApplyState::Applying,
+        health: Health::Current,
+        desired: Fingerprint::of(to),
+        healthy: Fingerprint::NONE,
+        ..healthy(from)
+    }
+}
+
+/// Applied at a revision, with this health.
+pub fn applied(revision: &str, health: Health) -> Row {
+    Row { health, healthy: Fingerprint::NONE, reason: Some("NotReady".into()), ..healthy(revision) }
+}
+
+/// Failed to apply a revision; the one before is still there.
+pub fn failed(from: &str, to: &str) -> Row {
+    Row { apply: ApplyState::Failed, reason: Some("BuildFailed".into()), ..moving(from, to) }
+}
+
+pub fn fresh(row: Row) -> Observation {
+    Observation {
+        standing: Standing::Fresh,
+        as_of: Some(T - 10.0),
+        row: Some(row),
+        reason: reason::REPORTED,
+        message: String::new(),
+    }
+}
+
+/// Not to be relied upon, whatever the row.
+pub fn unobserved(standing: Standing, row: Option<Row>) -> Observation {
+    let (reason, as_of) = match standing {
+        Standing::Fresh => (reason::REPORTED, None),
+        Standing::Stale => (reason::EXPORTER_SILENT, Some(T - 600.0)),
+        Standing::Missing => (reason::CLUSTER_NOT_FOUND, None),
+        Standing::Unverified => (reason::UNVERIFIED, Some(T - 600.0)),
+        Standing::Conflict => (reason::CLUSTER_NAME_CONFLICT, Some(T - 10.0)),
+        Standing::ClockSkew => (reason::CLOCK_SKEW, Some(T - 10.0)),
+    };
+    Observation { standing, as_of, row, reason, message: "said the fleet".into() }
+}
+
+/// `c00`, `c01`, … with these observations.
+pub fn targets(observations: impl IntoIterator<Item = Observation>) -> Vec<Target> {
+    observations
+        .into_iter()
+        .enumerate()
+        .map(|(at, observation)| Target { cluster: format!("c{at:02}"), observation })
+        .collect()
+}

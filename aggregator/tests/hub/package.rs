@@ -1,0 +1,146 @@
+//! Each rule of a FleetPackage as a case.
+
+use rstest::rstest;
+use statusbridge_aggregator::api::fleet_package::{Detail, FleetPackageSpec, FleetPackageStatus};
+use statusbridge_aggregator::decide::conditions::{READY, RECONCILING, REPORTING, STALLED, find, is_true};
+use statusbridge_aggregator::decide::fleet_package::{Input, decide};
+use statusbridge_aggregator::decide::{Backend, Moment};
+use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
+use statusbridge_contract::{ApplyState, Fingerprint, Health};
+
+use crate::made::*;
+
+fn judge(spec: &FleetPackageSpec, observations: impl IntoIterator<Item = Observation>) -> FleetPackageStatus {
+    decide(&Input {
+        spec: Ok(spec),
+        generation: 4,
+        previous: None,
+        targets: &targets(observations),
+        backend: Backend::Answers,
+        moment: NOW,
+    })
+}
+
+fn ready_reason(status: &FleetPackageStatus) -> &str {
+    &find(&status.conditions, READY).unwrap().reason
+}
+
+#[rstest]
+#[case::at_the_wanted_revision(Some(R2), healthy(R2), "Healthy", true)]
+#[case::at_another(Some(R2), healthy(R1), "NotUpdated", false)]
+#[case::on_the_way(Some(R2), moving(R1, R2), "Progressing", false)]
+#[case::about_to_leave(Some(R2), Row { desired: Fingerprint::of(R3), ..healthy(R2) }, "NotUpdated", false)]
+#[case::not_healthy_yet(Some(R2), applied(R2, Health::InProgress), "Progressing", false)]
+#[case::never_checked(Some(R2), applied(R2, Health::Unknown), "HealthUnknown", false)]
+#[case::unhealthy(Some(R2), applied(R2, Health::Failed), "Failed", false)]
+#[case::failed_elsewhere(Some(R2), failed(R1, R1), "Failed", false)]
+#[case::paused(Some(R2), Row { apply: ApplyState::Paused, ..healthy(R2) }, "Paused", false)]
+#[case::deleting(Some(R2), Row { apply: ApplyState::Deleting, ..healthy(R2) }, "Deleting", false)]
+#[case::own_revision(None, healthy(R1), "HealthyAtOwnRevision", true)]
+#[case::own_revision_unknown(None, Row { desired: Fingerprint::NONE, ..healthy(R1) }, "HealthyAtOwnRevision", true)]
+#[case::on_the_way_to_its_own(None, moving(R1, R2), "Progressing", false)]
+#[case::nothing_known(None, Row { desired: Fingerprint::NONE, applied: Fingerprint::NONE, healthy: Fingerprint::NONE, ..healthy(R1) }, "Progressing", false)]
+fn one_cluster(#[case] wanted: Option<&str>, #[case] row: Row, #[case] reason: &str, #[case] ready: bool) {
+    let spec = FleetPackageSpec { revision: wanted.map(Into::into), ..package() };
+    let status = judge(&spec, [fresh(row)]);
+    assert_eq!((ready_reason(&status), is_true(&status.conditions, READY)), (reason, ready));
+    assert_eq!(is_true(&status.conditions, STALLED), reason == "Failed");
+    assert_eq!(is_true(&status.conditions, RECONCILING), !ready && reason != "Failed");
+    assert!(is_true(&status.conditions, REPORTING));
+    assert_eq!(status.observed_generation, Some(4));
+}
+
+#[rstest]
+#[case(Standing::Stale, "Stale")]
+#[case(Standing::Missing, "Missing")]
+#[case(Standing::Unverified, "Unverified")]
+#[case(Standing::Conflict, "Conflict")]
+#[case(Standing::ClockSkew, "ClockSkew")]
+fn one_out_of_sight(#[case] standing: Standing, #[case] reason: &str) {
+    let status = judge(&package(), [fresh(healthy(R2)), unobserved(standing, Some(healthy(R2)))]);
+    assert_eq!(ready_reason(&status), reason);
+    assert!(!is_true(&status.conditions, REPORTING));
+    let counts = status.clusters.unwrap();
+    assert_eq!((counts.total, counts.reporting, counts.healthy), (2, 1, 1));
+    assert_eq!(counts.stale + counts.missing + counts.unverified + counts.conflicting, 1);
+    assert_eq!(status.problems[0].cluster_name, "c01");
+}
+
+#[test]
+fn nobody_and_too_few() {
+    assert_eq!(ready_reason(&judge(&package(), [])), "NoTargets");
+    let mut spec = package();
+    spec.clusters.reporting.as_mut().unwrap().min_clusters = 2;
+    assert_eq!(ready_reason(&judge(&spec, [fresh(healthy(R2))])), "TooFewClusters");
+}
+
+#[test]
+fn revisions_and_problems_are_bounded() {
+    let many = (0..40).map(|at| fresh(healthy(&format!("v1.{at}")))).chain([fresh(healthy(R2))]);
+    let status = judge(&package(), many);
+    assert_eq!(status.revisions.len(), 11);
+    assert_eq!(status.revisions[0].revision, R2, "the wanted revision in the spec's own words");
+    assert_eq!((status.revisions[10].revision.as_str(), status.revisions[10].healthy), ("other", 31));
+    assert_eq!(status.problems.len(), 20);
+    let quiet = judge(&FleetPackageSpec { detail: Detail::None, ..package() }, [fresh(healthy(R1))]);
+    assert!(quiet.problems.is_empty());
+}
+
+#[test]
+fn the_last_healthy_revision_is_remembered() {
+    let first = judge(&package(), [fresh(healthy(R2))]);
+    assert_eq!(first.last_healthy_revision.as_deref(), Some(R2));
+    let spec = FleetPackageSpec { revision: Some(R3.into()), ..package() };
+    let next = decide(&Input {
+        spec: Ok(&spec),
+        generation: 5,
+        previous: Some(&first),
+        targets: &targets([fresh(moving(R2, R3))]),
+        backend: Backend::Answers,
+        moment: Moment { t: T + 60.0, now: T + 65.0 },
+    });
+    assert_eq!(next.last_healthy_revision.as_deref(), Some(R2));
+    let since = |status: &FleetPackageStatus, kind| {
+        find(&status.conditions, kind).unwrap().last_transition_time.clone()
+    };
+    assert_ne!(since(&next, READY), since(&first, READY));
+    assert_eq!(since(&next, REPORTING), since(&first, REPORTING), "this one did not change");
+}
+
+#[test]
+fn a_spec_that_cannot_be_read_is_stalled() {
+    for (spec, error) in [
+        (Err("unknown variant `All`"), "unknown variant `All`"),
+        (
+            Ok(&FleetPackageSpec { stale_after: "soon".into(), ..package() }),
+            "\"soon\" is not a duration such as 90s, 3m or 1h30m",
+        ),
+    ] {
+        let status = decide(&Input {
+            spec,
+            generation: 1,
+            previous: None,
+            targets: &[],
+            backend: Backend::Answers,
+            moment: NOW,
+        });
+        assert_eq!(ready_reason(&status), "InvalidSpec");
+        assert_eq!(find(&status.conditions, STALLED).unwrap().message, error);
+    }
+}
+
+#[test]
+fn a_typical_status_reads_well() {
+    let status = judge(
+        &package(),
+        [
+            fresh(healthy(R2)),
+            fresh(moving(R1, R2)),
+            fresh(failed(R1, R2)),
+            fresh(healthy(R1)),
+            unobserved(Standing::Stale, Some(healthy(R1))),
+            unobserved(Standing::Missing, None),
+        ],
+    );
+    insta::assert_snapshot!(serde_json::to_string_pretty(&status).unwrap());
+}
