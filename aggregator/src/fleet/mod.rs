@@ -15,7 +15,13 @@ pub struct Fleet {}
 
 impl Fleet {
     /// What is known at `t` about a package in a cluster.
-    pub fn observe(&self, cluster: &str, _package: &PackageId, _t: Seconds, _stale_after: Seconds) -> Observation {
+    pub fn observe(
+        &self,
+        cluster: &str,
+        _package: &PackageId,
+        _t: Seconds,
+        _stale_after: Seconds,
+    ) -> Observation {
         Observation {
             standing: Standing::Missing,
             as_of: None,

@@ -1,0 +1,342 @@
+//! Reads an answer of the Prometheus query API series by series, without building it in memory.
+
+use std::{fmt, io::Read};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+
+use super::{
+    error::FeedError,
+    series::{Labels, Sample, Sink},
+};
+
+/// Reads one whole answer and hands its series to `sink`.
+///
+/// Fields may come in any order. A body that ends early, goes on after its end, or says anything
+/// but an unreserved success is an error.
+pub fn read(body: impl Read, sink: &mut dyn Sink) -> Result<(), FeedError> {
+    let mut json = serde_json::Deserializer::from_reader(body);
+    let head = Answer { sink }.deserialize(&mut json).and_then(|head| json.end().map(|()| head));
+    let head = head.map_err(|error| match error.classify() {
+        serde_json::error::Category::Eof | serde_json::error::Category::Io => {
+            FeedError::Truncated(error.to_string())
+        }
+        _ => FeedError::Malformed(error.to_string()),
+    })?;
+    head.verdict()
+}
+
+/// Everything of an answer but its series.
+#[derive(Default)]
+struct Head {
+    status: Option<String>,
+    error_type: Option<String>,
+    error: Option<String>,
+    warnings: Vec<String>,
+    partial: bool,
+    data: bool,
+}
+
+impl Head {
+    fn verdict(self) -> Result<(), FeedError> {
+        match self.status.as_deref() {
+            Some("success") if !self.warnings.is_empty() => Err(FeedError::Warnings(self.warnings)),
+            Some("success") if self.partial => Err(FeedError::Partial),
+            Some("success") if !self.data => Err(FeedError::Malformed("success without data".into())),
+            Some("success") => Ok(()),
+            Some("error") => Err(FeedError::Api {
+                kind: self.error_type.unwrap_or_else(|| "unknown".into()),
+                message: self.error.unwrap_or_default(),
+            }),
+            Some(other) => Err(FeedError::Malformed(format!("status is `{other}`"))),
+            None => Err(FeedError::Malformed("no status".into())),
+        }
+    }
+}
+
+struct Answer<'a> {
+    sink: &'a mut dyn Sink,
+}
+
+impl<'de> DeserializeSeed<'de> for Answer<'_> {
+    type Value = Head;
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Head, D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Answer<'_> {
+    type Value = Head;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an answer of the query API")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
+        let mut head = Head::default();
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "status" => head.status = map.next_value()?,
+                "errorType" => head.error_type = map.next_value()?,
+                "error" => head.error = map.next_value()?,
+                "warnings" => head.warnings = map.next_value::<Option<_>>()?.unwrap_or_default(),
+                "isPartial" | "partial" => head.partial |= map.next_value::<Option<bool>>()?.unwrap_or(false),
+                "data" => head.data |= map.next_value_seed(Data { sink: self.sink })?,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(head)
+    }
+}
+
+/// `data`: true when it holds a vector or matrix, false when it is null.
+struct Data<'a> {
+    sink: &'a mut dyn Sink,
+}
+
+impl<'de> DeserializeSeed<'de> for Data<'_> {
+    type Value = bool;
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<bool, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Data<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the answer's data")
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
+        let (mut kind, mut result) = (None::<String>, false);
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "resultType" => kind = map.next_value()?,
+                "result" => {
+                    map.next_value_seed(Everything { sink: self.sink })?;
+                    result = true;
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        match kind.as_deref() {
+            Some("vector" | "matrix") if result => Ok(true),
+            Some("vector" | "matrix") => Err(A::Error::missing_field("result")),
+            Some(other) => Err(A::Error::custom(format!("result is a {other}, not a vector or matrix"))),
+            None => Err(A::Error::missing_field("resultType")),
+        }
+    }
+}
+
+struct Everything<'a> {
+    sink: &'a mut dyn Sink,
+}
+
+impl<'de> DeserializeSeed<'de> for Everything<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Everything<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of series")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let mut buffer = Buffer::default();
+        while seq.next_element_seed(OneSeries { buffer: &mut buffer })?.is_some() {
+            self.sink.series(&buffer.labels, &buffer.samples);
+        }
+        Ok(())
+    }
+}
+
+/// Reused from series to series.
+#[derive(Default)]
+struct Buffer {
+    labels: Labels,
+    samples: Vec<Sample>,
+    name: String,
+}
+
+struct OneSeries<'a> {
+    buffer: &'a mut Buffer,
+}
+
+impl<'de> DeserializeSeed<'de> for OneSeries<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        self.buffer.labels.clear();
+        self.buffer.samples.clear();
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for OneSeries<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a series")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Buffer { labels, samples, name } = self.buffer;
+        while map.next_key_seed(Text(name))?.is_some() {
+            match name.as_str() {
+                "metric" => map.next_value_seed(Metric { labels: &mut *labels, name: &mut *name })?,
+                "value" => samples.push(map.next_value::<Pair>()?.0),
+                "values" => {
+                    map.next_value_seed(Pairs(samples))?;
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a string into a reused buffer.
+struct Text<'a>(&'a mut String);
+
+impl<'de> DeserializeSeed<'de> for Text<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Text<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        self.0.clear();
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+struct Metric<'a> {
+    labels: &'a mut Labels,
+    name: &'a mut String,
+}
+
+impl<'de> DeserializeSeed<'de> for Metric<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Metric<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a series' labels")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while map.next_key_seed(Text(self.name))?.is_some() {
+            map.next_value_seed(LabelValue { labels: &mut *self.labels, name: &*self.name })?;
+        }
+        Ok(())
+    }
+}
+
+struct LabelValue<'a> {
+    labels: &'a mut Labels,
+    name: &'a str,
+}
+
+impl<'de> DeserializeSeed<'de> for LabelValue<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for LabelValue<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a label's value")
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<(), E> {
+        self.labels.push(self.name, value);
+        Ok(())
+    }
+}
+
+/// `[time, "value"]`.
+struct Pair(Sample);
+
+impl<'de> Deserialize<'de> for Pair {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        let (at, Number(value)) = <(f64, Number)>::deserialize(json)?;
+        Ok(Self(Sample { at, value }))
+    }
+}
+
+struct Pairs<'a>(&'a mut Vec<Sample>);
+
+impl<'de> DeserializeSeed<'de> for Pairs<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Pairs<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of samples")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while let Some(Pair(sample)) = seq.next_element()? {
+            self.0.push(sample);
+        }
+        Ok(())
+    }
+}
+
+/// A number in a string, as the query API writes values.
+struct Number(f64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Parse;
+        impl Visitor<'_> for Parse {
+            type Value = Number;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number in a string")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Number, E> {
+                text.parse().map(Number).map_err(|_| E::custom(format!("`{text}` is no number")))
+            }
+        }
+        json.deserialize_str(Parse)
+    }
+}

@@ -1,0 +1,195 @@
+//! Evidence out of a metrics backend that speaks the Prometheus query API.
+//!
+//! ```text
+//!   PromFeed::query --POST--> backend --body--> answer (series by series) --> Sink
+//! ```
+//!
+//! Whatever is not a whole, unreserved answer is a [`FeedError`], never "no data".
+
+mod answer;
+#[cfg(test)]
+mod answer_tests;
+mod body;
+#[cfg(test)]
+mod client_tests;
+mod config;
+mod error;
+mod selector;
+mod series;
+
+use std::io::BufReader;
+
+use reqwest::{Client, RequestBuilder, Response, Url, header};
+
+pub(crate) use error::excerpt;
+pub use {
+    answer::read as read_answer,
+    config::{FeedConfig, Flavour},
+    error::FeedError,
+    selector::{any_of, contract_selector, head_selector},
+    series::{Labels, Sample, Sink},
+};
+
+use crate::clock::{self, Seconds};
+
+/// How much of an error's body is shown, in bytes.
+const EXCERPT: usize = 256;
+/// How much of an error's body is read, in bytes.
+const ERROR_BODY: usize = 16 << 10;
+/// How much is read from the connection before the parser is asked, in bytes.
+const READ_BUFFER: usize = 64 << 10;
+
+/// A client of one backend.
+#[derive(Debug, Clone)]
+pub struct PromFeed {
+    config: FeedConfig,
+    client: Client,
+    url: Url,
+}
+
+impl PromFeed {
+    /// A client; nothing is sent yet. A TLS provider must be installed as the process' default.
+    pub fn new(config: FeedConfig) -> Result<Self, FeedError> {
+        let bad = |e: &dyn std::fmt::Display| FeedError::Config(e.to_string());
+        let mut url = Url::parse(&config.url).map_err(|e| bad(&format!("url `{}`: {e}", config.url)))?;
+        let path = format!("{}/api/v1/query", url.path().trim_end_matches('/'));
+        url.set_path(&path);
+        let mut headers = header::HeaderMap::new();
+        for (name, value) in &config.headers {
+            let name: header::HeaderName = name.parse().map_err(|e| bad(&format!("header `{name}`: {e}")))?;
+            let value = value.parse().map_err(|e| bad(&format!("value of header `{name}`: {e}")))?;
+            headers.append(name, value);
+        }
+        let mut client = Client::builder()
+            .default_headers(headers)
+            .timeout(config.timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("statusbridge-aggregator/", env!("CARGO_PKG_VERSION")));
+        if let Some(path) = &config.ca_file {
+            let pem = std::fs::read(path).map_err(|e| bad(&format!("{}: {e}", path.display())))?;
+            let bundle = reqwest::Certificate::from_pem_bundle(&pem)
+                .map_err(|e| bad(&format!("{}: {}", path.display(), chain(&e))))?;
+            client = client.tls_certs_merge(bundle);
+        }
+        let client = client.build().map_err(|e| bad(&chain(&e)))?;
+        Ok(Self { config, client, url })
+    }
+
+    /// Evaluates an expression at one moment and hands every series of the answer to `sink`, which
+    /// comes back once the answer was found to be whole.
+    pub async fn query<S: Sink>(&self, expression: &str, at: Seconds, sink: S) -> Result<S, FeedError> {
+        let response = self.request(expression, at).await?.send().await.map_err(|e| self.transport(&e))?;
+        self.compare_clocks(&response)?;
+        if response.status() != reqwest::StatusCode::OK {
+            return Err(self.refusal(response).await);
+        }
+        self.fold(response, sink).await
+    }
+
+    async fn request(&self, expression: &str, at: Seconds) -> Result<RequestBuilder, FeedError> {
+        // A detour over a URL's query gives the form encoding.
+        let mut form = self.url.clone();
+        form.query_pairs_mut()
+            .clear()
+            .append_pair("query", expression)
+            .append_pair("time", &format!("{at:.3}"))
+            .append_pair("timeout", &format!("{}ms", self.config.timeout.as_millis()))
+            .extend_pairs(self.config.flavour.parameters());
+        let body = form.query().unwrap_or_default().to_owned();
+        let mut request = self
+            .client
+            .post(self.url.clone())
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(body);
+        if let Some(path) = &self.config.bearer_token_file {
+            let token = tokio::fs::read_to_string(path)
+                .await
+                .map_err(|e| FeedError::Config(format!("{}: {e}", path.display())))?;
+            request = request.bearer_auth(token.trim());
+        }
+        Ok(request)
+    }
+
+    /// An aggregator whose clock lags would take old data for fresh, one whose clock is ahead would
+    /// ask about a future that has no data yet.
+    fn compare_clocks(&self, response: &Response) -> Result<(), FeedError> {
+        let Some(date) = response.headers().get(header::DATE).and_then(|d| d.to_str().ok()) else {
+            return Ok(());
+        };
+        let Ok(theirs) = jiff::fmt::rfc2822::parse(date) else { return Ok(()) };
+        let ahead = theirs.timestamp().as_duration().as_secs_f64() - clock::now();
+        if ahead.abs() > self.config.max_clock_skew.as_secs_f64() {
+            return Err(FeedError::ClockDisagrees { ahead: ahead.round() });
+        }
+        Ok(())
+    }
+
+    /// What an answer other than 200 says.
+    async fn refusal(&self, mut response: Response) -> FeedError {
+        #[derive(serde::Deserialize)]
+        struct Refusal {
+            #[serde(rename = "errorType")]
+            kind: String,
+            #[serde(default)]
+            error: String,
+        }
+        let status = response.status().as_u16();
+        let mut body = Vec::new();
+        while let Ok(Some(chunk)) = response.chunk().await {
+            body.extend_from_slice(&chunk);
+            if body.len() > ERROR_BODY {
+                break;
+            }
+        }
+        match serde_json::from_slice::<Refusal>(&body) {
+            Ok(refusal) => FeedError::Api { kind: refusal.kind, message: excerpt(&refusal.error, EXCERPT) },
+            Err(_) => FeedError::Http { status, excerpt: excerpt(&String::from_utf8_lossy(&body), EXCERPT) },
+        }
+    }
+
+    async fn fold<S: Sink>(&self, mut response: Response, mut sink: S) -> Result<S, FeedError> {
+        let (chunks, reader) = body::pipe();
+        let parser = tokio::task::spawn_blocking(move || {
+            let read = answer::read(BufReader::with_capacity(READ_BUFFER, reader), &mut sink);
+            read.map(|()| sink)
+        });
+        let sent = loop {
+            match response.chunk().await {
+                // The parser gave up: its own error says why.
+                Ok(Some(chunk)) => {
+                    if chunks.send(chunk).await.is_err() {
+                        break Ok(());
+                    }
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(self.transport(&error)),
+            }
+        };
+        drop(chunks);
+        let parsed = parser.await.map_err(|e| FeedError::Malformed(e.to_string()))?;
+        sent.and(parsed)
+    }
+
+    fn transport(&self, error: &reqwest::Error) -> FeedError {
+        if error.is_timeout() {
+            FeedError::Timeout { seconds: self.config.timeout.as_secs_f64() }
+        } else if error.is_body() || error.is_decode() {
+            FeedError::Truncated(chain(error))
+        } else if error.is_builder() {
+            FeedError::Config(chain(error))
+        } else {
+            FeedError::Connect(chain(error))
+        }
+    }
+}
+
+/// An error with its causes; reqwest's own message leaves them out.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}

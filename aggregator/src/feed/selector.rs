@@ -1,0 +1,66 @@
+//! The selectors that this crate asks for.
+
+use std::fmt::Write as _;
+
+use statusbridge_contract::Metric;
+
+/// Common beginning of every metric of the contract.
+const PREFIX: &str = "statusbridge_";
+
+/// Selects every exposition's digest and the moment at which it was rendered.
+pub fn head_selector() -> String {
+    format!("{{__name__=~\"{}\"}}", names(&[Metric::Digest, Metric::RenderedTimestamp]))
+}
+
+/// Selects every sample that the digests of some clusters attest.
+pub fn contract_selector<'a>(cluster_label: &str, clusters: impl IntoIterator<Item = &'a str>) -> String {
+    let metrics: Vec<Metric> = Metric::ALL.iter().copied().filter(|m| m.in_digest()).collect();
+    format!("{{__name__=~\"{}\",{cluster_label}=~\"{}\"}}", names(&metrics), any_of(clusters))
+}
+
+fn names(metrics: &[Metric]) -> String {
+    let rests: Vec<&str> = metrics.iter().filter_map(|m| m.name().strip_prefix(PREFIX)).collect();
+    format!("{PREFIX}({})", rests.join("|"))
+}
+
+/// A regular expression, as it stands inside a PromQL string, that matches exactly these words.
+pub fn any_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let mut out = String::new();
+    for (i, word) in words.into_iter().enumerate() {
+        if i > 0 {
+            out.push('|');
+        }
+        for c in word.chars() {
+            match c {
+                // RE2's special characters; each backslash is written twice inside a PromQL string.
+                '\\' => out.push_str(r"\\\\"),
+                '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$' => {
+                    let _ = write!(out, r"\\{c}");
+                }
+                '"' => out.push_str("\\\""),
+                '\n' => out.push_str("\\n"),
+                c => out.push(c),
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_name_exactly_what_a_digest_covers() {
+        assert_eq!(head_selector(), r#"{__name__=~"statusbridge_(digest|rendered_timestamp_seconds)"}"#);
+        insta::assert_snapshot!(
+            contract_selector("cluster", ["eu-1", "us-1"]),
+            @r#"{__name__=~"statusbridge_(package_apply_state|package_health|package_desired_revision|package_applied_revision|package_healthy_revision|package_transition_timestamp_seconds|package_transitions_total|package_reason|package_resources|package_resources_current|package_resources_failed|reason_info|source_up|source_packages|cluster_uid)",cluster=~"eu-1|us-1"}"#
+        );
+    }
+
+    #[test]
+    fn names_of_clusters_are_taken_literally() {
+        assert_eq!(any_of(["a.b", "c|d", r#"e"f\g"#]), r#"a\\.b|c\\|d|e\"f\\\\g"#);
+    }
+}

@@ -1,0 +1,112 @@
+//! One series of an answer, as it is handed out while the answer is being read.
+
+use crate::clock::Seconds;
+
+/// Values up to 2^53 are exact in a float64.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Labels of one series in one reused buffer.
+#[derive(Debug, Default, Clone)]
+pub struct Labels {
+    text: String,
+    /// Ends of name and value in `text`; each pair starts where the one before ended.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Labels {
+    /// Name and value of each label, in the order of the answer.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut start = 0;
+        self.ends.iter().map(move |&(mid, end)| {
+            let pair = (&self.text[start..mid], &self.text[mid..end]);
+            start = end;
+            pair
+        })
+    }
+
+    /// Value of a label; an empty value is the same as none in PromQL.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(n, v)| *n == name && !v.is_empty()).map(|(_, v)| v)
+    }
+
+    /// Forgets all labels and keeps the buffer.
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
+    }
+
+    /// Appends a label.
+    pub fn push(&mut self, name: &str, value: &str) {
+        self.text.push_str(name);
+        let mid = self.text.len();
+        self.text.push_str(value);
+        self.ends.push((mid, self.text.len()));
+    }
+}
+
+impl<'a> FromIterator<(&'a str, &'a str)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(labels: I) -> Self {
+        let mut out = Self::default();
+        labels.into_iter().for_each(|(n, v)| out.push(n, v));
+        out
+    }
+}
+
+/// One value of a series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// In an instant vector the time of evaluation, in a range vector the sample's own.
+    pub at: Seconds,
+    /// The value as the backend wrote it.
+    pub value: f64,
+}
+
+impl Sample {
+    /// The value when it is a whole number that a float64 holds exactly, as every value of the
+    /// metric contract is.
+    pub fn whole(self) -> Option<u64> {
+        let v = self.value;
+        // The cast is exact: not negative, whole and at most 2^53.
+        (v.fract() == 0.0 && (0.0..=EXACT).contains(&v)).then_some(v as u64)
+    }
+
+    /// Whether the sample bears this timestamp. Backends keep milliseconds.
+    pub fn stamped(self, at: Seconds) -> bool {
+        (self.at - at).abs() < 0.000_5
+    }
+}
+
+/// Takes an answer's series one by one as they are read, so that no answer is ever held as a whole.
+/// When the query fails, what was taken until then is worthless.
+pub trait Sink: Send + 'static {
+    /// Takes one series: one sample of an instant vector, one or more of a range vector.
+    fn series(&mut self, labels: &Labels, samples: &[Sample]);
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("281474976710655", Some(281_474_976_710_655))]
+    #[case("2.81474976710655e+14", Some(281_474_976_710_655))]
+    #[case("0", Some(0))]
+    #[case("9007199254740992", Some(1 << 53))]
+    #[case("9007199254740994", None)]
+    #[case("1.5", None)]
+    #[case("-1", None)]
+    #[case("NaN", None)]
+    #[case("+Inf", None)]
+    fn only_whole_numbers_in_the_exact_range_are_values(#[case] text: &str, #[case] whole: Option<u64>) {
+        assert_eq!(Sample { at: 0.0, value: text.parse().unwrap() }.whole(), whole);
+    }
+
+    #[test]
+    fn labels_keep_order_and_empty_values_count_as_absent() {
+        let labels: Labels = [("b", "1"), ("a", ""), ("c", "")].into_iter().collect();
+        assert_eq!(labels.iter().collect::<Vec<_>>(), [("b", "1"), ("a", ""), ("c", "")]);
+        assert_eq!((labels.get("b"), labels.get("a"), labels.get("z")), (Some("1"), None, None));
+    }
+}
