@@ -1,0 +1,125 @@
+//! Expositions as an exporter would render them, for the tests of this crate.
+
+use std::collections::BTreeMap;
+
+use statusbridge_contract::{Digest, Fingerprint, Metric, label, reason, sample, stream::StreamLabels};
+
+use crate::{
+    feed::Sample,
+    fleet::PackageId,
+    verify::{Gathered, content::PACKAGE_METRICS},
+};
+
+/// Own labels and value of one sample.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) metric: Metric,
+    pub(crate) own: Vec<(&'static str, String)>,
+    pub(crate) value: u64,
+}
+
+impl Line {
+    pub(crate) fn hash(&self) -> u64 {
+        let own: Vec<_> = self.own.iter().map(|(n, v)| (*n, v.as_str())).collect();
+        sample::hash(self.metric.name(), &own, self.value)
+    }
+}
+
+/// The values of a package, in the order of [`PACKAGE_METRICS`]; without the last three it has no
+/// inventory.
+pub(crate) type Values = Vec<u64>;
+
+/// What one exporter has to say.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Exposition {
+    pub(crate) uid: u64,
+    pub(crate) down: Vec<String>,
+    pub(crate) sources: Vec<String>,
+    pub(crate) packages: BTreeMap<PackageId, Values>,
+    pub(crate) words: Vec<String>,
+}
+
+/// A package of the source and namespace that most tests use.
+pub(crate) fn package(name: &str) -> PackageId {
+    PackageId { source: "flux".into(), namespace: Some("ns".into()), name: name.into() }
+}
+
+/// Applied, Current and healthy at `revision` since `since`, after so many transitions.
+pub(crate) fn healthy(revision: &str, since: u64, transitions: u64) -> Values {
+    let r = Fingerprint::of(revision).value();
+    vec![0, 0, r, r, r, since, transitions, 0]
+}
+
+/// Applied at `revision` and failed since `since`.
+pub(crate) fn failed(revision: &str, since: u64, transitions: u64) -> Values {
+    let r = Fingerprint::of(revision).value();
+    vec![0, 5, r, r, 0, since, transitions, reason::code("HealthCheckFailed")]
+}
+
+impl Exposition {
+    pub(crate) fn new(uid: u64) -> Self {
+        let words = vec!["HealthCheckFailed".to_owned()];
+        Self { uid, sources: vec!["flux".into()], words, ..Self::default() }
+    }
+
+    pub(crate) fn with(mut self, name: &str, values: Values) -> Self {
+        self.packages.insert(package(name), values);
+        self
+    }
+
+    pub(crate) fn down(mut self, source: &str) -> Self {
+        self.down.push(source.into());
+        self
+    }
+
+    /// Every sample that the digest covers.
+    pub(crate) fn lines(&self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for (id, values) in &self.packages {
+            let mut own = vec![(label::PACKAGE, id.name.clone()), (label::PACKAGE_SOURCE, id.source.clone())];
+            if let Some(namespace) = &id.namespace {
+                own.insert(1, (label::PACKAGE_NAMESPACE, namespace.clone()));
+            }
+            for (metric, value) in PACKAGE_METRICS.iter().zip(values) {
+                lines.push(Line { metric: *metric, own: own.clone(), value: *value });
+            }
+        }
+        for source in &self.sources {
+            let own = vec![(label::PACKAGE_SOURCE, source.clone())];
+            let up = u64::from(!self.down.contains(source));
+            let count = self.packages.keys().filter(|id| id.source == *source).count() as u64;
+            lines.push(Line { metric: Metric::SourceUp, own: own.clone(), value: up });
+            lines.push(Line { metric: Metric::SourcePackages, own, value: count });
+            for word in &self.words {
+                let own = vec![
+                    (label::CODE, reason::code(word).to_string()),
+                    (label::PACKAGE_SOURCE, source.clone()),
+                    (label::REASON, word.clone()),
+                ];
+                lines.push(Line { metric: Metric::ReasonInfo, own, value: 1 });
+            }
+        }
+        lines.push(Line { metric: Metric::ClusterUid, own: Vec::new(), value: self.uid });
+        lines
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        digest(&self.lines())
+    }
+}
+
+pub(crate) fn digest(lines: &[Line]) -> u64 {
+    lines.iter().map(Line::hash).collect::<Digest>().value()
+}
+
+pub(crate) fn gather(lines: &[Line]) -> Gathered {
+    let mut gathered = Gathered::default();
+    for line in lines {
+        gathered.add(line.metric, &line.own, Sample { at: 0.0, value: line.value as f64 });
+    }
+    gathered
+}
+
+pub(crate) fn stream(labels: &[(&str, &str)]) -> StreamLabels {
+    labels.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
+}

@@ -1,0 +1,156 @@
+//! The samples of one stream as they come in, added up.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use statusbridge_contract::{Digest, Metric, label, sample};
+
+use super::content::{Content, Package, Reason, Source, key, slot};
+use crate::feed::Sample;
+
+/// Samples of one kind of fault: how many, and the first as an example.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Few {
+    /// How many.
+    pub count: u64,
+    /// The first of them, for a person to read.
+    pub first: Option<String>,
+}
+
+impl Few {
+    fn note(&mut self, example: impl FnOnce() -> String) {
+        self.count += 1;
+        self.first.get_or_insert_with(example);
+    }
+}
+
+/// Everything that arrived of one stream.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// Sum over all samples that have a value, repeated ones included.
+    pub digest: Digest,
+    /// How many samples arrived.
+    pub samples: u64,
+    /// `statusbridge_cluster_uid`.
+    pub uid: Option<u64>,
+    /// By name.
+    pub sources: BTreeMap<Box<str>, (Option<u64>, Option<u64>)>,
+    /// By source, code and word.
+    pub reasons: BTreeMap<[Box<str>; 3], u64>,
+    /// In order of arrival.
+    pub packages: Vec<Package>,
+    index: HashMap<Arc<str>, u32>,
+    /// Samples whose value is no whole number.
+    pub not_whole: Few,
+    /// Samples that arrived more than once.
+    pub twice: Few,
+    /// Samples that lack a label of their own.
+    pub unlabelled: Few,
+}
+
+impl Gathered {
+    /// Takes a sample with its own labels. Metrics outside the digest are passed over.
+    pub fn add(&mut self, metric: Metric, own: &[(&'static str, String)], sample: Sample) {
+        if !metric.in_digest() {
+            return;
+        }
+        self.samples += 1;
+        let get = |name: &str| own.iter().find(|(n, _)| *n == name).map_or("", |(_, v)| v.as_str());
+        if let Some(missing) =
+            metric.labels().iter().find(|l| **l != label::PACKAGE_NAMESPACE && get(l).is_empty())
+        {
+            self.unlabelled.note(|| format!("{} lacks its label {missing}", show(metric, &borrow(own))));
+            return;
+        }
+        let Some(value) = sample.whole() else {
+            self.not_whole.note(|| format!("{} reads {}", show(metric, &borrow(own)), sample.value));
+            return;
+        };
+        self.digest.add(sample::hash(metric.name(), &borrow(own), value));
+        let before = match metric {
+            Metric::ClusterUid => self.uid.replace(value),
+            Metric::SourceUp => self.source(get(label::PACKAGE_SOURCE)).0.replace(value),
+            Metric::SourcePackages => self.source(get(label::PACKAGE_SOURCE)).1.replace(value),
+            Metric::ReasonInfo => {
+                let names = [label::PACKAGE_SOURCE, label::CODE, label::REASON];
+                self.reasons.insert(names.map(|n| get(n).into()), value)
+            }
+            _ => self.package_sample(
+                metric,
+                &key(get(label::PACKAGE_SOURCE), get(label::PACKAGE_NAMESPACE), get(label::PACKAGE)),
+                value,
+            ),
+        };
+        if before.is_some() {
+            self.twice.note(|| show(metric, &borrow(own)));
+        }
+    }
+
+    fn source(&mut self, name: &str) -> &mut (Option<u64>, Option<u64>) {
+        self.sources.entry(name.into()).or_default()
+    }
+
+    /// Notes a package's sample; gives the value that it had, if it had one.
+    fn package_sample(&mut self, metric: Metric, key: &str, value: u64) -> Option<u64> {
+        let slot = slot(metric)?;
+        let at = match self.index.get(key) {
+            Some(at) => *at,
+            None => {
+                let at = u32::try_from(self.packages.len()).unwrap_or(u32::MAX);
+                let key: Arc<str> = key.into();
+                self.index.insert(key.clone(), at);
+                self.packages.push(Package::new(key));
+                at
+            }
+        };
+        let package = self.packages.get_mut(at as usize)?;
+        let before = (package.present & 1 << slot != 0).then_some(package.values[slot]);
+        package.present |= 1 << slot;
+        package.values[slot] = value;
+        before
+    }
+
+    /// A package by its key.
+    pub fn package(&self, key: &str) -> Option<&Package> {
+        self.packages.get(*self.index.get(key)? as usize)
+    }
+
+    /// How many packages of a source arrived.
+    pub fn packages_of(&self, source: &str) -> u64 {
+        let of_source = |p: &&Package| super::content::parts(&p.key).0 == source;
+        self.packages.iter().filter(of_source).count() as u64
+    }
+
+    /// Puts it in order, without its faults.
+    pub(super) fn into_content(self) -> Content {
+        let mut packages = self.packages;
+        packages.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        packages.shrink_to_fit();
+        let source = |(name, (up, packages))| Source { name, up, packages };
+        let reason =
+            |([source, code, word], value): ([Box<str>; 3], u64)| Reason { source, code, word, value };
+        Content {
+            digest: self.digest.value(),
+            samples: self.samples,
+            uid: self.uid,
+            sources: self.sources.into_iter().map(source).collect(),
+            reasons: self.reasons.into_iter().map(reason).collect(),
+            packages,
+        }
+    }
+}
+
+fn borrow<'a>(own: &'a [(&'static str, String)]) -> Vec<(&'static str, &'a str)> {
+    own.iter().map(|(n, v)| (*n, v.as_str())).collect()
+}
+
+/// A series as PromQL writes it.
+pub(super) fn show(metric: Metric, labels: &[(&str, &str)]) -> String {
+    let mut out = metric.name().to_owned();
+    if !labels.is_empty() {
+        sample::write_labels(&mut out, labels);
+    }
+    out
+}
