@@ -16,8 +16,8 @@ pub struct Shown {
 /// Folds the next verdict into what is shown; the flag says whether it is a transition, which the
 /// first one is too (it is worth a log line, though it counts as no change).
 ///
-/// The time is the object's own where it can be true: not in the future, and not before the
-/// previous transition, which was seen to happen. Else it is `now` (unix seconds). It stays put
+/// The time is the object's own where it can be true: not in the future, and after the previous
+/// transition, which was seen to happen. Else it is `now` (unix seconds). It stays put
 /// while nothing changes, whatever the object says by then.
 pub fn advance(previous: Option<&Shown>, verdict: Verdict, now: i64) -> (Shown, bool) {
     let Some(previous) = previous else {
@@ -34,7 +34,7 @@ pub fn advance(previous: Option<&Shown>, verdict: Verdict, now: i64) -> (Shown, 
         return (shown, false);
     }
     let transition_timestamp =
-        verdict.since.filter(|since| (previous.transition_timestamp..=now).contains(since)).unwrap_or(now);
+        verdict.since.filter(|since| previous.transition_timestamp < *since && *since <= now).unwrap_or(now);
     (Shown { verdict, transition_timestamp, transitions: previous.transitions + 1 }, true)
 }
 
@@ -97,10 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn a_time_before_a_transition_that_was_seen_is_not_believed() {
+    fn a_time_up_to_a_transition_that_was_seen_is_not_believed() {
         let (failed, _) = advance(None, verdict(ApplyState::Failed, None), 100);
-        let (shown, _) = advance(Some(&failed), verdict(ApplyState::Applied, Some(40)), 160);
-        assert_eq!(shown.transition_timestamp, 160);
+        for since in [40, 100] {
+            let (shown, _) = advance(Some(&failed), verdict(ApplyState::Applied, Some(since)), 160);
+            assert_eq!(shown.transition_timestamp, 160);
+        }
     }
 
     proptest! {

@@ -1,1 +1,309 @@
+use rstest::rstest;
+use serde_json::json;
 
+use super::*;
+use crate::verdict::Evaluation;
+
+const SOURCE: &str = r#"
+apiVersion: statusbridge.dev/source/v1
+kind: Source
+name: widgets
+object: {group: example.com, kind: Widget, versions: [v1]}
+related:
+  - name: config
+    kinds:
+      - {group: "", kind: ConfigMap, versions: [v1]}
+      - {group: "", kind: Secret, versions: [v1]}
+    reference: {kind: object.?spec.?from.?kind, name: object.?spec.?from.?name}
+  - name: parts
+    kinds: [{group: example.com, kind: Part, versions: [v1]}]
+    labels: {match: {widget: object.metadata.name}}
+variables:
+  ready: condition(object, 'Ready')
+  fresh: object.?status.?seen.orValue(0) >= object.metadata.?generation.orValue(0)
+revisions:
+  desired: config.?data.?version
+  applied: object.?status.?versions
+apply:
+  - {when: "!fresh", state: Pending, reason: NotObserved}
+  - {when: ready.status == 'True', state: Applied}
+  - {when: ready.status == 'False', state: Failed, messageFrom: "'broken: ' + ready.message"}
+health:
+  - {when: "apply == 'Applied' && parts.all(p, p.?status.?ok.orValue(false))", state: Current}
+  - {state: InProgress, reasonFrom: "'Parts' + string(size(parts))"}
+reason: ready.reason
+message: ready.message
+since: ready.?lastTransitionTime
+inventory: {total: size(parts), current: "size(parts.filter(p, p.?status.?ok.orValue(false)))", failed: "0"}
+hold: {when: ready.status == 'Unknown', key: object.?spec.?from.?name}
+samples:
+  - object:
+      apiVersion: example.com/v1
+      kind: Widget
+      metadata: {name: a, namespace: b, generation: 1}
+      spec: {from: {kind: Secret, name: s}}
+      status: {seen: 1, versions: [x, "y"], conditions: [{type: Ready, status: "True"}]}
+    related:
+      config: {data: {version: x}}
+      parts: [{status: {ok: true}}]
+"#;
+
+fn parse(yaml: &str) -> Result<Vec<Source>, SourceError> {
+    Source::parse("widgets.yaml", yaml)
+}
+
+fn source() -> Source {
+    parse(SOURCE).expect("the source compiles").remove(0)
+}
+
+#[test]
+fn sources_are_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Source>();
+}
+
+#[test]
+fn one_file_holds_several_sources() {
+    let second = SOURCE.replace("name: widgets", "name: gadgets");
+    let names: Vec<String> =
+        parse(&format!("{SOURCE}---{second}")).expect("both compile").into_iter().map(|s| s.name).collect();
+    assert_eq!(names, ["widgets", "gadgets"]);
+}
+
+/// What is wrong, and the whole message: it must name file, field and expression.
+#[rstest]
+#[case(
+    "kind: Source",
+    "kind: Sauce",
+    "source widgets: needs `apiVersion: statusbridge.dev/source/v1` and `kind: Source`, has apiVersion statusbridge.dev/source/v1, kind Sauce"
+)]
+#[case(
+    "source/v1",
+    "source/v9",
+    "source widgets: needs `apiVersion: statusbridge.dev/source/v1` and `kind: Source`, has apiVersion statusbridge.dev/source/v9, kind Source"
+)]
+#[case(
+    "name: widgets",
+    "name: Widgets",
+    "source Widgets: name: `Widgets` must be lower-case letters, digits and dashes, at most 63"
+)]
+#[case(
+    "versions: [v1]}\nrelated",
+    "versions: []}\nrelated",
+    "source widgets: object.versions: needs at least one version, and no empty one"
+)]
+#[case(
+    "{kind: object.?spec.?from.?kind, name: ",
+    "{name: ",
+    "source widgets: related[0].reference.kind: is needed to choose among the kinds"
+)]
+#[case(
+    "object.metadata.name}",
+    "objet.metadata.name}",
+    "source widgets: related[1].labels.match.widget: there is no variable `objet` in `objet.metadata.name`"
+)]
+#[case(
+    "  ready: cond",
+    "  object: cond",
+    "source widgets: variables.object: there is already a variable `object`"
+)]
+#[case(
+    "  ready: cond",
+    "  apply: cond",
+    "source widgets: variables.apply: `apply` cannot be the name of a variable"
+)]
+#[case(
+    "condition(object, 'Ready')",
+    "conditions(object, 'Ready')",
+    "source widgets: variables.ready: there is no function `conditions` in `conditions(object, 'Ready')`"
+)]
+#[case(
+    "config.?data.?version",
+    "config.?data.?version.orValue(1)",
+    "source widgets: revisions.desired: on an object that has nothing but a name: gives int, where a string or a list of strings is needed in `config.?data.?version.orValue(1)`"
+)]
+#[case(
+    "object.?status.?versions",
+    "object.status.versions",
+    "source widgets: revisions.applied: on an object that has nothing but a name: No such key: status in `object.status.versions`"
+)]
+#[case(
+    "when: ready.status == 'True'",
+    "when: ready.stauts == 'True'",
+    "source widgets: apply[1].when: on samples[0]: No such key: stauts in `ready.stauts == 'True'`"
+)]
+#[case(
+    "when: ready.status == 'True'",
+    "when: ready.status",
+    "source widgets: apply[1].when: on samples[0]: gives string, where a bool is needed in `ready.status`"
+)]
+#[case(
+    "state: Applied",
+    "state: Aplied",
+    "source widgets: apply[1].state: `Aplied` is none of Applied, Applying, Pending, Paused, Deleting, Unknown, Failed"
+)]
+#[case(
+    "reason: NotObserved",
+    "reason: ready.reason",
+    "source widgets: apply[0].reason: `ready.reason` is no CamelCase word; an expression belongs into `reasonFrom`"
+)]
+#[case(
+    "when: \"!fresh\", ",
+    "",
+    "source widgets: apply[0]: has no `when`, so no rule after it is ever reached"
+)]
+#[case(
+    "apply == 'Applied'",
+    "aply == 'Applied'",
+    "source widgets: health[0].when: there is no variable `aply` in `aply == 'Applied' && parts.all(p, p.?status.?ok.orValue(false))`"
+)]
+#[case(
+    "since: ready.?lastTransitionTime",
+    "since: ready.status",
+    "source widgets: since: on samples[0]: `True` is no time"
+)]
+#[case(
+    "failed: \"0\"",
+    "failed: \"'0'\"",
+    "source widgets: inventory.failed: on samples[0]: gives string, where an int is needed in `'0'`"
+)]
+#[case(
+    "key: object.?spec.?from.?name",
+    "key: object",
+    "source widgets: hold.key: on samples[0]: gives map, where a string, an int, a bool or a list of these is needed in `object`"
+)]
+#[case("kind: Widget\n", "kind: Gadget\n", "source widgets: samples[0].object: is not of the source's kind")]
+#[case(
+    "      config: {",
+    "      confg: {",
+    "source widgets: samples[0].related.confg: is no related object of this source"
+)]
+#[case("ready.status == 'False'", "ready.status == False'", "source widgets: apply[2].when: ERROR: <input>")]
+fn what_is_wrong_is_found_at_load(#[case] right: &str, #[case] wrong: &str, #[case] message: &str) {
+    assert!(SOURCE.contains(right), "{right}");
+    let error = parse(&SOURCE.replacen(right, wrong, 1)).expect_err(wrong).to_string();
+    assert!(error.starts_with(&format!("widgets.yaml: {message}")), "{error}");
+}
+
+#[rstest]
+#[case("reason: ready.reason", "raeson: ready.reason", "raeson")]
+#[case("state: Pending", "state: Pending, mesage: x", "mesage")]
+#[case("versions: [v1]}\nrelated", "versions: [v1], plural: widgets}\nrelated", "plural")]
+#[case("  ready: condition", "  fresh: \"true\"\n  ready: condition", "fresh")]
+#[case("apply:\n", "apples:\n", "apples")]
+fn a_field_that_the_format_does_not_have_is_named(
+    #[case] right: &str,
+    #[case] wrong: &str,
+    #[case] named: &str,
+) {
+    assert!(SOURCE.contains(right), "{right}");
+    let error = parse(&SOURCE.replacen(right, wrong, 1)).expect_err(wrong).to_string();
+    assert!(error.contains("widgets.yaml") && error.contains(named), "{error}");
+}
+
+#[test]
+fn files_that_are_no_sources_say_so() {
+    for yaml in ["", "a: [", "just text", "apiVersion: v1\nkind: ConfigMap\n"] {
+        assert!(parse(yaml).is_err(), "{yaml:?}");
+    }
+}
+
+#[test]
+fn related_objects_are_found_by_reference_and_by_labels() {
+    let object = json!({"metadata": {"name": "a", "namespace": "b"}, "spec": {"from": {"kind": "Secret", "name": "s"}}});
+    let parts = JoinKey::Labels {
+        related: 1,
+        kind: 0,
+        namespace: Some("b".into()),
+        labels: vec![("widget".into(), "a".into())],
+    };
+    let secret = JoinKey::Reference { related: 0, kind: 1, namespace: Some("b".into()), name: "s".into() };
+    assert_eq!(source().join_keys(&object), [secret.clone(), parts.clone()]);
+    for (key, metadata, is) in [
+        (&secret, json!({"name": "s", "namespace": "b"}), true),
+        (&secret, json!({"name": "s", "namespace": "c"}), false),
+        (&secret, json!({"name": "s"}), false),
+        (&parts, json!({"name": "p", "namespace": "b", "labels": {"widget": "a", "x": "y"}}), true),
+        (&parts, json!({"name": "p", "namespace": "b", "labels": {"widget": "z"}}), false),
+        (&parts, json!({"name": "p", "namespace": "b"}), false),
+    ] {
+        assert_eq!(key.matches(&json!({"metadata": metadata})), is, "{metadata}");
+    }
+    let kept = &source().related[1].projection;
+    assert!(kept.paths().contains(&"metadata.labels.widget".to_owned()), "{:?}", kept.paths());
+}
+
+#[test]
+fn a_reference_that_cannot_be_followed_is_followed_nowhere() {
+    for from in [
+        json!(null),
+        json!({"kind": "Pod", "name": "s"}),
+        json!({"kind": 5, "name": "s"}),
+        json!({"kind": "Secret"}),
+    ] {
+        let object = json!({"metadata": {"name": "a"}, "spec": {"from": from}});
+        assert!(source().join_keys(&object).iter().all(|key| key.related() == 1), "{from}");
+    }
+}
+
+fn evaluate(object: &Value, config: Option<&Value>, parts: Vec<&Value>) -> Evaluation {
+    source().evaluate(object, &RelatedObjects(vec![RelatedObject::One(config), RelatedObject::Many(parts)]))
+}
+
+#[test]
+fn everything_in_a_source_ends_up_in_the_evaluation() {
+    let mut object = json!({
+        "metadata": {"name": "a", "generation": 1},
+        "status": {"seen": 1, "versions": ["x", "y"], "conditions": [
+            {"type": "Ready", "status": "True", "reason": "Fine", "message": "m", "lastTransitionTime": "1970-01-01T00:01:00Z"},
+        ]},
+    });
+    let (config, part) = (json!({"data": {"version": "x"}}), json!({"status": {"ok": true}}));
+    let good = evaluate(&object, Some(&config), vec![&part, &part]);
+    assert!(good.verdict.good() && good.verdict.reason.is_none() && good.error.is_none(), "{good:?}");
+    assert_eq!(good.verdict.since, Some(60));
+    assert_eq!(good.verdict.healthy, statusbridge_contract::Fingerprint::of_all(["x", "y"]));
+    assert_eq!(good.detail.applied_revision.as_deref(), Some("x, y"));
+    let counts = good.verdict.inventory.map(|i| (i.total, i.current, i.failed));
+    assert_eq!(counts, Some((2, 2, 0)));
+    assert!(good.hold.is_some_and(|hold| !hold.undecided));
+
+    let bad_part = json!({});
+    let waiting = evaluate(&object, Some(&config), vec![&part, &bad_part]).verdict;
+    assert_eq!((waiting.health, waiting.reason.as_deref()), (Health::InProgress, Some("Parts2")));
+    assert!(waiting.healthy.is_none() && !waiting.applied.is_none());
+
+    object["status"]["conditions"][0]["status"] = json!("False");
+    let failed = evaluate(&object, None, vec![]);
+    assert_eq!((failed.verdict.apply, failed.verdict.reason.as_deref()), (ApplyState::Failed, Some("Fine")));
+    assert_eq!(failed.detail.message, "broken: m");
+    assert!(failed.verdict.desired.is_none());
+
+    object["status"]["conditions"][0]["status"] = json!("Odd");
+    let unknown = evaluate(&object, None, vec![]).verdict;
+    assert_eq!((unknown.apply, unknown.reason.as_deref()), (ApplyState::Unknown, Some("NoRuleMatched")));
+
+    object["status"]["versions"] = json!([1]);
+    let rubbish = evaluate(&object, None, vec![]);
+    assert_eq!(rubbish.verdict.reason.as_deref(), Some("EvaluationFailed"));
+    assert_eq!(
+        rubbish.verdict.inventory.map(|i| i.total),
+        Some(0),
+        "a source with an inventory always counts"
+    );
+    assert!(rubbish.detail.message.contains("revisions.applied"), "{}", rubbish.detail.message);
+}
+
+#[test]
+fn without_health_rules_kstatus_decides() {
+    let start = SOURCE.find("health:").expect("health rules");
+    let end = SOURCE.find("reason: ready").expect("what follows them");
+    let source = parse(&format!("{}{}", &SOURCE[..start], &SOURCE[end..])).expect("it compiles").remove(0);
+    let object = json!({"metadata": {"name": "a"}, "status": {"conditions": [
+        {"type": "Stalled", "status": "True", "reason": "Stuck"}, {"type": "Ready", "status": "True"},
+    ]}});
+    let none = RelatedObjects::default();
+    let verdict = source.evaluate(&object, &none).verdict;
+    assert_eq!((verdict.health, verdict.reason.as_deref()), (Health::Failed, Some("Stuck")));
+    assert_eq!(source.evaluate(&source.projection().project(&object), &none).verdict, verdict);
+}
