@@ -1,1 +1,66 @@
-//! The rig: typed handles for real servers.
+//! The rig: typed handles for the real servers that tests, demo and benchmarks run against.
+//!
+//! ```text
+//! Rig ── a directory of its own, reserved ports, logs kept when something failed
+//!  ├─ Etcd ── ApiServer … ApiServer            several API servers share one etcd by prefix
+//!  │            ├─ KustomizeController, Flux   packages delivered by somebody else's controller
+//!  │            └─ Exporter, Aggregator        our own programs
+//!  ├─ Prometheus, VictoriaMetrics
+//!  └─ FaultProxy, FileServer                   in this process: faults on the way, bytes to serve
+//! ```
+//!
+//! Everything is started with an `async fn start(&rig, …)` that returns once the server answers, and stopped when
+//! its handle is dropped. Nothing outlives the process, however it ends (see [`watchdog`]). Waiting is always for a
+//! condition, with a deadline: [`eventually`] and [`holds_for`].
+//!
+//! A test is one call of [`run`]:
+//!
+//! ```no_run
+//! # use statusbridge_tests::*;
+//! #[tokio::test]
+//! async fn a_fresh_api_server_has_a_default_namespace() {
+//!     run("default-namespace", async |rig| {
+//!         let etcd = Etcd::start(rig).await?;
+//!         let api = ApiServer::start(rig, &etcd, "one").await?;
+//!         let out = api.kubectl(&["get", "namespace", "default", "-o", "name"]).await?;
+//!         assert_eq!(out.trim(), "namespace/default");
+//!         Ok(())
+//!     })
+//!     .await
+//! }
+//! ```
+
+mod apiserver;
+pub mod crds;
+mod etcd;
+mod fault_proxy;
+mod file_server;
+mod flux;
+mod kubeconfig;
+mod own;
+mod ports;
+mod process;
+mod prometheus;
+mod rig;
+mod servers;
+mod victoria_metrics;
+mod wait;
+pub mod watchdog;
+
+pub use apiserver::ApiServer;
+pub use etcd::Etcd;
+pub use fault_proxy::{Fault, FaultProxy};
+pub use file_server::FileServer;
+pub use flux::{
+    Flux, KustomizationOptions, KustomizeController, NAMESPACE as FLUX_NAMESPACE, Rollout,
+    deployment_manifest,
+};
+pub use kubeconfig::Kubeconfig;
+pub use own::{Aggregator, AggregatorOptions, Exporter, Sweeper, own_program};
+pub use ports::Port;
+pub use process::Process;
+pub use prometheus::{Prometheus, PrometheusConfig, Sample, ScrapeJob};
+pub use rig::{Rig, run};
+pub use servers::program;
+pub use victoria_metrics::VictoriaMetrics;
+pub use wait::{eventually, holds_for};

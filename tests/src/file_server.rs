@@ -1,0 +1,96 @@
+//! Bytes served over HTTP on 127.0.0.1 from within the test: Flux artifacts, metrics pages written by hand.
+
+use crate::Port;
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+type Files = Arc<Mutex<HashMap<String, Bytes>>>;
+
+/// An HTTP server whose pages the test sets and changes while it runs.
+#[derive(Debug)]
+pub struct FileServer {
+    port: Port,
+    files: Files,
+    task: JoinHandle<()>,
+}
+
+impl FileServer {
+    /// Starts one without pages.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub async fn start() -> Result<Self> {
+        let port = Port::reserve()?;
+        let listener = TcpListener::bind(port.address()).await.context("listening")?;
+        let files = Files::default();
+        let task = tokio::spawn(serve(listener, files.clone()));
+        Ok(Self { port, files, task })
+    }
+
+    /// Sets what `path` (with its leading slash) answers.
+    pub fn put(&self, path: &str, body: impl Into<Bytes>) {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), body.into());
+    }
+
+    /// From now on `path` answers 404.
+    pub fn remove(&self, path: &str) {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.port.address()
+    }
+
+    /// URL of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address())
+    }
+}
+
+impl Drop for FileServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, files: Files) {
+    // The connections end with this set, and the set ends with the server.
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((stream, _)) = accepted else { continue };
+                let files = files.clone();
+                connections.spawn(async move {
+                    let answer = service_fn(move |request| answer(request, files.clone()));
+                    let io = TokioIo::new(stream);
+                    let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, answer).await;
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn answer(request: Request<Incoming>, files: Files) -> Result<Response<Full<Bytes>>, Infallible> {
+    let body = files.lock().unwrap_or_else(PoisonError::into_inner).get(request.uri().path()).cloned();
+    let mut response = Response::new(Full::new(body.clone().unwrap_or_default()));
+    if body.is_none() {
+        *response.status_mut() = StatusCode::NOT_FOUND;
+    }
+    // What Prometheus wants for pages without a type of their own; Flux does not look at it.
+    let text = http::HeaderValue::from_static("text/plain; version=0.0.4");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, text);
+    Ok(response)
+}

@@ -1,0 +1,252 @@
+//! Our own programs.
+
+use crate::{Port, Process, Rig};
+use anyhow::{Context, Result, ensure};
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::sync::OnceCell;
+
+/// Path of one of our programs, such as `statusbridge-exporter`, built when it is out of date: with the profile and
+/// into the target directory that the test itself was built with. `STATUSBRIDGE_BIN_DIR` names a directory to take
+/// it from instead.
+///
+/// # Errors
+/// When it does not build.
+pub async fn own_program(name: &str) -> Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("STATUSBRIDGE_BIN_DIR") {
+        return Ok(PathBuf::from(dir).join(name));
+    }
+    static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
+    Ok(BUILT.get_or_try_init(build).await?.join(name))
+}
+
+/// Builds once per test process; cargo's own lock orders several.
+async fn build() -> Result<PathBuf> {
+    let this = std::env::current_exe().context("finding this program")?;
+    let mut dir = this.parent().context("this program lies nowhere")?;
+    if dir.ends_with("deps") {
+        dir = dir.parent().context("this program lies nowhere")?;
+    }
+    let (target, profile) = (dir.parent(), dir.file_name().and_then(|n| n.to_str()));
+    let (target, profile) = target.zip(profile).context("this program does not lie in a target directory")?;
+    let profile = if profile == "debug" { "dev" } else { profile };
+    let out = tokio::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--quiet", "--bins", "-p", "statusbridge-exporter", "-p", "statusbridge-aggregator"])
+        .args(["--profile", profile, "--target-dir"])
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .await
+        .context("running cargo")?;
+    ensure!(out.status.success(), "our programs do not build:\n{}", String::from_utf8_lossy(&out.stderr));
+    Ok(dir.to_owned())
+}
+
+/// `statusbridge-exporter serve`.
+#[derive(Debug)]
+pub struct Exporter {
+    process: Process,
+    port: Port,
+}
+
+impl Exporter {
+    /// Starts one that reads with `kubeconfig`, and waits until its first lists are complete.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn start(rig: &Rig, name: &str, kubeconfig: &Path, more: &[&str]) -> Result<Self> {
+        let exporter = Self::launch(rig, name, kubeconfig, more).await?;
+        exporter.wait_ready().await?;
+        Ok(exporter)
+    }
+
+    /// Starts one without waiting for it, for when its API server is not to be reached.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn launch(rig: &Rig, name: &str, kubeconfig: &Path, more: &[&str]) -> Result<Self> {
+        let port = Port::reserve()?;
+        let process =
+            launch(rig, name, "statusbridge-exporter", "serve", kubeconfig, Some(&port), more).await?;
+        Ok(Self { process, port })
+    }
+
+    /// Waits for `/readyz`.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn wait_ready(&self) -> Result<()> {
+        wait_ready(&self.process, self.address()).await
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// The process, to freeze, kill or start again.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// What `/metrics` answers.
+    ///
+    /// # Errors
+    /// When it does not answer 200.
+    pub async fn metrics(&self) -> Result<String> {
+        let answer = crate::servers::http()?.get(format!("http://{}/metrics", self.address())).send().await?;
+        Ok(answer.error_for_status()?.text().await?)
+    }
+}
+
+/// Settings of an aggregator, fast enough for tests.
+#[derive(Debug, Clone)]
+pub struct AggregatorOptions {
+    /// Base URL of the backend.
+    pub backend: String,
+    /// `--poll-interval`.
+    pub poll_interval: &'static str,
+    /// `--settle-delay`.
+    pub settle_delay: &'static str,
+    /// `--cluster-label`.
+    pub cluster_label: String,
+    /// Namespace of its leases.
+    pub namespace: String,
+    /// Further arguments.
+    pub more: Vec<String>,
+}
+
+impl AggregatorOptions {
+    /// Polls `backend` every second.
+    pub fn new(backend: impl Into<String>) -> Self {
+        Self {
+            backend: backend.into(),
+            poll_interval: "1s",
+            settle_delay: "1s",
+            cluster_label: "cluster".to_owned(),
+            namespace: "default".to_owned(),
+            more: Vec::new(),
+        }
+    }
+}
+
+/// `statusbridge-aggregator serve`.
+#[derive(Debug)]
+pub struct Aggregator {
+    process: Process,
+    port: Port,
+}
+
+impl Aggregator {
+    /// Starts one that writes with `kubeconfig`, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn start(
+        rig: &Rig,
+        name: &str,
+        kubeconfig: &Path,
+        options: &AggregatorOptions,
+    ) -> Result<Self> {
+        let aggregator = Self::launch(rig, name, kubeconfig, options).await?;
+        aggregator.wait_ready().await?;
+        Ok(aggregator)
+    }
+
+    /// Starts one without waiting for it, for when its backend is not to be reached.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn launch(
+        rig: &Rig,
+        name: &str,
+        kubeconfig: &Path,
+        options: &AggregatorOptions,
+    ) -> Result<Self> {
+        let port = Port::reserve()?;
+        let mut args = vec!["--backend", &options.backend, "--cluster-label", &options.cluster_label];
+        args.extend(["--poll-interval", options.poll_interval, "--settle-delay", options.settle_delay]);
+        args.extend(["--namespace", &options.namespace]);
+        args.extend(options.more.iter().map(String::as_str));
+        let program = "statusbridge-aggregator";
+        let process = launch(rig, name, program, "serve", kubeconfig, Some(&port), &args).await?;
+        Ok(Self { process, port })
+    }
+
+    /// Waits for `/readyz`.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn wait_ready(&self) -> Result<()> {
+        wait_ready(&self.process, self.address()).await
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// The process, to freeze, kill or start again.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+}
+
+/// `statusbridge-aggregator sweep`.
+#[derive(Debug)]
+pub struct Sweeper {
+    process: Process,
+}
+
+impl Sweeper {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start(
+        rig: &Rig,
+        name: &str,
+        kubeconfig: &Path,
+        namespace: &str,
+        more: &[&str],
+    ) -> Result<Self> {
+        let args: Vec<&str> = ["--namespace", namespace].into_iter().chain(more.iter().copied()).collect();
+        let process = launch(rig, name, "statusbridge-aggregator", "sweep", kubeconfig, None, &args).await?;
+        Ok(Self { process })
+    }
+
+    /// The process, to freeze, kill or start again.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+}
+
+async fn launch(
+    rig: &Rig,
+    name: &str,
+    program: &str,
+    command: &str,
+    kubeconfig: &Path,
+    listen: Option<&Port>,
+    more: &[&str],
+) -> Result<Process> {
+    let mut args: Vec<OsString> = vec![command.into(), "--kubeconfig".into(), kubeconfig.into()];
+    if let Some(port) = listen {
+        args.extend(["--listen".into(), port.address().to_string().into()]);
+    }
+    args.extend(more.iter().map(Into::into));
+    Process::spawn(rig, name, &own_program(program).await?, args, [("NO_PROXY", "127.0.0.1".into())])
+}
+
+async fn wait_ready(process: &Process, address: SocketAddr) -> Result<()> {
+    let http = crate::servers::http()?;
+    process
+        .ready(Duration::from_secs(60), async || {
+            let answer = http.get(format!("http://{address}/readyz")).send().await?;
+            ensure!(answer.status().is_success(), "/readyz answers {}", answer.status());
+            Ok(())
+        })
+        .await
+}

@@ -1,0 +1,84 @@
+//! VictoriaMetrics, single node.
+
+use crate::{Port, Process, Rig, Sample, program};
+use anyhow::{Result, ensure};
+use std::time::Duration;
+
+/// A VictoriaMetrics that takes remote write and imports and answers PromQL.
+#[derive(Debug)]
+pub struct VictoriaMetrics {
+    process: Process,
+    port: Port,
+    http: reqwest::Client,
+}
+
+impl VictoriaMetrics {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn start(rig: &Rig) -> Result<Self> {
+        let port = Port::reserve()?;
+        let name = format!("victoria-metrics-{}", port.number());
+        let args = [
+            format!("-storageDataPath={}", rig.subdir(&name)?.display()),
+            format!("-httpListenAddr={}", port.address()),
+            "-retentionPeriod=1d".to_owned(),
+            // It leaves 60 % of the machine to its caches otherwise, which tests that run in parallel need.
+            "-memory.allowedBytes=128MB".to_owned(),
+        ];
+        let process = Process::spawn(rig, &name, &program("victoria-metrics")?, args, [])?;
+        let server = Self { process, port, http: crate::servers::http()? };
+        server.wait_ready().await?;
+        Ok(server)
+    }
+
+    /// Waits until it answers.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn wait_ready(&self) -> Result<()> {
+        self.process
+            .ready(Duration::from_secs(60), async || {
+                let answer = self.http.get(format!("{}/health", self.url())).send().await?;
+                ensure!(answer.status().is_success(), "{}", answer.status());
+                Ok(())
+            })
+            .await
+    }
+
+    /// Base URL of its Prometheus API.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.port.address())
+    }
+
+    /// Where a Prometheus writes to.
+    pub fn remote_write_url(&self) -> String {
+        format!("{}/api/v1/write", self.url())
+    }
+
+    /// The process, to freeze or kill.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Takes samples in the text exposition format.
+    ///
+    /// # Errors
+    /// When it refuses them.
+    pub async fn import(&self, exposition: &str) -> Result<()> {
+        let url = format!("{}/api/v1/import/prometheus", self.url());
+        let answer = self.http.post(url).body(exposition.to_owned()).send().await?;
+        ensure!(answer.status().is_success(), "import: {}", answer.status());
+        Ok(())
+    }
+
+    /// An instant query, evaluated now, with its response cache off. Samples show up in queries about a second
+    /// after they came.
+    ///
+    /// # Errors
+    /// When it is not answered with success.
+    pub async fn query(&self, promql: &str) -> Result<Vec<Sample>> {
+        crate::prometheus::instant_query(&self.http, &self.url(), promql, None).await
+    }
+}
