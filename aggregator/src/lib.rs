@@ -1,9 +1,19 @@
 //! Aggregator library.
 pub mod api;
 pub mod clock;
+pub mod controller;
 pub mod decide;
 pub mod feed;
 pub mod fleet;
+pub mod heartbeat;
+pub mod judge;
+pub mod metrics;
+pub mod serve;
+pub mod server;
+pub mod settle;
+pub mod store;
+pub mod sweeper;
 #[cfg(test)]
 mod testing;
 pub mod verify;
+pub mod write;

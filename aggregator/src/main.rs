@@ -1,2 +1,50 @@
-//! Aggregator.
-fn main() {}
+//! The aggregator's binary: `serve` (default), `sweep`, `crds`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use statusbridge_aggregator::serve::{self, ServeArgs, SweepArgs};
+
+/// Reads package status from a metrics backend, verifies it, and writes FleetPackage and
+/// RolloutGate status in the hub.
+#[derive(Parser)]
+#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: Option<ServeArgs>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Poll the backend and keep every status up to date (default)
+    Serve(ServeArgs),
+    /// Close open gates when the aggregator's heartbeat is too old
+    Sweep(SweepArgs),
+    /// Print the CRDs, or write them into a directory
+    Crds {
+        /// Where to write one file for each CRD
+        directory: Option<PathBuf>,
+    },
+}
+
+fn main() -> Result<()> {
+    // An error only says that a provider was chosen before.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let cli = Cli::parse();
+    match cli.command {
+        Some(Command::Crds { directory }) => serve::crds(directory.as_deref()),
+        Some(Command::Serve(args)) => block_on(serve::serve(args)),
+        Some(Command::Sweep(args)) => block_on(serve::sweep(args)),
+        None => match cli.serve {
+            Some(args) => block_on(serve::serve(args)),
+            None => anyhow::bail!("--backend is required; see --help"),
+        },
+    }
+}
+
+fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+}

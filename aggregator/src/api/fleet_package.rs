@@ -21,24 +21,16 @@ use crate::fleet::observation::PackageId;
     shortname = "fpkg",
     category = "statusbridge",
     doc = "How one package fares across clusters: how many run which revision, and where it goes wrong. It reports; it deploys nothing.",
-    printcolumn(name = "Package", type_ = "string", json_path = ".spec.package.name"),
-    printcolumn(name = "Revision", type_ = "string", json_path = ".spec.revision"),
-    printcolumn(name = "Targets", type_ = "integer", json_path = ".status.clusters.total"),
-    printcolumn(name = "Updated", type_ = "integer", json_path = ".status.clusters.updated"),
-    printcolumn(name = "Healthy", type_ = "integer", json_path = ".status.clusters.healthy"),
-    printcolumn(name = "Failed", type_ = "integer", json_path = ".status.clusters.failed"),
-    printcolumn(name = "Stale", type_ = "integer", json_path = ".status.clusters.stale"),
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
-    ),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Ready")].reason"#
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name":"Package","type":"string","jsonPath":".spec.package.name"}"#,
+    printcolumn = r#"{"name":"Revision","type":"string","jsonPath":".spec.revision"}"#,
+    printcolumn = r#"{"name":"Targets","type":"integer","jsonPath":".status.clusters.total"}"#,
+    printcolumn = r#"{"name":"Updated","type":"integer","jsonPath":".status.clusters.updated"}"#,
+    printcolumn = r#"{"name":"Healthy","type":"integer","jsonPath":".status.clusters.healthy"}"#,
+    printcolumn = r#"{"name":"Failed","type":"integer","jsonPath":".status.clusters.failed"}"#,
+    printcolumn = r#"{"name":"Stale","type":"integer","jsonPath":".status.clusters.stale"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].reason"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{

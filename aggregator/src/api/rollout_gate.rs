@@ -20,15 +20,11 @@ use super::common::{Amount, ClusterSet};
     shortname = "rgate",
     category = "statusbridge",
     doc = "Whether a rollout may go on: open while enough clusters are healthy at one revision, closed with a reason otherwise.",
-    printcolumn(
-        name = "Open",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Open")].status"#
-    ),
-    printcolumn(name = "Revision", type_ = "string", json_path = ".spec.revision"),
-    printcolumn(name = "Healthy", type_ = "string", json_path = ".status.healthy"),
-    printcolumn(name = "Waiting", type_ = "string", json_path = ".status.waitingFor[0].message"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name":"Open","type":"string","jsonPath":".status.conditions[?(@.type==\"Open\")].status"}"#,
+    printcolumn = r#"{"name":"Revision","type":"string","jsonPath":".spec.revision"}"#,
+    printcolumn = r#"{"name":"Healthy","type":"string","jsonPath":".status.healthy"}"#,
+    printcolumn = r#"{"name":"Waiting","type":"string","jsonPath":".status.waitingFor[0].message"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutGateSpec {

@@ -14,6 +14,7 @@ pub mod classify;
 pub mod conditions;
 pub mod fleet_package;
 pub mod rollout_gate;
+pub mod silence;
 
 use std::collections::BTreeMap;
 

@@ -343,7 +343,7 @@ pub(super) fn phrase(reason: Reason, count: u64) -> String {
 }
 
 /// The override that holds now.
-fn in_force<'a>(spec: Option<&'a RolloutGateSpec>, moment: Moment) -> Option<&'a Override> {
+fn in_force(spec: Option<&RolloutGateSpec>, moment: Moment) -> Option<&Override> {
     spec?.override_.as_ref().filter(|word| holds(word, moment.now))
 }
 

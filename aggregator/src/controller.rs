@@ -1,0 +1,357 @@
+//! The main loop: watches the hub's objects, polls the backend, keeps every status up to date.
+//!
+//! ```text
+//!   watch events ─┐                    ┌─> closings: at once, several at a time, until they land
+//!                 ├─> decide, compare ─┤
+//!   polls ────────┘                    └─> the rest: a queue, so many writes a second
+//!                                      heartbeat once a poll's closings have landed
+//! ```
+//!
+//! The queue holds names only: what is written is decided from the freshest object and fleet at
+//! the moment of writing.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::stream::{self, BoxStream, StreamExt};
+use kube::Client;
+use kube::api::DynamicObject;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::api::RolloutGateStatus;
+use crate::clock::{self, Seconds};
+use crate::decide::conditions::{OPEN, is_true};
+use crate::decide::{Backend, Moment};
+use crate::fleet::Fleet;
+use crate::heartbeat::Heartbeat;
+use crate::judge::{Gates, Packages, World};
+use crate::metrics::Metrics;
+use crate::server::Health;
+use crate::settle::{Settled, settle};
+use crate::store::Key;
+use crate::write::Kind;
+
+/// How many closings are written at the same time.
+const CLOSINGS_AT_ONCE: usize = 8;
+
+/// Reads the backend into the fleet.
+pub trait Polls {
+    /// One poll, evaluated at `t`. A poll that fails leaves the fleet as it was.
+    fn poll(&mut self, fleet: &mut Fleet, t: Seconds) -> impl Future<Output = Polled>;
+}
+
+/// What one poll came to.
+#[derive(Debug, Clone, Default)]
+pub struct Polled {
+    /// Why it failed, if it did.
+    pub error: Option<String>,
+    /// Streams whose samples add up to their digest.
+    pub verified: usize,
+    /// Streams whose samples do not.
+    pub unverified: usize,
+}
+
+/// How often and how much.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Time from the end of one poll to the next, at least.
+    pub poll_interval: Duration,
+    /// How far behind the present the backend is asked, so that what it returns is complete.
+    pub settle_delay: Duration,
+    /// Status writes a second, closings not counted.
+    pub writes_per_second: u32,
+}
+
+/// What the last poll came to, kept.
+#[derive(Debug)]
+enum LastPoll {
+    None,
+    NeverGood(String),
+    Good,
+    Bad(String),
+}
+
+/// The main loop and all that it knows.
+pub struct Controller<P> {
+    client: Client,
+    poller: P,
+    pace: Pace,
+    heartbeat: Heartbeat,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+    fleet: Fleet,
+    packages: Packages,
+    gates: Gates,
+    last_poll: LastPoll,
+    judged_all: bool,
+    closings: BTreeSet<Key>,
+    queue: VecDeque<(Kind, Key)>,
+    queued: BTreeSet<(Kind, Key)>,
+    beat_due: bool,
+}
+
+impl<P: Polls> Controller<P> {
+    /// A controller that knows nothing yet.
+    pub fn new(
+        client: Client,
+        poller: P,
+        pace: Pace,
+        heartbeat: Heartbeat,
+        metrics: Arc<Metrics>,
+        health: Arc<Health>,
+    ) -> Self {
+        Self {
+            client,
+            poller,
+            pace,
+            heartbeat,
+            metrics,
+            health,
+            fleet: Fleet::default(),
+            packages: Packages::default(),
+            gates: Gates::default(),
+            last_poll: LastPoll::None,
+            judged_all: false,
+            closings: BTreeSet::new(),
+            queue: VecDeque::new(),
+            queued: BTreeSet::new(),
+            beat_due: false,
+        }
+    }
+
+    /// Runs until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut packages = watch(&self.client, Kind::FleetPackage);
+        let mut gates = watch(&self.client, Kind::RolloutGate);
+        let ticks = |period| {
+            let mut ticks = interval(period);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            ticks
+        };
+        let mut polls = ticks(self.pace.poll_interval);
+        let mut retries = ticks(Duration::from_secs(1));
+        let mut writes = ticks(Duration::from_secs(1) / self.pace.writes_per_second.max(1));
+        loop {
+            self.health.alive();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                Some(event) = packages.next() => self.on_package(event).await,
+                Some(event) = gates.next() => self.on_gate(event).await,
+                _ = polls.tick() => tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = self.poll() => self.judge_all().await,
+                },
+                _ = retries.tick(), if !self.closings.is_empty() || self.beat_due => self.close().await,
+                _ = writes.tick(), if !self.queue.is_empty() => self.write_next().await,
+            }
+        }
+    }
+
+    async fn on_package(&mut self, event: watcher::Result<Event<DynamicObject>>) {
+        let Some(event) = usable(Kind::FleetPackage, event) else { return };
+        let changed = self.packages.apply(event);
+        let concerned: BTreeSet<Key> = self
+            .gates
+            .iter()
+            .filter(|gate| {
+                gate.spec
+                    .as_ref()
+                    .is_ok_and(|spec| changed.contains(&gate.key.beside(&spec.fleet_package_ref.name)))
+            })
+            .map(|gate| gate.key.clone())
+            .collect();
+        self.judge(changed, concerned).await;
+    }
+
+    async fn on_gate(&mut self, event: watcher::Result<Event<DynamicObject>>) {
+        let Some(event) = usable(Kind::RolloutGate, event) else { return };
+        let changed = self.gates.apply(event);
+        self.judge(BTreeSet::new(), changed).await;
+    }
+
+    async fn poll(&mut self) {
+        let began = Instant::now();
+        let t = clock::now() - self.pace.settle_delay.as_secs_f64();
+        let polled = self.poller.poll(&mut self.fleet, t).await;
+        self.metrics.polled(polled.error.is_none(), began.elapsed().as_secs_f64());
+        let before = std::mem::replace(&mut self.last_poll, LastPoll::Good);
+        match polled.error {
+            None => {
+                if !matches!(before, LastPoll::Good) {
+                    info!(streams = polled.verified + polled.unverified, "the metrics backend answers");
+                }
+                self.metrics.found(polled.verified, polled.unverified, self.fleet.newest_evidence());
+            }
+            Some(error) => {
+                let (known, news) = match before {
+                    LastPoll::None => (false, true),
+                    LastPoll::NeverGood(last) => (false, last != error),
+                    LastPoll::Good => (true, true),
+                    LastPoll::Bad(last) => (true, last != error),
+                };
+                if news {
+                    warn!(%error, "the metrics backend does not answer");
+                }
+                self.last_poll = if known { LastPoll::Bad(error) } else { LastPoll::NeverGood(error) };
+            }
+        }
+        self.beat_due = true;
+    }
+
+    /// Judging needs both lists, and to have asked the backend at least once: before that, nothing
+    /// is known and nothing is worse than it was.
+    fn can_judge(&self) -> bool {
+        self.packages.complete() && self.gates.complete() && !matches!(self.last_poll, LastPoll::None)
+    }
+
+    async fn judge_all(&mut self) {
+        let packages = self.packages.iter().map(|object| object.key.clone()).collect();
+        let gates = self.gates.iter().map(|object| object.key.clone()).collect();
+        self.judge(packages, gates).await;
+        self.health.ready(self.judged_all && !matches!(self.last_poll, LastPoll::NeverGood(_)));
+    }
+
+    async fn judge(&mut self, packages: BTreeSet<Key>, gates: BTreeSet<Key>) {
+        if !self.can_judge() {
+            return;
+        }
+        if !self.judged_all {
+            self.judged_all = true;
+            return Box::pin(self.judge_all()).await;
+        }
+        let world = self.world();
+        let mut closings = Vec::new();
+        let mut rest = Vec::new();
+        for key in gates {
+            let Some(gate) = self.gates.get(&key) else { continue };
+            let Some(status) = world.gate(gate) else { continue };
+            let was_open = gate.status.as_ref().is_some_and(|status| is_true(&status.conditions, OPEN));
+            if was_open && !is_true(&status.conditions, OPEN) {
+                closings.push(key);
+            } else {
+                rest.push((Kind::RolloutGate, key));
+            }
+        }
+        for key in packages {
+            if self.packages.get(&key).is_some_and(|package| world.package(package).is_some()) {
+                rest.push((Kind::FleetPackage, key));
+            }
+        }
+        self.closings.extend(closings);
+        for job in rest {
+            if self.queued.insert(job.clone()) {
+                self.queue.push_back(job);
+            }
+        }
+        self.close().await;
+    }
+
+    fn world(&self) -> World<'_> {
+        let now = clock::now();
+        World {
+            fleet: &self.fleet,
+            packages: &self.packages,
+            backend: match &self.last_poll {
+                LastPoll::Good => Backend::Answers,
+                LastPoll::Bad(error) => Backend::Fails(error),
+                LastPoll::NeverGood(error) => Backend::Unknown(error),
+                LastPoll::None => Backend::Unknown("it has not been asked yet"),
+            },
+            moment: Moment { t: now - self.pace.settle_delay.as_secs_f64(), now },
+        }
+    }
+
+    /// Writes the closings, and the heartbeat once all of them have landed.
+    async fn close(&mut self) {
+        if !self.closings.is_empty() {
+            let world = self.world();
+            let settled: Vec<(Key, Settled)> = stream::iter(&self.closings)
+                .map(|key| async {
+                    match self.gates.get(key) {
+                        Some(gate) => (key.clone(), settle(&self.client, &world, &self.metrics, gate).await),
+                        None => (key.clone(), Settled::Gone),
+                    }
+                })
+                .buffer_unordered(CLOSINGS_AT_ONCE)
+                .collect()
+                .await;
+            for (key, settled) in settled {
+                if !matches!(settled, Settled::Unsettled) {
+                    self.closings.remove(&key);
+                }
+                self.remember(Kind::RolloutGate, &key, settled);
+            }
+        }
+        if self.closings.is_empty() && self.beat_due && self.can_judge() {
+            match self.heartbeat.beat().await {
+                Ok(()) => self.beat_due = false,
+                Err(error) => warn!(%error, "the heartbeat could not be renewed"),
+            }
+            self.metrics.beat(!self.beat_due);
+        }
+        self.count_gates();
+    }
+
+    /// Writes the status that waits longest, as it should be by now.
+    async fn write_next(&mut self) {
+        // Most of what waited may have been settled meanwhile; that costs no write.
+        while let Some((kind, key)) = self.queue.pop_front() {
+            self.queued.remove(&(kind, key.clone()));
+            let world = self.world();
+            let settled = match kind {
+                Kind::RolloutGate => match self.gates.get(&key) {
+                    Some(gate) if world.gate(gate).is_some() => {
+                        settle(&self.client, &world, &self.metrics, gate).await
+                    }
+                    _ => continue,
+                },
+                Kind::FleetPackage => match self.packages.get(&key) {
+                    Some(package) if world.package(package).is_some() => {
+                        settle(&self.client, &world, &self.metrics, package).await
+                    }
+                    _ => continue,
+                },
+            };
+            self.remember(kind, &key, settled);
+            break;
+        }
+        self.count_gates();
+    }
+
+    fn remember(&mut self, kind: Kind, key: &Key, settled: Settled) {
+        match (settled, kind) {
+            (Settled::Done(Some(object)), Kind::RolloutGate) => drop(self.gates.insert(*object)),
+            (Settled::Done(Some(object)), Kind::FleetPackage) => drop(self.packages.insert(*object)),
+            (Settled::Gone, Kind::RolloutGate) => self.gates.remove(key),
+            (Settled::Gone, Kind::FleetPackage) => self.packages.remove(key),
+            // Unsettled: the next poll finds it again.
+            _ => {}
+        }
+    }
+
+    fn count_gates(&self) {
+        let is_open = |status: &RolloutGateStatus| is_true(&status.conditions, OPEN);
+        let open = self.gates.iter().filter(|gate| gate.status.as_ref().is_some_and(is_open)).count();
+        self.metrics.gates(open, self.gates.iter().count() - open);
+        self.metrics.queued(self.queue.len());
+    }
+}
+
+fn watch(client: &Client, kind: Kind) -> BoxStream<'static, watcher::Result<Event<DynamicObject>>> {
+    watcher(kind.everywhere(client), watcher::Config::default()).default_backoff().boxed()
+}
+
+fn usable(kind: Kind, event: watcher::Result<Event<DynamicObject>>) -> Option<Event<DynamicObject>> {
+    match event {
+        Ok(event) => Some(event),
+        Err(error) => {
+            warn!(kind = kind.name(), %error, "watching the hub");
+            None
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What the subcommands do with their flags.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::api::{common, crd};
+use crate::controller::{Controller, Pace};
+use crate::heartbeat::Heartbeat;
+use crate::metrics::Metrics;
+use crate::server::{self, Health};
+use crate::sweeper::Sweeper;
+
+/// Flags that every long-running subcommand takes.
+#[derive(Debug, Clone, Args)]
+pub struct HubArgs {
+    /// Kubeconfig of the hub [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
+    #[arg(long, env = "STATUSBRIDGE_KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+    /// Context in the kubeconfig
+    #[arg(long, env = "STATUSBRIDGE_CONTEXT")]
+    context: Option<String>,
+    /// Namespace of the heartbeat [default: that of the pod or of the context]
+    #[arg(long, short, env = "POD_NAMESPACE")]
+    namespace: Option<String>,
+    /// Address of /metrics, /healthz and /readyz
+    #[arg(long, env = "STATUSBRIDGE_LISTEN", default_value = "0.0.0.0:8080")]
+    listen: SocketAddr,
+    /// Form of the log on standard error; RUST_LOG says how much
+    #[arg(long, env = "STATUSBRIDGE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+/// Form of the log.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Flags of `serve`.
+#[derive(Debug, Clone, Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    hub: HubArgs,
+    #[command(flatten)]
+    backend: BackendArgs,
+    /// Time between polls of the metrics backend
+    #[arg(long, env = "STATUSBRIDGE_POLL_INTERVAL", default_value = "15s", value_parser = duration)]
+    poll_interval: Duration,
+    /// How far behind the present the backend is asked, so that its answers are complete
+    #[arg(long, env = "STATUSBRIDGE_SETTLE_DELAY", default_value = "5s", value_parser = duration)]
+    settle_delay: Duration,
+    /// Status writes a second at most; gates that close are not counted
+    #[arg(long, env = "STATUSBRIDGE_WRITES_PER_SECOND", default_value_t = 20)]
+    writes_per_second: u32,
+    /// Name of this process in the heartbeat
+    #[arg(long, env = "HOSTNAME", default_value = "statusbridge-aggregator", hide = true)]
+    identity: String,
+}
+
+/// Flags about the metrics backend.
+#[derive(Debug, Clone, Args)]
+pub struct BackendArgs {
+    /// Base address of the Prometheus query API, for instance http://prometheus:9090
+    #[arg(long = "backend", env = "STATUSBRIDGE_BACKEND", value_name = "URL")]
+    url: String,
+    /// What kind of backend it is: any, prometheus, thanos, victoriametrics
+    #[arg(long = "backend-flavour", env = "STATUSBRIDGE_BACKEND_FLAVOUR", default_value = "any")]
+    flavour: crate::feed::Flavour,
+    /// Header sent with every query, for instance "X-Scope-OrgID: fleet"; may be repeated
+    #[arg(long = "backend-header", value_name = "NAME: VALUE", value_parser = header)]
+    headers: Vec<(String, String)>,
+    /// File with a bearer token for the backend; read again for every query
+    #[arg(long = "backend-bearer-token-file", env = "STATUSBRIDGE_BACKEND_BEARER_TOKEN_FILE")]
+    bearer_token_file: Option<PathBuf>,
+    /// PEM file with certificate authorities to trust for the backend
+    #[arg(long = "backend-ca-file", env = "STATUSBRIDGE_BACKEND_CA_FILE")]
+    ca_file: Option<PathBuf>,
+    /// Longest time for one query
+    #[arg(long = "backend-timeout", env = "STATUSBRIDGE_BACKEND_TIMEOUT", default_value = "10s", value_parser = duration)]
+    timeout: Duration,
+    /// Label that the metrics pipeline gives the cluster's name
+    #[arg(long, env = "STATUSBRIDGE_CLUSTER_LABEL", default_value = "cluster")]
+    cluster_label: String,
+    /// Labels that do not tell streams apart, separated by commas
+    #[arg(long, env = "STATUSBRIDGE_IGNORE_LABELS", value_delimiter = ',')]
+    ignore_labels: Vec<String>,
+    /// Largest believable difference between the backend's clock and a cluster's
+    #[arg(long, env = "STATUSBRIDGE_MAX_CLOCK_SKEW", default_value = "60s", value_parser = duration)]
+    max_clock_skew: Duration,
+}
+
+/// Flags of `sweep`.
+#[derive(Debug, Clone, Args)]
+pub struct SweepArgs {
+    #[command(flatten)]
+    hub: HubArgs,
+    /// How old the aggregator's heartbeat may get before open gates are closed
+    #[arg(long, env = "STATUSBRIDGE_HEARTBEAT_TIMEOUT", default_value = "60s", value_parser = duration)]
+    heartbeat_timeout: Duration,
+}
+
+fn duration(text: &str) -> Result<Duration, common::BadDuration> {
+    match text.strip_suffix("ms").and_then(|number| number.parse().ok()) {
+        Some(milliseconds) => Ok(Duration::from_millis(milliseconds)),
+        None => common::seconds(text).map(Duration::from_secs_f64),
+    }
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("a header is written NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// Runs the aggregator until it is told to stop.
+pub async fn serve(args: ServeArgs) -> Result<()> {
+    log_to_stderr(args.hub.log_format);
+    let (client, namespace) = hub(&args.hub).await?;
+    let poller = poller(&args.backend)?;
+    // The backend may take its time; only a loop that stands still is dead.
+    let health = Health::new(args.poll_interval + 10 * args.backend.timeout + Duration::from_secs(60));
+    let metrics = Arc::new(Metrics::aggregator());
+    let seconds = i32::try_from(4 * args.poll_interval.as_secs()).unwrap_or(i32::MAX).max(1);
+    let heartbeat = Heartbeat::new(client.clone(), &namespace, args.identity, seconds);
+    let pace = Pace {
+        poll_interval: args.poll_interval.max(Duration::from_millis(100)),
+        settle_delay: args.settle_delay,
+        writes_per_second: args.writes_per_second,
+    };
+    let controller = Controller::new(client, poller, pace, heartbeat, metrics.clone(), health.clone());
+    run(&args.hub, metrics, health, |stop| controller.run(stop)).await
+}
+
+/// Runs the sweeper until it is told to stop.
+pub async fn sweep(args: SweepArgs) -> Result<()> {
+    log_to_stderr(args.hub.log_format);
+    let (client, namespace) = hub(&args.hub).await?;
+    let health = Health::new(Duration::from_secs(120));
+    let metrics = Arc::new(Metrics::sweeper());
+    let timeout = args.heartbeat_timeout;
+    if timeout.is_zero() {
+        bail!("--heartbeat-timeout must be more than 0s");
+    }
+    let sweeper = Sweeper { client, namespace, timeout, metrics: metrics.clone(), health: health.clone() };
+    run(&args.hub, metrics, health, async |stop| sweeper.run(stop).await).await
+}
+
+/// Prints the CRDs, or writes each to its file in a directory.
+pub fn crds(directory: Option<&Path>) -> Result<()> {
+    for (name, yaml) in crd::files()? {
+        match directory {
+            Some(directory) => {
+                let path = directory.join(name);
+                std::fs::write(&path, yaml).with_context(|| format!("writing {}", path.display()))?;
+            }
+            None => print!("{yaml}"),
+        }
+    }
+    Ok(())
+}
+
+async fn run(
+    args: &HubArgs,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+    work: impl AsyncFnOnce(CancellationToken),
+) -> Result<()> {
+    let listener =
+        TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
+    info!(address = %listener.local_addr()?, "serving /metrics, /healthz and /readyz");
+    let stop = CancellationToken::new();
+    stop_on_signals(stop.clone())?;
+    let server = tokio::spawn(server::serve(listener, metrics, health, stop.clone()));
+    work(stop.clone()).await;
+    stop.cancel();
+    server.await.context("the HTTP server ended badly")
+}
+
+fn stop_on_signals(stop: CancellationToken) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        info!("stopping");
+        stop.cancel();
+    });
+    Ok(())
+}
+
+async fn hub(args: &HubArgs) -> Result<(Client, String)> {
+    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
+    let mut config = match (&args.kubeconfig, &args.context) {
+        (Some(path), _) => {
+            let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
+            Config::from_custom_kubeconfig(file, &options).await.context("kubeconfig of the hub")?
+        }
+        (None, Some(_)) => Config::from_kubeconfig(&options).await.context("kubeconfig of the hub")?,
+        (None, None) => Config::infer().await.context("no way to reach the hub")?,
+    };
+    config.connect_timeout = Some(Duration::from_secs(5));
+    // A watch gets a bookmark about once a minute; one that is silent for longer is dead.
+    config.read_timeout = Some(Duration::from_secs(150));
+    let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    Ok((Client::try_from(config).context("client of the hub")?, namespace))
+}
+
+fn log_to_stderr(format: LogFormat) {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Fails only when a logger is there already, which then does as well.
+    let _ = match format {
+        LogFormat::Text => log.with_ansi(false).try_init(),
+        LogFormat::Json => log.json().try_init(),
+    };
+}
+
+/// Stands in until the poller is there.
+struct NoBackend;
+
+impl crate::controller::Polls for NoBackend {
+    async fn poll(
+        &mut self,
+        _: &mut crate::fleet::Fleet,
+        _: crate::clock::Seconds,
+    ) -> crate::controller::Polled {
+        crate::controller::Polled { error: Some("no poller yet".into()), ..Default::default() }
+    }
+}
+
+fn poller(_: &BackendArgs) -> Result<NoBackend> {
+    Ok(NoBackend)
+}

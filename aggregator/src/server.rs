@@ -1,0 +1,105 @@
+//! `/metrics`, `/healthz` and `/readyz` of this process.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use crate::metrics::Metrics;
+
+/// Whether the main loop is alive and has what it needs.
+pub struct Health {
+    ready: AtomicBool,
+    last: Mutex<Instant>,
+    patience: Duration,
+}
+
+impl Health {
+    /// Alive now, not ready yet; no longer alive when nothing is heard for `patience`.
+    pub fn new(patience: Duration) -> Arc<Self> {
+        Arc::new(Self { ready: AtomicBool::new(false), last: Mutex::new(Instant::now()), patience })
+    }
+
+    /// The main loop goes round.
+    pub fn alive(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// It has, or has not, what it needs.
+    pub fn ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Relaxed);
+    }
+
+    fn is_alive(&self) -> bool {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < self.patience
+    }
+}
+
+/// Serves until `stop`; requests under way are finished first.
+pub async fn serve(
+    listener: TcpListener,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+    stop: CancellationToken,
+) {
+    let graceful = hyper_util::server::graceful::GracefulShutdown::new();
+    loop {
+        let connection = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => match accepted {
+                Ok((connection, _)) => connection,
+                Err(error) => {
+                    debug!(%error, "a connection was not accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+        };
+        let (metrics, health) = (metrics.clone(), health.clone());
+        let service = service_fn(move |request: Request<Incoming>| {
+            let response = answer(request.uri().path(), &metrics, &health);
+            async move { Ok::<_, Infallible>(response) }
+        });
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(Duration::from_secs(10))
+            .serve_connection(TokioIo::new(connection), service);
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                debug!(%error, "a connection ended badly");
+            }
+        });
+    }
+    // Whoever keeps a connection open must not keep the process.
+    let _ = tokio::time::timeout(Duration::from_secs(2), graceful.shutdown()).await;
+}
+
+fn answer(path: &str, metrics: &Metrics, health: &Health) -> Response<Full<Bytes>> {
+    let plain = "text/plain; charset=utf-8";
+    let (status, kind, body) = match path {
+        "/metrics" => match metrics.render() {
+            Ok(body) => (StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", body),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, plain, format!("{error}\n")),
+        },
+        "/healthz" if health.is_alive() => (StatusCode::OK, plain, "ok\n".to_owned()),
+        "/healthz" => (StatusCode::SERVICE_UNAVAILABLE, plain, "the main loop stands still\n".to_owned()),
+        "/readyz" if health.ready.load(Ordering::Relaxed) => (StatusCode::OK, plain, "ok\n".to_owned()),
+        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, plain, "not ready yet\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, plain, "not found: try /metrics, /healthz, /readyz\n".to_owned()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    response
+}

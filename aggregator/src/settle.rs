@@ -1,0 +1,136 @@
+//! Brings one object's status up to date, deciding again from the freshest version until a write
+//! is accepted or nothing is left to write.
+
+use kube::Client;
+use kube::api::DynamicObject;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tracing::{info, warn};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
+use crate::decide::conditions::{OPEN, READY, find};
+use crate::judge::World;
+use crate::metrics::{Metrics, WriteResult};
+use crate::store::Object;
+use crate::write::{self, Basis, Kind, Written};
+
+/// How often a write is tried again after a conflict before it is left for later.
+const ATTEMPTS: usize = 5;
+
+/// A spec that a status can be decided for.
+pub trait Judged: DeserializeOwned + Sized {
+    /// Its status.
+    type Status: Serialize + DeserializeOwned;
+    /// Its kind.
+    const KIND: Kind;
+    /// The status that it should get, if it is worth a write.
+    fn judge(world: &World<'_>, object: &Object<Self, Self::Status>) -> Option<Self::Status>;
+    /// The condition that people look at first.
+    fn verdict(status: &Self::Status) -> Option<&Condition>;
+}
+
+impl Judged for FleetPackageSpec {
+    type Status = FleetPackageStatus;
+    const KIND: Kind = Kind::FleetPackage;
+
+    fn judge(world: &World<'_>, object: &Object<Self, Self::Status>) -> Option<Self::Status> {
+        world.package(object)
+    }
+
+    fn verdict(status: &Self::Status) -> Option<&Condition> {
+        find(&status.conditions, READY)
+    }
+}
+
+impl Judged for RolloutGateSpec {
+    type Status = RolloutGateStatus;
+    const KIND: Kind = Kind::RolloutGate;
+
+    fn judge(world: &World<'_>, object: &Object<Self, Self::Status>) -> Option<Self::Status> {
+        world.gate(object)
+    }
+
+    fn verdict(status: &Self::Status) -> Option<&Condition> {
+        find(&status.conditions, OPEN)
+    }
+}
+
+/// How an object was left.
+#[derive(Debug)]
+pub enum Settled {
+    /// Its status is what it should be; the newest version, if it was read or written.
+    Done(Option<Box<DynamicObject>>),
+    /// It no longer exists.
+    Gone,
+    /// The hub's API server refused or did not answer; to be tried again.
+    Unsettled,
+}
+
+/// Decides and writes until the object's status is what it should be.
+pub async fn settle<S: Judged>(
+    client: &Client,
+    world: &World<'_>,
+    metrics: &Metrics,
+    object: &Object<S, S::Status>,
+) -> Settled {
+    let mut newest = None::<Box<DynamicObject>>;
+    let mut reread = None::<Object<S, S::Status>>;
+    for _ in 0..ATTEMPTS {
+        let object = reread.as_ref().unwrap_or(object);
+        let Some(status) = S::judge(world, object) else { return Settled::Done(newest) };
+        let basis = Basis { key: &object.key, uid: &object.uid, resource_version: &object.resource_version };
+        let raw = match write::status(client, S::KIND, basis, &status).await {
+            Ok(Written::Done(raw)) => {
+                metrics.wrote(S::KIND, WriteResult::Done);
+                tell(object, &status);
+                return Settled::Done(Some(raw));
+            }
+            Ok(Written::Gone) => {
+                metrics.wrote(S::KIND, WriteResult::Gone);
+                return Settled::Gone;
+            }
+            Ok(Written::Conflict) => {
+                metrics.wrote(S::KIND, WriteResult::Conflict);
+                write::read(client, S::KIND, &object.key).await
+            }
+            Err(error) => {
+                metrics.wrote(S::KIND, WriteResult::Error);
+                Err(error)
+            }
+        };
+        match raw {
+            Ok(Some(raw)) => {
+                reread = Object::read(raw.clone());
+                newest = Some(Box::new(raw));
+            }
+            Ok(None) => return Settled::Gone,
+            Err(error) => {
+                warn!(kind = S::KIND.name(), object = %object.key, %error, "status could not be written");
+                return Settled::Unsettled;
+            }
+        }
+    }
+    warn!(kind = S::KIND.name(), object = %object.key, "status is left for later: somebody else keeps changing the object");
+    Settled::Unsettled
+}
+
+/// Logs a verdict that is another than before, once, with the reason.
+fn tell<S: Judged>(object: &Object<S, S::Status>, status: &S::Status) {
+    let Some(verdict) = S::verdict(status) else { return };
+    let before = object.status.as_ref().and_then(S::verdict);
+    if before.is_some_and(|before| (&before.status, &before.reason) == (&verdict.status, &verdict.reason)) {
+        return;
+    }
+    info!(
+        kind = S::KIND.name(),
+        object = %object.key,
+        generation = object.generation,
+        condition = verdict.type_,
+        status = verdict.status,
+        reason = verdict.reason,
+        message = verdict.message,
+        "verdict"
+    );
+}

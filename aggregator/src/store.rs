@@ -1,0 +1,209 @@
+//! The hub's objects as last seen, each read by itself: one that this program cannot read harms
+//! no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::api::DynamicObject;
+use kube::runtime::watcher::Event;
+use serde::de::DeserializeOwned;
+
+/// Where an object lives.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Key {
+    /// The object of this name beside the one that `self` means.
+    pub fn beside(&self, name: &str) -> Self {
+        Self { namespace: self.namespace.clone(), name: name.to_owned() }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// One object of the hub.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Object<S, T> {
+    /// Where it lives.
+    pub key: Key,
+    /// Which object of this name it is.
+    pub uid: String,
+    /// Which version of it this is.
+    pub resource_version: String,
+    /// Generation of its spec.
+    pub generation: i64,
+    /// The spec, or why it cannot be read.
+    pub spec: Result<S, String>,
+    /// The status, when there is one that can be read.
+    pub status: Option<T>,
+}
+
+impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
+    /// Reads what the API server sent. `None` without a name.
+    pub fn read(mut object: DynamicObject) -> Option<Self> {
+        let metadata = object.metadata;
+        let spec = object.data.get_mut("spec").map(serde_json::Value::take).unwrap_or_default();
+        let status = object.data.get_mut("status").map(serde_json::Value::take).unwrap_or_default();
+        Some(Self {
+            key: Key { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name? },
+            uid: metadata.uid.unwrap_or_default(),
+            resource_version: metadata.resource_version.unwrap_or_default(),
+            generation: metadata.generation.unwrap_or_default(),
+            spec: serde_json::from_value(spec).map_err(|error| error.to_string()),
+            status: serde_json::from_value(status).ok(),
+        })
+    }
+}
+
+/// All objects of one kind.
+#[derive(Debug)]
+pub struct Store<S, T> {
+    objects: BTreeMap<Key, Object<S, T>>,
+    listing: Option<BTreeMap<Key, Object<S, T>>>,
+    complete: bool,
+}
+
+impl<S, T> Default for Store<S, T> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), listing: None, complete: false }
+    }
+}
+
+impl<S: DeserializeOwned, T: DeserializeOwned> Store<S, T> {
+    /// Whether the first list is in.
+    pub fn complete(&self) -> bool {
+        self.complete
+    }
+
+    /// All objects, by namespace and name.
+    pub fn iter(&self) -> impl Iterator<Item = &Object<S, T>> {
+        self.objects.values()
+    }
+
+    /// One object.
+    pub fn get(&self, key: &Key) -> Option<&Object<S, T>> {
+        self.objects.get(key)
+    }
+
+    /// Takes in a watch event and says which objects are other than before.
+    pub fn apply(&mut self, event: Event<DynamicObject>) -> BTreeSet<Key> {
+        match event {
+            Event::Apply(object) if self.knows_newer(&object) => BTreeSet::new(),
+            Event::Apply(object) => self.insert(object).into_iter().collect(),
+            Event::Delete(object) => {
+                let key = Object::<S, T>::read(object).map(|object| object.key);
+                key.into_iter().filter(|key| self.objects.remove(key).is_some()).collect()
+            }
+            Event::Init => {
+                self.listing = Some(BTreeMap::new());
+                BTreeSet::new()
+            }
+            Event::InitApply(object) => {
+                if let (Some(listing), Some(object)) = (&mut self.listing, Object::read(object)) {
+                    listing.insert(object.key.clone(), object);
+                }
+                BTreeSet::new()
+            }
+            Event::InitDone => {
+                let before = std::mem::replace(&mut self.objects, self.listing.take().unwrap_or_default());
+                self.complete = true;
+                let version = |object: Option<&Object<S, T>>| object.map(|it| it.resource_version.clone());
+                let all: BTreeSet<&Key> = before.keys().chain(self.objects.keys()).collect();
+                all.into_iter()
+                    .filter(|key| version(before.get(key)) != version(self.objects.get(key)))
+                    .cloned()
+                    .collect()
+            }
+        }
+    }
+
+    /// An event from before our own last write says nothing new.
+    fn knows_newer(&self, object: &DynamicObject) -> bool {
+        let metadata = &object.metadata;
+        let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return false };
+        let key = Key { namespace: namespace.clone(), name: name.clone() };
+        let Some(known) = self.objects.get(&key) else { return false };
+        let version = |text: &str| text.parse::<u64>().ok();
+        let versions = (
+            version(metadata.resource_version.as_deref().unwrap_or_default()),
+            version(&known.resource_version),
+        );
+        metadata.uid.as_deref() == Some(&known.uid)
+            && matches!(versions, (Some(event), Some(known)) if event < known)
+    }
+
+    /// Takes in an object that was read or written by itself.
+    pub fn insert(&mut self, object: DynamicObject) -> Option<Key> {
+        let object = Object::read(object)?;
+        let key = object.key.clone();
+        let before = self.objects.insert(key.clone(), object);
+        (before.map(|it| it.resource_version) != self.objects.get(&key).map(|it| it.resource_version.clone()))
+            .then_some(key)
+    }
+
+    /// Forgets an object that is gone.
+    pub fn remove(&mut self, key: &Key) {
+        self.objects.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{RolloutGateSpec, RolloutGateStatus};
+    use serde_json::json;
+
+    fn gate(name: &str, version: &str, spec: serde_json::Value) -> DynamicObject {
+        serde_json::from_value(json!({
+            "apiVersion": "statusbridge.dev/v1alpha1",
+            "kind": "RolloutGate",
+            "metadata": {"namespace": "fleet", "name": name, "resourceVersion": version, "generation": 1},
+            "spec": spec,
+            "status": {"observedGeneration": -1, "conditions": []},
+        }))
+        .unwrap()
+    }
+
+    fn good() -> serde_json::Value {
+        json!({"fleetPackageRef": {"name": "p"}, "revision": "r", "clusters": {"names": ["a"]}})
+    }
+
+    #[test]
+    fn an_object_of_tomorrow_is_kept_with_its_error_and_harms_no_other() {
+        let mut store = Store::<RolloutGateSpec, RolloutGateStatus>::default();
+        let mut newer = good();
+        newer["require"] = json!("Blessed");
+        store.apply(Event::Init);
+        store.apply(Event::InitApply(gate("one", "1", newer)));
+        store.apply(Event::InitApply(gate("two", "2", good())));
+        assert!(!store.complete());
+        assert_eq!(store.apply(Event::InitDone).len(), 2);
+        assert!(store.complete());
+        let specs: Vec<bool> = store.iter().map(|object| object.spec.is_ok()).collect();
+        assert_eq!(specs, [false, true]);
+    }
+
+    #[test]
+    fn a_new_list_replaces_the_old_and_names_what_changed() {
+        let mut store = Store::<RolloutGateSpec, RolloutGateStatus>::default();
+        for (name, version) in [("gone", "1"), ("same", "2"), ("changed", "3")] {
+            store.apply(Event::Apply(gate(name, version, good())));
+        }
+        store.apply(Event::Init);
+        store.apply(Event::InitApply(gate("same", "2", good())));
+        store.apply(Event::InitApply(gate("changed", "4", good())));
+        assert_eq!(store.iter().count(), 3, "until the list is complete, what was known stays");
+        let changed = store.apply(Event::InitDone);
+        let names: Vec<_> = changed.iter().map(|key| key.name.as_str()).collect();
+        assert_eq!(names, ["changed", "gone"]);
+        assert_eq!(store.iter().count(), 2);
+    }
+}

@@ -1,0 +1,130 @@
+//! Closes gates that nobody watches over any more.
+//!
+//! A dead aggregator cannot close its gates. The sweeper is a process of its own that looks at
+//! the heartbeat, measures its age by its own monotonic clock from when it last saw it change
+//! (another machine's clock says nothing about age), and closes every open gate when it is too old.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use kube::api::ListParams;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::clock;
+use crate::decide::silence;
+use crate::heartbeat::{self, Beat};
+use crate::judge::GateObject;
+use crate::metrics::{Metrics, WriteResult};
+use crate::server::Health;
+use crate::store::Object;
+use crate::write::{self, Basis, HubError, Kind, Written, in_time};
+
+/// How long ago a heartbeat was last seen to change.
+#[derive(Debug)]
+struct Pulse {
+    last: Option<Beat>,
+    changed: Instant,
+}
+
+impl Pulse {
+    fn see(&mut self, beat: Option<Beat>, now: Instant) {
+        if beat.is_some() && beat != self.last {
+            self.last = beat;
+            self.changed = now;
+        }
+    }
+}
+
+/// Closes open gates while the heartbeat is older than `timeout`.
+pub struct Sweeper {
+    /// The hub.
+    pub client: Client,
+    /// Namespace of the heartbeat.
+    pub namespace: String,
+    /// How old the heartbeat may get.
+    pub timeout: Duration,
+    /// Own metrics.
+    pub metrics: Arc<Metrics>,
+    /// Own health.
+    pub health: Arc<Health>,
+}
+
+impl Sweeper {
+    /// Runs until `stop`.
+    pub async fn run(&self, stop: CancellationToken) {
+        let period = (self.timeout / 10).clamp(Duration::from_millis(100), Duration::from_secs(5));
+        let mut ticks = tokio::time::interval(period);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut pulse = Pulse { last: None, changed: Instant::now() };
+        let mut silent = false;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            self.health.alive();
+            match heartbeat::read(&self.client, &self.namespace).await {
+                Ok(beat) => {
+                    self.health.ready(true);
+                    pulse.see(beat, Instant::now());
+                }
+                Err(error) => warn!(%error, "the heartbeat could not be read"),
+            }
+            let age = pulse.changed.elapsed();
+            if (age > self.timeout) != silent {
+                silent = !silent;
+                if silent {
+                    warn!(seconds = age.as_secs(), "the aggregator is silent: open gates are closed");
+                } else {
+                    info!("the aggregator is back");
+                }
+            }
+            if silent {
+                // What did not land is tried again at the next tick.
+                let landed =
+                    self.sweep().await.inspect_err(|error| warn!(%error, "gates could not be swept"));
+                self.metrics.swept(landed.unwrap_or(false));
+            }
+        }
+    }
+
+    /// Closes what is open; whether all of it landed.
+    async fn sweep(&self) -> Result<bool, HubError> {
+        let gates = Kind::RolloutGate.everywhere(&self.client);
+        let mut page = ListParams::default().limit(500);
+        let mut landed = true;
+        loop {
+            let list = in_time(gates.list(&page)).await?;
+            for gate in list.items.into_iter().filter_map(Object::read) {
+                landed &= self.close(&gate).await;
+            }
+            match list.metadata.continue_ {
+                Some(token) if !token.is_empty() => page = page.continue_token(&token),
+                _ => return Ok(landed),
+            }
+        }
+    }
+
+    async fn close(&self, gate: &GateObject) -> bool {
+        let Some(status) = &gate.status else { return true };
+        let spec = gate.spec.as_ref().map_err(String::as_str);
+        let Some(status) = silence::close(spec, status, clock::now()) else { return true };
+        let basis = Basis { key: &gate.key, uid: &gate.uid, resource_version: &gate.resource_version };
+        let (landed, result) = match write::status(&self.client, Kind::RolloutGate, basis, &status).await {
+            Ok(Written::Done(_)) => {
+                info!(gate = %gate.key, "closed");
+                (true, WriteResult::Done)
+            }
+            Ok(Written::Gone) => (true, WriteResult::Gone),
+            Ok(Written::Conflict) => (false, WriteResult::Conflict),
+            Err(error) => {
+                warn!(gate = %gate.key, %error, "the gate could not be closed");
+                (false, WriteResult::Error)
+            }
+        };
+        self.metrics.wrote(Kind::RolloutGate, result);
+        landed
+    }
+}

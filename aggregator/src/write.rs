@@ -1,0 +1,131 @@
+//! Writing a status: server-side apply, only on top of the version that was decided upon.
+
+use std::time::Duration;
+
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::api::{GROUP, VERSION};
+use crate::store::Key;
+
+/// Who owns the status fields. The sweeper writes under the same name, so that what it wrote is
+/// the aggregator's to take back.
+pub const FIELD_MANAGER: &str = "statusbridge-aggregator";
+
+/// Longest time for one call of the hub's API server.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a call of the hub's API server failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HubError {
+    /// It answered with an error, or the connection failed.
+    #[error("{0}")]
+    Api(#[from] kube::Error),
+    /// It did not answer in time.
+    #[error("no answer from the hub's API server within {} s", CALL_TIMEOUT.as_secs())]
+    Timeout,
+}
+
+/// What became of a write.
+#[derive(Debug)]
+pub enum Written {
+    /// It was accepted; the object as it is now.
+    Done(Box<DynamicObject>),
+    /// The object has changed since it was read: read it again and decide again.
+    Conflict,
+    /// There is no such object any more.
+    Gone,
+}
+
+/// One of the two kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// FleetPackage
+    FleetPackage,
+    /// RolloutGate
+    RolloutGate,
+}
+
+impl Kind {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FleetPackage => "FleetPackage",
+            Self::RolloutGate => "RolloutGate",
+        }
+    }
+
+    /// How the API server serves it.
+    pub fn resource(self) -> ApiResource {
+        let plural = match self {
+            Self::FleetPackage => "fleetpackages",
+            Self::RolloutGate => "rolloutgates",
+        };
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, self.name()), plural)
+    }
+
+    /// All objects of the kind.
+    pub fn everywhere(self, client: &Client) -> Api<DynamicObject> {
+        Api::all_with(client.clone(), &self.resource())
+    }
+
+    fn within(self, client: &Client, key: &Key) -> Api<DynamicObject> {
+        Api::namespaced_with(client.clone(), &key.namespace, &self.resource())
+    }
+}
+
+/// Which version of which object a status was decided for.
+#[derive(Debug, Clone, Copy)]
+pub struct Basis<'a> {
+    /// Where the object lives.
+    pub key: &'a Key,
+    /// Which object of this name.
+    pub uid: &'a str,
+    /// Which version of it.
+    pub resource_version: &'a str,
+}
+
+/// Applies a status. An object that has changed meanwhile, or is another of the same name, is not
+/// touched.
+pub async fn status(
+    client: &Client,
+    kind: Kind,
+    basis: Basis<'_>,
+    status: &impl Serialize,
+) -> Result<Written, HubError> {
+    let patch = json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": kind.name(),
+        "metadata": {
+            "namespace": basis.key.namespace,
+            "name": basis.key.name,
+            "uid": basis.uid,
+            "resourceVersion": basis.resource_version,
+        },
+        "status": status,
+    });
+    let api = kind.within(client, basis.key);
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    match in_time(api.patch_status(&basis.key.name, &params, &Patch::Apply(&patch))).await {
+        Ok(object) => Ok(Written::Done(Box::new(object))),
+        Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 409 => Ok(Written::Conflict),
+        Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 404 => Ok(Written::Gone),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads one object; `None` when it is gone.
+pub async fn read(client: &Client, kind: Kind, key: &Key) -> Result<Option<DynamicObject>, HubError> {
+    in_time(kind.within(client, key).get_opt(&key.name)).await
+}
+
+/// Waits for an answer, but not for ever.
+pub async fn in_time<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, HubError> {
+    match tokio::time::timeout(CALL_TIMEOUT, call).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(HubError::Timeout),
+    }
+}
