@@ -1,53 +1,170 @@
 //! What is known about every cluster: plain memory, no I/O.
+//!
+//! ```text
+//!   cluster name -> streams -> verified content (sources, reasons, packages)
+//!                          \-> evidence time, clock offset, fault, memory of each package
+//! ```
+//!
+//! A poll tells it which digests it heard and what it verified; whoever decides asks [`Fleet::observe`].
 
+mod beat;
+mod history;
+mod names;
 pub mod observation;
+mod observe;
+#[cfg(test)]
+mod observe_tests;
+mod offset;
+mod stream;
+#[cfg(test)]
+mod tests;
 
+use std::collections::BTreeMap;
+
+use statusbridge_contract::{Fingerprint, Metric, stream::StreamLabels};
+
+pub use beat::{Beat, Heard};
 pub use observation::{Observation, PackageId, Row, Standing};
 
-use statusbridge_contract::Fingerprint;
+use crate::{
+    clock::Seconds,
+    verify::{Content, content},
+};
+use names::Names;
+use stream::Stream;
 
-use crate::clock::Seconds;
-use observation::reason;
+/// Limits by which evidence is judged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FleetSettings {
+    /// Largest difference between a cluster's clock and the backend's.
+    pub max_clock_skew: Seconds,
+    /// How long two streams may disagree about a package before it is a conflict.
+    pub conflict_after: Seconds,
+    /// Streams not heard from for so long are forgotten.
+    pub forget_after: Seconds,
+}
+
+impl Default for FleetSettings {
+    fn default() -> Self {
+        Self { max_clock_skew: 60.0, conflict_after: 60.0, forget_after: 3600.0 }
+    }
+}
 
 /// Everything verified about every cluster.
 #[derive(Debug, Default)]
-pub struct Fleet {}
+pub struct Fleet {
+    settings: FleetSettings,
+    clusters: BTreeMap<String, Cluster>,
+    names: Names,
+    /// Why the last poll failed.
+    backend_error: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Cluster {
+    streams: BTreeMap<StreamLabels, Stream>,
+}
+
+/// The identity of a package as its samples are kept.
+fn key(package: &PackageId) -> String {
+    content::key(&package.source, package.namespace.as_deref().unwrap_or_default(), &package.name)
+}
 
 impl Fleet {
-    /// What is known at `t` about a package in a cluster.
-    pub fn observe(
-        &self,
-        cluster: &str,
-        _package: &PackageId,
-        _t: Seconds,
-        _stale_after: Seconds,
-    ) -> Observation {
-        Observation {
-            standing: Standing::Missing,
-            as_of: None,
-            row: None,
-            reason: reason::CLUSTER_NOT_FOUND,
-            message: format!("cluster `{cluster}` was never seen"),
-        }
+    /// An empty fleet.
+    pub fn new(settings: FleetSettings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// Takes note of a digest sample found by the poll at `t`, and says what it calls for.
+    pub fn hear(&mut self, beat: &Beat, t: Seconds) -> Heard {
+        let cluster = self.clusters.entry(beat.cluster.clone()).or_default();
+        cluster.streams.entry(beat.stream.clone()).or_default().hear(beat, t)
+    }
+
+    /// Takes the verified content that a digest sample attests.
+    pub fn accept(&mut self, beat: &Beat, content: Content, t: Seconds) {
+        let cluster = self.clusters.entry(beat.cluster.clone()).or_default();
+        let mut stream = cluster.streams.remove(&beat.stream).unwrap_or_default();
+        let uid = content.uid;
+        stream.accept(beat, content, t, &mut self.names, |key| {
+            let siblings = cluster.streams.values().filter_map(|s| Some((s, s.verified.as_ref()?)));
+            siblings
+                .filter(|(_, verified)| verified.content.uid == uid)
+                .filter_map(|(s, verified)| {
+                    verified.find(key).map(|(p, h)| (verified.evidence, p, h, s.offset))
+                })
+                .max_by(|a, b| a.0.total_cmp(&b.0))
+                .map(|(_, package, history, offset)| (package, history, offset))
+        });
+        cluster.streams.insert(beat.stream.clone(), stream);
+    }
+
+    /// Notes why what a digest sample attests did not verify. What was verified before stays, and ages.
+    pub fn reject(&mut self, beat: &Beat, fault: String) {
+        let cluster = self.clusters.entry(beat.cluster.clone()).or_default();
+        cluster.streams.entry(beat.stream.clone()).or_default().reject(beat, fault);
+    }
+
+    /// What was last verified of a stream.
+    pub fn verified(&self, cluster: &str, stream: &StreamLabels) -> Option<&Content> {
+        Some(&self.clusters.get(cluster)?.streams.get(stream)?.verified.as_ref()?.content)
+    }
+
+    /// How many samples a cluster's streams were when last verified; None when some stream never was.
+    pub fn samples(&self, cluster: &str) -> Option<u64> {
+        let streams = self.clusters.get(cluster)?.streams.values();
+        streams.map(|s| s.verified.as_ref().map(|v| v.content.samples)).sum()
+    }
+
+    /// The poll at `t` got its answers: drops what was not heard from for long.
+    pub fn answered(&mut self, t: Seconds) {
+        self.backend_error = None;
+        let before = t - self.settings.forget_after;
+        self.clusters.retain(|_, cluster| {
+            cluster.streams.retain(|_, stream| stream.last_heard() >= before);
+            let verified = cluster.streams.values_mut().filter_map(|s| s.verified.as_mut());
+            verified.for_each(|v| v.forget(before));
+            !cluster.streams.is_empty()
+        });
+    }
+
+    /// A poll failed. Everything stays as it is, and ages.
+    pub fn unanswered(&mut self, error: String) {
+        self.backend_error = Some(error);
     }
 
     /// Sorted names of the clusters that report the package or did lately, stale ones included.
-    pub fn reporting(&self, _package: &PackageId) -> Vec<String> {
-        Vec::new()
+    pub fn reporting(&self, package: &PackageId) -> Vec<String> {
+        let key = key(package);
+        let reports = |cluster: &Cluster| {
+            let mut verified = cluster.streams.values().filter_map(|s| s.verified.as_ref());
+            verified.any(|v| v.content.find(&key).is_some())
+        };
+        self.clusters.iter().filter(|(_, c)| reports(c)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Whether any cluster was seen to want, have applied or have healthy this revision of the package.
-    pub fn seen_anywhere(&self, _package: &PackageId, _revision: Fingerprint) -> bool {
-        false
+    pub fn seen_anywhere(&self, package: &PackageId, revision: Fingerprint) -> bool {
+        const REVISIONS: [Metric; 3] =
+            [Metric::PackageDesiredRevision, Metric::PackageAppliedRevision, Metric::PackageHealthyRevision];
+        let key = key(package);
+        let streams = self.clusters.values().flat_map(|c| c.streams.values());
+        let mut found = streams.filter_map(|s| s.verified.as_ref()?.find(&key));
+        found.any(|(package, history)| {
+            history.previously_applied == revision
+                || REVISIONS.iter().any(|m| package.revision(*m) == revision)
+        })
     }
 
     /// Time of the youngest verified evidence of any cluster.
     pub fn newest_evidence(&self) -> Option<Seconds> {
-        None
+        let streams = self.clusters.values().flat_map(|c| c.streams.values());
+        streams.filter_map(|s| s.verified.as_ref().map(|v| v.evidence)).reduce(f64::max)
     }
 
-    /// How far apart the cluster's digest samples were seen to be.
-    pub fn scrape_interval(&self, _cluster: &str) -> Option<Seconds> {
-        None
+    /// How far apart the cluster's digest samples were seen to be, in seconds.
+    pub fn scrape_interval(&self, cluster: &str) -> Option<Seconds> {
+        self.clusters.get(cluster)?.streams.values().filter_map(Stream::interval).reduce(f64::max)
     }
 }

@@ -1,0 +1,59 @@
+//! A digest sample, as a poll finds it.
+
+use statusbridge_contract::{Metric, stream::StreamLabels};
+
+use crate::clock::Seconds;
+
+/// The newest digest sample of a stream at the time of a poll.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beat {
+    /// Name of the cluster, as the pipeline gives it.
+    pub cluster: String,
+    /// The stream.
+    pub stream: StreamLabels,
+    /// Contract version of the exposition.
+    pub contract: String,
+    /// The digest, unless the sample's value is no whole number.
+    pub digest: Option<u64>,
+    /// The sample's own timestamp.
+    pub at: Seconds,
+    /// Value and timestamp of the stream's rendered timestamp.
+    pub rendered: Option<(Seconds, Seconds)>,
+}
+
+/// What a digest sample calls for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// It attests what was verified already.
+    Confirmed,
+    /// What it attests has to be read and verified.
+    Unread,
+    /// That was tried; only the next digest sample is another chance.
+    Tried,
+    /// It is older than what is known.
+    Old,
+    /// Nothing can be verified against it.
+    Unusable,
+}
+
+impl Beat {
+    /// Time of the evidence: of the exposition itself, not of its passing through some gateway, and
+    /// never after the poll. None when that cannot be told.
+    pub fn evidence(&self, t: Seconds) -> Option<Seconds> {
+        self.rendered.map(|(rendered, _)| self.at.min(rendered).min(t))
+    }
+
+    /// Backend time minus cluster time. Only samples of the same scrape tell it.
+    pub fn offset(&self) -> Option<Seconds> {
+        let (rendered, stamped) = self.rendered?;
+        ((stamped - self.at).abs() < 0.000_5).then_some(self.at - rendered)
+    }
+
+    /// What it lacks to be of use.
+    pub(super) fn lack(&self) -> String {
+        match self.digest {
+            None => format!("the value of {} is no whole number", Metric::Digest.name()),
+            Some(_) => format!("{} is missing", Metric::RenderedTimestamp.name()),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What is remembered about a package besides what was verified last.
+
+use statusbridge_contract::{Fingerprint, Metric};
+
+use super::offset::Offset;
+use crate::{clock::Seconds, verify::Package};
+
+/// Memory of one package in one stream. Times are the backend's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct History {
+    /// Applied revision before the present one.
+    pub(super) previously_applied: Fingerprint,
+    /// When this state was first verified.
+    pub(super) changed_at: Seconds,
+    /// `since` is not before this: the transitions counter was seen to move, or the state to change,
+    /// and the transition timestamp did not move along.
+    pub(super) floor: Seconds,
+}
+
+/// Whether both observations come from the same stream, so that counters can be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The same stream.
+    Same,
+    /// Another stream of the same cluster: another exporter process, or another replica.
+    Sibling,
+}
+
+impl History {
+    /// Of a package that was never seen before.
+    pub(super) fn first(seen: Seconds) -> Self {
+        Self { previously_applied: Fingerprint::NONE, changed_at: seen, floor: 0.0 }
+    }
+
+    /// Of a package that was seen before.
+    ///
+    /// The floor rises when something changed that the transition timestamp does not show. It does
+    /// not when a new exporter process counts from zero and says the same state since the same
+    /// time: then the object itself says since when, and nothing was missed.
+    pub(super) fn next(
+        self,
+        old: &Package,
+        new: &Package,
+        seen: Seconds,
+        offset: Offset,
+        origin: Origin,
+    ) -> Self {
+        let since = |p: &Package| p.value(Metric::PackageTransitionTimestamp);
+        let moves = |p: &Package| p.value(Metric::PackageTransitions);
+        let transition = |p: &Package| {
+            [Metric::PackageApplyState, Metric::PackageHealth, Metric::PackageHealthyRevision]
+                .map(|m| p.value(m))
+        };
+        let changed = transition(old) != transition(new);
+        let counted = origin == Origin::Same && moves(new) > moves(old);
+        let mut floor = self.floor;
+        if (changed || counted) && since(new) <= since(old) {
+            floor = floor.max(seen);
+        } else if since(new) < since(old) {
+            // A time that goes back while nothing changed would lengthen a soak.
+            floor = floor.max(offset.correct(since(old) as Seconds));
+        }
+        let (was, is) =
+            (old.revision(Metric::PackageAppliedRevision), new.revision(Metric::PackageAppliedRevision));
+        Self {
+            previously_applied: if was != is && !was.is_none() { was } else { self.previously_applied },
+            changed_at: if origin == Origin::Same && old.same_state(new) { self.changed_at } else { seen },
+            floor,
+        }
+    }
+
+    /// Since when the package is in its state, in the backend's clock.
+    pub(super) fn since(self, package: &Package, offset: Offset) -> Seconds {
+        let theirs = package.value(Metric::PackageTransitionTimestamp);
+        // Without a time of the cluster's, what was seen is all there is.
+        let since = if theirs == 0 { self.changed_at } else { offset.correct(theirs as Seconds) };
+        since.max(self.floor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::testing::{failed, healthy};
+
+    fn package(values: &[u64]) -> Package {
+        let mut package = Package::new("flux\0ns\0p".into());
+        for (slot, value) in values.iter().enumerate() {
+            package.present |= 1 << slot;
+            package.values[slot] = *value;
+        }
+        package
+    }
+
+    const SEEN: Seconds = 1000.0;
+
+    #[rstest]
+    #[case::nothing_happened(healthy("r1", 100, 3), healthy("r1", 100, 3), 100.0)]
+    #[case::a_transition_that_says_when(failed("r1", 100, 3), healthy("r1", 900, 4), 900.0)]
+    #[case::there_and_back_says_when(healthy("r1", 100, 3), healthy("r1", 900, 5), 900.0)]
+    #[case::there_and_back_unexplained(healthy("r1", 100, 3), healthy("r1", 100, 5), SEEN)]
+    #[case::a_change_unexplained(failed("r1", 100, 3), healthy("r1", 100, 4), SEEN)]
+    #[case::another_revision_unexplained(healthy("r1", 100, 3), healthy("r2", 100, 3), SEEN)]
+    #[case::a_restart_that_knows_since_when(healthy("r1", 100, 3), healthy("r1", 100, 0), 100.0)]
+    #[case::a_restart_that_does_not(healthy("r1", 100, 3), healthy("r1", 950, 0), 950.0)]
+    #[case::a_restart_across_a_change(failed("r1", 100, 3), healthy("r1", 50, 0), SEEN)]
+    #[case::time_goes_back(healthy("r1", 100, 3), healthy("r1", 50, 0), 100.0)]
+    fn since_is_never_before_an_unexplained_move(
+        #[case] old: Vec<u64>,
+        #[case] new: Vec<u64>,
+        #[case] since: f64,
+    ) {
+        let (old, new) = (package(&old), package(&new));
+        let history = History::first(500.0).next(&old, &new, SEEN, Offset::default(), Origin::Same);
+        assert_eq!(history.since(&new, Offset::default()), since);
+    }
+
+    #[test]
+    fn counters_of_another_process_are_not_compared() {
+        let (old, new) = (package(&healthy("r1", 100, 3)), package(&healthy("r1", 100, 9)));
+        let next = |origin| History::first(500.0).next(&old, &new, SEEN, Offset::default(), origin).floor;
+        assert_eq!((next(Origin::Same), next(Origin::Sibling)), (SEEN, 0.0));
+    }
+
+    #[test]
+    fn a_floor_is_kept_until_a_later_transition() {
+        let offset = Offset::default();
+        let steps =
+            [healthy("r1", 100, 3), healthy("r1", 100, 4), healthy("r1", 100, 4), healthy("r1", 1200, 5)];
+        let mut history = History::first(500.0);
+        let mut sinces = Vec::new();
+        for (i, pair) in steps.windows(2).enumerate() {
+            let (old, new) = (package(&pair[0]), package(&pair[1]));
+            history = history.next(&old, &new, SEEN + i as f64, offset, Origin::Same);
+            sinces.push(history.since(&new, offset));
+        }
+        assert_eq!(sinces, [SEEN, SEEN, 1200.0]);
+    }
+
+    #[test]
+    fn the_previously_applied_revision_is_remembered_over_none() {
+        let none = {
+            let mut v = healthy("r1", 1, 1);
+            v[3] = 0;
+            v
+        };
+        let steps =
+            [healthy("r1", 1, 1), none, healthy("r2", 2, 2), healthy("r2", 2, 2), healthy("r1", 3, 3)];
+        let mut history = History::first(0.0);
+        let mut seen = Vec::new();
+        for pair in steps.windows(2) {
+            history =
+                history.next(&package(&pair[0]), &package(&pair[1]), 1.0, Offset::default(), Origin::Same);
+            seen.push(history.previously_applied);
+        }
+        let (r1, r2) = (Fingerprint::of("r1"), Fingerprint::of("r2"));
+        assert_eq!(seen, [r1, r1, r1, r2]);
+    }
+
+    #[test]
+    fn without_a_time_of_the_clusters_what_was_seen_counts() {
+        let p = package(&healthy("r1", 0, 0));
+        assert_eq!(History::first(500.0).since(&p, Offset::default()), 500.0);
+    }
+}

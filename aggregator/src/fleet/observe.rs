@@ -1,0 +1,273 @@
+//! Answers what is known about one package in one cluster, and whether to rely on it.
+
+use std::collections::BTreeSet;
+
+use statusbridge_contract::{ApplyState, Fingerprint, Health, Metric, stream::StreamLabels};
+
+use super::{
+    Cluster, Fleet, Observation, PackageId, Row, Standing, key,
+    observation::reason,
+    stream::{Stream, Verified},
+};
+use crate::clock::Seconds;
+
+/// A stream that has verified content.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    labels: &'a StreamLabels,
+    stream: &'a Stream,
+    verified: &'a Verified,
+}
+
+/// One question, with what it takes to answer it.
+struct Question<'a> {
+    fleet: &'a Fleet,
+    name: &'a str,
+    package: &'a PackageId,
+    key: String,
+    t: Seconds,
+    stale_after: Seconds,
+}
+
+impl Fleet {
+    /// What is known at `t` about a package in a cluster. Evidence older than `stale_after` seconds
+    /// is not relied upon.
+    pub fn observe(
+        &self,
+        cluster: &str,
+        package: &PackageId,
+        t: Seconds,
+        stale_after: Seconds,
+    ) -> Observation {
+        let question = Question { fleet: self, name: cluster, package, key: key(package), t, stale_after };
+        match self.clusters.get(cluster) {
+            Some(cluster) => question.answer(cluster),
+            None => question.never_seen(),
+        }
+    }
+}
+
+impl<'a> Question<'a> {
+    fn never_seen(&self) -> Observation {
+        let (reason, message) = match &self.fleet.backend_error {
+            Some(error) => (reason::BACKEND_UNAVAILABLE, error.clone()),
+            None => (reason::CLUSTER_NOT_FOUND, format!("cluster `{}` was never seen", self.name)),
+        };
+        Observation { standing: Standing::Missing, as_of: None, row: None, reason, message }
+    }
+
+    fn answer(&self, cluster: &'a Cluster) -> Observation {
+        let known: Vec<Known<'a>> = cluster
+            .streams
+            .iter()
+            .filter_map(|(labels, stream)| {
+                Some(Known { labels, stream, verified: stream.verified.as_ref()? })
+            })
+            .collect();
+        let live: Vec<Known<'a>> =
+            known.iter().copied().filter(|k| self.fresh(k.verified.evidence)).collect();
+        if let Some(message) = self.two_clusters(&live) {
+            let last = freshest(&live);
+            return self.answer_with(last, Standing::Conflict, reason::CLUSTER_NAME_CONFLICT, message);
+        }
+        let trusted = |k: &Known<'_>| self.skew(k.stream).is_none();
+        // Different exporters of a cluster may read different sources.
+        let has_source = |k: &Known<'_>| k.verified.content.source(&self.package.source).is_some();
+        let relevant: Vec<Known<'a>> = known.iter().copied().filter(has_source).collect();
+        if relevant.is_empty() {
+            return match freshest(&filtered(&live, trusted)) {
+                Some(last) => self.answer_with(
+                    Some(last),
+                    Standing::Missing,
+                    reason::PACKAGE_NOT_FOUND,
+                    format!("no exporter of cluster `{}` reads source `{}`", self.name, self.package.source),
+                ),
+                None => self.not_fresh(cluster, &known),
+            };
+        }
+        let usable = filtered(&relevant, |k| self.fresh(k.verified.evidence) && trusted(k));
+        if usable.is_empty() {
+            return self.not_fresh(cluster, &relevant);
+        }
+        let up = filtered(&usable, |k| k.verified.is_up(&self.package.source));
+        let Some(best) = freshest(&up) else { return self.source_down(&usable, &relevant) };
+        if let Some(message) = self.disagreement(&up) {
+            return self.answer_with(Some(best), Standing::Conflict, reason::STREAMS_DISAGREE, message);
+        }
+        if best.verified.find(&self.key).is_none() {
+            let message = format!("cluster `{}` reports no such package", self.name);
+            return self.answer_with(Some(best), Standing::Missing, reason::PACKAGE_NOT_FOUND, message);
+        }
+        let message = match &best.stream.fault {
+            Some(fault) => format!("newer data is not verified: {fault}"),
+            None => String::new(),
+        };
+        let mut answer = self.answer_with(Some(best), Standing::Fresh, reason::REPORTED, message);
+        if let Some(row) = &mut answer.row {
+            row.since = self.latest_since(best, &up);
+        }
+        answer
+    }
+
+    fn fresh(&self, evidence: Seconds) -> bool {
+        self.t - evidence <= self.stale_after
+    }
+
+    fn skew(&self, stream: &Stream) -> Option<Seconds> {
+        stream.offset.beyond(self.fleet.settings.max_clock_skew)
+    }
+
+    fn answer_with(
+        &self,
+        known: Option<Known<'_>>,
+        standing: Standing,
+        reason: &'static str,
+        message: String,
+    ) -> Observation {
+        let row = known.and_then(|k| self.row(k));
+        Observation { standing, as_of: known.map(|k| k.verified.evidence), row, reason, message }
+    }
+
+    fn row(&self, known: Known<'_>) -> Option<Row> {
+        let (package, history) = known.verified.find(&self.key)?;
+        Some(Row {
+            // Verified content has only codes that the contract knows.
+            apply: ApplyState::from_code(package.value(Metric::PackageApplyState))
+                .unwrap_or(ApplyState::Unknown),
+            health: Health::from_code(package.value(Metric::PackageHealth)).unwrap_or(Health::Unknown),
+            desired: package.revision(Metric::PackageDesiredRevision),
+            applied: package.revision(Metric::PackageAppliedRevision),
+            healthy: package.revision(Metric::PackageHealthyRevision),
+            reason: known.verified.content.reason(&self.package.source, package.value(Metric::PackageReason)),
+            since: history.since(package, known.stream.offset),
+            previously_applied: history.previously_applied,
+        })
+    }
+
+    /// Streams of several processes or replicas may date the same state differently: the latest
+    /// counts, so that the answer does not change with whichever was scraped last.
+    fn latest_since(&self, best: Known<'_>, up: &[Known<'_>]) -> Seconds {
+        let Some((wanted, _)) = best.verified.find(&self.key) else { return self.t };
+        let same = up.iter().filter_map(|k| {
+            let (package, history) = k.verified.find(&self.key)?;
+            package.same_state(wanted).then(|| history.since(package, k.stream.offset))
+        });
+        same.fold(f64::MIN, f64::max)
+    }
+
+    /// Nothing can be relied upon: says why, with what was known last.
+    fn not_fresh(&self, cluster: &Cluster, known: &[Known<'_>]) -> Observation {
+        let last = freshest(known);
+        let heard = |s: &&Stream| s.newest.is_some_and(|newest| self.fresh(newest));
+        let mut heard = cluster.streams.values().filter(heard);
+        let age = match last {
+            Some(last) => {
+                format!("the last verified evidence is {:.0} s old", self.t - last.verified.evidence)
+            }
+            None => "nothing was ever verified".to_owned(),
+        };
+        if let Some(error) = &self.fleet.backend_error {
+            let message = format!("{age}; {error}");
+            return self.answer_with(last, Standing::Stale, reason::BACKEND_UNAVAILABLE, message);
+        }
+        if let Some(skew) = heard.clone().find_map(|s| self.skew(s)) {
+            let (amount, side) = (skew.abs().round(), if skew > 0.0 { "behind" } else { "ahead of" });
+            let message = format!(
+                "the exporter's clock is {amount} s {side} the metrics backend's: clock skew, or a gateway \
+                 that repeats an old exposition"
+            );
+            return self.answer_with(last, Standing::ClockSkew, reason::CLOCK_SKEW, message);
+        }
+        if let Some(fault) = heard.find_map(|s| s.fault.as_ref()) {
+            let message = format!("{age}; {fault}");
+            return self.answer_with(last, Standing::Unverified, reason::UNVERIFIED, message);
+        }
+        self.answer_with(last, Standing::Stale, reason::EXPORTER_SILENT, age)
+    }
+
+    fn source_down(&self, usable: &[Known<'_>], relevant: &[Known<'_>]) -> Observation {
+        let source = &self.package.source;
+        let up = relevant.iter().filter_map(|k| k.verified.last_up(source)).reduce(f64::max);
+        let message = match up {
+            Some(at) => {
+                format!("source `{source}` of cluster `{}` is cut off since {:.0} s", self.name, self.t - at)
+            }
+            None => format!("source `{source}` of cluster `{}` was never seen up", self.name),
+        };
+        let answer = self.answer_with(freshest(usable), Standing::Stale, reason::SOURCE_DOWN, message);
+        Observation { as_of: up, ..answer }
+    }
+
+    /// Two clusters that are alive under one name.
+    fn two_clusters(&self, live: &[Known<'_>]) -> Option<String> {
+        let mut uids = BTreeSet::new();
+        for known in live {
+            uids.insert(known.verified.content.uid);
+            // Both under the same labels, taking turns.
+            uids.extend(known.verified.other_uid.filter(|(_, at)| self.fresh(*at)).map(|(uid, _)| uid));
+        }
+        if uids.len() < 2 {
+            return None;
+        }
+        let shown: Vec<String> = uids.iter().take(4).map(|uid| self.show_cluster(*uid, live)).collect();
+        Some(format!("{} clusters report as `{}`: {}", uids.len(), self.name, shown.join(" and ")))
+    }
+
+    fn show_cluster(&self, uid: Option<u64>, live: &[Known<'_>]) -> String {
+        let id = uid.and_then(Fingerprint::from_value).unwrap_or_default();
+        let own: Vec<&StreamLabels> =
+            live.iter().filter(|k| k.verified.content.uid == uid).map(|k| k.labels).collect();
+        let Some(first) = own.first() else { return format!("uid {id}") };
+        let differs =
+            |(name, value): &(&String, &String)| live.iter().any(|k| k.labels.get(*name) != Some(*value));
+        let labels: Vec<String> =
+            first.iter().filter(differs).map(|(n, v)| format!("{n}=\"{v}\"")).take(4).collect();
+        format!("uid {id} ({})", labels.join(", "))
+    }
+
+    /// Streams that went on saying different things about the package while both were verified.
+    fn disagreement(&self, up: &[Known<'_>]) -> Option<String> {
+        for (i, a) in up.iter().enumerate() {
+            for b in &up[i + 1..] {
+                let (ours, theirs) = (a.verified.find(&self.key), b.verified.find(&self.key));
+                let same = match (ours, theirs) {
+                    (Some((ours, _)), Some((theirs, _))) => ours.same_state(theirs),
+                    (None, None) => true,
+                    _ => false,
+                };
+                let changed =
+                    a.verified.unchanged_since(&self.key).max(b.verified.unchanged_since(&self.key));
+                // The evidence of both must reach that far: one that lags only lags.
+                let proven = a.verified.evidence.min(b.verified.evidence) - changed;
+                if !same && proven > self.fleet.settings.conflict_after {
+                    let (a, b) = (self.show_stream(a, b), self.show_stream(b, a));
+                    return Some(format!("two streams disagree for {proven:.0} s: {a}, {b}"));
+                }
+            }
+        }
+        None
+    }
+
+    fn show_stream(&self, known: &Known<'_>, other: &Known<'_>) -> String {
+        let differs = |(name, value): &(&String, &String)| other.labels.get(*name) != Some(*value);
+        let labels: Vec<String> =
+            known.labels.iter().filter(differs).map(|(n, v)| format!("{n}=\"{v}\"")).take(3).collect();
+        let state = match self.row(*known) {
+            Some(row) => format!(
+                "{} and {} (desired {}, applied {}, healthy {})",
+                row.apply, row.health, row.desired, row.applied, row.healthy
+            ),
+            None => "no such package".to_owned(),
+        };
+        format!("{{{}}} says {state}", labels.join(","))
+    }
+}
+
+fn filtered<'a>(known: &[Known<'a>], keep: impl Fn(&Known<'a>) -> bool) -> Vec<Known<'a>> {
+    known.iter().copied().filter(|k| keep(k)).collect()
+}
+
+/// The one with the youngest evidence; of several, always the same.
+fn freshest<'a>(known: &[Known<'a>]) -> Option<Known<'a>> {
+    known.iter().copied().reduce(|a, b| if b.verified.evidence > a.verified.evidence { b } else { a })
+}

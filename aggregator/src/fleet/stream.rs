@@ -1,0 +1,210 @@
+//! One stream: an exporter instance as one backend replica saw it.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use statusbridge_contract::CONTRACT_VERSION;
+
+use super::{
+    beat::{Beat, Heard},
+    history::{History, Origin},
+    names::Names,
+    offset::Offset,
+};
+use crate::{
+    clock::Seconds,
+    verify::{Content, Package},
+};
+
+/// Distances between digest samples that are remembered.
+const INTERVALS: usize = 16;
+
+/// What was verified last, and the memory that goes with it.
+#[derive(Debug)]
+pub(super) struct Verified {
+    pub(super) content: Content,
+    /// One per package of `content`, in the same order.
+    pub(super) histories: Vec<History>,
+    /// Time of the last digest sample equal to the content's digest.
+    pub(super) evidence: Seconds,
+    /// When the stream was first verified.
+    pub(super) first: Seconds,
+    /// When each source was last seen up.
+    last_up: Vec<(Box<str>, Seconds)>,
+    /// Packages that went away, and when.
+    removed: Vec<(Arc<str>, Seconds)>,
+    /// Another cluster's UID that this very stream had before, and its last evidence.
+    pub(super) other_uid: Option<(Option<u64>, Seconds)>,
+}
+
+/// State of a stream.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    /// Timestamp of the newest digest sample.
+    pub(super) newest: Option<Seconds>,
+    pub(super) offset: Offset,
+    /// Timestamp of the digest sample for which the samples were last asked.
+    tried: Option<Seconds>,
+    /// Why what the newest digest attests is not verified.
+    pub(super) fault: Option<String>,
+    pub(super) verified: Option<Verified>,
+    intervals: VecDeque<Seconds>,
+}
+
+impl Stream {
+    /// Takes note of a digest sample.
+    pub(super) fn hear(&mut self, beat: &Beat, t: Seconds) -> Heard {
+        if self.newest.is_some_and(|newest| beat.at < newest) {
+            return Heard::Old;
+        }
+        if let Some(newest) = self.newest.filter(|n| beat.at - n > 0.01) {
+            if self.intervals.len() == INTERVALS {
+                self.intervals.pop_front();
+            }
+            self.intervals.push_back(beat.at - newest);
+        }
+        self.newest = Some(beat.at);
+        if let Some(measured) = beat.offset() {
+            self.offset.measure(measured);
+        }
+        if beat.contract != CONTRACT_VERSION {
+            self.fault = Some(format!(
+                "its contract version `{}` is not one that this aggregator reads ({CONTRACT_VERSION})",
+                beat.contract
+            ));
+            return Heard::Unusable;
+        }
+        let (Some(digest), Some(evidence)) = (beat.digest, beat.evidence(t)) else {
+            self.fault = Some(beat.lack());
+            return Heard::Unusable;
+        };
+        if let Some(verified) = self.verified.as_mut().filter(|v| v.content.digest == digest) {
+            verified.confirm(evidence);
+            self.fault = None;
+            return Heard::Confirmed;
+        }
+        if self.tried == Some(beat.at) {
+            return Heard::Tried;
+        }
+        Heard::Unread
+    }
+
+    /// What the digest sample attests did not verify.
+    pub(super) fn reject(&mut self, beat: &Beat, fault: String) {
+        self.tried = Some(beat.at);
+        self.fault = Some(fault);
+    }
+
+    /// Replaces what was verified. `sibling` is asked about packages that this stream did not have.
+    pub(super) fn accept<'a>(
+        &mut self,
+        beat: &Beat,
+        mut content: Content,
+        t: Seconds,
+        names: &mut Names,
+        sibling: impl Fn(&str) -> Option<(&'a Package, History, Offset)>,
+    ) {
+        let Some(seen) = beat.evidence(t) else { return };
+        self.tried = Some(beat.at);
+        self.fault = None;
+        let old = self.verified.take();
+        let mut histories = Vec::with_capacity(content.packages.len());
+        for package in &mut content.packages {
+            package.key = names.intern(package.key.clone());
+            let own =
+                old.as_ref().and_then(|o| o.content.find(&package.key).map(|(i, p)| (p, o.histories[i])));
+            histories.push(match (own, || sibling(&package.key)) {
+                (Some((before, history)), _) => {
+                    history.next(before, package, seen, self.offset, Origin::Same)
+                }
+                (None, sibling) => match sibling() {
+                    Some((before, history, offset)) => {
+                        history.next(before, package, seen, offset, Origin::Sibling)
+                    }
+                    None => History::first(seen),
+                },
+            });
+        }
+        let mut next = Verified {
+            content,
+            histories,
+            evidence: seen,
+            first: seen,
+            last_up: Vec::new(),
+            removed: Vec::new(),
+            other_uid: None,
+        };
+        if let Some(old) = old {
+            next.inherit(old, seen);
+        }
+        next.confirm(seen);
+        self.verified = Some(next);
+    }
+
+    /// When it was last heard from.
+    pub(super) fn last_heard(&self) -> Seconds {
+        let evidence = self.verified.as_ref().map(|v| v.evidence);
+        self.newest.into_iter().chain(evidence).fold(f64::MIN, f64::max)
+    }
+
+    /// The distance between its digest samples.
+    pub(super) fn interval(&self) -> Option<Seconds> {
+        // A poll may miss samples, never see some that are not there: the least counts.
+        self.intervals.iter().copied().reduce(f64::min)
+    }
+}
+
+impl Verified {
+    fn inherit(&mut self, old: Self, seen: Seconds) {
+        self.first = old.first;
+        self.last_up = old.last_up;
+        self.other_uid = match old.content.uid == self.content.uid {
+            true => old.other_uid,
+            false => Some((old.content.uid, old.evidence)),
+        };
+        self.removed = old.removed;
+        self.removed.retain(|(key, _)| self.content.find(key).is_none());
+        let gone = old.content.packages.into_iter().filter(|p| self.content.find(&p.key).is_none());
+        let gone: Vec<_> = gone.map(|p| (p.key, seen)).collect();
+        self.removed.extend(gone);
+    }
+
+    /// Its digest was seen again.
+    fn confirm(&mut self, evidence: Seconds) {
+        self.evidence = self.evidence.max(evidence);
+        for source in self.content.sources.iter().filter(|s| s.up == Some(1)) {
+            match self.last_up.iter_mut().find(|(name, _)| *name == source.name) {
+                Some((_, at)) => *at = self.evidence,
+                None => self.last_up.push((source.name.clone(), self.evidence)),
+            }
+        }
+    }
+
+    /// When a source was last seen up.
+    pub(super) fn last_up(&self, source: &str) -> Option<Seconds> {
+        self.last_up.iter().find(|(name, _)| name.as_ref() == source).map(|(_, at)| *at)
+    }
+
+    /// Whether a source is up.
+    pub(super) fn is_up(&self, source: &str) -> bool {
+        self.content.source(source).is_some_and(|s| s.up == Some(1))
+    }
+
+    /// A package and its history.
+    pub(super) fn find(&self, key: &str) -> Option<(&Package, History)> {
+        self.content.find(key).map(|(i, p)| (p, self.histories[i]))
+    }
+
+    /// Since when it says of a package what it says, be it that there is none.
+    pub(super) fn unchanged_since(&self, key: &str) -> Seconds {
+        match self.find(key) {
+            Some((_, history)) => history.changed_at,
+            None => self.removed.iter().find(|(k, _)| k.as_ref() == key).map_or(self.first, |(_, at)| *at),
+        }
+    }
+
+    /// Forgets what went away long ago.
+    pub(super) fn forget(&mut self, before: Seconds) {
+        self.removed.retain(|(_, at)| *at >= before);
+        self.other_uid = self.other_uid.filter(|(_, at)| *at >= before);
+    }
+}
