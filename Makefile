@@ -1,0 +1,44 @@
+# Two commands do all the set-up: `make test` and `make demo`. They need Rust (cargo) and Go 1.26 or newer.
+
+SHELL := /usr/bin/env bash
+CARGO ?= cargo
+# Each test runs several API servers of 300 MB: as many tests at a time as there are cores, four at most.
+export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 4 ? 4 : n < 2 ? 2 : n )))
+# make demo KEEP=1 leaves the demo running until Ctrl-C.
+KEEP ?=
+export KEEP
+
+.PHONY: help servers bench-servers programs test demo bench lint doc cargo
+
+help: ## Show this
+	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+cargo:
+	@command -v $(CARGO) >/dev/null || { echo "error: cargo is not on PATH: install Rust ($$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or newer)" >&2; exit 1; }
+
+servers: ## Build the servers that tests and demo run, once, into a cache outside the clone
+	@tests/servers/install.sh
+
+bench-servers: servers ## Build also what only the benchmark runs
+	@tests/servers/install.sh kube-state-metrics
+
+# Tests and demo start these; they would build them themselves, but in silence.
+programs: cargo
+	$(CARGO) build --bins -p statusbridge-exporter -p statusbridge-aggregator
+
+test: cargo servers programs ## Run every test, on the real servers
+	$(CARGO) test --workspace
+
+demo: cargo servers programs ## Watch a rollout through the gates, on the real servers (KEEP=1 leaves it running)
+	@$(CARGO) run --quiet -p statusbridge-tests --bin demo
+
+bench: cargo bench-servers ## Measure the exporter beside kube-state-metrics
+	$(CARGO) build --release --bins -p statusbridge-exporter -p statusbridge-aggregator
+	$(CARGO) run --release -p statusbridge-tests --bin bench
+
+lint: cargo ## Check formatting and clippy, warnings denied
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+doc: cargo ## Build the API documentation, warnings denied
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
