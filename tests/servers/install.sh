@@ -73,7 +73,8 @@ check_go() {
 with_progress() { # log, command…
   local log=$1 started=$SECONDS ticker status=0
   shift
-  (while sleep 30; do say "      still building, $((SECONDS - started)) s so far"; done) &
+  # It ends by itself when this script is interrupted.
+  (while sleep 30 && kill -0 $$ 2>/dev/null; do say "      still building, $((SECONDS - started)) s so far"; done) &
   ticker=$!
   "$@" >"$log" 2>&1 || status=$?
   kill "$ticker" 2>/dev/null || true

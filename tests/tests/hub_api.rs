@@ -1,0 +1,503 @@
+//! The hub API on a real API server: what it refuses, what a fresh object says, what `kubectl` shows, how status is
+//! written, and that the sweeper closes gates with no more rights than it ships with.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use anyhow::{Context, Result, ensure};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+use statusbridge_tests::*;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(60);
+const REVISION: &str = "main@sha1:1111111111111111111111111111111111111111";
+
+fn package(name: &str, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "statusbridge.dev/v1alpha1",
+        "kind": "FleetPackage",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"package": {"source": "flux-kustomization", "namespace": "flux-system", "name": "payments"}},
+    });
+    merge(&mut object["spec"], spec);
+    object
+}
+
+fn gate(name: &str, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "statusbridge.dev/v1alpha1",
+        "kind": "RolloutGate",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "fleetPackageRef": {"name": "payments"},
+            "revision": REVISION,
+            "clusters": {"names": ["c1", "c2"]},
+        },
+    });
+    merge(&mut object["spec"], spec);
+    object
+}
+
+/// Replaces fields one by one; null takes a field away.
+fn merge(into: &mut Value, from: Value) {
+    for (key, value) in from.as_object().into_iter().flatten() {
+        if value.is_null() {
+            into.as_object_mut().unwrap().remove(key);
+        } else {
+            into[key] = value.clone();
+        }
+    }
+}
+
+async fn hub(rig: &Rig) -> Result<(Etcd, ApiServer)> {
+    let etcd = Etcd::start(rig).await?;
+    let api = ApiServer::start(rig, &etcd, "hub").await?;
+    api.install_crds(&crds::own()?).await?;
+    Ok((etcd, api))
+}
+
+fn kind(name: &str) -> GroupVersionKind {
+    GroupVersionKind::gvk("statusbridge.dev", "v1alpha1", name)
+}
+
+async fn gates(api: &ApiServer) -> Result<Api<DynamicObject>> {
+    api.dynamic(&kind("RolloutGate"), Some("default")).await
+}
+
+fn condition<'a>(object: &'a DynamicObject, kind: &str) -> Option<&'a Value> {
+    object.data["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+/// Applies an object that is to be refused, and gives back what the API server says.
+async fn refusal(api: &ApiServer, object: &Value) -> String {
+    match api.apply_object(object).await {
+        Ok(_) => "accepted".to_owned(),
+        Err(error) => format!("{error:#}"),
+    }
+}
+
+#[tokio::test]
+async fn bad_specs_are_refused_in_words_that_help() {
+    run("hub-api-validation", async |rig| {
+        let (_etcd, api) = hub(rig).await?;
+        let one_of = "exactly one of names and reporting must be set";
+        let amount = "a number of clusters from";
+        let cases: Vec<(&str, Value, &str)> = vec![
+            ("both", package("p", json!({"clusters": {"names": ["a"], "reporting": {}}})), one_of),
+            ("neither", package("p", json!({"clusters": {}})), one_of),
+            ("twice", package("p", json!({"clusters": {"names": ["a", "a"]}})), "Duplicate value: \"a\""),
+            ("nobody", package("p", json!({"clusters": {"names": []}})), "should have at least 1 items"),
+            ("noname", package("p", json!({"clusters": {"names": [""]}})), "should be at least 1 chars long"),
+            (
+                "few",
+                package("p", json!({"clusters": {"reporting": {"minClusters": 0}}})),
+                "greater than or equal to 1",
+            ),
+            ("empty", package("p", json!({"revision": ""})), "should be at least 1 chars long"),
+            ("space", package("p", json!({"revision": "main "})), "must not begin or end with white space"),
+            (
+                "word",
+                package("p", json!({"staleAfter": "soon"})),
+                "must be a duration such as 90s, 3m or 1h30m",
+            ),
+            (
+                "minus",
+                package("p", json!({"staleAfter": "-3m"})),
+                "must be a duration such as 90s, 3m or 1h30m",
+            ),
+            (
+                "nothing",
+                package("p", json!({"staleAfter": ""})),
+                "must be a duration such as 90s, 3m or 1h30m",
+            ),
+            ("zero", package("p", json!({"staleAfter": "0s"})), "staleAfter must be at least 1s"),
+            ("detail", package("p", json!({"detail": "All"})), "supported values: \"Problems\", \"None\""),
+            ("package", package("p", json!({"package": {"source": "", "name": "x"}})), "spec.package.source"),
+            ("both", gate("g", json!({"clusters": {"names": ["a"], "reporting": {}}})), one_of),
+            ("neither", gate("g", json!({"clusters": {}})), one_of),
+            ("no clusters", gate("g", json!({"clusters": null})), "spec.clusters: Required value"),
+            ("no revision", gate("g", json!({"revision": null})), "spec.revision: Required value"),
+            ("empty", gate("g", json!({"revision": ""})), "should be at least 1 chars long"),
+            ("nobody", gate("g", json!({"minHealthy": 0})), amount),
+            ("none", gate("g", json!({"minHealthy": "0%"})), amount),
+            ("more", gate("g", json!({"minHealthy": "101%"})), amount),
+            ("text", gate("g", json!({"minHealthy": "most"})), amount),
+            ("number", gate("g", json!({"minHealthy": "5"})), amount),
+            ("minus", gate("g", json!({"maxFailures": -1})), amount),
+            ("more", gate("g", json!({"maxFailures": "200%"})), amount),
+            (
+                "soak",
+                gate("g", json!({"minSuccessTime": "10 minutes"})),
+                "must be a duration such as 90s, 10m or 1h30m",
+            ),
+            (
+                "require",
+                gate("g", json!({"require": "Blessed"})),
+                "supported values: \"Healthy\", \"Applied\"",
+            ),
+            (
+                "why",
+                gate("g", json!({"override": {"state": "Open"}})),
+                "spec.override.reason: Required value",
+            ),
+            (
+                "what",
+                gate("g", json!({"override": {"state": "Ajar", "reason": "x"}})),
+                "supported values: \"Open\", \"Closed\"",
+            ),
+            (
+                "when",
+                gate("g", json!({"override": {"state": "Open", "reason": "x", "until": "soon"}})),
+                "date-time",
+            ),
+        ];
+        let mut wrong = Vec::new();
+        for (name, object, expected) in &cases {
+            let said = refusal(&api, object).await;
+            if !said.contains(expected) {
+                wrong.push(format!("{} {name}: expected {expected:?}, got {said:?}", object["kind"]));
+            }
+        }
+        ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+        // The most that is allowed is allowed: cost budgets of the rules hold.
+        let names: Vec<String> = (0..2000).map(|at| format!("cluster-{at:04}")).collect();
+        api.apply_object(&package(
+            "most",
+            json!({"clusters": {"names": names}, "revision": "r".repeat(4096),
+            "staleAfter": "1h30m10s", "detail": "None", "managedBy": "me"}),
+        ))
+        .await?;
+        api.apply_object(&gate(
+            "most",
+            json!({"clusters": {"names": names}, "minHealthy": "95%", "maxFailures": 2,
+            "minSuccessTime": "10m", "require": "Applied",
+            "override": {"state": "Closed", "reason": "freeze", "until": "2030-01-01T00:00:00Z"}}),
+        ))
+        .await?;
+        // A null counts as left out.
+        let mut null = gate("null", json!({}));
+        null["spec"]["minHealthy"] = Value::Null;
+        let stored = api.apply_object(&null).await?;
+        ensure!(stored.data["spec"].get("minHealthy").is_none_or(Value::is_null));
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_an_object_is_about_cannot_be_changed() {
+    run("hub-api-immutable", async |rig| {
+        let (_etcd, api) = hub(rig).await?;
+        api.apply_object(&package("own", json!({}))).await?;
+        api.apply_object(&package("other", json!({"managedBy": "them"}))).await?;
+        api.apply_object(&gate("g", json!({}))).await?;
+        let another =
+            json!({"package": {"source": "flux-kustomization", "namespace": "flux-system", "name": "x"}});
+        for (object, expected) in [
+            (package("own", another), "package is immutable"),
+            (package("own", json!({"managedBy": "me"})), "managedBy is immutable"),
+            (package("other", json!({"managedBy": "me"})), "managedBy is immutable"),
+            (gate("g", json!({"fleetPackageRef": {"name": "x"}})), "fleetPackageRef is immutable"),
+        ] {
+            let said = refusal(&api, &object).await;
+            ensure!(said.contains(expected), "expected {expected:?}, got {said:?}");
+        }
+        // Taking a field away needs a patch that says so.
+        let away = api
+            .kubectl_output(&[
+                "patch",
+                "fleetpackage",
+                "other",
+                "--type=merge",
+                "-p",
+                r#"{"spec":{"managedBy":null}}"#,
+            ])
+            .await?;
+        let said = String::from_utf8_lossy(&away.stderr).into_owned();
+        ensure!(said.contains("managedBy is immutable"), "{said:?}");
+        let changed =
+            api.apply_object(&package("own", json!({"revision": REVISION, "staleAfter": "1m"}))).await?;
+        ensure!(changed.metadata.generation == Some(2));
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_fresh_object_is_in_progress_and_nobody_takes_it_for_done() {
+    run("hub-api-fresh", async |rig| {
+        let (_etcd, api) = hub(rig).await?;
+        let package = api.apply_object(&package("payments", json!({"revision": REVISION}))).await?;
+        ensure!(package.data["spec"]["staleAfter"] == "3m", "{}", package.data);
+        ensure!(package.data["spec"]["clusters"] == json!({"reporting": {"minClusters": 1}}));
+        ensure!(package.data["spec"]["detail"] == "Problems");
+        let gate = api.apply_object(&gate("wave-1", json!({}))).await?;
+        ensure!(gate.data["spec"]["require"] == "Healthy");
+        for object in [&package, &gate] {
+            // kstatus: observedGeneration differs from the generation, so InProgress.
+            ensure!(object.metadata.generation == Some(1));
+            ensure!(object.data["status"]["observedGeneration"] == -1, "{}", object.data);
+            let ready = condition(object, "Ready").context("no Ready")?;
+            ensure!(
+                (&ready["status"], &ready["reason"]) == (&json!("Unknown"), &json!("Pending")),
+                "{ready}"
+            );
+        }
+        for (object, waited) in [
+            ("rolloutgate/wave-1", "Succeeded"),
+            ("rolloutgate/wave-1", "Open"),
+            ("rolloutgate/wave-1", "Ready"),
+            ("fleetpackage/payments", "Ready"),
+        ] {
+            let out = api
+                .kubectl_output(&["wait", &format!("--for=condition={waited}"), object, "--timeout=1s"])
+                .await?;
+            ensure!(!out.status.success(), "kubectl wait for {waited} of {object} passed");
+            ensure!(String::from_utf8_lossy(&out.stderr).contains("timed out"), "{out:?}");
+        }
+        Ok(())
+    })
+    .await;
+}
+
+/// A status as the aggregator would write it for an open gate.
+fn open_status(generation: i64, reason: &str) -> Value {
+    let condition = |kind: &str| {
+        json!({"type": kind, "status": "True", "reason": reason, "message": "2 of 2 clusters healthy at the revision",
+            "observedGeneration": generation, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    };
+    json!({
+        "observedGeneration": generation, "healthy": "2/2", "revision": REVISION,
+        "conditions": [condition("Ready"), condition("Open"), condition("Succeeded")],
+    })
+}
+
+async fn write_status(api: &ApiServer, object: &DynamicObject, status: Value) -> kube::Result<DynamicObject> {
+    let patch = json!({
+        "apiVersion": "statusbridge.dev/v1alpha1",
+        "kind": "RolloutGate",
+        "metadata": {
+            "name": object.metadata.name, "namespace": object.metadata.namespace,
+            "uid": object.metadata.uid, "resourceVersion": object.metadata.resource_version,
+        },
+        "status": status,
+    });
+    let params = PatchParams::apply("statusbridge-aggregator").force();
+    let name = object.metadata.name.as_deref().unwrap();
+    gates(api).await.unwrap().patch_status(name, &params, &Patch::Apply(&patch)).await
+}
+
+#[tokio::test]
+async fn a_status_lands_only_on_the_version_that_was_judged() {
+    run("hub-api-status", async |rig| {
+        let (_etcd, api) = hub(rig).await?;
+        let fresh = api.apply_object(&gate("wave-1", json!({}))).await?;
+        let open = write_status(&api, &fresh, open_status(1, "Healthy")).await?;
+        ensure!(condition(&open, "Open").is_some_and(|open| open["status"] == "True"));
+        api.kubectl(&["wait", "--for=condition=Succeeded", "rolloutgate/wave-1", "--timeout=5s"]).await?;
+        api.kubectl(&["wait", "--for=condition=Ready", "rolloutgate/wave-1", "--timeout=5s"]).await?;
+
+        // The spec moves on: the old verdict no longer passes, and a verdict for the old spec is refused.
+        let moved = api.apply_object(&gate("wave-1", json!({"revision": "v2"}))).await?;
+        ensure!(moved.metadata.generation == Some(2));
+        for waited in ["Succeeded", "Open", "Ready"] {
+            let wait = ["wait", &format!("--for=condition={waited}"), "rolloutgate/wave-1", "--timeout=1s"];
+            ensure!(
+                !api.kubectl_output(&wait).await?.status.success(),
+                "{waited} of the old generation passed"
+            );
+        }
+        match write_status(&api, &open, open_status(1, "Healthy")).await {
+            Err(kube::Error::Api(refused)) => ensure!(refused.code == 409, "{refused:?}"),
+            other => anyhow::bail!("a write on top of an old version came to {other:?}"),
+        }
+        // The same name, another object.
+        let name = "wave-1";
+        gates(&api).await?.delete(name, &kube::api::DeleteParams::default()).await?;
+        let again = api.apply_object(&gate(name, json!({}))).await?;
+        ensure!(again.metadata.uid != moved.metadata.uid);
+        ensure!(write_status(&api, &moved, open_status(2, "Healthy")).await.is_err());
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn columns_answer_at_a_glance() {
+    run("hub-api-columns", async |rig| {
+        let (_etcd, api) = hub(rig).await?;
+        api.apply_object(&package("payments", json!({"revision": REVISION}))).await?;
+        let fresh = api.apply_object(&gate("wave-1", json!({}))).await?;
+        let header = async |what: &str| -> Result<Vec<String>> {
+            let table = api.kubectl(&["get", what]).await?;
+            Ok(table.lines().next().unwrap_or_default().split_whitespace().map(str::to_owned).collect())
+        };
+        ensure!(
+            header("fpkg").await?
+                == [
+                    "NAME", "PACKAGE", "REVISION", "TARGETS", "UPDATED", "HEALTHY", "FAILED", "STALE",
+                    "READY", "REASON", "AGE"
+                ]
+        );
+        ensure!(header("rgate").await? == ["NAME", "OPEN", "REVISION", "HEALTHY", "WAITING", "AGE"]);
+
+        let waiting =
+            json!([{"reason": "NotUpdated", "message": "1 cluster not at the revision yet: c2", "count": 1}]);
+        let mut status = open_status(1, "NotUpdated");
+        status["healthy"] = json!("1/2");
+        status["waitingFor"] = waiting;
+        status["conditions"][1]["status"] = json!("False");
+        write_status(&api, &fresh, status).await?;
+        let table = api.kubectl(&["get", "rgate", "wave-1"]).await?;
+        ensure!(
+            table.contains(&format!("False   {REVISION}   1/2       1 cluster not at the revision yet: c2")),
+            "{table}"
+        );
+        let everything = api.kubectl(&["get", "statusbridge"]).await?;
+        ensure!(everything.contains("fleetpackage.statusbridge.dev/payments"), "{everything}");
+        ensure!(everything.contains("rolloutgate.statusbridge.dev/wave-1"), "{everything}");
+        Ok(())
+    })
+    .await;
+}
+
+fn rbac(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/rbac").join(name)
+}
+
+/// Installs what ships, and gives kubeconfig files with no more rights than that.
+async fn shipped_accounts(api: &ApiServer) -> Result<(PathBuf, PathBuf)> {
+    api.ensure_namespace("statusbridge-system").await?;
+    for file in ["aggregator.yaml", "sweeper.yaml"] {
+        api.apply(&std::fs::read_to_string(rbac(file))?).await?;
+    }
+    Ok((
+        api.kubeconfig_of_service_account("statusbridge-system", "statusbridge-aggregator").await?,
+        api.kubeconfig_of_service_account("statusbridge-system", "statusbridge-sweeper").await?,
+    ))
+}
+
+async fn wait_for_open(api: &ApiServer, name: &str, status: &str, reason: &str) -> Result<DynamicObject> {
+    let gates = gates(api).await?;
+    eventually(SOON, &format!("{name} has Open={status}, {reason}"), async || {
+        let gate = gates.get(name).await?;
+        let open = condition(&gate, "Open").context("no Open yet")?;
+        ensure!(open["status"] == status && open["reason"] == reason, "{open}");
+        Ok(gate)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_sweeper_closes_what_a_dead_aggregator_left_open() {
+    run("hub-api-sweeper", async |rig| {
+        let (_etcd, api) = hub(rig).await?;
+        let (aggregator_account, sweeper_account) = shipped_accounts(&api).await?;
+        api.apply_object(&package("payments", json!({"revision": REVISION}))).await?;
+        let by_hand = json!({"override": {"state": "Open", "reason": "we know"}});
+        api.apply_object(&gate("by-hand", by_hand)).await?;
+        api.apply_object(&gate("closed", json!({}))).await?;
+
+        // No backend: the aggregator judges, beats its heart, and opens nothing by itself.
+        let mut options = AggregatorOptions::new("http://127.0.0.1:1");
+        options.namespace = "statusbridge-system".to_owned();
+        let aggregator = Aggregator::launch(rig, "aggregator", &aggregator_account, &options).await?;
+        let sweeper_args = ["--heartbeat-timeout", "4s", "--listen", "127.0.0.1:0"];
+        let sweeper =
+            Sweeper::start(rig, "sweeper", &sweeper_account, "statusbridge-system", &sweeper_args).await?;
+        wait_for_open(&api, "by-hand", "True", "Overridden").await?;
+        wait_for_open(&api, "closed", "False", "BackendUnavailable").await?;
+        let lease = ["get", "lease", "-n", "statusbridge-system", "statusbridge-aggregator-heartbeat", "-o"];
+        let renewed = async || api.kubectl(&[&lease[..], &["jsonpath={.spec.renewTime}"]].concat()).await;
+        let first = eventually(SOON, "a first heartbeat", async || {
+            let time = renewed().await?;
+            ensure!(!time.is_empty(), "no renewTime");
+            Ok(time)
+        })
+        .await?;
+        eventually(SOON, "a second heartbeat", async || {
+            ensure!(renewed().await? != first, "the same still");
+            Ok(())
+        })
+        .await?;
+
+        // The aggregator dies; somebody had opened a gate before.
+        aggregator.process().kill();
+        let fresh = api.apply_object(&gate("wave-1", json!({}))).await?;
+        write_status(&api, &fresh, open_status(1, "Healthy")).await?;
+        let closed = wait_for_open(&api, "wave-1", "False", "AggregatorSilent").await?;
+        ensure!(closed.data["status"]["waitingFor"][0]["reason"] == "AggregatorSilent", "{}", closed.data);
+        ensure!(condition(&closed, "Ready").is_some_and(|ready| ready["status"] == "False"));
+        ensure!(condition(&closed, "Reconciling").is_some_and(|it| it["status"] == "True"));
+        ensure!(condition(&closed, "Succeeded").is_some_and(|it| it["status"] == "True"), "stays latched");
+        ensure!(closed.data["status"]["healthy"] == "2/2", "what was known stays: {}", closed.data);
+        wait_for_open(&api, "by-hand", "True", "Overridden").await?;
+        sweeper.process().ensure_running()?;
+
+        // It comes back and takes over what the sweeper wrote, with nothing left behind.
+        aggregator.process().start()?;
+        let back = wait_for_open(&api, "wave-1", "False", "BackendUnavailable").await?;
+        let waiting = back.data["status"]["waitingFor"].as_array().context("waitingFor")?;
+        ensure!(waiting.len() == 1 && waiting[0]["reason"] == "BackendUnavailable", "{waiting:?}");
+        let managers: Vec<_> =
+            back.metadata.managed_fields.iter().flatten().filter_map(|it| it.manager.clone()).collect();
+        ensure!(
+            managers.iter().filter(|it| it.as_str() == "statusbridge-aggregator").count() == 1,
+            "{managers:?}"
+        );
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_spec_change_is_answered_at_once_and_stopping_is_graceful() {
+    run("hub-api-controller", async |rig| {
+        let (_etcd, api) = hub(rig).await?;
+        let (account, _) = shipped_accounts(&api).await?;
+        let mut options = AggregatorOptions::new("http://127.0.0.1:1");
+        options.namespace = "statusbridge-system".to_owned();
+        // The first poll fails at once, the second is far away: what happens now comes from the watch.
+        options.poll_interval = "1h";
+        let aggregator = Aggregator::launch(rig, "aggregator", &account, &options).await?;
+        api.apply_object(&gate("wave-1", json!({}))).await?;
+        wait_for_open(&api, "wave-1", "False", "FleetPackageNotFound").await?;
+        api.apply_object(&package("payments", json!({}))).await?;
+        wait_for_open(&api, "wave-1", "False", "BackendUnavailable").await?;
+        let word = json!({"override": {"state": "Open", "reason": "we know"}});
+        api.apply_object(&gate("wave-1", word)).await?;
+        wait_for_open(&api, "wave-1", "True", "Overridden").await?;
+        let closed = api
+            .apply_object(&gate("wave-1", json!({"override": {"state": "Closed", "reason": "freeze"}})))
+            .await?;
+        let judged = wait_for_open(&api, "wave-1", "False", "Overridden").await?;
+        ensure!(judged.data["status"]["observedGeneration"] == json!(closed.metadata.generation));
+        ensure!(judged.data["status"]["waitingFor"][0]["message"] == "closed by hand: freeze");
+
+        // One that another reporter fills is left alone.
+        api.apply_object(&package("theirs", json!({"managedBy": "them"}))).await?;
+        api.apply_object(&gate("theirs", json!({"fleetPackageRef": {"name": "theirs"}}))).await?;
+        wait_for_open(&api, "theirs", "False", "ExternallyManaged").await?;
+        let theirs = api.dynamic(&kind("FleetPackage"), Some("default")).await?.get("theirs").await?;
+        ensure!(theirs.data["status"]["observedGeneration"] == -1, "{}", theirs.data);
+
+        let http = reqwest::Client::builder().no_proxy().build()?;
+        let metrics =
+            http.get(format!("http://{}/metrics", aggregator.address())).send().await?.text().await?;
+        for line in [
+            "statusbridge_aggregator_polls_total{result=\"failure\"} 1",
+            "statusbridge_aggregator_gates{state=\"closed\"} 2",
+        ] {
+            ensure!(metrics.contains(line), "{line} is missing:\n{metrics}");
+        }
+        let ready = http.get(format!("http://{}/readyz", aggregator.address())).send().await?;
+        ensure!(ready.status() == 503, "without a backend it is not ready");
+        let ended = aggregator.process().terminate(SOON).await?;
+        ensure!(ended.success(), "{ended}");
+        Ok(())
+    })
+    .await;
+}
