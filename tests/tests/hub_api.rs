@@ -87,7 +87,7 @@ async fn bad_specs_are_refused_in_words_that_help() {
         let cases: Vec<(&str, Value, &str)> = vec![
             ("both", package("p", json!({"clusters": {"names": ["a"], "reporting": {}}})), one_of),
             ("neither", package("p", json!({"clusters": {}})), one_of),
-            ("twice", package("p", json!({"clusters": {"names": ["a", "a"]}})), "Duplicate value: \"a\""),
+            ("twice", package("p", json!({"clusters": {"names": ["a", "a"]}})), "duplicate entries for key"),
             ("nobody", package("p", json!({"clusters": {"names": []}})), "should have at least 1 items"),
             ("noname", package("p", json!({"clusters": {"names": [""]}})), "should be at least 1 chars long"),
             (

@@ -43,7 +43,7 @@ pub fn decide(input: &Input<'_>) -> FleetPackageStatus {
         }
     });
     match checked {
-        Err(error) => unreadable(input, &error),
+        Err(error) => without_counts(input, Reason::InvalidSpec, &error, STALLED),
         Ok((spec, stale_after)) => match (input.backend, input.previous) {
             (Backend::Unknown(_), Some(previous))
                 if previous.observed_generation == Some(input.generation)
@@ -54,18 +54,23 @@ pub fn decide(input: &Input<'_>) -> FleetPackageStatus {
             {
                 previous.clone()
             }
+            (Backend::Unknown(error), _) => {
+                let message = format!("the metrics backend has not answered yet: {error}");
+                without_counts(input, Reason::BackendUnavailable, &message, RECONCILING)
+            }
             _ => judge(input, spec),
         },
     }
 }
 
-fn unreadable(input: &Input<'_>, error: &str) -> FleetPackageStatus {
+/// A status about which nothing can be said of any cluster.
+fn without_counts(input: &Input<'_>, reason: Reason, message: &str, kind: &str) -> FleetPackageStatus {
     let previous = input.previous.cloned().unwrap_or_default();
     let mut conditions = Conditions::new(input.generation, input.moment, &previous.conditions);
-    let message = shorten(error);
-    conditions.set(READY, false, Reason::InvalidSpec, message.clone());
-    conditions.set(REPORTING, false, Reason::InvalidSpec, message.clone());
-    conditions.set(STALLED, true, Reason::InvalidSpec, message);
+    let message = shorten(message);
+    conditions.set(READY, false, reason, message.clone());
+    conditions.set(REPORTING, false, reason, message.clone());
+    conditions.set(kind, true, reason, message);
     FleetPackageStatus {
         observed_generation: Some(input.generation),
         last_healthy_revision: previous.last_healthy_revision.clone(),
@@ -91,7 +96,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec) -> FleetPackageStatus {
 
     let previous = input.previous.cloned().unwrap_or_default();
     let mut conditions = Conditions::new(input.generation, input.moment, &previous.conditions);
-    let blocked = gate_level(input, spec, counts.total);
+    let blocked = no_clusters(spec, counts.total);
     let ready = blocked.is_none() && wrong.is_empty();
     let (reason, message) = match (&blocked, wrong.first()) {
         (Some((reason, message)), _) => (*reason, message.clone()),
@@ -134,11 +139,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec) -> FleetPackageStatus {
 }
 
 /// What keeps the whole object from being Ready, whatever the single clusters say.
-fn gate_level(input: &Input<'_>, spec: &FleetPackageSpec, total: u64) -> Option<(Reason, String)> {
-    if let Backend::Unknown(error) = input.backend {
-        let message = format!("the metrics backend has not answered yet: {}", shorten(error));
-        return Some((Reason::BackendUnavailable, message));
-    }
+fn no_clusters(spec: &FleetPackageSpec, total: u64) -> Option<(Reason, String)> {
     if total == 0 {
         return Some((Reason::NoTargets, "no cluster reports this package".to_owned()));
     }

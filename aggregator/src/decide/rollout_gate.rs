@@ -112,9 +112,14 @@ fn find_out(input: &Input<'_>, spec: &RolloutGateSpec) -> Finding {
         let message = format!("FleetPackage {:?} is filled by {manager}", spec.fleet_package_ref.name);
         return obstacle(Reason::ExternallyManaged, &message, true);
     }
-    match terms(spec, package, input.targets.len() as u64) {
-        Ok(terms) => judge(input, spec, &terms),
-        Err(error) => obstacle(Reason::InvalidSpec, &error, true),
+    match (terms(spec, package, input.targets.len() as u64), input.backend) {
+        (Err(error), _) => obstacle(Reason::InvalidSpec, &error, true),
+        // Without any answer there is nothing to be said of the clusters.
+        (Ok(_), Backend::Unknown(error)) => {
+            let message = format!("the metrics backend has not answered yet: {error}");
+            obstacle(Reason::BackendUnavailable, &message, false)
+        }
+        (Ok(terms), _) => judge(input, spec, &terms),
     }
 }
 
@@ -182,18 +187,10 @@ fn judge(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms) -> Finding {
 
 fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, total: u64) -> Vec<Waiting> {
     let mut waiting = Vec::new();
-    match input.backend {
-        Backend::Unknown(error) => {
-            let message = format!("the metrics backend has not answered yet: {}", shorten(error));
-            // Without any answer there is nothing to be said of the clusters.
-            return vec![whole(Reason::BackendUnavailable, message)];
-        }
-        // What is open may stay open on evidence that is young enough; nothing opens.
-        Backend::Fails(error) if !was_open(input) => {
-            let message = format!("the metrics backend does not answer: {}", shorten(error));
-            waiting.push(whole(Reason::BackendUnavailable, message));
-        }
-        _ => {}
+    // What is open may stay open on evidence that is young enough; nothing opens.
+    if let (Some(error), false) = (input.backend.error(), was_open(input)) {
+        let message = format!("the metrics backend does not answer: {}", shorten(error));
+        waiting.push(whole(Reason::BackendUnavailable, message));
     }
     if total == 0 {
         waiting.push(whole(Reason::NoTargets, "no cluster reports this package".to_owned()));
