@@ -8,6 +8,7 @@ pub mod fleet;
 pub mod heartbeat;
 pub mod judge;
 pub mod metrics;
+pub mod poll;
 pub mod serve;
 pub mod server;
 pub mod settle;

@@ -17,7 +17,13 @@ mod error;
 mod selector;
 mod series;
 
-use std::io::BufReader;
+use std::{
+    io::BufReader,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use reqwest::{Client, RequestBuilder, Response, Url, header};
 
@@ -45,6 +51,7 @@ pub struct PromFeed {
     config: FeedConfig,
     client: Client,
     url: Url,
+    received: Arc<AtomicU64>,
 }
 
 impl PromFeed {
@@ -72,7 +79,7 @@ impl PromFeed {
             client = client.tls_certs_merge(bundle);
         }
         let client = client.build().map_err(|e| bad(&chain(&e)))?;
-        Ok(Self { config, client, url })
+        Ok(Self { config, client, url, received: Arc::default() })
     }
 
     /// Evaluates an expression at one moment and hands every series of the answer to `sink`, which
@@ -84,6 +91,11 @@ impl PromFeed {
             return Err(self.refusal(response).await);
         }
         self.fold(response, sink).await
+    }
+
+    /// Bytes of answers received so far, unpacked.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     async fn request(&self, expression: &str, at: Seconds) -> Result<RequestBuilder, FeedError> {
@@ -157,6 +169,7 @@ impl PromFeed {
             match response.chunk().await {
                 // The parser gave up: its own error says why.
                 Ok(Some(chunk)) => {
+                    self.received.fetch_add(chunk.len() as u64, Ordering::Relaxed);
                     if chunks.send(chunk).await.is_err() {
                         break Ok(());
                     }

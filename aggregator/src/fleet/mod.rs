@@ -82,10 +82,12 @@ impl Fleet {
         cluster.streams.entry(beat.stream.clone()).or_default().hear(beat, t)
     }
 
-    /// Takes the verified content that a digest sample attests.
-    pub fn accept(&mut self, beat: &Beat, content: Content, t: Seconds) {
+    /// Takes the verified content that a digest sample attests. Says whether the stream recovered:
+    /// whether what an earlier digest sample attested had not verified.
+    pub fn accept(&mut self, beat: &Beat, content: Content, t: Seconds) -> bool {
         let cluster = self.clusters.entry(beat.cluster.clone()).or_default();
         let mut stream = cluster.streams.remove(&beat.stream).unwrap_or_default();
+        let recovered = stream.fault.is_some();
         let uid = content.uid;
         stream.accept(beat, content, t, &mut self.names, |key| {
             let siblings = cluster.streams.values().filter_map(|s| Some((s, s.verified.as_ref()?)));
@@ -98,6 +100,7 @@ impl Fleet {
                 .map(|(_, package, history, offset)| (package, history, offset))
         });
         cluster.streams.insert(beat.stream.clone(), stream);
+        recovered
     }
 
     /// Notes why what a digest sample attests did not verify. What was verified before stays, and ages.

@@ -1,0 +1,160 @@
+//! The few samples per stream that say whether anything has to be read.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use statusbridge_contract::{CONTRACT_VERSION, Metric, label, stream, stream::StreamLabels};
+
+use super::PollConfig;
+use crate::{
+    clock::Seconds,
+    feed::{FeedError, Labels, PromFeed, Sample, Sink, head_selector},
+    fleet::{Beat, Fleet},
+    verify::content::PACKAGE_METRICS,
+};
+
+/// What the head queries found.
+pub(super) struct Heads {
+    /// One per stream, in order of streams.
+    pub(super) beats: Vec<Beat>,
+    /// Digests without a cluster label.
+    pub(super) unnamed: usize,
+    /// Samples received.
+    pub(super) samples: u64,
+}
+
+/// The labels of a digest sample: contract version and stream.
+type DigestKey = (String, StreamLabels);
+
+/// Reads every stream's digest, its timestamp, and when it was rendered, all at `t`.
+pub(super) async fn read(feed: &PromFeed, config: &PollConfig, t: Seconds) -> Result<Heads, FeedError> {
+    let stamp = |metric: Metric| format!("timestamp({})", metric.name());
+    let (selector, digests, rendered) =
+        (head_selector(), stamp(Metric::Digest), stamp(Metric::RenderedTimestamp));
+    let (values, digests, rendered) = tokio::try_join!(
+        feed.query(&selector, t, Values::default()),
+        feed.query(&digests, t, Stamps::of(Metric::Digest)),
+        feed.query(&rendered, t, Stamps::of(Metric::RenderedTimestamp)),
+    )?;
+    let samples = values.samples + digests.samples + rendered.samples;
+    let mut beats: BTreeMap<StreamLabels, Beat> = BTreeMap::new();
+    let mut unnamed = 0;
+    for ((contract, labels), digest) in values.digests {
+        let Some(cluster) = labels.get(&config.cluster_label).filter(|c| !c.is_empty()).cloned() else {
+            unnamed += 1;
+            continue;
+        };
+        let no_contract = (String::new(), labels.clone());
+        let rendered = values.rendered.get(&labels).copied().zip(rendered.stamps.get(&no_contract).copied());
+        let key = (contract, labels);
+        // Both queries ask at the same time: a digest without a timestamp came in between.
+        let Some(at) = digests.stamps.get(&key).copied() else { continue };
+        let (contract, mut stream) = key;
+        stream.retain(|name, _| !config.ignored_labels.contains(name));
+        let beat = Beat { cluster, stream, contract, digest, at, rendered };
+        match beats.get(&beat.stream) {
+            Some(other) if !supersedes(&beat, other) => {}
+            _ => {
+                beats.insert(beat.stream.clone(), beat);
+            }
+        }
+    }
+    Ok(Heads { beats: beats.into_values().collect(), unnamed, samples })
+}
+
+/// Of two digests of one stream, as an exporter's upgrade leaves them behind, the newer counts.
+fn supersedes(beat: &Beat, other: &Beat) -> bool {
+    (beat.at, beat.contract == CONTRACT_VERSION) > (other.at, other.contract == CONTRACT_VERSION)
+}
+
+fn digest_key(metric: Metric, labels: &Labels) -> DigestKey {
+    let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
+    let split = stream::split(metric, owned, &[]);
+    let contract = split.own.into_iter().find(|(name, _)| *name == label::CONTRACT);
+    (contract.map(|(_, value)| value).unwrap_or_default(), split.stream)
+}
+
+#[derive(Default)]
+struct Values {
+    digests: BTreeMap<DigestKey, Option<u64>>,
+    rendered: HashMap<StreamLabels, Seconds>,
+    samples: u64,
+}
+
+impl Sink for Values {
+    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
+        let metric = labels.get("__name__").and_then(Metric::from_name);
+        let (Some(metric), Some(sample)) = (metric, samples.last()) else { return };
+        self.samples += 1;
+        let key = digest_key(metric, labels);
+        match (metric, sample.whole()) {
+            (Metric::Digest, digest) => {
+                self.digests.insert(key, digest);
+            }
+            (Metric::RenderedTimestamp, Some(seconds)) => {
+                self.rendered.insert(key.1, seconds as Seconds);
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Stamps {
+    metric: Metric,
+    stamps: HashMap<DigestKey, Seconds>,
+    samples: u64,
+}
+
+impl Stamps {
+    fn of(metric: Metric) -> Self {
+        Self { metric, stamps: HashMap::new(), samples: 0 }
+    }
+}
+
+impl Sink for Stamps {
+    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
+        if let Some(sample) = samples.last().filter(|s| s.value.is_finite()) {
+            self.samples += 1;
+            self.stamps.insert(digest_key(self.metric, labels), sample.value);
+        }
+    }
+}
+
+/// How many samples each cluster with something unread will be: what it was when last verified, or
+/// what its exporters say.
+pub(super) async fn sizes(
+    feed: &PromFeed,
+    config: &PollConfig,
+    fleet: &Fleet,
+    unread: &[Beat],
+    t: Seconds,
+) -> Result<HashMap<String, u64>, FeedError> {
+    let clusters: BTreeSet<&str> = unread.iter().map(|b| b.cluster.as_str()).collect();
+    let mut sizes: HashMap<String, u64> = HashMap::new();
+    let mut unknown = false;
+    for cluster in clusters {
+        let known = fleet.samples(cluster);
+        unknown |= known.is_none();
+        sizes.extend(known.map(|samples| (cluster.to_owned(), samples)));
+    }
+    if unknown {
+        let query = format!("sum by ({}) ({})", config.cluster_label, Metric::SourcePackages.name());
+        let sink = Packages { label: config.cluster_label.clone(), counts: HashMap::new() };
+        for (cluster, packages) in feed.query(&query, t, sink).await?.counts {
+            sizes.entry(cluster).or_insert(packages.saturating_mul(PACKAGE_METRICS.len() as u64));
+        }
+    }
+    Ok(sizes)
+}
+
+struct Packages {
+    label: String,
+    counts: HashMap<String, u64>,
+}
+
+impl Sink for Packages {
+    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
+        if let (Some(cluster), Some(sample)) = (labels.get(&self.label), samples.last()) {
+            self.counts.insert(cluster.to_owned(), sample.whole().unwrap_or_default());
+        }
+    }
+}
