@@ -1,11 +1,15 @@
 //! Exporter library.
 
+pub mod catalog;
 pub mod evaluate;
 pub mod expression;
 pub mod hold;
 pub mod kstatus;
+pub mod objects;
 pub mod preset;
 pub mod projection;
+pub mod rbac;
+pub mod replay;
 pub mod source;
 pub mod transition;
 pub mod verdict;

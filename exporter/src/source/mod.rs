@@ -35,6 +35,9 @@ pub struct KindRef {
     pub kind: String,
     /// Versions that can be read, the preferred one first.
     pub versions: Vec<String>,
+    /// Name of the resource in requests, where it is not the usual plural of the kind.
+    #[serde(default)]
+    pub resource: Option<String>,
 }
 
 impl KindRef {
@@ -44,6 +47,21 @@ impl KindRef {
         let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or("");
         let group = text("apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
         group == self.group && text("kind") == self.kind
+    }
+
+    /// Name of the resource in requests and in RBAC: the kind's lower-case plural, made as
+    /// Kubernetes itself guesses it (apimachinery, `UnsafeGuessKindToResource`), unless the source
+    /// says otherwise.
+    pub fn resource(&self) -> String {
+        let guess = || {
+            let kind = self.kind.to_ascii_lowercase();
+            match kind.strip_suffix('y') {
+                Some(stem) => format!("{stem}ies"),
+                None if kind.ends_with('s') => format!("{kind}es"),
+                None => format!("{kind}s"),
+            }
+        };
+        self.resource.clone().unwrap_or_else(guess)
     }
 }
 

@@ -1,0 +1,113 @@
+//! Which sources are used: the presets, and those in files.
+
+use std::{fs, path::PathBuf};
+
+use crate::{
+    objects::files_of,
+    preset::{PRESETS, Preset},
+    source::{Source, SourceError},
+};
+
+/// Which sources to use.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct SourceArgs {
+    /// A file with sources, or a directory of such files; may be given more than once. A source with
+    /// the name of a preset takes its place.
+    #[arg(long = "sources", value_name = "FILE|DIR", env = "STATUSBRIDGE_SOURCES", value_delimiter = ',')]
+    pub files: Vec<PathBuf>,
+    /// Use only these presets; an empty value for none. All of them when left out.
+    #[arg(long, value_name = "NAME,…", env = "STATUSBRIDGE_PRESETS")]
+    pub presets: Option<String>,
+}
+
+impl SourceArgs {
+    /// Compiles the sources, in order of their names.
+    pub fn load(&self) -> Result<Vec<Source>, SourceError> {
+        let mut sources = Vec::new();
+        for preset in self.presets()? {
+            sources.push((true, preset.source()?));
+        }
+        for path in &self.files {
+            let unreadable =
+                |error| SourceError::of_file(&path.display().to_string(), format!("cannot be read: {error}"));
+            let files = if path.is_dir() { files_of(path).map_err(unreadable)? } else { vec![path.clone()] };
+            for file in files {
+                let name = file.display().to_string();
+                let text = fs::read_to_string(&file)
+                    .map_err(|error| SourceError::of_file(&name, format!("cannot be read: {error}")))?;
+                for source in Source::parse(&name, &text)? {
+                    match sources.iter_mut().find(|(_, other)| other.name == source.name) {
+                        Some(replaced @ (true, _)) => *replaced = (false, source),
+                        Some(_) => {
+                            let message = format!("there is already a source {} in these files", source.name);
+                            return Err(SourceError::of_file(&name, message));
+                        }
+                        None => sources.push((false, source)),
+                    }
+                }
+            }
+        }
+        let mut sources: Vec<Source> = sources.into_iter().map(|(_, source)| source).collect();
+        sources.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(sources)
+    }
+
+    fn presets(&self) -> Result<Vec<Preset>, SourceError> {
+        let Some(names) = &self.presets else { return Ok(PRESETS.to_vec()) };
+        let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names
+            .map(|name| {
+                let known = || PRESETS.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
+                let message = || format!("there is no preset `{name}`; there are {}", known());
+                Preset::find(name).ok_or_else(|| SourceError::of_file("--presets", message()))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(args: &SourceArgs) -> Result<Vec<String>, String> {
+        Ok(args.load().map_err(|e| e.to_string())?.into_iter().map(|s| s.name).collect())
+    }
+
+    fn with(name: &str, from: &str) -> String {
+        Preset::find(from).expect("a preset").yaml.replace(&format!("name: {from}"), &format!("name: {name}"))
+    }
+
+    #[test]
+    fn presets_can_be_chosen_and_replaced() {
+        let all: Vec<&str> = PRESETS.iter().map(|p| p.name).collect();
+        assert_eq!(names(&SourceArgs::default()), Ok(all.iter().map(ToString::to_string).collect()));
+        let none = SourceArgs { presets: Some(String::new()), ..SourceArgs::default() };
+        assert_eq!(names(&none), Ok(vec![]));
+        let unknown = SourceArgs { presets: Some("flux-kustomisation".into()), ..SourceArgs::default() };
+        assert!(
+            names(&unknown)
+                .is_err_and(|e| e.contains("there is no preset `flux-kustomisation`; there are configsync"))
+        );
+
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            fs::write(&path, text).expect("a file");
+            path
+        };
+        let own = file("own.yaml", &with("another", "flux-kustomization"));
+        file("ignored.txt", "nothing");
+        let replacing = file("replacing.yml", &with("flux-kustomization", "configsync-rootsync"));
+        let args = SourceArgs {
+            files: vec![directory.path().to_owned()],
+            presets: Some("flux-kustomization".into()),
+        };
+        assert_eq!(names(&args), Ok(vec!["another".into(), "flux-kustomization".into()]));
+        let sources = args.load().expect("they compile");
+        assert_eq!(sources[1].kind.kind, "RootSync", "the file's source took the preset's place");
+        let twice = SourceArgs { files: vec![own, replacing.clone(), replacing], presets: None };
+        assert!(names(&twice).is_err_and(|e| e.contains("there is already a source flux-kustomization")));
+        let missing = SourceArgs { files: vec!["/nonexistent/x.yaml".into()], presets: None };
+        assert!(names(&missing).is_err_and(|e| e.contains("/nonexistent/x.yaml: cannot be read")));
+    }
+}
