@@ -1,1 +1,289 @@
+//! Every standing and reason, and which stream answers.
 
+use rstest::rstest;
+use statusbridge_contract::{Fingerprint, stream::StreamLabels};
+
+use super::{Beat, Fleet, FleetSettings, Heard, Observation, Row, Standing, observation::reason};
+use crate::{
+    clock::Seconds,
+    testing::{Exposition, failed, gather, healthy, package, stream},
+    verify::verify,
+};
+
+const STALE_AFTER: Seconds = 180.0;
+
+/// A fleet that is told what polls would tell it.
+struct Story {
+    fleet: Fleet,
+    /// How far the clusters' clocks are behind the backend's.
+    behind: Seconds,
+}
+
+fn story() -> Story {
+    Story { fleet: Fleet::new(FleetSettings::default()), behind: 0.0 }
+}
+
+fn labels(instance: &str) -> StreamLabels {
+    stream(&[("cluster", "c1"), ("instance", instance)])
+}
+
+impl Story {
+    fn beat(&self, instance: &str, at: Seconds, exposition: &Exposition) -> Beat {
+        Beat {
+            cluster: "c1".into(),
+            stream: labels(instance),
+            contract: "1".into(),
+            digest: Some(exposition.digest()),
+            at,
+            rendered: Some((at - self.behind, at)),
+        }
+    }
+
+    /// An exposition scraped at `at` arrives whole.
+    fn whole(mut self, instance: &str, at: Seconds, exposition: &Exposition) -> Self {
+        let beat = self.beat(instance, at, exposition);
+        if self.fleet.hear(&beat, at) == Heard::Unread {
+            let content = verify(gather(&exposition.lines()), exposition.digest()).unwrap();
+            self.fleet.accept(&beat, content, at);
+        }
+        self
+    }
+
+    /// Its digest arrives, its samples do not.
+    fn torn(mut self, instance: &str, at: Seconds, exposition: &Exposition) -> Self {
+        let beat = self.beat(instance, at, exposition);
+        if self.fleet.hear(&beat, at) == Heard::Unread {
+            self.fleet.reject(&beat, "a sample is missing".into());
+        }
+        self
+    }
+
+    fn behind(mut self, seconds: Seconds) -> Self {
+        self.behind = seconds;
+        self
+    }
+
+    fn unanswered(mut self) -> Self {
+        self.fleet.unanswered("backend cannot be reached".into());
+        self
+    }
+
+    fn answered(mut self, t: Seconds) -> Self {
+        self.fleet.answered(t);
+        self
+    }
+
+    fn at(&self, t: Seconds) -> Observation {
+        self.fleet.observe("c1", &package("p"), t, STALE_AFTER)
+    }
+}
+
+fn r1() -> Exposition {
+    Exposition::new(7).with("p", healthy("r1", 900, 1))
+}
+
+fn r2() -> Exposition {
+    Exposition::new(7).with("p", healthy("r2", 1950, 2))
+}
+
+fn bad() -> Exposition {
+    Exposition::new(7).with("p", failed("r2", 1950, 3))
+}
+
+fn other_cluster() -> Exposition {
+    Exposition::new(8).with("p", healthy("r1", 900, 1))
+}
+
+fn without() -> Exposition {
+    Exposition::new(7).with("q", healthy("r1", 900, 1))
+}
+
+fn no_source() -> Exposition {
+    Exposition { uid: 7, ..Exposition::default() }
+}
+
+use Standing::{ClockSkew, Conflict, Fresh, Missing, Stale, Unverified};
+
+#[rstest]
+#[case::reported(story().whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
+#[case::just_young_enough(story().whole("i", 1870.0, &r1()), Fresh, reason::REPORTED, "")]
+#[case::never_seen(story(), Missing, reason::CLUSTER_NOT_FOUND, "cluster `c1` was never seen")]
+#[case::never_seen_and_no_backend(story().unanswered(), Missing, reason::BACKEND_UNAVAILABLE, "cannot be reached")]
+#[case::no_such_package(story().whole("i", 2000.0, &without()), Missing, reason::PACKAGE_NOT_FOUND, "reports no such package")]
+#[case::no_such_source(story().whole("i", 2000.0, &no_source()), Missing, reason::PACKAGE_NOT_FOUND, "reads source `flux`")]
+#[case::silent(story().whole("i", 1860.0, &r1()), Stale, reason::EXPORTER_SILENT, "190 s old")]
+#[case::silent_and_no_backend(story().whole("i", 1860.0, &r1()).unanswered(), Stale, reason::BACKEND_UNAVAILABLE, "cannot be reached")]
+#[case::no_backend_but_young(story().whole("i", 2000.0, &r1()).unanswered(), Fresh, reason::REPORTED, "")]
+#[case::backend_back_again(story().whole("i", 1860.0, &r1()).unanswered().answered(2000.0), Stale, reason::EXPORTER_SILENT, "190 s old")]
+#[case::source_down(story().whole("i", 1900.0, &r1()).whole("i", 2000.0, &r1().down("flux")), Stale, reason::SOURCE_DOWN, "cut off since 150 s")]
+#[case::source_never_up(story().whole("i", 2000.0, &r1().down("flux")), Stale, reason::SOURCE_DOWN, "never seen up")]
+#[case::source_up_again(story().whole("i", 1900.0, &r1().down("flux")).whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
+#[case::torn_but_young(story().whole("i", 1900.0, &r1()).torn("i", 2000.0, &r2()), Fresh, reason::REPORTED, "a sample is missing")]
+#[case::torn_for_long(story().whole("i", 1800.0, &r1()).torn("i", 1900.0, &r2()).torn("i", 2000.0, &bad()), Unverified, reason::UNVERIFIED, "250 s old; a sample is missing")]
+#[case::never_verified(story().torn("i", 2000.0, &r1()), Unverified, reason::UNVERIFIED, "nothing was ever verified; a sample is missing")]
+#[case::torn_then_silent(story().whole("i", 1700.0, &r1()).torn("i", 1800.0, &r2()), Stale, reason::EXPORTER_SILENT, "350 s old")]
+#[case::torn_then_back_to_what_was_verified(story().whole("i", 1700.0, &r1()).torn("i", 1800.0, &r2()).whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
+#[case::recovered(story().torn("i", 1900.0, &r1()).whole("i", 2000.0, &r2()), Fresh, reason::REPORTED, "")]
+#[case::clock_behind(story().behind(90.0).whole("i", 2000.0, &r1()), ClockSkew, reason::CLOCK_SKEW, "90 s behind")]
+#[case::clock_ahead(story().behind(-90.0).whole("i", 2000.0, &r1()), ClockSkew, reason::CLOCK_SKEW, "90 s ahead of")]
+#[case::clock_off_by_little(story().behind(-50.0).whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
+#[case::clock_back(story().behind(90.0).whole("i", 1900.0, &r1()).behind(0.0).whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
+#[case::one_of_two_clocks_off(story().behind(90.0).whole("i", 2000.0, &r1()).behind(0.0).whole("j", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
+#[case::a_gateway_that_repeats(story().whole("i", 1000.0, &r1()).behind(1000.0).whole("i", 2000.0, &r1()), ClockSkew, reason::CLOCK_SKEW, "repeats an old exposition")]
+#[case::two_clusters(story().whole("i", 2000.0, &r1()).whole("j", 2000.0, &other_cluster()), Conflict, reason::CLUSTER_NAME_CONFLICT,
+    r#"2 clusters report as `c1`: uid 000000000007 (instance="i") and uid 000000000008 (instance="j")"#)]
+#[case::two_clusters_one_gone(story().whole("i", 1800.0, &r1()).whole("j", 2000.0, &other_cluster()), Fresh, reason::REPORTED, "")]
+#[case::two_clusters_taking_turns(story().whole("i", 1990.0, &r1()).whole("i", 2000.0, &other_cluster()), Conflict, reason::CLUSTER_NAME_CONFLICT, "2 clusters report as `c1`")]
+#[case::replicas_agree(story().whole("a", 2000.0, &r1()).whole("b", 2003.0, &r1()), Fresh, reason::REPORTED, "")]
+#[case::a_replica_lags(story().whole("a", 1900.0, &r1()).whole("b", 1903.0, &r1()).whole("b", 2003.0, &r2()), Fresh, reason::REPORTED, "")]
+#[case::a_replica_is_frozen(story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &r2()).whole("b", 2035.0, &r2()), Fresh, reason::REPORTED, "")]
+#[case::streams_disagree(
+    story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &r2()).whole("a", 2000.0, &r1()).whole("b", 2005.0, &r2()),
+    Conflict, reason::STREAMS_DISAGREE, r#"{instance="a"} says Applied and Current (desired"#)]
+#[case::streams_disagree_whether_it_is_there(
+    story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &without()).whole("a", 2000.0, &r1()).whole("b", 2005.0, &without()),
+    Conflict, reason::STREAMS_DISAGREE, r#"{instance="b"} says no such package"#)]
+#[case::deleted_and_seen_gone_by_one_only_lately(
+    story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &r1()).whole("a", 1980.0, &r1()).whole("b", 1985.0, &without()),
+    Missing, reason::PACKAGE_NOT_FOUND, "reports no such package")]
+#[case::disagreed_but_one_is_down(
+    story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &r2().down("flux")).whole("a", 2000.0, &r1()).whole("b", 2005.0, &r2().down("flux")),
+    Fresh, reason::REPORTED, "")]
+fn standings(#[case] story: Story, #[case] standing: Standing, #[case] reason: &str, #[case] message: &str) {
+    let got = story.at(2050.0);
+    assert_eq!((got.standing, got.reason), (standing, reason), "{}", got.message);
+    assert!(got.message.contains(message) && got.message.is_empty() == message.is_empty(), "{}", got.message);
+}
+
+fn row(story: &Story, t: Seconds) -> Row {
+    story.at(t).row.unwrap()
+}
+
+#[test]
+fn the_row_is_told_in_words_and_the_last_one_stays_when_not_fresh() {
+    let story = story().whole("i", 1950.0, &r1()).whole("i", 2000.0, &bad());
+    let fresh = story.at(2050.0);
+    let row = fresh.row.clone().unwrap();
+    assert_eq!(fresh.as_of, Some(2000.0));
+    assert_eq!(row.reason.as_deref(), Some("HealthCheckFailed"));
+    assert_eq!((row.applied, row.healthy), (Fingerprint::of("r2"), Fingerprint::NONE));
+    assert_eq!(row.previously_applied, Fingerprint::of("r1"));
+    let stale = story.at(2500.0);
+    assert_eq!((stale.standing, stale.as_of, stale.row), (Stale, Some(2000.0), Some(row)));
+}
+
+#[test]
+fn the_freshest_stream_answers_whoever_was_first() {
+    for (first, second) in [("a", "b"), ("b", "a")] {
+        let story = story().whole(first, 2000.0, &r1()).whole(second, 2005.0, &bad());
+        assert_eq!(story.at(2010.0).row.unwrap().healthy, Fingerprint::NONE);
+        assert_eq!(story.at(2010.0).as_of, Some(2005.0));
+    }
+}
+
+#[test]
+fn replicas_scraped_a_moment_apart_do_not_flap() {
+    // Both replicas scrape one exporter, which goes from r1 to failed to r2.
+    let said = |t: Seconds| match t {
+        t if t < 1050.0 => r1(),
+        t if t < 1100.0 => bad(),
+        _ => r2(),
+    };
+    let mut story = story();
+    let mut seen: Vec<(Standing, Fingerprint)> = Vec::new();
+    for poll in 0..40 {
+        let t = 1000.0 + 5.0 * f64::from(poll);
+        let (a, b) = ((t / 15.0).floor() * 15.0, ((t - 7.0) / 15.0).floor() * 15.0 + 7.0);
+        story = story.whole("a", a, &said(a)).whole("b", b, &said(b));
+        let got = story.at(t);
+        seen.push((got.standing, got.row.unwrap().healthy));
+    }
+    seen.dedup();
+    let expected = [Fingerprint::of("r1"), Fingerprint::NONE, Fingerprint::of("r2")];
+    assert_eq!(seen, expected.map(|r| (Fresh, r)));
+}
+
+#[test]
+fn a_restart_under_another_instance_keeps_what_is_remembered() {
+    let story = story().whole("old", 1900.0, &r1()).whole("old", 1960.0, &r2()).whole(
+        "new",
+        2000.0,
+        &Exposition::new(7).with("p", healthy("r2", 1950, 0)),
+    );
+    let row = row(&story, 2010.0);
+    assert_eq!(row.previously_applied, Fingerprint::of("r1"));
+    assert_eq!(row.since, 1950.0);
+}
+
+#[test]
+fn a_restart_that_does_not_know_since_when_starts_the_soak_again_for_good() {
+    let restarted = Exposition::new(7).with("p", healthy("r1", 1990, 0));
+    let mut story = story().whole("old", 1980.0, &r1()).whole("new", 2000.0, &restarted);
+    assert_eq!(row(&story, 2010.0).since, 1990.0);
+    // While both are alive it does not matter which was scraped last.
+    story = story.whole("old", 2005.0, &r1());
+    assert_eq!(row(&story, 2010.0).since, 1990.0);
+}
+
+#[test]
+fn since_is_told_in_the_backends_clock() {
+    let story = story().behind(-40.0).whole("i", 2000.0, &r1());
+    assert_eq!(row(&story, 2010.0).since, 860.0);
+    let story = self::story().behind(30.0).whole("i", 2000.0, &r1());
+    assert_eq!(row(&story, 2010.0).since, 930.0);
+}
+
+#[test]
+fn an_unexplained_move_of_the_counter_is_the_earliest_since() {
+    let moved = Exposition::new(7).with("p", healthy("r1", 900, 3));
+    let story = story().whole("i", 1900.0, &r1()).whole("i", 2000.0, &moved);
+    assert_eq!(row(&story, 2010.0).since, 2000.0);
+}
+
+#[test]
+fn age_counts_from_when_the_exposition_was_rendered() {
+    // A gateway holds an exposition back for 50 s: within the limit for skew, but older.
+    let story = story().behind(50.0).whole("i", 2000.0, &r1());
+    assert_eq!(story.at(2050.0).as_of, Some(1950.0));
+    assert_eq!(story.at(2120.0).standing, Fresh);
+    assert_eq!(story.at(2131.0).standing, Stale);
+}
+
+#[test]
+fn two_exporters_of_a_cluster_may_read_different_sources() {
+    let argo = Exposition { sources: vec!["argo".into()], ..Exposition::new(7) };
+    let story = story().whole("flux", 1800.0, &r1()).whole("argo", 2000.0, &argo);
+    let got = story.at(2050.0);
+    assert_eq!((got.standing, got.reason), (Stale, reason::EXPORTER_SILENT));
+}
+
+#[rstest]
+#[case::another_contract(Beat { contract: "2".into(), ..story().beat("i", 2000.0, &r1()) }, "contract version `2`")]
+#[case::a_rounded_digest(Beat { digest: None, ..story().beat("i", 2000.0, &r1()) }, "statusbridge_digest is no whole number")]
+#[case::no_rendered_time(Beat { rendered: None, ..story().beat("i", 2000.0, &r1()) }, "rendered_timestamp_seconds is missing")]
+fn a_digest_that_is_of_no_use_is_no_evidence(#[case] beat: Beat, #[case] message: &str) {
+    let mut story = story().whole("i", 1800.0, &r1());
+    assert_eq!(story.fleet.hear(&beat, 2000.0), Heard::Unusable);
+    let got = story.at(2050.0);
+    assert_eq!((got.standing, got.as_of), (Unverified, Some(1800.0)));
+    assert!(got.message.contains(message), "{}", got.message);
+}
+
+#[test]
+fn a_digest_is_tried_once() {
+    let mut story = story().torn("i", 2000.0, &r1());
+    assert_eq!(story.fleet.hear(&story.beat("i", 2000.0, &r1()), 2005.0), Heard::Tried);
+    assert_eq!(story.fleet.hear(&story.beat("i", 1990.0, &r2()), 2005.0), Heard::Old);
+    assert_eq!(story.fleet.hear(&story.beat("i", 2015.0, &r1()), 2020.0), Heard::Unread);
+}
+
+#[test]
+fn samples_of_different_scrapes_tell_nothing_about_clocks() {
+    let mut story = story();
+    let beat = Beat { rendered: Some((1880.0, 1880.0)), ..story.beat("i", 2000.0, &r1()) };
+    assert_eq!(story.fleet.hear(&beat, 2000.0), Heard::Unread);
+    let content = verify(gather(&r1().lines()), r1().digest()).unwrap();
+    story.fleet.accept(&beat, content, 2000.0);
+    let got = story.at(2010.0);
+    assert_eq!((got.standing, got.as_of), (Fresh, Some(1880.0)));
+}

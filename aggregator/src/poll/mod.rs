@@ -12,8 +12,6 @@ mod batch;
 mod heads;
 mod read;
 mod settle;
-#[cfg(test)]
-mod tests;
 
 use crate::{
     clock::Seconds,
