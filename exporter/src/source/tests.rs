@@ -307,3 +307,17 @@ fn without_health_rules_kstatus_decides() {
     assert_eq!((verdict.health, verdict.reason.as_deref()), (Health::Failed, Some("Stuck")));
     assert_eq!(source.evaluate(&source.projection().project(&object), &none).verdict, verdict);
 }
+
+#[test]
+fn the_example_in_the_documentation_works() {
+    let documentation = include_str!("../../../docs/sources.md");
+    let example = documentation.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let source = parse(example.expect("an example")).expect("it compiles").remove(0);
+    let yaml: Value = serde_saphyr::from_str(example.expect("an example")).expect("it is YAML");
+    let sample = &yaml["samples"][0];
+    let parts = sample["related"]["parts"].as_array().expect("parts").iter().collect();
+    let related =
+        RelatedObjects(vec![RelatedObject::One(Some(&sample["related"]["config"])), RelatedObject::Many(parts)]);
+    let evaluation = source.evaluate(&sample["object"], &related);
+    assert!(evaluation.verdict.good() && evaluation.verdict.desired == evaluation.verdict.healthy, "{evaluation:?}");
+}
