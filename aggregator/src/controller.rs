@@ -24,13 +24,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::api::RolloutGateStatus;
-use crate::clock::{self, Seconds};
+use crate::clock;
 use crate::decide::conditions::{OPEN, is_true};
 use crate::decide::{Backend, Moment};
 use crate::fleet::Fleet;
 use crate::heartbeat::Heartbeat;
 use crate::judge::{Gates, Packages, World};
 use crate::metrics::Metrics;
+use crate::poll::Poller;
 use crate::server::Health;
 use crate::settle::{Settled, settle};
 use crate::store::Key;
@@ -39,30 +40,11 @@ use crate::write::Kind;
 /// How many closings are written at the same time.
 const CLOSINGS_AT_ONCE: usize = 8;
 
-/// Reads the backend into the fleet.
-pub trait Polls {
-    /// One poll, evaluated at `t`. A poll that fails leaves the fleet as it was.
-    fn poll(&mut self, fleet: &mut Fleet, t: Seconds) -> impl Future<Output = Polled>;
-}
-
-/// What one poll came to.
-#[derive(Debug, Clone, Default)]
-pub struct Polled {
-    /// Why it failed, if it did.
-    pub error: Option<String>,
-    /// Streams whose samples add up to their digest.
-    pub verified: usize,
-    /// Streams whose samples do not.
-    pub unverified: usize,
-}
-
 /// How often and how much.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// Time from the end of one poll to the next, at least.
     pub poll_interval: Duration,
-    /// How far behind the present the backend is asked, so that what it returns is complete.
-    pub settle_delay: Duration,
     /// Status writes a second, closings not counted.
     pub writes_per_second: u32,
 }
@@ -77,9 +59,9 @@ enum LastPoll {
 }
 
 /// The main loop and all that it knows.
-pub struct Controller<P> {
+pub struct Controller {
     client: Client,
-    poller: P,
+    poller: Poller,
     pace: Pace,
     heartbeat: Heartbeat,
     metrics: Arc<Metrics>,
@@ -88,6 +70,7 @@ pub struct Controller<P> {
     packages: Packages,
     gates: Gates,
     last_poll: LastPoll,
+    problems: Vec<String>,
     judged_all: bool,
     closings: BTreeSet<Key>,
     queue: VecDeque<(Kind, Key)>,
@@ -95,11 +78,12 @@ pub struct Controller<P> {
     beat_due: bool,
 }
 
-impl<P: Polls> Controller<P> {
-    /// A controller that knows nothing yet.
+impl Controller {
+    /// A controller that has read nothing yet.
     pub fn new(
         client: Client,
-        poller: P,
+        poller: Poller,
+        fleet: Fleet,
         pace: Pace,
         heartbeat: Heartbeat,
         metrics: Arc<Metrics>,
@@ -112,10 +96,11 @@ impl<P: Polls> Controller<P> {
             heartbeat,
             metrics,
             health,
-            fleet: Fleet::default(),
+            fleet,
             packages: Packages::default(),
             gates: Gates::default(),
             last_poll: LastPoll::None,
+            problems: Vec::new(),
             judged_all: false,
             closings: BTreeSet::new(),
             queue: VecDeque::new(),
@@ -176,16 +161,19 @@ impl<P: Polls> Controller<P> {
 
     async fn poll(&mut self) {
         let began = Instant::now();
-        let t = clock::now() - self.pace.settle_delay.as_secs_f64();
-        let polled = self.poller.poll(&mut self.fleet, t).await;
-        self.metrics.polled(polled.error.is_none(), began.elapsed().as_secs_f64());
+        let t = clock::now() - self.poller.settle_delay();
+        let report = self.poller.poll(&mut self.fleet, t).await;
+        self.metrics.polled(&report, began.elapsed().as_secs_f64());
+        let news = report.problems.iter().filter(|problem| !self.problems.contains(problem));
+        news.for_each(|problem| warn!(%problem, "what the backend returned"));
+        self.problems = report.problems;
         let before = std::mem::replace(&mut self.last_poll, LastPoll::Good);
-        match polled.error {
+        match report.error {
             None => {
                 if !matches!(before, LastPoll::Good) {
-                    info!(streams = polled.verified + polled.unverified, "the metrics backend answers");
+                    info!(streams = report.verified + report.unverified, "the metrics backend answers");
                 }
-                self.metrics.found(polled.verified, polled.unverified, self.fleet.newest_evidence());
+                self.metrics.found(report.verified, report.unverified, self.fleet.newest_evidence());
             }
             Some(error) => {
                 let (known, news) = match before {
@@ -262,7 +250,7 @@ impl<P: Polls> Controller<P> {
                 LastPoll::NeverGood(error) => Backend::Unknown(error),
                 LastPoll::None => Backend::Unknown("it has not been asked yet"),
             },
-            moment: Moment { t: now - self.pace.settle_delay.as_secs_f64(), now },
+            moment: Moment { t: now - self.poller.settle_delay(), now },
         }
     }
 

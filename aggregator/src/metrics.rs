@@ -8,6 +8,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use std::sync::atomic::AtomicU64;
 
+use crate::poll::PollReport;
 use crate::write::Kind;
 
 /// How a call ended.
@@ -58,6 +59,9 @@ pub struct Metrics {
     registry: Registry,
     polls: Family<ByOutcome, Counter>,
     poll_seconds: Histogram,
+    samples: Counter,
+    bytes: Counter,
+    reread: Counter,
     streams: Family<ByState, Gauge>,
     writes: Family<ByWrite, Counter>,
     heartbeats: Family<ByOutcome, Counter>,
@@ -75,6 +79,9 @@ impl Metrics {
             registry,
             polls,
             poll_seconds,
+            samples,
+            bytes,
+            reread,
             streams,
             writes,
             heartbeats,
@@ -86,6 +93,9 @@ impl Metrics {
         let registry = registry.sub_registry_with_prefix("statusbridge_aggregator");
         registry.register("polls", "Polls of the metrics backend", polls.clone());
         registry.register("poll_duration_seconds", "How long polls took", poll_seconds.clone());
+        registry.register("poll_samples", "Samples received from the metrics backend", samples.clone());
+        registry.register("poll_bytes", "Bytes received from the metrics backend", bytes.clone());
+        registry.register("streams_reread", "Streams that did not add up at first", reread.clone());
         registry.register(
             "streams",
             "Streams at the last poll, by whether their digest added up",
@@ -118,6 +128,9 @@ impl Metrics {
             registry: Registry::default(),
             polls: Family::default(),
             poll_seconds: Histogram::new(exponential_buckets(0.01, 2.0, 14)),
+            samples: Counter::default(),
+            bytes: Counter::default(),
+            reread: Counter::default(),
             streams: Family::default(),
             writes: Family::default(),
             heartbeats: Family::default(),
@@ -129,8 +142,11 @@ impl Metrics {
     }
 
     /// A poll ended after so many seconds.
-    pub fn polled(&self, ok: bool, seconds: f64) {
-        self.polls.get_or_create(&ByOutcome { result: ok.into() }).inc();
+    pub fn polled(&self, report: &PollReport, seconds: f64) {
+        self.polls.get_or_create(&ByOutcome { result: report.ok.into() }).inc();
+        self.samples.inc_by(report.samples);
+        self.bytes.inc_by(report.bytes);
+        self.reread.inc_by(report.reread as u64);
         self.poll_seconds.observe(seconds);
     }
 

@@ -16,8 +16,11 @@ use tracing::info;
 
 use crate::api::{common, crd};
 use crate::controller::{Controller, Pace};
+use crate::feed::{FeedConfig, PromFeed};
+use crate::fleet::{Fleet, FleetSettings};
 use crate::heartbeat::Heartbeat;
 use crate::metrics::Metrics;
+use crate::poll::{PollConfig, Poller};
 use crate::server::{self, Health};
 use crate::sweeper::Sweeper;
 
@@ -129,7 +132,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 pub async fn serve(args: ServeArgs) -> Result<()> {
     log_to_stderr(args.hub.log_format);
     let (client, namespace) = hub(&args.hub).await?;
-    let poller = poller(&args.backend)?;
+    let (poller, fleet) = args.backend.poller(args.settle_delay)?;
     // The backend may take its time; only a loop that stands still is dead.
     let health = Health::new(args.poll_interval + 10 * args.backend.timeout + Duration::from_secs(60));
     let metrics = Arc::new(Metrics::aggregator());
@@ -137,10 +140,9 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let heartbeat = Heartbeat::new(client.clone(), &namespace, args.identity, seconds);
     let pace = Pace {
         poll_interval: args.poll_interval.max(Duration::from_millis(100)),
-        settle_delay: args.settle_delay,
         writes_per_second: args.writes_per_second,
     };
-    let controller = Controller::new(client, poller, pace, heartbeat, metrics.clone(), health.clone());
+    let controller = Controller::new(client, poller, fleet, pace, heartbeat, metrics.clone(), health.clone());
     run(&args.hub, metrics, health, |stop| controller.run(stop)).await
 }
 
@@ -231,19 +233,28 @@ fn log_to_stderr(format: LogFormat) {
     };
 }
 
-/// Stands in until the poller is there.
-struct NoBackend;
-
-impl crate::controller::Polls for NoBackend {
-    async fn poll(
-        &mut self,
-        _: &mut crate::fleet::Fleet,
-        _: crate::clock::Seconds,
-    ) -> crate::controller::Polled {
-        crate::controller::Polled { error: Some("no poller yet".into()), ..Default::default() }
+impl BackendArgs {
+    fn poller(&self, settle_delay: Duration) -> Result<(Poller, Fleet)> {
+        let feed = PromFeed::new(FeedConfig {
+            flavour: self.flavour,
+            timeout: self.timeout,
+            headers: self.headers.clone(),
+            bearer_token_file: self.bearer_token_file.clone(),
+            ca_file: self.ca_file.clone(),
+            ..FeedConfig::new(self.url.clone())
+        })
+        .context("metrics backend")?;
+        let defaults = PollConfig::default();
+        let settle = settle_delay.as_secs_f64();
+        let config = PollConfig {
+            cluster_label: self.cluster_label.clone(),
+            ignored_labels: self.ignore_labels.iter().filter(|label| !label.is_empty()).cloned().collect(),
+            settle,
+            max_settle: defaults.max_settle.max(settle),
+            ..defaults
+        };
+        let settings =
+            FleetSettings { max_clock_skew: self.max_clock_skew.as_secs_f64(), ..FleetSettings::default() };
+        Ok((Poller::new(config, feed), Fleet::new(settings)))
     }
-}
-
-fn poller(_: &BackendArgs) -> Result<NoBackend> {
-    Ok(NoBackend)
 }

@@ -179,9 +179,11 @@ async fn bad_specs_are_refused_in_words_that_help() {
         .await?;
         // A null counts as left out.
         let mut null = gate("null", json!({}));
-        null["spec"]["minHealthy"] = Value::Null;
-        let stored = api.apply_object(&null).await?;
-        ensure!(stored.data["spec"].get("minHealthy").is_none_or(Value::is_null));
+        null["spec"]["minSuccessTime"] = Value::Null;
+        null["spec"]["override"] = Value::Null;
+        let file = rig.dir().join("null.json");
+        std::fs::write(&file, null.to_string())?;
+        api.kubectl(&["create", "-f", &file.display().to_string()]).await?;
         Ok(())
     })
     .await;

@@ -285,7 +285,7 @@ fn entry(
             None => (state, plain),
         },
         Reason::Unverified | Reason::Conflict => {
-            let example = group.first().map_or("", |target| target.observation.message.as_str());
+            let example = group.first().map_or("", |target| lasting(&target.observation.message));
             (state, if example.is_empty() { plain } else { format!("{plain}; {}", shorten(example)) })
         }
         Reason::Soaking => {
@@ -305,6 +305,15 @@ fn entry(
         message,
         count,
         clusters: group.iter().take(MOST_CLUSTERS).map(|target| target.cluster.clone()).collect(),
+    }
+}
+
+/// What an observation says besides an age: a text that grows older with every poll would be
+/// written at every poll.
+fn lasting(message: &str) -> &str {
+    match message.split_once("; ") {
+        Some((age, rest)) if age.ends_with(" old") || age.ends_with("verified") => rest,
+        _ => message,
     }
 }
 
