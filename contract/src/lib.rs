@@ -1,1 +1,30 @@
-//! Contract.
+//! What both halves of Status Bridge must agree on, and nothing else: pure data, no I/O.
+//!
+//! ```text
+//!   state ──┐
+//!   reason ─┼─> metric ──> sample ──> digest        (exporter: render and attest)
+//!   fingerprint ┘             ^
+//!                     stream ─┘                     (aggregator: undo the pipeline, then verify)
+//! ```
+//!
+//! The same rules in words, with worked vectors for an implementation in another language, are in
+//! `docs/contract.md` and `contract/vectors.json`.
+
+pub mod digest;
+pub mod fingerprint;
+pub mod metric;
+pub mod reason;
+pub mod sample;
+pub mod state;
+pub mod stream;
+
+pub use digest::Digest;
+pub use fingerprint::Fingerprint;
+pub use metric::{Metric, label};
+pub use state::{ApplyState, Health};
+
+/// The contract version that this crate implements, as it stands in the digest's `contract` label.
+pub const CONTRACT_VERSION: &str = "1";
+
+/// Largest value that 48 bits hold: every fingerprint and every digest is at most this.
+pub const MAX_48_BITS: u64 = (1 << 48) - 1;
