@@ -1,6 +1,7 @@
 //! Exporter library.
 
 pub mod catalog;
+pub mod check;
 pub mod evaluate;
 pub mod expression;
 pub mod hold;
@@ -10,6 +11,7 @@ pub mod preset;
 pub mod projection;
 pub mod rbac;
 pub mod replay;
+pub mod serve;
 pub mod source;
 pub mod transition;
 pub mod verdict;

@@ -1,2 +1,113 @@
-//! Exporter.
-fn main() {}
+//! The exporter's command line.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Args, Parser, Subcommand};
+use statusbridge_exporter::{
+    catalog::SourceArgs,
+    check::{self, CheckArgs},
+    preset::{PRESETS, Preset},
+    rbac,
+    serve::{self, ServeArgs},
+};
+
+/// Publishes the apply and health state of a cluster's packages as low-cardinality metrics.
+///
+/// Without a command, serves metrics.
+#[derive(Parser)]
+#[command(version, args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: Serve,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 all is well; 1 something failed, or `check` found an object that is broken or \
+cannot be evaluated; 2 the command line or a source is wrong.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Watch the packages of a cluster and serve metrics (the default).
+    Serve(Box<Serve>),
+    /// Print what /metrics would say about saved objects.
+    Check(CheckArgs),
+    /// Print the least ClusterRole that the sources need.
+    Rbac {
+        #[command(flatten)]
+        sources: SourceArgs,
+        /// Name of the ClusterRole.
+        #[arg(long, default_value = "statusbridge-exporter")]
+        name: String,
+    },
+    /// List the presets, or print one.
+    Sources {
+        /// The preset to print.
+        name: Option<String>,
+    },
+}
+
+#[derive(Args)]
+struct Serve {
+    #[command(flatten)]
+    sources: SourceArgs,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+/// What somebody has to correct before it can work.
+const WRONG_USE: u8 = 2;
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        // Somebody closed the pipe that we print to, such as `head`.
+        Err(error)
+            if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) =>
+        {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            let wrong_use = error.is::<statusbridge_exporter::source::SourceError>();
+            ExitCode::from(if wrong_use { WRONG_USE } else { 1 })
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    match cli.command.unwrap_or_else(|| Command::Serve(Box::new(cli.serve))) {
+        Command::Serve(args) => {
+            drop(out);
+            let sources = args.sources.load()?;
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(serve::run(args.serve, sources))?;
+        }
+        Command::Check(args) => {
+            if !check::run(&args, &mut out, &mut io::stderr())? {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Command::Rbac { sources, name } => {
+            out.write_all(rbac::cluster_role(&name, &sources.load()?).as_bytes())?
+        }
+        Command::Sources { name: None } => {
+            for preset in PRESETS {
+                writeln!(out, "{:<24}{}", preset.name, preset.source()?.description)?;
+            }
+        }
+        Command::Sources { name: Some(name) } => match Preset::find(&name) {
+            Some(preset) => out.write_all(preset.yaml.as_bytes())?,
+            None => {
+                let known: Vec<&str> = PRESETS.iter().map(|p| p.name).collect();
+                eprintln!("error: there is no preset `{name}`; there are {}", known.join(", "));
+                return Ok(ExitCode::from(WRONG_USE));
+            }
+        },
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,5 +1,7 @@
 //! Nobody can tell a lean object from a whole one, not even when both are rubbish.
 
+#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+
 use std::sync::LazyLock;
 
 use proptest::prelude::*;

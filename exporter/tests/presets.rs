@@ -1,5 +1,7 @@
 //! What every preset says about objects, good and bad: tables in tests/cases.
 
+#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
 use serde::Deserialize;

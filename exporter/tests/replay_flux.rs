@@ -3,6 +3,8 @@
 //! What is true at each version is worked out here from the recording itself, in a way that has
 //! nothing to do with the preset.
 
+#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_exporter::{

@@ -185,8 +185,9 @@ impl Compiler<'_> {
         for (i, kind) in r.kinds.iter().enumerate() {
             self.kind(&format!("{field}.kinds[{i}]"), kind)?;
         }
-        let expression =
-            |name: &str, text: &str| self.expression(&format!("{field}.{name}"), text, &[OBJECT]);
+        let expression = |name: &str, text: &str| {
+            self.expression(&format!("{field}.{name}"), text, &[OBJECT]).map(Box::new)
+        };
         let optional =
             |name: &str, text: Option<String>| text.map(|text| expression(name, &text)).transpose();
         let by = match (r.reference, r.labels) {
@@ -209,7 +210,7 @@ impl Compiler<'_> {
                 }
                 let mut compiled = Vec::new();
                 for (name, text) in texts {
-                    compiled.push((name.clone(), expression(&format!("labels.match.{name}"), &text)?));
+                    compiled.push((name.clone(), *expression(&format!("labels.match.{name}"), &text)?));
                 }
                 By::Labels { namespace: optional("labels.namespace", labels.namespace)?, labels: compiled }
             }
@@ -385,9 +386,9 @@ impl Related {
     fn expressions(&self) -> impl Iterator<Item = &Expression> {
         let (options, labels) = match &self.by {
             By::Reference { kind, namespace, name } => {
-                ([kind.as_ref(), namespace.as_ref(), Some(name)], &[][..])
+                ([kind.as_deref(), namespace.as_deref(), Some(&**name)], &[][..])
             }
-            By::Labels { namespace, labels } => ([None, namespace.as_ref(), None], &labels[..]),
+            By::Labels { namespace, labels } => ([None, namespace.as_deref(), None], &labels[..]),
         };
         options.into_iter().flatten().chain(labels.iter().map(|(_, e)| e))
     }

@@ -29,13 +29,13 @@ pub(super) enum By {
     /// At most one, by its name.
     Reference {
         /// Gives the kind; `None` when there is only one to choose from.
-        kind: Option<Expression>,
+        kind: Option<Box<Expression>>,
         /// Gives the namespace; `None` for the package's own.
-        namespace: Option<Expression>,
-        name: Expression,
+        namespace: Option<Box<Expression>>,
+        name: Box<Expression>,
     },
     /// Any number, by equal labels.
-    Labels { namespace: Option<Expression>, labels: Vec<(String, Expression)> },
+    Labels { namespace: Option<Box<Expression>>, labels: Vec<(String, Expression)> },
 }
 
 /// Where to find the related objects of one package.
@@ -99,13 +99,13 @@ impl Related {
                     }
                     None => Some(0),
                 };
-                let namespace = namespace.as_ref().map_or_else(own, text);
+                let namespace = namespace.as_deref().map_or_else(own, text);
                 if let (Some(kind), Some(name)) = (kind, text(name)) {
                     keys.push(JoinKey::Reference { related: index, kind, namespace, name });
                 }
             }
             By::Labels { namespace, labels } => {
-                let namespace = namespace.as_ref().map_or_else(own, text);
+                let namespace = namespace.as_deref().map_or_else(own, text);
                 let labels: Option<Vec<_>> =
                     labels.iter().map(|(name, value)| Some((name.clone(), text(value)?))).collect();
                 if let Some(labels) = labels {

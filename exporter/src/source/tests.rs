@@ -316,8 +316,13 @@ fn the_example_in_the_documentation_works() {
     let yaml: Value = serde_saphyr::from_str(example.expect("an example")).expect("it is YAML");
     let sample = &yaml["samples"][0];
     let parts = sample["related"]["parts"].as_array().expect("parts").iter().collect();
-    let related =
-        RelatedObjects(vec![RelatedObject::One(Some(&sample["related"]["config"])), RelatedObject::Many(parts)]);
+    let related = RelatedObjects(vec![
+        RelatedObject::One(Some(&sample["related"]["config"])),
+        RelatedObject::Many(parts),
+    ]);
     let evaluation = source.evaluate(&sample["object"], &related);
-    assert!(evaluation.verdict.good() && evaluation.verdict.desired == evaluation.verdict.healthy, "{evaluation:?}");
+    assert!(
+        evaluation.verdict.good() && evaluation.verdict.desired == evaluation.verdict.healthy,
+        "{evaluation:?}"
+    );
 }
