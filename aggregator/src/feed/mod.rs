@@ -85,12 +85,24 @@ impl PromFeed {
     /// Evaluates an expression at one moment and hands every series of the answer to `sink`, which
     /// comes back once the answer was found to be whole.
     pub async fn query<S: Sink>(&self, expression: &str, at: Seconds, sink: S) -> Result<S, FeedError> {
-        let response = self.request(expression, at).await?.send().await.map_err(|e| self.transport(&e))?;
+        let response = self.send(expression, at).await?;
         self.compare_clocks(&response)?;
         if response.status() != reqwest::StatusCode::OK {
             return Err(self.refusal(response).await);
         }
         self.fold(response, sink).await
+    }
+
+    async fn send(&self, expression: &str, at: Seconds) -> Result<Response, FeedError> {
+        match self.request(expression, at).await?.send().await {
+            Ok(response) => Ok(response),
+            // A connection kept from an earlier query may have been closed meanwhile. Queries change
+            // nothing, so they may be sent twice.
+            Err(error) if error.is_request() && !error.is_connect() && !error.is_timeout() => {
+                self.request(expression, at).await?.send().await.map_err(|e| self.transport(&e))
+            }
+            Err(error) => Err(self.transport(&error)),
+        }
     }
 
     /// Bytes of answers received so far, unpacked.

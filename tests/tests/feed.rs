@@ -1,0 +1,431 @@
+//! Evidence through real backends: what an exporter attested arrives, and every fault on the way is noticed.
+
+#![allow(clippy::unwrap_used)]
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use statusbridge_aggregator::clock;
+use statusbridge_aggregator::feed::{FeedConfig, PromFeed};
+use statusbridge_aggregator::fleet::{Fleet, FleetSettings, Observation, PackageId, Standing};
+use statusbridge_aggregator::poll::{PollConfig, PollReport, Poller};
+use statusbridge_contract::{Digest, Fingerprint, MAX_48_BITS, Metric, label, sample};
+use statusbridge_tests::*;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Scrapes come every second.
+const STALE_AFTER: f64 = 8.0;
+
+/// Revision of each package.
+type Packages = BTreeMap<String, u64>;
+
+/// What an exporter with these packages says, all of them healthy.
+fn render(uid: u64, packages: &Packages, rendered: f64, stamp: Option<u64>) -> String {
+    let mut page = String::new();
+    let mut digest = Digest::default();
+    let stamp = stamp.map(|ms| format!(" {ms}")).unwrap_or_default();
+    let mut line = |metric: Metric, labels: &[(&str, &str)], value: u64| {
+        digest.add(sample::hash(metric.name(), labels, value));
+        page += &format!("{}{stamp}\n", sample::canonical(metric.name(), labels, value));
+    };
+    for (name, revision) in packages {
+        let labels = [
+            (label::PACKAGE, name.as_str()),
+            (label::PACKAGE_NAMESPACE, "ns"),
+            (label::PACKAGE_SOURCE, "flux"),
+        ];
+        line(Metric::PackageApplyState, &labels, 0);
+        line(Metric::PackageHealth, &labels, 0);
+        line(Metric::PackageDesiredRevision, &labels, *revision);
+        line(Metric::PackageAppliedRevision, &labels, *revision);
+        line(Metric::PackageHealthyRevision, &labels, *revision);
+        line(Metric::PackageTransitionTimestamp, &labels, 1_700_000_000);
+        line(Metric::PackageTransitions, &labels, 1);
+        line(Metric::PackageReason, &labels, 0);
+    }
+    let source = [(label::PACKAGE_SOURCE, "flux")];
+    line(Metric::SourceUp, &source, 1);
+    line(Metric::SourcePackages, &source, packages.len() as u64);
+    line(Metric::ClusterUid, &[], uid);
+    let digest = digest.value();
+    page += &format!("{}{{{}=\"1\"}} {digest}{stamp}\n", Metric::Digest.name(), label::CONTRACT);
+    page += &format!("{} {}{stamp}\n", Metric::RenderedTimestamp.name(), rendered as u64);
+    page
+}
+
+/// An exporter reduced to its exposition: each scrape is rendered on request.
+struct Exporter {
+    address: SocketAddr,
+    packages: Arc<Mutex<Packages>>,
+    task: JoinHandle<()>,
+}
+
+impl Exporter {
+    async fn start(uid: u64, packages: Packages) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let packages = Arc::new(Mutex::new(packages));
+        let shown = packages.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((mut socket, _)) = listener.accept().await {
+                let page = render(uid, &shown.lock().unwrap(), clock::now(), None);
+                let head =
+                    "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n";
+                let answer = format!("{head}Content-Length: {}\r\n\r\n{page}", page.len());
+                let _ = socket.read(&mut [0; 4096]).await;
+                let _ = socket.write_all(answer.as_bytes()).await;
+            }
+        });
+        Ok(Self { address, packages, task })
+    }
+
+    fn set(&self, name: &str, revision: u64) {
+        self.packages.lock().unwrap().insert(name.to_owned(), revision);
+    }
+
+    fn remove(&self, name: &str) {
+        self.packages.lock().unwrap().remove(name);
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Packages whose revisions use all of the 48 bits.
+fn packages(count: u64) -> Packages {
+    let spread = |i: u64| MAX_48_BITS - i.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (1 << 40);
+    (0..count).map(|i| (format!("p{i}"), spread(i))).collect()
+}
+
+fn job(exporter: &Exporter, cluster: &str) -> ScrapeJob {
+    ScrapeJob::new("statusbridge").target(exporter.address, &[("cluster", cluster)])
+}
+
+/// An aggregator's half that reads.
+struct Reader {
+    poller: Poller,
+    fleet: Fleet,
+    settle: f64,
+}
+
+impl Reader {
+    fn new(url: &str) -> Result<Self> {
+        let mut config = FeedConfig::new(url);
+        config.timeout = Duration::from_secs(2);
+        let poller = Poller::new(PollConfig::default(), PromFeed::new(config)?);
+        Ok(Self { poller, fleet: Fleet::new(FleetSettings::default()), settle: 0.5 })
+    }
+
+    async fn poll(&mut self) -> PollReport {
+        self.poller.poll(&mut self.fleet, clock::now() - self.settle).await
+    }
+
+    fn observe(&self, cluster: &str, name: &str) -> Observation {
+        let id = PackageId { source: "flux".into(), namespace: Some("ns".into()), name: name.into() };
+        self.fleet.observe(cluster, &id, clock::now() - self.settle, STALE_AFTER)
+    }
+
+    /// Polls until the package is seen like this.
+    async fn until(
+        &mut self,
+        cluster: &str,
+        name: &str,
+        what: &str,
+        is: impl Fn(&Observation) -> bool,
+    ) -> Result<Observation> {
+        eventually(DEADLINE, what, async || {
+            let report = self.poll().await;
+            let seen = self.observe(cluster, name);
+            ensure!(is(&seen), "{seen:?} after {report:?}");
+            Ok(seen)
+        })
+        .await
+    }
+
+    async fn until_healthy(&mut self, cluster: &str, name: &str, revision: u64) -> Result<Observation> {
+        let what = format!("{name} is healthy at {revision:x} in {cluster}");
+        self.until(cluster, name, &what, |o| o.standing == Standing::Fresh && healthy(o) == Some(revision))
+            .await
+    }
+}
+
+fn healthy(seen: &Observation) -> Option<u64> {
+    seen.row.as_ref().map(|row| row.healthy.value())
+}
+
+#[tokio::test]
+async fn what_was_attested_is_verified_through_prometheus() {
+    run("feed-prometheus", async |rig| {
+        let (one, two) = (Exporter::start(1, packages(40)).await?, Exporter::start(2, packages(3)).await?);
+        let jobs = [job(&one, "c1"), ScrapeJob { name: "other".into(), ..job(&two, "c2") }];
+        let config = PrometheusConfig::with_jobs(jobs).external(&[("source", "x"), ("stage", "prod")]);
+        let prometheus = Prometheus::start(rig, &config).await?;
+        let mut reader = Reader::new(&prometheus.url())?;
+        for (name, revision) in packages(40) {
+            reader.until_healthy("c1", &name, revision).await?;
+        }
+        reader.until_healthy("c2", "p2", packages(3)["p2"]).await?;
+        eventually(DEADLINE, "a poll of which nothing moved reads nothing", async || {
+            let report = reader.poll().await;
+            ensure!(
+                report.ok && report.verified == 2 && report.read == 0 && report.samples == 8,
+                "{report:?}"
+            );
+            Ok(())
+        })
+        .await?;
+
+        two.set("p2", 0x0123_4567_89ab);
+        let seen = reader.until_healthy("c2", "p2", 0x0123_4567_89ab).await?;
+        assert_eq!(seen.row.unwrap().previously_applied.value(), packages(3)["p2"]);
+        two.remove("p1");
+        reader.until("c2", "p1", "p1 is gone", |o| o.standing == Standing::Missing).await?;
+        let id = PackageId { source: "flux".into(), namespace: Some("ns".into()), name: "p0".into() };
+        assert_eq!(reader.fleet.reporting(&id), ["c1", "c2"]);
+        assert!(reader.fleet.seen_anywhere(&id, Fingerprint::from_value(packages(1)["p0"]).unwrap()));
+        assert!(reader.fleet.scrape_interval("c1").is_some_and(|s| (0.5..5.0).contains(&s)));
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_attested_is_verified_through_remote_write_into_victoria_metrics() {
+    run("feed-victoria-metrics", async |rig| {
+        let exporter = Exporter::start(1, packages(40)).await?;
+        let victoria = VictoriaMetrics::start(rig).await?;
+        let mut config =
+            PrometheusConfig::with_jobs([ScrapeJob::new("statusbridge").target(exporter.address, &[])])
+                .external(&[("cluster", "c1"), ("source", "x")]);
+        config.remote_write = vec![victoria.remote_write_url()];
+        let _prometheus = Prometheus::start(rig, &config).await?;
+        let mut reader = Reader::new(&victoria.url())?;
+        reader.settle = 2.0;
+        for (name, revision) in packages(40) {
+            reader.until_healthy("c1", &name, revision).await?;
+        }
+        exporter.set("p7", 0x0123_4567_89ab);
+        reader.until_healthy("c1", "p7", 0x0123_4567_89ab).await?;
+        exporter.remove("p8");
+        reader.until("c1", "p8", "p8 is gone", |o| o.standing == Standing::Missing).await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// Series of a package that was deleted, never marked stale, stay in instant answers for minutes.
+#[tokio::test]
+async fn a_lost_stale_marker_is_healed_by_reading_raw() {
+    run("feed-raw", async |rig| {
+        let pages = FileServer::start().await?;
+        let mut job =
+            ScrapeJob::new("statusbridge").target(pages.address(), &[("cluster", "c1"), ("instance", "i")]);
+        job.more.insert("track_timestamps_staleness".into(), json!(false));
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await?;
+        let victoria = VictoriaMetrics::start(rig).await?;
+        let mut readers = [Reader::new(&prometheus.url())?, Reader::new(&victoria.url())?];
+        let say = async |packages: &Packages| -> Result<()> {
+            let now = clock::now();
+            // Samples with timestamps of their own are never marked stale.
+            let page = render(1, packages, now, Some((now * 1000.0) as u64));
+            pages.put("/metrics", page.clone());
+            let labelled: String =
+                page.lines().map(|line| with_label(line, "cluster=\"c1\"") + "\n").collect();
+            victoria.import(&labelled).await
+        };
+        let all = packages(5);
+        let mut fewer = all.clone();
+        fewer.remove("p3");
+        for reader in &mut readers {
+            eventually(DEADLINE, "all are there", async || {
+                say(&all).await?;
+                let report = reader.poll().await;
+                let seen = reader.observe("c1", "p3");
+                ensure!(seen.standing == Standing::Fresh, "{seen:?} after {report:?}");
+                Ok(())
+            })
+            .await?;
+            let reread = eventually(DEADLINE, "p3 is gone", async || {
+                say(&fewer).await?;
+                let report = reader.poll().await;
+                let seen = reader.observe("c1", "p3");
+                ensure!(seen.standing == Standing::Missing, "{seen:?} after {report:?}");
+                Ok(report.reread)
+            })
+            .await?;
+            assert_eq!(reread, 1);
+            assert_eq!(healthy(&reader.observe("c1", "p2")), Some(all["p2"]));
+        }
+        Ok(())
+    })
+    .await;
+}
+
+fn with_label(line: &str, label: &str) -> String {
+    match line.find(['{', ' ']) {
+        Some(at) if line[at..].starts_with("{}") => format!("{}{{{label}}}{}", &line[..at], &line[at + 2..]),
+        Some(at) if line[at..].starts_with('{') => format!("{}{{{label},{}", &line[..at], &line[at + 1..]),
+        Some(at) => format!("{}{{{label}}}{}", &line[..at], &line[at..]),
+        None => line.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn relabelling_between_exporter_and_backend_is_caught_and_named() {
+    run("feed-relabel", async |rig| {
+        let exporter = Exporter::start(1, packages(4)).await?;
+        let health = Metric::PackageHealth.name();
+        let only = |more: Value| {
+            let mut rule = json!({"source_labels": ["__name__"], "regex": health});
+            rule.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            rule
+        };
+        let faults = [
+            (only(json!({"action": "drop"})), "statusbridge_package_health is missing altogether"),
+            (
+                only(json!({"action": "replace", "target_label": "team", "replacement": "x"})),
+                "an additional label team=\"x\"",
+            ),
+            (
+                only(json!({"action": "replace", "target_label": "package_namespace", "replacement": "y"})),
+                "label package_namespace of 4 packages was rewritten, \"y\" instead of \"ns\"",
+            ),
+            (
+                json!({"action": "labeldrop", "regex": "package_namespace"}),
+                "label package_namespace of 4 packages is gone, it was \"ns\"",
+            ),
+            (
+                json!({"action": "drop", "source_labels": ["package", "__name__"], "regex": "p2;.*_healthy_revision"}),
+                "statusbridge_package_healthy_revision{package=\"p2\"",
+            ),
+        ];
+        let good = PrometheusConfig::with_jobs([job(&exporter, "c1")]);
+        let prometheus = Prometheus::start(rig, &good).await?;
+        let mut reader = Reader::new(&prometheus.url())?;
+        for (fault, named) in faults {
+            reader.until_healthy("c1", "p1", packages(2)["p1"]).await?;
+            let mut job = job(&exporter, "c1");
+            job.metric_relabel = vec![fault.clone()];
+            prometheus.reload(&PrometheusConfig::with_jobs([job])).await?;
+            // Something must move for the fault to be seen: until then what was verified is confirmed.
+            let seen = eventually(DEADLINE, "the fault is seen", async || {
+                exporter.set("p0", (clock::now() * 1000.0) as u64);
+                let report = reader.poll().await;
+                let seen = reader.observe("c1", "p1");
+                ensure!(seen.standing == Standing::Unverified, "{seen:?} after {report:?}");
+                Ok(seen)
+            })
+            .await?;
+            ensure!(seen.message.contains(named), "{fault}: {}", seen.message);
+            assert_eq!(healthy(&seen), Some(packages(2)["p1"]), "the last verified row stays");
+            exporter.set("p0", 77);
+            prometheus.reload(&good).await?;
+            reader.until_healthy("c1", "p0", 77).await?;
+        }
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_backend_that_fails_is_told_from_packages_that_are_gone() {
+    run("feed-faults", async |rig| {
+        let exporter = Exporter::start(1, packages(200)).await?;
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job(&exporter, "c1")])).await?;
+        let proxy = FaultProxy::start(rig, prometheus.address()).await?;
+        let mut reader = Reader::new(&proxy.url())?;
+        let revision = packages(2)["p1"];
+        let faults = [
+            (Fault::Freeze, &["timeout"][..]),
+            (Fault::Refuse, &["connect"]),
+            (Fault::Cut, &["connect"]),
+            (Fault::ServerError, &["http"]),
+            (Fault::HalfBody, &["truncated"]),
+        ];
+        for (fault, kinds) in faults {
+            reader.until_healthy("c1", "p1", revision).await?;
+            proxy.set(fault);
+            let report = reader.poll().await;
+            ensure!(report.error_kind.is_some_and(|k| kinds.contains(&k)), "{fault:?}: {report:?}");
+            let young = reader.observe("c1", "p1");
+            ensure!(young.standing == Standing::Fresh && healthy(&young) == Some(revision), "{young:?}");
+            proxy.set(Fault::Pass);
+        }
+        reader.until_healthy("c1", "p1", revision).await?;
+        prometheus.process().freeze()?;
+        let seen = reader.until("c1", "p1", "it ages", |o| o.standing == Standing::Stale).await?;
+        assert_eq!(seen.reason, "BackendUnavailable");
+        assert_eq!(healthy(&seen), Some(revision));
+        prometheus.process().thaw()?;
+        reader.until_healthy("c1", "p1", revision).await?;
+        prometheus.stop();
+        assert_eq!(reader.poll().await.error_kind, Some("connect"));
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn replicas_do_not_flap_and_clusters_of_one_name_conflict() {
+    run("feed-streams", async |rig| {
+        let exporter = Exporter::start(1, packages(5)).await?;
+        let replica = |name: &str| {
+            ScrapeJob::new(name)
+                .target(exporter.address, &[("cluster", "c1"), ("replica", name), ("job", "x")])
+        };
+        let replicas = [replica("a"), replica("b")];
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs(replicas.clone())).await?;
+        let mut reader = Reader::new(&prometheus.url())?;
+        let revision = packages(2)["p1"];
+        eventually(DEADLINE, "both replicas are verified", async || {
+            let report = reader.poll().await;
+            ensure!(report.verified == 2 && report.unverified == 0, "{report:?}");
+            Ok(())
+        })
+        .await?;
+        holds_for(Duration::from_secs(6), "fresh at one revision", async || {
+            reader.poll().await;
+            let seen = reader.observe("c1", "p1");
+            ensure!(seen.standing == Standing::Fresh && healthy(&seen) == Some(revision), "{seen:?}");
+            Ok(())
+        })
+        .await?;
+
+        let other = Exporter::start(2, packages(5)).await?;
+        let jobs = [&replicas[..], &[ScrapeJob { name: "y".into(), ..job(&other, "c1") }]].concat();
+        prometheus.reload(&PrometheusConfig::with_jobs(jobs)).await?;
+        let seen = reader.until("c1", "p1", "a conflict", |o| o.standing == Standing::Conflict).await?;
+        assert_eq!(seen.reason, "ClusterNameConflict");
+        ensure!(
+            seen.message.contains("uid 000000000001") && seen.message.contains("uid 000000000002"),
+            "{seen:?}"
+        );
+        prometheus.reload(&PrometheusConfig::with_jobs(replicas)).await?;
+        reader.until_healthy("c1", "p1", revision).await?;
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_target_label_of_one_of_our_names_is_undone() {
+    run("feed-exported", async |rig| {
+        let exporter = Exporter::start(1, packages(3)).await?;
+        let labels =
+            [("cluster", "c1"), ("package", "monitoring"), ("package_source", "helm"), ("contract", "sla")];
+        let job = ScrapeJob::new("statusbridge").target(exporter.address, &labels);
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await?;
+        Reader::new(&prometheus.url())?.until_healthy("c1", "p1", packages(2)["p1"]).await?;
+        Ok(())
+    })
+    .await;
+}
