@@ -3,6 +3,7 @@
 pub mod catalog;
 pub mod check;
 pub mod evaluate;
+pub mod exposition;
 pub mod expression;
 pub mod hold;
 pub mod kstatus;
@@ -13,5 +14,6 @@ pub mod rbac;
 pub mod replay;
 pub mod serve;
 pub mod source;
+pub mod store;
 pub mod transition;
 pub mod verdict;

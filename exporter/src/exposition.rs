@@ -1,0 +1,290 @@
+//! Rendering a snapshot in the Prometheus text format 0.0.4 or as OpenMetrics, piece by piece so
+//! that a large exposition is never in memory as a whole.
+
+use bytes::Bytes;
+use statusbridge_contract::{Metric, metric::Kind, sample};
+
+use crate::store::{PACKAGE_METRICS, Snapshot, family_name};
+
+/// About how large one piece is, in bytes.
+const PIECE: usize = 64 * 1024;
+
+/// An exposition format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus text format 0.0.4.
+    Text,
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// What a client that sent this `Accept` header wants: OpenMetrics when it ranks it at least as
+    /// high as plain text, text when in doubt.
+    pub fn negotiate(accept: &str) -> Self {
+        let (mut openmetrics, mut text) = (0.0, 0.0_f32);
+        for part in accept.split(',') {
+            let mut params = part.split(';').map(str::trim);
+            let media = params.next().unwrap_or("");
+            let params: Vec<&str> = params.collect();
+            let weight =
+                params.iter().find_map(|p| p.strip_prefix("q=")).and_then(|q| q.parse().ok()).unwrap_or(1.0);
+            match media {
+                "application/openmetrics-text" if known_version(&params) => {
+                    openmetrics = f32::max(openmetrics, weight);
+                }
+                "text/plain" | "text/*" | "*/*" => text = f32::max(text, weight),
+                _ => {}
+            }
+        }
+        if openmetrics > 0.0 && openmetrics >= text { Self::OpenMetrics } else { Self::Text }
+    }
+
+    /// Value of the `Content-Type` header.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+fn known_version(params: &[&str]) -> bool {
+    params.iter().find_map(|p| p.strip_prefix("version=")).is_none_or(|v| matches!(v, "0.0.1" | "1.0.0"))
+}
+
+/// A snapshot being rendered: an iterator over its pieces.
+#[derive(Debug)]
+pub struct Exposition {
+    snapshot: Snapshot,
+    format: Format,
+    rendered_at: Option<i64>,
+    /// Text of the process's own metrics in the same format, without the end mark.
+    own: Bytes,
+    /// Index into [`Metric::ALL`]; past its end the own metrics and the end mark are left.
+    family: usize,
+    source: usize,
+    row: usize,
+    done: bool,
+}
+
+impl Exposition {
+    /// Renders `snapshot`, then `own`. `rendered_at` (unix seconds) is left out when `None`.
+    pub fn new(snapshot: Snapshot, format: Format, rendered_at: Option<i64>, own: Bytes) -> Self {
+        Self { snapshot, format, rendered_at, own, family: 0, source: 0, row: 0, done: false }
+    }
+
+    fn header(&self, metric: Metric, out: &mut Vec<u8>) {
+        let name = family_name(metric, self.format == Format::OpenMetrics);
+        let kind = match metric.kind() {
+            Kind::Gauge => "gauge",
+            Kind::Counter => "counter",
+        };
+        out.extend_from_slice(format!("# HELP {name} {}\n# TYPE {name} {kind}\n", metric.help()).as_bytes());
+    }
+
+    /// Appends the next part of a metric that every package has; true when all of it is out.
+    fn packages(&mut self, metric: Metric, out: &mut Vec<u8>) -> bool {
+        let Some(index) = PACKAGE_METRICS.iter().position(|m| *m == metric) else { return true };
+        let mut headed = self.source > 0 || self.row > 0;
+        while let Some(source) = self.snapshot.sources.get(self.source) {
+            while let Some(row) = source.rows.get(self.row) {
+                if !headed {
+                    let before = out.len();
+                    self.header(metric, out);
+                    if !row.write_sample(index, out) {
+                        out.truncate(before);
+                    } else {
+                        out.push(b'\n');
+                        headed = true;
+                    }
+                } else if row.write_sample(index, out) {
+                    out.push(b'\n');
+                }
+                self.row += 1;
+                if headed && out.len() >= PIECE {
+                    return false;
+                }
+            }
+            self.source += 1;
+            self.row = 0;
+        }
+        (self.source, self.row) = (0, 0);
+        true
+    }
+
+    /// Appends a metric of which there are few samples.
+    fn others(&self, metric: Metric, out: &mut Vec<u8>) {
+        let mut lines = String::new();
+        let mut line = |labels: &[(&str, &str)], value: u64| {
+            lines.push_str(metric.name());
+            if !labels.is_empty() {
+                sample::write_labels(&mut lines, labels);
+            }
+            lines.push_str(&format!(" {value}\n"));
+        };
+        match metric {
+            Metric::Digest => line(&Snapshot::DIGEST_LABELS, self.snapshot.digest().value()),
+            Metric::RenderedTimestamp => {
+                self.rendered_at.iter().for_each(|at| line(&[], u64::try_from(*at).unwrap_or(0)));
+            }
+            _ => self.snapshot.for_each_sample(metric, line),
+        }
+        if !lines.is_empty() {
+            self.header(metric, out);
+            out.extend_from_slice(lines.as_bytes());
+        }
+    }
+}
+
+impl Iterator for Exposition {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.done {
+            return None;
+        }
+        let mut out = Vec::with_capacity(PIECE + 1024);
+        while let Some(metric) = Metric::ALL.get(self.family).copied() {
+            if metric.per_package() {
+                if !self.packages(metric, &mut out) {
+                    return Some(out.into());
+                }
+            } else {
+                self.others(metric, &mut out);
+            }
+            self.family += 1;
+            if out.len() >= PIECE {
+                return Some(out.into());
+            }
+        }
+        self.done = true;
+        out.extend_from_slice(&self.own);
+        if self.format == Format::OpenMetrics {
+            out.extend_from_slice(b"# EOF\n");
+        }
+        Some(out.into())
+    }
+}
+
+/// Renders a snapshot as a whole, without the process's own metrics.
+pub fn render(snapshot: &Snapshot, format: Format, rendered_at: Option<i64>) -> Vec<u8> {
+    Exposition::new(snapshot.clone(), format, rendered_at, Bytes::new()).fold(Vec::new(), |mut all, piece| {
+        all.extend_from_slice(&piece);
+        all
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rstest::rstest;
+    use statusbridge_contract::{ApplyState, Fingerprint, Health};
+
+    use super::*;
+    use crate::{
+        store::{PackageKey, SourceStanding, Store},
+        transition::Shown,
+        verdict::{Inventory, Verdict},
+    };
+
+    #[rstest]
+    #[case("", Format::Text)]
+    #[case("*/*", Format::Text)]
+    #[case("application/openmetrics-text", Format::OpenMetrics)]
+    #[case("application/openmetrics-text; version=7.0.0", Format::Text)]
+    #[case(
+        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3",
+        Format::OpenMetrics
+    )]
+    #[case("application/openmetrics-text;q=0.2,text/plain;q=0.9", Format::Text)]
+    #[case("text/html", Format::Text)]
+    fn the_format_is_negotiated(#[case] accept: &str, #[case] expected: Format) {
+        assert_eq!(Format::negotiate(accept), expected);
+    }
+
+    fn store() -> Store {
+        let good = Verdict {
+            apply: ApplyState::Applied,
+            health: Health::Current,
+            desired: Fingerprint::of("r1"),
+            applied: Fingerprint::of("r1"),
+            healthy: Fingerprint::of("r1"),
+            reason: None,
+            since: None,
+            inventory: None,
+        };
+        let bad = Verdict {
+            apply: ApplyState::Failed,
+            health: Health::Unknown,
+            healthy: Fingerprint::NONE,
+            reason: Some(Arc::from("BuildFailed")),
+            inventory: Some(Inventory { total: 3, current: 1, failed: 2 }),
+            ..good.clone()
+        };
+        let mut store = Store::new(["plain", "counted", "absent"]);
+        let shown = |verdict| Shown { verdict, transition_timestamp: 1_700_000_000, transitions: 2 };
+        store.put(0, None, &PackageKey::new(Some("apps"), "pay\"ments"), &shown(good));
+        store.put(1, None, &PackageKey::new(None, "wide"), &shown(bad));
+        store
+    }
+
+    fn text(format: Format) -> String {
+        let up = |up| SourceStanding::Published { up, last_contact: 1_700_000_100 };
+        let snapshot = store()
+            .snapshot(Some(Fingerprint::of("uid")), &[up(true), up(false), SourceStanding::Unpublished]);
+        String::from_utf8(render(&snapshot, format, Some(1_700_000_200))).unwrap()
+    }
+
+    #[test]
+    fn text_exposition() {
+        insta::assert_snapshot!(text(Format::Text));
+    }
+
+    #[test]
+    fn openmetrics_differs_in_the_counters_family_and_the_end_mark_only() {
+        let (open, plain) = (text(Format::OpenMetrics), text(Format::Text));
+        let expected = plain
+            .replace(
+                "# HELP statusbridge_package_transitions_total",
+                "# HELP statusbridge_package_transitions",
+            )
+            .replace(
+                "# TYPE statusbridge_package_transitions_total",
+                "# TYPE statusbridge_package_transitions",
+            )
+            + "# EOF\n";
+        assert_eq!(open, expected);
+    }
+
+    #[test]
+    fn many_packages_come_in_many_pieces_and_lose_none() {
+        let mut store = Store::new(["s"]);
+        let verdict = Verdict {
+            apply: ApplyState::Unknown,
+            health: Health::Unknown,
+            desired: Fingerprint::NONE,
+            applied: Fingerprint::NONE,
+            healthy: Fingerprint::NONE,
+            reason: Some(Arc::from("X")),
+            since: None,
+            inventory: None,
+        };
+        for n in 0..3000 {
+            let shown = Shown { verdict: verdict.clone(), transition_timestamp: 1, transitions: 0 };
+            store.put(0, None, &PackageKey::new(Some("ns"), &format!("p{n}")), &shown);
+        }
+        let snapshot = store.snapshot(None, &[SourceStanding::Published { up: true, last_contact: 1 }]);
+        let pieces: Vec<Bytes> =
+            Exposition::new(snapshot, Format::Text, Some(1), Bytes::from_static(b"own 1\n")).collect();
+        assert!(pieces.len() > 10 && pieces.iter().all(|p| p.len() < 2 * PIECE));
+        let all = String::from_utf8(pieces.concat()).unwrap();
+        assert!(all.ends_with("own 1\n"));
+        for metric in PACKAGE_METRICS.iter().filter(|m| !m.of_inventory()) {
+            let name = format!("{}{{", metric.name());
+            assert_eq!(all.lines().filter(|l| l.starts_with(&name)).count(), 3000, "{name}");
+            assert_eq!(all.matches(&format!("# TYPE {} ", metric.name())).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! What is published: one small row per package, and the digest of every source's rows, kept up to
+//! date in constant time as packages change.
+//!
+//! A row is immutable and shared: a [`Snapshot`] clones pointers under the lock and is rendered
+//! without it, so a scrape is one consistent view however long it takes to send.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use statusbridge_contract::{
+    CONTRACT_VERSION, Digest, Fingerprint, Metric, label, metric::Kind, reason, sample,
+};
+
+use crate::transition::Shown;
+
+/// Distinct reasons that a source may name before the rest is summed up as `Other`.
+pub const MAX_REASONS: usize = 64;
+
+/// The metrics of one package, those of an inventory last.
+pub const PACKAGE_METRICS: [Metric; 11] = [
+    Metric::PackageApplyState,
+    Metric::PackageHealth,
+    Metric::PackageDesiredRevision,
+    Metric::PackageAppliedRevision,
+    Metric::PackageHealthyRevision,
+    Metric::PackageTransitionTimestamp,
+    Metric::PackageTransitions,
+    Metric::PackageReason,
+    Metric::PackageResources,
+    Metric::PackageResourcesCurrent,
+    Metric::PackageResourcesFailed,
+];
+
+/// How many of [`PACKAGE_METRICS`] a package without an inventory has.
+const WITHOUT_INVENTORY: usize = 8;
+
+/// Namespace and name of a package's object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PackageKey {
+    /// `None` for a cluster-scoped object.
+    pub namespace: Option<Box<str>>,
+    /// Name of the object.
+    pub name: Box<str>,
+}
+
+impl PackageKey {
+    /// The key of an object with this metadata; an empty namespace is none.
+    pub fn new(namespace: Option<&str>, name: &str) -> Self {
+        Self { namespace: namespace.filter(|n| !n.is_empty()).map(Box::from), name: Box::from(name) }
+    }
+}
+
+/// Everything that one package publishes.
+#[derive(Debug)]
+pub struct Row {
+    /// The own labels as an exposition has them, braces included.
+    labels: Box<str>,
+    /// Values of [`PACKAGE_METRICS`].
+    values: [u64; PACKAGE_METRICS.len()],
+    /// How many of `values` are published.
+    published: usize,
+    /// Sum of the hashes of the row's samples.
+    digest: Digest,
+}
+
+impl Row {
+    fn new(source: &str, key: &PackageKey, shown: &Shown, reason_code: u64) -> Self {
+        let mut own = vec![(label::PACKAGE_SOURCE, source), (label::PACKAGE, &key.name)];
+        if let Some(namespace) = &key.namespace {
+            own.push((label::PACKAGE_NAMESPACE, namespace));
+        }
+        let mut labels = String::with_capacity(128);
+        sample::write_labels(&mut labels, &own);
+        let verdict = &shown.verdict;
+        let inventory = verdict.inventory.unwrap_or_default();
+        let values = [
+            verdict.apply.code(),
+            verdict.health.code(),
+            verdict.desired.value(),
+            verdict.applied.value(),
+            verdict.healthy.value(),
+            u64::try_from(shown.transition_timestamp).unwrap_or(0),
+            shown.transitions,
+            reason_code,
+            inventory.total,
+            inventory.current,
+            inventory.failed,
+        ];
+        let published = if verdict.inventory.is_some() { values.len() } else { WITHOUT_INVENTORY };
+        let mut row = Self { labels: labels.into_boxed_str(), values, published, digest: Digest::default() };
+        let mut line = Vec::with_capacity(224);
+        row.digest = (0..published)
+            .map(|i| {
+                line.clear();
+                row.write_sample(i, &mut line);
+                sample::hash_canonical(&line)
+            })
+            .collect();
+        row
+    }
+
+    /// Appends the canonical form of the sample of `PACKAGE_METRICS[index]`, if the row has one.
+    pub(crate) fn write_sample(&self, index: usize, out: &mut Vec<u8>) -> bool {
+        if index >= self.published {
+            return false;
+        }
+        out.extend_from_slice(PACKAGE_METRICS[index].name().as_bytes());
+        out.extend_from_slice(self.labels.as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(itoa::Buffer::new().format(self.values[index]).as_bytes());
+        true
+    }
+
+    /// Codes of apply state and health.
+    pub(crate) fn state(&self) -> (u64, u64) {
+        (self.values[0], self.values[1])
+    }
+}
+
+/// Where a package's row is; stays the same for as long as the package is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot(u32);
+
+#[derive(Debug)]
+struct SourceRows {
+    name: Arc<str>,
+    rows: Vec<Option<Arc<Row>>>,
+    free: Vec<u32>,
+    digest: Digest,
+    reasons: BTreeSet<Arc<str>>,
+    /// Pairs of apply state and health that some package has had: their counts are published, also
+    /// when they are 0 again, so that no series comes and goes.
+    seen_states: BTreeSet<(u64, u64)>,
+}
+
+/// The rows of all sources.
+#[derive(Debug)]
+pub struct Store {
+    sources: Vec<SourceRows>,
+}
+
+impl Store {
+    /// An empty store for sources of these names; they are known by their index from then on.
+    pub fn new<'a>(sources: impl IntoIterator<Item = &'a str>) -> Self {
+        let empty = |name| SourceRows {
+            name: Arc::from(name),
+            rows: Vec::new(),
+            free: Vec::new(),
+            digest: Digest::default(),
+            reasons: BTreeSet::new(),
+            seen_states: BTreeSet::new(),
+        };
+        Self { sources: sources.into_iter().map(empty).collect() }
+    }
+
+    /// Publishes a package's state: in its own slot, or in a new one.
+    pub fn put(&mut self, source: usize, slot: Option<Slot>, key: &PackageKey, shown: &Shown) -> Slot {
+        let rows = &mut self.sources[source];
+        let code = shown.verdict.reason.as_ref().map_or(0, |r| rows.reason_code(r));
+        let row = Arc::new(Row::new(&rows.name, key, shown, code));
+        rows.digest.merge(row.digest);
+        rows.seen_states.insert(row.state());
+        let slot = slot.unwrap_or_else(|| rows.new_slot());
+        if let Some(old) = rows.rows[slot.0 as usize].replace(row) {
+            rows.digest.unmerge(old.digest);
+        }
+        slot
+    }
+
+    /// Takes a package away. Its slot may be given to another one.
+    pub fn remove(&mut self, source: usize, slot: Slot) {
+        let rows = &mut self.sources[source];
+        if let Some(old) = rows.rows[slot.0 as usize].take() {
+            rows.digest.unmerge(old.digest);
+            rows.free.push(slot.0);
+        }
+    }
+
+    /// One consistent view of the sources that `standing` (by source index) says are published.
+    pub fn snapshot(&self, cluster_uid: Option<Fingerprint>, standing: &[SourceStanding]) -> Snapshot {
+        let mut sources = Vec::new();
+        for (rows, standing) in self.sources.iter().zip(standing) {
+            let (up, last_contact, hidden) = match *standing {
+                SourceStanding::Unpublished => continue,
+                SourceStanding::Loading { last_contact } => (false, last_contact, true),
+                SourceStanding::Published { up, last_contact } => (up, last_contact, false),
+            };
+            sources.push(if hidden {
+                SourceSnapshot::empty(rows.name.clone(), up, last_contact)
+            } else {
+                SourceSnapshot {
+                    name: rows.name.clone(),
+                    up,
+                    last_contact,
+                    rows: rows.rows.iter().flatten().cloned().collect(),
+                    reasons: rows.reasons.iter().cloned().collect(),
+                    states: rows.seen_states.iter().copied().collect(),
+                    digest: rows.digest,
+                }
+            });
+        }
+        Snapshot { cluster_uid, sources }
+    }
+}
+
+impl SourceRows {
+    fn new_slot(&mut self) -> Slot {
+        if let Some(free) = self.free.pop() {
+            return Slot(free);
+        }
+        self.rows.push(None);
+        Slot(u32::try_from(self.rows.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    /// The code to publish for a reason: its own, or that of `Other` once there are too many.
+    fn reason_code(&mut self, word: &Arc<str>) -> u64 {
+        if !self.reasons.contains(word) {
+            if self.reasons.len() >= MAX_REASONS - 1 {
+                self.reasons.insert(Arc::from(reason::OTHER));
+                return reason::code(reason::OTHER);
+            }
+            self.reasons.insert(word.clone());
+        }
+        reason::code(word)
+    }
+}
+
+/// What is to be said about a source as a whole. Times in unix seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceStanding {
+    /// Its kind has never been served here: nothing is said.
+    Unpublished,
+    /// Its first lists are not complete: it is not up, and has no packages yet.
+    Loading {
+        /// When its most silent watch was last heard from.
+        last_contact: i64,
+    },
+    /// Its packages are published.
+    Published {
+        /// Whether every watch was heard from lately.
+        up: bool,
+        /// When its most silent watch was last heard from.
+        last_contact: i64,
+    },
+}
+
+/// One consistent view of all that is published.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Fingerprint of the kube-system namespace's UID, once known.
+    pub cluster_uid: Option<Fingerprint>,
+    pub(crate) sources: Vec<SourceSnapshot>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct SourceSnapshot {
+    pub(crate) name: Arc<str>,
+    pub(crate) up: bool,
+    pub(crate) last_contact: i64,
+    pub(crate) rows: Vec<Arc<Row>>,
+    pub(crate) reasons: Vec<Arc<str>>,
+    pub(crate) states: Vec<(u64, u64)>,
+    digest: Digest,
+}
+
+impl SourceSnapshot {
+    fn empty(name: Arc<str>, up: bool, last_contact: i64) -> Self {
+        let digest = Digest::default();
+        Self { name, up, last_contact, rows: vec![], reasons: vec![], states: vec![], digest }
+    }
+}
+
+impl Snapshot {
+    /// How many packages there are in it.
+    pub fn packages(&self) -> usize {
+        self.sources.iter().map(|s| s.rows.len()).sum()
+    }
+
+    /// Calls `visit` with the labels and value of each sample of a metric that is not per package.
+    /// The digest's own sample and the rendered time are not among them.
+    pub(crate) fn for_each_sample(&self, metric: Metric, mut visit: impl FnMut(&[(&str, &str)], u64)) {
+        match metric {
+            Metric::ClusterUid => self.cluster_uid.iter().for_each(|uid| visit(&[], uid.value())),
+            Metric::SourceUp => self.by_source(|s, labels| visit(labels, u64::from(s.up))),
+            Metric::SourcePackages => self.by_source(|s, labels| visit(labels, s.rows.len() as u64)),
+            Metric::SourceLastContact => {
+                self.by_source(|s, labels| visit(labels, u64::try_from(s.last_contact).unwrap_or(0)));
+            }
+            Metric::ReasonInfo => self.by_source(|s, labels| {
+                for word in &s.reasons {
+                    let code = reason::code(word).to_string();
+                    visit(&[labels[0], (label::REASON, word), (label::CODE, &code)], 1);
+                }
+            }),
+            Metric::Packages => self.by_source(|s, labels| s.for_each_count(labels[0], &mut visit)),
+            _ => {}
+        }
+    }
+
+    fn by_source(&self, mut visit: impl FnMut(&SourceSnapshot, &[(&str, &str)])) {
+        for source in &self.sources {
+            visit(source, &[(label::PACKAGE_SOURCE, &source.name)]);
+        }
+    }
+
+    /// The digest over every sample that the contract covers.
+    pub fn digest(&self) -> Digest {
+        let mut digest = Digest::default();
+        self.sources.iter().for_each(|s| digest.merge(s.digest));
+        for metric in Metric::ALL.iter().filter(|m| m.in_digest() && !m.per_package()) {
+            self.for_each_sample(*metric, |labels, value| {
+                digest.add(sample::hash(metric.name(), labels, value));
+            });
+        }
+        digest
+    }
+
+    /// The label of the digest's own sample.
+    pub(crate) const DIGEST_LABELS: [(&'static str, &'static str); 1] = [(label::CONTRACT, CONTRACT_VERSION)];
+}
+
+impl SourceSnapshot {
+    fn for_each_count(&self, source: (&str, &str), visit: &mut impl FnMut(&[(&str, &str)], u64)) {
+        use statusbridge_contract::{ApplyState, Health};
+        for &(apply, health) in &self.states {
+            let count = self.rows.iter().filter(|r| r.state() == (apply, health)).count() as u64;
+            if let (Some(apply), Some(health)) = (ApplyState::from_code(apply), Health::from_code(health)) {
+                let labels = [source, (label::APPLY_STATE, apply.name()), (label::HEALTH, health.name())];
+                visit(&labels, count);
+            }
+        }
+    }
+}
+
+/// The name that HELP and TYPE lines have for a metric: OpenMetrics leaves a counter's `_total` out.
+pub(crate) fn family_name(metric: Metric, openmetrics: bool) -> &'static str {
+    match metric.kind() {
+        Kind::Counter if openmetrics => metric.name().trim_end_matches("_total"),
+        _ => metric.name(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use statusbridge_contract::{ApplyState, Health};
+
+    use super::*;
+    use crate::{exposition, verdict::Verdict};
+
+    fn shown(apply: usize, revision: u64) -> Shown {
+        let apply = ApplyState::ALL[apply];
+        let verdict = Verdict {
+            apply,
+            health: Health::Unknown,
+            desired: Fingerprint::of(&revision.to_string()),
+            applied: Fingerprint::NONE,
+            healthy: Fingerprint::NONE,
+            reason: Some(Arc::from(format!("Reason{revision}"))),
+            since: None,
+            inventory: (revision % 2 == 0).then(Default::default),
+        };
+        Shown { verdict, transition_timestamp: 1_700_000_000, transitions: revision }
+    }
+
+    const UP: SourceStanding = SourceStanding::Published { up: true, last_contact: 1_700_000_000 };
+
+    /// Adds up the samples of a text exposition as a reader would.
+    fn recomputed(text: &str) -> Digest {
+        text.lines()
+            .filter(|l| !l.starts_with('#'))
+            .filter(|l| Metric::from_name(l.split('{').next().unwrap_or("")).is_some_and(Metric::in_digest))
+            .map(|l| sample::hash_canonical(l.as_bytes()))
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn the_kept_digest_is_the_digest_of_what_is_rendered(
+            changes in prop::collection::vec((0usize..2, 0usize..6, prop::option::of((0usize..7, 0u64..90))), 1..60)
+        ) {
+            let mut store = Store::new(["a", "b"]);
+            let mut slots = std::collections::HashMap::new();
+            for (source, package, change) in changes {
+                let key = PackageKey::new(Some("ns"), &format!("p{package}"));
+                match change {
+                    Some((apply, revision)) => {
+                        let slot = slots.get(&(source, package)).copied();
+                        slots.insert((source, package), store.put(source, slot, &key, &shown(apply, revision)));
+                    }
+                    None => {
+                        if let Some(slot) = slots.remove(&(source, package)) {
+                            store.remove(source, slot);
+                        }
+                    }
+                }
+                let snapshot = store.snapshot(Some(Fingerprint::of("uid")), &[UP, UP]);
+                let text = exposition::render(&snapshot, exposition::Format::Text, Some(1));
+                let text = String::from_utf8(text).unwrap();
+                // cluster_uid has no labels, and the text format leaves its braces out.
+                let text = text.replace("statusbridge_cluster_uid ", "statusbridge_cluster_uid{} ");
+                prop_assert_eq!(recomputed(&text), snapshot.digest());
+                prop_assert_eq!(snapshot.packages(), slots.len());
+            }
+        }
+    }
+
+    #[test]
+    fn reasons_past_the_limit_are_other() {
+        let mut store = Store::new(["a"]);
+        for n in 0..200u64 {
+            store.put(0, None, &PackageKey::new(None, &format!("p{n}")), &shown(6, n));
+        }
+        let snapshot = store.snapshot(None, &[UP]);
+        let mut words = Vec::new();
+        snapshot.for_each_sample(Metric::ReasonInfo, |labels, _| words.push(labels[1].1.to_owned()));
+        assert_eq!(words.len(), MAX_REASONS);
+        assert!(words.iter().any(|w| w == reason::OTHER));
+    }
+
+    #[test]
+    fn a_source_that_is_loading_shows_nothing_but_that() {
+        let mut store = Store::new(["a", "b"]);
+        store.put(0, None, &PackageKey::new(None, "p"), &shown(0, 1));
+        let standing = [SourceStanding::Loading { last_contact: 5 }, SourceStanding::Unpublished];
+        let text = exposition::render(&store.snapshot(None, &standing), exposition::Format::Text, None);
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("statusbridge_source_up{package_source=\"a\"} 0\n"));
+        assert!(text.contains("statusbridge_source_packages{package_source=\"a\"} 0\n"));
+        assert!(!text.contains("package=\"p\"") && !text.contains("\"b\""), "{text}");
+    }
+}
