@@ -20,7 +20,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Poll the backend and keep every status up to date (default)
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Close open gates when the aggregator's heartbeat is too old
     Sweep(SweepArgs),
     /// Print the CRDs, or write them into a directory
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     let cli = Cli::parse();
     match cli.command {
         Some(Command::Crds { directory }) => serve::crds(directory.as_deref()),
-        Some(Command::Serve(args)) => block_on(serve::serve(args)),
+        Some(Command::Serve(args)) => block_on(serve::serve(*args)),
         Some(Command::Sweep(args)) => block_on(serve::sweep(args)),
         None => match cli.serve {
             Some(args) => block_on(serve::serve(args)),

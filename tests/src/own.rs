@@ -212,7 +212,8 @@ impl Sweeper {
         namespace: &str,
         more: &[&str],
     ) -> Result<Self> {
-        let args: Vec<&str> = ["--namespace", namespace].into_iter().chain(more.iter().copied()).collect();
+        let own = ["--namespace", namespace, "--listen", "127.0.0.1:0"];
+        let args: Vec<&str> = own.into_iter().chain(more.iter().copied()).collect();
         let process = launch(rig, name, "statusbridge-aggregator", "sweep", kubeconfig, None, &args).await?;
         Ok(Self { process })
     }

@@ -407,7 +407,7 @@ async fn the_sweeper_closes_what_a_dead_aggregator_left_open() {
         let mut options = AggregatorOptions::new("http://127.0.0.1:1");
         options.namespace = "statusbridge-system".to_owned();
         let aggregator = Aggregator::launch(rig, "aggregator", &aggregator_account, &options).await?;
-        let sweeper_args = ["--heartbeat-timeout", "4s", "--listen", "127.0.0.1:0"];
+        let sweeper_args = ["--heartbeat-timeout", "4s"];
         let sweeper =
             Sweeper::start(rig, "sweeper", &sweeper_account, "statusbridge-system", &sweeper_args).await?;
         wait_for_open(&api, "by-hand", "True", "Overridden").await?;

@@ -4,6 +4,7 @@ use statusbridge_contract::Fingerprint;
 
 use super::classify::{PackageState, for_package, unobserved};
 use super::conditions::{Conditions, READY, RECONCILING, REPORTING, STALLED, is_true};
+use super::words::{named, phrase};
 use super::{
     Backend, Moment, Target, cluster_set_error, clusters, list, oldest_evidence, revisions, shorten, time,
     too_few, unix,
@@ -189,16 +190,7 @@ fn describe(reason: Reason, wrong: &[(Reason, &Target)]) -> String {
     let with: Vec<&Target> =
         wrong.iter().filter(|(other, _)| *other == reason).map(|(_, target)| *target).collect();
     let names: Vec<String> = with.iter().map(|target| named(reason, target)).collect();
-    format!("{}: {}", super::rollout_gate::phrase(reason, with.len() as u64), list(&names))
-}
-
-/// The cluster's name, and for a failure the package's own word for it.
-pub(super) fn named(reason: Reason, target: &Target) -> String {
-    let word = target.observation.row.as_ref().and_then(|row| row.reason.as_deref());
-    match (reason, word) {
-        (Reason::Failed | Reason::HealthUnknown, Some(word)) => format!("{} ({word})", target.cluster),
-        _ => target.cluster.clone(),
-    }
+    format!("{}: {}", phrase(reason, with.len() as u64), list(&names))
 }
 
 fn count(states: &[(Result<PackageState, Reason>, &Target)]) -> PackageCounts {

@@ -15,6 +15,7 @@ pub mod conditions;
 pub mod fleet_package;
 pub mod rollout_gate;
 pub mod silence;
+mod words;
 
 use std::collections::BTreeMap;
 

@@ -10,7 +10,7 @@ use statusbridge_aggregator::decide::conditions::{
     OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true,
 };
 use statusbridge_aggregator::decide::rollout_gate::{Input, PackageSpec, decide};
-use statusbridge_aggregator::decide::{Backend, Moment, Target, time, worth_writing};
+use statusbridge_aggregator::decide::{Backend, Moment, Target, silence, time, worth_writing};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
@@ -389,4 +389,47 @@ fn a_typical_status_reads_well() {
         unobserved(Standing::Stale, None),
     ]);
     insta::assert_snapshot!(serde_json::to_string_pretty(&status).unwrap());
+}
+
+#[test]
+fn silence_closes_an_open_gate_and_says_so() {
+    let opened = Case::default().on([fresh(healthy(R2))]);
+    let closed = silence::close(Ok(&gate()), &opened, T + 100.0).unwrap();
+    assert!(!open(&closed) && !is_true(&closed.conditions, READY));
+    assert!(is_true(&closed.conditions, SUCCEEDED) && is_true(&closed.conditions, RECONCILING));
+    assert_eq!(reasons(&closed), ["AggregatorSilent"]);
+    assert_eq!((closed.since, closed.observed_generation), (Some(time(T + 100.0)), Some(1)));
+    assert_eq!(closed.clusters, opened.clusters);
+    // A closed gate needs nothing, nor does one that was never judged.
+    let shut = Case::default().on([fresh(healthy(R1))]);
+    assert_eq!(silence::close(Ok(&gate()), &shut, T), None);
+    assert_eq!(silence::close(Ok(&gate()), &RolloutGateStatus::default(), T), None);
+    assert!(silence::close(Err("unknown variant"), &opened, T).is_some());
+}
+
+#[rstest]
+#[case::stands(None, None)]
+#[case::stands_until_later(Some(T + 200.0), None)]
+#[case::has_ended(Some(T + 50.0), Some("AggregatorSilent"))]
+fn silence_leaves_a_persons_word_alone(#[case] until: Option<f64>, #[case] expected: Option<&str>) {
+    let case = Case::spec(|spec| {
+        spec.override_ =
+            Some(Override { state: OverrideState::Open, reason: "we know".into(), until: until.map(time) });
+    });
+    let opened = case.on([fresh(healthy(R1))]);
+    assert!(open(&opened));
+    let closed = silence::close(Ok(&case.spec), &opened, T + 100.0);
+    assert_eq!(closed.as_ref().map(reasons).map(|it| it[0]), expected);
+}
+
+#[test]
+fn ages_do_not_get_into_the_status() {
+    let torn = |age| {
+        let mut seen = unobserved(Standing::Unverified, Some(healthy(R2)));
+        seen.message = format!("the last verified evidence is {age} s old; a sample is missing");
+        seen
+    };
+    let status = Case::default().on([torn(190)]);
+    assert_eq!(status.waiting_for[0].message, "1 cluster cannot be verified: c00; a sample is missing");
+    assert_eq!(status, Case::default().on([torn(205)]));
 }
