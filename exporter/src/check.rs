@@ -2,15 +2,18 @@
 
 use std::{io::Write, path::PathBuf};
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 use statusbridge_contract::Fingerprint;
 
 use crate::{
     catalog::SourceArgs,
+    exposition::{Exposition, Format},
     objects::Saved,
-    replay::{Clock, Transition, replay},
+    replay::{Clock, History, Transition, replay},
     source::Source,
+    store::{PackageKey, SourceStanding, Store},
 };
 
 /// Arguments of `check`.
@@ -60,8 +63,14 @@ pub fn run(args: &CheckArgs, out: &mut impl Write, problems: &mut impl Write) ->
             writeln!(out, "{}", serde_json::to_string(&Line::new(&sources, transition))?)?;
         }
     } else {
-        let _ = args.format;
-        anyhow::bail!("series cannot be printed yet");
+        let format = match args.format {
+            OutputFormat::Text => Format::Text,
+            OutputFormat::Openmetrics => Format::OpenMetrics,
+        };
+        let now = args.now.map_or(wall, |now| now.as_millisecond()) / 1000;
+        for piece in series(&sources, &history, format, now) {
+            out.write_all(&piece)?;
+        }
     }
     for &index in &history.unread {
         let object = &saved.objects[index];
@@ -71,6 +80,22 @@ pub fn run(args: &CheckArgs, out: &mut impl Write, problems: &mut impl Write) ->
         writeln!(problems, "{broken}")?;
     }
     Ok(saved.broken.is_empty() && history.failures.is_empty())
+}
+
+/// The exposition of what is shown in the end, of the sources that read any of the objects: in a
+/// cluster, the kinds of the others would not be installed. `now` in unix seconds.
+fn series(sources: &[Source], history: &History, format: Format, now: i64) -> Exposition {
+    let mut store = Store::new(sources.iter().map(|source| source.name.as_str()));
+    for (id, shown) in &history.packages {
+        store.put(id.source, None, &PackageKey::new(id.namespace.as_deref(), &id.name), shown);
+    }
+    let standing: Vec<SourceStanding> = (0..sources.len())
+        .map(|index| match history.sources.contains(&index) {
+            true => SourceStanding::Published { up: true, last_contact: now },
+            false => SourceStanding::Unpublished,
+        })
+        .collect();
+    Exposition::new(store.snapshot(None, &standing), format, None, Bytes::new())
 }
 
 /// A transition as a line of JSON.

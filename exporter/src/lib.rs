@@ -17,3 +17,4 @@ pub mod source;
 pub mod store;
 pub mod transition;
 pub mod verdict;
+mod yaml;

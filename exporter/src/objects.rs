@@ -8,6 +8,8 @@ use std::{
 
 use serde_json::Value;
 
+use crate::yaml;
+
 /// A saved object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedObject {
@@ -86,10 +88,7 @@ impl Saved {
         for (number, document) in documents.into_iter().enumerate() {
             let origin =
                 if several { format!("{origin}, document {}", number + 1) } else { origin.to_owned() };
-            let mut options = serde_saphyr::Options::default();
-            // The files are the user's own, and a list of all packages of a cluster is large.
-            options.budget = None;
-            match serde_saphyr::from_str_with_options::<Value>(&document, options) {
+            match yaml::from_str::<Value>(&document) {
                 Ok(Value::Null) => {}
                 Ok(value) => self.add_value(&origin, value),
                 Err(error) => self.broken(&origin, error),
@@ -124,7 +123,7 @@ impl Saved {
             return true;
         }
         // Flow style YAML begins like JSON, and is not written by machines.
-        if serde_saphyr::from_multiple::<Value>(text).is_ok() {
+        if yaml::from_multiple::<Value>(text).is_ok() {
             return false;
         }
         self.broken(origin, error);
@@ -221,6 +220,7 @@ mod tests {
     #[rstest]
     #[case::yaml("apiVersion: v1\nkind: A\nmetadata: {name: a}\n", &["f A/a"])]
     #[case::documents("# c\n---\napiVersion: v1\nkind: A\nmetadata: {name: a}\n---\n\n--- # x\napiVersion: v1\nkind: B\nmetadata:\n  name: b\n", &["f, document 1 A/a", "f, document 2 B/b"])]
+    #[case::words_that_are_no_bools("apiVersion: v1\nkind: A\nmetadata: {name: n}\n", &["f A/n"])]
     #[case::json(A, &["f A/a"])]
     #[case::lines(&format!("{A}\n{A}\n"), &["f, object 1 A/a", "f, object 2 A/a"])]
     #[case::array(&format!("[{A}, {A}]"), &["f A/a", "f A/a"])]

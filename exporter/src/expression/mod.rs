@@ -33,6 +33,9 @@ const MAX_SOURCE: usize = 8 * 1024;
 /// How deep `exists`, `map` and their like may be nested: each level multiplies the cost.
 const MAX_COMPREHENSIONS: usize = 2;
 
+/// Names of types, to compare with `type(x)`.
+const TYPES: &[&str] = &["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
+
 /// An expression of a source.
 #[derive(Debug)]
 pub struct Expression {
@@ -125,8 +128,9 @@ impl Expression {
 /// out about these only when it runs into them, which may be on one object in a thousand.
 fn check<'e>(node: &'e IdedExpr, variables: &mut Vec<&'e str>, depth: usize) -> Result<(), String> {
     match &node.expr {
-        Expr::Unspecified | Expr::Literal(_) => Ok(()),
-        Expr::Ident(name) if variables.contains(&name.as_str()) => Ok(()),
+        Expr::Unspecified => Err("a part of the expression is missing".to_owned()),
+        Expr::Literal(_) => Ok(()),
+        Expr::Ident(name) if variables.contains(&name.as_str()) || TYPES.contains(&name.as_str()) => Ok(()),
         Expr::Ident(name) => Err(format!("there is no variable `{name}`")),
         Expr::Select(select) => check(&select.operand, variables, depth),
         Expr::List(list) => list.elements.iter().try_for_each(|e| check(e, variables, depth)),

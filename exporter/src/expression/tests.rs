@@ -43,6 +43,7 @@ fn with<T>(text: &str, read: impl FnOnce(&Expression, &Scope<'_>) -> T) -> T {
 #[case("!has(condition(object, 'Nope').observedGeneration) && has(condition(object, 'Nope').reason)")]
 #[case("condition(missing, 'Ready').status == '' && condition(present, 'Ready').reason == 'Fine'")]
 #[case("condition(object.metadata, 'Ready').status == ''")]
+#[case("type(object) == map && type(object.metadata.name) == string && type(object.spec.big) == uint")]
 #[case("!missing.hasValue() && present.?metadata.?name.orValue('') == 'a'")]
 #[case("present.optMap(p, p.metadata.name).orValue('') == 'a'")]
 #[case("optional.ofNonZeroValue(object.spec).hasValue() && !optional.ofNonZeroValue('').hasValue()")]

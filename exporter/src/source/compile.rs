@@ -20,6 +20,7 @@ use crate::{
     kstatus,
     projection::Projection,
     verdict::EvaluationError,
+    yaml,
 };
 
 /// Longest name of a source: it is a label's value in every series.
@@ -27,9 +28,9 @@ const MAX_NAME: usize = 63;
 /// Names that the language keeps for itself.
 const KEYWORDS: &[&str] = &["true", "false", "null", "in", "optional"];
 
-pub(super) fn parse(file: &str, yaml: &str) -> Result<Vec<Source>, SourceError> {
+pub(super) fn parse(file: &str, text: &str) -> Result<Vec<Source>, SourceError> {
     let malformed = |error: serde_saphyr::Error| SourceError::of_file(file, error.to_string());
-    let headers: Vec<Header> = serde_saphyr::from_multiple(yaml).map_err(malformed)?;
+    let headers: Vec<Header> = yaml::from_multiple(text).map_err(malformed)?;
     for header in &headers {
         let (version, kind) = (header.api_version.as_deref(), header.kind.as_deref());
         if (version, kind) != (Some(API_VERSION), Some(KIND)) {
@@ -45,7 +46,7 @@ pub(super) fn parse(file: &str, yaml: &str) -> Result<Vec<Source>, SourceError> 
     if headers.is_empty() {
         return Err(SourceError::of_file(file, "has no source in it"));
     }
-    let definitions: Vec<Definition> = serde_saphyr::from_multiple(yaml).map_err(malformed)?;
+    let definitions: Vec<Definition> = yaml::from_multiple(text).map_err(malformed)?;
     definitions
         .into_iter()
         .map(|definition| Compiler { file, name: definition.name.clone() }.source(definition))

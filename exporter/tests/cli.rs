@@ -1,0 +1,231 @@
+//! The command line, as people use it: the real binary on real files.
+
+#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use statusbridge_contract::{Digest, Metric, sample};
+
+struct Run {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn exporter(args: &[&str], input: Option<&str>) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_statusbridge-exporter"));
+    command.args(args).env_remove("STATUSBRIDGE_SOURCES").env_remove("STATUSBRIDGE_PRESETS");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    let mut stdin = child.stdin.take().expect("its input");
+    stdin.write_all(input.unwrap_or_default().as_bytes()).expect("it reads its input");
+    drop(stdin);
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("it ends");
+    Run {
+        code: status.code().expect("it ends by itself"),
+        out: String::from_utf8(stdout).expect("text"),
+        err: String::from_utf8(stderr).expect("text"),
+    }
+}
+
+fn here(path: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path).display().to_string()
+}
+
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path: PathBuf = self.0.path().join(name);
+        fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    }
+
+    fn path(&self) -> String {
+        self.0.path().display().to_string()
+    }
+}
+
+const PACKAGE: &str = r#"
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: payments, namespace: flux-system, generation: 1}
+spec: {sourceRef: {kind: GitRepository, name: fleet}, wait: true}
+status:
+  lastAttemptedRevision: main@sha1:4f0e2a9c81d3b7650e4f0e2a9c81d3b7650e1234
+  lastAppliedRevision: main@sha1:4f0e2a9c81d3b7650e4f0e2a9c81d3b7650e1234
+  conditions:
+    - {type: Ready, status: "True", reason: ReconciliationSucceeded, observedGeneration: 1}
+    - {type: Healthy, status: "True", reason: Succeeded, observedGeneration: 1}
+"#;
+
+const SOURCE_OBJECT: &str = r#"
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: fleet, namespace: flux-system}
+status: {artifact: {revision: "main@sha1:4f0e2a9c81d3b7650e4f0e2a9c81d3b7650e1234"}}
+"#;
+
+const NOW: &str = "2026-11-21T01:00:00Z";
+
+#[test]
+fn check_prints_what_metrics_would_say() {
+    let files = Files::new();
+    // The joined object may come before or after the package, in the same file or another.
+    let package = files.write("b.yaml", PACKAGE);
+    let source = files.write("a.yaml", SOURCE_OBJECT);
+    let both = files.write("both.yml", &format!("{PACKAGE}---{SOURCE_OBJECT}"));
+    let run = exporter(&["check", "--now", NOW, &package, &source], None);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    insta::assert_snapshot!(run.out);
+    assert_eq!(exporter(&["check", "--now", NOW, &both], None).out, run.out);
+    let stdin = format!("{SOURCE_OBJECT}---{PACKAGE}");
+    assert_eq!(exporter(&["check", "--now", NOW, "-"], Some(&stdin)).out, run.out);
+}
+
+#[test]
+fn check_speaks_openmetrics_too() {
+    let run = exporter(&["check", "--format", "openmetrics", "--now", NOW, "-"], Some(PACKAGE));
+    assert_eq!(run.code, 0);
+    assert!(run.out.ends_with("# EOF\n"), "{}", run.out);
+}
+
+/// The digest is the sum of what is printed, though neither cluster nor clock is known.
+#[test]
+fn the_printed_digest_is_that_of_the_printed_samples() {
+    let run = exporter(&["check", "--now", NOW, "-"], Some(PACKAGE));
+    let (mut sum, mut printed) = (Digest::default(), None);
+    for line in run.out.lines().filter(|line| !line.starts_with('#')) {
+        let (series, value) = line.rsplit_once(' ').expect("a value");
+        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        let metric = Metric::from_name(name).expect("a metric of the contract");
+        let value: u64 = value.parse().expect("an integer");
+        let labels: Vec<(&str, &str)> = labels
+            .trim_end_matches('}')
+            .split(',')
+            .filter(|label| !label.is_empty())
+            .map(|label| label.split_once('=').expect("a label"))
+            .map(|(name, value)| (name, value.trim_matches('"')))
+            .collect();
+        match metric {
+            Metric::Digest => printed = Some(value),
+            Metric::ClusterUid | Metric::RenderedTimestamp => panic!("{name} cannot be known"),
+            _ if metric.in_digest() => sum.add(sample::hash(name, &labels, value)),
+            _ => {}
+        }
+    }
+    assert_eq!(printed, Some(sum.value()));
+}
+
+#[test]
+fn replay_prints_the_transitions_of_a_history() {
+    let trace = here("tests/traces/flux-kustomization-1.7.3.jsonl");
+    let run = exporter(&["check", "--replay", &trace], None);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    insta::assert_snapshot!(run.out, @r#"
+    {"time":"2026-11-21T00:14:39Z","source":"flux-kustomization","namespace":"flux-system","package":"payments","applyState":"Applied","health":"Current","desiredRevision":null,"appliedRevision":"111111111111","healthyRevision":"111111111111","reason":null,"version":1}
+    {"time":"2026-11-21T00:50:17Z","source":"flux-kustomization","namespace":"flux-system","package":"payments","applyState":"Applying","health":"InProgress","desiredRevision":null,"appliedRevision":"111111111111","healthyRevision":null,"reason":"Progressing","version":11}
+    {"time":"2026-11-21T00:50:47Z","source":"flux-kustomization","namespace":"flux-system","package":"payments","applyState":"Applied","health":"Failed","desiredRevision":null,"appliedRevision":"222222222222","healthyRevision":null,"reason":"HealthCheckFailed","version":15}
+    {"time":"2026-11-21T00:50:52Z","source":"flux-kustomization","namespace":"flux-system","package":"payments","applyState":"Applied","health":"Current","desiredRevision":null,"appliedRevision":"222222222222","healthyRevision":"222222222222","reason":null,"version":23}
+    {"time":"2026-11-21T00:51:01Z","source":"flux-kustomization","namespace":"flux-system","package":"payments","applyState":"Applying","health":"InProgress","desiredRevision":null,"appliedRevision":"222222222222","healthyRevision":null,"reason":"Progressing","version":26}
+    {"time":"2026-11-21T00:51:01Z","source":"flux-kustomization","namespace":"flux-system","package":"payments","applyState":"Failed","health":"Unknown","desiredRevision":null,"appliedRevision":"222222222222","healthyRevision":null,"reason":"BuildFailed","version":27}
+    "#);
+    let fixed = exporter(&["check", "--replay", "--now", NOW, &trace], None);
+    assert_eq!(fixed.out.lines().count(), run.out.lines().count());
+}
+
+#[test]
+fn what_no_source_reads_is_named_and_is_no_failure() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: n}\n";
+    let run = exporter(&["check", "--now", NOW, "-"], Some(&format!("{pod}---{PACKAGE}")));
+    assert_eq!(run.code, 0);
+    assert_eq!(run.err, "standard input, document 1: v1 Pod n/p is read by no source\n");
+    assert!(run.out.contains("package=\"payments\""), "{}", run.out);
+}
+
+#[test]
+fn what_is_broken_is_named_fails_in_the_end_and_stops_nothing() {
+    let files = Files::new();
+    files.write("a.yaml", "broken: [\n");
+    files.write("b.yaml", PACKAGE);
+    let rubbish = PACKAGE.replace("name: payments", "name: rubbish").replace("status: \"True\"", "status: 5");
+    files.write("c.yaml", &rubbish);
+    let run = exporter(&["check", "--now", NOW, &files.path(), "/nonexistent"], None);
+    assert_eq!(run.code, 1);
+    assert!(run.out.contains(r#"statusbridge_package_apply_state{package="payments",package_namespace="flux-system",package_source="flux-kustomization"} 0"#), "{}", run.out);
+    assert!(run.out.contains(r#"statusbridge_package_apply_state{package="rubbish",package_namespace="flux-system",package_source="flux-kustomization"} 5"#), "{}", run.out);
+    for named in [
+        "a.yaml: ",
+        "/nonexistent: ",
+        "c.yaml: Kustomization flux-system/rubbish: source flux-kustomization: ",
+    ] {
+        assert!(run.err.contains(named), "{named} in {}", run.err);
+    }
+}
+
+#[test]
+fn a_source_that_is_wrong_is_refused_with_file_and_field() {
+    let files = Files::new();
+    let yaml = exporter(&["sources", "flux-kustomization"], None).out;
+    let wrong = files
+        .write("wrong.yaml", &yaml.replace("ready.status == 'Unknown'\n", "raedy.status == 'Unknown'\n"));
+    let run = exporter(&["check", "--sources", &wrong, "-"], Some(PACKAGE));
+    assert_eq!((run.code, run.out.as_str()), (2, ""));
+    assert!(
+        run.err.contains("wrong.yaml: source flux-kustomization: ")
+            && run.err.contains("no variable `raedy`"),
+        "{}",
+        run.err
+    );
+    assert_eq!(exporter(&["check"], None).code, 2, "check needs a file");
+    assert_eq!(exporter(&["check", "--presets", "nope", "-"], None).code, 2);
+}
+
+#[test]
+fn a_source_of_ones_own_is_read_from_a_file() {
+    let files = Files::new();
+    let own = exporter(&["sources", "flux-kustomization"], None)
+        .out
+        .replace("name: flux-kustomization", "name: mine");
+    let own = files.write("mine.yaml", &own);
+    let run = exporter(&["check", "--presets", "", "--sources", &own, "--now", NOW, "-"], Some(PACKAGE));
+    assert!(
+        run.out.contains("package_source=\"mine\"") && !run.out.contains("flux-kustomization"),
+        "{}",
+        run.out
+    );
+    let rbac = exporter(&["rbac", "--presets", "", "--sources", &own, "--name", "reader"], None);
+    assert!(rbac.out.contains("name: reader") && rbac.out.contains("[kustomizations]"), "{}", rbac.out);
+    assert!(!rbac.out.contains("rootsyncs"), "{}", rbac.out);
+}
+
+#[test]
+fn sources_lists_presets_and_prints_one() {
+    let list = exporter(&["sources"], None).out;
+    insta::assert_snapshot!(list, @r"
+    configsync-reposync     Config Sync RepoSyncs (configsync.gke.io)
+    configsync-rootsync     Config Sync RootSyncs (configsync.gke.io)
+    flux-kustomization      Flux Kustomizations (kustomize.toolkit.fluxcd.io)
+    ");
+    let printed = exporter(&["sources", "configsync-rootsync"], None);
+    assert_eq!(
+        printed.out,
+        fs::read_to_string(here("sources/configsync-rootsync.yaml")).expect("the preset")
+    );
+    let unknown = exporter(&["sources", "nope"], None);
+    assert_eq!(unknown.code, 2);
+    assert!(
+        unknown.err.contains("there is no preset `nope`; there are configsync-reposync"),
+        "{}",
+        unknown.err
+    );
+}
