@@ -34,7 +34,8 @@ const MAX_SOURCE: usize = 8 * 1024;
 const MAX_COMPREHENSIONS: usize = 2;
 
 /// Names of types, to compare with `type(x)`.
-const TYPES: &[&str] = &["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
+const TYPES: &[&str] =
+    &["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
 
 /// An expression of a source.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ mod error;
 mod format;
 mod join;
 mod rule;
+mod trial;
 
 pub use error::SourceError;
 pub use join::{JoinKey, Related, RelatedObject, RelatedObjects};
