@@ -20,8 +20,11 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn hash(&self) -> u64 {
-        let own: Vec<_> = self.own.iter().map(|(n, v)| (*n, v.as_str())).collect();
-        sample::hash(self.metric.name(), &own, self.value)
+        sample::hash(self.metric.name(), &self.own(), self.value)
+    }
+
+    pub(crate) fn own(&self) -> Vec<(&'static str, &str)> {
+        self.own.iter().map(|(n, v)| (*n, v.as_str())).collect()
     }
 }
 
@@ -115,7 +118,7 @@ pub(crate) fn digest(lines: &[Line]) -> u64 {
 pub(crate) fn gather(lines: &[Line]) -> Gathered {
     let mut gathered = Gathered::default();
     for line in lines {
-        gathered.add(line.metric, &line.own, Sample { at: 0.0, value: line.value as f64 });
+        gathered.add(line.metric, &line.own(), Sample { at: 0.0, value: line.value as f64 });
     }
     gathered
 }

@@ -118,6 +118,12 @@ mod tests {
     }
 
     #[test]
+    fn a_package_is_small() {
+        // A fleet of a million packages is to fit 300 MB.
+        assert!(size_of::<Package>() + size_of::<History>() <= 136);
+    }
+
+    #[test]
     fn counters_of_another_process_are_not_compared() {
         let (old, new) = (package(&healthy("r1", 100, 3)), package(&healthy("r1", 100, 9)));
         let next = |origin| History::first(500.0).next(&old, &new, SEEN, Offset::default(), origin).floor;

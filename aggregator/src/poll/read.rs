@@ -35,6 +35,10 @@ pub(super) struct Read {
     /// When reading raw, by cluster.
     cluster_stamps: HashMap<String, Vec<Seconds>>,
     strays: HashMap<String, BTreeMap<StreamLabels, Stray>>,
+    /// Places by labels that are not our own, in the order and form in which the backend writes them.
+    seen: HashMap<String, Place>,
+    /// Such labels of the series at hand.
+    rest: String,
     pub(super) samples: u64,
 }
 
@@ -57,6 +61,8 @@ impl Read {
             stamps: raw.then(|| due.iter().map(|b| b.at).collect()),
             cluster_stamps,
             strays: HashMap::new(),
+            seen: HashMap::new(),
+            rest: String::new(),
             samples: 0,
         }
     }
@@ -83,24 +89,122 @@ impl Read {
     }
 }
 
+impl Read {
+    /// The usual case without allocating: no target label has a name of ours, and samples of the same
+    /// labels but for our own came before.
+    fn quickly(&mut self, metric: Metric, labels: &Labels, samples: &[Sample]) -> bool {
+        let mut own = [("", ""); 3];
+        let mut owned = 0;
+        self.rest.clear();
+        for (name, value) in labels.iter() {
+            if name.starts_with("exported_") {
+                return false;
+            } else if let Some(name) = metric.labels().iter().find(|own| **own == name) {
+                let Some(place) = own.get_mut(owned) else { return false };
+                *place = (*name, value);
+                owned += 1;
+            } else if name != "__name__" {
+                self.rest.extend([name, "\0", value, "\0"]);
+            }
+        }
+        let Some(place) = self.seen.get(&self.rest).copied() else { return false };
+        self.put(place, metric, &own[..owned], samples);
+        true
+    }
+
+    fn put(&mut self, place: Place, metric: Metric, own: &[(&'static str, &str)], samples: &[Sample]) {
+        let Place::Due(i) = place else { return };
+        let sample = match &self.stamps {
+            Some(stamps) => samples.iter().find(|s| s.stamped(stamps[i])),
+            None => samples.last(),
+        };
+        if let Some(sample) = sample {
+            self.gathered[i].add(metric, own, *sample);
+        }
+    }
+}
+
 impl Sink for Read {
     fn series(&mut self, labels: &Labels, samples: &[Sample]) {
         self.samples += samples.len() as u64;
         let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
+        if self.quickly(metric, labels, samples) {
+            return;
+        }
         let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
         let split = stream::split(metric, owned, &self.ignored);
-        match self.places.get(&split.stream) {
-            Some(Place::Other) => {}
-            Some(Place::Due(i)) => {
-                let sample = match &self.stamps {
-                    Some(stamps) => samples.iter().find(|s| s.stamped(stamps[*i])),
-                    None => samples.last(),
-                };
-                if let Some(sample) = sample {
-                    self.gathered[*i].add(metric, &split.own, *sample);
-                }
-            }
-            None => self.stray(metric, split.stream, samples),
+        let Some(place) = self.places.get(&split.stream).copied() else {
+            return self.stray(metric, split.stream, samples);
+        };
+        if !labels.iter().any(|(name, _)| name.starts_with("exported_")) {
+            self.seen.insert(std::mem::take(&mut self.rest), place);
         }
+        let own: Vec<_> = split.own.iter().map(|(n, v)| (*n, v.as_str())).collect();
+        self.put(place, metric, &own, samples);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Exposition, healthy, stream};
+
+    fn beat(instance: &str) -> Beat {
+        Beat {
+            cluster: "c".into(),
+            stream: stream(&[("cluster", "c"), ("instance", instance), ("package", "target")]),
+            contract: "1".into(),
+            digest: None,
+            at: 100.0,
+            rendered: None,
+        }
+    }
+
+    /// Every way a stream's labels may be written gives the same samples.
+    #[test]
+    fn samples_find_their_stream_however_labels_were_renamed() {
+        let exposition = Exposition::new(7).with("p", healthy("r1", 1, 1)).with("q", healthy("r2", 2, 2));
+        let due = [beat("i")];
+        let mut read = Read::at(&PollConfig::default(), &due, &[beat("i"), beat("j")], false);
+        for line in exposition.lines() {
+            for instance in ["i", "j", "stray"] {
+                let own = line.own();
+                let renamed = own.iter().any(|(name, _)| *name == "package");
+                let mut labels =
+                    vec![("__name__", line.metric.name()), ("cluster", "c"), ("instance", instance)];
+                labels.push(("package", "target"));
+                labels.extend(
+                    own.iter().map(|(n, v)| (if *n == "package" { "exported_package" } else { n }, *v)),
+                );
+                assert_eq!(renamed, labels.iter().any(|(n, _)| *n == "exported_package"));
+                let sample = Sample { at: 100.0, value: line.value as f64 };
+                read.series(&labels.into_iter().collect(), &[sample]);
+            }
+        }
+        let lines = exposition.lines().len() as u64;
+        assert_eq!(read.samples, 3 * lines);
+        let (gathered, strays) = read.finish();
+        assert_eq!((gathered[0].samples, gathered[0].digest.value()), (lines, exposition.digest()));
+        assert_eq!(strays["c"][0].metrics.values().sum::<u64>(), lines);
+    }
+
+    #[test]
+    fn raw_samples_count_only_when_stamped_like_the_digest() {
+        let due = [beat("i")];
+        let mut read = Read::at(&PollConfig::default(), &due, &due, true);
+        let labels = [
+            ("__name__", "statusbridge_cluster_uid"),
+            ("cluster", "c"),
+            ("instance", "i"),
+            ("package", "target"),
+        ];
+        let sample = |at, value| Sample { at, value };
+        read.series(
+            &labels.into_iter().collect(),
+            &[sample(99.0, 1.0), sample(100.0, 2.0), sample(101.0, 3.0)],
+        );
+        read.series(&labels.into_iter().collect(), &[sample(99.0, 1.0)]);
+        let gathered = read.finish().0;
+        assert_eq!((gathered[0].samples, gathered[0].uid), (1, Some(2)));
     }
 }

@@ -52,23 +52,23 @@ pub struct Gathered {
 
 impl Gathered {
     /// Takes a sample with its own labels. Metrics outside the digest are passed over.
-    pub fn add(&mut self, metric: Metric, own: &[(&'static str, String)], sample: Sample) {
+    pub fn add(&mut self, metric: Metric, own: &[(&'static str, &str)], sample: Sample) {
         if !metric.in_digest() {
             return;
         }
         self.samples += 1;
-        let get = |name: &str| own.iter().find(|(n, _)| *n == name).map_or("", |(_, v)| v.as_str());
+        let get = |name: &str| own.iter().find(|(n, _)| *n == name).map_or("", |(_, v)| *v);
         if let Some(missing) =
             metric.labels().iter().find(|l| **l != label::PACKAGE_NAMESPACE && get(l).is_empty())
         {
-            self.unlabelled.note(|| format!("{} lacks its label {missing}", show(metric, &borrow(own))));
+            self.unlabelled.note(|| format!("{} lacks its label {missing}", show(metric, own)));
             return;
         }
         let Some(value) = sample.whole() else {
-            self.not_whole.note(|| format!("{} reads {}", show(metric, &borrow(own)), sample.value));
+            self.not_whole.note(|| format!("{} reads {}", show(metric, own), sample.value));
             return;
         };
-        self.digest.add(sample::hash(metric.name(), &borrow(own), value));
+        self.digest.add(sample::hash(metric.name(), own, value));
         let before = match metric {
             Metric::ClusterUid => self.uid.replace(value),
             Metric::SourceUp => self.source(get(label::PACKAGE_SOURCE)).0.replace(value),
@@ -84,7 +84,7 @@ impl Gathered {
             ),
         };
         if before.is_some() {
-            self.twice.note(|| show(metric, &borrow(own)));
+            self.twice.note(|| show(metric, own));
         }
     }
 
@@ -140,10 +140,6 @@ impl Gathered {
             packages,
         }
     }
-}
-
-fn borrow<'a>(own: &'a [(&'static str, String)]) -> Vec<(&'static str, &'a str)> {
-    own.iter().map(|(n, v)| (*n, v.as_str())).collect()
 }
 
 /// A series as PromQL writes it.

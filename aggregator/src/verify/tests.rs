@@ -129,7 +129,7 @@ fn a_fraction_is_named() {
     let mut gathered = Gathered::default();
     for line in exposition.lines() {
         let wrong = if line.metric == Metric::ClusterUid { 0.5 } else { 0.0 };
-        gathered.add(line.metric, &line.own, Sample { at: 0.0, value: line.value as f64 + wrong });
+        gathered.add(line.metric, &line.own(), Sample { at: 0.0, value: line.value as f64 + wrong });
     }
     let gathered = verify(gathered, exposition.digest()).unwrap_err();
     let text = diagnose(&gathered, exposition.digest(), &stream(&[]), None, &[]);
@@ -254,7 +254,7 @@ proptest! {
         let mut gathered = Gathered::default();
         for (i, line) in lines.iter().enumerate() {
             let off = if i == at { off } else { 0.0 };
-            gathered.add(line.metric, &line.own, Sample { at: 0.0, value: line.value as f64 + off });
+            gathered.add(line.metric, &line.own(), Sample { at: 0.0, value: line.value as f64 + off });
         }
         prop_assert!(verify(gathered, exposition.digest()).is_err());
     }
