@@ -2,19 +2,23 @@
 
 pub mod catalog;
 pub mod check;
+pub mod engine;
 pub mod evaluate;
 pub mod exposition;
 pub mod expression;
 pub mod hold;
 pub mod kstatus;
 pub mod objects;
+pub mod own_metrics;
 pub mod preset;
 pub mod projection;
 pub mod rbac;
 pub mod replay;
 pub mod serve;
+pub mod server;
 pub mod source;
 pub mod store;
 pub mod transition;
 pub mod verdict;
+pub mod watch;
 mod yaml;

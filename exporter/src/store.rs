@@ -357,7 +357,7 @@ mod tests {
             healthy: Fingerprint::NONE,
             reason: Some(Arc::from(format!("Reason{revision}"))),
             since: None,
-            inventory: (revision % 2 == 0).then(Default::default),
+            inventory: revision.is_multiple_of(2).then(Default::default),
         };
         Shown { verdict, transition_timestamp: 1_700_000_000, transitions: revision }
     }

@@ -1,0 +1,251 @@
+//! The exporter's metrics about itself. None of them is part of the contract.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text},
+    metrics::{
+        counter::{ConstCounter, Counter},
+        family::Family,
+        gauge::ConstGauge,
+        histogram::Histogram,
+        info::Info,
+    },
+    registry::Registry,
+};
+
+use crate::{exposition::Format, source::KindRef};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    group: String,
+    kind: String,
+}
+
+impl From<&KindRef> for OfKind {
+    fn from(kind: &KindRef) -> Self {
+        Self { group: kind.group.clone(), kind: kind.kind.clone() }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfWatchError {
+    group: String,
+    kind: String,
+    cause: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfSource {
+    package_source: String,
+}
+
+/// Counters and histograms about this process.
+pub struct OwnMetrics {
+    registry: Registry,
+    watch_errors: Family<OfWatchError, Counter>,
+    relists: Family<OfKind, Counter>,
+    events: Family<OfKind, Counter>,
+    evaluations: Family<OfSource, Counter>,
+    evaluation_errors: Family<OfSource, Counter>,
+    scrapes: Histogram,
+}
+
+impl Default for OwnMetrics {
+    fn default() -> Self {
+        let buckets = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+        let own = Self {
+            registry: Registry::default(),
+            watch_errors: Family::default(),
+            relists: Family::default(),
+            events: Family::default(),
+            evaluations: Family::default(),
+            evaluation_errors: Family::default(),
+            scrapes: Histogram::new(buckets),
+        };
+        own.registered()
+    }
+}
+
+impl OwnMetrics {
+    fn registered(mut self) -> Self {
+        let registry = &mut self.registry;
+        let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("statusbridge_exporter_build", "Version of the exporter", version);
+        registry.register(
+            "statusbridge_exporter_watch_errors",
+            "Lists and watches that ended with an error, by kind and cause",
+            self.watch_errors.clone(),
+        );
+        registry.register(
+            "statusbridge_exporter_relists",
+            "Lists of all objects of a kind that were begun",
+            self.relists.clone(),
+        );
+        registry.register(
+            "statusbridge_exporter_watch_events",
+            "Objects that lists and watches brought",
+            self.events.clone(),
+        );
+        registry.register(
+            "statusbridge_exporter_evaluations",
+            "Evaluations of a package, by source",
+            self.evaluations.clone(),
+        );
+        registry.register(
+            "statusbridge_exporter_evaluation_errors",
+            "Evaluations in which an expression failed, by source",
+            self.evaluation_errors.clone(),
+        );
+        registry.register(
+            "statusbridge_exporter_scrape_duration_seconds",
+            "Time from a scrape's request to the last byte handed to the connection",
+            self.scrapes.clone(),
+        );
+        registry.register_collector(Box::new(Process));
+        self
+    }
+
+    /// A list or watch of a kind ended with an error.
+    pub fn watch_error(&self, kind: &KindRef, cause: &'static str) {
+        let labels = OfWatchError { group: kind.group.clone(), kind: kind.kind.clone(), cause };
+        self.watch_errors.get_or_create(&labels).inc();
+    }
+
+    /// A list of all objects of a kind begins.
+    pub fn relist(&self, kind: &KindRef) {
+        self.relists.get_or_create(&kind.into()).inc();
+    }
+
+    /// A list or watch brought an object.
+    pub fn event(&self, kind: &KindRef) {
+        self.events.get_or_create(&kind.into()).inc();
+    }
+
+    /// A package was evaluated.
+    pub fn evaluated(&self, source: &str, failed: bool) {
+        let labels = OfSource { package_source: source.to_owned() };
+        self.evaluations.get_or_create(&labels).inc();
+        let errors = self.evaluation_errors.get_or_create(&labels);
+        if failed {
+            errors.inc();
+        }
+    }
+
+    /// A scrape was answered.
+    pub fn scraped(&self, took: Duration) {
+        self.scrapes.observe(took.as_secs_f64());
+    }
+
+    /// All of it in a format, without OpenMetrics' end mark.
+    pub fn render(&self, format: Format) -> Result<String, std::fmt::Error> {
+        let mut openmetrics = String::new();
+        text::encode_registry(&mut openmetrics, &self.registry)?;
+        Ok(match format {
+            Format::OpenMetrics => openmetrics,
+            Format::Text => as_text_format(&openmetrics),
+        })
+    }
+}
+
+/// OpenMetrics names a counter's family without `_total` and an info's without `_info`; the text
+/// format names it as its samples are named, and knows neither infos nor units.
+fn as_text_format(openmetrics: &str) -> String {
+    let suffix_of = |name: &str| {
+        let declared = |kind: &str| openmetrics.contains(&format!("# TYPE {name} {kind}\n"));
+        match () {
+            () if declared("counter") => "_total",
+            () if declared("info") => "_info",
+            () => "",
+        }
+    };
+    let mut out = String::with_capacity(openmetrics.len() + 256);
+    for line in openmetrics.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("UNIT"), ..) => continue,
+            (Some("#"), Some(what), Some(name), Some(rest)) => {
+                let rest = if what == "TYPE" && rest == "info" { "gauge" } else { rest };
+                out.push_str(&format!("# {what} {name}{} {rest}\n", suffix_of(name)));
+            }
+            _ => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+/// What Linux says of this process, under the names that client libraries agreed on.
+#[derive(Debug)]
+struct Process;
+
+/// Clock ticks in a second: `USER_HZ`, 100 on every Linux that Rust runs on.
+const TICKS: f64 = 100.0;
+const PAGE_BYTES: u64 = 4096;
+
+impl Collector for Process {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return Ok(()) };
+        // The command's name may hold spaces and ends with the last parenthesis.
+        let fields: Vec<&str> =
+            stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
+        let field = |n: usize| fields.get(n - 3).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
+        #[allow(clippy::cast_precision_loss, reason = "ticks of a process fit 52 bits")]
+        let cpu = ConstCounter::new((field(14) + field(15)) as f64 / TICKS);
+        let descriptor = encoder.encode_descriptor(
+            "process_cpu_seconds",
+            "User and system CPU time spent",
+            None,
+            cpu.metric_type(),
+        )?;
+        cpu.encode(descriptor)?;
+        let resident = ConstGauge::new(i64::try_from(field(24) * PAGE_BYTES).unwrap_or(i64::MAX));
+        let descriptor = encoder.encode_descriptor(
+            "process_resident_memory_bytes",
+            "Resident memory",
+            None,
+            resident.metric_type(),
+        )?;
+        resident.encode(descriptor)?;
+        let files = std::fs::read_dir("/proc/self/fd").map_or(0, |d| i64::try_from(d.count()).unwrap_or(0));
+        let files = ConstGauge::new(files);
+        let descriptor = encoder.encode_descriptor(
+            "process_open_fds",
+            "Open file descriptors",
+            None,
+            files.metric_type(),
+        )?;
+        files.encode(descriptor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_keep_their_samples_names_in_the_text_format() {
+        let own = OwnMetrics::default();
+        own.evaluated("s", true);
+        let text = own.render(Format::Text).unwrap();
+        assert!(text.contains("# TYPE statusbridge_exporter_evaluations_total counter\n"), "{text}");
+        assert!(text.contains("statusbridge_exporter_evaluations_total{package_source=\"s\"} 1\n"));
+        assert!(text.contains("# TYPE statusbridge_exporter_build_info gauge\n"));
+        assert!(text.contains("process_resident_memory_bytes "));
+        assert!(!text.contains("# EOF"));
+        let open = own.render(Format::OpenMetrics).unwrap();
+        assert!(open.contains("# TYPE statusbridge_exporter_evaluations counter\n"), "{open}");
+    }
+
+    #[test]
+    fn none_of_them_is_taken_for_the_contract() {
+        let own = OwnMetrics::default().render(Format::Text).unwrap();
+        for line in own.lines().filter(|l| !l.starts_with('#')) {
+            let name = line.split(['{', ' ']).next().unwrap();
+            assert_eq!(statusbridge_contract::Metric::from_name(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `/metrics`, `/healthz` and `/readyz` over HTTP.
+
+use std::{convert::Infallible, sync::Arc, time::Duration, time::Instant};
+
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use futures::{StreamExt as _, stream};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use crate::exposition::{Exposition, Format};
+
+/// What the server asks the rest of the process.
+pub trait Subject: Send + Sync + 'static {
+    /// The exposition as it is now.
+    fn exposition(&self, format: Format) -> Exposition;
+    /// `Err` with the reason when the process no longer does its work.
+    fn healthy(&self) -> Result<(), String>;
+    /// `Err` with the reason while not everything has been read yet.
+    fn ready(&self) -> Result<(), String>;
+    /// A scrape was answered.
+    fn scraped(&self, took: Duration);
+}
+
+type Body = BoxBody<Bytes, Infallible>;
+
+/// Serves until `stop`; requests under way are finished first.
+pub async fn serve<S: Subject>(listener: TcpListener, subject: Arc<S>, stop: CancellationToken) {
+    let graceful = hyper_util::server::graceful::GracefulShutdown::new();
+    loop {
+        let connection = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => match accepted {
+                Ok((connection, _)) => connection,
+                Err(error) => {
+                    debug!(%error, "a connection was not accepted");
+                    // Out of file descriptors, most likely: give others time to close theirs.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+        };
+        let subject = subject.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let response = answer(&request, &subject);
+            async move { Ok::<_, Infallible>(response) }
+        });
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(Duration::from_secs(10))
+            .serve_connection(TokioIo::new(connection), service);
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                debug!(%error, "a connection ended badly");
+            }
+        });
+    }
+    // Whoever keeps a connection open must not keep the process.
+    let _ = tokio::time::timeout(Duration::from_secs(5), graceful.shutdown()).await;
+}
+
+fn answer<S: Subject>(request: &Request<Incoming>, subject: &Arc<S>) -> Response<Body> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+    }
+    let probe = |state: Result<(), String>| match state {
+        Ok(()) => plain(StatusCode::OK, "ok\n"),
+        Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n")),
+    };
+    match request.uri().path() {
+        "/metrics" => metrics(request.headers(), subject.clone()),
+        "/healthz" => probe(subject.healthy()),
+        "/readyz" => probe(subject.ready()),
+        _ => plain(StatusCode::NOT_FOUND, "not found: try /metrics, /healthz, /readyz\n"),
+    }
+}
+
+fn plain(status: StatusCode, text: &str) -> Response<Body> {
+    let mut response = Response::new(Full::new(Bytes::from(text.to_owned())).boxed());
+    *response.status_mut() = status;
+    let text = header::HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, text);
+    response
+}
+
+fn metrics<S: Subject>(headers: &HeaderMap, subject: Arc<S>) -> Response<Body> {
+    let start = Instant::now();
+    let text = |name| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("");
+    let format = Format::negotiate(text(header::ACCEPT));
+    let gzip = accepts_gzip(text(header::ACCEPT_ENCODING));
+    let pieces = subject.exposition(format);
+    let pieces: Box<dyn Iterator<Item = Bytes> + Send + Sync> =
+        if gzip { Box::new(Gzip::new(pieces)) } else { Box::new(pieces) };
+    let end = stream::once(async move {
+        subject.scraped(start.elapsed());
+        None
+    });
+    let body = stream::iter(pieces.map(Some)).chain(end).filter_map(async |piece| piece);
+    let body = BodyExt::boxed(StreamBody::new(body.map(|piece| Ok::<_, Infallible>(Frame::data(piece)))));
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(format.content_type()));
+    headers.insert(header::VARY, header::HeaderValue::from_static("accept, accept-encoding"));
+    if gzip {
+        headers.insert(header::CONTENT_ENCODING, header::HeaderValue::from_static("gzip"));
+    }
+    response
+}
+
+fn accepts_gzip(accept_encoding: &str) -> bool {
+    accept_encoding.split(',').any(|part| {
+        let mut params = part.split(';').map(str::trim);
+        let name = params.next().unwrap_or("");
+        let refused = params.any(|p| p.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()) == Some(0.0));
+        (name.eq_ignore_ascii_case("gzip") || name == "*") && !refused
+    })
+}
+
+/// Compresses pieces as they come.
+struct Gzip<I> {
+    pieces: I,
+    encoder: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl<I: Iterator<Item = Bytes>> Gzip<I> {
+    fn new(pieces: I) -> Self {
+        // Label blocks repeat so much that the fastest level already takes nine tenths away.
+        Self { pieces, encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())) }
+    }
+}
+
+impl<I: Iterator<Item = Bytes>> Iterator for Gzip<I> {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        use std::io::Write as _;
+        loop {
+            let encoder = self.encoder.as_mut()?;
+            let Some(piece) = self.pieces.next() else {
+                // Writing to a Vec does not fail.
+                return self.encoder.take()?.finish().ok().map(Bytes::from);
+            };
+            encoder.write_all(&piece).ok()?;
+            let out = encoder.get_mut();
+            if out.len() >= 16 * 1024 {
+                return Some(std::mem::take(out).into());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[test]
+    fn gzip_is_used_where_it_is_accepted() {
+        assert!(accepts_gzip("gzip") && accepts_gzip("deflate, gzip;q=0.5") && accepts_gzip("*"));
+        assert!(!accepts_gzip("") && !accepts_gzip("identity") && !accepts_gzip("gzip;q=0"));
+    }
+
+    #[test]
+    fn compressed_pieces_add_up() {
+        let pieces: Vec<Bytes> =
+            (0..2000).map(|n| Bytes::from(format!("line {} of text\n", n * n))).collect();
+        let whole = pieces.concat();
+        let packed: Vec<u8> = Gzip::new(pieces.into_iter()).flatten().collect();
+        let mut text = Vec::new();
+        flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut text).unwrap();
+        assert_eq!(text, whole);
+    }
+}

@@ -1,0 +1,268 @@
+//! Parsing what the API server sends, lean: one line of a watch, or one page of a list.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use super::Fault;
+use crate::{projection::Projection, store::PackageKey};
+
+/// The annotation on the bookmark that ends the initial events of a streaming list
+/// (kubernetes/kubernetes, `apimachinery/pkg/apis/meta/v1`, `InitialEventsAnnotationKey`).
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// One event of a watch.
+#[derive(Debug, PartialEq)]
+pub(super) enum Event {
+    /// Added or modified.
+    Applied(Value),
+    Deleted(Value),
+    Bookmark {
+        version: String,
+        ends_list: bool,
+    },
+    Error {
+        code: u16,
+        message: String,
+    },
+}
+
+/// How to parse events of a kind: what to keep of its objects, of bookmarks and of errors.
+#[derive(Debug)]
+pub(super) struct Parser {
+    object: Projection,
+    bookmark: Projection,
+    whole: Projection,
+}
+
+impl Parser {
+    pub(super) fn new(object: Projection) -> Self {
+        let mut bookmark = Projection::of_object();
+        bookmark.field("metadata").field("annotations").keep();
+        let mut whole = Projection::default();
+        whole.keep();
+        Self { object, bookmark, whole }
+    }
+
+    /// Parses one line of a watch.
+    pub(super) fn event(&self, line: &[u8]) -> Result<Event, Fault> {
+        let malformed = |error: serde_json::Error| Fault::Malformed(error.to_string());
+        let mut deserializer = serde_json::Deserializer::from_slice(line);
+        let (kind, object) = EventSeed(self).deserialize(&mut deserializer).map_err(malformed)?;
+        deserializer.end().map_err(malformed)?;
+        Ok(match kind.as_str() {
+            "ADDED" | "MODIFIED" => Event::Applied(object),
+            "DELETED" => Event::Deleted(object),
+            "BOOKMARK" => Event::Bookmark {
+                version: version_of(&object).to_owned(),
+                ends_list: object["metadata"]["annotations"][INITIAL_EVENTS_END] == "true",
+            },
+            "ERROR" => Event::Error {
+                code: object["code"].as_u64().and_then(|c| u16::try_from(c).ok()).unwrap_or(0),
+                message: object["message"].as_str().unwrap_or("no message").to_owned(),
+            },
+            other => return Err(Fault::Malformed(format!("event of type `{other}`"))),
+        })
+    }
+
+    /// Parses one page of a list: lean objects, resource version, continue token.
+    pub(super) fn page(&self, text: &str) -> Result<Page, Fault> {
+        let malformed = |error: serde_json::Error| Fault::Malformed(error.to_string());
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let page = PageSeed(self).deserialize(&mut deserializer).map_err(malformed)?;
+        deserializer.end().map_err(malformed)?;
+        Ok(page)
+    }
+}
+
+/// One page of a list.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    pub(super) objects: Vec<Value>,
+    pub(super) version: String,
+    pub(super) next: Option<String>,
+}
+
+/// The resource version of an object; empty when it has none.
+pub(super) fn version_of(object: &Value) -> &str {
+    object["metadata"]["resourceVersion"].as_str().unwrap_or("")
+}
+
+/// Namespace and name of an object.
+pub(super) fn key_of(object: &Value) -> Result<PackageKey, Fault> {
+    let metadata = &object["metadata"];
+    match metadata["name"].as_str() {
+        Some(name) => Ok(PackageKey::new(metadata["namespace"].as_str(), name)),
+        None => Err(Fault::Malformed("an object without a name".to_owned())),
+    }
+}
+
+struct EventSeed<'p>(&'p Parser);
+
+impl<'de> DeserializeSeed<'de> for EventSeed<'_> {
+    type Value = (String, Value);
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
+        d.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for EventSeed<'_> {
+    type Value = (String, Value);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a watch event")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut kind: Option<String> = None;
+        let mut object = None;
+        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+            match &*key {
+                "type" => kind = Some(map.next_value()?),
+                "object" => {
+                    let keep = match kind.as_deref() {
+                        Some("BOOKMARK") => &self.0.bookmark,
+                        Some("ERROR") => &self.0.whole,
+                        Some(_) => &self.0.object,
+                        None => return Err(A::Error::custom("an event's object before its type")),
+                    };
+                    object = Some(map.next_value_seed(keep.seed())?);
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        kind.zip(object).ok_or_else(|| A::Error::custom("an event without type or object"))
+    }
+}
+
+struct PageSeed<'p>(&'p Parser);
+
+impl<'de> DeserializeSeed<'de> for PageSeed<'_> {
+    type Value = Page;
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Page, D::Error> {
+        d.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for PageSeed<'_> {
+    type Value = Page;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of objects")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Page, A::Error> {
+        let (mut page, mut has_items) = (Page::default(), false);
+        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+            match &*key {
+                "metadata" => {
+                    let metadata: Value = map.next_value()?;
+                    page.version = metadata["resourceVersion"].as_str().unwrap_or("").to_owned();
+                    page.next = metadata["continue"].as_str().filter(|c| !c.is_empty()).map(str::to_owned);
+                }
+                "items" => {
+                    has_items = true;
+                    map.next_value_seed(ItemsSeed(self.0, &mut page.objects))?;
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        if has_items { Ok(page) } else { Err(A::Error::custom("a list without items")) }
+    }
+}
+
+struct ItemsSeed<'p, 'o>(&'p Parser, &'o mut Vec<Value>);
+
+impl<'de> DeserializeSeed<'de> for ItemsSeed<'_, '_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<(), D::Error> {
+        d.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ItemsSeed<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list's items")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while let Some(object) = seq.next_element_seed(self.0.object.seed())? {
+            self.1.push(object);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parser() -> Parser {
+        let mut projection = Projection::of_object();
+        projection.field("status").field("phase").keep();
+        Parser::new(projection)
+    }
+
+    fn event(value: &Value) -> Event {
+        parser().event(value.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn objects_are_lean() {
+        let object = json!({"metadata": {"name": "a", "resourceVersion": "7", "managedFields": [1]},
+            "spec": {"big": true}, "status": {"phase": "x", "more": 1}});
+        let Event::Applied(lean) = event(&json!({"type": "MODIFIED", "object": object})) else { panic!() };
+        assert_eq!(lean["status"], json!({"phase": "x"}));
+        assert_eq!((version_of(&lean), lean.get("spec")), ("7", None));
+        assert_eq!(key_of(&lean).unwrap(), PackageKey::new(None, "a"));
+    }
+
+    #[test]
+    fn bookmarks_and_errors_are_told_apart() {
+        let end = json!({"metadata": {"resourceVersion": "9", "annotations": {INITIAL_EVENTS_END: "true"}}});
+        assert_eq!(
+            event(&json!({"type": "BOOKMARK", "object": end})),
+            Event::Bookmark { version: "9".into(), ends_list: true }
+        );
+        let plain = json!({"kind": "X", "metadata": {"resourceVersion": "10"}});
+        assert_eq!(
+            event(&json!({"type": "BOOKMARK", "object": plain})),
+            Event::Bookmark { version: "10".into(), ends_list: false }
+        );
+        let gone = json!({"kind": "Status", "code": 410, "message": "too old"});
+        assert_eq!(
+            event(&json!({"type": "ERROR", "object": gone})),
+            Event::Error { code: 410, message: "too old".into() }
+        );
+    }
+
+    #[test]
+    fn what_is_cut_short_is_malformed() {
+        for text in
+            ["", "{\"type\":\"ADDED\"", "{\"type\":\"ADDED\"}", "{}", "{\"type\":\"ADDED\",\"object\":{}} x"]
+        {
+            assert!(matches!(parser().event(text.as_bytes()), Err(Fault::Malformed(_))), "{text}");
+        }
+        assert!(matches!(parser().page("{\"metadata\":{}}"), Err(Fault::Malformed(_))));
+        assert!(matches!(parser().page("{\"items\":[{\"metadata\":"), Err(Fault::Malformed(_))));
+    }
+
+    #[test]
+    fn a_page_has_objects_version_and_token() {
+        let text = json!({"items": [{"metadata": {"name": "a", "namespace": "n"}, "status": null}, {"metadata": "rubbish"}],
+            "metadata": {"resourceVersion": "5", "continue": "abc"}});
+        let page = parser().page(&text.to_string()).unwrap();
+        assert_eq!((page.objects.len(), page.version.as_str(), page.next.as_deref()), (2, "5", Some("abc")));
+        assert_eq!(key_of(&page.objects[0]).unwrap(), PackageKey::new(Some("n"), "a"));
+        assert!(key_of(&page.objects[1]).is_err());
+    }
+}

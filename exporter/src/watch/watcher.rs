@@ -1,0 +1,272 @@
+//! One kind: found by discovery, listed, watched, listed again when its resource version expired,
+//! waited for when it is not served.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::AsyncBufReadExt as _;
+use kube::Client;
+use tokio::{sync::mpsc, time::timeout};
+use tracing::{debug, info, warn};
+
+use super::{
+    Change, Contacts, Discovery, Fault, KindId, Update,
+    event::{Event, Parser, key_of, version_of},
+};
+use crate::{own_metrics::OwnMetrics, projection::Projection, source::KindRef};
+
+/// Objects on one page of a LIST.
+const PAGE: usize = 500;
+/// How long a page of a LIST, or the head of a watch's answer, may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the server may keep one watch open, in seconds.
+const WATCH_SECONDS: u32 = 290;
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+
+/// What all watches of a process have in common.
+#[derive(Clone)]
+pub struct WatcherSettings {
+    /// Client of the workload cluster.
+    pub client: Client,
+    /// Shared discovery.
+    pub discovery: Arc<Discovery>,
+    /// Where last contacts are noted.
+    pub contacts: Contacts,
+    /// Counts errors and relists.
+    pub metrics: Arc<OwnMetrics>,
+    /// A watch that is silent for this long is opened anew. Servers send a bookmark about every
+    /// minute.
+    pub idle: Duration,
+    /// How often to look whether a kind that is not served appeared.
+    pub look: Duration,
+    /// Where updates go.
+    pub updates: mpsc::Sender<Update>,
+}
+
+/// The watch of one kind.
+pub struct Watcher {
+    settings: WatcherSettings,
+    id: KindId,
+    kind: KindRef,
+    parser: Parser,
+    /// Whether to ask for streaming lists: until the server refuses one.
+    streaming: bool,
+    backoff: Duration,
+}
+
+impl Watcher {
+    /// A watch of `kind`, known to the engine as `id`, that keeps what `projection` says.
+    pub fn new(settings: WatcherSettings, id: KindId, kind: KindRef, projection: Projection) -> Self {
+        let parser = Parser::new(projection);
+        Self { settings, id, kind, parser, streaming: true, backoff: BACKOFF.0 }
+    }
+
+    /// Watches until nobody listens any more.
+    pub async fn run(mut self) {
+        loop {
+            let fault = match self.settings.discovery.path(&self.kind).await {
+                Ok(Some(path)) => self.follow(&path).await,
+                Ok(None) => {
+                    self.heard();
+                    if self.send(Change::Absent).await.is_err() {
+                        return;
+                    }
+                    tokio::time::sleep(self.settings.look).await;
+                    continue;
+                }
+                Err(fault) => fault,
+            };
+            if matches!(fault, Fault::Stopping) {
+                return;
+            }
+            self.note(&fault);
+            self.wait().await;
+        }
+    }
+
+    /// Lists and watches at one path until the kind is not served there, the server is not reached
+    /// at all (it may come back with other versions), or nobody listens.
+    async fn follow(&mut self, path: &str) -> Fault {
+        info!(group = self.kind.group, kind = self.kind.kind, path, "watching");
+        let mut resume: Option<String> = None;
+        loop {
+            let ended = match (&resume, self.streaming) {
+                (Some(_), _) | (None, true) => self.watch(path, &mut resume).await,
+                (None, false) => self.list(path).await.map(|version| resume = Some(version)),
+            };
+            match ended {
+                Ok(()) => continue,
+                Err(Fault::Expired) => {
+                    self.note(&Fault::Expired);
+                    resume = None;
+                }
+                Err(Fault::StreamingRefused(why)) => {
+                    info!(kind = self.kind.kind, why, "no streaming lists here, reading pages instead");
+                    self.settings.metrics.watch_error(&self.kind, "streaming_refused");
+                    self.streaming = false;
+                }
+                Err(fault @ (Fault::NotServed | Fault::Stopping)) => return fault,
+                Err(fault) => {
+                    self.note(&fault);
+                    self.wait().await;
+                }
+            }
+        }
+    }
+
+    /// One watch request: from `resume`, or with a streaming list when there is none. Ends with
+    /// `Ok` when the server closes it, as it does now and then.
+    async fn watch(&mut self, path: &str, resume: &mut Option<String>) -> Result<(), Fault> {
+        let mut listing = resume.is_none();
+        let from = match resume {
+            Some(version) => format!("&resourceVersion={version}"),
+            None => "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(),
+        };
+        let uri = format!("{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}{from}");
+        let refused = |fault: Fault| match fault {
+            // 400 and 422: an API server that knows no streaming lists, or has them turned off. 500
+            // inside the stream: one whose etcd cannot report watch progress.
+            Fault::Server { code: 400 | 422 | 500, message } if listing => Fault::StreamingRefused(message),
+            fault => fault,
+        };
+        let answer = self.settings.client.request_stream(request(&uri)?);
+        let reader = timeout(PATIENCE, answer).await.map_err(|_| Fault::Silent(PATIENCE))?;
+        let mut reader = Box::pin(reader.map_err(Fault::from).map_err(refused)?);
+        self.heard();
+        if listing {
+            self.settings.metrics.relist(&self.kind);
+            self.send(Change::ListStarted).await?;
+        }
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let idle = self.settings.idle;
+            let read = timeout(idle, reader.read_until(b'\n', &mut line)).await;
+            let length = match read {
+                Err(_) => return Err(Fault::Silent(idle)),
+                Ok(Err(error)) => return Err(Fault::Connection(error.to_string())),
+                Ok(Ok(length)) => length,
+            };
+            match length {
+                0 if listing => return Err(Fault::Connection("closed in the middle of a list".to_owned())),
+                0 => return Ok(()),
+                _ => self.heard(),
+            }
+            match self.parser.event(&line)? {
+                Event::Applied(object) => {
+                    let version = version_of(&object).to_owned();
+                    self.settings.metrics.event(&self.kind);
+                    self.send(Change::Object(key_of(&object)?, object)).await?;
+                    // Initial events are not in order of version: there is no going on from one.
+                    if !listing {
+                        *resume = Some(version);
+                    }
+                }
+                Event::Deleted(object) => {
+                    let version = version_of(&object).to_owned();
+                    self.settings.metrics.event(&self.kind);
+                    self.send(Change::Deleted(key_of(&object)?)).await?;
+                    *resume = Some(version);
+                }
+                Event::Bookmark { version, ends_list } => {
+                    if listing && ends_list {
+                        listing = false;
+                        self.send(Change::ListDone).await?;
+                    }
+                    if !listing {
+                        *resume = Some(version);
+                        self.backoff = BACKOFF.0;
+                    }
+                }
+                Event::Error { code, message } => {
+                    let fault = Fault::from_status(code, &message);
+                    return Err(match fault {
+                        Fault::Server { code: 400 | 422 | 500, message } if listing => {
+                            Fault::StreamingRefused(message)
+                        }
+                        fault => fault,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Reads all pages of a list; gives the version to watch from.
+    async fn list(&mut self, path: &str) -> Result<String, Fault> {
+        self.settings.metrics.relist(&self.kind);
+        let mut next: Option<String> = None;
+        self.send(Change::ListStarted).await?;
+        loop {
+            let token = next.map(|t| format!("&continue={}", encode(&t))).unwrap_or_default();
+            let answer = self.settings.client.request_text(request(&format!("{path}?limit={PAGE}{token}"))?);
+            let text = timeout(PATIENCE, answer).await.map_err(|_| Fault::Silent(PATIENCE))??;
+            self.heard();
+            let page = self.parser.page(&text)?;
+            drop(text);
+            for object in page.objects {
+                self.settings.metrics.event(&self.kind);
+                self.send(Change::Object(key_of(&object)?, object)).await?;
+            }
+            next = page.next;
+            if next.is_none() {
+                self.send(Change::ListDone).await?;
+                self.backoff = BACKOFF.0;
+                return Ok(page.version);
+            }
+        }
+    }
+
+    fn heard(&self) {
+        self.settings.contacts.touch(self.id);
+    }
+
+    async fn send(&self, change: Change) -> Result<(), Fault> {
+        let update = Update { kind: self.id, change };
+        self.settings.updates.send(update).await.map_err(|_| Fault::Stopping)
+    }
+
+    fn note(&self, fault: &Fault) {
+        self.settings.metrics.watch_error(&self.kind, fault.cause());
+        let (group, kind) = (&self.kind.group, &self.kind.kind);
+        match fault {
+            // Both are everyday events: an old version, a connection that a short timeout tests.
+            Fault::Expired | Fault::Silent(_) => debug!(group, kind, %fault, "watch ended"),
+            _ => warn!(group, kind, %fault, "watch ended"),
+        }
+    }
+
+    async fn wait(&mut self) {
+        tokio::time::sleep(self.backoff).await;
+        self.backoff = (self.backoff * 2).min(BACKOFF.1);
+    }
+}
+
+/// A GET without compression: servers compress large answers for whoever accepts it, which costs
+/// more time than the bytes do, and watches in several gzip members are read wrongly.
+fn request(uri: &str) -> Result<http::Request<Vec<u8>>, Fault> {
+    http::Request::get(uri)
+        .header(http::header::ACCEPT, "application/json")
+        .header(http::header::ACCEPT_ENCODING, "identity")
+        .body(Vec::new())
+        .map_err(|error| Fault::Malformed(format!("request for {uri}: {error}")))
+}
+
+/// Percent-encodes a query value.
+fn encode(value: &str) -> String {
+    value.bytes().fold(String::with_capacity(value.len()), |mut out, byte| {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte.into()),
+            other => out.push_str(&format!("%{other:02X}")),
+        }
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_survive_a_query() {
+        assert_eq!(encode("eyJ2+/=&x"), "eyJ2%2B%2F%3D%26x");
+    }
+}
