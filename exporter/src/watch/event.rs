@@ -116,7 +116,7 @@ impl<'de> Visitor<'de> for EventSeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut kind: Option<String> = None;
-        let mut object = None;
+        let (mut object, mut early) = (None, false);
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
             match &*key {
                 "type" => kind = Some(map.next_value()?),
@@ -125,7 +125,11 @@ impl<'de> Visitor<'de> for EventSeed<'_> {
                         Some("BOOKMARK") => &self.0.bookmark,
                         Some("ERROR") => &self.0.whole,
                         Some(_) => &self.0.object,
-                        None => return Err(A::Error::custom("an event's object before its type")),
+                        // No server sends it so, but JSON allows it.
+                        None => {
+                            early = true;
+                            &self.0.whole
+                        }
                     };
                     object = Some(map.next_value_seed(keep.seed())?);
                 }
@@ -134,7 +138,10 @@ impl<'de> Visitor<'de> for EventSeed<'_> {
                 }
             }
         }
-        kind.zip(object).ok_or_else(|| A::Error::custom("an event without type or object"))
+        let (kind, object) =
+            kind.zip(object).ok_or_else(|| A::Error::custom("an event without type or object"))?;
+        let of_package = early && !matches!(kind.as_str(), "BOOKMARK" | "ERROR");
+        Ok((kind, if of_package { self.0.object.project(&object) } else { object }))
     }
 }
 
