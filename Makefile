@@ -8,7 +8,7 @@ export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((
 KEEP ?=
 export KEEP
 
-.PHONY: help servers bench-servers programs test demo bench lint doc cargo
+.PHONY: help servers demo-servers bench-servers programs test demo bench lint doc cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,11 @@ programs: cargo
 test: cargo servers programs ## Run every test, on the real servers
 	$(CARGO) test --workspace
 
-demo: cargo servers programs ## Watch a rollout through the gates, on the real servers (KEEP=1 leaves it running)
+demo-servers:
+	@tests/servers/install.sh kubernetes etcd prometheus kustomize-controller
+
+demo: cargo demo-servers programs ## Watch a rollout through the gates, on the real servers (KEEP=1 leaves it running)
+	$(CARGO) build -p statusbridge-tests --bin demo
 	@$(CARGO) run --quiet -p statusbridge-tests --bin demo
 
 bench: cargo bench-servers ## Measure the exporter beside kube-state-metrics
