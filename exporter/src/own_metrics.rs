@@ -8,9 +8,8 @@ use prometheus_client::{
     metrics::{
         counter::{ConstCounter, Counter},
         family::Family,
-        gauge::ConstGauge,
+        gauge::{ConstGauge, Gauge},
         histogram::Histogram,
-        info::Info,
     },
     registry::Registry,
 };
@@ -34,6 +33,11 @@ struct OfWatchError {
     group: String,
     kind: String,
     cause: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfBuild {
+    version: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -71,8 +75,10 @@ impl Default for OwnMetrics {
 impl OwnMetrics {
     fn registered(mut self) -> Self {
         let registry = &mut self.registry;
-        let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("statusbridge_exporter_build", "Version of the exporter", version);
+        // A gauge and not an info, which the text format and its tools do not know.
+        let build: Family<OfBuild, Gauge> = Family::default();
+        build.get_or_create(&OfBuild { version: env!("CARGO_PKG_VERSION") }).set(1);
+        registry.register("statusbridge_exporter_build_info", "Version of the exporter", build);
         registry.register(
             "statusbridge_exporter_watch_errors",
             "Lists and watches that ended with an error, by kind and cause",
@@ -149,25 +155,15 @@ impl OwnMetrics {
     }
 }
 
-/// OpenMetrics names a counter's family without `_total` and an info's without `_info`; the text
-/// format names it as its samples are named, and knows neither infos nor units.
+/// OpenMetrics names a counter's family without `_total`; the text format names it as its samples
+/// are named, and knows no units.
 fn as_text_format(openmetrics: &str) -> String {
-    let suffix_of = |name: &str| {
-        let declared = |kind: &str| openmetrics.contains(&format!("# TYPE {name} {kind}\n"));
-        match () {
-            () if declared("counter") => "_total",
-            () if declared("info") => "_info",
-            () => "",
-        }
-    };
     let mut out = String::with_capacity(openmetrics.len() + 256);
-    for line in openmetrics.lines() {
-        let mut words = line.splitn(4, ' ');
-        match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("#"), Some("UNIT"), ..) => continue,
-            (Some("#"), Some(what), Some(name), Some(rest)) => {
-                let rest = if what == "TYPE" && rest == "info" { "gauge" } else { rest };
-                out.push_str(&format!("# {what} {name}{} {rest}\n", suffix_of(name)));
+    for line in openmetrics.lines().filter(|l| !l.starts_with("# UNIT ")) {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words.as_slice() {
+            ["#", what, name, rest] if openmetrics.contains(&format!("# TYPE {name} counter\n")) => {
+                out.push_str(&format!("# {what} {name}_total {rest}\n"));
             }
             _ => {
                 out.push_str(line);

@@ -1,0 +1,198 @@
+//! The exporter against real API servers: what only a real watch can show.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use statusbridge_contract::Fingerprint;
+use statusbridge_tests::{
+    ApiServer, Etcd, Exporter, FLUX_NAMESPACE, Fault, FaultProxy, Rig, crds, eventually, program, run,
+    workload::Workload,
+};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// The lines of an exposition that are about packages.
+fn package_lines(text: &str) -> usize {
+    text.lines().filter(|l| l.starts_with("statusbridge_package_apply_state{")).count()
+}
+
+/// Runs promtool on a text given as standard input and as the file `exposition` in its directory.
+async fn promtool_accepts(rig: &Rig, args: &[&str], text: &str) -> Result<()> {
+    let file = rig.dir().join("exposition");
+    std::fs::write(&file, text)?;
+    let out = tokio::process::Command::new(program("promtool")?)
+        .args(args)
+        .current_dir(rig.dir())
+        .stdin(std::fs::File::open(&file)?)
+        .output()
+        .await?;
+    ensure!(out.status.success(), "promtool: {}\n{text}", String::from_utf8_lossy(&out.stderr));
+    Ok(())
+}
+
+/// OpenMetrics text with a timestamp on each sample, which promtool's only parser of it insists on.
+fn with_timestamps(openmetrics: &str) -> String {
+    openmetrics
+        .lines()
+        .map(|l| if l.starts_with('#') { format!("{l}\n") } else { format!("{l} 1700000000\n") })
+        .collect()
+}
+
+#[tokio::test]
+async fn both_formats_are_accepted_whole_and_compressed() {
+    run("exporter-formats", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let cluster = Workload::start(rig, &etcd, "one", &[]).await?;
+        cluster.deliver("payments", "r1").await?;
+        eventually(SOON, "the package is shown", async || cluster.shows("payments").await).await?;
+        let url = format!("http://{}/metrics", cluster.exporter.address());
+        let client = reqwest::Client::builder().gzip(false).build()?;
+
+        let text = client.get(&url).send().await?;
+        ensure!(text.headers()["content-type"] == "text/plain; version=0.0.4; charset=utf-8");
+        promtool_accepts(rig, &["check", "metrics"], &text.text().await?).await?;
+
+        let open =
+            client.get(&url).header("accept", "application/openmetrics-text; version=1.0.0").send().await?;
+        ensure!(
+            open.headers()["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        );
+        let open = open.text().await?;
+        ensure!(open.ends_with("# EOF\n") && open.matches("# EOF").count() == 1);
+        let import = ["tsdb", "create-blocks-from", "openmetrics", "exposition", "blocks"];
+        promtool_accepts(rig, &import, &with_timestamps(&open)).await?;
+        let broken = with_timestamps(&open).replace("# EOF", "");
+        ensure!(promtool_accepts(rig, &import, &broken).await.is_err(), "promtool takes anything");
+
+        let packed = client.get(&url).header("accept-encoding", "gzip").send().await?;
+        ensure!(packed.headers()["content-encoding"] == "gzip");
+        let packed = packed.bytes().await?;
+        let mut unpacked = String::new();
+        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&*packed), &mut unpacked)?;
+        ensure!(package_lines(&unpacked) == 1, "{unpacked}");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_least_rights_that_rbac_prints_are_enough() {
+    run("exporter-rbac", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "one").await?;
+        api.install_crds(&crds::flux()?).await?;
+        api.install_crds(&crds::configsync()?).await?;
+        api.ensure_namespace(FLUX_NAMESPACE).await?;
+        let role = tokio::process::Command::new(statusbridge_tests::own_program("statusbridge-exporter").await?)
+            .arg("rbac")
+            .output()
+            .await?;
+        ensure!(role.status.success());
+        api.apply(&String::from_utf8(role.stdout)?).await?;
+        api.apply_object(&json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "exporter"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "statusbridge-exporter"},
+            "subjects": [{"kind": "User", "name": "exporter", "apiGroup": "rbac.authorization.k8s.io"}],
+        }))
+        .await?;
+        let kubeconfig = api.kubeconfig_as("exporter", &[])?;
+        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &[]).await?;
+        let cluster = Workload::of(api, exporter).await?;
+        cluster.deliver("payments", "r1").await?;
+        eventually(SOON, "every source is up and the cluster's UID is known", async || {
+            cluster.shows("payments").await?;
+            let text = cluster.exporter.metrics().await?;
+            ensure!(text.contains("\nstatusbridge_cluster_uid "), "no UID");
+            for source in ["flux-kustomization", "configsync-rootsync", "configsync-reposync"] {
+                let line = format!("statusbridge_source_up{{package_source=\"{source}\"}} 1");
+                ensure!(text.contains(&line), "{source} is not up");
+            }
+            Ok(())
+        })
+        .await?;
+        let text = cluster.exporter.metrics().await?;
+        ensure!(!text.contains("cause=\"forbidden\""), "something was forbidden");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_that_only_looks_open_is_noticed_and_replaced() {
+    run("exporter-half-open", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "one").await?;
+        api.install_crds(&crds::flux()?).await?;
+        api.ensure_namespace(FLUX_NAMESPACE).await?;
+        let proxy = FaultProxy::start(rig, api.address()).await?;
+        let kubeconfig = api.kubeconfig_via(proxy.address())?;
+        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &["--contact-timeout", "4s"]).await?;
+        let cluster = Workload::of(api, exporter).await?;
+        cluster.deliver("payments", "r1").await?;
+        eventually(SOON, "r1 is healthy", async || {
+            let shown = cluster.shows("payments").await?;
+            ensure!(shown.healthy == Fingerprint::of("r1"));
+            Ok(())
+        })
+        .await?;
+
+        proxy.set(Fault::Freeze);
+        cluster.deliver("payments", "r2").await?;
+        eventually(SOON, "the source is down and shows what was last known", async || {
+            let text = cluster.exporter.metrics().await?;
+            ensure!(text.contains("statusbridge_source_up{package_source=\"flux-kustomization\"} 0"));
+            let shown = cluster.shows("payments").await?;
+            ensure!(shown.healthy == Fingerprint::of("r1"));
+            Ok(())
+        })
+        .await?;
+
+        proxy.set(Fault::Pass);
+        eventually(SOON, "it is up again and shows r2", async || {
+            let text = cluster.exporter.metrics().await?;
+            ensure!(text.contains("statusbridge_source_up{package_source=\"flux-kustomization\"} 1"));
+            let shown = cluster.shows("payments").await?;
+            ensure!(shown.healthy == Fingerprint::of("r2"));
+            Ok(())
+        })
+        .await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_kind_served_only_at_another_version_is_read_at_one_that_the_source_lists() {
+    run("exporter-versions", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "one").await?;
+        // The upstream CRD as a cluster has it that only serves the older version.
+        let files = crds::flux()?;
+        let upstream =
+            files.iter().find(|f| f.to_string_lossy().contains("kustomizations")).context("CRD")?;
+        let mut crd: serde_json::Value = serde_saphyr::from_str(&std::fs::read_to_string(upstream)?)?;
+        let versions = crd["spec"]["versions"].as_array_mut().context("versions")?;
+        versions.retain(|v| v["name"] == "v1");
+        versions[0]["name"] = json!("v1beta2");
+        let file = rig.dir().join("kustomizations.yaml");
+        std::fs::write(&file, serde_json::to_vec(&crd)?)?;
+        api.install_crds(&[file]).await?;
+        api.ensure_namespace(FLUX_NAMESPACE).await?;
+        let exporter = Exporter::start(rig, "exporter", api.kubeconfig(), &[]).await?;
+        api.apply_object(&json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1beta2", "kind": "Kustomization",
+            "metadata": {"name": "old", "namespace": FLUX_NAMESPACE},
+            "spec": {"interval": "10m", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "old"}},
+        }))
+        .await?;
+        eventually(SOON, "the package is read", async || {
+            let text = exporter.metrics().await?;
+            ensure!(package_lines(&text) == 1, "{text}");
+            Ok(())
+        })
+        .await
+    })
+    .await;
+}
