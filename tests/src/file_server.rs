@@ -3,6 +3,8 @@
 use crate::Port;
 use anyhow::{Context, Result};
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -14,10 +16,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-type Files = Arc<Mutex<HashMap<String, Bytes>>>;
+/// Makes a page when it is asked for; `None` is a 404.
+type Page = Arc<dyn Fn() -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
+type Files = Arc<Mutex<HashMap<String, Page>>>;
 
 /// An HTTP server whose pages the test sets and changes while it runs.
-#[derive(Debug)]
 pub struct FileServer {
     port: Port,
     files: Files,
@@ -39,7 +42,17 @@ impl FileServer {
 
     /// Sets what `path` (with its leading slash) answers.
     pub fn put(&self, path: &str, body: impl Into<Bytes>) {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), body.into());
+        let body = body.into();
+        self.put_with(path, move || std::future::ready(Some(body.clone())));
+    }
+
+    /// Sets that `path` (with its leading slash) answers what `page` makes at every request; `None` is a 404.
+    pub fn put_with<F>(&self, path: &str, page: impl Fn() -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = Option<Bytes>> + Send + 'static,
+    {
+        let page: Page = Arc::new(move || page().boxed());
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), page);
     }
 
     /// From now on `path` answers 404.
@@ -55,6 +68,12 @@ impl FileServer {
     /// URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address())
+    }
+}
+
+impl std::fmt::Debug for FileServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FileServer({})", self.address())
     }
 }
 
@@ -84,7 +103,11 @@ async fn serve(listener: TcpListener, files: Files) {
 }
 
 async fn answer(request: Request<Incoming>, files: Files) -> Result<Response<Full<Bytes>>, Infallible> {
-    let body = files.lock().unwrap_or_else(PoisonError::into_inner).get(request.uri().path()).cloned();
+    let page = files.lock().unwrap_or_else(PoisonError::into_inner).get(request.uri().path()).cloned();
+    let body = match page {
+        Some(page) => page().await,
+        None => None,
+    };
     let mut response = Response::new(Full::new(body.clone().unwrap_or_default()));
     if body.is_none() {
         *response.status_mut() = StatusCode::NOT_FOUND;

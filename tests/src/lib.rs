@@ -6,7 +6,8 @@
 //!  │            ├─ KustomizeController, Flux   packages delivered by somebody else's controller
 //!  │            └─ Exporter, Aggregator        our own programs
 //!  ├─ Prometheus, VictoriaMetrics
-//!  └─ FaultProxy, FileServer                   in this process: faults on the way, bytes to serve
+//!  ├─ FaultProxy, FileServer, FakeFleet        in this process: faults on the way, bytes to serve, many clusters
+//!  └─ Workload, Hub, History                   a whole cluster, a whole hub, every version of an object
 //! ```
 //!
 //! Everything is started with an `async fn start(&rig, …)` that returns once the server answers, and stopped when
@@ -33,9 +34,13 @@
 mod apiserver;
 pub mod crds;
 mod etcd;
+pub mod exposition;
+pub mod fake_fleet;
 mod fault_proxy;
 mod file_server;
 mod flux;
+pub mod history;
+pub mod hub;
 mod kubeconfig;
 mod own;
 mod ports;
@@ -46,15 +51,19 @@ mod servers;
 mod victoria_metrics;
 mod wait;
 pub mod watchdog;
+pub mod workload;
 
 pub use apiserver::ApiServer;
 pub use etcd::Etcd;
+pub use fake_fleet::{FakeFleet, FakePackage};
 pub use fault_proxy::{Fault, FaultProxy};
 pub use file_server::FileServer;
 pub use flux::{
     Flux, KustomizationOptions, KustomizeController, NAMESPACE as FLUX_NAMESPACE, Rollout,
     deployment_manifest,
 };
+pub use history::History;
+pub use hub::Hub;
 pub use kubeconfig::Kubeconfig;
 pub use own::{Aggregator, AggregatorOptions, Exporter, Sweeper, own_program};
 pub use ports::Port;
@@ -64,3 +73,4 @@ pub use rig::{Rig, run};
 pub use servers::program;
 pub use victoria_metrics::VictoriaMetrics;
 pub use wait::{eventually, holds_for};
+pub use workload::Workload;

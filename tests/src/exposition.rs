@@ -1,0 +1,152 @@
+//! Reads an exposition as text, the way a test looks at what a program says.
+
+use anyhow::{Context, Result, bail};
+use statusbridge_contract::{ApplyState, Fingerprint, Health, Metric, label};
+use std::collections::BTreeMap;
+
+/// One line of an exposition.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// Name of the sample.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its value.
+    pub value: f64,
+}
+
+/// The samples of an exposition in the text format, in their order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Exposition {
+    /// All of them.
+    pub lines: Vec<Line>,
+}
+
+/// One package as an exposition shows it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shown {
+    /// Apply state.
+    pub apply: ApplyState,
+    /// Health.
+    pub health: Health,
+    /// The revision that the cluster was told to run.
+    pub desired: Fingerprint,
+    /// The revision last applied.
+    pub applied: Fingerprint,
+    /// The revision that is healthy.
+    pub healthy: Fingerprint,
+    /// When the state last changed, in unix seconds.
+    pub since: u64,
+    /// How many changes were seen.
+    pub transitions: u64,
+    /// Code of the reason.
+    pub reason: u64,
+}
+
+impl Exposition {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// When a line is no sample.
+    pub fn parse(text: &str) -> Result<Self> {
+        let samples = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
+        let lines = samples.map(|l| line(l).with_context(|| format!("the line {l:?}")));
+        Ok(Self { lines: lines.collect::<Result<_>>()? })
+    }
+
+    /// Value of the only sample of this name that carries all of these labels.
+    pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let carries = |l: &&Line| labels.iter().all(|(n, v)| l.labels.get(*n).is_some_and(|has| has == v));
+        let mut found = self.lines.iter().filter(|l| l.name == name).filter(carries);
+        let first = found.next()?;
+        found.next().is_none().then_some(first.value)
+    }
+
+    /// Sum of all samples of this name; 0 when there is none.
+    pub fn sum(&self, name: &str) -> f64 {
+        self.lines.iter().filter(|l| l.name == name).map(|l| l.value).sum()
+    }
+
+    /// A package, when all of its metrics are there.
+    pub fn package(&self, source: &str, name: &str) -> Option<Shown> {
+        let labels = [(label::PACKAGE_SOURCE, source), (label::PACKAGE, name)];
+        let whole = |metric: Metric| Some(self.value(metric.name(), &labels)? as u64);
+        let revision = |metric: Metric| Fingerprint::from_value(whole(metric)?);
+        Some(Shown {
+            apply: ApplyState::from_code(whole(Metric::PackageApplyState)?)?,
+            health: Health::from_code(whole(Metric::PackageHealth)?)?,
+            desired: revision(Metric::PackageDesiredRevision)?,
+            applied: revision(Metric::PackageAppliedRevision)?,
+            healthy: revision(Metric::PackageHealthyRevision)?,
+            since: whole(Metric::PackageTransitionTimestamp)?,
+            transitions: whole(Metric::PackageTransitions)?,
+            reason: whole(Metric::PackageReason)?,
+        })
+    }
+
+    /// Names of all packages that any metric speaks of.
+    pub fn packages(&self) -> Vec<String> {
+        let named = self.lines.iter().filter_map(|l| l.labels.get(label::PACKAGE).cloned());
+        let mut names: Vec<String> = named.collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// `statusbridge_source_up` of a source; `None` when nothing is said of it.
+    pub fn source_up(&self, source: &str) -> Option<bool> {
+        self.value(Metric::SourceUp.name(), &[(label::PACKAGE_SOURCE, source)]).map(|v| v == 1.0)
+    }
+}
+
+fn line(text: &str) -> Result<Line> {
+    let end = text.find(['{', ' ']).context("no value")?;
+    let (name, mut rest) = text.split_at(end);
+    let mut labels = BTreeMap::new();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = inside;
+        while !rest.starts_with('}') {
+            let (label, after) = rest.split_once("=\"").context("a label without value")?;
+            let (value, after) = quoted(after)?;
+            labels.insert(label.trim_start_matches(',').to_owned(), value);
+            rest = after;
+        }
+        rest = &rest[1..];
+    }
+    let value = rest.split_whitespace().next().context("no value")?;
+    Ok(Line { name: name.to_owned(), labels, value: value.parse()? })
+}
+
+/// The text up to the closing quote, and what comes after it.
+fn quoted(text: &str) -> Result<(String, &str)> {
+    let mut out = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Ok((out, &text[at + 1..])),
+            '\\' => match chars.next().context("nothing after a backslash")?.1 {
+                'n' => out.push('\n'),
+                other => out.push(other),
+            },
+            other => out.push(other),
+        }
+    }
+    bail!("a label value without end")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn samples_are_read_with_their_labels() {
+        let text = "# HELP a what\na{} 1\nb 2.5 1700000000\nc{x=\"1\",y=\"a\\\\b\\\"c\\nd}\"} 3e2\n";
+        let read = Exposition::parse(text).unwrap();
+        assert_eq!(read.value("a", &[]), Some(1.0));
+        assert_eq!(read.value("b", &[]), Some(2.5));
+        assert_eq!(read.value("c", &[("y", "a\\b\"c\nd}"), ("x", "1")]), Some(300.0));
+        assert_eq!(read.value("c", &[("x", "2")]), None);
+        assert!(Exposition::parse("a{x=\"1").is_err());
+    }
+}

@@ -1,0 +1,173 @@
+//! Any number of clusters reduced to what their exporters would say, word by word after the contract: for what is
+//! asked of the hub, where a hundred real API servers would teach nothing more.
+
+use crate::{FileServer, ScrapeJob};
+use anyhow::Result;
+use bytes::Bytes;
+use statusbridge_contract::{
+    ApplyState, CONTRACT_VERSION, Digest, Fingerprint, Health, Metric, label, reason, sample,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The source that the packages are said to come from.
+pub const SOURCE: &str = "flux-kustomization";
+
+/// Seconds since 1970.
+pub fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// What a cluster says of one package.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FakePackage {
+    /// Apply state.
+    pub apply: ApplyState,
+    /// Health.
+    pub health: Health,
+    /// The revision that the cluster was told to run; empty when not known.
+    pub desired: String,
+    /// The revision last applied.
+    pub applied: String,
+    /// The revision that is healthy.
+    pub healthy: String,
+    /// The reason; empty when there is none.
+    pub reason: String,
+    /// When the state last changed, in unix seconds.
+    pub since: u64,
+    /// How many changes were seen.
+    pub transitions: u64,
+}
+
+impl FakePackage {
+    /// Applied and healthy since now.
+    pub fn healthy_at(revision: &str) -> Self {
+        Self {
+            apply: ApplyState::Applied,
+            health: Health::Current,
+            desired: revision.to_owned(),
+            applied: revision.to_owned(),
+            healthy: revision.to_owned(),
+            reason: String::new(),
+            since: unix_now(),
+            transitions: 1,
+        }
+    }
+
+    /// Applied, and its health check failed, since now.
+    pub fn failed_at(revision: &str) -> Self {
+        Self {
+            health: Health::Failed,
+            healthy: String::new(),
+            reason: "HealthCheckFailed".to_owned(),
+            ..Self::healthy_at(revision)
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Cluster {
+    uid: u64,
+    packages: BTreeMap<String, FakePackage>,
+}
+
+type Clusters = Arc<Mutex<BTreeMap<String, Cluster>>>;
+
+/// The clusters, all behind one HTTP server.
+#[derive(Debug)]
+pub struct FakeFleet {
+    server: FileServer,
+    clusters: Clusters,
+}
+
+impl FakeFleet {
+    /// A fleet without clusters.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub async fn start() -> Result<Self> {
+        Ok(Self { server: FileServer::start().await?, clusters: Clusters::default() })
+    }
+
+    fn clusters(&self) -> MutexGuard<'_, BTreeMap<String, Cluster>> {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on the cluster, which is made when it is new, says this of a package in the namespace
+    /// [`FLUX_NAMESPACE`](crate::FLUX_NAMESPACE).
+    pub fn says(&self, cluster: &str, package: &str, what: FakePackage) {
+        let mut clusters = self.clusters();
+        if !clusters.contains_key(cluster) {
+            let (all, name) = (Arc::clone(&self.clusters), cluster.to_owned());
+            self.server.put_with(&format!("/{cluster}"), move || {
+                let all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                std::future::ready(all.get(&name).map(|c| Bytes::from(render(c.uid, &c.packages))))
+            });
+        }
+        let uid = Fingerprint::of(cluster).value();
+        let cluster =
+            clusters.entry(cluster.to_owned()).or_insert_with(|| Cluster { uid, ..Cluster::default() });
+        cluster.packages.insert(package.to_owned(), what);
+    }
+
+    /// From now on the cluster's exporter is not there.
+    pub fn is_silent(&self, cluster: &str) {
+        self.clusters().remove(cluster);
+        self.server.remove(&format!("/{cluster}"));
+    }
+
+    /// Adds a cluster's exporter to a scrape job, under the cluster's name and these labels.
+    pub fn target(&self, job: ScrapeJob, cluster: &str, labels: &[(&str, &str)]) -> ScrapeJob {
+        let path = format!("/{cluster}");
+        let mut all = vec![("cluster", cluster), ("__metrics_path__", path.as_str())];
+        all.retain(|(name, _)| !labels.iter().any(|(other, _)| other == name));
+        all.extend(labels);
+        job.target(self.server.address(), &all)
+    }
+}
+
+/// What an exporter with these packages says now.
+fn render(uid: u64, packages: &BTreeMap<String, FakePackage>) -> String {
+    let mut page = String::new();
+    let mut digest = Digest::default();
+    let mut say = |metric: Metric, labels: &[(&str, &str)], value: u64| {
+        if metric.in_digest() {
+            digest.add(sample::hash(metric.name(), labels, value));
+        }
+        page += &sample::canonical(metric.name(), labels, value);
+        page.push('\n');
+    };
+    let revision = |text: &str| Fingerprint::of(text).value();
+    for (name, package) in packages {
+        let labels = [
+            (label::PACKAGE, name.as_str()),
+            (label::PACKAGE_NAMESPACE, crate::FLUX_NAMESPACE),
+            (label::PACKAGE_SOURCE, SOURCE),
+        ];
+        say(Metric::PackageApplyState, &labels, package.apply.code());
+        say(Metric::PackageHealth, &labels, package.health.code());
+        say(Metric::PackageDesiredRevision, &labels, revision(&package.desired));
+        say(Metric::PackageAppliedRevision, &labels, revision(&package.applied));
+        say(Metric::PackageHealthyRevision, &labels, revision(&package.healthy));
+        say(Metric::PackageTransitionTimestamp, &labels, package.since);
+        say(Metric::PackageTransitions, &labels, package.transitions);
+        say(Metric::PackageReason, &labels, reason::code(&package.reason));
+    }
+    let reasons: BTreeSet<&str> =
+        packages.values().map(|p| p.reason.as_str()).filter(|r| !r.is_empty()).collect();
+    for word in reasons {
+        let code = reason::code(word).to_string();
+        let labels = [(label::CODE, code.as_str()), (label::PACKAGE_SOURCE, SOURCE), (label::REASON, word)];
+        say(Metric::ReasonInfo, &labels, 1);
+    }
+    let source = [(label::PACKAGE_SOURCE, SOURCE)];
+    say(Metric::SourceUp, &source, 1);
+    say(Metric::SourcePackages, &source, packages.len() as u64);
+    say(Metric::ClusterUid, &[], uid);
+    say(Metric::RenderedTimestamp, &[], unix_now());
+    let digest = digest.value();
+    page += &sample::canonical(Metric::Digest.name(), &[(label::CONTRACT, CONTRACT_VERSION)], digest);
+    page.push('\n');
+    page
+}
