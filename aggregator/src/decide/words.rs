@@ -76,7 +76,9 @@ fn never_seen(input: &Input<'_>, spec: &RolloutGateSpec, wanted: Fingerprint) ->
         seen.iter().map(|(revision, (applied, _))| format!("{revision} in {}", clusters(*applied))).collect();
     let instead =
         if instead.is_empty() { String::new() } else { format!("; seen instead: {}", list(&instead)) };
-    format!("no cluster has reported revision {} ({wanted}){instead}", shorten(&spec.revision))
+    // As it is compared, unless the spec writes it so.
+    let short = if spec.revision == wanted.to_string() { String::new() } else { format!(" ({wanted})") };
+    format!("no cluster has reported revision {}{short}{instead}", shorten(&spec.revision))
 }
 
 /// What is the matter with so many clusters, in words.

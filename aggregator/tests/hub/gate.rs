@@ -205,6 +205,11 @@ fn a_revision_that_nobody_knows_is_named_with_what_was_seen_instead() {
             "no cluster has reported revision {R2} (222222222222); seen instead: 111111111111 in 2 clusters, 333333333333 in 1 cluster"
         )
     );
+    let mut case = Case::spec(|spec| spec.revision = "222222222222".to_owned());
+    case.seen_anywhere = false;
+    let status = case.on([fresh(healthy(R1))]);
+    let expected = "no cluster has reported revision 222222222222; seen instead: 111111111111 in 1 cluster";
+    assert_eq!(status.waiting_for[0].message, expected);
 }
 
 #[rstest]
