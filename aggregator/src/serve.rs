@@ -40,7 +40,7 @@ pub struct HubArgs {
     #[arg(long, env = "STATUSBRIDGE_LISTEN", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
     /// Form of the log on standard error; RUST_LOG says how much
-    #[arg(long, env = "STATUSBRIDGE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, env = "STATUSBRIDGE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     log_format: LogFormat,
 }
 
@@ -229,7 +229,7 @@ fn log_to_stderr(format: LogFormat) {
     // Fails only when a logger is there already, which then does as well.
     let _ = match format {
         LogFormat::Text => log.with_ansi(false).try_init(),
-        LogFormat::Json => log.json().try_init(),
+        LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
 }
 

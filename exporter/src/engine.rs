@@ -23,9 +23,6 @@ use crate::{
     watch::{Change, Contacts, KindId, Update},
 };
 
-/// How long a source may be silent before it is no longer up.
-pub const CONTACT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
-
 type Key = Arc<PackageKey>;
 
 /// Which kinds are watched, and for which sources: fixed for the life of a process.
@@ -396,7 +393,8 @@ impl Engine {
             settled.shown.clone(),
             now.div_euclid(1000),
         );
-        if changed {
+        // What the first lists bring is no news: a restart must not repeat it all.
+        if changed && (before.is_some() || self.visibility(source) == Visibility::Visible) {
             self.log_transition(source, key, before.as_ref().map(|p| &p.shown), &shown, detail);
         }
         if let Some(until) = settled.until
@@ -580,3 +578,6 @@ impl Published {
         !self.visible.contains(&Visibility::Loading)
     }
 }
+
+#[cfg(test)]
+mod tests;

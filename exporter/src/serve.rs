@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    engine::{CONTACT_TIMEOUT, Engine, Plan, SharedPublished},
+    engine::{Engine, Plan, SharedPublished},
     exposition::{Exposition, Format},
     own_metrics::OwnMetrics,
     server::{self, Subject},
@@ -30,6 +30,9 @@ use crate::{
 
 /// The namespace whose UID stands for the cluster.
 const CLUSTER_NAMESPACE: &str = "kube-system";
+/// A process that has been up for this long is ready even if some source is not: that one says so by
+/// `source_up`, and must not keep the others from being scraped.
+const READY_AT_LAST: Duration = Duration::from_secs(60);
 /// Updates that may wait for the engine.
 const QUEUE: usize = 1024;
 
@@ -52,18 +55,18 @@ pub struct ServeArgs {
     /// How often to look for kinds that are not served yet.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub discovery_interval: Duration,
+    /// Form of the log on standard error; RUST_LOG says how much.
+    #[arg(long, value_enum, default_value_t = LogFormat::Json)]
+    pub log_format: LogFormat,
 }
 
-impl Default for ServeArgs {
-    fn default() -> Self {
-        Self {
-            kubeconfig: None,
-            context: None,
-            listen: SocketAddr::from(([0, 0, 0, 0], 9477)),
-            contact_timeout: CONTACT_TIMEOUT,
-            discovery_interval: Duration::from_secs(10),
-        }
-    }
+/// Form of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line, for log pipelines.
+    Json,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -79,6 +82,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Watches the packages that `sources` read and serves their metrics until a signal asks to stop.
 pub async fn run(args: ServeArgs, sources: Vec<Source>) -> anyhow::Result<()> {
+    log_to_stderr(args.log_format);
     // Some other part of the process may have chosen a provider already; either will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = client(&args).await?;
@@ -191,6 +195,9 @@ impl Subject for Bridge {
     }
 
     fn ready(&self) -> Result<(), String> {
+        if self.start.elapsed() > READY_AT_LAST {
+            return Ok(());
+        }
         let silent = self
             .plan
             .kinds
@@ -208,6 +215,17 @@ impl Subject for Bridge {
     fn scraped(&self, took: Duration) {
         self.metrics.scraped(took);
     }
+}
+
+fn log_to_stderr(format: LogFormat) {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Fails only when a logger is there already, which then does as well.
+    let _ = match format {
+        LogFormat::Text => log.with_ansi(false).try_init(),
+        LogFormat::Json => log.json().flatten_event(true).try_init(),
+    };
 }
 
 async fn client(args: &ServeArgs) -> anyhow::Result<Client> {

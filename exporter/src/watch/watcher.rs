@@ -1,7 +1,10 @@
 //! One kind: found by discovery, listed, watched, listed again when its resource version expired,
 //! waited for when it is not served.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::AsyncBufReadExt as _;
 use kube::Client;
@@ -89,12 +92,15 @@ impl Watcher {
         info!(group = self.kind.group, kind = self.kind.kind, path, "watching");
         let mut resume: Option<String> = None;
         loop {
+            let started = Instant::now();
             let ended = match (&resume, self.streaming) {
                 (Some(_), _) | (None, true) => self.watch(path, &mut resume).await,
                 (None, false) => self.list(path).await.map(|version| resume = Some(version)),
             };
             match ended {
-                Ok(()) => continue,
+                // A server that closes at once would be asked without a pause.
+                Ok(()) if started.elapsed() < BACKOFF.0 => self.wait().await,
+                Ok(()) => {}
                 Err(Fault::Expired) => {
                     self.note(&Fault::Expired);
                     resume = None;
@@ -165,7 +171,9 @@ impl Watcher {
                     let version = version_of(&object).to_owned();
                     self.settings.metrics.event(&self.kind);
                     self.send(Change::Deleted(key_of(&object)?)).await?;
-                    *resume = Some(version);
+                    if !listing {
+                        *resume = Some(version);
+                    }
                 }
                 Event::Bookmark { version, ends_list } => {
                     if listing && ends_list {
