@@ -33,6 +33,8 @@ const CLUSTER_NAMESPACE: &str = "kube-system";
 /// A process that has been up for this long is ready even if some source is not: that one says so by
 /// `source_up`, and must not keep the others from being scraped.
 const READY_AT_LAST: Duration = Duration::from_secs(60);
+/// How long to wait for the cluster's UID before serving metrics without it.
+const WITHOUT_UID: Duration = Duration::from_secs(30);
 /// Updates that may wait for the engine.
 const QUEUE: usize = 1024;
 
@@ -179,14 +181,18 @@ struct Bridge {
 }
 
 impl Subject for Bridge {
-    fn exposition(&self, format: Format) -> Exposition {
+    fn exposition(&self, format: Format) -> Result<Exposition, String> {
         let uid = Fingerprint::from_value(self.cluster_uid.load(Ordering::Relaxed)).filter(|f| !f.is_none());
+        // A restart must not look like another cluster for the moment until the UID is read.
+        if uid.is_none() && self.start.elapsed() < WITHOUT_UID {
+            return Err(format!("the UID of namespace {CLUSTER_NAMESPACE} is not known yet"));
+        }
         let published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
         let now = unix_millis().div_euclid(1000);
         let snapshot = published.snapshot(&self.plan, &self.contacts, uid, self.timeout, now);
         drop(published);
         let own = self.metrics.render(format).unwrap_or_default();
-        Exposition::new(snapshot, format, Some(now), Bytes::from(own))
+        Ok(Exposition::new(snapshot, format, Some(now), Bytes::from(own)))
     }
 
     fn healthy(&self) -> Result<(), String> {

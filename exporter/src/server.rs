@@ -18,8 +18,8 @@ use crate::exposition::{Exposition, Format};
 
 /// What the server asks the rest of the process.
 pub trait Subject: Send + Sync + 'static {
-    /// The exposition as it is now.
-    fn exposition(&self, format: Format) -> Exposition;
+    /// The exposition as it is now; `Err` with the reason while there is none yet.
+    fn exposition(&self, format: Format) -> Result<Exposition, String>;
     /// `Err` with the reason when the process no longer does its work.
     fn healthy(&self) -> Result<(), String>;
     /// `Err` with the reason while not everything has been read yet.
@@ -95,7 +95,10 @@ fn metrics<S: Subject>(headers: &HeaderMap, subject: Arc<S>) -> Response<Body> {
     let text = |name| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("");
     let format = Format::negotiate(text(header::ACCEPT));
     let gzip = accepts_gzip(text(header::ACCEPT_ENCODING));
-    let pieces = subject.exposition(format);
+    let pieces = match subject.exposition(format) {
+        Ok(pieces) => pieces,
+        Err(why) => return plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n")),
+    };
     let pieces: Box<dyn Iterator<Item = Bytes> + Send + Sync> =
         if gzip { Box::new(Gzip::new(pieces)) } else { Box::new(pieces) };
     let end = stream::once(async move {
