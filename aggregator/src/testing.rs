@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use statusbridge_contract::{Digest, Fingerprint, Metric, label, reason, sample, stream::StreamLabels};
-
-use crate::{
-    feed::Sample,
-    fleet::PackageId,
-    verify::{Gathered, content::PACKAGE_METRICS},
+use statusbridge_contract::{
+    Digest, Fingerprint, Metric, PACKAGE_METRICS, label, reason, sample, stream::StreamLabels,
 };
+
+use crate::{feed::Sample, fleet::PackageId, verify::Gathered};
 
 /// Own labels and value of one sample.
 #[derive(Debug, Clone, PartialEq, Eq)]

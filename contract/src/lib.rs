@@ -20,7 +20,7 @@ pub mod stream;
 
 pub use digest::Digest;
 pub use fingerprint::Fingerprint;
-pub use metric::{Metric, label};
+pub use metric::{Metric, PACKAGE_METRICS, label};
 pub use state::{ApplyState, Health};
 
 /// The contract version that this crate implements, as it stands in the digest's `contract` label.

@@ -2,9 +2,9 @@
 //! that a large exposition is never in memory as a whole.
 
 use bytes::Bytes;
-use statusbridge_contract::{Metric, metric::Kind, sample};
+use statusbridge_contract::{Metric, PACKAGE_METRICS, metric::Kind, sample};
 
-use crate::store::{PACKAGE_METRICS, Snapshot, family_name};
+use crate::store::{Snapshot, family_name};
 
 /// About how large one piece is, in bytes.
 const PIECE: usize = 64 * 1024;

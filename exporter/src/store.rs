@@ -7,28 +7,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use statusbridge_contract::{
-    CONTRACT_VERSION, Digest, Fingerprint, Metric, label, metric::Kind, reason, sample,
+    CONTRACT_VERSION, Digest, Fingerprint, Metric, PACKAGE_METRICS, label, metric::Kind, reason, sample,
 };
 
 use crate::transition::Shown;
 
 /// Distinct reasons that a source may name before the rest is summed up as `Other`.
 pub const MAX_REASONS: usize = 64;
-
-/// The metrics of one package, those of an inventory last.
-pub const PACKAGE_METRICS: [Metric; 11] = [
-    Metric::PackageApplyState,
-    Metric::PackageHealth,
-    Metric::PackageDesiredRevision,
-    Metric::PackageAppliedRevision,
-    Metric::PackageHealthyRevision,
-    Metric::PackageTransitionTimestamp,
-    Metric::PackageTransitions,
-    Metric::PackageReason,
-    Metric::PackageResources,
-    Metric::PackageResourcesCurrent,
-    Metric::PackageResourcesFailed,
-];
 
 /// How many of [`PACKAGE_METRICS`] a package without an inventory has.
 const WITHOUT_INVENTORY: usize = 8;

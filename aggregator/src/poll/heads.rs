@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use statusbridge_contract::{CONTRACT_VERSION, Metric, label, stream, stream::StreamLabels};
+use statusbridge_contract::{CONTRACT_VERSION, Metric, PACKAGE_METRICS, label, stream, stream::StreamLabels};
 
 use super::PollConfig;
 use crate::{
     clock::Seconds,
     feed::{FeedError, Labels, PromFeed, Sample, Sink, head_selector},
     fleet::{Beat, Fleet},
-    verify::content::PACKAGE_METRICS,
 };
 
 /// What the head queries found.

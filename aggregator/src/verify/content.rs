@@ -2,22 +2,7 @@
 
 use std::sync::Arc;
 
-use statusbridge_contract::{Fingerprint, Metric, label, sample};
-
-/// The metrics of which each package has one sample, in the order of [`Package::values`].
-pub const PACKAGE_METRICS: [Metric; 11] = [
-    Metric::PackageApplyState,
-    Metric::PackageHealth,
-    Metric::PackageDesiredRevision,
-    Metric::PackageAppliedRevision,
-    Metric::PackageHealthyRevision,
-    Metric::PackageTransitionTimestamp,
-    Metric::PackageTransitions,
-    Metric::PackageReason,
-    Metric::PackageResources,
-    Metric::PackageResourcesCurrent,
-    Metric::PackageResourcesFailed,
-];
+use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label, sample};
 
 /// Place of a metric in [`PACKAGE_METRICS`].
 pub fn slot(metric: Metric) -> Option<usize> {

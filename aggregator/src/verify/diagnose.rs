@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use statusbridge_contract::{Metric, stream::StreamLabels};
+use statusbridge_contract::{Metric, PACKAGE_METRICS, stream::StreamLabels};
 
 use super::{
-    content::{Content, PACKAGE_METRICS, Package, identity},
+    content::{Content, Package, identity},
     contradiction,
     gathered::{Few, Gathered, show},
     guess::{guess, renamed},

@@ -14,7 +14,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use statusbridge_contract::{ApplyState, Health, MAX_48_BITS, Metric};
+use statusbridge_contract::{ApplyState, Health, MAX_48_BITS, Metric, PACKAGE_METRICS};
 
 pub use {
     content::{Content, Package},
@@ -22,7 +22,7 @@ pub use {
     gathered::Gathered,
 };
 
-use content::{PACKAGE_METRICS, parts};
+use content::parts;
 
 /// The samples of a stream as verified content, or as they were when they are not exactly those that
 /// the digest attests.
