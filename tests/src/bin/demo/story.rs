@@ -142,18 +142,16 @@ async fn broken(
     world.tables().await?;
     let problems = "jsonpath={range .status.problems[*]}{.clusterName}: {.state} ({.reason}){\"\\n\"}{end}";
     world.kubectl(&["get", "fleetpackage", NAME, "-o", problems]).await?.expect_success()?;
+    for cluster in first {
+        paragraph(&format!("In words it is in the log of {}'s exporter:", cluster.api.name()));
+        let words = cluster.last_transition()?;
+        output(&words);
+        let culprit = format!("Deployment/default/{NAME}");
+        ensure!(words.contains(&culprit), "the log does not name {culprit}");
+    }
     paragraph("A script need not run into its timeout, for the gate says that this will not pass by itself:");
     let wait = ["wait", "--for=condition=Stalled", "rolloutgate/wave-1", "--timeout=5s"];
     world.kubectl(&wait).await?.expect_success()?;
-    for cluster in first {
-        if let Some(line) = cluster.last_transition() {
-            paragraph(&format!(
-                "What went wrong, in words, is in the log of {}'s exporter:",
-                cluster.api.name()
-            ));
-            output(&line);
-        }
-    }
     never_opened(world, &["wave-1", "wave-2"]).await?;
     for cluster in second {
         let state = Flux::state(&cluster.api, NAME, "Ready").await?;

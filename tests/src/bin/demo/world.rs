@@ -4,7 +4,7 @@ use crate::narrate::{self, say};
 use crate::package::{NAME, Revision};
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
-use serde_json::json;
+use serde_json::{Value, json};
 use statusbridge_tests::*;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -174,10 +174,15 @@ impl Cluster {
         Ok(Self { api, exporter, flux })
     }
 
-    /// The exporter's own words about the package: its newest transition.
-    pub(crate) fn last_transition(&self) -> Option<String> {
+    /// What the exporter's log says of the package's newest transition, without the fields that a story can spare.
+    pub(crate) fn last_transition(&self) -> Result<String> {
         let log = self.exporter.process().log();
-        log.lines().rev().find(|line| line.contains("transition") && line.contains(NAME)).map(str::to_owned)
+        let mut told = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let newest = told.rfind(|event| event["target"] == "transition" && event["package"] == NAME);
+        let newest = newest.context("no transition is logged")?;
+        let fields = ["package", "apply_state", "health", "reason", "message"];
+        let shown = fields.map(|field| format!("{field}={}", newest[field]));
+        Ok(shown.join(" "))
     }
 }
 
