@@ -196,3 +196,41 @@ async fn a_kind_served_only_at_another_version_is_read_at_one_that_the_source_li
     })
     .await;
 }
+
+#[tokio::test]
+async fn an_expired_resource_version_leads_to_a_new_list_and_not_to_wrong_series() {
+    run("exporter-expired", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "one").await?;
+        api.install_crds(&crds::flux()?).await?;
+        api.ensure_namespace(FLUX_NAMESPACE).await?;
+        let proxy = FaultProxy::start(rig, api.address()).await?;
+        let kubeconfig = api.kubeconfig_via(proxy.address())?;
+        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &[]).await?;
+        let cluster = Workload::of(api, exporter).await?;
+        cluster.deliver("stays", "r1").await?;
+        cluster.deliver("goes", "r1").await?;
+        eventually(SOON, "both are shown", async || {
+            cluster.shows("stays").await?;
+            cluster.shows("goes").await
+        })
+        .await?;
+
+        // A restarted API server remembers nothing from before, so the version to go on from is too old.
+        proxy.set(Fault::Refuse);
+        cluster.kustomizations().delete("goes", &Default::default()).await?;
+        cluster.deliver("stays", "r2").await?;
+        cluster.api.stop();
+        cluster.api.start_again().await?;
+        proxy.set(Fault::Pass);
+        eventually(SOON, "the version expired, and what is shown is right", async || {
+            let text = cluster.exporter.metrics().await?;
+            ensure!(text.contains("cause=\"expired\"} "), "nothing expired");
+            ensure!(package_lines(&text) == 1, "{text}");
+            ensure!(cluster.shows("stays").await?.healthy == Fingerprint::of("r2"));
+            Ok(())
+        })
+        .await
+    })
+    .await;
+}
