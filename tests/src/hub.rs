@@ -62,7 +62,7 @@ impl Hub {
     /// # Errors
     /// When it cannot be started.
     pub async fn start_sweeper(&self, rig: &Rig, heartbeat_timeout: &str) -> Result<Sweeper> {
-        let more = ["--heartbeat-timeout", heartbeat_timeout, "--listen", "127.0.0.1:0"];
+        let more = ["--heartbeat-timeout", heartbeat_timeout];
         Sweeper::start(rig, "sweeper", &self.sweeper_account, NAMESPACE, &more).await
     }
 

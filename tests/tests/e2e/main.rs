@@ -1,0 +1,18 @@
+//! What Status Bridge promises, end to end on real servers: one file for each promise.
+//!
+//! One program holds them all, so that they link once and run side by side.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod backend_faults;
+mod cardinality;
+mod exporter_silent;
+mod flux_delivers;
+mod missing_clusters;
+mod previous_revision;
+mod rubbish;
+mod spoiled_samples;
+mod streams;
+mod sweeper;
+mod watches;
+mod world;

@@ -1,0 +1,118 @@
+//! Samples that are lost or changed between exporter and backend.
+
+use crate::world::*;
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use statusbridge_tests::*;
+use std::sync::{Arc, Mutex};
+
+/// What happens on the way, and what of it the status has to name.
+struct Spoilt {
+    /// A relabelling rule of Prometheus.
+    relabel: Option<Value>,
+    /// A change of the exposition itself.
+    rewrite: Option<fn(&str) -> String>,
+    named: &'static [&'static str],
+}
+
+/// As a pipeline does that keeps six digits of a number.
+fn six_digits(exposition: &str) -> String {
+    let round = |line: &str| match line.rsplit_once(' ') {
+        Some((series, value)) if series.starts_with("statusbridge_package_healthy_revision{") => {
+            format!(
+                "{series} {}\n",
+                value.parse::<f64>().map_or(0, |v| (v / 1e9).round() as u64 * 1_000_000_000)
+            )
+        }
+        _ => format!("{line}\n"),
+    };
+    exposition.lines().map(round).collect()
+}
+
+fn faults() -> Vec<Spoilt> {
+    let rule = |more: Value| {
+        let mut rule = json!({"source_labels": ["__name__"], "regex": "statusbridge_package_health"});
+        rule.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Some(rule)
+    };
+    vec![
+        Spoilt {
+            relabel: rule(json!({"action": "drop"})),
+            rewrite: None,
+            named: &["statusbridge_package_health is missing"],
+        },
+        Spoilt {
+            relabel: rule(json!({"target_label": "package_namespace", "replacement": "elsewhere"})),
+            rewrite: None,
+            named: &["package_namespace", "elsewhere"],
+        },
+        Spoilt {
+            relabel: Some(json!({"action": "labeldrop", "regex": "package_namespace"})),
+            rewrite: None,
+            named: &["package_namespace"],
+        },
+        Spoilt {
+            relabel: None,
+            rewrite: Some(six_digits),
+            named: &["statusbridge_package_healthy_revision"],
+        },
+    ]
+}
+
+#[tokio::test]
+async fn a_sample_dropped_rewritten_or_rounded_on_the_way_is_caught_and_named() {
+    run("e2e-spoiled-samples", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let cluster = Workload::start(rig, &etcd, "c1", &[]).await?;
+        // Between exporter and Prometheus, something that can rewrite.
+        let rewrite = Arc::new(Mutex::new(None::<fn(&str) -> String>));
+        let road = FileServer::start().await?;
+        let (exporter, chosen) = (cluster.exporter.address(), rewrite.clone());
+        let http = reqwest::Client::builder().no_proxy().build()?;
+        road.put_with("/metrics", move || {
+            let (request, chosen) = (http.get(format!("http://{exporter}/metrics")).send(), chosen.clone());
+            async move {
+                let page = request.await.ok()?.text().await.ok()?;
+                let rewrite = *chosen.lock().unwrap();
+                Some(Bytes::from(rewrite.map_or(page.clone(), |rewrite| rewrite(&page))))
+            }
+        });
+        let good = PrometheusConfig::with_jobs([job().target(road.address(), &[("cluster", "c1")])]);
+        let prometheus = Prometheus::start(rig, &good).await?;
+        let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
+        let newest = revision(1);
+        cluster.deliver(APP, &newest).await?;
+        cluster.deliver("other", &revision(1)).await?;
+        hub.report(APP, STALE_AFTER, json!({})).await?;
+        hub.gate("wave", APP, &newest, json!({"clusters": {"names": ["c1"]}})).await?;
+
+        for (number, fault) in faults().into_iter().enumerate() {
+            hub.opens("wave", SOON).await?;
+            if let Some(rule) = &fault.relabel {
+                let mut spoilt = good.clone();
+                spoilt.jobs[0].metric_relabel = vec![rule.clone()];
+                prometheus.reload(&spoilt).await?;
+            }
+            *rewrite.lock().unwrap() = fault.rewrite;
+            // As long as the exporter attests what was verified already, that still holds. Something else moves.
+            cluster.deliver("other", &revision(2 + number as u32)).await?;
+
+            let gate = hub.closes("wave", "Unverified", STALE_BY).await?;
+            let said = waiting(&gate);
+            for word in fault.named {
+                ensure!(said.contains(word), "{word:?} is not named: {said}");
+            }
+            let report = hub.reports(APP, "Ready", "False", "Unverified", SOON).await?;
+            ensure!(report.data["status"]["clusters"]["unverified"] == 1, "{}", report.data["status"]);
+            let age = prometheus.query("time() - timestamp(statusbridge_digest)").await?;
+            let age = age.first().context("no digest")?.value;
+            ensure!(age < 10.0, "digests keep arriving, but the newest is {age} s old");
+
+            *rewrite.lock().unwrap() = None;
+            prometheus.reload(&good).await?;
+        }
+        hub.opens("wave", SOON).await.map(drop)
+    })
+    .await;
+}

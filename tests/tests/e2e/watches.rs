@@ -1,0 +1,204 @@
+//! API servers that go and come back, kinds that do, connections that only seem to be there.
+
+use crate::world::*;
+use anyhow::{Result, ensure};
+use serde_json::json;
+use statusbridge_contract::Fingerprint;
+use statusbridge_tests::fake_fleet::SOURCE;
+use statusbridge_tests::*;
+use std::time::Duration;
+
+/// Servers that are alive say something about once a minute; here silence counts sooner.
+const IMPATIENT: [&str; 2] = ["--contact-timeout", "5s"];
+
+async fn up(cluster: &Workload, up: bool) -> Result<()> {
+    eventually(SOON, &format!("source_up is {up}"), async || {
+        let says = cluster.says().await?.source_up(SOURCE);
+        ensure!(says == Some(up), "{says:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until exactly these packages are shown, each healthy at its revision, and the source is up.
+async fn shows(cluster: &Workload, packages: &[(&str, u32)]) -> Result<()> {
+    eventually(SOON, &format!("exactly {packages:?} are shown"), async || {
+        let says = cluster.says().await?;
+        ensure!(
+            says.packages() == packages.iter().map(|(n, _)| *n).collect::<Vec<_>>(),
+            "{:?}",
+            says.packages()
+        );
+        for (name, number) in packages {
+            let shown = says.package(SOURCE, name);
+            let healthy = shown.is_some_and(|s| s.healthy == Fingerprint::of(&revision(*number)));
+            ensure!(healthy, "{name}: {shown:?}");
+        }
+        let count = says.value("statusbridge_source_packages", &[("package_source", SOURCE)]);
+        ensure!(count == Some(packages.len() as f64), "{count:?} are counted");
+        ensure!(says.source_up(SOURCE) == Some(true), "the source is not up");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_stopped_api_server_takes_its_source_down_and_closes_the_gate_until_it_is_back() {
+    run("e2e-api-server-restart", async |rig| {
+        // A quiet watch must not be taken for a dead one, so only silence of many seconds counts.
+        let world = World::start(rig, &["c1"], &["--contact-timeout", "5s"]).await?;
+        let (cluster, hub) = (&world.clusters[0], &world.hub);
+        cluster.deliver("other", &revision(1)).await?;
+        world.open("wave", &revision(1)).await?;
+
+        cluster.api.stop();
+        up(cluster, false).await?;
+        let last_known = cluster.shows(APP).await?;
+        ensure!(last_known.healthy == Fingerprint::of(&revision(1)), "what is shown is the last known");
+        hub.closes("wave", "Stale", SOON).await?;
+        let report = hub.reports(APP, "Reporting", "False", "NotReporting", SOON).await?;
+        let problem = &report.data["status"]["problems"][0];
+        ensure!(problem["reason"] == "SourceDown", "{}", report.data["status"]);
+
+        cluster.api.start_again().await?;
+        shows(cluster, &[(APP, 1), ("other", 1)]).await?;
+        hub.opens("wave", SOON).await?;
+        cluster.deliver("other", &revision(2)).await?;
+        shows(cluster, &[(APP, 1), ("other", 2)]).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_silent_quiet_api_server_is_told_from_a_dead_one() {
+    run("e2e-quiet", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let cluster = Workload::start(rig, &etcd, "c1", &IMPATIENT).await?;
+        cluster.deliver(APP, &revision(1)).await?;
+        shows(&cluster, &[(APP, 1)]).await?;
+        holds_for(Duration::from_secs(15), "the source stays up while nothing happens", async || {
+            let says = cluster.says().await?;
+            ensure!(says.source_up(SOURCE) == Some(true), "source_up is {:?}", says.source_up(SOURCE));
+            Ok(())
+        })
+        .await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn where_streaming_lists_are_refused_plain_ones_do() {
+    run("e2e-old-etcd", async |rig| {
+        let etcd = Etcd::start_old(rig).await?;
+        let cluster = Workload::start(rig, &etcd, "c1", &IMPATIENT).await?;
+        for name in ["a", "b", "c"] {
+            cluster.deliver(name, &revision(1)).await?;
+        }
+        shows(&cluster, &[("a", 1), ("b", 1), ("c", 1)]).await?;
+        // What is there already comes by a list, what changes then by a watch.
+        cluster.exporter.process().kill();
+        cluster.exporter.process().start()?;
+        cluster.exporter.wait_ready().await?;
+        shows(&cluster, &[("a", 1), ("b", 1), ("c", 1)]).await?;
+        cluster.kustomizations().delete("b", &Default::default()).await?;
+        cluster.deliver("c", &revision(2)).await?;
+        shows(&cluster, &[("a", 1), ("c", 2)]).await?;
+        cluster.api.stop();
+        up(&cluster, false).await?;
+        cluster.api.start_again().await?;
+        cluster.kustomizations().delete("a", &Default::default()).await?;
+        shows(&cluster, &[("c", 2)]).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_kind_that_goes_takes_its_packages_along_and_comes_back_with_others() {
+    run("e2e-crd", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let more = ["--contact-timeout", "10s", "--discovery-interval", "1s"];
+        let cluster = Workload::start(rig, &etcd, "c1", &more).await?;
+        cluster.deliver("before", &revision(1)).await?;
+        cluster.deliver("kept-name", &revision(1)).await?;
+        shows(&cluster, &[("before", 1), ("kept-name", 1)]).await?;
+        let crd = "kustomizations.kustomize.toolkit.fluxcd.io";
+        cluster.api.kubectl(&["delete", "crd", crd, "--timeout=60s"]).await?;
+        eventually(SOON, "no package is shown", async || {
+            let packages = cluster.says().await?.packages();
+            ensure!(packages.is_empty(), "{packages:?}");
+            Ok(())
+        })
+        .await?;
+        cluster.api.install_crds(&crds::flux()?).await?;
+        cluster.deliver("after", &revision(2)).await?;
+        cluster.deliver("kept-name", &revision(2)).await?;
+        shows(&cluster, &[("after", 2), ("kept-name", 2)]).await?;
+
+        // Joined kinds too: without its source nobody knows what a package is to run.
+        let crd = "externalartifacts.source.toolkit.fluxcd.io";
+        cluster.api.kubectl(&["delete", "crd", crd, "--timeout=60s"]).await?;
+        eventually(SOON, "nobody knows what is wanted", async || {
+            let shown = cluster.shows("after").await?;
+            ensure!(shown.desired.is_none(), "{shown:?}");
+            Ok(())
+        })
+        .await?;
+        cluster.api.install_crds(&crds::flux()?).await?;
+        let artifact = json!({
+            "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "ExternalArtifact",
+            "metadata": {"name": "after", "namespace": FLUX_NAMESPACE}, "spec": {},
+        });
+        cluster.api.apply_object(&artifact).await?;
+        cluster.want("after", &revision(2)).await?;
+        eventually(SOON, "it is known again", async || {
+            let shown = cluster.shows("after").await?;
+            ensure!(shown.desired == Fingerprint::of(&revision(2)), "{shown:?}");
+            Ok(())
+        })
+        .await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_deleted_while_the_watch_was_down_is_gone_when_it_is_back() {
+    run("e2e-watch-down", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "c1").await?;
+        api.install_crds(&crds::flux()?).await?;
+        api.ensure_namespace(FLUX_NAMESPACE).await?;
+        let proxy = FaultProxy::start(rig, api.address()).await?;
+        let kubeconfig = api.kubeconfig_via(proxy.address())?;
+        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &IMPATIENT).await?;
+        let cluster = Workload::of(api, exporter).await?;
+        for name in ["a", "b", "c", "d"] {
+            cluster.deliver(name, &revision(1)).await?;
+        }
+        shows(&cluster, &[("a", 1), ("b", 1), ("c", 1), ("d", 1)]).await?;
+
+        // A half-open connection: nothing says that it is dead.
+        proxy.set(Fault::Freeze);
+        cluster.kustomizations().delete("a", &Default::default()).await?;
+        cluster.deliver("b", &revision(2)).await?;
+        up(&cluster, false).await?;
+        ensure!(cluster.says().await?.packages() == ["a", "b", "c", "d"], "the last known is still shown");
+        proxy.set(Fault::Pass);
+        shows(&cluster, &[("b", 2), ("c", 1), ("d", 1)]).await?;
+
+        proxy.set(Fault::Refuse);
+        cluster.kustomizations().delete("c", &Default::default()).await?;
+        up(&cluster, false).await?;
+        cluster.deliver("c", &revision(3)).await?;
+        cluster.kustomizations().delete("d", &Default::default()).await?;
+        proxy.set(Fault::Pass);
+        shows(&cluster, &[("b", 2), ("c", 3)]).await?;
+
+        // Cut again and again: nothing is lost on the way.
+        for number in 4..10 {
+            cluster.deliver("b", &revision(number)).await?;
+            proxy.cut();
+        }
+        shows(&cluster, &[("b", 9), ("c", 3)]).await
+    })
+    .await;
+}

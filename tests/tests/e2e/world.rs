@@ -1,0 +1,86 @@
+//! The world that most of these tests live in: workload clusters with exporters, one Prometheus, one hub.
+
+use anyhow::{Result, ensure};
+use futures::future::try_join_all;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+use statusbridge_tests::*;
+use std::time::Duration;
+
+/// For what has no time of its own to keep.
+pub(crate) const SOON: Duration = Duration::from_secs(90);
+/// `staleAfter`: scrapes and polls come every second, but the machine may be busy.
+pub(crate) const STALE_AFTER: &str = "10s";
+/// In which what has gone silent must be closed: `staleAfter`, a poll whose queries time out, and what a busy
+/// machine needs.
+pub(crate) const STALE_BY: Duration = Duration::from_secs(10 + 5 + 15);
+/// Name of the package.
+pub(crate) const APP: &str = "app";
+
+/// The revision of this number.
+pub(crate) fn revision(number: u32) -> String {
+    format!("main@sha1:{number:08x}{}", "5b".repeat(16))
+}
+
+/// The job that scrapes exporters.
+pub(crate) fn job() -> ScrapeJob {
+    ScrapeJob::new("statusbridge")
+}
+
+/// Clusters, Prometheus and hub.
+pub(crate) struct World {
+    pub(crate) clusters: Vec<Workload>,
+    pub(crate) prometheus: Prometheus,
+    pub(crate) config: PrometheusConfig,
+    pub(crate) hub: Hub,
+    _etcd: Etcd,
+}
+
+impl World {
+    /// Clusters of these names, all scraped every second.
+    pub(crate) async fn start(rig: &Rig, names: &[&str], exporter: &[&str]) -> Result<Self> {
+        let etcd = Etcd::start(rig).await?;
+        let clusters =
+            try_join_all(names.iter().map(|name| Workload::start(rig, &etcd, name, exporter))).await?;
+        let config = PrometheusConfig::with_jobs([clusters.iter().fold(job(), |job, c| c.target(job))]);
+        let prometheus = Prometheus::start(rig, &config).await?;
+        let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
+        Ok(Self { clusters, prometheus, config, hub, _etcd: etcd })
+    }
+
+    /// Names of the clusters, for a gate.
+    pub(crate) fn all(&self) -> Value {
+        let names: Vec<&str> = self.clusters.iter().map(Workload::name).collect();
+        json!({"clusters": {"names": names}})
+    }
+
+    /// Delivers a revision of the package everywhere.
+    pub(crate) async fn deliver(&self, revision: &str) -> Result<()> {
+        try_join_all(self.clusters.iter().map(|c| c.deliver(APP, revision))).await.map(drop)
+    }
+
+    /// The revision is delivered everywhere, reported, and has an open gate of this name over all clusters.
+    pub(crate) async fn open(&self, gate: &str, revision: &str) -> Result<()> {
+        self.deliver(revision).await?;
+        self.hub.report(APP, STALE_AFTER, json!({})).await?;
+        self.hub.gate(gate, APP, revision, self.all()).await?;
+        self.hub.opens(gate, SOON).await.map(drop)
+    }
+}
+
+/// All that a gate waits for, as one text.
+pub(crate) fn waiting(gate: &DynamicObject) -> String {
+    gate.data["status"]["waitingFor"].to_string()
+}
+
+/// Fails unless a version of a gate is closed.
+pub(crate) fn closed(version: &history::Version) -> Result<()> {
+    ensure!(!version.lets_pass(), "it lets pass");
+    Ok(())
+}
+
+/// Fails unless a version of a gate is open for the generation that it has.
+pub(crate) fn open(version: &history::Version) -> Result<()> {
+    ensure!(version.condition("Open").0 == "True" && version.lets_pass(), "it is closed");
+    Ok(())
+}
