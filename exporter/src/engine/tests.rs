@@ -4,7 +4,10 @@ use serde_json::json;
 use statusbridge_contract::{Digest, Fingerprint, Metric, sample};
 
 use super::*;
-use crate::exposition::{Format, render};
+use crate::{
+    exposition::{Format, render},
+    watch::Contacts,
+};
 
 /// One source that joins by name, one by labels, both of the same kinds.
 const SOURCES: &str = r"

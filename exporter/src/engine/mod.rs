@@ -3,6 +3,15 @@
 //!
 //! One engine runs in one task; only the store is shared. Time is passed in.
 
+mod kept;
+mod plan;
+mod published;
+#[cfg(test)]
+mod tests;
+
+pub use plan::Plan;
+pub use published::{Published, SharedPublished};
+
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap, HashSet},
@@ -15,60 +24,16 @@ use tracing::{info, warn};
 use crate::{
     hold::{self, Settled},
     own_metrics::OwnMetrics,
-    projection::Projection,
-    source::{JoinKey, KindRef, RelatedObject, RelatedObjects, Source},
-    store::{PackageKey, Slot, SourceStanding, Store},
+    source::{JoinKey, RelatedObject, RelatedObjects, Source},
+    store::{PackageKey, Slot, Store},
     transition::{self, Shown},
     verdict::Detail,
-    watch::{Change, Contacts, KindId, Update},
+    watch::{Change, KindId, Update},
 };
+use kept::Kept;
+use published::Visibility;
 
 type Key = Arc<PackageKey>;
-
-/// Which kinds are watched, and for which sources: fixed for the life of a process.
-#[derive(Debug)]
-pub struct Plan {
-    /// Every kind once, with the parts of its objects that any source reads.
-    pub kinds: Vec<(KindRef, Projection)>,
-    /// By source: the kind that is a package, and the kinds of each of its `related`.
-    uses: Vec<(KindId, Vec<Vec<KindId>>)>,
-}
-
-impl Plan {
-    /// What the sources need to have watched.
-    pub fn new(sources: &[Arc<Source>]) -> Self {
-        let mut kinds: Vec<(KindRef, Projection)> = Vec::new();
-        let mut id_of = |kind: &KindRef, projection: &Projection| {
-            if let Some(known) = kinds.iter().position(|(k, _)| k == kind) {
-                kinds[known].1.merge(projection);
-                return known;
-            }
-            kinds.push((kind.clone(), projection.clone()));
-            kinds.len() - 1
-        };
-        let uses = sources
-            .iter()
-            .map(|source| {
-                let related = source
-                    .related
-                    .iter()
-                    .map(|r| r.kinds.iter().map(|kind| id_of(kind, &r.projection)).collect())
-                    .collect();
-                (id_of(&source.kind, source.projection()), related)
-            })
-            .collect();
-        Self { kinds, uses }
-    }
-
-    fn kinds_of(&self, source: usize) -> impl Iterator<Item = KindId> + '_ {
-        let (own, related) = &self.uses[source];
-        std::iter::once(*own).chain(related.iter().flatten().copied())
-    }
-
-    fn has_joins(&self, source: usize) -> bool {
-        !self.uses[source].1.is_empty()
-    }
-}
 
 /// How much of a kind is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,12 +62,6 @@ struct KindState {
 
 type Referrer = (usize, Key);
 
-#[derive(Debug, PartialEq, Eq)]
-enum Kept {
-    Object(Box<[u8]>),
-    Hash(u64),
-}
-
 #[derive(Debug)]
 struct Package {
     settled: Settled,
@@ -110,26 +69,6 @@ struct Package {
     slot: Slot,
     joins: Box<[JoinKey]>,
 }
-
-/// Whether a source's packages are to be seen, by source index; shared with scrapes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Visibility {
-    /// Its kind was never served.
-    NeverServed,
-    /// The first lists are being read.
-    Loading,
-    Visible,
-}
-
-/// What scrapes read: the store and what is known about each source.
-#[derive(Debug)]
-pub struct Published {
-    store: Store,
-    visible: Vec<Visibility>,
-}
-
-/// Shared by the engine, which writes, and scrapes, which clone row pointers.
-pub type SharedPublished = Arc<Mutex<Published>>;
 
 /// See the [module](self).
 pub struct Engine {
@@ -265,15 +204,10 @@ impl Engine {
 
     /// What to keep of an object of a kind: whole when something may look at it again.
     fn keep(&self, kind: KindId, object: &Value) -> Kept {
-        let bytes = serde_json::to_vec(object).unwrap_or_default();
         let again = self.plan.uses.iter().any(|(own, related)| {
             related.iter().flatten().any(|k| *k == kind) || (*own == kind && !related.is_empty())
         });
-        if again {
-            Kept::Object(bytes.into_boxed_slice())
-        } else {
-            Kept::Hash(statusbridge_contract::sample::hash_canonical(&bytes))
-        }
+        Kept::new(object, again)
     }
 
     /// Whether everything that a source joins is known, so that evaluating makes sense.
@@ -515,22 +449,6 @@ impl Engine {
     }
 }
 
-impl Plan {
-    fn join_kind(&self, source: usize, join: &JoinKey) -> KindId {
-        let (JoinKey::Reference { related, kind, .. } | JoinKey::Labels { related, kind, .. }) = join;
-        self.uses[source].1[*related][*kind]
-    }
-}
-
-impl Kept {
-    fn parse(&self) -> Option<Value> {
-        match self {
-            Self::Object(bytes) => serde_json::from_slice(bytes).ok(),
-            Self::Hash(_) => None,
-        }
-    }
-}
-
 /// The object that a join by reference means; `None` for one by labels.
 fn join_name(join: &JoinKey) -> Option<Key> {
     match join {
@@ -540,44 +458,3 @@ fn join_name(join: &JoinKey) -> Option<Key> {
         JoinKey::Labels { .. } => None,
     }
 }
-
-impl Published {
-    /// One consistent view at `now` (unix seconds): a source is up when every kind that it reads was
-    /// heard from within `timeout`.
-    pub fn snapshot(
-        &self,
-        plan: &Plan,
-        contacts: &Contacts,
-        cluster_uid: Option<statusbridge_contract::Fingerprint>,
-        timeout: std::time::Duration,
-        now: i64,
-    ) -> crate::store::Snapshot {
-        let standing: Vec<SourceStanding> = self
-            .visible
-            .iter()
-            .enumerate()
-            .map(|(source, visible)| {
-                let ages: Option<Vec<_>> = plan.kinds_of(source).map(|kind| contacts.age(kind)).collect();
-                let age = ages.and_then(|ages| ages.into_iter().max());
-                let seconds = |age: std::time::Duration| i64::try_from(age.as_secs()).unwrap_or(now);
-                let last_contact = age.map_or(0, |age| now - seconds(age));
-                match visible {
-                    Visibility::NeverServed => SourceStanding::Unpublished,
-                    Visibility::Loading => SourceStanding::Loading { last_contact },
-                    Visibility::Visible => {
-                        SourceStanding::Published { up: age.is_some_and(|age| age <= timeout), last_contact }
-                    }
-                }
-            })
-            .collect();
-        self.store.snapshot(cluster_uid, &standing)
-    }
-
-    /// Whether nothing is being read for the first time.
-    pub fn settled(&self) -> bool {
-        !self.visible.contains(&Visibility::Loading)
-    }
-}
-
-#[cfg(test)]
-mod tests;
