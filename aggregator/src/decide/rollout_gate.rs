@@ -1,16 +1,18 @@
 //! The status of a RolloutGate.
 
+mod waiting;
+
 use statusbridge_contract::Fingerprint;
 
 use super::classify::{Demand, for_gate, unobserved};
 use super::conditions::{Conditions, OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true};
-use super::words::entry;
 use super::{
     Backend, Moment, Target, cluster_set_error, clusters, oldest_evidence, shorten, time, too_few, unix,
 };
 use crate::api::rollout_gate::{GateCounts, Override, OverrideState, Require, Waiting};
 use crate::api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
 use crate::clock::Seconds;
+use waiting::entry;
 
 /// The FleetPackage that a gate refers to.
 #[derive(Debug, Clone, Copy)]
@@ -53,10 +55,10 @@ struct Finding {
 }
 
 /// Numbers and times of a spec, checked.
-pub(super) struct Terms {
-    pub(super) demand: Demand,
+struct Terms {
+    demand: Demand,
     need: u64,
-    pub(super) budget: u64,
+    budget: u64,
 }
 
 /// The status that follows.

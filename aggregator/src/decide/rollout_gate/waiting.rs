@@ -1,0 +1,83 @@
+//! What a gate waits for, in words.
+
+use statusbridge_contract::Fingerprint;
+
+use super::{Input, Terms};
+use crate::api::rollout_gate::Waiting;
+use crate::api::{Reason, RolloutGateSpec};
+use crate::clock::Seconds;
+use crate::decide::words::{named, phrase};
+use crate::decide::{Target, clusters, list, revisions, shorten, time};
+
+/// Most clusters that one `waitingFor` entry names.
+const MOST_CLUSTERS: usize = 10;
+
+/// One `waitingFor` entry: the clusters that are in one state.
+pub(super) fn entry(
+    input: &Input<'_>,
+    spec: &RolloutGateSpec,
+    terms: &Terms,
+    state: Reason,
+    group: &[&Target],
+) -> Waiting {
+    let count = group.len() as u64;
+    let names: Vec<String> = group.iter().map(|target| named(state, target)).collect();
+    let plain = format!("{}: {}", phrase(state, count), list(&names));
+    let (reason, message) = match state {
+        Reason::Failed if count > terms.budget => (
+            Reason::FailureBudgetExceeded,
+            format!("{} failed, {} allowed: {}", clusters(count), terms.budget, list(&names)),
+        ),
+        Reason::NotUpdated if !input.seen_anywhere => {
+            (Reason::RevisionNeverSeen, never_seen(input, spec, terms.demand.revision))
+        }
+        Reason::Stale => match input.backend.error() {
+            Some(error) => {
+                (state, format!("{plain}; the metrics backend does not answer: {}", shorten(error)))
+            }
+            None => (state, plain),
+        },
+        Reason::Unverified | Reason::Conflict => {
+            let example = group.first().map_or("", |target| lasting(&target.observation.message));
+            (state, if example.is_empty() { plain } else { format!("{plain}; {}", shorten(example)) })
+        }
+        Reason::Soaking => {
+            let last = group
+                .iter()
+                .filter_map(|target| target.observation.row.as_ref())
+                .map(|row| row.since)
+                .max_by(Seconds::total_cmp)
+                .map(|since| format!("; the last since {}", time(since).0))
+                .unwrap_or_default();
+            (state, format!("{plain}{last}"))
+        }
+        _ => (state, plain),
+    };
+    Waiting {
+        reason: reason.name().to_owned(),
+        message,
+        count,
+        clusters: group.iter().take(MOST_CLUSTERS).map(|target| target.cluster.clone()).collect(),
+    }
+}
+
+/// What an observation says besides an age: a text that grows older with every poll would be
+/// written at every poll.
+fn lasting(message: &str) -> &str {
+    match message.split_once("; ") {
+        Some((age, rest)) if age.ends_with(" old") || age.ends_with("verified") => rest,
+        _ => message,
+    }
+}
+
+fn never_seen(input: &Input<'_>, spec: &RolloutGateSpec, wanted: Fingerprint) -> String {
+    let mut seen: Vec<_> = revisions(input.targets).into_iter().collect();
+    seen.sort_by_key(|(revision, (applied, _))| (std::cmp::Reverse(*applied), *revision));
+    let instead: Vec<String> =
+        seen.iter().map(|(revision, (applied, _))| format!("{revision} in {}", clusters(*applied))).collect();
+    let instead =
+        if instead.is_empty() { String::new() } else { format!("; seen instead: {}", list(&instead)) };
+    // As it is compared, unless the spec writes it so.
+    let short = if spec.revision == wanted.to_string() { String::new() } else { format!(" ({wanted})") };
+    format!("no cluster has reported revision {}{short}{instead}", shorten(&spec.revision))
+}
