@@ -1,0 +1,56 @@
+//! What a process uses, from /proc.
+
+use anyhow::{Context, Result};
+use std::time::{Duration, Instant};
+
+/// Ticks of the clock in which /proc tells processor time (USER_HZ, 100 on every Linux).
+const TICKS: u64 = 100;
+
+/// Resident memory in bytes.
+pub(crate) fn resident(pid: u32) -> Result<u64> {
+    let status = read(pid, "status")?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().context("VmRSS")?;
+    Ok(kilobytes * 1024)
+}
+
+/// Processor time used so far, user and system.
+pub(crate) fn processor(pid: u32) -> Result<Duration> {
+    let stat = read(pid, "stat")?;
+    // The name, in parentheses, may hold anything; the fields after it are numbers.
+    let (_, fields) = stat.rsplit_once(')').context("no name")?;
+    let field = |n: usize| fields.split_whitespace().nth(n).and_then(|f| f.parse::<u64>().ok());
+    let ticks = field(11).zip(field(12)).map(|(user, system)| user + system).context("no times")?;
+    Ok(Duration::from_millis(ticks * 1000 / TICKS))
+}
+
+/// Waits until a process has nothing more to do: it used next to nothing for a second.
+pub(crate) async fn until_idle(pid: u32) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut before = processor(pid)?;
+    while Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let after = processor(pid)?;
+        if after - before <= Duration::from_millis(10) {
+            return Ok(());
+        }
+        before = after;
+    }
+    anyhow::bail!("the process does not come to rest");
+}
+
+/// Processes that ran or waited to, on average over the last minute.
+pub(crate) fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or("?").to_owned()
+}
+
+/// Processors of this machine.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(0, usize::from)
+}
+
+fn read(pid: u32, file: &str) -> Result<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/{file}"))
+        .with_context(|| format!("reading /proc/{pid}/{file}"))
+}
