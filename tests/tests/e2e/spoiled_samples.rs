@@ -20,10 +20,8 @@ struct Spoilt {
 fn six_digits(exposition: &str) -> String {
     let round = |line: &str| match line.rsplit_once(' ') {
         Some((series, value)) if series.starts_with("statusbridge_package_healthy_revision{") => {
-            format!(
-                "{series} {}\n",
-                value.parse::<f64>().map_or(0, |v| (v / 1e9).round() as u64 * 1_000_000_000)
-            )
+            let value: f64 = value.parse().unwrap_or_default();
+            format!("{series} {}\n", format!("{value:.5e}").parse::<f64>().unwrap_or_default())
         }
         _ => format!("{line}\n"),
     };

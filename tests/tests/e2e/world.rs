@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use futures::future::try_join_all;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use statusbridge_tests::*;
 use std::time::Duration;
 
@@ -19,7 +20,9 @@ pub(crate) const APP: &str = "app";
 
 /// The revision of this number.
 pub(crate) fn revision(number: u32) -> String {
-    format!("main@sha1:{number:08x}{}", "5b".repeat(16))
+    let digits: String =
+        Sha256::digest(number.to_string()).iter().take(20).map(|b| format!("{b:02x}")).collect();
+    format!("main@sha1:{digits}")
 }
 
 /// The job that scrapes exporters.
