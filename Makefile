@@ -22,9 +22,13 @@ servers: ## Build the servers that tests and demo run, once, into a cache outsid
 bench-servers: servers ## Build also what only the benchmark runs
 	@tests/servers/install.sh kube-state-metrics
 
-# Tests and demo start these; they would build them themselves, but in silence.
+# Tests and demo start these. They would build them themselves, but in silence, and apart from the
+# rest of the workspace with other features of the same libraries, which means building those twice.
+debug := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
+test demo: export STATUSBRIDGE_BIN_DIR ?= $(debug)
+
 programs: cargo
-	$(CARGO) build --bins -p statusbridge-exporter -p statusbridge-aggregator
+	$(CARGO) build --workspace --bins
 
 test: cargo servers programs ## Run every test, on the real servers
 	$(CARGO) test --workspace
@@ -33,8 +37,7 @@ demo-servers:
 	@tests/servers/install.sh kubernetes etcd prometheus kustomize-controller
 
 demo: cargo demo-servers programs ## Watch a rollout through the gates, on the real servers (KEEP=1 leaves it running)
-	$(CARGO) build -p statusbridge-tests --bin demo
-	@$(CARGO) run --quiet -p statusbridge-tests --bin demo
+	@$(debug)/demo
 
 bench: cargo bench-servers ## Measure the exporter beside kube-state-metrics
 	$(CARGO) build --release --bins -p statusbridge-exporter -p statusbridge-aggregator
