@@ -244,7 +244,11 @@ impl Outcome {
 pub(crate) async fn kubectl(api: &ApiServer, args: &[&str]) -> Result<Outcome> {
     narrate::command(api.name(), args);
     let out = api.kubectl_output(args).await?;
-    let text = [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+    // The client library's own chatter, such as that a watch was cancelled when `kubectl wait` had seen enough.
+    let errors = errors.lines().filter(|line| !line.contains("reflector.go:"));
+    let text =
+        errors.fold(String::from_utf8_lossy(&out.stdout).into_owned(), |text, line| text + line + "\n");
     narrate::output(&text);
     Ok(Outcome { success: out.status.success(), text })
 }
