@@ -38,7 +38,12 @@ async fn what_flux_delivers_is_counted_and_a_quiet_package_makes_no_transition()
             publish(&flux, cluster, &r1).await?;
             flux.kustomize(&cluster.api, APP, &options).await?;
         }
-        hub.report(APP, STALE_AFTER, json!({"revision": r1})).await?;
+        let at = |revision: &str| {
+            let mut spec = world.all();
+            spec["revision"] = json!(revision);
+            spec
+        };
+        hub.report(APP, STALE_AFTER, at(&r1)).await?;
         let report = hub.reports(APP, "Ready", "True", "Healthy", SOON).await?;
         let counts = &report.data["status"]["clusters"];
         for count in ["total", "reporting", "updated", "applied", "healthy"] {
@@ -73,7 +78,7 @@ async fn what_flux_delivers_is_counted_and_a_quiet_package_makes_no_transition()
 
         // The next revision in one of the two clusters.
         publish(&flux, c1, &r2).await?;
-        hub.report(APP, STALE_AFTER, json!({"revision": r2})).await?;
+        hub.report(APP, STALE_AFTER, at(&r2)).await?;
         let report = eventually(SOON, "r2 is counted in one cluster", async || {
             let report = hub.get_report(APP).await?;
             let counts = &report.data["status"]["clusters"];
