@@ -185,13 +185,20 @@ async fn what_was_deleted_while_the_watch_was_down_is_gone_when_it_is_back() {
         proxy.set(Fault::Pass);
         shows(&cluster, &[("b", 2), ("c", 1), ("d", 1)]).await?;
 
+        // The API server forgets what happened meanwhile: only a new list tells.
+        let lists =
+            async || Ok::<_, anyhow::Error>(cluster.says().await?.sum("statusbridge_exporter_relists_total"));
+        let before = lists().await?;
         proxy.set(Fault::Refuse);
         cluster.kustomizations().delete("c", &Default::default()).await?;
         up(&cluster, false).await?;
         cluster.deliver("c", &revision(3)).await?;
         cluster.kustomizations().delete("d", &Default::default()).await?;
+        cluster.api.stop();
+        cluster.api.start_again().await?;
         proxy.set(Fault::Pass);
         shows(&cluster, &[("b", 2), ("c", 3)]).await?;
+        ensure!(lists().await? > before, "there was no new list");
 
         // Cut again and again: nothing is lost on the way.
         for number in 4..10 {
