@@ -75,10 +75,7 @@ async fn demo(rig: &Rig, world: &mut Option<World>) -> Result<()> {
     narrate::title();
     let world = world.insert(World::start(rig).await.context("starting the servers")?);
     world.print_addresses();
-    tokio::select! {
-        told = story::tell(world) => told,
-        ended = world.one_ends() => Err(ended),
-    }
+    story::tell(world).await
 }
 
 fn keep() -> bool {

@@ -1,6 +1,6 @@
 //! The story, step by step. A step that is not seen within its deadline is an error.
 
-use crate::narrate::{output, paragraph, step};
+use crate::narrate::{self, output, paragraph};
 use crate::package::{NAME, Revision};
 use crate::world::{CLUSTERS, Cluster, World, kubectl};
 use anyhow::{Context, Result, bail, ensure};
@@ -22,19 +22,24 @@ pub(crate) async fn tell(world: &World) -> Result<()> {
     let r2 = Revision::new("r2", "2.0.0");
     let r3 = Revision::new("r3", "3.0.0");
     let (first, second) = world.clusters.split_at(1);
-    let series = step(1, "r1 runs everywhere, and both gates are open", async {
+    let series = step(world, 1, "r1 runs everywhere, and both gates are open", async {
         everywhere(world, &r1).await?;
         series(world).await
     })
     .await?;
-    step(2, "r2 is wanted, and every cluster is healthy: at the wrong revision", trap(world, &r1, &r2))
-        .await?;
-    step(3, "Wave 1 moves to r2", async {
+    step(
+        world,
+        2,
+        "r2 is wanted, and every cluster is healthy: at the wrong revision",
+        trap(world, &r1, &r2),
+    )
+    .await?;
+    step(world, 3, "Wave 1 moves to r2", async {
         wave(world, "wave-1", first, &r2, 1).await?;
         world.kubectl(&["get", "rolloutgates"]).await?.expect_success()
     })
     .await?;
-    step(4, "Wave 2 moves to r2", async {
+    step(world, 4, "Wave 2 moves to r2", async {
         wave(world, "wave-2", second, &r2, 3).await?;
         world
             .kubectl(&["wait", "--for=condition=Ready", "fleetpackage/payments", "--timeout=60s"])
@@ -43,9 +48,30 @@ pub(crate) async fn tell(world: &World) -> Result<()> {
         world.tables().await
     })
     .await?;
-    step(5, "r3 is broken: the gate stays closed and says why", broken(world, first, second, &r2, &r3))
-        .await?;
-    step(6, "What all this cost in the metrics backend", cost(world, series)).await
+    step(
+        world,
+        5,
+        "r3 is broken: the gate stays closed and says why",
+        broken(world, first, second, &r2, &r3),
+    )
+    .await?;
+    step(world, 6, "What all this cost in the metrics backend", cost(world, series)).await
+}
+
+/// One step, which fails at once when a server ends by itself.
+async fn step<T>(
+    world: &World,
+    number: usize,
+    title: &str,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    narrate::step(number, title, async {
+        tokio::select! {
+            seen = work => seen,
+            ended = world.one_ends() => Err(ended),
+        }
+    })
+    .await
 }
 
 async fn everywhere(world: &World, r1: &Revision) -> Result<()> {
