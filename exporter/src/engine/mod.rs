@@ -444,7 +444,6 @@ impl Engine {
             worst_resource = detail.worst_resource,
             reason = verdict.reason.as_deref(),
             message = detail.message,
-            "package transition"
         );
     }
 }

@@ -271,3 +271,48 @@ fn a_scrape_in_the_middle_of_updates_adds_up() {
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     assert!(reader.join().unwrap() > 0);
 }
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_transition_is_one_line_of_json_that_says_everything_once() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_max_level(tracing::Level::INFO)
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::with_default(subscriber, || {
+        let mut f = ready();
+        f.owner("x", "r9", "a");
+    });
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|l| l.contains("\"target\":\"transition\"")).collect();
+    let [line] = lines.as_slice() else { panic!("the first lists are no news, the failure is one: {text}") };
+    let event: Value = serde_json::from_str(line).unwrap();
+    for (field, value) in [
+        ("source", "labelled"),
+        ("package", "a"),
+        ("namespace", "n"),
+        ("apply_state", "Failed"),
+        ("previous_apply_state", "Applied"),
+        ("reason", "OwnerAtNine"),
+    ] {
+        assert_eq!(event[field], value, "{line}");
+    }
+    assert_eq!(line.matches("\"message\":").count(), 1, "{line}");
+}
