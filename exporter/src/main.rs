@@ -84,7 +84,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => {
             drop(out);
             let sources = args.sources.load()?;
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            // One thread keeps up with thousands of updates a second, and does not pay for handing
+            // each of them to another one.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(serve::run(args.serve, sources))?;
         }
         Command::Check(args) => {

@@ -35,8 +35,8 @@ const CLUSTER_NAMESPACE: &str = "kube-system";
 const READY_AT_LAST: Duration = Duration::from_secs(60);
 /// How long to wait for the cluster's UID before serving metrics without it.
 const WITHOUT_UID: Duration = Duration::from_secs(30);
-/// Updates that may wait for the engine.
-const QUEUE: usize = 1024;
+/// Updates that may wait for the engine. Few: parsed objects are many times larger than kept ones.
+const QUEUE: usize = 64;
 
 /// Arguments of `serve`.
 #[derive(Debug, Clone, clap::Args)]

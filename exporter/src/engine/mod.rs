@@ -75,7 +75,7 @@ pub struct Engine {
     sources: Vec<Arc<Source>>,
     plan: Arc<Plan>,
     kinds: Vec<KindState>,
-    packages: Vec<HashMap<Key, Package>>,
+    packages: Vec<HashMap<Key, Box<Package>>>,
     published: SharedPublished,
     deadlines: BinaryHeap<Reverse<(i64, usize, Key)>>,
     metrics: Arc<OwnMetrics>,
@@ -339,7 +339,7 @@ impl Engine {
         let same = before.as_ref().filter(|p| p.shown == shown).map(|p| p.slot);
         let slot = same
             .unwrap_or_else(|| self.lock().store.put(source, before.as_ref().map(|p| p.slot), key, &shown));
-        self.packages[source].insert(key.clone(), Package { settled, shown, slot, joins });
+        self.packages[source].insert(key.clone(), Box::new(Package { settled, shown, slot, joins }));
     }
 
     fn forget(&mut self, source: usize, key: &Key) {

@@ -2,11 +2,13 @@
 //! waited for when it is not served.
 
 use std::{
+    pin::pin,
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
 
-use futures::AsyncBufReadExt as _;
+use futures::{AsyncBufReadExt as _, poll};
 use kube::Client;
 use tokio::{sync::mpsc, time::timeout};
 use tracing::{debug, info, warn};
@@ -23,6 +25,10 @@ const PAGE: usize = 500;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the server may keep one watch open, in seconds.
 const WATCH_SECONDS: u32 = 290;
+/// How long a watch that has run dry is left alone: what comes in meanwhile is read at one go, which
+/// takes a third of the processor time of waking up for every object. One that comes after a longer
+/// silence is read at once.
+const GATHER: Duration = Duration::from_millis(50);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
 /// What all watches of a process have in common.
@@ -146,7 +152,16 @@ impl Watcher {
         loop {
             line.clear();
             let idle = self.settings.idle;
-            let read = timeout(idle, reader.read_until(b'\n', &mut line)).await;
+            let mut read = pin!(reader.read_until(b'\n', &mut line));
+            let read = match poll!(&mut read) {
+                Poll::Ready(read) => Ok(read),
+                Poll::Pending => {
+                    if !listing {
+                        tokio::time::sleep(GATHER).await;
+                    }
+                    timeout(idle, read).await
+                }
+            };
             let length = match read {
                 Err(_) => return Err(Fault::Silent(idle)),
                 Ok(Err(error)) => return Err(Fault::Connection(error.to_string())),
