@@ -87,6 +87,8 @@ async fn samples_of_the_previous_revision_open_nothing_and_neither_does_an_aggre
         world.open("wave", &r1).await?;
         let history = hub.history("wave").await?;
 
+        // Longer, so that what is held is young enough to be judged by.
+        hub.report(APP, "25s", json!({})).await?;
         // Prometheus goes on holding what it scraped last; a job that goes leaves no stale markers.
         world.prometheus.reload(&PrometheusConfig::with_jobs([])).await?;
         world.deliver(&r2).await?;
@@ -103,7 +105,7 @@ async fn samples_of_the_previous_revision_open_nothing_and_neither_does_an_aggre
         let held = world.prometheus.query(Metric::PackageHealthyRevision.name()).await?;
         let old = Fingerprint::of(&r1).value() as f64;
         ensure!(held.len() == 2 && held.iter().all(|s| s.value == old), "r1 is still held: {held:?}");
-        hub.closes("wave", "Stale", STALE_BY).await?;
+        hub.closes("wave", "Stale", SOON).await?;
         let moment = Instant::now();
         world.prometheus.reload(&world.config).await?;
         hub.opens("wave", SOON).await?;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use statusbridge_tests::*;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// What happens on the way, and what of it the status has to name.
 struct Spoilt {
@@ -85,7 +86,8 @@ async fn a_sample_dropped_rewritten_or_rounded_on_the_way_is_caught_and_named() 
         hub.report(APP, STALE_AFTER, json!({})).await?;
         hub.gate("wave", APP, &newest, json!({"clusters": {"names": ["c1"]}})).await?;
 
-        for (number, fault) in faults().into_iter().enumerate() {
+        let mut moves = 1;
+        for fault in faults() {
             hub.opens("wave", SOON).await?;
             if let Some(rule) = &fault.relabel {
                 let mut spoilt = good.clone();
@@ -93,10 +95,14 @@ async fn a_sample_dropped_rewritten_or_rounded_on_the_way_is_caught_and_named() 
                 prometheus.reload(&spoilt).await?;
             }
             *rewrite.lock().unwrap() = fault.rewrite;
-            // As long as the exporter attests what was verified already, that still holds. Something else moves.
-            cluster.deliver("other", &revision(2 + number as u32)).await?;
-
-            let gate = hub.closes("wave", "Unverified", STALE_BY).await?;
+            // As long as the exporter attests what was verified already, that still holds: something else has to
+            // move, and perhaps again, because Prometheus takes a moment to follow its configuration.
+            let gate = eventually(SOON, "the fault is noticed", async || {
+                moves += 1;
+                cluster.deliver("other", &revision(moves)).await?;
+                hub.closes("wave", "Unverified", Duration::from_secs(3)).await
+            })
+            .await?;
             let said = waiting(&gate);
             for word in fault.named {
                 ensure!(said.contains(word), "{word:?} is not named: {said}");
