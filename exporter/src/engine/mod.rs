@@ -30,7 +30,7 @@ use crate::{
     verdict::Detail,
     watch::{Change, KindId, Update},
 };
-use kept::Kept;
+use kept::{Kept, Packer};
 use published::Visibility;
 
 type Key = Arc<PackageKey>;
@@ -53,8 +53,8 @@ struct KindState {
     listing: Listing,
     /// While a list is being read: what it has named.
     named: Option<HashSet<Key>>,
-    /// Lean objects as JSON, smaller than parsed ones; a hash where nobody reads them again.
     objects: HashMap<Key, Kept>,
+    packer: Packer,
     /// Packages that look for objects of this kind, by what they look for.
     by_name: HashMap<Key, HashSet<Referrer>>,
     by_labels: HashMap<Referrer, Vec<JoinKey>>,
@@ -88,6 +88,7 @@ impl Engine {
             listing: Listing::Unheard,
             named: None,
             objects: HashMap::new(),
+            packer: Packer::default(),
             by_name: HashMap::new(),
             by_labels: HashMap::new(),
         };
@@ -176,9 +177,12 @@ impl Engine {
         if let Some(named) = &mut state.named {
             named.insert(key.clone());
         }
-        if state.objects.get(&key) == Some(&kept) {
-            return;
-        }
+        let key = match state.objects.get_key_value(&key) {
+            Some((_, known)) if *known == kept => return,
+            // Everything that is kept about an object shares one key.
+            Some((known, _)) => known.clone(),
+            None => key,
+        };
         let before = state.objects.insert(key.clone(), kept);
         for source in 0..self.sources.len() {
             if self.plan.uses[source].0 == kind && self.joins_known(source) {
@@ -203,11 +207,11 @@ impl Engine {
     }
 
     /// What to keep of an object of a kind: whole when something may look at it again.
-    fn keep(&self, kind: KindId, object: &Value) -> Kept {
+    fn keep(&mut self, kind: KindId, object: &Value) -> Kept {
         let again = self.plan.uses.iter().any(|(own, related)| {
             related.iter().flatten().any(|k| *k == kind) || (*own == kind && !related.is_empty())
         });
-        Kept::new(object, again)
+        if again { self.kinds[kind].packer.pack(object) } else { Kept::hash(object) }
     }
 
     /// Whether everything that a source joins is known, so that evaluating makes sense.
