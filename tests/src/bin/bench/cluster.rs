@@ -132,11 +132,11 @@ impl Cluster {
             let status = fleet::healthy_status(n, revision);
             self.write_status(Kind::Package, n, &versions[n], status).await
         };
-        let paced = stream::iter(0..packages).map(async |n| {
+        let paced = stream::iter(0..packages).then(async |n| {
             tokio::time::sleep_until(pace(n).into()).await;
-            one(n).await
+            n
         });
-        let moved: Vec<String> = paced.buffered(WRITERS).try_collect().await?;
+        let moved: Vec<String> = paced.map(one).buffered(WRITERS).try_collect().await?;
         self.versions[Kind::Package as usize][..packages].clone_from_slice(&moved);
         Ok(started.elapsed())
     }

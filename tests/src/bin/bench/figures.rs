@@ -27,8 +27,8 @@ pub(crate) struct Figures {
     pub(crate) starts: Vec<(Listed, Duration)>,
     /// Processor time from start to the first complete scrape.
     pub(crate) start_processor: Duration,
-    /// Resident memory after the first complete scrape, and after scrapes and updates.
-    pub(crate) resident: [u64; 2],
+    /// Resident memory after the first complete scrape, after scrapes and updates, and the most there ever was.
+    pub(crate) resident: [u64; 3],
     /// Median time of a scrape and its size, not compressed and compressed.
     pub(crate) scrape: [(Duration, usize); 2],
     /// Samples of all packages.
@@ -91,7 +91,7 @@ impl Figures {
         Ok(Self {
             starts,
             start_processor,
-            resident: [first, usage::resident(pid)?],
+            resident: [first, usage::resident(pid)?, usage::highest_resident(pid)?],
             scrape: [scrape[0], scrape[1]],
             series: before.len(),
             updates,

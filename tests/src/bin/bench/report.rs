@@ -55,7 +55,7 @@ fn rows(report: &Report<'_>) -> Vec<Row> {
     let no_more = |a: f64, b: f64| (a / b, Some(a <= b));
     let plain = |a: f64, b: f64| (a / b, None);
     let mut rows = Vec::new();
-    for (n, when) in ["after the first complete scrape", "after the updates"].iter().enumerate() {
+    for (n, when) in ["after the first complete scrape", "after the updates", "at most"].iter().enumerate() {
         let (a, b) = (ours.resident[n] as f64, theirs.resident[n] as f64);
         rows.push(row(&format!("resident memory {when}"), mega(a), mega(b), tenth(a, b), "a tenth"));
     }

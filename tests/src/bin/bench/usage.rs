@@ -8,9 +8,18 @@ const TICKS: u64 = 100;
 
 /// Resident memory in bytes.
 pub(crate) fn resident(pid: u32) -> Result<u64> {
+    memory(pid, "VmRSS:")
+}
+
+/// The most memory in bytes that was ever resident.
+pub(crate) fn highest_resident(pid: u32) -> Result<u64> {
+    memory(pid, "VmHWM:")
+}
+
+fn memory(pid: u32, field: &str) -> Result<u64> {
     let status = read(pid, "status")?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().context("VmRSS")?;
+    let line = status.lines().find_map(|l| l.strip_prefix(field)).context("a field is missing")?;
+    let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().context("no number")?;
     Ok(kilobytes * 1024)
 }
 
