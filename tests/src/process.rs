@@ -160,7 +160,7 @@ impl Process {
             let pid = child.id();
             // The group first, for what the server itself may have started.
             let _ = Command::new("/bin/sh")
-                .args(["-c", "kill -9 -- \"-$0\"", &pid.to_string()])
+                .args(["-c", "kill -9 \"-$0\"", &pid.to_string()])
                 .stderr(Stdio::null())
                 .status();
             let _ = child.kill();

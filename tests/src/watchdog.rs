@@ -25,7 +25,7 @@ while IFS= read -r line; do
   "keep "*) d=${line#keep }; case $dirs in *"$d$newline"*) dirs="${dirs%%"$d$newline"*}${dirs#*"$d$newline"}" ;; esac ;;
   esac
 done
-for p in $pids; do kill -9 -- "-$p" 2>/dev/null; done
+for p in $pids; do kill -9 "-$p" 2>/dev/null; done
 [ -z "$dirs" ] || sleep 0.2
 printf '%s' "$dirs" | while IFS= read -r d; do rm -rf -- "$d"; done
 "#;

@@ -289,10 +289,12 @@ async fn dropping_a_handle_ends_its_process_and_dropping_the_rig_its_directory()
 #[ignore = "started by the next test, which kills it"]
 async fn child_that_is_killed() {
     let rig = Rig::new("killed").unwrap();
-    let etcd = Etcd::start(&rig).await.unwrap();
+    // Something that does not end by itself when its directory is removed, as etcd does.
+    let none: [(&str, std::ffi::OsString); 0] = [];
+    let server = Process::spawn(&rig, "server", Path::new("/bin/sleep"), ["600"], none).unwrap();
     let path = std::env::var("STATUSBRIDGE_TEST_PID_FILE").unwrap();
     let part = format!("{path}.part");
-    std::fs::write(&part, format!("{}\n{}", etcd.process().pid().unwrap(), rig.dir().display())).unwrap();
+    std::fs::write(&part, format!("{}\n{}", server.pid().unwrap(), rig.dir().display())).unwrap();
     std::fs::rename(part, path).unwrap();
     std::future::pending::<()>().await;
 }
