@@ -18,7 +18,12 @@ macro_rules! presets {
 }
 
 /// All of them, by name.
-pub const PRESETS: &[Preset] = presets!["configsync-reposync", "configsync-rootsync", "flux-kustomization"];
+#[rustfmt::skip] // one line each
+pub const PRESETS: &[Preset] = presets![
+    "configsync-reposync",
+    "configsync-rootsync",
+    "flux-kustomization",
+];
 
 impl Preset {
     /// The preset of that name.

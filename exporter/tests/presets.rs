@@ -130,7 +130,12 @@ fn replace(target: &mut Value, pointer: &str, value: &Value) {
 
 fn related<'a>(source: &Source, objects: &'a Value) -> RelatedObjects<'a> {
     let find = |name: &str| objects.get("related")?.get(name).filter(|v| !v.is_null());
-    RelatedObjects(source.related.iter().map(|r| RelatedObject::One(find(&r.name))).collect())
+    let all = source.related.iter().map(|r| match find(&r.name) {
+        Some(Value::Array(objects)) => RelatedObject::Many(objects.iter().collect()),
+        None if !r.by_reference() => RelatedObject::Many(Vec::new()),
+        one => RelatedObject::One(one),
+    });
+    RelatedObjects(all.collect())
 }
 
 fn check(preset: Preset, table: &Table) {
@@ -157,7 +162,10 @@ fn check(preset: Preset, table: &Table) {
         lean["object"] = source.projection().project(object);
         for r in &source.related {
             if let Some(found) = objects.get("related").and_then(|all| all.get(&r.name)) {
-                lean["related"][&r.name] = r.projection.project(found);
+                lean["related"][&r.name] = match found {
+                    Value::Array(all) => all.iter().map(|one| r.projection.project(one)).collect(),
+                    one => r.projection.project(one),
+                };
             }
         }
         let lean = source.evaluate(&lean["object"], &related(&source, &lean));

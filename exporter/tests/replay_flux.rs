@@ -5,25 +5,16 @@
 
 #![allow(clippy::expect_used)] // in a test, what cannot be is a failure
 
+mod support;
+
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{
-    hold::{self, Settled},
-    preset::Preset,
-    source::{RelatedObject, RelatedObjects, Source},
-    transition::{self, Shown},
-};
+use statusbridge_exporter::{preset::Preset, source::Source, transition::Shown};
+use support::{Related, Replay, recording};
 
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 const R3: &str = "main@sha1:3333333333333333333333333333333333333333";
-
-fn recording() -> Vec<Value> {
-    include_str!("traces/flux-kustomization-1.7.3.jsonl")
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("a line is an object"))
-        .collect()
-}
 
 fn source() -> Source {
     Preset::find("flux-kustomization").expect("a preset").source().expect("it compiles")
@@ -60,23 +51,16 @@ fn facts(object: &Value) -> Facts {
 /// Everything shown, version by version; `source_revision` gives the source object's revision.
 fn replay(source_revision: impl Fn(&Facts) -> Option<String>) -> Vec<(Facts, Shown, bool)> {
     let source = source();
-    let mut settled: Option<Settled> = None;
-    let mut shown: Option<Shown> = None;
-    let mut all = Vec::new();
-    for object in recording() {
+    let mut replay = Replay::default();
+    let versions = recording(include_str!("traces/flux-kustomization-1.7.3.jsonl"));
+    let step = |object: Value| {
         let facts = facts(&object);
         let artifact =
             source_revision(&facts).map(|r| serde_json::json!({"status": {"artifact": {"revision": r}}}));
-        let related = RelatedObjects(vec![RelatedObject::One(artifact.as_ref())]);
-        let evaluation = source.evaluate(&object, &related);
-        assert_eq!(evaluation.error, None);
-        let next = hold::settle(settled.as_ref(), evaluation, facts.at);
-        let (after, changed) = transition::advance(shown.as_ref(), next.shown.clone(), facts.at / 1000);
-        settled = Some(next);
-        shown = Some(after.clone());
-        all.push((facts, after, changed));
-    }
-    all
+        let (shown, changed) = replay.step(&source, &object, &[Related::One(artifact)], facts.at);
+        (facts, shown, changed)
+    };
+    versions.into_iter().map(step).collect()
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! Replaying recordings of real controllers.
+
+use serde_json::Value;
+use statusbridge_exporter::{
+    hold::{self, Settled},
+    source::{RelatedObject, RelatedObjects, Source},
+    transition::{self, Shown},
+};
+
+/// The versions in a recording, one object a line.
+pub(crate) fn recording(lines: &str) -> Vec<Value> {
+    lines.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
+}
+
+/// What one entry of a source's `related` finds.
+#[allow(dead_code)] // not every recording needs both
+pub(crate) enum Related {
+    One(Option<Value>),
+    Many(Vec<Value>),
+}
+
+/// What is shown of one package while versions of it go by.
+#[derive(Default)]
+pub(crate) struct Replay {
+    settled: Option<Settled>,
+    shown: Option<Shown>,
+}
+
+impl Replay {
+    /// What is shown after a version seen at `at` (unix milliseconds), and whether that is a
+    /// transition. `related` is in the order of the source. An expression that fails is a panic.
+    pub(crate) fn step(
+        &mut self,
+        source: &Source,
+        object: &Value,
+        related: &[Related],
+        at: i64,
+    ) -> (Shown, bool) {
+        let found = related.iter().map(|related| match related {
+            Related::One(object) => RelatedObject::One(object.as_ref()),
+            Related::Many(objects) => RelatedObject::Many(objects.iter().collect()),
+        });
+        let evaluation = source.evaluate(object, &RelatedObjects(found.collect()));
+        assert_eq!(evaluation.error, None);
+        let next = hold::settle(self.settled.as_ref(), evaluation, at);
+        let (after, changed) = transition::advance(self.shown.as_ref(), next.shown.clone(), at / 1000);
+        self.settled = Some(next);
+        self.shown = Some(after.clone());
+        (after, changed)
+    }
+}
