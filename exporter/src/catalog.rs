@@ -18,37 +18,69 @@ pub struct SourceArgs {
     /// Use only these presets; an empty value for none. All of them when left out.
     #[arg(long, value_name = "NAME,…", env = "STATUSBRIDGE_PRESETS")]
     pub presets: Option<String>,
+    /// Sources whose packages' objects are to be looked at, with kstatus, beside those that have it
+    /// done anyway; with a dash before the name, not to be looked at.
+    #[arg(long, value_name = "NAME,…", env = "STATUSBRIDGE_LEAF_HEALTH", allow_hyphen_values = true)]
+    pub leaf_health: Option<String>,
 }
 
 impl SourceArgs {
     /// Compiles the sources, in order of their names.
     pub fn load(&self) -> Result<Vec<Source>, SourceError> {
+        self.compile(&self.texts())
+    }
+
+    /// What is in the files now, or why that cannot be told.
+    pub fn texts(&self) -> Vec<(String, Result<String, String>)> {
+        let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+        let mut texts = Vec::new();
+        for path in &self.files {
+            let files = if path.is_dir() { files_of(path) } else { Ok(vec![path.clone()]) };
+            match files {
+                Ok(files) => texts.extend(
+                    files
+                        .iter()
+                        .map(|f| (f.display().to_string(), fs::read_to_string(f).map_err(unreadable))),
+                ),
+                Err(error) => texts.push((path.display().to_string(), Err(unreadable(error)))),
+            }
+        }
+        texts
+    }
+
+    /// Compiles the presets and these files.
+    pub fn compile(&self, texts: &[(String, Result<String, String>)]) -> Result<Vec<Source>, SourceError> {
         let mut sources = Vec::new();
         for preset in self.presets()? {
             sources.push((true, preset.source()?));
         }
-        for path in &self.files {
-            let unreadable =
-                |error| SourceError::of_file(&path.display().to_string(), format!("cannot be read: {error}"));
-            let files = if path.is_dir() { files_of(path).map_err(unreadable)? } else { vec![path.clone()] };
-            for file in files {
-                let name = file.display().to_string();
-                let text = fs::read_to_string(&file)
-                    .map_err(|error| SourceError::of_file(&name, format!("cannot be read: {error}")))?;
-                for source in Source::parse(&name, &text)? {
-                    match sources.iter_mut().find(|(_, other)| other.name == source.name) {
-                        Some(replaced @ (true, _)) => *replaced = (false, source),
-                        Some(_) => {
-                            let message = format!("there is already a source {} in these files", source.name);
-                            return Err(SourceError::of_file(&name, message));
-                        }
-                        None => sources.push((false, source)),
+        for (name, text) in texts {
+            let text = text.as_ref().map_err(|error| SourceError::of_file(name, error))?;
+            for source in Source::parse(name, text)? {
+                match sources.iter_mut().find(|(_, other)| other.name == source.name) {
+                    Some(replaced @ (true, _)) => *replaced = (false, source),
+                    Some(_) => {
+                        let message = format!("there is already a source {} in these files", source.name);
+                        return Err(SourceError::of_file(name, message));
                     }
+                    None => sources.push((false, source)),
                 }
             }
         }
         let mut sources: Vec<Source> = sources.into_iter().map(|(_, source)| source).collect();
         sources.sort_by(|a, b| a.name.cmp(&b.name));
+        let names = self.leaf_health.iter().flat_map(|names| names.split(',')).map(str::trim);
+        for name in names.filter(|name| !name.is_empty()) {
+            let (name, enabled) = name.strip_prefix('-').map_or((name, true), |name| (name, false));
+            let Some(source) = sources.iter_mut().find(|s| s.name == name) else {
+                let message = format!("there is no source `{name}`");
+                return Err(SourceError::of_file("--leaf-health", message));
+            };
+            if !source.look_at_leaves(enabled) {
+                let message = format!("source `{name}` does not say what its packages consist of");
+                return Err(SourceError::of_file("--leaf-health", message));
+            }
+        }
         Ok(sources)
     }
 
@@ -101,13 +133,18 @@ mod tests {
         let args = SourceArgs {
             files: vec![directory.path().to_owned()],
             presets: Some("flux-kustomization".into()),
+            ..SourceArgs::default()
         };
         assert_eq!(names(&args), Ok(vec!["another".into(), "flux-kustomization".into()]));
         let sources = args.load().expect("they compile");
-        assert_eq!(sources[1].kind.kind, "RootSync", "the file's source took the preset's place");
-        let twice = SourceArgs { files: vec![own, replacing.clone(), replacing], presets: None };
+        assert_eq!(
+            sources[1].kind.one().map(|k| &*k.kind),
+            Some("RootSync"),
+            "the file's source took the preset's place"
+        );
+        let twice = SourceArgs { files: vec![own, replacing.clone(), replacing], ..SourceArgs::default() };
         assert!(names(&twice).is_err_and(|e| e.contains("there is already a source flux-kustomization")));
-        let missing = SourceArgs { files: vec!["/nonexistent/x.yaml".into()], presets: None };
+        let missing = SourceArgs { files: vec!["/nonexistent/x.yaml".into()], ..SourceArgs::default() };
         assert!(names(&missing).is_err_and(|e| e.contains("/nonexistent/x.yaml: cannot be read")));
     }
 }

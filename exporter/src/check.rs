@@ -13,7 +13,7 @@ use crate::{
     objects::Saved,
     replay::{Clock, History, Transition, replay},
     source::Source,
-    store::{PackageKey, SourceStanding, Store},
+    store::{Limits, PackageKey, SourceStanding, Store},
 };
 
 /// Arguments of `check`.
@@ -85,7 +85,8 @@ pub fn run(args: &CheckArgs, out: &mut impl Write, problems: &mut impl Write) ->
 /// The exposition of what is shown in the end, of the sources that read any of the objects: in a
 /// cluster, the kinds of the others would not be installed. `now` in unix seconds.
 fn series(sources: &[Source], history: &History, format: Format, now: i64) -> Exposition {
-    let mut store = Store::new(sources.iter().map(|source| source.name.as_str()));
+    let mut store = Store::new(Limits::default());
+    sources.iter().for_each(|source| store.add_source(&source.name));
     for (id, shown) in &history.packages {
         store.put(id.source, None, &PackageKey::new(id.namespace.as_deref(), &id.name), shown);
     }

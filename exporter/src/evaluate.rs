@@ -8,7 +8,8 @@ use statusbridge_contract::{ApplyState, Fingerprint, Health, reason};
 use crate::{
     expression::{Expression, MAX_MESSAGE, MAX_REASON, Scope},
     kstatus,
-    source::{APPLY, RelatedObjects, Rule, Source},
+    leaves::{LeafSet, LeafSummary},
+    source::{APPLY, HealthRule, RelatedObjects, Rule, Source},
     verdict::{Detail, Evaluation, EvaluationError, Hold, HoldKey, Inventory, Verdict},
 };
 
@@ -23,10 +24,22 @@ struct Found<S> {
 }
 
 impl Source {
-    /// The state of a package. Pure, and total: where an expression fails, everything is Unknown,
-    /// the reason is `EvaluationFailed`, and the error says which expression it was.
+    /// The state of a package, when nothing is known of the objects that it consists of. See
+    /// [`Source::evaluate_with`].
     pub fn evaluate<'v>(&self, object: &'v Value, related: &RelatedObjects<'v>) -> Evaluation {
-        self.try_evaluate(object, related).unwrap_or_else(|error| self.failure(error))
+        self.evaluate_with(object, related, &mut |_| LeafSummary::default())
+    }
+
+    /// The state of a package; `look` is asked what the objects say that it consists of, where they
+    /// are to be looked at. Pure, and total: where an expression fails, everything is Unknown,
+    /// the reason is `EvaluationFailed`, and the error says which expression it was.
+    pub fn evaluate_with<'v>(
+        &self,
+        object: &'v Value,
+        related: &RelatedObjects<'v>,
+        look: &mut dyn FnMut(LeafSet) -> LeafSummary,
+    ) -> Evaluation {
+        self.try_evaluate(object, related, look).unwrap_or_else(|error| self.failure(error))
     }
 
     fn failure(&self, error: EvaluationError) -> Evaluation {
@@ -48,16 +61,30 @@ impl Source {
         &self,
         object: &'v Value,
         related: &RelatedObjects<'v>,
+        look: &mut dyn FnMut(LeafSet) -> LeafSummary,
     ) -> Result<Evaluation, EvaluationError> {
         let program = &self.program;
         let mut scope = self.scope(object, related)?;
         let desired = revisions(&program.desired, &scope)?;
         let attempted = revisions(&program.attempted, &scope)?;
         let applied = revisions(&program.applied, &scope)?;
-        let apply = found(&program.apply, ApplyState::Unknown, &scope)?;
+        let apply = match Rule::first(&program.apply, &scope, |_| true)? {
+            Some(rule) => found(rule.state, rule, &scope)?,
+            None => Found::no_rule(ApplyState::Unknown),
+        };
         scope.bind_text(APPLY, apply.state.name());
+        let fingerprint = |revisions: &[String]| Fingerprint::of_all(revisions.iter().map(String::as_str));
+        let applied_fingerprint = fingerprint(&applied);
+        let leaves = match &program.leaves {
+            Some(leaves) => {
+                let generation = object.get("metadata").and_then(|m| m.get("generation")?.as_i64());
+                let about = (applied_fingerprint.value(), generation);
+                leaves.set(&scope, apply.state == ApplyState::Applied, about)?.map(look)
+            }
+            None => None,
+        };
         let health = match &program.health {
-            Some(rules) => found(rules, Health::Unknown, &scope)?,
+            Some(rules) => health(rules, leaves.as_ref(), &scope)?,
             None => by_kstatus(object),
         };
         let good = apply.state == ApplyState::Applied && health.state == Health::Current;
@@ -90,17 +117,23 @@ impl Source {
                 current: counts.current.count(&scope)?,
                 failed: counts.failed.count(&scope)?,
             }),
+            None if self.looks_at_leaves() => Some(leaves.as_ref().map(|l| l.inventory).unwrap_or_default()),
             None => None,
         };
         let hold = match &program.hold {
             Some(hold) => {
-                Some(Hold { undecided: hold.when.truth(&scope)?, key: HoldKey(hold.key.hash_of(&scope)?) })
+                // What becomes of the leaves is news, whatever the controller is busy with.
+                let leaves = leaves.as_ref().map(|l| (l.health.code(), l.reason));
+                let key = HoldKey::of((hold.key.hash_of(&scope)?, leaves));
+                Some(Hold { undecided: hold.when.truth(&scope)?, key })
             }
             None => None,
         };
-        let worst_resource = if good { None } else { text(&program.worst_resource, &scope, MAX_MESSAGE)? };
-        let fingerprint = |revisions: &[String]| Fingerprint::of_all(revisions.iter().map(String::as_str));
-        let applied_fingerprint = fingerprint(&applied);
+        let worst_resource = match leaves.and_then(|l| l.worst) {
+            _ if good => None,
+            Some(worst) => Some(worst),
+            None => text(&program.worst_resource, &scope, MAX_MESSAGE)?,
+        };
         let verdict = Verdict {
             apply: apply.state,
             health: health.state,
@@ -122,11 +155,33 @@ impl Source {
     }
 }
 
-fn found<S: Copy>(rules: &[Rule<S>], otherwise: S, scope: &Scope<'_>) -> Result<Found<S>, EvaluationError> {
-    Ok(match Rule::first(rules, scope)? {
-        Some(rule) => Found { state: rule.state, reason: rule.reason(scope)?, message: rule.message(scope)? },
-        None => Found { state: otherwise, reason: Some(Arc::from(NO_RULE_MATCHED)), message: None },
-    })
+impl<S> Found<S> {
+    fn no_rule(state: S) -> Self {
+        Self { state, reason: Some(Arc::from(NO_RULE_MATCHED)), message: None }
+    }
+}
+
+/// What a rule that holds says, beside its state.
+fn found<S, R: Copy>(state: S, rule: &Rule<R>, scope: &Scope<'_>) -> Result<Found<S>, EvaluationError> {
+    Ok(Found { state, reason: rule.reason(scope)?, message: rule.message(scope)? })
+}
+
+fn health(
+    rules: &[Rule<HealthRule>],
+    leaves: Option<&LeafSummary>,
+    scope: &Scope<'_>,
+) -> Result<Found<Health>, EvaluationError> {
+    let usable = |state| leaves.is_some() || state != HealthRule::Leaves;
+    let Some(rule) = Rule::first(rules, scope, usable)? else { return Ok(Found::no_rule(Health::Unknown)) };
+    match (rule.state, leaves) {
+        (HealthRule::Is(health), _) => found(health, rule, scope),
+        (HealthRule::Leaves, None) => Ok(Found::no_rule(Health::Unknown)),
+        (HealthRule::Leaves, Some(leaves)) => {
+            let own = found(leaves.health, rule, scope)?;
+            let reason = (!leaves.reason.is_empty()).then(|| Arc::from(leaves.reason));
+            Ok(Found { reason: own.reason.or(reason), message: own.message.or(leaves.worst.clone()), ..own })
+        }
+    }
 }
 
 fn by_kstatus(object: &Value) -> Found<Health> {

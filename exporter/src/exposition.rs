@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        store::{PackageKey, SourceStanding, Store},
+        store::{Limits, PackageKey, SourceStanding, Store},
         transition::Shown,
         verdict::{Inventory, Verdict},
     };
@@ -223,7 +223,8 @@ mod tests {
             inventory: Some(Inventory { total: 3, current: 1, failed: 2 }),
             ..good.clone()
         };
-        let mut store = Store::new(["plain", "counted", "absent"]);
+        let mut store = Store::new(Limits::default());
+        ["plain", "counted", "absent"].iter().for_each(|name| store.add_source(name));
         let shown = |verdict| Shown { verdict, transition_timestamp: 1_700_000_000, transitions: 2 };
         store.put(0, None, &PackageKey::new(Some("apps"), "pay\"ments"), &shown(good));
         store.put(1, None, &PackageKey::new(None, "wide"), &shown(bad));
@@ -260,7 +261,8 @@ mod tests {
 
     #[test]
     fn many_packages_come_in_many_pieces_and_lose_none() {
-        let mut store = Store::new(["s"]);
+        let mut store = Store::new(Limits::default());
+        store.add_source("s");
         let verdict = Verdict {
             apply: ApplyState::Unknown,
             health: Health::Unknown,

@@ -64,6 +64,16 @@ pub fn compute(object: &Value) -> Status {
     }
 }
 
+/// The status of an object that a package consists of, at `now` (unix seconds).
+pub fn of_leaf(object: &Value, _now: i64) -> Status {
+    compute(object)
+}
+
+/// What [`of_leaf`] reads of an object of a kind.
+pub fn leaf_projection(_group: &str, _kind: &str) -> Projection {
+    projection()
+}
+
 /// What [`compute`] reads of an object.
 pub fn projection() -> Projection {
     let mut object = Projection::of_object();

@@ -87,7 +87,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             // One thread keeps up with thousands of updates a second, and does not pay for handing
             // each of them to another one.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(serve::run(args.serve, sources))?;
+            runtime.block_on(serve::run(args.serve, args.sources, sources))?;
         }
         Command::Check(args) => {
             if !check::run(&args, &mut out, &mut io::stderr())? {

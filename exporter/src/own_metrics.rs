@@ -53,6 +53,8 @@ pub struct OwnMetrics {
     events: Family<OfKind, Counter>,
     evaluations: Family<OfSource, Counter>,
     evaluation_errors: Family<OfSource, Counter>,
+    left_out: Family<OfSource, Gauge>,
+    sources_good: Gauge,
     scrapes: Histogram,
 }
 
@@ -66,6 +68,8 @@ impl Default for OwnMetrics {
             events: Family::default(),
             evaluations: Family::default(),
             evaluation_errors: Family::default(),
+            left_out: Family::default(),
+            sources_good: Gauge::default(),
             scrapes: Histogram::new(buckets),
         };
         own.registered()
@@ -105,6 +109,17 @@ impl OwnMetrics {
             self.evaluation_errors.clone(),
         );
         registry.register(
+            "statusbridge_exporter_packages_left_out",
+            "Packages that a limit keeps out of the series; their source is not up",
+            self.left_out.clone(),
+        );
+        self.sources_good.set(1);
+        registry.register(
+            "statusbridge_exporter_sources_last_reload_successful",
+            "Whether the files of sources could be used when they last changed; 0 = earlier ones are at work",
+            self.sources_good.clone(),
+        );
+        registry.register(
             "statusbridge_exporter_scrape_duration_seconds",
             "Time from a scrape's request to the last byte handed to the connection",
             self.scrapes.clone(),
@@ -137,6 +152,17 @@ impl OwnMetrics {
         if failed {
             errors.inc();
         }
+    }
+
+    /// So many packages of a source are left out of the series.
+    pub fn left_out(&self, source: &str, packages: usize) {
+        let labels = OfSource { package_source: source.to_owned() };
+        self.left_out.get_or_create(&labels).set(i64::try_from(packages).unwrap_or(i64::MAX));
+    }
+
+    /// The files of sources have changed and could be used, or not.
+    pub fn reloaded(&self, successful: bool) {
+        self.sources_good.set(successful.into());
     }
 
     /// A scrape was answered.

@@ -12,7 +12,7 @@ use crate::source::Source;
 pub fn cluster_role(name: &str, sources: &[Source]) -> String {
     let mut resources: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for source in sources {
-        for kind in std::iter::once(&source.kind).chain(source.related.iter().flat_map(|r| &r.kinds)) {
+        for kind in source.kind.one().into_iter().chain(source.related.iter().flat_map(|r| &r.kinds)) {
             resources.entry(&kind.group).or_default().insert(kind.resource());
         }
     }

@@ -10,8 +10,10 @@ use serde_json::Value;
 
 use crate::{
     hold::{self, Settled},
+    kstatus,
+    leaves::{LeafSet, LeafState, LeafSummary},
     objects::{BrokenObject, SavedObject},
-    source::{JoinKey, KindRef, RelatedObject, RelatedObjects, Source},
+    source::{JoinKey, KindRef, PackageKind, RelatedObject, RelatedObjects, Source},
     transition::{self, Shown},
     verdict::Verdict,
 };
@@ -67,8 +69,12 @@ pub struct History {
 pub fn replay(sources: &[Source], objects: &[SavedObject], clock: Clock) -> History {
     let mut replay =
         Replay { sources, related: HashMap::new(), packages: BTreeMap::new(), history: History::default() };
+    let categories = Categories::of(objects);
+    let is_package = |object: &Value| sources.iter().any(|s| categories.prefix(&s.kind, object).is_some());
+    let leaves = sources.iter().any(Source::looks_at_leaves);
     let is_related = |object: &Value| {
         sources.iter().flat_map(|s| &s.related).flat_map(|r| &r.kinds).any(|k| k.matches(object))
+            || (leaves && !is_package(object))
     };
     let mut versions: HashMap<(GroupKind, Name), usize> = HashMap::new();
     let mut keys = Vec::new();
@@ -80,7 +86,7 @@ pub fn replay(sources: &[Source], objects: &[SavedObject], clock: Clock) -> Hist
         if related && *version == 1 {
             replay.related.entry(kind.clone()).or_default().insert(name.clone(), &saved.value);
         }
-        if !related && !sources.iter().any(|s| s.kind.matches(&saved.value)) {
+        if !related && !is_package(&saved.value) && !categories.is_definition(&saved.value) {
             replay.history.unread.push(index);
         }
         keys.push((kind, name, *version, related));
@@ -99,12 +105,19 @@ pub fn replay(sources: &[Source], objects: &[SavedObject], clock: Clock) -> Hist
             replay.related.entry(kind).or_default().insert(name.clone(), &saved.value);
             replay.look_again(now);
         }
-        for (source, s) in sources.iter().enumerate().filter(|(_, s)| s.kind.matches(&saved.value)) {
+        for (source, s) in sources.iter().enumerate() {
+            let Some(prefix) = categories.prefix(&s.kind, &saved.value) else { continue };
             replay.history.sources.insert(source);
-            let id = PackageId { source, namespace: name.namespace.clone(), name: name.name.clone() };
+            let package = format!("{prefix}{}", name.name);
+            let id = PackageId { source, namespace: name.namespace.clone(), name: package };
             let evaluation_error = replay.look(&id, &saved.value, version, now);
             if let Some(message) = evaluation_error {
-                let message = format!("{} {}: source {}: {message}", s.kind.kind, name.display(), s.name);
+                let message = format!(
+                    "{} {}: source {}: {message}",
+                    group_kind(&saved.value).1,
+                    name.display(),
+                    s.name
+                );
                 replay.history.failures.push(BrokenObject { origin: saved.origin.clone(), message });
             }
         }
@@ -114,6 +127,44 @@ pub fn replay(sources: &[Source], objects: &[SavedObject], clock: Clock) -> Hist
 }
 
 type GroupKind = (String, String);
+
+/// Which kinds are in which categories, as saved CustomResourceDefinitions say.
+struct Categories<'a>(HashMap<GroupKind, &'a Value>);
+
+impl<'a> Categories<'a> {
+    fn of(objects: &'a [SavedObject]) -> Self {
+        let named = |saved: &'a SavedObject| {
+            let spec = saved.value.get("spec").filter(|_| Self::is_crd(&saved.value))?;
+            let names = spec.get("names")?;
+            let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+            Some(((text(spec.get("group")), text(names.get("kind"))), names))
+        };
+        Self(objects.iter().filter_map(named).collect())
+    }
+
+    fn is_crd(object: &Value) -> bool {
+        group_kind(object) == ("apiextensions.k8s.io".to_owned(), "CustomResourceDefinition".to_owned())
+    }
+
+    /// Whether an object is one of those that say it.
+    fn is_definition(&self, object: &Value) -> bool {
+        !self.0.is_empty() && Self::is_crd(object)
+    }
+
+    /// What comes before an object's name in the name of its package; `None` when it is none.
+    fn prefix(&self, kind: &PackageKind, object: &Value) -> Option<String> {
+        match kind {
+            PackageKind::Kind(kind) => kind.matches(object).then(String::new),
+            PackageKind::Categories(wanted) => {
+                let (group, kind) = group_kind(object);
+                let names = self.0.get(&(group.clone(), kind))?;
+                let mut categories = names.get("categories")?.as_array()?.iter().filter_map(Value::as_str);
+                let plural = names.get("plural")?.as_str()?;
+                categories.any(|c| wanted.iter().any(|w| w == c)).then(|| format!("{plural}.{group}/"))
+            }
+        }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Name {
@@ -161,7 +212,8 @@ impl<'a> Replay<'a> {
     /// Looks at a version of a package; returns what failed.
     fn look(&mut self, id: &PackageId, object: &'a Value, version: usize, now: i64) -> Option<String> {
         let source = &self.sources[id.source];
-        let evaluation = source.evaluate(object, &self.related_objects(source, object));
+        let related = self.related_objects(source, object);
+        let evaluation = source.evaluate_with(object, &related, &mut |set| self.leaves(&set, now));
         let error = evaluation.error.as_ref().map(ToString::to_string);
         let previous = self.packages.get(id);
         let settled = hold::settle(previous.map(|p| &p.settled), evaluation, now);
@@ -236,6 +288,33 @@ impl<'a> Replay<'a> {
             }
         }
         RelatedObjects(found)
+    }
+
+    /// What the objects of a package say.
+    fn leaves(&self, set: &LeafSet, now: i64) -> LeafSummary {
+        let mut summary = LeafSummary::default();
+        let state = |object: &Value| {
+            let status = kstatus::of_leaf(object, now.div_euclid(1000));
+            LeafState::Found(status.health, status.reason)
+        };
+        let all = |group: &str, kind: &str| self.related.get(&(group.to_owned(), kind.to_owned()));
+        for leaf in &set.objects {
+            let namespace = leaf.namespace.as_deref().map(str::to_owned);
+            let name = Name { namespace, name: leaf.name.to_string() };
+            let found = all(&leaf.group, &leaf.kind).and_then(|objects| objects.get(&name));
+            let state = found.map_or(LeafState::NotFound, |object| state(object));
+            summary.add(&state, || format!("{} {}", leaf.kind, name.display()));
+        }
+        for label in &set.labelled {
+            for (name, object) in all(&label.group, &label.kind).into_iter().flatten() {
+                let labels = object.get("metadata").and_then(|m| m.get("labels"));
+                let value = labels.and_then(|l| l.get(&*label.label)).and_then(Value::as_str);
+                if value == Some(&*label.value) {
+                    summary.add(&state(object), || format!("{} {}", label.kind, name.display()));
+                }
+            }
+        }
+        summary
     }
 
     fn of_kind(&self, kind: &KindRef) -> Option<&BTreeMap<Name, &'a Value>> {

@@ -1,6 +1,7 @@
 //! `serve`: watches one cluster and serves its metrics.
 
 use std::{
+    collections::HashMap,
     net::SocketAddr,
     path::PathBuf,
     sync::{
@@ -15,17 +16,24 @@ use bytes::Bytes;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, Config, config::KubeConfigOptions};
 use statusbridge_contract::Fingerprint;
-use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, mpsc},
+    task::{AbortHandle, JoinSet},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    engine::{Engine, Plan, SharedPublished},
+    catalog::SourceArgs,
+    engine::{Command, Engine, SharedPublished, SourceId},
     exposition::{Exposition, Format},
     own_metrics::OwnMetrics,
+    reload,
     server::{self, Subject},
     source::Source,
-    watch::{Contacts, Discovery, Watcher, WatcherSettings},
+    store::Limits,
+    watch::{self, Discovery, Event, KindId, Watcher, WatcherSettings},
 };
 
 /// The namespace whose UID stands for the cluster.
@@ -37,6 +45,9 @@ const READY_AT_LAST: Duration = Duration::from_secs(60);
 const WITHOUT_UID: Duration = Duration::from_secs(30);
 /// Updates that may wait for the engine. Few: parsed objects are many times larger than kept ones.
 const QUEUE: usize = 64;
+
+/// Single reads that may be under way at once.
+const READS: usize = 8;
 
 /// Arguments of `serve`.
 #[derive(Debug, Clone, clap::Args)]
@@ -57,6 +68,10 @@ pub struct ServeArgs {
     /// How often to look for kinds that are not served yet.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub discovery_interval: Duration,
+    /// How much of a source may become series. Past a limit the rest is left out, and its
+    /// statusbridge_source_up is 0.
+    #[command(flatten)]
+    pub limits: Limits,
     /// Form of the log on standard error; RUST_LOG says how much.
     #[arg(long, value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
@@ -82,8 +97,9 @@ fn duration(text: &str) -> Result<Duration, String> {
     if parsed < Duration::from_secs(1) { Err("must be at least 1s".to_owned()) } else { Ok(parsed) }
 }
 
-/// Watches the packages that `sources` read and serves their metrics until a signal asks to stop.
-pub async fn run(args: ServeArgs, sources: Vec<Source>) -> anyhow::Result<()> {
+/// Watches the packages that `sources`, from `of`, read and serves their metrics until a signal asks
+/// to stop.
+pub async fn run(args: ServeArgs, of: SourceArgs, sources: Vec<Source>) -> anyhow::Result<()> {
     log_to_stderr(args.log_format);
     // Some other part of the process may have chosen a provider already; either will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -92,15 +108,10 @@ pub async fn run(args: ServeArgs, sources: Vec<Source>) -> anyhow::Result<()> {
         TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
     info!(address = %listener.local_addr()?, "serving");
 
-    let sources: Vec<Arc<Source>> = sources.into_iter().map(Arc::new).collect();
-    let plan = Arc::new(Plan::new(&sources));
     let metrics = Arc::new(OwnMetrics::default());
-    let contacts = Contacts::new(plan.kinds.len());
-    let engine = Engine::new(sources, plan.clone(), metrics.clone());
+    let engine = Engine::new(sources.into_iter().map(Arc::new).collect(), args.limits, metrics.clone());
     let bridge = Arc::new(Bridge {
         published: engine.published(),
-        plan: plan.clone(),
-        contacts: contacts.clone(),
         metrics: metrics.clone(),
         timeout: args.contact_timeout,
         cluster_uid: AtomicU64::new(0),
@@ -110,22 +121,19 @@ pub async fn run(args: ServeArgs, sources: Vec<Source>) -> anyhow::Result<()> {
 
     let stop = CancellationToken::new();
     let (sender, updates) = mpsc::channel(QUEUE);
-    let mut tasks = JoinSet::new();
     let settings = WatcherSettings {
         discovery: Arc::new(Discovery::new(client.clone())),
-        contacts,
-        metrics,
+        metrics: metrics.clone(),
         idle: args.contact_timeout.mul_f64(0.75),
         look: args.discovery_interval,
-        updates: sender,
+        updates: sender.clone(),
         client: client.clone(),
     };
-    for (id, (kind, projection)) in plan.kinds.iter().enumerate() {
-        tasks.spawn(Watcher::new(settings.clone(), id, kind.clone(), projection.clone()).run());
-    }
-    drop(settings);
+    let mut tasks = JoinSet::new();
     tasks.spawn(learn_cluster_uid(client, bridge.clone()));
-    let work = tokio::spawn(drive(engine, updates, bridge.clone(), stop.clone()));
+    tasks.spawn(reload::follow(of, metrics, sender));
+    let work = Work { engine, tasks: Tasks::new(settings), bridge: bridge.clone() };
+    let work = tokio::spawn(work.drive(updates, stop.clone()));
     let serving = tokio::spawn(server::serve(listener, bridge, stop.clone()));
 
     signalled().await?;
@@ -136,41 +144,97 @@ pub async fn run(args: ServeArgs, sources: Vec<Source>) -> anyhow::Result<()> {
     work.await.context("the engine failed")
 }
 
-/// Feeds the engine until `stop`.
-async fn drive(
-    mut engine: Engine,
-    mut updates: mpsc::Receiver<crate::watch::Update>,
+/// The engine and all that it has under way.
+struct Work {
+    engine: Engine,
+    tasks: Tasks,
     bridge: Arc<Bridge>,
-    stop: CancellationToken,
-) {
-    // Often enough for the liveness probe to see the engine at work.
-    let mut tick = tokio::time::interval(Duration::from_secs(1));
-    loop {
-        let due = engine.next_deadline().map(|at| u64::try_from(at - unix_millis()).unwrap_or(0));
-        let deadline = async {
-            match due {
-                Some(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
-                None => std::future::pending().await,
+}
+
+impl Work {
+    /// Feeds the engine until `stop`.
+    async fn drive(mut self, mut updates: mpsc::Receiver<Event>, stop: CancellationToken) {
+        // Often enough for the liveness probe to see the engine at work.
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            self.engine.commands().into_iter().for_each(|command| self.tasks.obey(command));
+            let due = self.engine.next_deadline().map(|at| u64::try_from(at - unix_millis()).unwrap_or(0));
+            let deadline = async {
+                match due {
+                    Some(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                event = updates.recv() => match event {
+                    Some(Event::Heard(update)) => self.engine.apply(update, unix_millis()),
+                    Some(Event::Found(source, kinds)) => self.engine.found(source, kinds, unix_millis()),
+                    Some(Event::Sources(sources)) => self.engine.use_sources(sources),
+                    None => return,
+                },
+                () = deadline => self.engine.expire(unix_millis()),
+                _ = tick.tick() => {}
             }
-        };
-        tokio::select! {
-            () = stop.cancelled() => return,
-            update = updates.recv() => match update {
-                Some(update) => engine.apply(update, unix_millis()),
-                None => return,
-            },
-            () = deadline => engine.expire(unix_millis()),
-            _ = tick.tick() => {}
+            self.bridge.alive.store(self.bridge.start.elapsed().as_secs(), Ordering::Relaxed);
         }
-        bridge.alive.store(bridge.start.elapsed().as_secs(), Ordering::Relaxed);
+    }
+}
+
+/// What the engine has asked for and is under way.
+struct Tasks {
+    settings: WatcherSettings,
+    watching: HashMap<KindId, AbortHandle>,
+    finding: HashMap<SourceId, AbortHandle>,
+    /// Single reads of a kind end with its watch.
+    reading: HashMap<KindId, JoinSet<()>>,
+    /// How many of them may be under way at once.
+    turns: Arc<Semaphore>,
+    all: JoinSet<()>,
+}
+
+impl Tasks {
+    fn new(settings: WatcherSettings) -> Self {
+        let (watching, finding, reading) = Default::default();
+        let turns = Arc::new(Semaphore::new(READS));
+        Self { settings, watching, finding, reading, turns, all: JoinSet::new() }
+    }
+
+    fn obey(&mut self, command: Command) {
+        let settings = self.settings.clone();
+        match command {
+            Command::Watch { kind, of, projection, contact } => {
+                let watcher = Watcher::new(settings, kind, of, projection, contact);
+                self.watching.insert(kind, self.all.spawn(watcher.run()));
+            }
+            Command::Unwatch(kind) => {
+                self.watching.remove(&kind).iter().for_each(AbortHandle::abort);
+                self.reading.remove(&kind);
+            }
+            Command::Find { source, categories, contact } => {
+                let task = watch::find(settings, source, categories, contact);
+                self.finding.insert(source, self.all.spawn(task));
+            }
+            Command::StopFinding(source) => {
+                self.finding.remove(&source).iter().for_each(AbortHandle::abort);
+            }
+            Command::Read(wanted) => {
+                let turns = self.turns.clone();
+                let reading = self.reading.entry(wanted.kind).or_default();
+                while reading.try_join_next().is_some() {}
+                reading.spawn(async move {
+                    let _turn = turns.acquire().await;
+                    watch::read(settings, wanted).await;
+                });
+            }
+        }
+        while self.all.try_join_next().is_some() {}
     }
 }
 
 /// What the server shows.
 struct Bridge {
     published: SharedPublished,
-    plan: Arc<Plan>,
-    contacts: Contacts,
     metrics: Arc<OwnMetrics>,
     timeout: Duration,
     /// Value of the cluster's fingerprint; 0 = not known yet.
@@ -189,7 +253,7 @@ impl Subject for Bridge {
         }
         let published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
         let now = unix_millis().div_euclid(1000);
-        let snapshot = published.snapshot(&self.plan, &self.contacts, uid, self.timeout, now);
+        let snapshot = published.snapshot(uid, self.timeout, now);
         drop(published);
         let own = self.metrics.render(format).unwrap_or_default();
         Ok(Exposition::new(snapshot, format, Some(now), Bytes::from(own)))
@@ -204,18 +268,8 @@ impl Subject for Bridge {
         if self.start.elapsed() > READY_AT_LAST {
             return Ok(());
         }
-        let silent = self
-            .plan
-            .kinds
-            .iter()
-            .enumerate()
-            .find(|(id, _)| self.contacts.age(*id).is_none())
-            .map(|(_, (kind, _))| kind);
-        if let Some(kind) = silent {
-            return Err(format!("nothing heard yet of {}.{}", kind.kind, kind.group));
-        }
         let published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
-        if published.settled() { Ok(()) } else { Err("the first lists are not complete".to_owned()) }
+        published.waiting().map_or(Ok(()), Err)
     }
 
     fn scraped(&self, took: Duration) {

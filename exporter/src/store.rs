@@ -9,11 +9,31 @@ use std::{collections::BTreeSet, sync::Arc};
 use statusbridge_contract::{
     CONTRACT_VERSION, Digest, Fingerprint, Metric, PACKAGE_METRICS, label, metric::Kind, reason, sample,
 };
+use tracing::warn;
 
 use crate::transition::Shown;
 
-/// Distinct reasons that a source may name before the rest is summed up as `Other`.
-pub const MAX_REASONS: usize = 64;
+/// How much of a source may become series. Past a limit the rest is left out, and the source is not
+/// up, so that nobody takes a part for the whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+pub struct Limits {
+    /// Most packages of one source that become series.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_packages)]
+    pub max_packages: usize,
+    /// Most distinct reasons of one source that become series; the rest is `Other`.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_reasons)]
+    pub max_reasons: usize,
+    /// Longest name of a package, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().max_label_length)]
+    pub max_label_length: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // No name in Kubernetes is longer, not even with its resource and group before it.
+        Self { max_packages: 50_000, max_reasons: 128, max_label_length: 512 }
+    }
+}
 
 /// How many of [`PACKAGE_METRICS`] a package without an inventory has.
 const WITHOUT_INVENTORY: usize = 8;
@@ -112,6 +132,8 @@ struct SourceRows {
     free: Vec<u32>,
     digest: Digest,
     reasons: BTreeSet<Arc<str>>,
+    /// Whether there were more reasons than may be named.
+    too_many_reasons: bool,
     /// Pairs of apply state and health that some package has had: their counts are published, also
     /// when they are 0 again, so that no series comes and goes.
     seen_states: BTreeSet<(u64, u64)>,
@@ -121,26 +143,50 @@ struct SourceRows {
 #[derive(Debug)]
 pub struct Store {
     sources: Vec<SourceRows>,
+    limits: Limits,
 }
 
 impl Store {
-    /// An empty store for sources of these names; they are known by their index from then on.
-    pub fn new<'a>(sources: impl IntoIterator<Item = &'a str>) -> Self {
-        let empty = |name| SourceRows {
+    /// A store without sources.
+    pub fn new(limits: Limits) -> Self {
+        Self { sources: Vec::new(), limits }
+    }
+
+    /// A source more; it is known by its index from then on.
+    pub fn add_source(&mut self, name: &str) {
+        self.sources.push(SourceRows {
             name: Arc::from(name),
             rows: Vec::new(),
             free: Vec::new(),
             digest: Digest::default(),
             reasons: BTreeSet::new(),
+            too_many_reasons: false,
             seen_states: BTreeSet::new(),
-        };
-        Self { sources: sources.into_iter().map(empty).collect() }
+        });
     }
 
-    /// Publishes a package's state: in its own slot, or in a new one.
-    pub fn put(&mut self, source: usize, slot: Option<Slot>, key: &PackageKey, shown: &Shown) -> Slot {
+    /// Forgets everything about a source; its index is not used again.
+    pub fn remove_source(&mut self, source: usize) {
         let rows = &mut self.sources[source];
-        let code = shown.verdict.reason.as_ref().map_or(0, |r| rows.reason_code(r));
+        (rows.rows, rows.free, rows.digest) = Default::default();
+    }
+
+    /// Publishes a package's state: in its own slot, or in a new one. `None` when a limit leaves it
+    /// out.
+    pub fn put(
+        &mut self,
+        source: usize,
+        slot: Option<Slot>,
+        key: &PackageKey,
+        shown: &Shown,
+    ) -> Option<Slot> {
+        let rows = &mut self.sources[source];
+        let length = key.name.len().max(key.namespace.as_ref().map_or(0, |n| n.len()));
+        let full = slot.is_none() && rows.rows.len() - rows.free.len() >= self.limits.max_packages;
+        if full || length > self.limits.max_label_length {
+            return None;
+        }
+        let code = shown.verdict.reason.as_ref().map_or(0, |r| rows.reason_code(r, self.limits.max_reasons));
         let row = Arc::new(Row::new(&rows.name, key, shown, code));
         rows.digest.merge(row.digest);
         rows.seen_states.insert(row.state());
@@ -148,7 +194,7 @@ impl Store {
         if let Some(old) = rows.rows[slot.0 as usize].replace(row) {
             rows.digest.unmerge(old.digest);
         }
-        slot
+        Some(slot)
     }
 
     /// Takes a package away. Its slot may be given to another one.
@@ -174,7 +220,7 @@ impl Store {
             } else {
                 SourceSnapshot {
                     name: rows.name.clone(),
-                    up,
+                    up: up && !rows.too_many_reasons,
                     last_contact,
                     rows: rows.rows.iter().flatten().cloned().collect(),
                     reasons: rows.reasons.iter().cloned().collect(),
@@ -197,9 +243,17 @@ impl SourceRows {
     }
 
     /// The code to publish for a reason: its own, or that of `Other` once there are too many.
-    fn reason_code(&mut self, word: &Arc<str>) -> u64 {
+    fn reason_code(&mut self, word: &Arc<str>, limit: usize) -> u64 {
         if !self.reasons.contains(word) {
-            if self.reasons.len() >= MAX_REASONS - 1 {
+            if self.reasons.len() >= limit {
+                if !self.too_many_reasons {
+                    self.too_many_reasons = true;
+                    warn!(
+                        source = &*self.name,
+                        reason = &**word,
+                        "more reasons than may be named: the source is not up"
+                    );
+                }
                 self.reasons.insert(Arc::from(reason::OTHER));
                 return reason::code(reason::OTHER);
             }
@@ -347,6 +401,13 @@ mod tests {
         Shown { verdict, transition_timestamp: 1_700_000_000, transitions: revision }
     }
 
+    /// A store with the sources `a` and `b`.
+    fn store(limits: Limits) -> Store {
+        let mut store = Store::new(limits);
+        ["a", "b"].iter().for_each(|name| store.add_source(name));
+        store
+    }
+
     const UP: SourceStanding = SourceStanding::Published { up: true, last_contact: 1_700_000_000 };
 
     /// Adds up the samples of a text exposition as a reader would.
@@ -363,14 +424,15 @@ mod tests {
         fn the_kept_digest_is_the_digest_of_what_is_rendered(
             changes in prop::collection::vec((0usize..2, 0usize..6, prop::option::of((0usize..7, 0u64..90))), 1..60)
         ) {
-            let mut store = Store::new(["a", "b"]);
+            let mut store = store(Limits::default());
             let mut slots = std::collections::HashMap::new();
             for (source, package, change) in changes {
                 let key = PackageKey::new(Some("ns"), &format!("p{package}"));
                 match change {
                     Some((apply, revision)) => {
                         let slot = slots.get(&(source, package)).copied();
-                        slots.insert((source, package), store.put(source, slot, &key, &shown(apply, revision)));
+                        let slot = store.put(source, slot, &key, &shown(apply, revision)).expect("room");
+                        slots.insert((source, package), slot);
                     }
                     None => {
                         if let Some(slot) = slots.remove(&(source, package)) {
@@ -391,20 +453,38 @@ mod tests {
 
     #[test]
     fn reasons_past_the_limit_are_other() {
-        let mut store = Store::new(["a"]);
-        for n in 0..200u64 {
-            store.put(0, None, &PackageKey::new(None, &format!("p{n}")), &shown(6, n));
-        }
-        let snapshot = store.snapshot(None, &[UP]);
+        let mut store = store(Limits { max_reasons: 20, ..Limits::default() });
+        let snapshot = |store: &mut Store, reasons| {
+            for n in 0..reasons {
+                store.put(0, None, &PackageKey::new(None, &format!("p{n}")), &shown(6, n));
+            }
+            store.snapshot(None, &[UP, UP])
+        };
+        assert!(snapshot(&mut store, 20).sources[0].up);
+        let snapshot = snapshot(&mut store, 21);
+        assert!(!snapshot.sources[0].up && snapshot.sources[1].up, "a part must not pass for the whole");
         let mut words = Vec::new();
         snapshot.for_each_sample(Metric::ReasonInfo, |labels, _| words.push(labels[1].1.to_owned()));
-        assert_eq!(words.len(), MAX_REASONS);
+        assert_eq!(words.len(), 21);
         assert!(words.iter().any(|w| w == reason::OTHER));
     }
 
     #[test]
+    fn packages_past_a_limit_are_left_out_until_there_is_room() {
+        let mut store = store(Limits { max_packages: 2, max_label_length: 5, ..Limits::default() });
+        let mut put = |slot, name: &str| store.put(0, slot, &PackageKey::new(Some("ns"), name), &shown(0, 1));
+        let first = put(None, "a").expect("room");
+        assert!(put(None, "b").is_some() && put(None, "c").is_none());
+        assert_eq!(put(Some(first), "a"), Some(first), "what is in stays in");
+        store.remove(0, first);
+        let mut put = |name: &str| store.put(0, None, &PackageKey::new(Some("ns"), name), &shown(0, 1));
+        assert!(put("longer").is_none() && put("c").is_some() && put("d").is_none());
+        assert_eq!(store.snapshot(None, &[UP, UP]).packages(), 2);
+    }
+
+    #[test]
     fn a_source_that_is_loading_shows_nothing_but_that() {
-        let mut store = Store::new(["a", "b"]);
+        let mut store = store(Limits::default());
         store.put(0, None, &PackageKey::new(None, "p"), &shown(0, 1));
         let standing = [SourceStanding::Loading { last_contact: 5 }, SourceStanding::Unpublished];
         let text = exposition::render(&store.snapshot(None, &standing), exposition::Format::Text, None);

@@ -71,6 +71,16 @@ pub struct HoldKey(
     pub u64,
 );
 
+impl HoldKey {
+    /// The key that stands for `basis`.
+    pub fn of(basis: impl std::hash::Hash) -> Self {
+        use std::hash::Hasher as _;
+        let mut hasher = std::hash::DefaultHasher::new();
+        basis.hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
 /// Whether a controller is in the middle of looking again, and at what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {

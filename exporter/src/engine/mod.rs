@@ -1,20 +1,28 @@
 //! From what watches hear to what the store publishes: keeps lean objects, finds what belongs
 //! together, evaluates, holds, counts transitions.
 //!
+//! ```text
+//!   Update ──> kinds (objects | leaf_kind) ──> evaluate ──> hold ──> transition ──> store
+//!                                  └──> Command: watch this kind, read that object
+//! ```
+//!
 //! One engine runs in one task; only the store is shared. Time is passed in.
 
+mod command;
 mod kept;
-mod plan;
+mod leaf_kind;
+mod leaves;
 mod published;
+mod readers;
 #[cfg(test)]
 mod tests;
 
-pub use plan::Plan;
+pub use command::{Command, ReadRequest, Reading, SourceId};
 pub use published::{Published, SharedPublished};
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, HashSet},
+    collections::{BTreeSet, BinaryHeap, HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -23,15 +31,19 @@ use tracing::{info, warn};
 
 use crate::{
     hold::{self, Settled},
+    leaves::LeafSet,
     own_metrics::OwnMetrics,
-    source::{JoinKey, RelatedObject, RelatedObjects, Source},
-    store::{PackageKey, Slot, Store},
+    projection::Projection,
+    source::{JoinKey, KindRef, RelatedObject, RelatedObjects, Source},
+    store::{Limits, PackageKey, Slot, Store},
     transition::{self, Shown},
     verdict::Detail,
-    watch::{Change, KindId, Update},
+    watch::{Change, Contact, KindId, Update},
 };
 use kept::{Kept, Packer};
-use published::Visibility;
+use leaf_kind::{Label, LeafKind};
+use leaves::PackageLeaves;
+use published::{Standing, Visibility};
 
 type Key = Arc<PackageKey>;
 
@@ -50,66 +62,102 @@ enum Listing {
 
 #[derive(Debug)]
 struct KindState {
+    of: KindRef,
+    /// Whether nobody needs it any more.
+    retired: bool,
+    projection: Projection,
+    contact: Contact,
     listing: Listing,
     /// While a list is being read: what it has named.
     named: Option<HashSet<Key>>,
+    /// Packages, or what they are joined with.
     objects: HashMap<Key, Kept>,
     packer: Packer,
     /// Packages that look for objects of this kind, by what they look for.
     by_name: HashMap<Key, HashSet<Referrer>>,
     by_labels: HashMap<Referrer, Vec<JoinKey>>,
+    /// For a kind that is watched because packages consist of its objects; there are no `objects` then.
+    leaves: Option<LeafKind>,
 }
 
-type Referrer = (usize, Key);
+type Referrer = (SourceId, Key);
+
+/// A source at work.
+#[derive(Debug)]
+struct Reader {
+    source: Arc<Source>,
+    /// Whether it has been replaced or taken away.
+    retired: bool,
+    /// The kinds that are packages: one, or those of its categories.
+    kinds: Vec<KindId>,
+    /// By `related` of the source.
+    related: Vec<Vec<KindId>>,
+    /// For a source by categories: when its kinds were last asked for, and whether they are known.
+    finding: Option<(Contact, bool)>,
+    /// Kinds of what its packages consist of.
+    leaf_kinds: BTreeSet<KindId>,
+    packages: HashMap<Key, Box<Package>>,
+    /// What an earlier version of the source showed, until this one shows anything.
+    carried: HashMap<Key, (Settled, Shown)>,
+    /// Packages that are left out of the series.
+    left_out: BTreeSet<Key>,
+}
 
 #[derive(Debug)]
 struct Package {
     settled: Settled,
     shown: Shown,
-    slot: Slot,
+    /// `None` when it is left out of the series.
+    slot: Option<Slot>,
     joins: Box<[JoinKey]>,
+    leaves: Option<Box<PackageLeaves>>,
 }
 
 /// See the [module](self).
 pub struct Engine {
-    sources: Vec<Arc<Source>>,
-    plan: Arc<Plan>,
+    /// By [`SourceId`].
+    readers: Vec<Reader>,
+    /// By [`KindId`].
     kinds: Vec<KindState>,
-    packages: Vec<HashMap<Key, Box<Package>>>,
+    leaf_kinds: HashMap<(Box<str>, Box<str>), KindId>,
     published: SharedPublished,
-    deadlines: BinaryHeap<Reverse<(i64, usize, Key)>>,
+    deadlines: BinaryHeap<Reverse<(i64, SourceId, Key)>>,
+    commands: Vec<Command>,
+    /// Objects to read once more, by kind.
+    to_read: HashMap<KindId, Vec<Reading>>,
+    /// How many updates have come: the clock of what is fresh.
+    count: u64,
     metrics: Arc<OwnMetrics>,
 }
 
 impl Engine {
     /// An engine that knows nothing yet.
-    pub fn new(sources: Vec<Arc<Source>>, plan: Arc<Plan>, metrics: Arc<OwnMetrics>) -> Self {
-        let kind = || KindState {
-            listing: Listing::Unheard,
-            named: None,
-            objects: HashMap::new(),
-            packer: Packer::default(),
-            by_name: HashMap::new(),
-            by_labels: HashMap::new(),
-        };
-        let published = Published {
-            store: Store::new(sources.iter().map(|s| s.name.as_str())),
-            visible: vec![Visibility::NeverServed; sources.len()],
-        };
-        Self {
-            kinds: plan.kinds.iter().map(|_| kind()).collect(),
-            packages: sources.iter().map(|_| HashMap::new()).collect(),
+    pub fn new(sources: Vec<Arc<Source>>, limits: Limits, metrics: Arc<OwnMetrics>) -> Self {
+        let published = Published { store: Store::new(limits), standing: Vec::new() };
+        let mut engine = Self {
+            readers: Vec::new(),
+            kinds: Vec::new(),
+            leaf_kinds: HashMap::new(),
             published: Arc::new(Mutex::new(published)),
             deadlines: BinaryHeap::new(),
-            sources,
-            plan,
+            commands: Vec::new(),
+            to_read: HashMap::new(),
+            count: 0,
             metrics,
-        }
+        };
+        engine.use_sources(sources);
+        engine
     }
 
     /// What scrapes read.
     pub fn published(&self) -> SharedPublished {
         self.published.clone()
+    }
+
+    /// What has to be done since it was last asked.
+    pub fn commands(&mut self) -> Vec<Command> {
+        self.commands_to_read();
+        std::mem::take(&mut self.commands)
     }
 
     /// When [`Engine::expire`] is due next, in unix milliseconds.
@@ -119,37 +167,33 @@ impl Engine {
 
     /// Takes in what a watch heard; `now` in unix milliseconds.
     pub fn apply(&mut self, update: Update, now: i64) {
+        self.count += 1;
         let kind = update.kind;
+        let Some(state) = self.kinds.get_mut(kind).filter(|state| !state.retired) else { return };
+        if state.leaves.is_some() {
+            return self.apply_to_leaves(kind, update.change, now);
+        }
         match update.change {
             Change::ListStarted => {
-                let state = &mut self.kinds[kind];
-                state.named = Some(HashSet::new());
-                if matches!(state.listing, Listing::Unheard | Listing::Absent) {
-                    state.listing = Listing::First;
-                }
+                state.start_list();
                 self.refresh_visibility(kind, now);
             }
             Change::Object(key, object) => self.object(kind, Arc::new(key), object, now),
             Change::Deleted(key) => self.deleted(kind, &Arc::new(key), now),
             Change::ListDone => {
-                let state = &mut self.kinds[kind];
-                let named = state.named.take().unwrap_or_default();
-                let gone: Vec<Key> =
-                    state.objects.keys().filter(|key| !named.contains(*key)).cloned().collect();
-                state.listing = Listing::Complete;
+                let gone = state.finish_list();
                 gone.iter().for_each(|key| self.deleted(kind, key, now));
                 self.refresh_visibility(kind, now);
             }
-            Change::Absent => {
-                let state = &mut self.kinds[kind];
-                if state.listing != Listing::Absent {
-                    state.listing = Listing::Absent;
-                    state.named = None;
-                    let gone: Vec<Key> = state.objects.keys().cloned().collect();
-                    gone.iter().for_each(|key| self.deleted(kind, key, now));
-                    self.refresh_visibility(kind, now);
-                }
+            Change::Absent if state.listing != Listing::Absent => {
+                state.listing = Listing::Absent;
+                state.named = None;
+                let gone: Vec<Key> = state.objects.keys().cloned().collect();
+                gone.iter().for_each(|key| self.deleted(kind, key, now));
+                self.refresh_visibility(kind, now);
             }
+            // That a source's own kind may not be read shows in its contact.
+            Change::Absent | Change::Forbidden(_) | Change::Read { .. } => {}
         }
     }
 
@@ -159,8 +203,8 @@ impl Engine {
             && *at <= now
         {
             let Some(Reverse((_, source, key))) = self.deadlines.pop() else { return };
-            let expired = self.packages[source].get(&key).and_then(|p| hold::expire(&p.settled, now));
-            if let Some(settled) = expired {
+            let package = self.readers[source].packages.get(&key);
+            if let Some(settled) = package.and_then(|p| hold::expire(&p.settled, now)) {
                 self.show(source, &key, settled, &Detail::default(), None, now);
             }
         }
@@ -172,11 +216,12 @@ impl Engine {
             metadata.remove("resourceVersion");
             metadata.remove("uid");
         }
-        let kept = self.keep(kind, &object);
+        let again = self.is_read_again(kind);
         let state = &mut self.kinds[kind];
         if let Some(named) = &mut state.named {
             named.insert(key.clone());
         }
+        let kept = if again { state.packer.pack(&object) } else { Kept::hash(&object) };
         let key = match state.objects.get_key_value(&key) {
             Some((_, known)) if *known == kept => return,
             // Everything that is kept about an object shares one key.
@@ -184,9 +229,10 @@ impl Engine {
             None => key,
         };
         let before = state.objects.insert(key.clone(), kept);
-        for source in 0..self.sources.len() {
-            if self.plan.uses[source].0 == kind && self.joins_known(source) {
-                self.evaluate(source, &key, &object, now);
+        for source in self.sources_of(kind) {
+            if self.can_evaluate(source, kind) {
+                let package = self.package_of(source, kind, &key);
+                self.evaluate(source, &package, &object, now);
             }
         }
         self.referrers_again(kind, &key, before.as_ref(), Some(&object), now);
@@ -198,84 +244,31 @@ impl Engine {
             named.remove(key);
         }
         let Some(before) = state.objects.remove(key) else { return };
-        for source in 0..self.sources.len() {
-            if self.plan.uses[source].0 == kind {
-                self.forget(source, key);
-            }
+        for source in self.sources_of(kind) {
+            let package = self.package_of(source, kind, key);
+            self.forget(source, &package);
         }
         self.referrers_again(kind, key, Some(&before), None, now);
-    }
-
-    /// What to keep of an object of a kind: whole when something may look at it again.
-    fn keep(&mut self, kind: KindId, object: &Value) -> Kept {
-        let again = self.plan.uses.iter().any(|(own, related)| {
-            related.iter().flatten().any(|k| *k == kind) || (*own == kind && !related.is_empty())
-        });
-        if again { self.kinds[kind].packer.pack(object) } else { Kept::hash(object) }
-    }
-
-    /// Whether everything that a source joins is known, so that evaluating makes sense.
-    fn joins_known(&self, source: usize) -> bool {
-        let known = |kind: &KindId| matches!(self.kinds[*kind].listing, Listing::Complete | Listing::Absent);
-        self.visibility(source) == Visibility::Visible || self.plan.uses[source].1.iter().flatten().all(known)
-    }
-
-    fn visibility(&self, source: usize) -> Visibility {
-        self.lock().visible[source]
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Published> {
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A kind's listing has moved on: sources that wait for it may be ready to be seen.
-    fn refresh_visibility(&mut self, kind: KindId, now: i64) {
-        for source in 0..self.sources.len() {
-            if !self.plan.kinds_of(source).any(|k| k == kind) {
-                continue;
-            }
-            let own = self.kinds[self.plan.uses[source].0].listing;
-            match (self.visibility(source), own) {
-                (Visibility::Visible, _) | (Visibility::NeverServed, Listing::Unheard | Listing::Absent) => {}
-                (_, Listing::Complete) if self.joins_known(source) => {
-                    if self.plan.has_joins(source) {
-                        self.evaluate_missing(source, now);
-                    }
-                    self.lock().visible[source] = Visibility::Visible;
-                    let packages = self.packages[source].len();
-                    info!(source = self.sources[source].name, packages, "first lists are complete");
-                }
-                (_, Listing::Absent) => self.lock().visible[source] = Visibility::NeverServed,
-                _ => self.lock().visible[source] = Visibility::Loading,
-            }
+    fn evaluate_kept(&mut self, source: SourceId, package: &Key, now: i64) {
+        let Some((kind, key)) = self.object_of(source, package) else { return };
+        if let Some(object) = self.kinds[kind].objects.get(&key).and_then(Kept::parse) {
+            self.evaluate(source, package, &object, now);
         }
     }
 
-    /// Evaluates the packages that came before everything that they join was known.
-    fn evaluate_missing(&mut self, source: usize, now: i64) {
-        let own = self.plan.uses[source].0;
-        let missing: Vec<Key> = self.kinds[own]
-            .objects
-            .keys()
-            .filter(|key| !self.packages[source].contains_key(*key))
-            .cloned()
-            .collect();
-        missing.iter().for_each(|key| self.evaluate_kept(source, key, now));
-    }
-
-    fn evaluate_kept(&mut self, source: usize, key: &Key, now: i64) {
-        if let Some(object) = self.kinds[self.plan.uses[source].0].objects.get(key).and_then(Kept::parse) {
-            self.evaluate(source, key, &object, now);
-        }
-    }
-
-    fn evaluate(&mut self, source: usize, key: &Key, object: &Value, now: i64) {
-        let reader = self.sources[source].clone();
-        let joins = reader.join_keys(object);
+    fn evaluate(&mut self, source: SourceId, key: &Key, object: &Value, now: i64) {
+        let reading = self.readers[source].source.clone();
+        let joins = reading.join_keys(object);
         let found: Vec<(usize, Vec<Value>)> =
             joins.iter().map(|join| (join.related(), self.look_up(source, join))).collect();
         let related = RelatedObjects(
-            reader
+            reading
                 .related
                 .iter()
                 .enumerate()
@@ -290,77 +283,144 @@ impl Engine {
                 })
                 .collect(),
         );
-        let mut evaluation = reader.evaluate(object, &related);
-        self.metrics.evaluated(&reader.name, evaluation.error.is_some());
+        let mut leaves = self.readers[source].packages.get_mut(key).and_then(|p| p.leaves.take());
+        let mut wanted = None;
+        let mut look = |set: LeafSet| {
+            let (known, summary) = self.look_at_leaves(source, key, leaves.take(), set);
+            wanted = Some(known);
+            summary
+        };
+        let mut evaluation = reading.evaluate_with(object, &related, &mut look);
+        if let Some(unwanted) = leaves {
+            self.unlink_leaves(source, key, &unwanted);
+        }
+        self.metrics.evaluated(&reading.name, evaluation.error.is_some());
         let detail = std::mem::take(&mut evaluation.detail);
-        let previous = self.packages[source].get(key).map(|p| &p.settled);
+        let reader = &mut self.readers[source];
+        let previous = reader.packages.get(key).map(|p| &p.settled);
+        let previous = previous.or_else(|| reader.carried.get(key).map(|(settled, _)| settled));
         if let Some(error) = &evaluation.error
             && previous.is_none_or(|p| p.shown != evaluation.verdict)
         {
             let (namespace, name) = (key.namespace.as_deref(), &key.name);
-            warn!(source = reader.name, namespace, package = %name, %error, "an expression failed");
+            warn!(source = reading.name, namespace, package = %name, %error, "an expression failed");
         }
         let settled = hold::settle(previous, evaluation, now);
-        self.show(source, key, settled, &detail, Some(joins), now);
+        self.show(source, key, settled, &detail, Some((joins, wanted)), now);
     }
 
-    /// Publishes a package's state; `joins` are what it looks for now, `None` for no news.
+    /// Publishes a package's state; `parts` are what it looks for and consists of now, `None` for no
+    /// news.
     fn show(
         &mut self,
-        source: usize,
+        source: SourceId,
         key: &Key,
         settled: Settled,
         detail: &Detail,
-        joins: Option<Vec<JoinKey>>,
+        parts: Option<(Vec<JoinKey>, Option<Box<PackageLeaves>>)>,
         now: i64,
     ) {
-        let before = self.packages[source].remove(key);
-        let (old_joins, old_until) =
-            before.as_ref().map_or((&[] as &[JoinKey], None), |p| (&*p.joins, p.settled.until));
-        let joins = match joins {
-            Some(joins) if *joins != *old_joins => {
-                let old = old_joins.to_vec();
-                self.unlink(source, key, &old);
+        let visible = self.visibility(source) == Visibility::Visible;
+        let reader = &mut self.readers[source];
+        let mut before = reader.packages.remove(key);
+        let old_joins = before.as_mut().map(|p| std::mem::take(&mut p.joins)).unwrap_or_default();
+        let (joins, leaves) = match parts {
+            Some((joins, leaves)) if *joins != *old_joins => {
+                self.unlink(source, key, &old_joins);
                 self.link(source, key, &joins);
-                joins.into_boxed_slice()
+                (joins.into_boxed_slice(), leaves)
             }
-            _ => old_joins.into(),
+            Some((_, leaves)) => (old_joins, leaves),
+            None => (old_joins, before.as_mut().and_then(|p| p.leaves.take())),
         };
-        let (shown, changed) = transition::advance(
-            before.as_ref().map(|p| &p.shown),
-            settled.shown.clone(),
-            now.div_euclid(1000),
-        );
-        // What the first lists bring is no news: a restart must not repeat it all.
-        if changed && (before.is_some() || self.visibility(source) == Visibility::Visible) {
-            self.log_transition(source, key, before.as_ref().map(|p| &p.shown), &shown, detail);
+        let reader = &mut self.readers[source];
+        // What the first lists bring is no news: a restart must not repeat it all, and nothing that
+        // nobody could see counts as a change.
+        let previous = match &before {
+            Some(package) if visible => Some(package.shown.clone()),
+            _ => reader.carried.get(key).map(|(_, shown)| shown.clone()),
+        };
+        let (shown, changed) =
+            transition::advance(previous.as_ref(), settled.shown.clone(), now.div_euclid(1000));
+        if changed && (visible || previous.is_some()) {
+            log_transition(&reader.source.name, key, previous.as_ref(), &shown, detail);
         }
         if let Some(until) = settled.until
-            && old_until != Some(until)
+            && before.as_ref().and_then(|p| p.settled.until) != Some(until)
         {
             self.deadlines.push(Reverse((until, source, key.clone())));
         }
-        let same = before.as_ref().filter(|p| p.shown == shown).map(|p| p.slot);
-        let slot = same
-            .unwrap_or_else(|| self.lock().store.put(source, before.as_ref().map(|p| p.slot), key, &shown));
-        self.packages[source].insert(key.clone(), Box::new(Package { settled, shown, slot, joins }));
+        let slot = match &before {
+            Some(package) if package.shown == shown => package.slot,
+            _ => {
+                let slot = before.as_ref().and_then(|p| p.slot);
+                self.lock().store.put(source, slot, key, &shown)
+            }
+        };
+        self.note_left_out(source, key, slot.is_none());
+        let package = Package { settled, shown, slot, joins, leaves };
+        self.readers[source].packages.insert(key.clone(), Box::new(package));
     }
 
-    fn forget(&mut self, source: usize, key: &Key) {
-        if let Some(package) = self.packages[source].remove(key) {
-            self.unlink(source, key, &package.joins);
-            self.lock().store.remove(source, package.slot);
-            let (namespace, name) = (key.namespace.as_deref(), &key.name);
-            info!(
-                target: "transition",
-                source = self.sources[source].name, namespace, package = %name, "package is gone"
+    fn forget(&mut self, source: SourceId, key: &Key) {
+        let reader = &mut self.readers[source];
+        let Some(package) = reader.packages.remove(key) else { return };
+        let name = reader.source.name.clone();
+        self.unlink(source, key, &package.joins);
+        if let Some(leaves) = &package.leaves {
+            self.unlink_leaves(source, key, leaves);
+        }
+        if let Some(slot) = package.slot {
+            self.lock().store.remove(source, slot);
+        }
+        self.note_left_out(source, key, false);
+        self.let_in(source);
+        info!(
+            target: "transition",
+            source = name, namespace = key.namespace.as_deref(), package = %key.name, "package is gone"
+        );
+    }
+
+    /// Takes note of whether a package is left out of the series.
+    fn note_left_out(&mut self, source: SourceId, key: &Key, left_out: bool) {
+        let reader = &mut self.readers[source];
+        let changed =
+            if left_out { reader.left_out.insert(key.clone()) } else { reader.left_out.remove(key) };
+        if !changed {
+            return;
+        }
+        let (count, name) = (reader.left_out.len(), reader.source.name.clone());
+        if left_out && count == 1 {
+            warn!(
+                source = name, namespace = key.namespace.as_deref(), package = %key.name,
+                "a limit is reached: packages are left out, and the source is not up"
             );
+        }
+        self.metrics.left_out(&name, count);
+        if let Some(standing) = &mut self.lock().standing[source] {
+            standing.short = count > 0;
         }
     }
 
-    fn link(&mut self, source: usize, key: &Key, joins: &[JoinKey]) {
+    /// Gives the room that there is to packages that were left out.
+    fn let_in(&mut self, source: SourceId) {
+        let waiting: Vec<Key> = self.readers[source].left_out.iter().cloned().collect();
+        for key in waiting {
+            let Some(package) = self.readers[source].packages.get(&key) else { continue };
+            let shown = package.shown.clone();
+            let slot = self.lock().store.put(source, None, &key, &shown);
+            let Some(slot) = slot else { continue };
+            if let Some(package) = self.readers[source].packages.get_mut(&key) {
+                package.slot = Some(slot);
+            }
+            self.note_left_out(source, &key, false);
+        }
+    }
+
+    fn link(&mut self, source: SourceId, key: &Key, joins: &[JoinKey]) {
         for join in joins {
-            let kind = &mut self.kinds[self.plan.join_kind(source, join)];
+            let kind = self.join_kind(source, join);
+            let kind = &mut self.kinds[kind];
             match join_name(join) {
                 Some(name) => {
                     kind.by_name.entry(name).or_default().insert((source, key.clone()));
@@ -370,9 +430,10 @@ impl Engine {
         }
     }
 
-    fn unlink(&mut self, source: usize, key: &Key, joins: &[JoinKey]) {
+    fn unlink(&mut self, source: SourceId, key: &Key, joins: &[JoinKey]) {
         for join in joins {
-            let kind = &mut self.kinds[self.plan.join_kind(source, join)];
+            let kind = self.join_kind(source, join);
+            let kind = &mut self.kinds[kind];
             let referrer = (source, key.clone());
             match join_name(join) {
                 Some(name) => {
@@ -390,8 +451,8 @@ impl Engine {
         }
     }
 
-    fn look_up(&self, source: usize, join: &JoinKey) -> Vec<Value> {
-        let objects = &self.kinds[self.plan.join_kind(source, join)].objects;
+    fn look_up(&self, source: SourceId, join: &JoinKey) -> Vec<Value> {
+        let objects = &self.kinds[self.join_kind(source, join)].objects;
         match join_name(join) {
             Some(name) => objects.get(&name).and_then(Kept::parse).into_iter().collect(),
             None => objects.values().filter_map(Kept::parse).filter(|o| join.matches(o)).collect(),
@@ -421,35 +482,28 @@ impl Engine {
             self.evaluate_kept(source, &key, now);
         }
     }
+}
 
-    fn log_transition(
-        &self,
-        source: usize,
-        key: &PackageKey,
-        before: Option<&Shown>,
-        after: &Shown,
-        detail: &Detail,
-    ) {
-        let verdict = &after.verdict;
-        let (namespace, name) = (key.namespace.as_deref(), &key.name);
-        info!(
-            target: "transition",
-            source = self.sources[source].name,
-            namespace,
-            package = %name,
-            apply_state = %verdict.apply,
-            health = %verdict.health,
-            previous_apply_state = before.map(|b| b.verdict.apply.name()),
-            previous_health = before.map(|b| b.verdict.health.name()),
-            desired_revision = detail.desired_revision,
-            applied_revision = detail.applied_revision,
-            attempted_revision = detail.attempted_revision,
-            healthy_fingerprint = %verdict.healthy,
-            worst_resource = detail.worst_resource,
-            reason = verdict.reason.as_deref(),
-            message = detail.message,
-        );
-    }
+fn log_transition(source: &str, key: &PackageKey, before: Option<&Shown>, after: &Shown, detail: &Detail) {
+    let verdict = &after.verdict;
+    let (namespace, name) = (key.namespace.as_deref(), &key.name);
+    info!(
+        target: "transition",
+        source,
+        namespace,
+        package = %name,
+        apply_state = %verdict.apply,
+        health = %verdict.health,
+        previous_apply_state = before.map(|b| b.verdict.apply.name()),
+        previous_health = before.map(|b| b.verdict.health.name()),
+        desired_revision = detail.desired_revision,
+        applied_revision = detail.applied_revision,
+        attempted_revision = detail.attempted_revision,
+        healthy_fingerprint = %verdict.healthy,
+        worst_resource = detail.worst_resource,
+        reason = verdict.reason.as_deref(),
+        message = detail.message,
+    );
 }
 
 /// The object that a join by reference means; `None` for one by labels.

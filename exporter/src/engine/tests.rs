@@ -4,10 +4,7 @@ use serde_json::json;
 use statusbridge_contract::{Digest, Fingerprint, Metric, sample};
 
 use super::*;
-use crate::{
-    exposition::{Format, render},
-    watch::Contacts,
-};
+use crate::exposition::{Format, render};
 
 /// One source that joins by name, one by labels, both of the same kinds.
 const SOURCES: &str = r"
@@ -58,30 +55,53 @@ samples:
       metadata: {name: a, namespace: n}
 ";
 
+fn compile(sources: &str) -> Vec<Arc<Source>> {
+    Source::parse("test.yaml", sources).unwrap().into_iter().map(Arc::new).collect()
+}
+
 const NAMED: usize = 0;
 const LABELLED: usize = 1;
 
 struct Fixture {
     engine: Engine,
-    plan: Arc<Plan>,
-    contacts: Contacts,
+    /// Kinds that are watched.
+    kinds: Vec<(KindId, KindRef, Contact)>,
     now: i64,
 }
 
 impl Fixture {
     fn new() -> Self {
-        let sources: Vec<Arc<Source>> =
-            Source::parse("test.yaml", SOURCES).unwrap().into_iter().map(Arc::new).collect();
-        let plan = Arc::new(Plan::new(&sources));
-        assert_eq!(plan.kinds.len(), 2, "each kind is watched once");
-        let engine = Engine::new(sources, plan.clone(), Arc::default());
-        let contacts = Contacts::new(2);
-        (0..2).for_each(|kind| contacts.touch(kind));
-        Self { engine, plan, contacts, now: 1_700_000_000_000 }
+        let mut fixture = Self::of(SOURCES, Limits::default());
+        assert!(fixture.obey().is_empty());
+        assert_eq!(fixture.kinds.len(), 2, "each kind is watched once");
+        fixture
+    }
+
+    fn of(sources: &str, limits: Limits) -> Self {
+        let engine = Engine::new(compile(sources), limits, Arc::default());
+        let mut fixture = Self { engine, kinds: Vec::new(), now: 1_700_000_000_000 };
+        fixture.obey();
+        fixture
+    }
+
+    /// Does what the engine wants done, as far as it is about watches; gives the rest.
+    fn obey(&mut self) -> Vec<Command> {
+        let mut rest = Vec::new();
+        for command in self.engine.commands() {
+            match command {
+                Command::Watch { kind, of, contact, .. } => {
+                    contact.touch();
+                    self.kinds.push((kind, of, contact));
+                }
+                Command::Unwatch(kind) => self.kinds.retain(|(k, ..)| *k != kind),
+                other => rest.push(other),
+            }
+        }
+        rest
     }
 
     fn kind(&self, kind: &str) -> KindId {
-        self.plan.kinds.iter().position(|(k, _)| k.kind == kind).unwrap()
+        self.kinds.iter().find(|(_, of, _)| of.kind == kind).unwrap().0
     }
 
     fn hear(&mut self, kind: &str, change: Change) {
@@ -113,12 +133,12 @@ impl Fixture {
 
     fn text_within(&self, timeout: Duration) -> String {
         let published = self.engine.lock();
-        let snapshot = published.snapshot(&self.plan, &self.contacts, None, timeout, self.now / 1000);
+        let snapshot = published.snapshot(None, timeout, self.now / 1000);
         String::from_utf8(render(&snapshot, Format::Text, None)).unwrap()
     }
 
     fn value(&self, metric: Metric, source: usize, name: &str) -> Option<u64> {
-        let source = &self.engine.sources[source].name;
+        let source = &self.engine.readers[source].source.name;
         let start = format!(
             "{}{{package=\"{name}\",package_namespace=\"n\",package_source=\"{source}\"}} ",
             metric.name()
@@ -240,14 +260,14 @@ fn a_version_in_which_nothing_that_is_read_changed_is_not_evaluated() {
 #[test]
 fn a_scrape_in_the_middle_of_updates_adds_up() {
     let mut f = ready();
-    let (published, plan, contacts) = (f.engine.published(), f.plan.clone(), f.contacts.clone());
+    let published = f.engine.published();
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let stopped = stop.clone();
     let reader = std::thread::spawn(move || {
         let (mut scrapes, mut differing) = (0, HashSet::new());
         while !stopped.load(std::sync::atomic::Ordering::Relaxed) || scrapes == 0 {
             let guard = published.lock().unwrap();
-            let snapshot = guard.snapshot(&plan, &contacts, None, Duration::from_secs(60), 1);
+            let snapshot = guard.snapshot(None, Duration::from_secs(60), 1);
             drop(guard);
             let text = String::from_utf8(render(&snapshot, Format::Text, None)).unwrap();
             let digest: Digest = text

@@ -111,6 +111,11 @@ impl Expression {
         &self.text
     }
 
+    /// An error about what the expression gave.
+    pub(crate) fn mistake(&self, message: impl Into<String>) -> EvaluationError {
+        self.error(message)
+    }
+
     fn error(&self, message: impl Into<String>) -> EvaluationError {
         let message = outcome::cut(message.into(), outcome::MAX_MESSAGE);
         EvaluationError { field: self.field.clone(), expression: self.text.clone(), message }

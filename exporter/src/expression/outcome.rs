@@ -6,7 +6,7 @@ use cel::common::{
 };
 
 use super::{Expression, Scope};
-use crate::verdict::EvaluationError;
+use crate::{leaves::LeafRef, source::GroupKind, verdict::EvaluationError};
 
 /// Longest revision, in bytes; a longer one is an error, as cutting it would make it another one.
 pub const MAX_REVISION: usize = 1024;
@@ -16,6 +16,8 @@ pub const MAX_REASON: usize = 128;
 pub const MAX_MESSAGE: usize = 1024;
 /// Most revisions that one package has at once.
 const MAX_REVISIONS: usize = 64;
+/// Most objects that one package may consist of.
+const MAX_LEAVES: usize = 20_000;
 
 impl Expression {
     /// True or false.
@@ -98,6 +100,70 @@ impl Expression {
             },
             None => Err(self.mismatch("a timestamp", value)),
         }
+    }
+
+    /// References to objects: inventory ids, or maps with `kind`, `name`, `namespace` and `group` or
+    /// `apiVersion`.
+    pub fn leaves(&self, scope: &Scope<'_>) -> Result<Vec<LeafRef>, EvaluationError> {
+        self.each(scope, |item| {
+            if let Some(id) = item.downcast_ref::<CelString>() {
+                let id = id.inner();
+                return LeafRef::from_id(id)
+                    .ok_or_else(|| self.error(format!("`{}` is no inventory id", cut(id.to_owned(), 256))));
+            }
+            let GroupKind { group, kind } = self.group_kind(item)?;
+            let name = self.field_of(item, "name")?.unwrap_or_default();
+            if name.is_empty() {
+                return Err(self.error("gives an object without a name"));
+            }
+            let namespace = self.field_of(item, "namespace")?.unwrap_or_default();
+            Ok(LeafRef::new(&group, &kind, &namespace, &name))
+        })
+    }
+
+    /// Kinds: maps with `kind` and `group` or `apiVersion`.
+    pub fn group_kinds(&self, scope: &Scope<'_>) -> Result<Vec<GroupKind>, EvaluationError> {
+        self.each(scope, |item| self.group_kind(item))
+    }
+
+    fn group_kind(&self, item: &dyn Val) -> Result<GroupKind, EvaluationError> {
+        let kind = self.field_of(item, "kind")?.unwrap_or_default();
+        if kind.is_empty() {
+            return Err(self.error("gives an object without a kind"));
+        }
+        let group = match self.field_of(item, "apiVersion")? {
+            Some(version) => version.rsplit_once('/').map_or("", |(group, _)| group).to_owned(),
+            None => self.field_of(item, "group")?.unwrap_or_default(),
+        };
+        Ok(GroupKind { group, kind })
+    }
+
+    fn each<T>(
+        &self,
+        scope: &Scope<'_>,
+        mut take: impl FnMut(&dyn Val) -> Result<T, EvaluationError>,
+    ) -> Result<Vec<T>, EvaluationError> {
+        let value = self.run(scope)?;
+        let Some(value) = present(&*value) else { return Ok(Vec::new()) };
+        let list = value.downcast_ref::<CelList>().ok_or_else(|| self.mismatch("a list", value))?;
+        if list.len() > MAX_LEAVES {
+            return Err(self.error(format!("gives more than {MAX_LEAVES} items")));
+        }
+        list.iter().filter_map(|item| present(&**item)).map(&mut take).collect()
+    }
+
+    /// A text in a map; `None` when it is not there.
+    fn field_of(&self, map: &dyn Val, name: &str) -> Result<Option<String>, EvaluationError> {
+        let missing = || self.mismatch("an inventory id or a map", map);
+        let (fields, contents) = map.as_indexer().zip(map.as_container()).ok_or_else(missing)?;
+        let key = CelString::from(name);
+        if !contents.contains(&key).unwrap_or(false) {
+            return Ok(None);
+        }
+        let value = fields.get(&key).map_err(|error| self.error(error.to_string()))?;
+        let Some(value) = present(&*value) else { return Ok(None) };
+        let text = value.downcast_ref::<CelString>().ok_or_else(|| self.mismatch("a string", value))?;
+        Ok(Some(text.inner().to_owned()))
     }
 
     /// Hash of scalars and lists of them, to compare for equality.

@@ -7,12 +7,14 @@ use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Health};
 
 use super::{
-    APPLY, HoldProgram, InventoryProgram, KindRef, OBJECT, Program, Related, RelatedObject, RelatedObjects,
-    Rule, Source, SourceError,
+    APPLY, GroupKind, HealthRule, HoldProgram, InventoryProgram, KindRef, LeavesProgram, OBJECT, PackageKind,
+    Program, Related, RelatedObject, RelatedObjects, Rule, Source, SourceError,
     format::{
-        API_VERSION, Definition, Header, KIND, Ordered, RelatedDefinition, RuleDefinition, SampleDefinition,
+        API_VERSION, Definition, Header, KIND, LeavesDefinition, Ordered, RelatedDefinition, RuleDefinition,
+        SampleDefinition,
     },
     join::By,
+    leaves::LabelledProgram,
     rule::Words,
     trial::try_all,
 };
@@ -48,9 +50,11 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Vec<Source>, SourceError> 
         return Err(SourceError::of_file(file, "has no source in it"));
     }
     let definitions: Vec<Definition> = yaml::from_multiple(text).map_err(malformed)?;
+    let values: Vec<Value> = yaml::from_multiple(text).map_err(malformed)?;
     definitions
         .into_iter()
-        .map(|definition| Compiler { file, name: definition.name.clone() }.source(definition))
+        .zip(values)
+        .map(|(definition, value)| Compiler { file, name: definition.name.clone() }.source(definition, value))
         .collect()
 }
 
@@ -83,13 +87,20 @@ impl Compiler<'_> {
         })
     }
 
-    fn source(&self, d: Definition) -> Result<Source, SourceError> {
+    fn source(&self, d: Definition, definition: Value) -> Result<Source, SourceError> {
         if !is_label(&d.name, MAX_NAME) {
             let message =
                 format!("`{}` must be lower-case letters, digits and dashes, at most {MAX_NAME}", d.name);
             return Err(self.wrong("name", message));
         }
-        self.kind("object", &d.object)?;
+        let kind = d.object.kind().map_err(|message| self.wrong("object", message))?;
+        match &kind {
+            PackageKind::Kind(kind) => self.kind("object", kind)?,
+            PackageKind::Categories(names) if names.is_empty() || names.iter().any(String::is_empty) => {
+                return Err(self.wrong("object.categories", "needs at least one category, and no empty one"));
+            }
+            PackageKind::Categories(_) => {}
+        }
         let mut seen: Vec<String> = vec![OBJECT.to_owned()];
         let mut related = Vec::new();
         for (i, r) in d.related.into_iter().enumerate() {
@@ -119,7 +130,7 @@ impl Compiler<'_> {
             applied: optional("revisions.applied", &d.revisions.applied, &before)?,
             apply: self.rules::<ApplyState>("apply", d.apply, ApplyState::ALL, &before)?,
             health: match d.health {
-                Some(rules) => Some(self.rules::<Health>("health", rules, Health::ALL, &after)?),
+                Some(rules) => Some(self.health(rules, d.leaves.is_some(), &after)?),
                 None => None,
             },
             reason: optional("reason", &d.reason, &after)?,
@@ -134,6 +145,7 @@ impl Compiler<'_> {
                 }),
                 None => None,
             },
+            leaves: d.leaves.map(|leaves| self.leaves(leaves, &after)).transpose()?,
             hold: match d.hold {
                 Some(h) => Some(HoldProgram {
                     when: self.expression("hold.when", &h.when, &after)?,
@@ -145,10 +157,11 @@ impl Compiler<'_> {
         let mut source = Source {
             name: d.name,
             description: d.description,
-            kind: d.object,
+            kind,
             related,
             projection: Projection::default(),
             program,
+            definition,
         };
         set_projections(&mut source);
         self.try_samples(&source, &d.samples)?;
@@ -221,7 +234,44 @@ impl Compiler<'_> {
         Ok(Related { name: r.name, kinds: r.kinds, projection: Projection::default(), by })
     }
 
-    fn rules<S: FromStr + Copy + ToString + 'static>(
+    fn health(
+        &self,
+        rules: Vec<RuleDefinition>,
+        leaves: bool,
+        variables: &[&str],
+    ) -> Result<Vec<Rule<HealthRule>>, SourceError> {
+        let mut states: Vec<HealthRule> = Health::ALL.iter().copied().map(HealthRule::Is).collect();
+        states.extend(leaves.then_some(HealthRule::Leaves));
+        self.rules("health", rules, &states, variables)
+    }
+
+    fn leaves(&self, d: LeavesDefinition, variables: &[&str]) -> Result<LeavesProgram, SourceError> {
+        let expression = |name: &str, text: &str| self.expression(&format!("leaves.{name}"), text, variables);
+        let optional =
+            |name: &str, text: Option<String>| text.map(|text| expression(name, &text)).transpose();
+        if d.objects.is_none() && d.labelled.is_none() {
+            return Err(self.wrong("leaves", "needs `objects` or `labelled`"));
+        }
+        let labelled = match d.labelled {
+            None => None,
+            Some(l) => Some(LabelledProgram {
+                label: expression("labelled.label", &l.label)?,
+                kinds: expression("labelled.kinds", &l.kinds)?,
+            }),
+        };
+        // Secrets are not read unless somebody says that they should be.
+        let secrets = || vec![GroupKind { group: String::new(), kind: "Secret".to_owned() }];
+        Ok(LeavesProgram {
+            enabled: d.enabled,
+            when: optional("when", d.when)?,
+            objects: optional("objects", d.objects)?,
+            labelled,
+            basis: optional("basis", d.basis)?,
+            ignore: d.ignore.unwrap_or_else(secrets),
+        })
+    }
+
+    fn rules<S: PartialEq + FromStr + Copy + ToString + 'static>(
         &self,
         field: &str,
         rules: Vec<RuleDefinition>,
@@ -239,7 +289,7 @@ impl Compiler<'_> {
                 return Err(self
                     .wrong(&format!("{field}[{i}]"), "has no `when`, so no rule after it is ever reached"));
             }
-            let state = rule.state.parse().map_err(|_| {
+            let state = rule.state.parse().ok().filter(|state| states.contains(state)).ok_or_else(|| {
                 let known: Vec<String> = states.iter().map(S::to_string).collect();
                 self.wrong(&at("state"), format!("`{}` is none of {}", rule.state, known.join(", ")))
             })?;
@@ -276,7 +326,7 @@ impl Compiler<'_> {
         }
         for (i, sample) in samples.iter().enumerate() {
             let field = format!("samples[{i}]");
-            if !source.kind.matches(&sample.object) {
+            if source.kind.one().is_some_and(|kind| !kind.matches(&sample.object)) {
                 return Err(self.wrong(&format!("{field}.object"), "is not of the source's kind"));
             }
             if let Some(name) =
@@ -321,6 +371,7 @@ fn set_projections(source: &mut Source) {
     p.health.iter().flatten().flat_map(Rule::expressions).for_each(|e| footprint.read(e));
     p.revisions().chain(p.texts()).chain(&p.since).for_each(|e| footprint.read(e));
     p.inventory.iter().flat_map(InventoryProgram::expressions).for_each(|e| footprint.read(e));
+    p.leaves.iter().flat_map(LeavesProgram::expressions).for_each(|e| footprint.read(e));
     p.hold.iter().flat_map(|h| [&h.when, &h.key]).for_each(|e| footprint.read(e));
     let mut projection = footprint.projection(OBJECT);
     if p.health.is_none() {

@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::Value;
 
-use super::KindRef;
+use super::{GroupKind, KindRef, PackageKind};
 
 /// `apiVersion` of the format.
 pub(super) const API_VERSION: &str = "statusbridge.dev/source/v1";
@@ -34,7 +34,7 @@ pub(super) struct Definition {
     pub(super) name: String,
     #[serde(default)]
     pub(super) description: String,
-    pub(super) object: KindRef,
+    pub(super) object: ObjectDefinition,
     #[serde(default)]
     pub(super) related: Vec<RelatedDefinition>,
     #[serde(default)]
@@ -48,8 +48,53 @@ pub(super) struct Definition {
     pub(super) worst_resource: Option<String>,
     pub(super) since: Option<String>,
     pub(super) inventory: Option<InventoryDefinition>,
+    pub(super) leaves: Option<LeavesDefinition>,
     pub(super) hold: Option<HoldDefinition>,
     pub(super) samples: Vec<SampleDefinition>,
+}
+
+/// Either `categories`, or a kind.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ObjectDefinition {
+    group: Option<String>,
+    kind: Option<String>,
+    versions: Option<Vec<String>>,
+    resource: Option<String>,
+    categories: Option<Vec<String>>,
+}
+
+impl ObjectDefinition {
+    /// What it says, or what is wrong with it.
+    pub(super) fn kind(self) -> Result<PackageKind, &'static str> {
+        match (self.categories, self.group, self.kind, self.versions, self.resource) {
+            (Some(categories), None, None, None, None) => Ok(PackageKind::Categories(categories)),
+            (Some(_), ..) => Err("has `categories`, and then nothing else"),
+            (None, Some(group), Some(kind), Some(versions), resource) => {
+                Ok(PackageKind::Kind(KindRef { group, kind, versions, resource }))
+            }
+            (None, ..) => Err("needs `group`, `kind` and `versions`, or `categories`"),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct LeavesDefinition {
+    #[serde(default)]
+    pub(super) enabled: bool,
+    pub(super) when: Option<String>,
+    pub(super) objects: Option<String>,
+    pub(super) labelled: Option<LabelledDefinition>,
+    pub(super) basis: Option<String>,
+    pub(super) ignore: Option<Vec<GroupKind>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct LabelledDefinition {
+    pub(super) label: String,
+    pub(super) kinds: String,
 }
 
 #[derive(Deserialize)]

@@ -10,6 +10,7 @@ mod compile;
 mod error;
 mod format;
 mod join;
+mod leaves;
 mod rule;
 mod trial;
 
@@ -18,12 +19,13 @@ pub use join::{JoinKey, Related, RelatedObject, RelatedObjects};
 
 use serde::Deserialize;
 use serde_json::Value;
-use statusbridge_contract::{ApplyState, Health};
+use statusbridge_contract::ApplyState;
 
 use crate::{
     expression::{Expression, Scope},
     projection::Projection,
 };
+pub(crate) use leaves::{HealthRule, LeavesProgram};
 pub(crate) use rule::Rule;
 
 /// A kind of object, at any of some versions.
@@ -66,6 +68,46 @@ impl KindRef {
     }
 }
 
+/// A kind of object, whatever its version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupKind {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+}
+
+/// What is a package to a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PackageKind {
+    /// Objects of one kind.
+    Kind(KindRef),
+    /// Objects of every kind that is in one of these categories: the `categories` of a
+    /// CustomResourceDefinition's names, as discovery shows them. A package is named after its
+    /// resource too, `<plural>.<group>/<name>`, as objects of two kinds may have one name.
+    Categories(Vec<String>),
+}
+
+impl PackageKind {
+    /// The kind, where there is only one.
+    pub fn one(&self) -> Option<&KindRef> {
+        match self {
+            Self::Kind(kind) => Some(kind),
+            Self::Categories(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Display for PackageKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Kind(kind) => f.write_str(&kind.kind),
+            Self::Categories(categories) => write!(f, "category {}", categories.join(", ")),
+        }
+    }
+}
+
 /// A source, compiled. Immutable and shared by reference.
 #[derive(Debug)]
 pub struct Source {
@@ -73,12 +115,14 @@ pub struct Source {
     pub name: String,
     /// What it reads, for people.
     pub description: String,
-    /// The kind that is a package.
-    pub kind: KindRef,
+    /// What is a package.
+    pub kind: PackageKind,
     /// Objects read beside it.
     pub related: Vec<Related>,
     projection: Projection,
     pub(crate) program: Program,
+    /// Its definition, to tell whether another one is the same.
+    definition: Value,
 }
 
 /// The expressions of a source.
@@ -90,12 +134,13 @@ pub(crate) struct Program {
     pub(crate) applied: Option<Expression>,
     pub(crate) apply: Vec<Rule<ApplyState>>,
     /// `None`: by kstatus.
-    pub(crate) health: Option<Vec<Rule<Health>>>,
+    pub(crate) health: Option<Vec<Rule<HealthRule>>>,
     pub(crate) reason: Option<Expression>,
     pub(crate) message: Option<Expression>,
     pub(crate) worst_resource: Option<Expression>,
     pub(crate) since: Option<Expression>,
     pub(crate) inventory: Option<InventoryProgram>,
+    pub(crate) leaves: Option<LeavesProgram>,
     pub(crate) hold: Option<HoldProgram>,
 }
 
@@ -126,7 +171,23 @@ impl Source {
 
     /// Whether packages of this source have inventory counts.
     pub fn has_inventory(&self) -> bool {
-        self.program.inventory.is_some()
+        self.program.inventory.is_some() || self.looks_at_leaves()
+    }
+
+    /// Whether the objects of its packages are looked at.
+    pub fn looks_at_leaves(&self) -> bool {
+        self.program.leaves.as_ref().is_some_and(|leaves| leaves.enabled)
+    }
+
+    /// Has the objects of its packages looked at, or not; false when the source does not say which
+    /// they are.
+    pub fn look_at_leaves(&mut self, enabled: bool) -> bool {
+        self.program.leaves.as_mut().map(|leaves| leaves.enabled = enabled).is_some()
+    }
+
+    /// Whether another source reads the same in the same way.
+    pub fn same_as(&self, other: &Self) -> bool {
+        self.definition == other.definition && self.looks_at_leaves() == other.looks_at_leaves()
     }
 
     /// Where to find the related objects of a package.

@@ -25,12 +25,13 @@ pub(crate) enum Words<T> {
 }
 
 impl<S: Copy> Rule<S> {
-    /// The first rule of `rules` that holds.
+    /// The first rule of `rules` that holds and whose state is `usable`.
     pub(crate) fn first<'r>(
         rules: &'r [Self],
         scope: &Scope<'_>,
+        usable: impl Fn(S) -> bool,
     ) -> Result<Option<&'r Self>, EvaluationError> {
-        for rule in rules {
+        for rule in rules.iter().filter(|rule| usable(rule.state)) {
             match &rule.when {
                 Some(when) if !when.truth(scope)? => {}
                 _ => return Ok(Some(rule)),

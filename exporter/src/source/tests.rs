@@ -1,5 +1,6 @@
 use rstest::rstest;
 use serde_json::json;
+use statusbridge_contract::Health;
 
 use super::*;
 use crate::verdict::Evaluation;

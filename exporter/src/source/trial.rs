@@ -38,6 +38,9 @@ pub(super) fn try_all<'v>(
         if let Some(counts) = &p.inventory {
             counts.expressions().try_for_each(|e| e.count(&scope).map(drop))?;
         }
+        if let Some(leaves) = &p.leaves {
+            leaves.try_all(&scope)?;
+        }
         if let Some(hold) = &p.hold {
             hold.when.truth(&scope)?;
             hold.key.hash_of(&scope)?;

@@ -1,4 +1,4 @@
-//! When each watch was last heard from, by a clock that nobody sets.
+//! When a watch was last heard from, by a clock that nobody sets.
 
 use std::{
     sync::{
@@ -8,35 +8,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::KindId;
-
-/// Last contacts of all kinds, shared between watches and scrapes.
+/// The last contact with one kind, shared between its watch and scrapes.
 #[derive(Debug, Clone)]
-pub struct Contacts(Arc<Inner>);
+pub struct Contact(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     start: Instant,
     /// Milliseconds after `start`, plus one; 0 = never.
-    last: Vec<AtomicU64>,
+    last: AtomicU64,
 }
 
-impl Contacts {
-    /// No contact yet with any of `kinds` kinds.
-    pub fn new(kinds: usize) -> Self {
-        let last = (0..kinds).map(|_| AtomicU64::new(0)).collect();
-        Self(Arc::new(Inner { start: Instant::now(), last }))
+impl Default for Contact {
+    /// No contact yet.
+    fn default() -> Self {
+        Self(Arc::new(Inner { start: Instant::now(), last: AtomicU64::new(0) }))
     }
+}
 
-    /// A kind was heard from now.
-    pub fn touch(&self, kind: KindId) {
+impl Contact {
+    /// Something was heard now.
+    pub fn touch(&self) {
         let millis = u64::try_from(self.0.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
-        self.0.last[kind].store(millis + 1, Ordering::Relaxed);
+        self.0.last.store(millis + 1, Ordering::Relaxed);
     }
 
-    /// How long ago a kind was last heard from; `None` when it never was.
-    pub fn age(&self, kind: KindId) -> Option<Duration> {
-        let last = self.0.last[kind].load(Ordering::Relaxed).checked_sub(1)?;
+    /// How long ago something was last heard; `None` when nothing ever was.
+    pub fn age(&self) -> Option<Duration> {
+        let last = self.0.last.load(Ordering::Relaxed).checked_sub(1)?;
         Some(self.0.start.elapsed().saturating_sub(Duration::from_millis(last)))
     }
 }

@@ -66,6 +66,15 @@ impl Parser {
         })
     }
 
+    /// Parses one object.
+    pub(super) fn object(&self, text: &str) -> Result<Value, Fault> {
+        let malformed = |error: serde_json::Error| Fault::Malformed(error.to_string());
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let object = self.object.seed().deserialize(&mut deserializer).map_err(malformed)?;
+        deserializer.end().map_err(malformed)?;
+        Ok(object)
+    }
+
     /// Parses one page of a list: lean objects, resource version, continue token.
     pub(super) fn page(&self, text: &str) -> Result<Page, Fault> {
         let malformed = |error: serde_json::Error| Fault::Malformed(error.to_string());

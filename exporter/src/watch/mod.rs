@@ -3,6 +3,8 @@
 //!
 //! ```text
 //!   discovery ──path──> Watcher ──connection──> event ──Update──> engine
+//!       └──kinds of a category──> find ────────────────Found────────┘ ↑
+//!                                 read ────────────────Update─────────┘
 //! ```
 //!
 //! This is a watch loop of our own, on top of kube's client, because three things are needed that
@@ -13,16 +15,27 @@ mod contact;
 mod discovery;
 mod event;
 mod fault;
+mod finder;
+mod path;
+mod read;
 mod watcher;
 
-pub use contact::Contacts;
+pub use contact::Contact;
 pub use discovery::Discovery;
 pub use fault::Fault;
+pub use finder::find;
+pub use read::read;
 pub use watcher::{Watcher, WatcherSettings};
+
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::store::PackageKey;
+use crate::{
+    engine::{Reading, SourceId},
+    source::{KindRef, Source},
+    store::PackageKey,
+};
 
 /// Index of a kind among all that are watched.
 pub type KindId = usize;
@@ -40,6 +53,28 @@ pub enum Change {
     ListDone,
     /// The kind is not served (any more): there are no objects of it.
     Absent,
+    /// The kind may not be read; says which permission is missing.
+    Forbidden(String),
+    /// The answer to a read beside the watch.
+    Read {
+        /// What was to be read.
+        reading: Reading,
+        /// What there is of it.
+        objects: Vec<(PackageKey, Value)>,
+        /// When it was asked for, as the engine counts.
+        asked: u64,
+    },
+}
+
+/// Something for the engine.
+#[derive(Debug)]
+pub enum Event {
+    /// Something was heard of a kind.
+    Heard(Update),
+    /// The kinds of a source by categories, as they are served now.
+    Found(SourceId, Vec<KindRef>),
+    /// The sources to use from now on.
+    Sources(Vec<Arc<Source>>),
 }
 
 /// A change and the kind that it is about.

@@ -14,8 +14,9 @@ use tokio::{sync::mpsc, time::timeout};
 use tracing::{debug, info, warn};
 
 use super::{
-    Change, Contacts, Discovery, Fault, KindId, Update,
+    Change, Contact, Discovery, Event as ForEngine, Fault, KindId, Update,
     event::{Event, Parser, key_of, version_of},
+    path::{Path, encode, request},
 };
 use crate::{own_metrics::OwnMetrics, projection::Projection, source::KindRef};
 
@@ -38,8 +39,6 @@ pub struct WatcherSettings {
     pub client: Client,
     /// Shared discovery.
     pub discovery: Arc<Discovery>,
-    /// Where last contacts are noted.
-    pub contacts: Contacts,
     /// Counts errors and relists.
     pub metrics: Arc<OwnMetrics>,
     /// A watch that is silent for this long is opened anew. Servers send a bookmark about every
@@ -48,7 +47,7 @@ pub struct WatcherSettings {
     /// How often to look whether a kind that is not served appeared.
     pub look: Duration,
     /// Where updates go.
-    pub updates: mpsc::Sender<Update>,
+    pub updates: mpsc::Sender<ForEngine>,
 }
 
 /// The watch of one kind.
@@ -56,6 +55,7 @@ pub struct Watcher {
     settings: WatcherSettings,
     id: KindId,
     kind: KindRef,
+    contact: Contact,
     parser: Parser,
     /// Whether to ask for streaming lists: until the server refuses one.
     streaming: bool,
@@ -63,17 +63,24 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// A watch of `kind`, known to the engine as `id`, that keeps what `projection` says.
-    pub fn new(settings: WatcherSettings, id: KindId, kind: KindRef, projection: Projection) -> Self {
+    /// A watch of `kind`, known to the engine as `id`, that keeps what `projection` says and notes
+    /// in `contact` when it hears anything.
+    pub fn new(
+        settings: WatcherSettings,
+        id: KindId,
+        kind: KindRef,
+        projection: Projection,
+        contact: Contact,
+    ) -> Self {
         let parser = Parser::new(projection);
-        Self { settings, id, kind, parser, streaming: true, backoff: BACKOFF.0 }
+        Self { settings, id, kind, contact, parser, streaming: true, backoff: BACKOFF.0 }
     }
 
     /// Watches until nobody listens any more.
     pub async fn run(mut self) {
         loop {
             let fault = match self.settings.discovery.path(&self.kind).await {
-                Ok(Some(path)) => self.follow(&path).await,
+                Ok(Some(path)) => self.follow(path).await,
                 Ok(None) => {
                     self.heard();
                     if self.send(Change::Absent).await.is_err() {
@@ -88,13 +95,26 @@ impl Watcher {
                 return;
             }
             self.note(&fault);
+            if self.tell_if_forbidden(&fault).await.is_err() {
+                return;
+            }
             self.wait().await;
         }
     }
 
+    /// Says so when the server refuses: for some kinds that is a state, and not only a fault.
+    async fn tell_if_forbidden(&self, fault: &Fault) -> Result<(), Fault> {
+        let Fault::Server { code: 401 | 403, .. } = fault else { return Ok(()) };
+        let KindRef { group, kind, .. } = &self.kind;
+        let dot = if group.is_empty() { "" } else { "." };
+        self.send(Change::Forbidden(format!("may not get, list and watch {kind}{dot}{group}"))).await
+    }
+
     /// Lists and watches at one path until the kind is not served there, the server is not reached
     /// at all (it may come back with other versions), or nobody listens.
-    async fn follow(&mut self, path: &str) -> Fault {
+    async fn follow(&mut self, path: Path) -> Fault {
+        let path = path.all();
+        let path = path.as_str();
         info!(group = self.kind.group, kind = self.kind.kind, path, "watching");
         let mut resume: Option<String> = None;
         loop {
@@ -119,6 +139,9 @@ impl Watcher {
                 Err(fault @ (Fault::NotServed | Fault::Stopping)) => return fault,
                 Err(fault) => {
                     self.note(&fault);
+                    if let Err(stopping) = self.tell_if_forbidden(&fault).await {
+                        return stopping;
+                    }
                     self.wait().await;
                 }
             }
@@ -239,12 +262,12 @@ impl Watcher {
     }
 
     fn heard(&self) {
-        self.settings.contacts.touch(self.id);
+        self.contact.touch();
     }
 
     async fn send(&self, change: Change) -> Result<(), Fault> {
         let update = Update { kind: self.id, change };
-        self.settings.updates.send(update).await.map_err(|_| Fault::Stopping)
+        self.settings.updates.send(ForEngine::Heard(update)).await.map_err(|_| Fault::Stopping)
     }
 
     fn note(&self, fault: &Fault) {
@@ -260,36 +283,5 @@ impl Watcher {
     async fn wait(&mut self) {
         tokio::time::sleep(self.backoff).await;
         self.backoff = (self.backoff * 2).min(BACKOFF.1);
-    }
-}
-
-/// A GET without compression: servers compress large answers for whoever accepts it, which costs
-/// more time than the bytes do, and watches in several gzip members are read wrongly.
-fn request(uri: &str) -> Result<http::Request<Vec<u8>>, Fault> {
-    http::Request::get(uri)
-        .header(http::header::ACCEPT, "application/json")
-        .header(http::header::ACCEPT_ENCODING, "identity")
-        .body(Vec::new())
-        .map_err(|error| Fault::Malformed(format!("request for {uri}: {error}")))
-}
-
-/// Percent-encodes a query value.
-fn encode(value: &str) -> String {
-    value.bytes().fold(String::with_capacity(value.len()), |mut out, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte.into()),
-            other => out.push_str(&format!("%{other:02X}")),
-        }
-        out
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_survive_a_query() {
-        assert_eq!(encode("eyJ2+/=&x"), "eyJ2%2B%2F%3D%26x");
     }
 }

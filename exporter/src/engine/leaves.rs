@@ -1,0 +1,231 @@
+//! Looking at what packages consist of.
+
+use super::*;
+use crate::leaves::{LeafRef, LeafSummary};
+
+/// More single reads of one kind than this are one read of all its objects.
+const MANY: usize = 100;
+
+/// What a package consists of, as it is looked for.
+#[derive(Debug)]
+pub(super) struct PackageLeaves {
+    basis: u64,
+    /// Since when, by the engine's count, it is applied as it is; `None` while it is not.
+    since: Option<u64>,
+    objects: Box<[(KindId, Key)]>,
+    labelled: Box<[(KindId, Label)]>,
+}
+
+impl Engine {
+    /// What the objects of a package say, and what to remember about them.
+    pub(super) fn look_at_leaves(
+        &mut self,
+        source: SourceId,
+        package: &Key,
+        known: Option<Box<PackageLeaves>>,
+        set: LeafSet,
+    ) -> (Box<PackageLeaves>, LeafSummary) {
+        let mut leaves = match known {
+            Some(known) if known.basis == set.basis => known,
+            other => {
+                let new = self.link_leaves(source, package, &set);
+                if let Some(old) = other {
+                    self.unlink_leaves(source, package, &old);
+                }
+                new
+            }
+        };
+        if set.applied && leaves.since.is_none() {
+            leaves.since = Some(self.count);
+        }
+        // What is not applied cannot be healthy: anything known is good enough to be shown.
+        let since = leaves.since.unwrap_or(0);
+        let mut summary = LeafSummary::default();
+        let now = self.count;
+        for (kind, key) in &leaves.objects {
+            let state = &mut self.kinds[*kind];
+            let Some(of) = &mut state.leaves else { continue };
+            let (found, wanted) = of.state(state.listing, key, since, now);
+            if wanted {
+                self.to_read.entry(*kind).or_default().push(Reading::Object((**key).clone()));
+            }
+            summary.add(&found, || named(&state.of, Some(key)));
+        }
+        for (kind, (label, value)) in &leaves.labelled {
+            let state = &mut self.kinds[*kind];
+            let Some(of) = &mut state.leaves else { continue };
+            let (found, wanted) = of.states(state.listing, (label, value), since, now);
+            if wanted {
+                let reading = Reading::Labelled { label: (**label).into(), value: (**value).into() };
+                self.to_read.entry(*kind).or_default().push(reading);
+            }
+            for (key, found) in found {
+                summary.add(&found, || named(&state.of, key.as_deref()));
+            }
+        }
+        (leaves, summary)
+    }
+
+    fn link_leaves(&mut self, source: SourceId, package: &Key, set: &LeafSet) -> Box<PackageLeaves> {
+        let referrer = (source, package.clone());
+        let now = self.count;
+        let mut objects = Vec::with_capacity(set.objects.len());
+        for LeafRef { group, kind, namespace, name } in &set.objects {
+            let kind = self.leaf_kind_id(source, group, kind);
+            let key = Arc::new(PackageKey::new(namespace.as_deref(), name));
+            if let Some(of) = &mut self.kinds[kind].leaves {
+                of.link(&key, &referrer, now);
+            }
+            objects.push((kind, key));
+        }
+        let mut labelled = Vec::with_capacity(set.labelled.len());
+        for leaf in &set.labelled {
+            let kind = self.leaf_kind_id(source, &leaf.group, &leaf.kind);
+            if let Some(of) = &mut self.kinds[kind].leaves {
+                of.link_label(&leaf.label, &leaf.value, &referrer, now);
+            }
+            labelled.push((kind, (Arc::from(&*leaf.label), Arc::from(&*leaf.value))));
+        }
+        Box::new(PackageLeaves {
+            basis: set.basis,
+            since: None,
+            objects: objects.into_boxed_slice(),
+            labelled: labelled.into_boxed_slice(),
+        })
+    }
+
+    pub(super) fn unlink_leaves(&mut self, source: SourceId, package: &Key, leaves: &PackageLeaves) {
+        let referrer = (source, package.clone());
+        for (kind, key) in &leaves.objects {
+            if let Some(of) = &mut self.kinds[*kind].leaves {
+                of.unlink(key, &referrer);
+            }
+        }
+        for (kind, (label, value)) in &leaves.labelled {
+            if let Some(of) = &mut self.kinds[*kind].leaves {
+                of.unlink_label(label, value, &referrer);
+            }
+        }
+        let kinds = leaves.objects.iter().map(|(kind, _)| *kind);
+        let kinds: BTreeSet<KindId> = kinds.chain(leaves.labelled.iter().map(|(kind, _)| *kind)).collect();
+        for kind in kinds {
+            if self.kinds[kind].leaves.as_ref().is_some_and(LeafKind::unused) {
+                for reader in &mut self.readers {
+                    reader.leaf_kinds.remove(&kind);
+                }
+                self.retire_unused_kinds();
+                (0..self.readers.len()).for_each(|source| self.refresh_contacts(source));
+            }
+        }
+    }
+
+    /// Takes in what was heard of a kind that packages consist of.
+    pub(super) fn apply_to_leaves(&mut self, kind: KindId, change: Change, now: i64) {
+        let state = &mut self.kinds[kind];
+        let Some(of) = &mut state.leaves else { return };
+        let mut all_anew = false;
+        let news = match change {
+            Change::ListStarted => {
+                state.named = Some(HashSet::new());
+                all_anew = of.forbidden.take().is_some();
+                if matches!(state.listing, Listing::Unheard | Listing::Absent) {
+                    state.listing = Listing::First;
+                }
+                Vec::new()
+            }
+            Change::Object(key, object) => {
+                let key = Arc::new(key);
+                let news = of.object(&key, &object, now);
+                if let Some(named) = &mut state.named {
+                    named.insert(key);
+                }
+                news
+            }
+            Change::Deleted(key) => {
+                if let Some(named) = &mut state.named {
+                    named.remove(&key);
+                }
+                of.gone(&Arc::new(key))
+            }
+            Change::ListDone => {
+                all_anew = state.listing != Listing::Complete;
+                state.listing = Listing::Complete;
+                of.listed(&state.named.take().unwrap_or_default())
+            }
+            Change::Absent => {
+                all_anew = state.listing != Listing::Absent;
+                state.listing = Listing::Absent;
+                state.named = None;
+                of.listed(&HashSet::new())
+            }
+            Change::Forbidden(permission) => {
+                all_anew = of.forbidden.as_ref() != Some(&permission);
+                of.forbidden = Some(permission);
+                Vec::new()
+            }
+            Change::Read { reading, objects, asked } => {
+                let objects: Vec<(Key, Value)> =
+                    objects.into_iter().map(|(key, object)| (Arc::new(key), object)).collect();
+                let mut news: Vec<Referrer> =
+                    objects.iter().flat_map(|(key, object)| of.object(key, object, now)).collect();
+                match reading {
+                    Reading::Object(key) => {
+                        news.extend(of.read(&Arc::new(key), !objects.is_empty(), asked));
+                    }
+                    Reading::Labelled { label, value } => {
+                        let found = objects.into_iter().map(|(key, _)| key).collect();
+                        news.extend(of.read_labelled(&label, &value, &found, asked));
+                    }
+                    Reading::All => {
+                        of.read_all(asked);
+                        all_anew = true;
+                    }
+                }
+                news
+            }
+        };
+        let again: BTreeSet<Referrer> = if all_anew {
+            self.kinds[kind]
+                .leaves
+                .as_ref()
+                .map(LeafKind::referrers)
+                .unwrap_or_default()
+                .into_iter()
+                .collect()
+        } else {
+            news.into_iter().collect()
+        };
+        for (source, package) in again {
+            self.evaluate_kept(source, &package, now);
+        }
+        if all_anew {
+            self.refresh_visibility(kind, now);
+        }
+    }
+
+    /// Turns what has to be read into commands.
+    pub(super) fn commands_to_read(&mut self) {
+        for (kind, readings) in std::mem::take(&mut self.to_read) {
+            let state = &self.kinds[kind];
+            let readings = if readings.len() > MANY { vec![Reading::All] } else { readings };
+            for reading in readings {
+                self.commands.push(Command::Read(ReadRequest {
+                    kind,
+                    of: state.of.clone(),
+                    projection: state.projection.clone(),
+                    reading,
+                    asked: self.count,
+                }));
+            }
+        }
+    }
+}
+
+/// An object for people.
+fn named(of: &KindRef, key: Option<&PackageKey>) -> String {
+    match key {
+        Some(PackageKey { namespace: Some(namespace), name }) => format!("{} {namespace}/{name}", of.kind),
+        Some(PackageKey { namespace: None, name }) => format!("{} {name}", of.kind),
+        None => format!("objects of kind {}", of.kind),
+    }
+}
