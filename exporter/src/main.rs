@@ -42,6 +42,10 @@ enum Command {
         /// Name of the ClusterRole.
         #[arg(long, default_value = "statusbridge-exporter")]
         name: String,
+        /// A resource that is found in the cluster, as deployments.apps: of a kind by category, or of
+        /// what packages consist of. May be given more than once; the usual ones when left out.
+        #[arg(long = "resource", value_name = "PLURAL.GROUP", value_delimiter = ',')]
+        resources: Vec<String>,
     },
     /// List the presets, or print one.
     Sources {
@@ -94,8 +98,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
-        Command::Rbac { sources, name } => {
-            out.write_all(rbac::cluster_role(&name, &sources.load()?).as_bytes())?
+        Command::Rbac { sources, name, resources } => {
+            out.write_all(rbac::cluster_role(&name, &sources.load()?, &resources).as_bytes())?
         }
         Command::Sources { name: None } => {
             for preset in PRESETS {

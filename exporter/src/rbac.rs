@@ -5,21 +5,67 @@ use std::{
     fmt::Write as _,
 };
 
-use crate::source::Source;
+use crate::source::{PackageKind, Source};
+
+/// Kinds that packages consist of more often than not, by group: what the exporter may read when the
+/// objects of packages are looked at and nothing else is said. Secrets are not among them.
+const USUAL_LEAVES: &[(&str, &[&str])] = &[
+    ("", &["configmaps", "namespaces", "persistentvolumeclaims", "pods", "serviceaccounts", "services"]),
+    ("admissionregistration.k8s.io", &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]),
+    ("apiextensions.k8s.io", &["customresourcedefinitions"]),
+    ("apiregistration.k8s.io", &["apiservices"]),
+    ("apps", &["daemonsets", "deployments", "replicasets", "statefulsets"]),
+    ("autoscaling", &["horizontalpodautoscalers"]),
+    ("batch", &["cronjobs", "jobs"]),
+    ("networking.k8s.io", &["ingresses", "networkpolicies"]),
+    ("policy", &["poddisruptionbudgets"]),
+    ("rbac.authorization.k8s.io", &["clusterrolebindings", "clusterroles", "rolebindings", "roles"]),
+];
 
 /// A ClusterRole as YAML: list and watch of every kind that the sources read, joined ones included,
-/// and the one namespace whose UID tells clusters apart.
-pub fn cluster_role(name: &str, sources: &[Source]) -> String {
-    let mut resources: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+/// and the one namespace whose UID tells clusters apart. `resources` (as `deployments.apps`) are
+/// those that cannot be told from the sources: kinds that are found by category, and kinds that
+/// packages consist of, for which the usual ones are taken where there are none.
+pub fn cluster_role(name: &str, sources: &[Source], resources: &[String]) -> String {
+    let mut rules: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let mut found = Vec::new();
     for source in sources {
-        for kind in source.kind.one().into_iter().chain(source.related.iter().flat_map(|r| &r.kinds)) {
-            resources.entry(&kind.group).or_default().insert(kind.resource());
+        match &source.kind {
+            PackageKind::Kind(kind) => {
+                rules.entry(&kind.group).or_default().insert(kind.resource());
+            }
+            PackageKind::Categories(names) => {
+                found.push(format!("{}: every kind of category {}", source.name, names.join(" or ")));
+            }
+        }
+        for kind in source.related.iter().flat_map(|r| &r.kinds) {
+            rules.entry(&kind.group).or_default().insert(kind.resource());
+        }
+        if source.looks_at_leaves() {
+            found.push(format!("{}: every kind that its packages consist of", source.name));
         }
     }
-    let mut yaml = format!(
+    for resource in resources {
+        let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+        rules.entry(group).or_default().insert(plural.to_owned());
+    }
+    if resources.is_empty() && sources.iter().any(Source::looks_at_leaves) {
+        for (group, plurals) in USUAL_LEAVES {
+            rules.entry(group).or_default().extend(plurals.iter().map(ToString::to_string));
+        }
+    }
+    let mut yaml = String::new();
+    if !found.is_empty() {
+        yaml.push_str("# Which kinds these sources need depends on the cluster (--resource says which to list here):\n");
+        found.iter().for_each(|line| {
+            let _ = writeln!(yaml, "#   {line}");
+        });
+    }
+    let _ = write!(
+        yaml,
         "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: {name}\nrules:\n"
     );
-    for (group, resources) in resources {
+    for (group, resources) in rules {
         let list: Vec<&str> = resources.iter().map(String::as_str).collect();
         let _ = write!(
             yaml,
@@ -38,9 +84,11 @@ mod tests {
     use crate::catalog::SourceArgs;
 
     #[test]
-    fn the_presets_need_this_and_no_more() {
-        let sources = SourceArgs::default().load().expect("presets compile");
-        insta::assert_snapshot!(cluster_role("statusbridge-exporter", &sources), @r#"
+    fn sources_need_this_and_no_more() {
+        let presets = Some("configsync-reposync,configsync-rootsync,flux-kustomization".to_owned());
+        let args = SourceArgs { presets, ..SourceArgs::default() };
+        let sources = args.load().expect("presets compile");
+        insta::assert_snapshot!(cluster_role("statusbridge-exporter", &sources, &[]), @r#"
         apiVersion: rbac.authorization.k8s.io/v1
         kind: ClusterRole
         metadata:
@@ -64,5 +112,38 @@ mod tests {
             resourceNames: [kube-system]
             verbs: [get]
         "#);
+    }
+
+    #[test]
+    fn what_the_cluster_has_can_be_named() {
+        let args = SourceArgs { presets: Some("kpt-resourcegroup".to_owned()), ..SourceArgs::default() };
+        let sources = args.load().expect("presets compile");
+        let role = cluster_role("r", &sources, &["deployments.apps".to_owned(), "services".to_owned()]);
+        insta::assert_snapshot!(role, @r#"
+        # Which kinds these sources need depends on the cluster (--resource says which to list here):
+        #   kpt-resourcegroup: every kind that its packages consist of
+        apiVersion: rbac.authorization.k8s.io/v1
+        kind: ClusterRole
+        metadata:
+          name: r
+        rules:
+          - apiGroups: [""]
+            resources: [configmaps, services]
+            verbs: [get, list, watch]
+          - apiGroups: ["apps"]
+            resources: [deployments]
+            verbs: [get, list, watch]
+          - apiGroups: ["kpt.dev"]
+            resources: [resourcegroups]
+            verbs: [get, list, watch]
+          # Its UID is the identity of the cluster.
+          - apiGroups: [""]
+            resources: [namespaces]
+            resourceNames: [kube-system]
+            verbs: [get]
+        "#);
+        let usual = cluster_role("r", &sources, &[]);
+        assert!(usual.contains("[daemonsets, deployments, replicasets, statefulsets]"), "{usual}");
+        assert!(!usual.contains("secrets"), "{usual}");
     }
 }

@@ -212,6 +212,10 @@ impl<'a> Replay<'a> {
     /// Looks at a version of a package; returns what failed.
     fn look(&mut self, id: &PackageId, object: &'a Value, version: usize, now: i64) -> Option<String> {
         let source = &self.sources[id.source];
+        if !source.takes(object) {
+            self.packages.remove(id);
+            return None;
+        }
         let related = self.related_objects(source, object);
         let evaluation = source.evaluate_with(object, &related, &mut |set| self.leaves(&set, now));
         let error = evaluation.error.as_ref().map(ToString::to_string);

@@ -83,7 +83,7 @@ impl LeafKind {
 
     pub(super) fn unlink(&mut self, key: &Key, referrer: &Referrer) {
         if let Some(leaf) = self.leaves.get_mut(key) {
-            leaf.referrers.retain(|r| r != referrer);
+            remove_one(&mut leaf.referrers, referrer);
             self.drop_unused(key);
         }
     }
@@ -97,7 +97,7 @@ impl LeafKind {
     pub(super) fn unlink_label(&mut self, label: &str, value: &str, referrer: &Referrer) {
         let Some(values) = self.labels.get_mut(label) else { return };
         let Some(labelled) = values.get_mut(value) else { return };
-        labelled.referrers.retain(|r| r != referrer);
+        remove_one(&mut labelled.referrers, referrer);
         if !labelled.referrers.is_empty() {
             return;
         }
@@ -293,6 +293,13 @@ impl LeafKind {
             (None, Listing::Unheard) => Some(LeafState::NotRead),
             (None, Listing::First | Listing::Complete) => None,
         }
+    }
+}
+
+/// A package that is looked at anew is linked before its old links go: it stands here twice then.
+fn remove_one(referrers: &mut Vec<Referrer>, referrer: &Referrer) {
+    if let Some(at) = referrers.iter().position(|r| r == referrer) {
+        referrers.swap_remove(at);
     }
 }
 

@@ -11,6 +11,8 @@
 mod command;
 mod kept;
 mod leaf_kind;
+#[cfg(test)]
+mod leaf_tests;
 mod leaves;
 mod published;
 mod readers;
@@ -211,9 +213,11 @@ impl Engine {
     }
 
     fn object(&mut self, kind: KindId, key: Key, mut object: Value, now: i64) {
-        // Both change without anything that a source reads having changed.
+        // Both change without anything that most sources read having changed.
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("resourceVersion");
+            if !self.reads_versions(kind) {
+                metadata.remove("resourceVersion");
+            }
             metadata.remove("uid");
         }
         let again = self.is_read_again(kind);
@@ -264,6 +268,9 @@ impl Engine {
 
     fn evaluate(&mut self, source: SourceId, key: &Key, object: &Value, now: i64) {
         let reading = self.readers[source].source.clone();
+        if !reading.takes(object) {
+            return self.forget(source, key);
+        }
         let joins = reading.join_keys(object);
         let found: Vec<(usize, Vec<Value>)> =
             joins.iter().map(|join| (join.related(), self.look_up(source, join))).collect();

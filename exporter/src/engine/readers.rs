@@ -162,6 +162,7 @@ impl Engine {
                     kind: kind.to_owned(),
                     versions: Vec::new(),
                     resource: None,
+                    selector: None,
                 };
                 let mut projection = crate::kstatus::leaf_projection(group, kind);
                 projection.field("metadata").field("labels").keep();
@@ -247,6 +248,11 @@ impl Engine {
             reader.related.iter().flatten().any(|k| *k == kind)
                 || (reader.kinds.contains(&kind) && (!reader.related.is_empty() || reader.waits_for_lists()))
         })
+    }
+
+    /// Whether a source that uses a kind reads the versions of its objects.
+    pub(super) fn reads_versions(&self, kind: KindId) -> bool {
+        self.readers.iter().any(|r| r.source.reads_versions() && r.kinds().any(|k| k == kind))
     }
 
     /// The package that an object is, named after its kind where a source has several.

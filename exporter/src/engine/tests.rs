@@ -55,18 +55,18 @@ samples:
       metadata: {name: a, namespace: n}
 ";
 
-fn compile(sources: &str) -> Vec<Arc<Source>> {
+pub(super) fn compile(sources: &str) -> Vec<Arc<Source>> {
     Source::parse("test.yaml", sources).unwrap().into_iter().map(Arc::new).collect()
 }
 
 const NAMED: usize = 0;
 const LABELLED: usize = 1;
 
-struct Fixture {
-    engine: Engine,
+pub(super) struct Fixture {
+    pub(super) engine: Engine,
     /// Kinds that are watched.
-    kinds: Vec<(KindId, KindRef, Contact)>,
-    now: i64,
+    pub(super) kinds: Vec<(KindId, KindRef, Contact)>,
+    pub(super) now: i64,
 }
 
 impl Fixture {
@@ -77,7 +77,7 @@ impl Fixture {
         fixture
     }
 
-    fn of(sources: &str, limits: Limits) -> Self {
+    pub(super) fn of(sources: &str, limits: Limits) -> Self {
         let engine = Engine::new(compile(sources), limits, Arc::default());
         let mut fixture = Self { engine, kinds: Vec::new(), now: 1_700_000_000_000 };
         fixture.obey();
@@ -85,7 +85,7 @@ impl Fixture {
     }
 
     /// Does what the engine wants done, as far as it is about watches; gives the rest.
-    fn obey(&mut self) -> Vec<Command> {
+    pub(super) fn obey(&mut self) -> Vec<Command> {
         let mut rest = Vec::new();
         for command in self.engine.commands() {
             match command {
@@ -104,7 +104,7 @@ impl Fixture {
         self.kinds.iter().find(|(_, of, _)| of.kind == kind).unwrap().0
     }
 
-    fn hear(&mut self, kind: &str, change: Change) {
+    pub(super) fn hear(&mut self, kind: &str, change: Change) {
         self.now += 1000;
         self.engine.apply(Update { kind: self.kind(kind), change }, self.now);
     }
@@ -121,13 +121,13 @@ impl Fixture {
         self.hear("Owner", Change::Object(PackageKey::new(Some("n"), name), object));
     }
 
-    fn list(&mut self, kind: &str, then: impl FnOnce(&mut Self)) {
+    pub(super) fn list(&mut self, kind: &str, then: impl FnOnce(&mut Self)) {
         self.hear(kind, Change::ListStarted);
         then(self);
         self.hear(kind, Change::ListDone);
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         self.text_within(Duration::from_secs(60))
     }
 
@@ -137,7 +137,7 @@ impl Fixture {
         String::from_utf8(render(&snapshot, Format::Text, None)).unwrap()
     }
 
-    fn value(&self, metric: Metric, source: usize, name: &str) -> Option<u64> {
+    pub(super) fn value(&self, metric: Metric, source: usize, name: &str) -> Option<u64> {
         let source = &self.engine.readers[source].source.name;
         let start = format!(
             "{}{{package=\"{name}\",package_namespace=\"n\",package_source=\"{source}\"}} ",

@@ -102,6 +102,7 @@ impl Compiler<'_> {
             PackageKind::Categories(_) => {}
         }
         let mut seen: Vec<String> = vec![OBJECT.to_owned()];
+        let filter = d.filter.map(|text| self.expression("where", &text, &[OBJECT])).transpose()?;
         let mut related = Vec::new();
         for (i, r) in d.related.into_iter().enumerate() {
             let field = format!("related[{i}]");
@@ -124,6 +125,7 @@ impl Compiler<'_> {
             text.as_ref().map(|text| self.expression(field, text, variables)).transpose()
         };
         let program = Program {
+            filter,
             variables,
             desired: optional("revisions.desired", &d.revisions.desired, &before)?,
             attempted: optional("revisions.attempted", &d.revisions.attempted, &before)?,
@@ -161,6 +163,7 @@ impl Compiler<'_> {
             related,
             projection: Projection::default(),
             program,
+            reads_versions: reads_versions(&definition),
             definition,
         };
         set_projections(&mut source);
@@ -367,6 +370,7 @@ fn set_projections(source: &mut Source) {
     for (name, expression) in &p.variables {
         footprint.define(name, expression);
     }
+    p.filter.iter().for_each(|e| footprint.read(e));
     p.apply.iter().flat_map(Rule::expressions).for_each(|e| footprint.read(e));
     p.health.iter().flatten().flat_map(Rule::expressions).for_each(|e| footprint.read(e));
     p.revisions().chain(p.texts()).chain(&p.since).for_each(|e| footprint.read(e));
@@ -385,6 +389,12 @@ fn set_projections(source: &mut Source) {
             labels.iter().for_each(|(name, _)| kept.field(name).keep());
         }
     }
+}
+
+/// Whether a definition speaks of resource versions anywhere but in its samples.
+fn reads_versions(definition: &Value) -> bool {
+    let Some(fields) = definition.as_object() else { return false };
+    fields.iter().any(|(name, value)| name != "samples" && value.to_string().contains("resourceVersion"))
 }
 
 fn names(seen: &[String]) -> Vec<&str> {

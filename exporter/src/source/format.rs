@@ -35,6 +35,8 @@ pub(super) struct Definition {
     #[serde(default)]
     pub(super) description: String,
     pub(super) object: ObjectDefinition,
+    #[serde(rename = "where")]
+    pub(super) filter: Option<String>,
     #[serde(default)]
     pub(super) related: Vec<RelatedDefinition>,
     #[serde(default)]
@@ -61,17 +63,20 @@ pub(super) struct ObjectDefinition {
     kind: Option<String>,
     versions: Option<Vec<String>>,
     resource: Option<String>,
+    selector: Option<String>,
     categories: Option<Vec<String>>,
 }
 
 impl ObjectDefinition {
     /// What it says, or what is wrong with it.
     pub(super) fn kind(self) -> Result<PackageKind, &'static str> {
-        match (self.categories, self.group, self.kind, self.versions, self.resource) {
-            (Some(categories), None, None, None, None) => Ok(PackageKind::Categories(categories)),
+        let is_kind = self.resource.is_some() || self.selector.is_some();
+        match (self.categories, self.group, self.kind, self.versions) {
+            (Some(categories), None, None, None) if !is_kind => Ok(PackageKind::Categories(categories)),
             (Some(_), ..) => Err("has `categories`, and then nothing else"),
-            (None, Some(group), Some(kind), Some(versions), resource) => {
-                Ok(PackageKind::Kind(KindRef { group, kind, versions, resource }))
+            (None, Some(group), Some(kind), Some(versions)) => {
+                let (resource, selector) = (self.resource, self.selector);
+                Ok(PackageKind::Kind(KindRef { group, kind, versions, resource, selector }))
             }
             (None, ..) => Err("needs `group`, `kind` and `versions`, or `categories`"),
         }

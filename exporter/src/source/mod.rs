@@ -41,6 +41,9 @@ pub struct KindRef {
     /// Name of the resource in requests, where it is not the usual plural of the kind.
     #[serde(default)]
     pub resource: Option<String>,
+    /// Label selector of the objects that are watched; all of them when left out.
+    #[serde(default)]
+    pub selector: Option<String>,
 }
 
 impl KindRef {
@@ -121,6 +124,8 @@ pub struct Source {
     pub related: Vec<Related>,
     projection: Projection,
     pub(crate) program: Program,
+    /// Whether expressions read `metadata.resourceVersion`, which moves when nothing else does.
+    reads_versions: bool,
     /// Its definition, to tell whether another one is the same.
     definition: Value,
 }
@@ -128,6 +133,8 @@ pub struct Source {
 /// The expressions of a source.
 #[derive(Debug)]
 pub(crate) struct Program {
+    /// Which objects are packages; `None`: all.
+    pub(crate) filter: Option<Expression>,
     pub(crate) variables: Vec<(String, Expression)>,
     pub(crate) desired: Option<Expression>,
     pub(crate) attempted: Option<Expression>,
@@ -183,6 +190,20 @@ impl Source {
     /// they are.
     pub fn look_at_leaves(&mut self, enabled: bool) -> bool {
         self.program.leaves.as_mut().map(|leaves| leaves.enabled = enabled).is_some()
+    }
+
+    /// Whether an object is a package. One that cannot be told is one, whose expressions will fail
+    /// where that can be seen.
+    pub fn takes(&self, object: &Value) -> bool {
+        let Some(filter) = &self.program.filter else { return true };
+        let mut scope = Scope::default();
+        scope.bind(OBJECT, object);
+        filter.truth(&scope).unwrap_or(true)
+    }
+
+    /// Whether expressions read `metadata.resourceVersion`.
+    pub(crate) fn reads_versions(&self) -> bool {
+        self.reads_versions
     }
 
     /// Whether another source reads the same in the same way.

@@ -18,6 +18,7 @@ pub(super) fn try_all<'v>(
     let p = &source.program;
     let mut own = Scope::default();
     own.bind(OBJECT, object);
+    p.filter.iter().try_for_each(|e| e.truth(&own).map(drop))?;
     for r in &source.related {
         r.expressions().try_for_each(|e| e.text_of(&own, MAX_REASON).map(drop))?;
     }

@@ -107,6 +107,7 @@ impl Discovery {
                             kind: resource.response_kind.kind,
                             versions: vec![version.version.clone()],
                             resource: Some(resource.resource),
+                            selector: None,
                         });
                     }
                 }

@@ -156,7 +156,9 @@ impl Watcher {
             Some(version) => format!("&resourceVersion={version}"),
             None => "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(),
         };
-        let uri = format!("{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}{from}");
+        let selector = self.selector();
+        let uri =
+            format!("{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}{from}{selector}");
         let refused = |fault: Fault| match fault {
             // 400 and 422: an API server that knows no streaming lists, or has them turned off. 500
             // inside the stream: one whose etcd cannot report watch progress.
@@ -239,11 +241,13 @@ impl Watcher {
     /// Reads all pages of a list; gives the version to watch from.
     async fn list(&mut self, path: &str) -> Result<String, Fault> {
         self.settings.metrics.relist(&self.kind);
+        let selector = self.selector();
         let mut next: Option<String> = None;
         self.send(Change::ListStarted).await?;
         loop {
             let token = next.map(|t| format!("&continue={}", encode(&t))).unwrap_or_default();
-            let answer = self.settings.client.request_text(request(&format!("{path}?limit={PAGE}{token}"))?);
+            let answer =
+                self.settings.client.request_text(request(&format!("{path}?limit={PAGE}{token}{selector}"))?);
             let text = timeout(PATIENCE, answer).await.map_err(|_| Fault::Silent(PATIENCE))??;
             self.heard();
             let page = self.parser.page(&text)?;
@@ -259,6 +263,12 @@ impl Watcher {
                 return Ok(page.version);
             }
         }
+    }
+
+    /// The part of a query that says which objects are watched.
+    fn selector(&self) -> String {
+        let selector = self.kind.selector.as_ref();
+        selector.map(|s| format!("&labelSelector={}", encode(s))).unwrap_or_default()
     }
 
     fn heard(&self) {
