@@ -22,10 +22,11 @@ etcd|go.etcd.io/etcd/server/v3|etcd|go.etcd.io/etcd/server/v3||1 minute|
 etcd-old|go.etcd.io/etcd/server/v3|etcd-old|go.etcd.io/etcd/server/v3||1 minute|
 prometheus|github.com/prometheus/prometheus|prometheus promtool|github.com/prometheus/prometheus/cmd/prometheus github.com/prometheus/prometheus/cmd/promtool|remove_all_sd|2 minutes|-X '$common'=@V@
 kustomize-controller|github.com/fluxcd/kustomize-controller|kustomize-controller|github.com/fluxcd/kustomize-controller||2 minutes|
+kpt|github.com/kptdev/kpt|kpt-live|statusbridge.dev/tests/servers/kpt||2 minutes|-X main.version=v@V@
 kube-state-metrics|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||2 minutes|-X '$common'=@V@
 '
 # kube-state-metrics is what the benchmark measures against: no test needs it.
-default_names="kubernetes etcd etcd-old prometheus victoria-metrics kustomize-controller"
+default_names="kubernetes etcd etcd-old prometheus victoria-metrics kustomize-controller kpt"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
@@ -39,7 +40,7 @@ select_server() { # sets name, module, programs, packages, tags, usual, ldflags,
   if [ "$name" = prometheus ]; then # the module v0.315.0 is the release 3.15.0
     version=$(sed -E 's/^0\.([0-9])([0-9]{2})\./\1.\2./' <<<"$version")
   fi
-  dir=$cache/$name-$version-$({ cat "$here/$name/go.mod" "$here/$name/go.sum"; echo "$line"; } | sha256sum | cut -c1-12)
+  dir=$cache/$name-$version-$({ cat "$here/$name"/*; echo "$line"; } | sha256sum | cut -c1-12)
 }
 
 from_assets() { # is program $1 to be taken from KUBEBUILDER_ASSETS?

@@ -4,6 +4,7 @@
 //! Rig ── a directory of its own, reserved ports, logs kept when something failed
 //!  ├─ Etcd ── ApiServer … ApiServer            several API servers share one etcd by prefix
 //!  │            ├─ KustomizeController, Flux   packages delivered by somebody else's controller
+//!  │            ├─ Kpt                          packages applied by a command that leaves an inventory
 //!  │            └─ Exporter, Aggregator        our own programs
 //!  ├─ Prometheus, VictoriaMetrics
 //!  ├─ FaultProxy, FileServer, FakeFleet        in this process: faults on the way, bytes to serve, many clusters
@@ -41,6 +42,7 @@ mod file_server;
 mod flux;
 pub mod history;
 pub mod hub;
+mod kpt;
 mod kubeconfig;
 mod own;
 mod ports;
@@ -64,6 +66,7 @@ pub use flux::{
 };
 pub use history::History;
 pub use hub::Hub;
+pub use kpt::Kpt;
 pub use kubeconfig::Kubeconfig;
 pub use own::{Aggregator, AggregatorOptions, Exporter, Sweeper, own_program};
 pub use ports::Port;
