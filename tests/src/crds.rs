@@ -2,9 +2,12 @@
 
 use crate::{ApiServer, eventually};
 use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams};
 use kube::core::GroupVersionKind;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
-/// Every CRD that kustomize-controller and the Flux sources need.
+/// Flux's Kustomizations, HelmReleases and sources.
 ///
 /// # Errors
 /// When the directory cannot be read.
@@ -36,6 +39,35 @@ pub fn own() -> Result<Vec<PathBuf>> {
     yaml_files(&repository().join("deploy/crds"))
 }
 
+/// Every CRD in `tests/crds` by its name, in sets that one API server can have: a CRD that several files define
+/// (versions or channels of one project, two projects) is another one in each set.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn upstream() -> Result<Vec<Vec<Value>>> {
+    let root = repository().join("tests/crds");
+    let mut by_name = BTreeMap::<String, Vec<Value>>::new();
+    let mut systems = std::fs::read_dir(&root)
+        .with_context(|| format!("reading {}", root.display()))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    systems.sort();
+    for file in systems.iter().filter(|path| path.is_dir()).map(|path| yaml_files(path)) {
+        for file in file? {
+            for crd in
+                documents(&std::fs::read_to_string(&file)?).with_context(|| file.display().to_string())?
+            {
+                let name = crd["metadata"]["name"].as_str().context("a CRD without a name")?;
+                by_name.entry(name.to_owned()).or_default().push(crd);
+            }
+        }
+    }
+    let sets = by_name.values().map(Vec::len).max().unwrap_or_default();
+    let of_set =
+        |set: usize| by_name.values().filter_map(|all| all.get(set).or(all.last()).cloned()).collect();
+    Ok((0..sets).map(of_set).collect())
+}
+
 fn yaml_files(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))? {
@@ -50,38 +82,46 @@ fn yaml_files(dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The documents of a YAML text; empty ones are left out.
-pub(crate) fn documents(yaml: &str) -> Result<Vec<serde_json::Value>> {
-    let all: Vec<serde_json::Value> = serde_saphyr::from_multiple(yaml).context("not YAML")?;
+pub(crate) fn documents(yaml: &str) -> Result<Vec<Value>> {
+    let all: Vec<Value> = serde_saphyr::from_multiple(yaml).context("not YAML")?;
     Ok(all.into_iter().filter(|d| !d.is_null()).collect())
 }
 
 /// Applies the CRDs and waits until each is Established and its kind can be listed.
 pub(crate) async fn install(api: &ApiServer, files: &[PathBuf]) -> Result<()> {
-    let mut made = Vec::new();
+    let mut crds = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-        for document in documents(&text)? {
-            let object = api.apply_object(&document).await.with_context(|| file.display().to_string())?;
-            made.push(object.metadata.name.unwrap_or_default());
-        }
+        crds.extend(documents(&text).with_context(|| file.display().to_string())?);
     }
+    install_definitions(api, &crds).await
+}
+
+/// The same for CRDs that were read already.
+///
+/// # Errors
+/// When the API server refuses one or does not serve it in time.
+pub async fn install_definitions(api: &ApiServer, crds: &[Value]) -> Result<()> {
+    let made = try_join_all(crds.iter().map(|crd| api.apply_object(crd))).await?;
+    let served = made.into_iter().map(|crd| is_served(api, crd.metadata.name.unwrap_or_default()));
+    try_join_all(served).await.map(drop)
+}
+
+async fn is_served(api: &ApiServer, name: String) -> Result<()> {
     let crds = Api::<CustomResourceDefinition>::all(api.client());
-    for name in made {
-        eventually(Duration::from_secs(60), &format!("the CRD {name} is served"), async || {
-            let crd = crds.get(&name).await?;
-            let conditions = crd.status.and_then(|s| s.conditions).unwrap_or_default();
-            ensure!(
-                conditions.iter().any(|c| c.type_ == "Established" && c.status == "True"),
-                "its conditions are {conditions:?}"
-            );
-            for version in crd.spec.versions.iter().filter(|v| v.served) {
-                let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
-                // A fresh kind is answered 404 or 429 for a moment.
-                api.dynamic(&kind, None).await?.list(&ListParams::default().limit(1)).await?;
-            }
-            Ok(())
-        })
-        .await?;
-    }
-    Ok(())
+    eventually(Duration::from_secs(60), &format!("the CRD {name} is served"), async || {
+        let crd = crds.get(&name).await?;
+        let conditions = crd.status.and_then(|s| s.conditions).unwrap_or_default();
+        ensure!(
+            conditions.iter().any(|c| c.type_ == "Established" && c.status == "True"),
+            "its conditions are {conditions:?}"
+        );
+        for version in crd.spec.versions.iter().filter(|v| v.served) {
+            let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
+            // A fresh kind is answered 404 or 429 for a moment.
+            api.dynamic(&kind, None).await?.list(&ListParams::default().limit(1)).await?;
+        }
+        Ok(())
+    })
+    .await
 }
