@@ -23,6 +23,7 @@ pub const PRESETS: &[Preset] = presets![
     "configsync-reposync",
     "configsync-rootsync",
     "flux-kustomization",
+    "kpt-resourcegroup",
 ];
 
 impl Preset {

@@ -9,7 +9,7 @@ use std::{fmt::Write as _, path::Path};
 
 use serde_json::Value;
 use statusbridge_exporter::preset::{PRESETS, Preset};
-use table::{Table, describe, related};
+use table::{Table, describe, evaluate};
 
 fn check(preset: Preset, table: &Table) {
     let source = preset.source().unwrap_or_else(|error| panic!("{error}"));
@@ -17,7 +17,7 @@ fn check(preset: Preset, table: &Table) {
     for case in &table.cases {
         let objects = table.objects(case);
         let object = &objects["object"];
-        let whole = source.evaluate(object, &related(&source, &objects));
+        let whole = evaluate(&source, &objects);
         let (expected, found) = (table.expected(case), describe(&whole));
         if expected != found {
             let _ = writeln!(problems, "{}\n  expected {expected:?}\n  found    {found:?}", case.name);
@@ -35,7 +35,7 @@ fn check(preset: Preset, table: &Table) {
                 };
             }
         }
-        let lean = source.evaluate(&lean["object"], &related(&source, &lean));
+        let lean = evaluate(&source, &lean);
         if lean != whole {
             let _ = writeln!(problems, "{}\n  on the lean object {lean:?}", case.name);
         }

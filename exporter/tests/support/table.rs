@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use statusbridge_contract::Fingerprint;
 use statusbridge_exporter::{
+    leaves::{LeafState, LeafSummary},
     source::{RelatedObject, RelatedObjects, Source},
     verdict::Evaluation,
 };
@@ -17,7 +18,8 @@ use statusbridge_exporter::{
 pub(crate) struct Table {
     /// The presets that it is about.
     pub(crate) of: Vec<String>,
-    /// `object`, and under `related` what each entry of the preset's `related` finds.
+    /// `object`, under `related` what each entry of the preset's `related` finds, and under `leaves` the
+    /// health of each object that the package consists of.
     pub(crate) base: Value,
     pub(crate) expect: Expected,
     pub(crate) cases: Vec<Case>,
@@ -163,7 +165,21 @@ fn replace(target: &mut Value, pointer: &str, value: &Value) {
     }
 }
 
-pub(crate) fn related<'a>(source: &Source, objects: &'a Value) -> RelatedObjects<'a> {
+/// What a source says of a case's object, when what the package consists of has the health that is
+/// listed under `leaves` of the case.
+pub(crate) fn evaluate(source: &Source, objects: &Value) -> Evaluation {
+    let mut look = |_| {
+        let mut summary = LeafSummary::default();
+        for health in objects.get("leaves").and_then(Value::as_array).into_iter().flatten() {
+            let health = health.as_str().and_then(|h| h.parse().ok()).expect("a health");
+            summary.add(&LeafState::Found(health, "Because".to_owned()), || "Thing a".to_owned());
+        }
+        summary
+    };
+    source.evaluate_with(&objects["object"], &related(source, objects), &mut look)
+}
+
+fn related<'a>(source: &Source, objects: &'a Value) -> RelatedObjects<'a> {
     let find = |name: &str| objects.get("related")?.get(name).filter(|v| !v.is_null());
     let all = source.related.iter().map(|r| match find(&r.name) {
         Some(Value::Array(objects)) => RelatedObject::Many(objects.iter().collect()),
