@@ -56,7 +56,9 @@ pub fn cluster_role(name: &str, sources: &[Source], resources: &[String]) -> Str
     }
     let mut yaml = String::new();
     if !found.is_empty() {
-        yaml.push_str("# Which kinds these sources need depends on the cluster (--resource says which to list here):\n");
+        yaml.push_str(
+            "# Which kinds these sources need depends on the cluster (--resource says which to list here):\n",
+        );
         found.iter().for_each(|line| {
             let _ = writeln!(yaml, "#   {line}");
         });

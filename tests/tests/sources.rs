@@ -1,0 +1,333 @@
+//! Sources whose kinds are found at run time, and source files that change, against a real API server.
+
+#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use kube::{
+    api::{DeleteParams, Patch, PatchParams},
+    core::GroupVersionKind,
+};
+use serde_json::{Value, json};
+use statusbridge_contract::Fingerprint;
+use statusbridge_tests::{
+    ApiServer, Etcd, Exporter, Rig, eventually, exposition::Exposition, own_program, run,
+};
+
+const SOON: Duration = Duration::from_secs(60);
+
+async fn says(exporter: &Exporter) -> Result<Exposition> {
+    Exposition::parse(&exporter.metrics().await?)
+}
+
+/// Lets a user called `exporter` do what `statusbridge-exporter rbac` with these arguments says, and no more.
+async fn grant(api: &ApiServer, args: &[&str]) -> Result<()> {
+    let role = tokio::process::Command::new(own_program("statusbridge-exporter").await?)
+        .arg("rbac")
+        .args(args)
+        .output()
+        .await?;
+    ensure!(role.status.success(), "{}", String::from_utf8_lossy(&role.stderr));
+    api.apply(&String::from_utf8(role.stdout)?).await?;
+    api.apply_object(&json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "exporter"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "statusbridge-exporter"},
+        "subjects": [{"kind": "User", "name": "exporter", "apiGroup": "rbac.authorization.k8s.io"}],
+    }))
+    .await
+    .map(drop)
+}
+
+async fn set_status(api: &ApiServer, kind: &GroupVersionKind, name: &str, status: Value) -> Result<()> {
+    let objects = api.dynamic(kind, Some("web")).await?;
+    let patch = Patch::Merge(json!({ "status": status }));
+    objects
+        .patch_status(name, &PatchParams::default(), &patch)
+        .await
+        .with_context(|| format!("status of {name}"))?;
+    Ok(())
+}
+
+/// A ResourceGroup as kpt leaves it after an apply in which all went well.
+async fn inventory(api: &ApiServer, name: &str, resources: &[(&str, &str, &str)]) -> Result<()> {
+    let reference = |(group, kind, name): &(&str, &str, &str)| json!({"group": group, "kind": kind, "namespace": "web", "name": name});
+    let object = api
+        .apply_object(&json!({
+            "apiVersion": "kpt.dev/v1alpha1", "kind": "ResourceGroup",
+            "metadata": {"name": name, "namespace": "web", "labels": {"cli-utils.sigs.k8s.io/inventory-id": name}},
+            "spec": {"resources": resources.iter().map(reference).collect::<Vec<_>>()},
+        }))
+        .await?;
+    let entry = |resource| {
+        let mut entry = reference(resource);
+        for (field, value) in [
+            ("status", "Unknown"),
+            ("strategy", "Apply"),
+            ("actuation", "Succeeded"),
+            ("reconcile", "Succeeded"),
+        ] {
+            entry[field] = json!(value);
+        }
+        entry
+    };
+    let status = json!({"observedGeneration": object.metadata.generation,
+        "resourceStatuses": resources.iter().map(entry).collect::<Vec<_>>()});
+    set_status(api, &GroupVersionKind::gvk("kpt.dev", "v1alpha1", "ResourceGroup"), name, status).await
+}
+
+async fn revision(api: &ApiServer, name: &str, revision: &str) -> Result<()> {
+    api.apply_object(&json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "web", "labels": {"statusbridge.dev/revision": ""}},
+        "data": {"revision": revision},
+    }))
+    .await
+    .map(drop)
+}
+
+async fn deployment(api: &ApiServer, image: &str) -> Result<()> {
+    let labels = json!({"app": "front"});
+    api.apply_object(&json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "front", "namespace": "web"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": {
+            "metadata": {"labels": labels}, "spec": {"containers": [{"name": "front", "image": image}]}}},
+    }))
+    .await
+    .map(drop)
+}
+
+async fn rollout(api: &ApiServer, generation: u64, ready: u64, progressing: &str) -> Result<()> {
+    let condition = |kind: &str, status: bool, reason: &str| {
+        json!({"type": kind, "status": if status { "True" } else { "False" }, "reason": reason, "message": "",
+            "lastUpdateTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    };
+    let status = json!({"observedGeneration": generation, "replicas": 1, "updatedReplicas": 1,
+        "readyReplicas": ready, "availableReplicas": ready, "conditions": [
+            condition("Progressing", progressing != "ProgressDeadlineExceeded", progressing),
+            condition("Available", ready == 1, "Because")]});
+    set_status(api, &GroupVersionKind::gvk("apps", "v1", "Deployment"), "front", status).await
+}
+
+#[tokio::test]
+async fn leaves_are_looked_at_with_the_rights_that_were_given_and_no_others() {
+    run("sources-leaves", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "one").await?;
+        api.install_crds(&[crds_of("kpt")?]).await?;
+        api.ensure_namespace("web").await?;
+        let presets = ["--presets", "kpt-resourcegroup"];
+        let known = ["--resource", "deployments.apps,configmaps"];
+        grant(&api, &[&presets[..], &known].concat()).await?;
+        revision(&api, "good", "r1").await?;
+        deployment(&api, "front:r1").await?;
+        rollout(&api, 1, 1, "NewReplicaSetAvailable").await?;
+        inventory(&api, "good", &[("", "ConfigMap", "good"), ("apps", "Deployment", "front")]).await?;
+        inventory(&api, "blind", &[("", "Service", "front")]).await?;
+        let exporter =
+            Exporter::start(rig, "exporter", &api.kubeconfig_as("exporter", &[])?, &presets).await?;
+
+        let good = async |expected: (&str, &str), healthy: &str| {
+            eventually(SOON, &format!("good is {expected:?}"), async || {
+                let shown =
+                    says(&exporter).await?.package("kpt-resourcegroup", "good").context("not shown")?;
+                let state = (shown.apply.name(), shown.health.name());
+                ensure!(state == expected && shown.healthy == Fingerprint::of(healthy), "{shown:?}");
+                Ok(())
+            })
+            .await
+        };
+        good(("Applied", "Current"), "r1").await?;
+        let shown = says(&exporter).await?.package("kpt-resourcegroup", "blind").context("not shown")?;
+        ensure!((shown.apply.name(), shown.health.name()) == ("Applied", "Unknown"), "{shown:?}");
+        let text = exporter.metrics().await?;
+        ensure!(text.contains("reason=\"ResourcesForbidden\""), "{text}");
+        ensure!(text.contains("statusbridge_source_up{package_source=\"kpt-resourcegroup\"} 1"), "{text}");
+        let log = exporter.process().log();
+        ensure!(
+            log.contains("may not get, list and watch Service"),
+            "the log does not say what is missing: {log}"
+        );
+
+        // A new revision, and a Deployment that takes its time, fails, and recovers.
+        revision(&api, "good", "r2").await?;
+        deployment(&api, "front:r2").await?;
+        good(("Applying", "InProgress"), "").await?;
+        inventory(&api, "good", &[("", "ConfigMap", "good"), ("apps", "Deployment", "front")]).await?;
+        touch(&api, "good").await?;
+        good(("Applied", "InProgress"), "").await?;
+        rollout(&api, 2, 0, "ProgressDeadlineExceeded").await?;
+        good(("Applied", "Failed"), "").await?;
+        rollout(&api, 2, 1, "NewReplicaSetAvailable").await?;
+        good(("Applied", "Current"), "r2").await?;
+
+        // Somebody grants what was missing.
+        api.apply_object(
+            &json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "front", "namespace": "web"},
+            "spec": {"ports": [{"port": 80}]}}),
+        )
+        .await?;
+        grant(&api, &[&presets[..], &known, &["--resource", "services"]].concat()).await?;
+        eventually(SOON, "blind is seen", async || {
+            let shown = says(&exporter).await?.package("kpt-resourcegroup", "blind").context("not shown")?;
+            ensure!(shown.health.name() == "Current", "{shown:?}");
+            Ok(())
+        })
+        .await
+    })
+    .await;
+}
+
+/// Writes the ResourceGroup once more, as the end of an apply does.
+async fn touch(api: &ApiServer, name: &str) -> Result<()> {
+    let groups =
+        api.dynamic(&GroupVersionKind::gvk("kpt.dev", "v1alpha1", "ResourceGroup"), Some("web")).await?;
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {"applied": "again"}}}));
+    groups.patch(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+fn crds_of(system: &str) -> Result<std::path::PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds").join(system);
+    let mut files = std::fs::read_dir(&directory)?;
+    let first = files.next().with_context(|| format!("{} is empty", directory.display()))??;
+    Ok(first.path())
+}
+
+/// A definition of a kind that is in a category, as composite resources are.
+fn definition(plural: &str, kind: &str, category: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.example.org")},
+        "spec": {"group": "example.org", "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List"),
+                "categories": [category]},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
+    })
+}
+
+fn of_kind(kind: &str, name: &str) -> Value {
+    json!({"apiVersion": "example.org/v1", "kind": kind, "metadata": {"name": name, "namespace": "web"},
+        "revision": "r1"})
+}
+
+const BY_CATEGORY: &str = "
+apiVersion: statusbridge.dev/source/v1
+kind: Source
+name: by-category
+object: {categories: [things]}
+revisions: {desired: object.?revision, applied: object.?revision}
+apply: [{state: Applied}]
+health: [{state: Current}]
+samples: [{object: {metadata: {name: a}, revision: r1}}]
+";
+
+#[tokio::test]
+async fn kinds_of_a_category_come_and_go() {
+    run("sources-category", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "one").await?;
+        api.ensure_namespace("web").await?;
+        let file = rig.dir().join("source.yaml");
+        std::fs::write(&file, BY_CATEGORY)?;
+        let file = file.display().to_string();
+        let args = ["--presets", "", "--sources", &file, "--discovery-interval", "1s"];
+        let exporter = Exporter::start(rig, "exporter", api.kubeconfig(), &args).await?;
+        ensure!(says(&exporter).await?.source_up("by-category").is_none(), "there is no such kind yet");
+
+        let shows = async |expected: &[&str]| {
+            eventually(SOON, &format!("{expected:?} are shown"), async || {
+                let said = says(&exporter).await?;
+                let mut packages = said.packages();
+                packages.sort();
+                ensure!(packages == expected, "{packages:?}");
+                ensure!(said.source_up("by-category") == Some(true));
+                Ok(())
+            })
+            .await
+        };
+        api.apply_object(&definition("doors", "Door", "things")).await?;
+        api.apply_object(&definition("others", "Other", "none-of-them")).await?;
+        api.apply_object(&of_kind("Door", "a")).await?;
+        api.apply_object(&of_kind("Other", "a")).await?;
+        shows(&["doors.example.org/a"]).await?;
+        // Another kind has objects of the same name.
+        api.apply_object(&definition("walls", "Wall", "things")).await?;
+        api.apply_object(&of_kind("Wall", "a")).await?;
+        shows(&["doors.example.org/a", "walls.example.org/a"]).await?;
+        let definitions = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let definitions = api.dynamic(&definitions, None).await?;
+        definitions.delete("doors.example.org", &DeleteParams::default()).await?;
+        shows(&["walls.example.org/a"]).await
+    })
+    .await;
+}
+
+/// What a kubelet does to a mounted ConfigMap: a new directory, and a symbolic link that is put in the old one's place.
+fn mount(directory: &Path, version: u32, text: &str) -> Result<()> {
+    let data = directory.join(format!("..version-{version}"));
+    std::fs::create_dir_all(&data)?;
+    std::fs::write(data.join("source.yaml"), text)?;
+    let link = directory.join("..data_tmp");
+    std::os::unix::fs::symlink(&data, &link)?;
+    std::fs::rename(&link, directory.join("..data"))?;
+    let file = directory.join("source.yaml");
+    if !file.exists() {
+        std::os::unix::fs::symlink("..data/source.yaml", &file)?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn source_files_are_followed_and_a_bad_version_changes_nothing() {
+    run("sources-reload", async |rig: &Rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "one").await?;
+        api.ensure_namespace("web").await?;
+        let source = |name: &str, state: &str| {
+            format!(
+                "apiVersion: statusbridge.dev/source/v1
+kind: Source
+name: {name}
+object: {{group: '', kind: ConfigMap, versions: [v1], selector: package}}
+apply: [{{state: {state}}}]
+health: [{{state: Current}}]
+samples: [{{object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}}}}}]
+"
+            )
+        };
+        let directory = rig.subdir("mounted")?;
+        mount(&directory, 1, &source("maps", "Applied"))?;
+        api.apply_object(&json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a", "namespace": "web", "labels": {"package": ""}}}))
+            .await?;
+        let args = ["--presets", "", "--sources", &directory.display().to_string()];
+        let exporter = Exporter::start(rig, "exporter", api.kubeconfig(), &args).await?;
+        let shows = async |source: &str, apply: &str, good: u8| {
+            eventually(SOON, &format!("{source} says {apply}"), async || {
+                let text = exporter.metrics().await?;
+                let shown = Exposition::parse(&text)?.package(source, "a").context("not shown")?;
+                ensure!(shown.apply.name() == apply, "{shown:?}");
+                let reloaded = format!("statusbridge_exporter_sources_last_reload_successful {good}\n");
+                ensure!(text.contains(&reloaded), "{text}");
+                Ok(())
+            })
+            .await
+        };
+        shows("maps", "Applied", 1).await?;
+        mount(&directory, 2, &source("maps", "Pending"))?;
+        shows("maps", "Pending", 1).await?;
+        mount(&directory, 3, &source("maps", "Pending").replace("Current", "Splendid"))?;
+        shows("maps", "Pending", 0).await?;
+        let log = exporter.process().log();
+        ensure!(log.contains("health[0].state") && log.contains("`Splendid` is none of"), "{log}");
+        mount(&directory, 4, &source("cards", "Applied"))?;
+        shows("cards", "Applied", 1).await?;
+        ensure!(says(&exporter).await?.source_up("maps").is_none(), "it is no longer there");
+        Ok(())
+    })
+    .await;
+}
