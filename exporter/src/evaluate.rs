@@ -185,7 +185,7 @@ fn health(
 }
 
 fn by_kstatus(object: &Value) -> Found<Health> {
-    let status = kstatus::compute(object);
+    let status = kstatus::of_package(object);
     let words = |text: String| (!text.is_empty()).then_some(text);
     Found {
         state: status.health,

@@ -8,6 +8,7 @@ pub mod exposition;
 pub mod expression;
 pub mod hold;
 pub mod kstatus;
+pub mod kstatus_command;
 pub mod leaves;
 pub mod objects;
 pub mod own_metrics;

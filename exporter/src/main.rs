@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use statusbridge_exporter::{
     catalog::SourceArgs,
     check::{self, CheckArgs},
+    kstatus_command::{self, KstatusArgs},
     preset::{PRESETS, Preset},
     rbac,
     serve::{self, ServeArgs},
@@ -27,7 +28,7 @@ struct Cli {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 all is well; 1 something failed, or `check` found an object that is broken or \
-cannot be evaluated; 2 the command line or a source is wrong.";
+cannot be evaluated, or `kstatus` could not read a file; 2 the command line or a source is wrong.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -35,6 +36,14 @@ enum Command {
     Serve(Box<Serve>),
     /// Print what /metrics would say about saved objects.
     Check(CheckArgs),
+    /// Print what kstatus says about objects: one JSON line each, as they are read.
+    ///
+    /// A line has apiVersion, kind, namespace, name, status, reason and message. What cannot be read
+    /// as an object has status Unknown and reason Malformed, and does not change the exit code.
+    #[command(
+        after_help = "Exit codes: 0 everything was read, whatever it says; 1 a file could not be read at all."
+    )]
+    Kstatus(KstatusArgs),
     /// Print the least ClusterRole that the sources need.
     Rbac {
         #[command(flatten)]
@@ -95,6 +104,11 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Check(args) => {
             if !check::run(&args, &mut out, &mut io::stderr())? {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Command::Kstatus(args) => {
+            if !kstatus_command::run(&args, &mut out, &mut io::stderr())? {
                 return Ok(ExitCode::FAILURE);
             }
         }

@@ -131,38 +131,44 @@ impl Saved {
     }
 
     /// Adds one object, or the objects of a list.
-    fn add_value(&mut self, origin: &str, mut value: Value) {
-        if let Value::Array(items) = value {
-            return items.into_iter().for_each(|item| self.add_value(origin, item));
-        }
-        let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
-        let (version, kind) = (text(&value, "apiVersion"), text(&value, "kind"));
-        if let Some(of) = kind.as_deref().and_then(|kind| kind.strip_suffix("List"))
-            && let Some(Value::Array(items)) = value.get_mut("items").map(Value::take)
-        {
-            for mut item in items {
-                // The items of a typed list leave out what the list says.
-                if let (Some(fields), Some(version), false) = (item.as_object_mut(), &version, of.is_empty())
-                {
-                    fields.entry("apiVersion").or_insert_with(|| version.clone().into());
-                    fields.entry("kind").or_insert_with(|| of.into());
-                }
-                self.add_value(origin, item);
+    fn add_value(&mut self, origin: &str, value: Value) {
+        each_object(value, &mut |value| {
+            let text = |value: Option<&Value>| value.is_some_and(Value::is_string);
+            let name = value.get("metadata").and_then(|metadata| metadata.get("name"));
+            if text(value.get("apiVersion")) && text(value.get("kind")) && text(name) {
+                self.objects.push(SavedObject { origin: origin.to_owned(), value });
+            } else {
+                self.broken(origin, "is no Kubernetes object: needs apiVersion, kind and metadata.name");
             }
-            return;
-        }
-        let name = value.get("metadata").and_then(|metadata| text(metadata, "name"));
-        match (version, kind, name) {
-            (Some(_), Some(_), Some(_)) => {
-                self.objects.push(SavedObject { origin: origin.to_owned(), value })
-            }
-            _ => self.broken(origin, "is no Kubernetes object: needs apiVersion, kind and metadata.name"),
-        }
+        });
     }
 
     fn broken(&mut self, origin: &str, message: impl ToString) {
         self.broken.push(BrokenObject { origin: origin.to_owned(), message: message.to_string() });
     }
+}
+
+/// Hands over the objects of lists of any depth one by one, and everything else as it is.
+pub(crate) fn each_object(mut value: Value, found: &mut impl FnMut(Value)) {
+    if let Value::Array(items) = value {
+        return items.into_iter().for_each(|item| each_object(item, found));
+    }
+    let text = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    if let Some(of) = kind.as_deref().and_then(|kind| kind.strip_suffix("List"))
+        && let Some(Value::Array(items)) = value.get_mut("items").map(Value::take)
+    {
+        for mut item in items {
+            // The items of a typed list leave out what the list says.
+            if let (Some(fields), Some(version), false) = (item.as_object_mut(), &version, of.is_empty()) {
+                fields.entry("apiVersion").or_insert_with(|| version.clone().into());
+                fields.entry("kind").or_insert_with(|| of.into());
+            }
+            each_object(item, found);
+        }
+        return;
+    }
+    found(value);
 }
 
 /// The files in a directory that are read, in order of their names.

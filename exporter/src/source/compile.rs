@@ -379,7 +379,7 @@ fn set_projections(source: &mut Source) {
     p.hold.iter().flat_map(|h| [&h.when, &h.key]).for_each(|e| footprint.read(e));
     let mut projection = footprint.projection(OBJECT);
     if p.health.is_none() {
-        projection.merge(&kstatus::projection());
+        projection.merge(&kstatus::package_projection());
     }
     source.projection = projection;
     for related in &mut source.related {

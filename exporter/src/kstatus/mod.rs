@@ -1,0 +1,235 @@
+//! Health of any object by the rules of kstatus (kubernetes-sigs/cli-utils, `pkg/kstatus/status`).
+//!
+//! [`compute`] says of every object what Go's `status.Compute` says; where that returns an error, or
+//! panics, the health is Unknown. [`of_leaf`] and [`of_package`] are what the exporter uses, each
+//! stricter in one point.
+
+mod kinds;
+mod object;
+
+use serde_json::Value;
+use statusbridge_contract::Health;
+
+use crate::projection::Projection;
+use kinds::Rules;
+use object::{Condition, Malformed, Nulls, Object, group_kind};
+
+/// Key of the aggregation layer's own objects, to which kstatus pays no attention.
+const API_SERVICE: &str = "apiregistration.k8s.io/APIService";
+
+/// A health with what made it so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// The health.
+    pub health: Health,
+    /// The reason of the condition that decided, or kstatus's own, or one of ours where it has none
+    /// (`Terminating`, `Malformed…`, `UnknownPhase`); empty when Current.
+    pub reason: String,
+    /// The message of the condition that decided, or kstatus's own.
+    pub message: String,
+}
+
+impl Status {
+    fn new(health: Health, reason: &str, message: impl Into<String>) -> Self {
+        Self { health, reason: reason.to_owned(), message: message.into() }
+    }
+
+    fn current(message: impl Into<String>) -> Self {
+        Self::new(Health::Current, "", message)
+    }
+
+    fn in_progress(reason: &str, message: impl Into<String>) -> Self {
+        Self::new(Health::InProgress, reason, message)
+    }
+
+    fn by(health: Health, condition: &Condition<'_>) -> Self {
+        Self::new(health, condition.reason, condition.message)
+    }
+}
+
+impl From<Malformed> for Status {
+    fn from(malformed: Malformed) -> Self {
+        Self::new(Health::Unknown, malformed.reason, malformed.message)
+    }
+}
+
+/// The status of an object at this moment.
+pub fn compute(object: &Value) -> Status {
+    compute_at(object, jiff::Timestamp::now().as_second())
+}
+
+/// The status of an object, at a time in unix seconds. An object of which kstatus knows nothing at
+/// all is Current.
+pub fn compute_at(object: &Value, now: i64) -> Status {
+    leaf(Object::new(object, Nulls::AreValues), now, false).unwrap_or_else(Status::from)
+}
+
+/// The status of an object that belongs to a package, at a time in unix seconds: as [`compute_at`],
+/// but an APIService counts when it is available, and null is the same as nothing.
+pub fn of_leaf(object: &Value, now: i64) -> Status {
+    leaf(Object::new(object, Nulls::AreAbsent), now, true).unwrap_or_else(Status::from)
+}
+
+/// The status of a package whose source has no rules for its health: the rules for every kind, not
+/// those for kinds that are known by name, none of which is a package. An object that has neither of
+/// the conditions that they ask for is Unknown; kstatus calls it Current, which would open a gate on
+/// an object that nobody has looked at.
+pub fn of_package(object: &Value) -> Status {
+    let object = Object::new(object, Nulls::AreAbsent);
+    let judge = || {
+        let conditions = match every_kind(&object)? {
+            Decided::Yes(status) => return Ok(status),
+            Decided::No(conditions) => conditions,
+        };
+        // The first one: kstatus looks for another one when it has a status of its own invention.
+        let ready = conditions.iter().find(|c| c.type_ == "Ready");
+        let undecided = || Status::new(Health::Unknown, "NoConditions", "");
+        Ok(ready.and_then(by_ready).unwrap_or_else(undecided))
+    };
+    let status = judge().unwrap_or_else(|malformed: Malformed| malformed.into());
+    // That all is well is no news: the source's own message counts.
+    if status.health == Health::Current { Status::current("") } else { status }
+}
+
+fn leaf(object: Object<'_>, now: i64, api_services: bool) -> Result<Status, Malformed> {
+    let conditions = match every_kind(&object)? {
+        Decided::Yes(status) => return Ok(status),
+        Decided::No(conditions) => conditions,
+    };
+    let group_kind = object.group_kind();
+    if let Some(rules) = Rules::of(&group_kind) {
+        return rules.judge(&object, &conditions, now);
+    }
+    if api_services && group_kind == API_SERVICE {
+        return Ok(api_service(&conditions));
+    }
+    let ready = conditions.iter().filter(|c| c.type_ == "Ready").find_map(by_ready);
+    Ok(ready.unwrap_or_else(|| Status::current("Resource is current")))
+}
+
+/// Whether the rules for every kind came to a decision.
+enum Decided<'v> {
+    Yes(Status),
+    /// The conditions, for the rules that come next.
+    No(Vec<Condition<'v>>),
+}
+
+fn every_kind<'v>(object: &Object<'v>) -> Result<Decided<'v>, Malformed> {
+    if object.string(&["metadata", "deletionTimestamp"])?.is_some_and(|time| !time.is_empty()) {
+        let message = "Resource scheduled for deletion";
+        return Ok(Decided::Yes(Status::new(Health::Terminating, "Terminating", message)));
+    }
+    if let Some(generation) = object.int64(&["metadata", "generation"])?
+        && let Some(observed) = object.int64(&["status", "observedGeneration"])?
+        && generation != observed
+    {
+        let kind = object.kind();
+        let message =
+            format!("{kind} generation is {generation}, but latest observed generation is {observed}");
+        return Ok(Decided::Yes(Status::in_progress("LatestGenerationNotObserved", message)));
+    }
+    let conditions = object.conditions()?;
+    // In the order in which they stand: the first one that is True wins.
+    let decided = conditions.iter().filter(|c| c.status == "True").find_map(|c| match c.type_ {
+        "Reconciling" => Some(Status::by(Health::InProgress, c)),
+        "Stalled" => Some(Status::by(Health::Failed, c)),
+        _ => None,
+    });
+    Ok(decided.map_or(Decided::No(conditions), Decided::Yes))
+}
+
+fn by_ready(ready: &Condition<'_>) -> Option<Status> {
+    match ready.status {
+        "True" => Some(Status::current("Resource is Ready")),
+        "False" | "Unknown" => Some(Status::by(Health::InProgress, ready)),
+        _ => None,
+    }
+}
+
+/// The rule of rukpak's health check: an APIService whose server does not answer is of no use.
+fn api_service(conditions: &[Condition<'_>]) -> Status {
+    match conditions.iter().find(|c| c.type_ == "Available") {
+        Some(c) if c.status == "True" => Status::current("APIService is available"),
+        Some(c) => Status::by(Health::InProgress, c),
+        None => Status::in_progress("NoAvailableCondition", "APIService has no condition Available"),
+    }
+}
+
+/// What [`compute`] and [`of_leaf`] read of an object of any kind.
+pub fn projection() -> Projection {
+    let mut object = package_projection();
+    Rules::ALL.iter().for_each(|rules| keep(&mut object, *rules));
+    object
+}
+
+/// What [`compute`] and [`of_leaf`] read of an object of this kind. The group is empty for the core
+/// group.
+pub fn leaf_projection(group: &str, kind: &str) -> Projection {
+    let mut object = package_projection();
+    if let Some(rules) = Rules::of(&group_kind(group, kind)) {
+        keep(&mut object, rules);
+    }
+    object
+}
+
+/// What [`of_package`] reads of an object.
+pub fn package_projection() -> Projection {
+    let mut object = Projection::of_object();
+    let status = object.field("status");
+    status.field("observedGeneration").keep();
+    let condition = status.field("conditions").items();
+    for field in ["type", "status", "reason", "message"] {
+        condition.field(field).keep();
+    }
+    object
+}
+
+fn keep(object: &mut Projection, rules: Rules) {
+    for path in rules.fields() {
+        let mut at = &mut *object;
+        for part in path.split('.') {
+            at = match part.strip_suffix("[]") {
+                Some(list) => at.field(list).items(),
+                None => at.field(part),
+            };
+        }
+        at.keep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::deleting(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), Health::Terminating, "Terminating")]
+    #[case::old_generation(
+        json!({"metadata": {"generation": 2}, "status": {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}}),
+        Health::InProgress, "LatestGenerationNotObserved")]
+    #[case::generation_not_told(
+        json!({"metadata": {"generation": 2}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+        Health::Current, "")]
+    #[case::the_first_of_reconciling_and_stalled_wins(
+        json!({"status": {"conditions": [{"type": "Reconciling", "status": "True", "reason": "A"}, {"type": "Stalled", "status": "True"}]}}),
+        Health::InProgress, "A")]
+    #[case::stalled_first(
+        json!({"status": {"conditions": [{"type": "Stalled", "status": "True", "reason": "B"}, {"type": "Reconciling", "status": "True"}]}}),
+        Health::Failed, "B")]
+    #[case::not_ready(json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "C"}]}}), Health::InProgress, "C")]
+    #[case::nothing(json!({}), Health::Unknown, "NoConditions")]
+    #[case::rubbish(json!({"status": {"conditions": "Ready"}}), Health::Unknown, "MalformedConditions")]
+    #[case::rubbish_inside(json!({"status": {"conditions": [5]}}), Health::Unknown, "MalformedConditions")]
+    #[case::null(json!({"status": {"conditions": null}}), Health::Unknown, "NoConditions")]
+    fn a_package_follows_the_rules_for_every_kind(
+        #[case] object: Value,
+        #[case] health: Health,
+        #[case] reason: &str,
+    ) {
+        let status = of_package(&object);
+        assert_eq!((status.health, status.reason.as_str()), (health, reason));
+        assert_eq!(of_package(&package_projection().project(&object)), status, "a lean object says the same");
+    }
+}
