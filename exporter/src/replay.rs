@@ -4,7 +4,10 @@
 //! first version, and its later versions come in the order in which they were given. Pure: the clock
 //! is given.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+};
 
 use serde_json::Value;
 
@@ -67,15 +70,21 @@ pub struct History {
 
 /// Replays objects through sources.
 pub fn replay(sources: &[Source], objects: &[SavedObject], clock: Clock) -> History {
-    let mut replay =
-        Replay { sources, related: HashMap::new(), packages: BTreeMap::new(), history: History::default() };
+    let mut replay = Replay {
+        sources,
+        related: HashMap::new(),
+        packages: BTreeMap::new(),
+        looked_at: RefCell::default(),
+        history: History::default(),
+    };
     let categories = Categories::of(objects);
     let is_package = |object: &Value| sources.iter().any(|s| categories.prefix(&s.kind, object).is_some());
     let leaves = sources.iter().any(Source::looks_at_leaves);
-    let is_related = |object: &Value| {
+    let read = |object: &Value| {
         sources.iter().flat_map(|s| &s.related).flat_map(|r| &r.kinds).any(|k| k.matches(object))
-            || (leaves && !is_package(object))
     };
+    let is_related = |object: &Value| read(object) || (leaves && !is_package(object));
+    let mut unread = Vec::new();
     let mut versions: HashMap<(GroupKind, Name), usize> = HashMap::new();
     let mut keys = Vec::new();
     for (index, saved) in objects.iter().enumerate() {
@@ -86,8 +95,8 @@ pub fn replay(sources: &[Source], objects: &[SavedObject], clock: Clock) -> Hist
         if related && *version == 1 {
             replay.related.entry(kind.clone()).or_default().insert(name.clone(), &saved.value);
         }
-        if !related && !is_package(&saved.value) && !categories.is_definition(&saved.value) {
-            replay.history.unread.push(index);
+        if !read(&saved.value) && !is_package(&saved.value) && !categories.is_definition(&saved.value) {
+            unread.push((index, (kind.clone(), name.clone())));
         }
         keys.push((kind, name, *version, related));
     }
@@ -122,6 +131,9 @@ pub fn replay(sources: &[Source], objects: &[SavedObject], clock: Clock) -> Hist
             }
         }
     }
+    let looked_at = replay.looked_at.take();
+    replay.history.unread =
+        unread.into_iter().filter(|(_, which)| !looked_at.contains(which)).map(|(index, _)| index).collect();
     replay.history.packages = replay.packages.into_iter().map(|(id, package)| (id, package.shown)).collect();
     replay.history
 }
@@ -198,6 +210,8 @@ struct Replay<'a> {
     sources: &'a [Source],
     related: HashMap<GroupKind, BTreeMap<Name, &'a Value>>,
     packages: BTreeMap<PackageId, Package<'a>>,
+    /// Objects that some package was found to consist of.
+    looked_at: RefCell<HashSet<(GroupKind, Name)>>,
     history: History,
 }
 
@@ -305,6 +319,8 @@ impl<'a> Replay<'a> {
         for leaf in &set.objects {
             let namespace = leaf.namespace.as_deref().map(str::to_owned);
             let name = Name { namespace, name: leaf.name.to_string() };
+            let kind = (leaf.group.to_string(), leaf.kind.to_string());
+            self.looked_at.borrow_mut().insert((kind, name.clone()));
             let found = all(&leaf.group, &leaf.kind).and_then(|objects| objects.get(&name));
             let state = found.map_or(LeafState::NotFound, |object| state(object));
             summary.add(&state, || format!("{} {}", leaf.kind, name.display()));
@@ -314,6 +330,8 @@ impl<'a> Replay<'a> {
                 let labels = object.get("metadata").and_then(|m| m.get("labels"));
                 let value = labels.and_then(|l| l.get(&*label.label)).and_then(Value::as_str);
                 if value == Some(&*label.value) {
+                    let kind = (label.group.to_string(), label.kind.to_string());
+                    self.looked_at.borrow_mut().insert((kind, name.clone()));
                     summary.add(&state(object), || format!("{} {}", label.kind, name.display()));
                 }
             }

@@ -160,6 +160,9 @@ impl Engine {
             }
             Change::Forbidden(permission) => {
                 all_anew = of.forbidden.as_ref() != Some(&permission);
+                if all_anew {
+                    warn!(permission, "what some packages consist of cannot be looked at");
+                }
                 of.forbidden = Some(permission);
                 Vec::new()
             }
