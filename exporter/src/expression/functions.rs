@@ -1,9 +1,13 @@
-//! The language's standard library and the one function that Status Bridge adds to it.
+//! The language's standard library and the two functions that Status Bridge adds to it.
 //!
 //! `condition(object, 'Ready')` is the condition of that type in `object.status.conditions`. Its
 //! `type`, `status`, `reason` and `message` are there even when the condition is not (then they are
 //! empty, and `type` is what was asked for); every other field is only there when the condition has
 //! it. The object may be an optional, as related objects are.
+//!
+//! `equivalent(a, b)` is whether two values are equal when a field that is empty (false, 0, `''`, `[]`,
+//! `{}`, or a map of such) counts as one that is not there, at any depth. So is a spec compared with
+//! the copy of it that a controller wrote, as Go programs leave such fields out and put others in.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,7 +15,7 @@ use cel::{
     Env, ExecutionError,
     common::{
         traits::Indexer,
-        types::{CelOptional, CelString, DYN_TYPE, Kind, MAP_TYPE, STRING_TYPE, Type},
+        types::{CelBool, CelOptional, CelString, DYN_TYPE, Kind, MAP_TYPE, STRING_TYPE, Type},
         value::{CowVal, Val},
     },
 };
@@ -30,6 +34,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "duration",
     "dyn",
     "endsWith",
+    "equivalent",
     "getDate",
     "getDayOfMonth",
     "getDayOfWeek",
@@ -61,8 +66,9 @@ pub(super) const FUNCTIONS: &[&str] = &[
 pub(super) fn environment() -> Arc<Env> {
     static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
         let mut env = Env::stdlib();
-        // The name is new to the standard library, so declaring it cannot fail.
+        // The names are new to the standard library, so declaring them cannot fail.
         let _ = env.add_overload("condition", "condition_dyn_string", vec![DYN_TYPE, STRING_TYPE], condition);
+        let _ = env.add_overload("equivalent", "equivalent_dyn_dyn", vec![DYN_TYPE, DYN_TYPE], equivalent);
         Arc::new(env)
     });
     Arc::clone(&ENVIRONMENT)
@@ -76,11 +82,7 @@ fn condition<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Execut
         .downcast_ref::<CelString>()
         .map(|w| w.inner().to_owned())
         .ok_or_else(|| unexpected("string", wanted.as_ref()))?;
-    let object = match object.downcast_ref::<CelOptional>() {
-        Some(optional) => optional.option(),
-        None => Some(object.as_ref()),
-    };
-    let found = match object {
+    let found = match held(object.as_ref()) {
         Some(object) => match field(object, "status")? {
             Some(status) => match field(&*status, "conditions")? {
                 Some(conditions) => find_condition(&*conditions, &wanted)?,
@@ -91,6 +93,90 @@ fn condition<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Execut
         None => None,
     };
     Ok(CowVal::owned(Condition { wanted, found }))
+}
+
+/// What an optional holds; any other value itself.
+fn held<'b, 'v>(value: &'b (dyn Val + 'v)) -> Option<&'b (dyn Val + 'v)> {
+    match value.downcast_ref::<CelOptional>() {
+        Some(optional) => optional.option(),
+        None => Some(value),
+    }
+}
+
+fn equivalent<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let [left, right] = args.as_slice() else {
+        return Err(ExecutionError::function_error("equivalent", "takes two values"));
+    };
+    let equivalent = match (held(left.as_ref()), held(right.as_ref())) {
+        (Some(left), Some(right)) => are_equivalent(left, right)?,
+        (Some(one), None) | (None, Some(one)) => is_empty(one)?,
+        (None, None) => true,
+    };
+    Ok(CowVal::owned(CelBool::from(equivalent)))
+}
+
+fn are_equivalent(left: &(dyn Val + '_), right: &(dyn Val + '_)) -> Result<bool, ExecutionError> {
+    match (left.get_type().kind(), right.get_type().kind()) {
+        (Kind::Map, Kind::Map) => {
+            Ok(is_covered(left, right, are_equivalent)? && is_covered(right, left, |_, _| Ok(true))?)
+        }
+        (Kind::List, Kind::List) => {
+            let (Some(left), Some(right)) = (left.as_iterable(), right.as_iterable()) else {
+                return Ok(false);
+            };
+            let (mut left, mut right) = (left.iter(), right.iter());
+            loop {
+                match (left.next(), right.next()) {
+                    (None, None) => return Ok(true),
+                    (Some(one), Some(other)) if are_equivalent(one, other)? => {}
+                    _ => return Ok(false),
+                }
+            }
+        }
+        _ => Ok(left.equals(right) || (is_empty(left)? && is_empty(right)?)),
+    }
+}
+
+/// Whether every field of a map that is not empty is in another one, and `same` there.
+fn is_covered(
+    map: &(dyn Val + '_),
+    other: &(dyn Val + '_),
+    same: impl Fn(&(dyn Val + '_), &(dyn Val + '_)) -> Result<bool, ExecutionError>,
+) -> Result<bool, ExecutionError> {
+    let (Some(keys), Some(fields), Some(theirs)) = (map.as_iterable(), map.as_indexer(), other.as_indexer())
+    else {
+        return Err(unexpected("map", map));
+    };
+    let mut keys = keys.iter();
+    while let Some(key) = keys.next() {
+        let field = fields.get(key)?;
+        let covered = match theirs.get(key) {
+            Ok(their) => same(field.as_ref(), their.as_ref())?,
+            Err(ExecutionError::NoSuchKey(_)) => is_empty(field.as_ref())?,
+            Err(error) => return Err(error),
+        };
+        if !covered {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a value is what Go leaves out: false, 0, an empty text or list, a map with nothing in it.
+fn is_empty(value: &(dyn Val + '_)) -> Result<bool, ExecutionError> {
+    if value.get_type().kind() != Kind::Map {
+        return Ok(value.as_zeroer().is_some_and(|zeroer| zeroer.is_zero_value()));
+    }
+    let (Some(keys), Some(fields)) = (value.as_iterable(), value.as_indexer()) else {
+        return Err(unexpected("map", value));
+    };
+    let mut keys = keys.iter();
+    while let Some(key) = keys.next() {
+        if !is_empty(fields.get(key)?.as_ref())? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The field of a map, if it is there; an error when `map` is no map.

@@ -47,6 +47,18 @@ fn with<T>(text: &str, read: impl FnOnce(&Expression, &Scope<'_>) -> T) -> T {
 #[case("!missing.hasValue() && present.?metadata.?name.orValue('') == 'a'")]
 #[case("present.optMap(p, p.metadata.name).orValue('') == 'a'")]
 #[case("optional.ofNonZeroValue(object.spec).hasValue() && !optional.ofNonZeroValue('').hasValue()")]
+#[case("equivalent(object.spec.on, true) && !equivalent(object.spec.on, false)")]
+#[case("equivalent(object.spec, present.spec) && !equivalent(object.spec, object.metadata)")]
+#[case("equivalent({'a': 1, 'b': false, 'c': {'d': '', 'e': []}}, {'a': 1})")]
+#[case("equivalent({'a': 1}, {'a': 1, 'b': 0, 'c': {'d': {}}})")]
+#[case("!equivalent({'a': 1, 'b': true}, {'a': 1}) && !equivalent({'a': 1}, {'a': 1, 'b': 'x'})")]
+#[case("!equivalent({'a': {'b': 1}}, {'a': {'b': 2}}) && !equivalent({'a': 1}, {'a': '1'})")]
+#[case("equivalent([{'a': 1, 'b': ''}], [{'a': 1}]) && !equivalent([1, 2], [2, 1])")]
+#[case("!equivalent([1], [1, 1]) && !equivalent([0], []) && !equivalent([1, 0], [1])")]
+#[case("equivalent(missing, missing) && equivalent(missing, {}) && !equivalent(missing, present)")]
+#[case("equivalent(object.metadata.?nope, '') && equivalent(object.metadata.?name, 'a')")]
+#[case("equivalent({'labels': {'a': '1', 'b': '2'}, 'name': 'a', 'generation': 3, 'x': ''}, object.metadata)")]
+#[case("equivalent(object.metadata, {'labels': {'a': '1', 'b': '2'}, 'name': 'a', 'generation': 3, 'x': ''})")]
 fn reads_json_where_it_lies(#[case] text: &str) {
     assert_eq!(with(text, |e, s| e.truth(s)), Ok(true), "{text}");
 }
