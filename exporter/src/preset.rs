@@ -20,8 +20,10 @@ macro_rules! presets {
 /// All of them, by name.
 #[rustfmt::skip] // one line each
 pub const PRESETS: &[Preset] = presets![
+    "argocd-application",
     "configsync-reposync",
     "configsync-rootsync",
+    "flux-helmrelease",
     "flux-kustomization",
     "kpt-resourcegroup",
 ];

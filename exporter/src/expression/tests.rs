@@ -57,8 +57,12 @@ fn with<T>(text: &str, read: impl FnOnce(&Expression, &Scope<'_>) -> T) -> T {
 #[case("!equivalent([1], [1, 1]) && !equivalent([0], []) && !equivalent([1, 0], [1])")]
 #[case("equivalent(missing, missing) && equivalent(missing, {}) && !equivalent(missing, present)")]
 #[case("equivalent(object.metadata.?nope, '') && equivalent(object.metadata.?name, 'a')")]
-#[case("equivalent({'labels': {'a': '1', 'b': '2'}, 'name': 'a', 'generation': 3, 'x': ''}, object.metadata)")]
-#[case("equivalent(object.metadata, {'labels': {'a': '1', 'b': '2'}, 'name': 'a', 'generation': 3, 'x': ''})")]
+#[case(
+    "equivalent({'labels': {'a': '1', 'b': '2'}, 'name': 'a', 'generation': 3, 'x': ''}, object.metadata)"
+)]
+#[case(
+    "equivalent(object.metadata, {'labels': {'a': '1', 'b': '2'}, 'name': 'a', 'generation': 3, 'x': ''})"
+)]
 fn reads_json_where_it_lies(#[case] text: &str) {
     assert_eq!(with(text, |e, s| e.truth(s)), Ok(true), "{text}");
 }
