@@ -108,7 +108,7 @@ fn equivalent<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Execu
         return Err(ExecutionError::function_error("equivalent", "takes two values"));
     };
     let equivalent = match (held(left.as_ref()), held(right.as_ref())) {
-        (Some(left), Some(right)) => are_equivalent(left, right)?,
+        (Some(left), Some(right)) => are_equivalent_fields(left, right)?,
         (Some(one), None) | (None, Some(one)) => is_empty(one)?,
         (None, None) => true,
     };
@@ -118,7 +118,7 @@ fn equivalent<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Execu
 fn are_equivalent(left: &(dyn Val + '_), right: &(dyn Val + '_)) -> Result<bool, ExecutionError> {
     match (left.get_type().kind(), right.get_type().kind()) {
         (Kind::Map, Kind::Map) => {
-            Ok(is_covered(left, right, are_equivalent)? && is_covered(right, left, |_, _| Ok(true))?)
+            Ok(is_covered(left, right, are_equivalent_fields)? && is_covered(right, left, |_, _| Ok(true))?)
         }
         (Kind::List, Kind::List) => {
             let (Some(left), Some(right)) = (left.as_iterable(), right.as_iterable()) else {
@@ -133,8 +133,13 @@ fn are_equivalent(left: &(dyn Val + '_), right: &(dyn Val + '_)) -> Result<bool,
                 }
             }
         }
-        _ => Ok(left.equals(right) || (is_empty(left)? && is_empty(right)?)),
+        _ => Ok(left.equals(right)),
     }
+}
+
+/// What would be left out on both sides is equivalent, whatever it is; an item of a list is never left out.
+fn are_equivalent_fields(left: &(dyn Val + '_), right: &(dyn Val + '_)) -> Result<bool, ExecutionError> {
+    Ok(are_equivalent(left, right)? || (is_empty(left)? && is_empty(right)?))
 }
 
 /// Whether every field of a map that is not empty is in another one, and `same` there.
