@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    io::Write,
+    io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -231,4 +231,76 @@ fn sources_lists_presets_and_prints_one() {
         "{}",
         unknown.err
     );
+}
+
+/// The values of a field, line by line.
+fn column(run: &Run, field: &str) -> Vec<String> {
+    let value = |line: &str| -> serde_json::Value { serde_json::from_str(line).expect("a line is JSON") };
+    run.out.lines().map(|line| value(line)[field].as_str().unwrap_or("-").to_owned()).collect()
+}
+
+#[test]
+fn kstatus_prints_a_line_for_each_object() {
+    let input = r#"
+{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"shop"},"status":{"phase":"Pending"}}
+{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}]}
+{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1"},"status":{"phase":
+---
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: w, generation: two}
+"#;
+    let run = exporter(&["kstatus"], Some(input));
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    insta::assert_snapshot!(run.out, @r#"
+    {"apiVersion":"v1","kind":"Pod","namespace":"shop","name":"web-0","status":"InProgress","reason":"PodPending","message":"Pod is in the Pending phase"}
+    {"apiVersion":"v1","kind":"Namespace","namespace":null,"name":"shop","status":"Current","reason":"","message":"Resource is current"}
+    {"apiVersion":null,"kind":null,"namespace":null,"name":null,"status":"Unknown","reason":"Malformed","message":"standard input, line 4: EOF while parsing a value"}
+    {"apiVersion":"example.com/v1","kind":"Widget","namespace":null,"name":"w","status":"Unknown","reason":"MalformedMetadata","message":".metadata.generation is a string, expected an integer"}
+    "#);
+    assert_eq!(exporter(&["kstatus", "-"], Some(input)).out, run.out);
+}
+
+#[test]
+fn kstatus_reads_files_and_directories_and_goes_on_after_a_missing_one() {
+    let files = Files::new();
+    files.write("a.yaml", PACKAGE);
+    files.write("b.jsonl", "rubbish\n{\"kind\": \"ConfigMap\"}\n");
+    files.write("c.txt", "no objects");
+    let other = files.write("other.json", "[]");
+    let missing = here("no/such/file");
+    let run = exporter(&["kstatus", &missing, &files.path(), &other], None);
+    assert_eq!(run.code, 1);
+    assert!(run.err.starts_with(&format!("{missing}: ")) && run.err.lines().count() == 1, "{}", run.err);
+    assert_eq!(column(&run, "status"), ["Current", "Unknown", "Current"]);
+    assert_eq!(column(&run, "kind"), ["Kustomization", "-", "ConfigMap"]);
+    let at = format!("{}/b.jsonl, line 1: ", files.path());
+    assert!(column(&run, "message")[1].starts_with(&at), "{}", run.out);
+}
+
+#[test]
+fn kstatus_counts_a_pods_seconds_from_the_time_it_is_told() {
+    let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"creationTimestamp":"2026-11-21T01:00:00Z"},
+        "status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}}"#;
+    let at = |now: &str| column(&exporter(&["kstatus", "--now", now], Some(pod)), "status");
+    assert_eq!(at("2026-11-21T01:00:14Z"), ["InProgress"]);
+    assert_eq!(at("2026-11-21T01:00:15Z"), ["Failed"]);
+}
+
+/// Whoever asks about an object has the answer before the next one: `kubectl get --watch` never ends.
+#[test]
+fn kstatus_answers_while_its_input_goes_on() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_statusbridge-exporter"));
+    command.arg("kstatus").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    let mut stdin = child.stdin.take().expect("its input");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    for name in ["a", "b"] {
+        writeln!(stdin, "{{\n    \"kind\": \"Secret\",\n    \"metadata\": {{\"name\": \"{name}\"}}\n}}")
+            .expect("it reads");
+        let line = lines.next().expect("a line").expect("text");
+        assert!(line.contains(&format!("\"name\":\"{name}\"")), "{line}");
+    }
+    drop(stdin);
+    assert!(lines.next().is_none() && child.wait().expect("it ends").success());
 }

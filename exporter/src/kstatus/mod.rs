@@ -23,7 +23,7 @@ pub struct Status {
     /// The health.
     pub health: Health,
     /// The reason of the condition that decided, or kstatus's own, or one of ours where it has none
-    /// (`Terminating`, `Malformed…`, `UnknownPhase`); empty when Current.
+    /// (`Terminating`, `Malformed` and longer, `UnknownPhase`); empty when Current.
     pub reason: String,
     /// The message of the condition that decided, or kstatus's own.
     pub message: String,
@@ -115,6 +115,7 @@ enum Decided<'v> {
 }
 
 fn every_kind<'v>(object: &Object<'v>) -> Result<Decided<'v>, Malformed> {
+    object.check()?;
     if object.string(&["metadata", "deletionTimestamp"])?.is_some_and(|time| !time.is_empty()) {
         let message = "Resource scheduled for deletion";
         return Ok(Decided::Yes(Status::new(Health::Terminating, "Terminating", message)));
@@ -231,5 +232,133 @@ mod tests {
         let status = of_package(&object);
         assert_eq!((status.health, status.reason.as_str()), (health, reason));
         assert_eq!(of_package(&package_projection().project(&object)), status, "a lean object says the same");
+    }
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn object(version: &str, kind: &str, mut fields: Value) -> Value {
+        fields["apiVersion"] = json!(version);
+        fields["kind"] = json!(kind);
+        fields
+    }
+
+    fn condition(type_: &str, status: &str, reason: &str) -> Value {
+        json!({"type": type_, "status": status, "reason": reason, "message": "m"})
+    }
+
+    /// The whole comparison is with Go, in tests/tests/kstatus.rs; these are the rules that surprise.
+    #[rstest]
+    #[case::nothing_known_is_current("example.com/v1", "Widget", json!({}), Health::Current, "")]
+    #[case::observed_generation_before_any(
+        "example.com/v1", "Widget", json!({"metadata": {"generation": 1}, "status": {"observedGeneration": -1}}),
+        Health::InProgress, "LatestGenerationNotObserved")]
+    #[case::order_counts(
+        "apps/v1", "Deployment",
+        json!({"status": {"conditions": [condition("Reconciling", "True", "A"), condition("Stalled", "True", "B")]}}),
+        Health::InProgress, "A")]
+    #[case::reconciling_false_says_nothing(
+        "example.com/v1", "Widget",
+        json!({"status": {"conditions": [condition("Reconciling", "False", "A"), condition("Ready", "Unknown", "B")]}}),
+        Health::InProgress, "B")]
+    #[case::ready_is_not_asked_of_a_known_kind(
+        "v1", "ConfigMap", json!({"status": {"conditions": [condition("Ready", "False", "A")]}}), Health::Current, "")]
+    #[case::stuck_rollout(
+        "apps/v1", "Deployment",
+        json!({"status": {"conditions": [condition("Progressing", "False", "ProgressDeadlineExceeded")]}}),
+        Health::Failed, "ProgressDeadlineExceeded")]
+    #[case::old_replicas_are_still_there(
+        "apps/v1", "Deployment",
+        json!({"spec": {"replicas": 1}, "status": {"replicas": 2, "updatedReplicas": 1, "availableReplicas": 2, "readyReplicas": 2}}),
+        Health::InProgress, "ExtraPods")]
+    #[case::one_replica_is_the_default("apps/v1", "StatefulSet", json!({}), Health::InProgress, "LessReplicas")]
+    #[case::daemon_set_that_nobody_looked_at(
+        "apps/v1", "DaemonSet", json!({"metadata": {"generation": 1}}), Health::InProgress, "NoObservedGeneration")]
+    #[case::failed_pod_is_done("v1", "Pod", json!({"status": {"phase": "Failed"}}), Health::Current, "")]
+    #[case::crash_loop(
+        "v1", "Pod",
+        json!({"status": {"phase": "Running", "containerStatuses": [
+            {"name": "a", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}}),
+        Health::Failed, "ContainerCrashLooping")]
+    #[case::pod_of_a_phase_to_come("v1", "Pod", json!({"status": {"phase": "Resting"}}), Health::Unknown, "UnknownPhase")]
+    #[case::panic_in_go(
+        "v1", "Pod", json!({"status": {"phase": "Running", "containerStatuses": [{"name": 5}]}}),
+        Health::Unknown, "MalformedStatus")]
+    #[case::running_job_is_current("batch/v1", "Job", json!({"status": {"startTime": "t"}}), Health::Current, "")]
+    #[case::job_that_did_not_start("batch/v1", "Job", json!({}), Health::InProgress, "JobNotStarted")]
+    #[case::suspended_job(
+        "batch/v1", "Job",
+        json!({"spec": {"suspend": true}, "status": {"conditions": [condition("Suspended", "True", "")]}}),
+        Health::Current, "")]
+    #[case::generation_of_the_wrong_type(
+        "v1", "Secret", json!({"metadata": {"generation": 1.0}}), Health::Unknown, "MalformedMetadata")]
+    #[case::status_of_the_wrong_type("v1", "Secret", json!({"status": "ok"}), Health::Unknown, "MalformedStatus")]
+    #[case::metadata_of_the_wrong_type("v1", "Secret", json!({"metadata": []}), Health::Unknown, "MalformedMetadata")]
+    #[case::no_such_version("a/b/c", "Pod", json!({}), Health::Current, "")]
+    fn follows_the_rules_of_the_kind(
+        #[case] version: &str,
+        #[case] kind: &str,
+        #[case] fields: Value,
+        #[case] health: Health,
+        #[case] reason: &str,
+    ) {
+        let object = object(version, kind, fields);
+        let status = compute_at(&object, NOW);
+        assert_eq!((status.health, status.reason.as_str()), (health, reason), "{status:?}");
+        assert_eq!(of_leaf(&object, NOW), status);
+        let group = version.split_once('/').map_or("", |(group, _)| group);
+        assert_eq!(of_leaf(&leaf_projection(group, kind).project(&object), NOW), status, "lean");
+        assert_eq!(compute_at(&projection().project(&object), NOW), status, "lean, for every kind");
+    }
+
+    #[rstest]
+    #[case::available(json!([condition("Available", "True", "Passed")]), Health::Current, "")]
+    #[case::not_available(json!([condition("Available", "False", "MissingEndpoints")]), Health::InProgress, "MissingEndpoints")]
+    #[case::unknown(json!([condition("Available", "Unknown", "A")]), Health::InProgress, "A")]
+    #[case::another_word(json!([condition("Available", "true", "A")]), Health::InProgress, "A")]
+    #[case::no_condition(json!([]), Health::InProgress, "NoAvailableCondition")]
+    #[case::another_condition(json!([condition("Ready", "True", "A")]), Health::InProgress, "NoAvailableCondition")]
+    #[case::malformed(json!([condition("Available", "True", "A"), 5]), Health::Unknown, "MalformedConditions")]
+    fn an_api_service_counts_when_it_is_available(
+        #[case] conditions: Value,
+        #[case] health: Health,
+        #[case] reason: &str,
+    ) {
+        let fields = json!({"status": {"conditions": conditions}});
+        let service = object("apiregistration.k8s.io/v1", "APIService", fields);
+        let status = of_leaf(&service, NOW);
+        assert_eq!((status.health, status.reason.as_str()), (health, reason));
+        if health != Health::Unknown {
+            assert_eq!(compute_at(&service, NOW).health, Health::Current, "plain kstatus does not ask");
+        }
+        let lean = leaf_projection("apiregistration.k8s.io", "APIService").project(&service);
+        assert_eq!(of_leaf(&lean, NOW), status);
+    }
+
+    /// A null is of the wrong type for Go, and a field that is not there for the exporter.
+    #[test]
+    fn what_a_null_is() {
+        let object = json!({"kind": "Widget", "metadata": {"generation": 1, "deletionTimestamp": null}});
+        assert_eq!(compute_at(&object, NOW).reason, "MalformedMetadata");
+        assert_eq!(of_leaf(&object, NOW).health, Health::Current);
+        assert_eq!(of_package(&object).reason, "NoConditions");
+    }
+
+    #[test]
+    fn what_is_no_object_is_unknown() {
+        for value in [json!("x"), json!(5), json!([])] {
+            assert_eq!(compute_at(&value, NOW).health, Health::Unknown);
+            assert_eq!(of_package(&value).health, Health::Unknown);
+        }
+        assert_eq!(of_package(&Value::Null).health, Health::Unknown);
+        assert_eq!(compute_at(&Value::Null, NOW).health, Health::Unknown);
+    }
+
+    #[test]
+    fn a_lean_object_of_one_kind_has_what_that_kind_needs() {
+        let paths = |group, kind| leaf_projection(group, kind).paths();
+        let replicas = "spec.replicas".to_owned();
+        assert!(paths("apps", "Deployment").contains(&replicas));
+        assert!(!paths("", "Pod").contains(&replicas) && !paths("", "Deployment").contains(&replicas));
+        assert_eq!(paths("example.com", "Widget"), package_projection().paths());
     }
 }

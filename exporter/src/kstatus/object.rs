@@ -23,6 +23,7 @@ impl Malformed {
     /// The wrong type at a path; the reason names the part of the object, for who counts reasons.
     fn new(path: &[&str], value: &Value, expected: &str) -> Self {
         let reason = match path {
+            [] => "Malformed",
             ["metadata", ..] => "MalformedMetadata",
             ["status", "conditions", ..] => "MalformedConditions",
             _ => "MalformedStatus",
@@ -59,6 +60,11 @@ pub(super) struct Object<'v> {
 impl<'v> Object<'v> {
     pub(super) fn new(root: &'v Value, nulls: Nulls) -> Self {
         Self { root, nulls }
+    }
+
+    /// Refuses what is no map, null included: Go cannot even be asked about it.
+    pub(super) fn check(&self) -> Result<(), Malformed> {
+        if self.root.is_object() { Ok(()) } else { Err(Malformed::new(&[], self.root, "a map")) }
     }
 
     /// `NestedFieldNoCopy`: a null on the way there is nothing, anything else but a map is an error.
