@@ -79,6 +79,13 @@ impl Default for LeafSummary {
 }
 
 impl LeafSummary {
+    /// All are Current, but of which revision is not known for sure yet.
+    pub fn wait(&mut self) {
+        self.health = Health::Unknown;
+        self.reason = "ResourcesNotRead";
+        self.worst = None;
+    }
+
     /// Takes in one object; `name` names it for people.
     pub fn add(&mut self, state: &LeafState, name: impl FnOnce() -> String) {
         let (health, reason) = match state {

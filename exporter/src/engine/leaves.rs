@@ -1,4 +1,8 @@
 //! Looking at what packages consist of.
+//!
+//! An object does not say which revision it has. So two things have to be known before a package is
+//! Current: that each of its objects was read after the package was applied (see `leaf_kind`), and
+//! that the package, read after that, still says the same: else they may be those of the next one.
 
 use super::*;
 use crate::leaves::{LeafRef, LeafSummary};
@@ -14,6 +18,10 @@ pub(super) struct PackageLeaves {
     since: Option<u64>,
     objects: Box<[(KindId, Key)]>,
     labelled: Box<[(KindId, Label)]>,
+    /// Since when, by the engine's count, all objects are Current.
+    current: Option<u64>,
+    /// Whether the package, read after that, was what it was.
+    confirmed: bool,
 }
 
 impl Engine {
@@ -63,7 +71,65 @@ impl Engine {
                 summary.add(&found, || named(&state.of, key.as_deref()));
             }
         }
+        if summary.health != Health::Current || !set.applied {
+            (leaves.current, leaves.confirmed) = (None, false);
+        } else if !leaves.confirmed {
+            if leaves.current.is_none() {
+                leaves.current = Some(now);
+                self.confirm(source, package);
+            }
+            summary.wait();
+        }
         (leaves, summary)
+    }
+
+    /// Has a package read once more.
+    fn confirm(&mut self, source: SourceId, package: &Key) {
+        if let Some((kind, key)) = self.object_of(source, package) {
+            self.to_read.entry(kind).or_default().push(Reading::Object((*key).clone()));
+            self.readers[source].unconfirmed.insert(package.clone());
+        }
+    }
+
+    /// Packages were read once more, as asked for at `asked`.
+    pub(super) fn confirmed(
+        &mut self,
+        kind: KindId,
+        reading: &Reading,
+        objects: Vec<(PackageKey, Value)>,
+        asked: u64,
+        now: i64,
+    ) {
+        let objects: HashMap<Key, Value> = objects.into_iter().map(|(k, o)| (Arc::new(k), o)).collect();
+        for source in self.sources_of(kind) {
+            let of_kind = |key: &Key| self.package_of(source, kind, key);
+            let packages: Vec<Key> = match reading {
+                Reading::Object(key) => vec![of_kind(&Arc::new(key.clone()))],
+                _ => self.readers[source].unconfirmed.iter().cloned().collect(),
+            };
+            for package in packages {
+                let Some((own, key)) = self.object_of(source, &package) else { continue };
+                let Some(found) = self.readers[source].packages.get_mut(&package) else {
+                    self.readers[source].unconfirmed.remove(&package);
+                    continue;
+                };
+                let Some(leaves) = &mut found.leaves else { continue };
+                if own != kind || leaves.current.is_none_or(|since| asked < since) {
+                    continue;
+                }
+                let kept = self.kinds[kind].objects.get(&key).and_then(Kept::parse);
+                // When it has moved on, the watch will say so, and it is asked again.
+                leaves.confirmed =
+                    kept.is_some() && kept == objects.get(&key).map(|o| self.kinds[kind].lean(o));
+                leaves.current = leaves.current.filter(|_| leaves.confirmed);
+                let confirmed = leaves.confirmed;
+                self.readers[source].unconfirmed.remove(&package);
+                if confirmed {
+                    self.evaluate_kept(source, &package, now);
+                }
+            }
+        }
+        self.refresh_visibility(kind, now);
     }
 
     fn link_leaves(&mut self, source: SourceId, package: &Key, set: &LeafSet) -> Box<PackageLeaves> {
@@ -91,6 +157,8 @@ impl Engine {
             since: None,
             objects: objects.into_boxed_slice(),
             labelled: labelled.into_boxed_slice(),
+            current: None,
+            confirmed: false,
         })
     }
 

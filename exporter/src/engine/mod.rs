@@ -29,6 +29,7 @@ use std::{
 };
 
 use serde_json::Value;
+use statusbridge_contract::Health;
 use tracing::{info, warn};
 
 use crate::{
@@ -67,6 +68,8 @@ struct KindState {
     of: KindRef,
     /// Whether nobody needs it any more.
     retired: bool,
+    /// Whether a source reads the versions of its objects.
+    versions: bool,
     projection: Projection,
     contact: Contact,
     listing: Listing,
@@ -103,6 +106,8 @@ struct Reader {
     carried: HashMap<Key, (Settled, Shown)>,
     /// Packages that are left out of the series.
     left_out: BTreeSet<Key>,
+    /// Packages that are being read once more.
+    unconfirmed: BTreeSet<Key>,
 }
 
 #[derive(Debug)]
@@ -194,8 +199,9 @@ impl Engine {
                 gone.iter().for_each(|key| self.deleted(kind, key, now));
                 self.refresh_visibility(kind, now);
             }
+            Change::Read { reading, objects, asked } => self.confirmed(kind, &reading, objects, asked, now),
             // That a source's own kind may not be read shows in its contact.
-            Change::Absent | Change::Forbidden(_) | Change::Read { .. } => {}
+            Change::Absent | Change::Forbidden(_) => {}
         }
     }
 
@@ -213,15 +219,9 @@ impl Engine {
     }
 
     fn object(&mut self, kind: KindId, key: Key, mut object: Value, now: i64) {
-        // Both change without anything that most sources read having changed.
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            if !self.reads_versions(kind) {
-                metadata.remove("resourceVersion");
-            }
-            metadata.remove("uid");
-        }
         let again = self.is_read_again(kind);
         let state = &mut self.kinds[kind];
+        state.strip(&mut object);
         if let Some(named) = &mut state.named {
             named.insert(key.clone());
         }
@@ -371,6 +371,7 @@ impl Engine {
 
     fn forget(&mut self, source: SourceId, key: &Key) {
         let reader = &mut self.readers[source];
+        reader.unconfirmed.remove(key);
         let Some(package) = reader.packages.remove(key) else { return };
         let name = reader.source.name.clone();
         self.unlink(source, key, &package.joins);

@@ -8,6 +8,7 @@ impl KindState {
         Self {
             of,
             retired: false,
+            versions: false,
             projection,
             contact: Contact::default(),
             listing: Listing::Unheard,
@@ -18,6 +19,23 @@ impl KindState {
             by_labels: HashMap::new(),
             leaves,
         }
+    }
+
+    /// Takes away what changes without anything that most sources read having changed.
+    pub(super) fn strip(&self, object: &mut Value) {
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            if !self.versions {
+                metadata.remove("resourceVersion");
+            }
+            metadata.remove("uid");
+        }
+    }
+
+    /// An object as it is kept.
+    pub(super) fn lean(&self, object: &Value) -> Value {
+        let mut object = object.clone();
+        self.strip(&mut object);
+        object
     }
 
     pub(super) fn start_list(&mut self) {
@@ -52,6 +70,7 @@ impl Reader {
             packages: HashMap::new(),
             carried: HashMap::new(),
             left_out: BTreeSet::new(),
+            unconfirmed: BTreeSet::new(),
         }
     }
 
@@ -103,6 +122,9 @@ impl Engine {
             reader.related = related
                 .map(|r| r.kinds.iter().map(|kind| self.kind_id(first_kind, kind, &r.projection)).collect())
                 .collect();
+            if source.reads_versions() {
+                reader.kinds().for_each(|kind| self.kinds[kind].versions = true);
+            }
             self.readers.push(reader);
             let standing =
                 Standing { visibility: Visibility::NeverServed, contacts: Vec::new(), short: false };
@@ -133,6 +155,7 @@ impl Engine {
             if !self.readers[source].kinds.iter().any(|k| self.kinds[*k].of == kind) {
                 let id = self.kinds.len();
                 self.kinds.push(KindState::new(kind, projection.clone(), None));
+                self.kinds[id].versions = self.readers[source].source.reads_versions();
                 self.readers[source].kinds.push(id);
                 self.watch(id);
             }
@@ -206,7 +229,7 @@ impl Engine {
         let reader = &mut self.readers[source];
         reader.retired = true;
         (reader.kinds, reader.related, reader.leaf_kinds) = Default::default();
-        (reader.carried, reader.left_out) = Default::default();
+        (reader.carried, reader.left_out, reader.unconfirmed) = Default::default();
         self.metrics.left_out(&reader.source.name, 0);
         let mut published = self.lock();
         published.standing[source] = None;
@@ -250,11 +273,6 @@ impl Engine {
         })
     }
 
-    /// Whether a source that uses a kind reads the versions of its objects.
-    pub(super) fn reads_versions(&self, kind: KindId) -> bool {
-        self.readers.iter().any(|r| r.source.reads_versions() && r.kinds().any(|k| k == kind))
-    }
-
     /// The package that an object is, named after its kind where a source has several.
     pub(super) fn package_of(&self, source: SourceId, kind: KindId, key: &Key) -> Key {
         if self.readers[source].finding.is_none() {
@@ -295,10 +313,12 @@ impl Engine {
 
     /// Whether all that packages of a source consist of is known, as far as it may be read.
     fn leaves_known(&self, source: SourceId) -> bool {
-        self.readers[source].leaf_kinds.iter().map(|kind| &self.kinds[*kind]).all(|state| {
-            matches!(state.listing, Listing::Complete | Listing::Absent)
-                || state.leaves.as_ref().is_some_and(|leaves| leaves.forbidden.is_some())
-        })
+        let reader = &self.readers[source];
+        reader.unconfirmed.is_empty()
+            && reader.leaf_kinds.iter().map(|kind| &self.kinds[*kind]).all(|state| {
+                matches!(state.listing, Listing::Complete | Listing::Absent)
+                    || state.leaves.as_ref().is_some_and(|leaves| leaves.forbidden.is_some())
+            })
     }
 
     pub(super) fn visibility(&self, source: SourceId) -> Visibility {

@@ -100,7 +100,7 @@ impl Fixture {
         rest
     }
 
-    fn kind(&self, kind: &str) -> KindId {
+    pub(super) fn kind(&self, kind: &str) -> KindId {
         self.kinds.iter().find(|(_, of, _)| of.kind == kind).unwrap().0
     }
 
@@ -292,12 +292,17 @@ fn a_scrape_in_the_middle_of_updates_adds_up() {
     assert!(reader.join().unwrap() > 0);
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+thread_local! {
+    /// What was logged in this thread: a logger for one thread alone may be passed over, as places that
+    /// log are asked once, in whichever thread comes first, whether anybody listens.
+    static LOG: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+struct Log;
 
 impl std::io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        LOG.with_borrow_mut(|log| log.extend_from_slice(bytes));
         Ok(bytes.len())
     }
 
@@ -308,19 +313,15 @@ impl std::io::Write for Log {
 
 #[test]
 fn a_transition_is_one_line_of_json_that_says_everything_once() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
+    tracing_subscriber::fmt()
         .json()
         .flatten_event(true)
         .with_max_level(tracing::Level::INFO)
-        .with_writer(move || writer.clone())
-        .finish();
-    tracing::subscriber::with_default(subscriber, || {
-        let mut f = ready();
-        f.owner("x", "r9", "a");
-    });
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        .with_writer(|| Log)
+        .init();
+    let mut f = ready();
+    f.owner("x", "r9", "a");
+    let text = String::from_utf8(LOG.take()).unwrap();
     let lines: Vec<&str> = text.lines().filter(|l| l.contains("\"target\":\"transition\"")).collect();
     let [line] = lines.as_slice() else { panic!("the first lists are no news, the failure is one: {text}") };
     let event: Value = serde_json::from_str(line).unwrap();
