@@ -21,6 +21,8 @@ macro_rules! presets {
 #[rustfmt::skip] // one line each
 pub const PRESETS: &[Preset] = presets![
     "argocd-application",
+    "cartographer-deliverable",
+    "cartographer-workload",
     "configsync-reposync",
     "configsync-rootsync",
     "flux-helmrelease",

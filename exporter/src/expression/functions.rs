@@ -1,4 +1,4 @@
-//! The language's standard library and the two functions that Status Bridge adds to it.
+//! The language's standard library and the functions that Status Bridge adds to it.
 //!
 //! `condition(object, 'Ready')` is the condition of that type in `object.status.conditions`. Its
 //! `type`, `status`, `reason` and `message` are there even when the condition is not (then they are
@@ -8,17 +8,31 @@
 //! `equivalent(a, b)` is whether two values are equal when a field that is empty (false, 0, `''`, `[]`,
 //! `{}`, or a map of such) counts as one that is not there, at any depth. So is a spec compared with
 //! the copy of it that a controller wrote, as Go programs leave such fields out and put others in.
+//!
+//! `yaml(text)` is what a YAML document holds: some controllers report as a text what they mean as data.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
 
 use cel::{
     Env, ExecutionError,
     common::{
         traits::Indexer,
-        types::{CelBool, CelOptional, CelString, DYN_TYPE, Kind, MAP_TYPE, STRING_TYPE, Type},
+        types::{
+            CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelOptional, CelString, CelUInt,
+            DYN_TYPE, Kind, MAP_TYPE, STRING_TYPE, Type,
+        },
         value::{CowVal, Val},
     },
 };
+use serde_json::Value;
+
+use crate::yaml;
+
+/// Longest text that `yaml` reads, in bytes.
+const MAX_YAML: usize = 64 * 1024;
 
 /// Fields that a condition always has.
 pub(super) const CONDITION_FIELDS: [&str; 4] = ["type", "status", "reason", "message"];
@@ -60,6 +74,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "type",
     "uint",
     "value",
+    "yaml",
 ];
 
 /// The environment that every expression is compiled for and runs in.
@@ -69,6 +84,7 @@ pub(super) fn environment() -> Arc<Env> {
         // The names are new to the standard library, so declaring them cannot fail.
         let _ = env.add_overload("condition", "condition_dyn_string", vec![DYN_TYPE, STRING_TYPE], condition);
         let _ = env.add_overload("equivalent", "equivalent_dyn_dyn", vec![DYN_TYPE, DYN_TYPE], equivalent);
+        let _ = env.add_overload("yaml", "yaml_dyn", vec![DYN_TYPE], read_yaml);
         Arc::new(env)
     });
     Arc::clone(&ENVIRONMENT)
@@ -182,6 +198,44 @@ fn is_empty(value: &(dyn Val + '_)) -> Result<bool, ExecutionError> {
         }
     }
     Ok(true)
+}
+
+fn read_yaml<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let [text] = args.as_slice() else {
+        return Err(ExecutionError::function_error("yaml", "takes a text"));
+    };
+    let text = text.downcast_ref::<CelString>().ok_or_else(|| unexpected("string", text.as_ref()))?.inner();
+    if text.len() > MAX_YAML {
+        return Err(ExecutionError::function_error(
+            "yaml",
+            format!("the text is longer than {MAX_YAML} bytes"),
+        ));
+    }
+    match yaml::from_field(text) {
+        Ok(value) => Ok(CowVal::Owned(owned(value))),
+        Err(error) => Err(ExecutionError::function_error("yaml", error.to_string())),
+    }
+}
+
+/// A JSON value as a value of the expression language that borrows nothing. As everywhere, a field
+/// that is null is a field that is not there.
+fn owned(value: Value) -> Box<dyn Val + 'static> {
+    match value {
+        Value::Null => Box::new(CelNull),
+        Value::Bool(b) => Box::new(CelBool::from(b)),
+        Value::String(s) => Box::new(CelString::from(s)),
+        Value::Array(items) => Box::new(CelList::from(items.into_iter().map(owned).collect::<Vec<_>>())),
+        Value::Object(fields) => {
+            let fields = fields.into_iter().filter(|(_, v)| !v.is_null());
+            let map: HashMap<_, _> = fields.map(|(key, v)| (CelMapKey::from(key), owned(v))).collect();
+            Box::new(CelMap::from(map))
+        }
+        Value::Number(n) => match (n.as_i64(), n.as_u64()) {
+            (Some(i), _) => Box::new(CelInt::from(i)),
+            (None, Some(u)) => Box::new(CelUInt::from(u)),
+            (None, None) => Box::new(CelDouble::from(n.as_f64().unwrap_or(f64::NAN))),
+        },
+    }
 }
 
 /// The field of a map, if it is there; an error when `map` is no map.

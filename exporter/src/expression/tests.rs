@@ -66,6 +66,10 @@ fn with<T>(text: &str, read: impl FnOnce(&Expression, &Scope<'_>) -> T) -> T {
 #[case(
     "equivalent(object.metadata, {'labels': {'a': '1', 'b': '2'}, 'name': 'a', 'generation': 3, 'x': ''})"
 )]
+#[case("yaml('main/3d42c19\\n') == 'main/3d42c19' && yaml('\"123e4567\"') == '123e4567'")]
+#[case("yaml('a: [1, 2.5, {b: true}]\\nn: null') == {'a': [1, 2.5, {'b': true}]}")]
+#[case("yaml('a: [{b: c}]').?a[0].?b.orValue('') == 'c' && !yaml('a: {b: }').a.?b.hasValue()")]
+#[case("yaml('no') == 'no' && yaml('18446744073709551615') == 18446744073709551615u")]
 fn reads_json_where_it_lies(#[case] text: &str) {
     assert_eq!(with(text, |e, s| e.truth(s)), Ok(true), "{text}");
 }
@@ -76,6 +80,9 @@ fn reads_json_where_it_lies(#[case] text: &str) {
 #[case("condition(object, 'Odd').status == 'True'", "`status` is int, not string")]
 #[case("condition(object, 'Ready').stauts == ''", "No such key: stauts")]
 #[case("condition(object.spec.list, 'Ready').status == ''", "want 'map'")]
+#[case("yaml('a: [') == ''", "yaml")]
+#[case("yaml(object.spec.list) == ''", "want 'string'")]
+#[case("yaml('a\\n---\\nb') == ''", "yaml")]
 #[case("object.metadata.generation", "gives int, where a bool is needed")]
 #[case("object", "gives map, where a bool is needed")]
 fn what_does_not_fit_is_an_error_with_field_and_expression(#[case] text: &str, #[case] message: &str) {
