@@ -28,6 +28,7 @@ pub const PRESETS: &[Preset] = presets![
     "flux-helmrelease",
     "flux-kustomization",
     "kpt-resourcegroup",
+    "rukpak-bundledeployment",
 ];
 
 impl Preset {
