@@ -28,6 +28,7 @@ pub const PRESETS: &[Preset] = presets![
     "flux-helmrelease",
     "flux-kustomization",
     "kpt-resourcegroup",
+    "olm-clusterextension",
     "rukpak-bundledeployment",
 ];
 
