@@ -23,6 +23,8 @@ pub const PRESETS: &[Preset] = presets![
     "argocd-application",
     "cartographer-deliverable",
     "cartographer-workload",
+    "carvel-app",
+    "carvel-packageinstall",
     "configsync-reposync",
     "configsync-rootsync",
     "flux-helmrelease",
