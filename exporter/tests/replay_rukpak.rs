@@ -96,7 +96,8 @@ fn every_transition_is_one_that_happened() {
 
 #[test]
 fn a_transition_is_dated_when_it_was_seen() {
-    let times: Vec<_> = replay().iter().map(|(object, s, changed)| (written(object), s.clone(), *changed)).collect();
+    let times: Vec<_> =
+        replay().iter().map(|(object, s, changed)| (written(object), s.clone(), *changed)).collect();
     for (at, shown, changed) in times {
         if changed {
             assert_eq!(shown.transition_timestamp, at / 1000);
