@@ -119,6 +119,8 @@ mod tests {
         assert!(names(&unknown).is_err_and(|e| {
             e.contains("there is no preset `flux-kustomisation`; there are argocd-application, configsync")
         }));
+        let problem = format!("there is no preset `flux-kustomisation`; there are {}", all[0]);
+        assert!(names(&unknown).is_err_and(|e| e.contains(&problem)));
 
         let directory = tempfile::tempdir().expect("a directory");
         let file = |name: &str, text: &str| {
