@@ -116,8 +116,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             out.write_all(rbac::cluster_role(&name, &sources.load()?, &resources).as_bytes())?
         }
         Command::Sources { name: None } => {
+            let width = PRESETS.iter().map(|preset| preset.name.len()).max().unwrap_or_default();
             for preset in PRESETS {
-                writeln!(out, "{:<24}{}", preset.name, preset.source()?.description)?;
+                writeln!(out, "{:<width$}  {}", preset.name, preset.source()?.description)?;
             }
         }
         Command::Sources { name: Some(name) } => match Preset::find(&name) {

@@ -147,7 +147,9 @@ fn replay_prints_the_transitions_of_a_history() {
 #[test]
 fn what_no_source_reads_is_named_and_is_no_failure() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: n}\n";
-    let run = exporter(&["check", "--now", NOW, "-"], Some(&format!("{pod}---{PACKAGE}")));
+    // Some presets may look at any kind.
+    let args = ["check", "--presets", "flux-kustomization", "--now", NOW, "-"];
+    let run = exporter(&args, Some(&format!("{pod}---{PACKAGE}")));
     assert_eq!(run.code, 0);
     assert_eq!(run.err, "standard input, document 1: v1 Pod n/p is read by no source\n");
     assert!(run.out.contains("package=\"payments\""), "{}", run.out);
@@ -219,6 +221,10 @@ fn sources_lists_presets_and_prints_one() {
         described.is_some_and(|line| line.ends_with("Flux Kustomizations (kustomize.toolkit.fluxcd.io)")),
         "{list}"
     );
+    let (names, texts): (Vec<&str>, Vec<&str>) =
+        list.lines().map(|line| line.split_once("  ").expect("a gap")).unzip();
+    assert_eq!(names, PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>());
+    assert!(texts.iter().any(|text| text.trim() == "Flux Kustomizations (kustomize.toolkit.fluxcd.io)"));
     let printed = exporter(&["sources", "configsync-rootsync"], None);
     assert_eq!(
         printed.out,
@@ -231,6 +237,7 @@ fn sources_lists_presets_and_prints_one() {
         "{}",
         unknown.err
     );
+    assert!(unknown.err.contains("there is no preset `nope`; there are "), "{}", unknown.err);
 }
 
 /// The values of a field, line by line.
