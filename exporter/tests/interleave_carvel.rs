@@ -55,6 +55,7 @@ struct App {
     version: u8,
     paused: bool,
     condition: &'static str,
+    failures: u32,
 }
 
 impl Install {
@@ -97,7 +98,11 @@ impl App {
                 },
             },
             "spec": {"paused": self.paused},
-            "status": {"observedGeneration": self.observed, "conditions": conditions},
+            "status": {
+                "observedGeneration": self.observed,
+                "conditions": conditions,
+                "consecutiveReconcileFailures": self.failures,
+            },
         })
     }
 }
@@ -182,6 +187,7 @@ impl World {
             Event::End(well) => {
                 let (Some(app), Some(running)) = (self.app.as_mut(), self.running.take()) else { return };
                 app.condition = if well { "ReconcileSucceeded" } else { "ReconcileFailed" };
+                app.failures = if well { 0 } else { app.failures + 1 };
                 self.deployed = well.then_some(running);
             }
         }
@@ -203,6 +209,7 @@ impl World {
             version: 0,
             paused: false,
             condition: "",
+            failures: 0,
         });
         if before.version != install.wanted || before.paused != install.paused {
             self.app = Some(App {
