@@ -9,7 +9,6 @@ use statusbridge_exporter::{
 
 /// The versions in a recording, one object a line.
 #[allow(dead_code)] // a sequence may be made by hand
-#[allow(dead_code)] // not everything that is replayed was recorded
 pub(crate) fn recording(lines: &str) -> Vec<Value> {
     lines.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
 }
