@@ -27,9 +27,13 @@ pub const PRESETS: &[Preset] = presets![
     "carvel-packageinstall",
     "configsync-reposync",
     "configsync-rootsync",
+    "crossplane-configuration",
+    "crossplane-function",
+    "crossplane-provider",
     "flux-helmrelease",
     "flux-kustomization",
     "kpt-resourcegroup",
+    "kudo-instance",
     "olm-clusterextension",
     "rukpak-bundledeployment",
 ];

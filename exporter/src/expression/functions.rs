@@ -1,4 +1,5 @@
-//! The language's standard library and the functions that Status Bridge adds to it.
+//! The language's standard library, one function of its strings extension (`substring`), and those
+//! that Status Bridge adds.
 //!
 //! `condition(object, 'Ready')` is the condition of that type in `object.status.conditions`. Its
 //! `type`, `status`, `reason` and `message` are there even when the condition is not (then they are
@@ -70,6 +71,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "size",
     "startsWith",
     "string",
+    "substring",
     "timestamp",
     "type",
     "uint",
@@ -81,7 +83,9 @@ pub(super) const FUNCTIONS: &[&str] = &[
 pub(super) fn environment() -> Arc<Env> {
     static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
         let mut env = Env::stdlib();
-        // The names are new to the standard library, so declaring them cannot fail.
+        // These names are new to the standard library, so declaring them cannot fail. Of the
+        // extension, only what is in FUNCTIONS can be called.
+        let _ = cel::extensions::strings(&mut env);
         let _ = env.add_overload("condition", "condition_dyn_string", vec![DYN_TYPE, STRING_TYPE], condition);
         let _ = env.add_overload("equivalent", "equivalent_dyn_dyn", vec![DYN_TYPE, DYN_TYPE], equivalent);
         let _ = env.add_overload("yaml", "yaml_dyn", vec![DYN_TYPE], read_yaml);

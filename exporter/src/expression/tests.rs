@@ -47,6 +47,7 @@ fn with<T>(text: &str, read: impl FnOnce(&Expression, &Scope<'_>) -> T) -> T {
 #[case("type(object) == map && type(object.metadata.name) == string && type(object.spec.big) == uint")]
 #[case("!missing.hasValue() && present.?metadata.?name.orValue('') == 'a'")]
 #[case("present.optMap(p, p.metadata.name).orValue('') == 'a'")]
+#[case("'a-0f'.substring(size('a-0f') - 2) == '0f' && 'éab'.substring(1, 2) == 'a'")]
 #[case("optional.ofNonZeroValue(object.spec).hasValue() && !optional.ofNonZeroValue('').hasValue()")]
 #[case("equivalent(object.spec.on, true) && !equivalent(object.spec.on, false)")]
 #[case("equivalent(object.spec, present.spec) && !equivalent(object.spec, object.metadata)")]
@@ -83,6 +84,7 @@ fn reads_json_where_it_lies(#[case] text: &str) {
 #[case("yaml('a: [') == ''", "yaml")]
 #[case("yaml(object.spec.list) == ''", "want 'string'")]
 #[case("yaml('a\\n---\\nb') == ''", "yaml")]
+#[case("object.metadata.name.substring(2) == ''", "out of range")]
 #[case("object.metadata.generation", "gives int, where a bool is needed")]
 #[case("object", "gives map, where a bool is needed")]
 fn what_does_not_fit_is_an_error_with_field_and_expression(#[case] text: &str, #[case] message: &str) {
@@ -96,6 +98,7 @@ fn what_does_not_fit_is_an_error_with_field_and_expression(#[case] text: &str, #
 #[case("nope == 1", "there is no variable `nope`")]
 #[case("object.status.conditions.exists(c, d.type == '')", "there is no variable `d`")]
 #[case("object.metadata.name.lower() == ''", "there is no function `lower`")]
+#[case("object.metadata.name.split('-') == []", "there is no function `split`")]
 #[case("[1].map(a, [1].map(b, [1].map(c, a)))", "nested more than 2 deep")]
 #[case("Message{a: 1}", "no message type `Message`")]
 #[case("  ", "is empty")]
