@@ -27,6 +27,7 @@ pub const PRESETS: &[Preset] = presets![
     "carvel-packageinstall",
     "configsync-reposync",
     "configsync-rootsync",
+    "crossplane-composite",
     "crossplane-configuration",
     "crossplane-function",
     "crossplane-provider",
