@@ -20,7 +20,7 @@ use kube::discovery::{ApiResource, Discovery, Scope};
 use serde_json::{Map, Value, json};
 use statusbridge_contract::Fingerprint;
 use statusbridge_exporter::preset::{PRESETS, Preset};
-use statusbridge_exporter::source::{KindRef, Source};
+use statusbridge_exporter::source::{KindRef, PackageKind, Source};
 use statusbridge_tests::exposition::Exposition;
 use statusbridge_tests::*;
 use table::{Case, Table, describe, related};
@@ -83,9 +83,16 @@ impl Cluster {
 
     /// The CRDs of what a source reads.
     fn crds_of(&self, source: &Source) -> Vec<&Value> {
-        let kinds = std::iter::once(&source.kind).chain(source.related.iter().flat_map(|r| &r.kinds));
-        let is =
-            |spec: &Value| kinds.clone().any(|k| spec["group"] == k.group && spec["names"]["kind"] == k.kind);
+        let kinds = own_kinds(source).iter().chain(source.related.iter().flat_map(|r| &r.kinds));
+        let categories: &[String] = match &source.kind {
+            PackageKind::Categories(categories) => categories,
+            PackageKind::Kind(_) => &[],
+        };
+        let is = |spec: &Value| {
+            let named = spec["names"]["categories"].as_array().into_iter().flatten();
+            kinds.clone().any(|k| spec["group"] == k.group && spec["names"]["kind"] == k.kind)
+                || named.filter_map(Value::as_str).any(|name| categories.iter().any(|c| c == name))
+        };
         self.crds.iter().filter(|crd| is(&crd["spec"])).collect()
     }
 
@@ -214,10 +221,14 @@ struct Part<'a> {
     object: &'a Value,
 }
 
+/// The kind of a source's packages, where there is only one.
+fn own_kinds(source: &Source) -> &[KindRef] {
+    source.kind.one().map(std::slice::from_ref).unwrap_or_default()
+}
+
 /// The package and what is related to it.
 fn parts<'a>(source: &'a Source, objects: &'a Value) -> Vec<Part<'a>> {
-    let mut all =
-        vec![Part { of: None, kinds: std::slice::from_ref(&source.kind), object: &objects["object"] }];
+    let mut all = vec![Part { of: None, kinds: own_kinds(source), object: &objects["object"] }];
     for r in &source.related {
         let part = |object| Part { of: Some(&r.name), kinds: &r.kinds, object };
         match objects.pointer(&format!("/related/{}", r.name)) {
@@ -442,10 +453,17 @@ async fn the_exporter_finds_every_package_and_what_is_related_to_it() {
             let expect = &table.expect;
             let states = [text(&expect.apply), text(&expect.health)];
             let revisions = [&expect.desired, &expect.applied, &expect.healthy].map(revision);
-            for source in &table.of {
+            for (source, kind) in table.of.iter().zip(sources.iter().map(|source| &source.kind)) {
+                // Where several kinds are packages, the name says of which kind it is.
+                let package = match (kind, cluster.kind(&[], &table.base["object"])) {
+                    (PackageKind::Categories(_), Ok(Some(kind))) => {
+                        format!("{}.{}/{package}", kind.resource.plural, kind.resource.group)
+                    }
+                    _ => package.to_owned(),
+                };
                 eventually(SOON, &format!("{source} shows {package} as the table says"), async || {
                     let says = Exposition::parse(&exporter.metrics().await?)?;
-                    let shown = says.package(source, package).context("nothing is said of it")?;
+                    let shown = says.package(source, &package).context("nothing is said of it")?;
                     let found = [shown.apply.to_string(), shown.health.to_string()];
                     ensure!(found == states, "it shows {found:?} in place of {states:?}");
                     let found = [shown.desired, shown.applied, shown.healthy].map(|r| r.to_string());

@@ -179,7 +179,7 @@ pub(crate) fn evaluate(source: &Source, objects: &Value) -> Evaluation {
     source.evaluate_with(&objects["object"], &related(source, objects), &mut look)
 }
 
-fn related<'a>(source: &Source, objects: &'a Value) -> RelatedObjects<'a> {
+pub(crate) fn related<'a>(source: &Source, objects: &'a Value) -> RelatedObjects<'a> {
     let find = |name: &str| objects.get("related")?.get(name).filter(|v| !v.is_null());
     let all = source.related.iter().map(|r| match find(&r.name) {
         Some(Value::Array(objects)) => RelatedObject::Many(objects.iter().collect()),
