@@ -31,6 +31,14 @@ pub fn configsync() -> Result<Vec<PathBuf>> {
     yaml_files(&repository().join("tests/crds/configsync"))
 }
 
+/// Porch's PackageRevision.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn porch() -> Result<Vec<PathBuf>> {
+    yaml_files(&repository().join("tests/crds/porch"))
+}
+
 /// FleetPackage and RolloutGate.
 ///
 /// # Errors
