@@ -19,11 +19,12 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{ApiResource, Discovery, Scope};
 use serde_json::{Map, Value, json};
 use statusbridge_contract::Fingerprint;
+use statusbridge_exporter::leaves::{LeafRef, LeafSet, LeafSummary};
 use statusbridge_exporter::preset::{PRESETS, Preset};
 use statusbridge_exporter::source::{KindRef, PackageKind, Source};
 use statusbridge_tests::exposition::Exposition;
 use statusbridge_tests::*;
-use table::{Case, Table, describe, related};
+use table::{Case, Table, describe, evaluate, related};
 
 const SOON: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "cases";
@@ -138,7 +139,10 @@ impl Cluster {
     ) -> Result<Fate> {
         let Some(kind) = self.kind(expected, object)? else {
             let named = |k: &KindRef| format!("{}.{} {}", k.kind, k.group, k.versions.join(" or "));
-            return Ok(Fate::NotServed(expected.iter().map(named).collect::<Vec<_>>().join(", ")));
+            return Ok(Fate::NotServed(match (&object["apiVersion"], &object["kind"], expected) {
+                (Value::Null, _, [only]) => named(only),
+                (version, kind, _) => format!("{kind} at {version}"),
+            }));
         };
         let mut new = object.clone();
         new["apiVersion"] = json!(kind.resource.api_version);
@@ -181,7 +185,7 @@ impl Cluster {
         objects: &Value,
         id: &str,
     ) -> Result<std::result::Result<String, Fate>> {
-        let mut found = json!({"related": {}});
+        let mut found = json!({"related": {}, "leaves": objects["leaves"]});
         for (number, Part { of, kinds, object }) in parts(source, objects).into_iter().enumerate() {
             let name = format!("{id}-{number}");
             let what = of.unwrap_or("object");
@@ -209,7 +213,7 @@ impl Cluster {
                 (None, _) => found["object"] = stored,
             }
         }
-        Ok(Ok(describe(&source.evaluate(&found["object"], &related(source, &found)))))
+        Ok(Ok(describe(&evaluate(source, &found))))
     }
 }
 
@@ -388,7 +392,8 @@ async fn put_base(
     let mut made = Vec::new();
     let mut seen = BTreeSet::new();
     for source in sources {
-        for Part { of, kinds, object } in parts(source, base) {
+        // The package comes last: its controller would have written it when all else was there.
+        for Part { of, kinds, object } in parts(source, base).into_iter().rev() {
             let text = |field: &str| object["metadata"][field].as_str();
             let name = text("name").context("a name")?;
             let namespace = text("namespace").unwrap_or("default");
@@ -419,6 +424,48 @@ async fn put_base(
     Ok(Some(made))
 }
 
+/// The objects that a package of a table's base consists of.
+fn leaves(source: &Source, base: &Value) -> Vec<LeafRef> {
+    let mut found = Vec::new();
+    let mut look = |set: LeafSet| {
+        found.extend(set.objects);
+        LeafSummary::default()
+    };
+    source.evaluate_with(&base["object"], &related(source, base), &mut look);
+    found
+}
+
+/// Makes an object that a package consists of, as good as it can be, unless it is there.
+async fn put_leaf(cluster: &Cluster, leaf: &LeafRef) -> Result<()> {
+    let (kind, namespace) = (&*leaf.kind, leaf.namespace.as_deref().unwrap_or("default"));
+    let name = &*leaf.name;
+    let mut object = match (&*leaf.group, kind) {
+        ("", "ConfigMap") => json!({"apiVersion": "v1"}),
+        ("apps", "Deployment") => json!({"apiVersion": "apps/v1", "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "app", "image": "example.com/app:1"}]},
+            },
+        }}),
+        ("", "Service") => json!({"apiVersion": "v1", "spec": {"ports": [{"port": 80}]}}),
+        (group, _) => bail!("this test does not know how to make a {kind}.{group}"),
+    };
+    object["kind"] = json!(kind);
+    object["metadata"] = json!({"name": name, "namespace": namespace});
+    let made = cluster.kind(&[], &object)?.context("not served")?;
+    if cluster.api_of(&made, namespace).get_opt(name).await?.is_some() {
+        return Ok(());
+    }
+    cluster.api.ensure_namespace(namespace).await?;
+    cluster.api.apply_object(&object).await?;
+    if kind == "Deployment" {
+        Flux::set_deployment(&cluster.api, namespace, name, Rollout::Ready).await?;
+    }
+    Ok(())
+}
+
 async fn remove(made: Vec<(Api<DynamicObject>, String)>) -> Result<()> {
     try_join_all(
         made.iter().map(|(api, name)| async move { api.delete(name, &DeleteParams::default()).await }),
@@ -444,6 +491,9 @@ async fn the_exporter_finds_every_package_and_what_is_related_to_it() {
                 }
             }
             let (cluster, made) = found.with_context(|| format!("{what}: no API server takes the base"))?;
+            for leaf in sources.iter().flat_map(|source| leaves(source, &table.base)) {
+                put_leaf(cluster, &leaf).await.with_context(|| format!("{what}: {leaf:?}"))?;
+            }
             let name = format!("exporter-{}", table.of[0]);
             let exporter =
                 Exporter::start(rig, &name, cluster.api.kubeconfig(), &["--presets", &what]).await?;
@@ -465,7 +515,11 @@ async fn the_exporter_finds_every_package_and_what_is_related_to_it() {
                     let says = Exposition::parse(&exporter.metrics().await?)?;
                     let shown = says.package(source, &package).context("nothing is said of it")?;
                     let found = [shown.apply.to_string(), shown.health.to_string()];
-                    ensure!(found == states, "it shows {found:?} in place of {states:?}");
+                    ensure!(
+                        found == states,
+                        "it shows {found:?} in place of {states:?}, reason {}",
+                        shown.reason
+                    );
                     let found = [shown.desired, shown.applied, shown.healthy].map(|r| r.to_string());
                     ensure!(found == revisions, "it shows {found:?} in place of {revisions:?}");
                     Ok(())
