@@ -1,7 +1,7 @@
 //! What `kpt live apply` writes into the ResourceGroup that holds a package's inventory, version by version.
 //!
 //! With `STATUSBRIDGE_RECORD` set to a file, the versions are written there: the ResourceGroup's and those of the
-//! Deployment in the package, in the order in which the API server stored them.
+//! objects in the package, in the order in which the API server stored them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,10 @@ const REVISION: &str = "example.com/revision";
 
 fn deployments() -> GroupVersionKind {
     GroupVersionKind::gvk("apps", "v1", "Deployment")
+}
+
+fn config_maps() -> GroupVersionKind {
+    GroupVersionKind::gvk("", "v1", "ConfigMap")
 }
 
 fn config_map(name: &str, key: &str, value: &str) -> String {
@@ -68,8 +72,8 @@ impl Package {
         let group = History::record(&api, &group, "web", "web").await?;
         let others = vec![
             History::record(&api, &deployments(), "default", "front").await?,
-            History::record(&api, &GroupVersionKind::gvk("", "v1", "ConfigMap"), "default", "revision")
-                .await?,
+            History::record(&api, &config_maps(), "web", "web").await?,
+            History::record(&api, &config_maps(), "default", "more").await?,
         ];
         Ok(Self { api, kpt, dir, group, others, seen: 0 })
     }
@@ -80,7 +84,10 @@ impl Package {
 
     /// A revision of the package: a ConfigMap that says so and a Deployment that runs it.
     fn revision(&self, revision: &str) -> Result<()> {
-        self.write("revision.yaml", &config_map("revision", "revision", revision))?;
+        // Status Bridge reads it from there.
+        let labels = "namespace: web, labels: {statusbridge.dev/revision: \"\"}";
+        let named = config_map("web", "revision", revision).replace("namespace: default", labels);
+        self.write("revision.yaml", &named)?;
         self.write("front.yaml", &deployment_manifest("front", &format!("example.com/front:{revision}")))?;
         // In the inventory's own file, too: the next `apply` could take it from there.
         let file = self.dir.join("resourcegroup.yaml");
@@ -134,16 +141,17 @@ impl Package {
         Ok(())
     }
 
-    async fn save(&self, path: &Path) -> Result<()> {
-        let mut all = Vec::new();
+    /// Writes all versions, and those of objects that are gone by now, in the order of the API server.
+    async fn save(&self, gone: Vec<history::Version>, path: &Path) -> Result<()> {
+        let mut versions = gone;
         for history in self.others.iter().chain([&self.group]) {
-            for version in history.versions().await? {
-                let mut object = version.object;
-                object.metadata.managed_fields = None;
-                let number: u64 =
-                    object.metadata.resource_version.as_deref().context("no version")?.parse()?;
-                all.push((number, serde_json::to_string(&object)?));
-            }
+            versions.extend(history.versions().await?);
+        }
+        let mut all = Vec::new();
+        for history::Version { mut object, .. } in versions {
+            object.metadata.managed_fields = None;
+            let number: u64 = object.metadata.resource_version.as_deref().context("no version")?.parse()?;
+            all.push((number, serde_json::to_string(&object)?));
         }
         all.sort();
         let lines: String = all.into_iter().map(|(_, line)| line + "\n").collect();
@@ -157,8 +165,8 @@ async fn what_kpt_live_apply_writes() {
         let etcd = Etcd::start(rig).await?;
         let mut package = Package::new(rig, &etcd).await?;
         // What a version says of the two objects, or of these two and a third.
-        let two = |at: &str, state: &str| format!("{at} front={state} revision={state}");
-        let three = |at: &str, state: &str| format!("{at} front={state} more={state} revision={state}");
+        let two = |at: &str, state: &str| format!("{at} front={state} web={state}");
+        let three = |at: &str, state: &str| format!("{at} front={state} more={state} web={state}");
         let (pending, good) = ("Pending/Pending", "Succeeded/Succeeded");
 
         package.revision("v1")?;
@@ -173,7 +181,7 @@ async fn what_kpt_live_apply_writes() {
 
         package.revision("v3")?;
         package.apply(&["--reconcile-timeout=2s"], false).await?;
-        let late = "1/1 front=Succeeded/Timeout revision=Succeeded/Succeeded";
+        let late = "1/1 front=Succeeded/Timeout web=Succeeded/Succeeded";
         package.wrote("not ready in time", &[two("1/1", pending), late.into()]).await?;
         Flux::set_deployment(&package.api, "default", "front", Rollout::Ready).await?;
         package.wrote("ready when kpt has gone", &[]).await?;
@@ -181,7 +189,7 @@ async fn what_kpt_live_apply_writes() {
         package.wrote("applied again", &[two("1/1", pending), two("1/1", good)]).await?;
         package.revision("v4")?;
         package.apply_while(Rollout::Failed, false).await?;
-        let failed = "1/1 front=Succeeded/Failed revision=Succeeded/Succeeded";
+        let failed = "1/1 front=Succeeded/Failed web=Succeeded/Succeeded";
         package.wrote("its progress deadline passes", &[two("1/1", pending), failed.into()]).await?;
 
         // A changed set of objects is written before their status, which is the old one for one version. At the end
@@ -189,7 +197,7 @@ async fn what_kpt_live_apply_writes() {
         package.revision("v5")?;
         package.write("more.yaml", &config_map("more", "a", "b"))?;
         package.apply_while(Rollout::Ready, true).await?;
-        let old = "2/1 front=Succeeded/Failed more=- revision=Succeeded/Succeeded".to_owned();
+        let old = "2/1 front=Succeeded/Failed more=- web=Succeeded/Succeeded".to_owned();
         let versions = [old, three("2/1", pending), three("3/1", pending), three("3/2", good)];
         package.wrote("one object more", &versions).await?;
         package.apply(&[WAIT], true).await?;
@@ -197,7 +205,7 @@ async fn what_kpt_live_apply_writes() {
 
         package.write("more.yaml", &config_map("more", "a/b", "refused"))?;
         package.apply(&[WAIT], false).await?;
-        let refused = "4/3 front=Succeeded/Succeeded more=Failed/Skipped revision=Succeeded/Succeeded";
+        let refused = "4/3 front=Succeeded/Succeeded more=Failed/Skipped web=Succeeded/Succeeded";
         let versions = [three("3/3", pending), three("4/3", pending), refused.into()];
         package.wrote("an object of the inventory is refused", &versions).await?;
         package.write("more.yaml", &config_map("more", "a", "b"))?;
@@ -210,7 +218,7 @@ async fn what_kpt_live_apply_writes() {
         for [started, ended, before] in [["6", "7", "4"], ["8", "9", "6"]] {
             let next = |n: &str| (n.parse::<u32>().unwrap_or_default() + 1).to_string();
             let four = |observed: &str, state: &str, other: &str| {
-                format!("{started}/{observed} front={state} more={state} other={other} revision={state}")
+                format!("{started}/{observed} front={state} more={state} other={other} web={state}")
             };
             package.apply(&[WAIT], false).await?;
             let versions = [
@@ -228,6 +236,7 @@ async fn what_kpt_live_apply_writes() {
 
         std::fs::remove_file(package.dir.join("other.yaml"))?;
         std::fs::remove_file(package.dir.join("more.yaml"))?;
+        let more = package.others.pop().context("no recording")?.versions().await?;
         package.apply(&[WAIT], true).await?;
         let versions = [three("9/9", pending), two("10/9", pending), two("10/9", good)];
         package.wrote("pruned", &versions).await?;
@@ -255,7 +264,7 @@ async fn what_kpt_live_apply_writes() {
         package.wrote("told to write no status", &[]).await?;
 
         if let Some(path) = std::env::var_os("STATUSBRIDGE_RECORD") {
-            package.save(Path::new(&path)).await?;
+            package.save(more, Path::new(&path)).await?;
         }
         Ok(())
     })
