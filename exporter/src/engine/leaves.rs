@@ -71,9 +71,9 @@ impl Engine {
                 summary.add(&found, || named(&state.of, key.as_deref()));
             }
         }
-        if summary.health != Health::Current || !set.applied {
+        if summary.health != Health::Current {
             (leaves.current, leaves.confirmed) = (None, false);
-        } else if !leaves.confirmed {
+        } else if set.applied && !leaves.confirmed {
             if leaves.current.is_none() {
                 leaves.current = Some(now);
                 self.confirm(source, package);

@@ -355,7 +355,7 @@ impl Compiler<'_> {
 }
 
 /// Finds out what the expressions read.
-fn set_projections(source: &mut Source) {
+pub(super) fn set_projections(source: &mut Source) {
     let mut footprint = Footprint::default();
     footprint.add_object(OBJECT);
     for related in &source.related {
@@ -375,7 +375,9 @@ fn set_projections(source: &mut Source) {
     p.health.iter().flatten().flat_map(Rule::expressions).for_each(|e| footprint.read(e));
     p.revisions().chain(p.texts()).chain(&p.since).for_each(|e| footprint.read(e));
     p.inventory.iter().flat_map(InventoryProgram::expressions).for_each(|e| footprint.read(e));
-    p.leaves.iter().flat_map(LeavesProgram::expressions).for_each(|e| footprint.read(e));
+    // An inventory is most of an object: it is kept only where somebody looks at it.
+    let leaves = p.leaves.iter().filter(|leaves| leaves.enabled);
+    leaves.flat_map(LeavesProgram::expressions).for_each(|e| footprint.read(e));
     p.hold.iter().flat_map(|h| [&h.when, &h.key]).for_each(|e| footprint.read(e));
     let mut projection = footprint.projection(OBJECT);
     if p.health.is_none() {

@@ -189,7 +189,10 @@ impl Source {
     /// Has the objects of its packages looked at, or not; false when the source does not say which
     /// they are.
     pub fn look_at_leaves(&mut self, enabled: bool) -> bool {
-        self.program.leaves.as_mut().map(|leaves| leaves.enabled = enabled).is_some()
+        let Some(leaves) = &mut self.program.leaves else { return false };
+        leaves.enabled = enabled;
+        compile::set_projections(self);
+        true
     }
 
     /// Whether an object is a package. One that cannot be told is one, whose expressions will fail

@@ -26,7 +26,7 @@ pub(crate) struct Table {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Case {
     pub(crate) name: String,
     #[serde(default)]
@@ -35,6 +35,9 @@ pub(crate) struct Case {
     replace: BTreeMap<String, Value>,
     #[serde(default)]
     expect: Expected,
+    /// With leaf health turned on.
+    #[serde(default)]
+    pub(crate) leaf_health: bool,
     /// An API server with the system's own CRD would refuse it or drop a part of it.
     #[serde(default)]
     pub(crate) rubbish: bool,
