@@ -35,6 +35,11 @@ use crate::yaml;
 /// Longest text that `yaml` reads, in bytes.
 const MAX_YAML: usize = 64 * 1024;
 
+use super::{
+    bounded,
+    budget::{charge, charge_for_small},
+};
+
 /// Fields that a condition always has.
 pub(super) const CONDITION_FIELDS: [&str; 4] = ["type", "status", "reason", "message"];
 
@@ -89,6 +94,7 @@ pub(super) fn environment() -> Arc<Env> {
         let _ = env.add_overload("condition", "condition_dyn_string", vec![DYN_TYPE, STRING_TYPE], condition);
         let _ = env.add_overload("equivalent", "equivalent_dyn_dyn", vec![DYN_TYPE, DYN_TYPE], equivalent);
         let _ = env.add_overload("yaml", "yaml_dyn", vec![DYN_TYPE], read_yaml);
+        let _ = bounded::declare(&mut env);
         Arc::new(env)
     });
     Arc::clone(&ENVIRONMENT)
@@ -136,6 +142,7 @@ fn equivalent<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Execu
 }
 
 fn are_equivalent(left: &(dyn Val + '_), right: &(dyn Val + '_)) -> Result<bool, ExecutionError> {
+    charge(1)?;
     match (left.get_type().kind(), right.get_type().kind()) {
         (Kind::Map, Kind::Map) => {
             Ok(is_covered(left, right, are_equivalent_fields)? && is_covered(right, left, |_, _| Ok(true))?)
@@ -153,7 +160,7 @@ fn are_equivalent(left: &(dyn Val + '_), right: &(dyn Val + '_)) -> Result<bool,
                 }
             }
         }
-        _ => Ok(left.equals(right)),
+        _ => bounded::equal(left, right),
     }
 }
 
@@ -189,6 +196,7 @@ fn is_covered(
 
 /// Whether a value is what Go leaves out: false, 0, an empty text or list, a map with nothing in it.
 fn is_empty(value: &(dyn Val + '_)) -> Result<bool, ExecutionError> {
+    charge(1)?;
     if value.get_type().kind() != Kind::Map {
         return Ok(value.as_zeroer().is_some_and(|zeroer| zeroer.is_zero_value()));
     }
@@ -268,8 +276,10 @@ fn find_condition<'v>(
     };
     let mut conditions = iterable.iter();
     while let Some(condition) = conditions.next() {
+        charge(1)?;
         let kind = field(condition, "type")?;
         if kind.is_some_and(|t| t.downcast_ref::<CelString>().is_some_and(|t| t.inner() == wanted)) {
+            charge_for_small(condition)?;
             return Ok(Some(condition.clone_as_boxed()));
         }
     }

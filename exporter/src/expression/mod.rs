@@ -2,11 +2,14 @@
 //! and bounded in what they give.
 //!
 //! ```text
-//!   text ──Expression::compile──> Expression ──value/truth/text/…──> plain data | EvaluationError
-//!                                     │
-//!                                     └──Footprint::read──> the fields it reads (projection)
+//!   text ──Expression::compile──> Expression ──truth/text_of/…──> plain data | EvaluationError
+//!                 │                   │
+//!                 │                   └──Footprint::read──> the fields it reads (projection)
+//!                 └──bounded──> the tree that runs, which counts its steps (budget)
 //! ```
 
+mod bounded;
+mod budget;
 mod footprint;
 mod functions;
 mod outcome;
@@ -15,20 +18,33 @@ mod value;
 pub use footprint::Footprint;
 pub use outcome::{MAX_MESSAGE, MAX_REASON, MAX_REVISION};
 
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
 use cel::{
     Context, Program,
     common::{
         ast::{EntryExpr, Expr, IdedExpr},
         types::{CelList, CelOptional},
-        value::Val,
+        value::{CowVal, Val},
     },
 };
 use serde_json::Value;
+
+use budget::{Budget, charge, charge_for};
 
 use crate::verdict::EvaluationError;
 
 /// Longest expression that a source may have, in bytes.
 const MAX_SOURCE: usize = 8 * 1024;
+
+/// Stack for parsing an expression of [`MAX_SOURCE`] bytes, four times what the worst of them take.
+const PARSER_STACK: usize = 64 << 20;
+
+/// How deep the parts of an expression may be nested: evaluation goes down on the stack.
+const MAX_DEPTH: usize = 24;
 
 /// How deep `exists`, `map` and their like may be nested: each level multiplies the cost.
 const MAX_COMPREHENSIONS: usize = 2;
@@ -43,16 +59,20 @@ pub struct Expression {
     field: String,
     text: String,
     program: Program,
+    /// What runs in place of the program.
+    bounded: IdedExpr,
+    nodes: u64,
 }
 
-/// The variables that expressions see.
+/// The variables that expressions see, and what all of them together may cost.
 pub struct Scope<'v> {
     context: Context<'v, 'v>,
+    budget: Cell<Budget>,
 }
 
 impl<'v> Default for Scope<'v> {
     fn default() -> Self {
-        Self { context: Context::with_env(functions::environment()) }
+        Self { context: Context::with_env(functions::environment()), budget: Cell::default() }
     }
 }
 
@@ -80,7 +100,10 @@ impl<'v> Scope<'v> {
 
     /// Evaluates an expression and binds what comes out.
     pub fn define(&mut self, name: &str, expression: &Expression) -> Result<(), EvaluationError> {
-        let value = expression.run(self)?.into_owned();
+        let value = expression.run_to(self, |value| {
+            charge_for(&*value)?;
+            Ok(value.into_owned())
+        })?;
         self.context.add_variable_as_val(name, value);
         Ok(())
     }
@@ -96,9 +119,10 @@ impl Expression {
         if text.len() > MAX_SOURCE {
             return Err(format!("the expression is longer than {MAX_SOURCE} bytes"));
         }
-        let program = functions::environment().compile(text).map_err(|errors| errors.to_string())?;
+        let program = parse(text)?;
         check(program.expression(), &mut variables.to_vec(), 0)?;
-        Ok(Self { field: field.to_owned(), text: text.to_owned(), program })
+        let (bounded, nodes) = bounded::bounded(program.expression())?;
+        Ok(Self { field: field.to_owned(), text: text.to_owned(), program, bounded, nodes })
     }
 
     /// Where the expression stands in its source.
@@ -121,12 +145,63 @@ impl Expression {
         EvaluationError { field: self.field.clone(), expression: self.text.clone(), message }
     }
 
-    fn run<'e, 'v>(
+    fn run<'e, 'v>(&'e self, scope: &'e Scope<'v>) -> Result<CowVal<'e, 'v>, EvaluationError> {
+        self.run_to(scope, Ok)
+    }
+
+    /// Evaluates on the scope's budget. The library is not known to panic; should it, then only this
+    /// package cannot be told.
+    fn run_to<'e, 'v, T>(
         &'e self,
         scope: &'e Scope<'v>,
-    ) -> Result<cel::common::value::CowVal<'e, 'v>, EvaluationError> {
-        cel::Value::resolve_val(self.program.expression(), &scope.context)
-            .map_err(|error| self.error(error.to_string()))
+        then: impl FnOnce(CowVal<'e, 'v>) -> Result<T, cel::ExecutionError>,
+    ) -> Result<T, EvaluationError> {
+        let evaluate = || {
+            charge(self.nodes)?;
+            cel::Value::resolve_val(&self.bounded, &scope.context).and_then(then)
+        };
+        let outcome = budget::spend(&scope.budget, || catch_unwind(AssertUnwindSafe(evaluate)));
+        match outcome {
+            Ok(Ok(Ok(value))) => Ok(value),
+            Ok(Ok(Err(error))) => Err(self.error(error.to_string())),
+            Ok(Err(_panic)) => Err(self.error("cannot be evaluated: the expression language panicked")),
+            Err(excess) => Err(self.error(excess.to_string())),
+        }
+    }
+}
+
+/// Parses on a stack of its own: the parser goes down as deep as a text asks for, and so does
+/// whoever drops what it made.
+fn parse(text: &str) -> Result<Program, String> {
+    std::thread::scope(|scope| {
+        let parser = std::thread::Builder::new().stack_size(PARSER_STACK).spawn_scoped(scope, || {
+            let program = functions::environment().compile(text).map_err(|errors| errors.to_string())?;
+            check_depth(program.expression(), 0)?;
+            Ok(program)
+        });
+        let parser = parser.map_err(|error| format!("no thread to parse the expression on: {error}"))?;
+        parser.join().unwrap_or_else(|_panic| Err("the expression cannot be parsed".to_owned()))
+    })
+}
+
+/// Refuses a tree that is too deep to be walked.
+fn check_depth(node: &IdedExpr, depth: usize) -> Result<(), String> {
+    if depth > MAX_DEPTH {
+        return Err(format!("the expression is nested more than {MAX_DEPTH} deep"));
+    }
+    let check = |node: &IdedExpr| check_depth(node, depth + 1);
+    match &node.expr {
+        Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) | Expr::Struct(_) => Ok(()),
+        Expr::Select(select) => check(&select.operand),
+        Expr::List(list) => list.elements.iter().try_for_each(check),
+        Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
+            EntryExpr::MapEntry(entry) => check(&entry.key).and_then(|()| check(&entry.value)),
+            EntryExpr::StructField(field) => check(&field.value),
+        }),
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).try_for_each(check),
+        Expr::Comprehension(c) => [&c.iter_range, &c.accu_init, &c.loop_cond, &c.loop_step, &c.result]
+            .into_iter()
+            .try_for_each(check),
     }
 }
 
@@ -185,5 +260,7 @@ fn is_optional_namespace(target: &IdedExpr) -> bool {
     matches!(&target.expr, Expr::Ident(name) if name == "optional")
 }
 
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod tests;

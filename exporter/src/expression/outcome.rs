@@ -1,7 +1,8 @@
 //! What comes out of an expression, as the plain bounded data that a field of a source asks for.
 
 use cel::common::{
-    types::{CelBool, CelInt, CelList, CelNull, CelOptional, CelString, CelTimestamp, CelUInt},
+    traits::Iterable,
+    types::{CelBool, CelInt, CelNull, CelOptional, CelString, CelTimestamp, CelUInt, Kind},
     value::Val,
 };
 
@@ -40,14 +41,17 @@ impl Expression {
         let mut revisions = Vec::new();
         match present(&*value) {
             None => {}
-            Some(value) => match value.downcast_ref::<CelList>() {
+            Some(value) => match items(value) {
                 None => self.push_revision(value, &mut revisions)?,
-                Some(list) if list.len() > MAX_REVISIONS => {
+                Some((length, _)) if length > MAX_REVISIONS => {
                     return Err(self.error(format!("gives more than {MAX_REVISIONS} revisions")));
                 }
-                Some(list) => {
-                    for item in list.iter().filter_map(|item| present(&**item)) {
-                        self.push_revision(item, &mut revisions)?;
+                Some((_, list)) => {
+                    let mut list = list.iter();
+                    while let Some(item) = list.next() {
+                        if let Some(item) = present(item) {
+                            self.push_revision(item, &mut revisions)?;
+                        }
                     }
                 }
             },
@@ -145,11 +149,18 @@ impl Expression {
     ) -> Result<Vec<T>, EvaluationError> {
         let value = self.run(scope)?;
         let Some(value) = present(&*value) else { return Ok(Vec::new()) };
-        let list = value.downcast_ref::<CelList>().ok_or_else(|| self.mismatch("a list", value))?;
-        if list.len() > MAX_LEAVES {
+        let (length, list) = items(value).ok_or_else(|| self.mismatch("a list", value))?;
+        if length > MAX_LEAVES {
             return Err(self.error(format!("gives more than {MAX_LEAVES} items")));
         }
-        list.iter().filter_map(|item| present(&**item)).map(&mut take).collect()
+        let mut list = list.iter();
+        let mut taken = Vec::new();
+        while let Some(item) = list.next() {
+            if let Some(item) = present(item) {
+                taken.push(take(item)?);
+            }
+        }
+        Ok(taken)
     }
 
     /// A text in a map; `None` when it is not there.
@@ -186,9 +197,12 @@ impl Expression {
                     (2u8, *int.inner()).hash(hasher);
                 } else if let Some(truth) = value.downcast_ref::<CelBool>() {
                     (3u8, *truth.inner()).hash(hasher);
-                } else if let Some(list) = value.downcast_ref::<CelList>() {
-                    (4u8, list.len()).hash(hasher);
-                    list.iter().try_for_each(|item| self.hash_into(&**item, hasher))?;
+                } else if let Some((length, list)) = items(value) {
+                    (4u8, length).hash(hasher);
+                    let mut list = list.iter();
+                    while let Some(item) = list.next() {
+                        self.hash_into(item, hasher)?;
+                    }
                 } else {
                     return Err(self.mismatch("a string, an int, a bool or a list of these", value));
                 }
@@ -209,6 +223,15 @@ fn present<'b, 'v>(value: &'b (dyn Val + 'v)) -> Option<&'b (dyn Val + 'v)> {
         None => value,
     };
     value.downcast_ref::<CelNull>().is_none().then_some(value)
+}
+
+/// The length and the items of a list, wherever it lies.
+fn items<'b>(value: &'b dyn Val) -> Option<(usize, &'b (dyn Iterable + 'b))> {
+    if value.get_type().kind() != Kind::List {
+        return None;
+    }
+    let length = *value.as_sizer()?.size().inner();
+    Some((usize::try_from(length).unwrap_or(usize::MAX), value.as_iterable()?))
 }
 
 /// `text` cut to at most `limit` bytes, between characters.

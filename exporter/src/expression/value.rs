@@ -1,8 +1,7 @@
 //! A JSON value as the expression language sees it, read where it lies and never converted whole.
 //!
-//! A map is a view on the JSON; a list is a list of views; a scalar borrows. A field that is null is
-//! a field that is not there, as for the API server, so `.?` and `has` are all that an expression
-//! needs against both.
+//! Maps and lists are views on the JSON; a scalar borrows. A field that is null is a field that is
+//! not there, as for the API server, so `.?` and `has` are all that an expression needs against both.
 
 use std::sync::OnceLock;
 
@@ -10,11 +9,19 @@ use cel::{
     ExecutionError,
     common::{
         traits::{Container, Indexer, Iterable, Iterator as ValueIterator, Sizer, Zeroer},
-        types::{CelBool, CelDouble, CelInt, CelList, CelNull, CelString, CelUInt, Kind, MAP_TYPE, Type},
+        types::{CelBool, CelDouble, CelInt, CelNull, CelString, CelUInt, LIST_TYPE, MAP_TYPE, Type},
         value::{CowVal, Val},
     },
 };
 use serde_json::{Map, Value};
+
+use super::{
+    bounded,
+    budget::{charge, is_exceeded},
+};
+
+/// Entries of a map that are passed over in one step.
+const ENTRIES: usize = 16;
 
 /// `value` as a value of the expression language that borrows from it.
 pub(super) fn wrap<'v>(value: &'v Value) -> Box<dyn Val + 'v> {
@@ -22,7 +29,7 @@ pub(super) fn wrap<'v>(value: &'v Value) -> Box<dyn Val + 'v> {
         Value::Null => Box::new(CelNull),
         Value::Bool(b) => Box::new(CelBool::from(*b)),
         Value::String(s) => Box::new(CelString::from(s.as_str())),
-        Value::Array(items) => Box::new(CelList::from(items.iter().map(wrap).collect::<Vec<_>>())),
+        Value::Array(items) => Box::new(JsonList::new(items)),
         Value::Object(map) => Box::new(JsonMap::new(map)),
         Value::Number(n) => match (n.as_i64(), n.as_u64()) {
             (Some(i), _) => Box::new(CelInt::from(i)),
@@ -47,6 +54,11 @@ impl<'j> JsonMap<'j> {
 
     fn find(&self, key: &str) -> Option<&'j Value> {
         self.map.get(key).filter(|v| !v.is_null())
+    }
+
+    /// Pays for going over all fields; who may not is stopped where the next step is counted.
+    fn charge(&self) {
+        let _ = charge(1 + (self.map.len() / ENTRIES) as u64);
     }
 
     fn fields(&self) -> impl Iterator<Item = (&'j String, &'j Value)> {
@@ -90,15 +102,7 @@ impl Val for JsonMap<'_> {
     }
 
     fn equals(&self, other: &dyn Val) -> bool {
-        let (Kind::Map, Some(sizer), Some(indexer)) =
-            (other.get_type().kind(), other.as_sizer(), other.as_indexer())
-        else {
-            return false;
-        };
-        sizer.size() == self.size()
-            && self.fields().all(|(key, value)| {
-                indexer.get(&CelString::from(key.as_str())).is_ok_and(|theirs| wrap(value).equals(&*theirs))
-            })
+        bounded::equal(self, other).unwrap_or(false)
     }
 
     fn clone_as_boxed<'w>(&self) -> Box<dyn Val + 'w>
@@ -140,12 +144,14 @@ impl Container for JsonMap<'_> {
 
 impl Sizer for JsonMap<'_> {
     fn size(&self) -> CelInt {
+        self.charge();
         CelInt::from(i64::try_from(self.fields().count()).unwrap_or(i64::MAX))
     }
 }
 
 impl Zeroer for JsonMap<'_> {
     fn is_zero_value(&self) -> bool {
+        self.charge();
         self.fields().next().is_none()
     }
 }
@@ -155,8 +161,10 @@ impl Iterable for JsonMap<'_> {
     where
         Self: 'w,
     {
-        let keys =
-            self.keys.get_or_init(|| self.fields().map(|(k, _)| CelString::from(k.as_str())).collect());
+        let keys = self.keys.get_or_init(|| {
+            self.charge();
+            self.fields().map(|(k, _)| CelString::from(k.as_str())).collect()
+        });
         Box::new(Keys(keys.iter()))
     }
 }
@@ -166,5 +174,138 @@ struct Keys<'b, 'j>(std::slice::Iter<'b, CelString<'j>>);
 impl<'b, 'j: 'w, 'w> ValueIterator<'b, 'w> for Keys<'b, 'j> {
     fn next(&mut self) -> Option<&'b (dyn Val + 'w)> {
         self.0.next().map(|key| key as &'b (dyn Val + 'w))
+    }
+}
+
+/// A view on a JSON array.
+#[derive(Debug)]
+struct JsonList<'j> {
+    list: &'j [Value],
+    /// Made when somebody iterates over the list.
+    items: OnceLock<Vec<Box<dyn Val + 'j>>>,
+}
+
+impl<'j> JsonList<'j> {
+    fn new(list: &'j [Value]) -> Self {
+        Self { list, items: OnceLock::new() }
+    }
+}
+
+impl Val for JsonList<'_> {
+    fn get_type(&self) -> &Type {
+        &LIST_TYPE
+    }
+
+    fn cel_type() -> &'static Type {
+        &LIST_TYPE
+    }
+
+    fn as_container(&self) -> Option<&dyn Container> {
+        Some(self)
+    }
+
+    fn as_indexer<'b, 'w>(&'b self) -> Option<&'b (dyn Indexer + 'w)>
+    where
+        Self: 'w,
+    {
+        Some(self)
+    }
+
+    fn as_iterable<'b, 'w>(&'b self) -> Option<&'b (dyn Iterable + 'w)>
+    where
+        Self: 'w,
+    {
+        Some(self)
+    }
+
+    fn as_sizer(&self) -> Option<&dyn Sizer> {
+        Some(self)
+    }
+
+    fn as_zeroer(&self) -> Option<&dyn Zeroer> {
+        Some(self)
+    }
+
+    fn equals(&self, other: &dyn Val) -> bool {
+        bounded::equal(self, other).unwrap_or(false)
+    }
+
+    fn clone_as_boxed<'w>(&self) -> Box<dyn Val + 'w>
+    where
+        Self: 'w,
+    {
+        Box::new(Self::new(self.list))
+    }
+}
+
+impl Indexer for JsonList<'_> {
+    fn get<'b, 'w>(&'b self, index: &dyn Val) -> Result<CowVal<'b, 'w>, ExecutionError>
+    where
+        Self: 'w,
+    {
+        let position = match (index.downcast_ref::<CelInt>(), index.downcast_ref::<CelUInt>()) {
+            (Some(int), _) => i128::from(*int.inner()),
+            (_, Some(uint)) => i128::from(*uint.inner()),
+            _ => {
+                return Err(ExecutionError::UnexpectedType {
+                    got: index.get_type().name().to_owned(),
+                    want: "int|uint".to_owned(),
+                });
+            }
+        };
+        let found = usize::try_from(position).ok().and_then(|i| self.list.get(i));
+        let missing = || ExecutionError::IndexOutOfBounds(i64::try_from(position).unwrap_or(i64::MAX).into());
+        found.map(|value| CowVal::Owned(wrap(value))).ok_or_else(missing)
+    }
+
+    fn steal<'w>(self: Box<Self>, index: &dyn Val) -> Result<Box<dyn Val + 'w>, ExecutionError>
+    where
+        Self: 'w,
+    {
+        self.get(index).map(CowVal::into_owned)
+    }
+}
+
+impl Container for JsonList<'_> {
+    fn contains(&self, value: &dyn Val) -> Result<bool, ExecutionError> {
+        for item in self.list {
+            if bounded::equal(&*wrap(item), value)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Sizer for JsonList<'_> {
+    fn size(&self) -> CelInt {
+        CelInt::from(i64::try_from(self.list.len()).unwrap_or(i64::MAX))
+    }
+}
+
+impl Zeroer for JsonList<'_> {
+    fn is_zero_value(&self) -> bool {
+        self.list.is_empty()
+    }
+}
+
+impl Iterable for JsonList<'_> {
+    fn iter<'b, 'w>(&'b self) -> Box<dyn ValueIterator<'b, 'w> + 'b>
+    where
+        Self: 'w,
+    {
+        let items = self.items.get_or_init(|| {
+            let _ = charge(self.list.len() as u64);
+            if is_exceeded() { Vec::new() } else { self.list.iter().map(wrap).collect() }
+        });
+        Box::new(Items(items.iter()))
+    }
+}
+
+struct Items<'b, 'j>(std::slice::Iter<'b, Box<dyn Val + 'j>>);
+
+impl<'b, 'j: 'w, 'w> ValueIterator<'b, 'w> for Items<'b, 'j> {
+    fn next(&mut self) -> Option<&'b (dyn Val + 'w)> {
+        self.0.next().map(|item| &**item as &'b (dyn Val + 'w))
     }
 }
