@@ -306,7 +306,7 @@ impl Compiler<'_> {
                         format!("`{word}` is no CamelCase word; an expression belongs into `reasonFrom`");
                     return Err(self.wrong(&at("reason"), message));
                 }
-                (None, from) => from.map(Words::From),
+                (None, from) => from.map(Box::new).map(Words::From),
                 (Some(_), Some(_)) => return Err(self.wrong(&at("reason"), "stands beside `reasonFrom`")),
             };
             let message = match (rule.message, optional("messageFrom", &rule.message_from)?) {
@@ -314,7 +314,7 @@ impl Compiler<'_> {
                 (Some(text), None) if text.len() > MAX_MESSAGE => {
                     return Err(self.wrong(&at("message"), format!("is longer than {MAX_MESSAGE} bytes")));
                 }
-                (fixed, from) => fixed.map(Words::Fixed).or(from.map(Words::From)),
+                (fixed, from) => fixed.map(Words::Fixed).or(from.map(Box::new).map(Words::From)),
             };
             compiled.push(Rule { when: optional("when", &rule.when)?, state, reason, message });
         }

@@ -21,7 +21,7 @@ pub(crate) struct Rule<S> {
 #[derive(Debug)]
 pub(crate) enum Words<T> {
     Fixed(T),
-    From(Expression),
+    From(Box<Expression>),
 }
 
 impl<S: Copy> Rule<S> {
