@@ -61,11 +61,11 @@ impl<S: Copy> Rule<S> {
     /// The expressions in the rule.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expression> {
         let reason = match &self.reason {
-            Some(Words::From(expression)) => Some(expression),
+            Some(Words::From(expression)) => Some(&**expression),
             _ => None,
         };
         let message = match &self.message {
-            Some(Words::From(expression)) => Some(expression),
+            Some(Words::From(expression)) => Some(&**expression),
             _ => None,
         };
         self.when.iter().chain(reason).chain(message)
