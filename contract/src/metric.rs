@@ -143,6 +143,11 @@ impl Metric {
     pub const fn of_inventory(self) -> bool {
         matches!(self, Self::PackageResources | Self::PackageResourcesCurrent | Self::PackageResourcesFailed)
     }
+
+    /// Whether an exporter may have been told to leave this metric of packages out.
+    pub const fn optional(self) -> bool {
+        self.of_inventory() || matches!(self, Self::PackageReason)
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +170,7 @@ mod tests {
         assert!(Metric::ALL.iter().filter(|m| m.per_package()).eq(&PACKAGE_METRICS));
         assert!(PACKAGE_METRICS.is_sorted_by_key(|m| m.of_inventory()));
         assert_eq!(Metric::ALL.iter().filter(|m| m.per_package() && !m.of_inventory()).count(), 8);
+        assert_eq!(Metric::ALL.iter().filter(|m| m.per_package() && !m.optional()).count(), 7);
     }
 
     #[test]

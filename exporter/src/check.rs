@@ -21,6 +21,8 @@ use crate::{
 pub struct CheckArgs {
     #[command(flatten)]
     sources: SourceArgs,
+    #[command(flatten)]
+    limits: Limits,
     /// Which exposition format to print.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     format: OutputFormat,
@@ -68,7 +70,7 @@ pub fn run(args: &CheckArgs, out: &mut impl Write, problems: &mut impl Write) ->
             OutputFormat::Openmetrics => Format::OpenMetrics,
         };
         let now = args.now.map_or(wall, |now| now.as_millisecond()) / 1000;
-        for piece in series(&sources, &history, format, now) {
+        for piece in series(&sources, &history, &args.limits, format, now) {
             out.write_all(&piece)?;
         }
     }
@@ -84,8 +86,8 @@ pub fn run(args: &CheckArgs, out: &mut impl Write, problems: &mut impl Write) ->
 
 /// The exposition of what is shown in the end, of the sources that read any of the objects: in a
 /// cluster, the kinds of the others would not be installed. `now` in unix seconds.
-fn series(sources: &[Source], history: &History, format: Format, now: i64) -> Exposition {
-    let mut store = Store::new(Limits::default());
+fn series(sources: &[Source], history: &History, limits: &Limits, format: Format, now: i64) -> Exposition {
+    let mut store = Store::new(limits.clone());
     sources.iter().for_each(|source| store.add_source(&source.name));
     for (id, shown) in &history.packages {
         store.put(id.source, None, &PackageKey::new(id.namespace.as_deref(), &id.name), shown);

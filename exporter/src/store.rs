@@ -15,8 +15,11 @@ use crate::transition::Shown;
 
 /// How much of a source may become series. Past a limit the rest is left out, and the source is not
 /// up, so that nobody takes a part for the whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub struct Limits {
+    /// Metrics of packages to leave out: seven series a package stay without both.
+    #[arg(long, value_name = "WHAT,…", value_enum, value_delimiter = ',')]
+    pub without: Vec<Optional>,
     /// Most packages of one source that become series.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_packages)]
     pub max_packages: usize,
@@ -31,12 +34,28 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         // No name in Kubernetes is longer, not even with its resource and group before it.
-        Self { max_packages: 50_000, max_reasons: 128, max_label_length: 512 }
+        Self { without: Vec::new(), max_packages: 50_000, max_reasons: 128, max_label_length: 512 }
     }
 }
 
-/// How many of [`PACKAGE_METRICS`] a package without an inventory has.
-const WITHOUT_INVENTORY: usize = 8;
+/// Metrics that can be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Optional {
+    /// Codes of reasons, and their dictionary.
+    Reasons,
+    /// Counts of what packages consist of.
+    Resources,
+}
+
+impl Limits {
+    /// Whether a metric of packages is published, of those that have it.
+    fn admit(&self, metric: Metric) -> bool {
+        !self.without.iter().any(|part| match part {
+            Optional::Reasons => metric == Metric::PackageReason,
+            Optional::Resources => metric.of_inventory(),
+        })
+    }
+}
 
 /// Namespace and name of a package's object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,14 +80,14 @@ pub struct Row {
     labels: Box<str>,
     /// Values of [`PACKAGE_METRICS`].
     values: [u64; PACKAGE_METRICS.len()],
-    /// How many of `values` are published.
-    published: usize,
+    /// Bit n is set when `values[n]` is published.
+    published: u16,
     /// Sum of the hashes of the row's samples.
     digest: Digest,
 }
 
 impl Row {
-    fn new(source: &str, key: &PackageKey, shown: &Shown, reason_code: u64) -> Self {
+    fn new(source: &str, key: &PackageKey, shown: &Shown, reason_code: u64, limits: &Limits) -> Self {
         let mut own = vec![(label::PACKAGE_SOURCE, source), (label::PACKAGE, &key.name)];
         if let Some(namespace) = &key.namespace {
             own.push((label::PACKAGE_NAMESPACE, namespace));
@@ -90,14 +109,15 @@ impl Row {
             inventory.current,
             inventory.failed,
         ];
-        let published = if verdict.inventory.is_some() { values.len() } else { WITHOUT_INVENTORY };
+        let has = |metric: Metric| !metric.of_inventory() || verdict.inventory.is_some();
+        let bit = |(i, metric): (usize, &Metric)| u16::from(has(*metric) && limits.admit(*metric)) << i;
+        let published = PACKAGE_METRICS.iter().enumerate().map(bit).sum();
         let mut row = Self { labels: labels.into_boxed_str(), values, published, digest: Digest::default() };
         let mut line = Vec::with_capacity(224);
-        row.digest = (0..published)
-            .map(|i| {
+        row.digest = (0..values.len())
+            .filter_map(|i| {
                 line.clear();
-                row.write_sample(i, &mut line);
-                sample::hash_canonical(&line)
+                row.write_sample(i, &mut line).then(|| sample::hash_canonical(&line))
             })
             .collect();
         row
@@ -105,7 +125,7 @@ impl Row {
 
     /// Appends the canonical form of the sample of `PACKAGE_METRICS[index]`, if the row has one.
     pub(crate) fn write_sample(&self, index: usize, out: &mut Vec<u8>) -> bool {
-        if index >= self.published {
+        if self.published & (1 << index) == 0 {
             return false;
         }
         out.extend_from_slice(PACKAGE_METRICS[index].name().as_bytes());
@@ -186,8 +206,9 @@ impl Store {
         if full || length > self.limits.max_label_length {
             return None;
         }
-        let code = shown.verdict.reason.as_ref().map_or(0, |r| rows.reason_code(r, self.limits.max_reasons));
-        let row = Arc::new(Row::new(&rows.name, key, shown, code));
+        let named = shown.verdict.reason.as_ref().filter(|_| self.limits.admit(Metric::PackageReason));
+        let code = named.map_or(0, |reason| rows.reason_code(reason, self.limits.max_reasons));
+        let row = Arc::new(Row::new(&rows.name, key, shown, code, &self.limits));
         rows.digest.merge(row.digest);
         rows.seen_states.insert(row.state());
         let slot = slot.unwrap_or_else(|| rows.new_slot());

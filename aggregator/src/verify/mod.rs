@@ -75,7 +75,7 @@ fn odd_package(package: &Package) -> Option<String> {
     let inventory = PACKAGE_METRICS.iter().any(|m| m.of_inventory() && package.get(*m).is_some());
     for metric in PACKAGE_METRICS {
         let Some(value) = package.get(metric) else {
-            if inventory || !metric.of_inventory() {
+            if (inventory && metric.of_inventory()) || !metric.optional() {
                 return Some(format!(
                     "{} is missing",
                     gathered::show(metric, &content::identity(&package.key))

@@ -110,6 +110,16 @@ fn a_fault_is_named(#[case] fault: fn(&mut Lines), #[case] expected: &str) {
 }
 
 #[test]
+fn metrics_that_the_exporter_leaves_out_are_not_missed() {
+    let failed = failed("r1", 1, 0)[..7].to_vec();
+    let without = Exposition { words: Vec::new(), ..Exposition::new(5).with("search", failed) };
+    let content = verified(&without);
+    let (_, package) = content.find(&super::content::key("flux", "ns", "search")).unwrap();
+    assert_eq!(package.value(Metric::PackageHealth), 5);
+    assert_eq!(content.reason("flux", package.value(Metric::PackageReason)), None);
+}
+
+#[test]
 fn a_sample_left_from_an_earlier_scrape_is_found() {
     let (before, now) = (fleet(), fleet().with("payments", healthy("r9", 1000, 3)));
     let mut lines = now.lines();

@@ -76,9 +76,9 @@ fn in_loops(text: &str) -> Vec<String> {
 #[case::lists_nest_and_double(doubling("[1]", "[$, $]"))]
 #[case::maps_nest_and_double(doubling("{'a': 1}", "{'a': $, 'b': $}"))]
 #[case::optionals_nest(doubling("optional.of(1)", "optional.of($)"))]
-#[case::optionals_hold_much(vec![one("object.numbers.map(x, x)"), one("optional.of(v0)")].concat())]
-#[case::a_large_optional_of_a_list(vec![one("[object.numbers.map(x, x)]"), one("v0[?0]")].concat())]
-#[case::conditions_hold_much(vec![
+#[case::optionals_hold_much([one("object.numbers.map(x, x)"), one("optional.of(v0)")].concat())]
+#[case::a_large_optional_of_a_list([one("[object.numbers.map(x, x)]"), one("v0[?0]")].concat())]
+#[case::conditions_hold_much([
     one("object.text + 'x'"),
     one("condition({'status': {'conditions': [{'type': 'A', 'status': v0}]}}, 'A')"),
 ].concat())]
@@ -86,13 +86,13 @@ fn in_loops(text: &str) -> Vec<String> {
 #[case::squares_of_lists(one("object.lists.map(l, object.lists.map(m, l))"))]
 #[case::lists_of_lists(one("object.lists.map(l, l.map(x, [x, x, x, x, x, x, x, x]))"))]
 #[case::many_literals(one(&format!("[{0}].exists(a, [{0}].exists(b, a == b + 1))", vec!["1"; 1500].join(","))))]
-#[case::copies_of_a_variable(vec![one("object.text + 'x'"), one(&format!("[{}]", vec!["v0"; 2000].join(",")))].concat())]
-#[case::copies_in_a_map(vec![one("object.text + 'x'"), one("object.numbers.map(n, {'a': v0})")].concat())]
-#[case::copies_in_a_loop(vec![one("object.text + 'x'"), one("object.numbers.map(n, v0)")].concat())]
-#[case::copies_by_optionals(vec![one("object.numbers.map(n, n)"), one("object.items.exists(i, object.?none.orValue(v0) == 1)")].concat())]
-#[case::copies_by_errors(vec![one("object.text + 'x'"), one("object.items.exists(i, v0 - i.n == 1)")].concat())]
-#[case::copies_by_comparing(vec![one("object.text + 'x'"), one("object.items.exists(i, v0 < i.n)")].concat())]
-#[case::copies_by_indexing(vec![one("object.numbers.map(n, n)"), one("object.items.exists(i, v0[0.5] == 1)")].concat())]
+#[case::copies_of_a_variable([one("object.text + 'x'"), one(&format!("[{}]", vec!["v0"; 2000].join(",")))].concat())]
+#[case::copies_in_a_map([one("object.text + 'x'"), one("object.numbers.map(n, {'a': v0})")].concat())]
+#[case::copies_in_a_loop([one("object.text + 'x'"), one("object.numbers.map(n, v0)")].concat())]
+#[case::copies_by_optionals([one("object.numbers.map(n, n)"), one("object.items.exists(i, object.?none.orValue(v0) == 1)")].concat())]
+#[case::copies_by_errors([one("object.text + 'x'"), one("object.items.exists(i, v0 - i.n == 1)")].concat())]
+#[case::copies_by_comparing([one("object.text + 'x'"), one("object.items.exists(i, v0 < i.n)")].concat())]
+#[case::copies_by_indexing([one("object.numbers.map(n, n)"), one("object.items.exists(i, v0[0.5] == 1)")].concat())]
 #[case::texts_compared(in_loops("object.text == object.same"))]
 #[case::texts_ordered(in_loops("object.text < object.same"))]
 #[case::texts_searched(in_loops("object.text.contains('xy')"))]

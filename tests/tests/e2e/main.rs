@@ -15,4 +15,5 @@ mod spoiled_samples;
 mod streams;
 mod sweeper;
 mod watches;
+mod without;
 mod world;
