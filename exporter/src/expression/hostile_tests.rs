@@ -110,7 +110,7 @@ fn in_loops(text: &str) -> Vec<String> {
 #[case::errors_passed_over(one(
     "object.numbers.exists(a, object.numbers.exists(b, object.nope == a)) || true"
 ))]
-#[case::excess_passed_over(vec![
+#[case::excess_passed_over([
     in_loops("object.text == object.same").into_iter().map(|e| format!("{e} || true")).collect::<Vec<_>>(),
     one("true"),
 ].concat())]
