@@ -106,7 +106,7 @@ pub struct PackageRef {
     #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
     /// Name of the package's object in the workload clusters.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 512))]
     pub name: String,
 }
 

@@ -114,7 +114,7 @@ fn in_loops(text: &str) -> Vec<String> {
     in_loops("object.text == object.same").into_iter().map(|e| format!("{e} || true")).collect::<Vec<_>>(),
     one("true"),
 ].concat())]
-#[case::excess_in_an_optional(vec![one("object.numbers.map(x, [x, x, x, x, x])[?0].orValue('fine')")].concat())]
+#[case::excess_in_an_optional([one("object.numbers.map(x, [x, x, x, x, x])[?0].orValue('fine')")].concat())]
 fn what_would_cost_too_much_is_an_error(#[case] expressions: Vec<String>) {
     let object = large();
     let error = on_a_small_stack(|| run(&object, &expressions)).expect_err("it costs too much");
