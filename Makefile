@@ -39,6 +39,7 @@ demo-servers:
 demo: cargo demo-servers programs ## Watch a rollout through the gates, on the real servers (KEEP=1 leaves it running)
 	@$(debug)/demo
 
+# BENCH=packages or BENCH=leaves runs one part, PACKAGES="…" and LEAVES="…" say with how many: see docs/bench.md.
 bench: cargo bench-servers ## Measure the exporter beside kube-state-metrics
 	$(CARGO) build --release --bins -p statusbridge-exporter -p statusbridge-aggregator
 	$(CARGO) run --release -p statusbridge-tests --bin bench

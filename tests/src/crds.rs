@@ -39,6 +39,14 @@ pub fn porch() -> Result<Vec<PathBuf>> {
     yaml_files(&repository().join("tests/crds/porch"))
 }
 
+/// kpt's ResourceGroup.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn kpt() -> Result<Vec<PathBuf>> {
+    yaml_files(&repository().join("tests/crds/kpt"))
+}
+
 /// FleetPackage and RolloutGate.
 ///
 /// # Errors
@@ -97,12 +105,20 @@ pub(crate) fn documents(yaml: &str) -> Result<Vec<Value>> {
 
 /// Applies the CRDs and waits until each is Established and its kind can be listed.
 pub(crate) async fn install(api: &ApiServer, files: &[PathBuf]) -> Result<()> {
+    install_definitions(api, &definitions(files)?).await
+}
+
+/// The CRDs in these files.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn definitions(files: &[PathBuf]) -> Result<Vec<Value>> {
     let mut crds = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
         crds.extend(documents(&text).with_context(|| file.display().to_string())?);
     }
-    install_definitions(api, &crds).await
+    Ok(crds)
 }
 
 /// The same for CRDs that were read already.

@@ -1,178 +1,315 @@
-//! The API server that is read: filled with packages, listed, updated.
+//! The API server that is read: filled with objects, listed, updated.
 
-use crate::fleet;
+use crate::{fleet, leaves, say};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::Client;
 use serde_json::{Value, json};
-use statusbridge_tests::{ApiServer, Etcd, Rig, crds};
+use statusbridge_tests::{ApiServer, Etcd, Rig, crds, eventually};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Writes under way at a time.
-const WRITERS: usize = 32;
+const WRITERS: usize = 64;
+/// Writes after which there is word of how far they are.
+const PROGRESS: usize = 10_000;
 /// Objects on a page of the yardstick.
 const PAGE: usize = 500;
-const KUSTOMIZATIONS: &str = "kustomize.toolkit.fluxcd.io/v1";
-const SOURCES: &str = "source.toolkit.fluxcd.io/v1";
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bench {
+    /// Flux Kustomizations, which say themselves how they are.
+    Packages,
+    /// kpt's ResourceGroups, whose objects have to be looked at.
+    Leaves,
+}
 
 /// A cluster full of packages.
 pub(crate) struct Cluster {
     pub(crate) api: ApiServer,
     _etcd: Etcd,
-    packages: usize,
-    /// Resource version of every package, then of every GitRepository: whoever updates an object has to know it.
-    versions: Vec<Vec<String>>,
+    pub(crate) bench: Bench,
+    /// How many packages there are.
+    pub(crate) packages: usize,
 }
 
-/// How long a list of all packages took, and how large it was.
+/// How long a list of everything that is read took, and how large it was.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listed {
     pub(crate) took: Duration,
     pub(crate) bytes: usize,
-    pub(crate) pages: usize,
+    pub(crate) objects: usize,
 }
 
+/// A kind of objects.
 #[derive(Clone, Copy)]
-enum Kind {
-    Package = 0,
-    Repository = 1,
+struct Kind {
+    prefix: &'static str,
+    plural: &'static str,
+    /// The object with this number.
+    object: fn(usize) -> Value,
+}
+
+const KUSTOMIZATIONS: Kind =
+    Kind { prefix: "/apis/kustomize.toolkit.fluxcd.io/v1", plural: "kustomizations", object: fleet::package };
+const GIT_REPOSITORIES: Kind = Kind {
+    prefix: "/apis/source.toolkit.fluxcd.io/v1",
+    plural: "gitrepositories",
+    object: fleet::repository,
+};
+const RESOURCE_GROUPS: Kind =
+    Kind { prefix: "/apis/kpt.dev/v1alpha1", plural: "resourcegroups", object: leaves::resource_group };
+const CONFIG_MAPS: Kind = Kind { prefix: "/api/v1", plural: "configmaps", object: leaves::config_map };
+const SERVICES: Kind = Kind { prefix: "/api/v1", plural: "services", object: leaves::service };
+const DEPLOYMENTS: Kind = Kind { prefix: "/apis/apps/v1", plural: "deployments", object: leaves::deployment };
+
+impl Kind {
+    /// Whether a CRD defines it.
+    fn is_custom(self) -> bool {
+        self.prefix.contains('.')
+    }
+
+    fn collection(self, object: &Value) -> String {
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or("");
+        format!("{}/namespaces/{namespace}/{}", self.prefix, self.plural)
+    }
+
+    fn status(self, n: usize) -> String {
+        let object = (self.object)(n);
+        format!("{}/{}/status", self.collection(&object), object["metadata"]["name"].as_str().unwrap_or(""))
+    }
+}
+
+impl Bench {
+    /// Its custom resources, as their projects publish them.
+    fn crds(self) -> Result<Vec<Value>> {
+        crds::definitions(&match self {
+            Self::Packages => crds::flux()?,
+            Self::Leaves => crds::kpt()?,
+        })
+    }
+
+    /// What there is of each kind, in the order in which it is written: a package comes after what it consists of, as
+    /// that of a finished apply.
+    fn objects(self, packages: usize) -> Vec<(Kind, Range<usize>)> {
+        match self {
+            Self::Packages => {
+                vec![(GIT_REPOSITORIES, 0..fleet::repositories(packages)), (KUSTOMIZATIONS, 0..packages)]
+            }
+            Self::Leaves => {
+                let mut objects = Vec::new();
+                for (kind, each) in [
+                    (CONFIG_MAPS, leaves::CONFIG_MAPS),
+                    (SERVICES, leaves::SERVICES),
+                    (DEPLOYMENTS, leaves::DEPLOYMENTS),
+                ] {
+                    for first in [0, leaves::OTHERS] {
+                        objects.push((kind, first..first + packages * each));
+                    }
+                }
+                objects.push((RESOURCE_GROUPS, 0..packages));
+                objects
+            }
+        }
+    }
+
+    /// What the yardstick lists.
+    fn listed(self) -> &'static [Kind] {
+        match self {
+            Self::Packages => &[KUSTOMIZATIONS],
+            Self::Leaves => &[CONFIG_MAPS, SERVICES, DEPLOYMENTS, RESOURCE_GROUPS],
+        }
+    }
+
+    /// How many objects can be updated.
+    pub(crate) fn most_updates(self, packages: usize) -> usize {
+        match self {
+            Self::Packages => packages,
+            // One update takes a replica away, another gives it back.
+            Self::Leaves => 2 * packages * leaves::DEPLOYMENTS,
+        }
+    }
+
+    /// Which object the `n`th of so many updates is about, and its status then.
+    fn update(self, n: usize, updates: usize, revision: usize) -> (Kind, usize, Value) {
+        match self {
+            Self::Packages => (KUSTOMIZATIONS, n, fleet::healthy_status(n, revision)),
+            Self::Leaves => {
+                let half = updates / 2;
+                (DEPLOYMENTS, n % half, leaves::replica_status(n >= half))
+            }
+        }
+    }
 }
 
 impl Cluster {
-    /// Starts the servers and writes the packages.
-    pub(crate) async fn start(rig: &Rig, packages: usize) -> Result<Self> {
+    /// Starts the servers and writes the objects.
+    pub(crate) async fn start(rig: &Rig, bench: Bench, packages: usize) -> Result<Self> {
         let etcd = Etcd::start(rig).await?;
         let api = ApiServer::start(rig, &etcd, "bench").await?;
-        api.install_crds(&crds::flux()?).await?;
+        let cluster = Self { api, _etcd: etcd, bench, packages };
+        let crds = bench.crds()?;
+        // Without the status subresource an object is written with its status at one go, which takes half the time.
+        crds::install_definitions(&cluster.api, &without_subresources(&crds)).await?;
         for namespace in fleet::namespaces() {
-            api.ensure_namespace(&namespace).await?;
+            cluster.api.ensure_namespace(&namespace).await?;
         }
-        let mut cluster = Self { api, _etcd: etcd, packages, versions: Vec::new() };
-        let made = cluster.fill(Kind::Package, packages, fleet::package, fleet::first_status).await?;
-        cluster.versions.push(made);
-        let repositories = fleet::repositories(packages);
-        let status = |n| fleet::repository_status(n, 1);
-        let made = cluster.fill(Kind::Repository, repositories, fleet::repository, status).await?;
-        cluster.versions.push(made);
+        for (kind, numbers) in bench.objects(packages) {
+            cluster.fill(kind, numbers).await?;
+        }
+        crds::install_definitions(&cluster.api, &crds).await?;
+        for (kind, numbers) in bench.objects(packages) {
+            if kind.is_custom() {
+                cluster.until_status_is_served(kind, numbers.start).await?;
+            }
+        }
         Ok(cluster)
     }
 
-    /// How many packages there are.
-    pub(crate) fn packages(&self) -> usize {
-        self.packages
-    }
-
-    /// Makes objects with their status.
-    async fn fill(
-        &self,
-        kind: Kind,
-        count: usize,
-        object: impl Fn(usize) -> Value,
-        status: impl Fn(usize) -> Value,
-    ) -> Result<Vec<String>> {
-        let one = async |n: usize| {
-            let version = self.write("POST", &collection(kind, n), &object(n)).await?;
-            self.write_status(kind, n, &version, status(n)).await
+    async fn fill(&self, kind: Kind, numbers: Range<usize>) -> Result<()> {
+        let (started, count) = (Instant::now(), numbers.len());
+        let one = async |n: usize| -> Result<()> {
+            let object = (kind.object)(n);
+            self.write("POST", &kind.collection(&object), "application/json", &object).await?;
+            match object.get("status") {
+                // That of a built-in kind cannot be written at once.
+                Some(status) if !kind.is_custom() => self.write_status(kind, n, status).await,
+                _ => Ok(()),
+            }
         };
-        stream::iter(0..count).map(one).buffered(WRITERS).try_collect().await
+        let mut written = stream::iter(numbers).map(one).buffer_unordered(WRITERS);
+        let mut so_far = 0;
+        while let Some(result) = written.next().await {
+            result?;
+            so_far += 1;
+            if so_far % PROGRESS == 0 || so_far == count {
+                let seconds = started.elapsed().as_secs_f64();
+                say(&format!("  {so_far} of {count} {} written after {seconds:.1} s", kind.plural));
+            }
+        }
+        Ok(())
     }
 
-    async fn write_status(&self, kind: Kind, n: usize, version: &str, status: Value) -> Result<String> {
-        // A status is written by replacing the object in the status subresource, which takes nothing else of it.
-        let mut object = match kind {
-            Kind::Package => fleet::package(n),
-            Kind::Repository => fleet::repository(n),
-        };
-        object["metadata"]["resourceVersion"] = json!(version);
-        object["status"] = status;
-        let name = object["metadata"]["name"].as_str().unwrap_or("").to_owned();
-        self.write("PUT", &format!("{}/{name}/status", collection(kind, n)), &object).await
+    /// The API server throws away what it has cached of a kind whose CRD changes, and reads all of it again.
+    async fn until_status_is_served(&self, kind: Kind, n: usize) -> Result<()> {
+        let cached = format!("{}/{}?limit=1&resourceVersion=0", kind.prefix, kind.plural);
+        let paths = [kind.status(n), cached];
+        eventually(Duration::from_secs(180), &format!("{} is served", paths[0]), async || {
+            for path in &paths {
+                let request = http::Request::get(path).body(Vec::new())?;
+                self.client().request_text(request).await?;
+            }
+            Ok(())
+        })
+        .await
     }
 
-    /// Writes an object and gives the resource version it has then.
-    async fn write(&self, method: &str, path: &str, object: &Value) -> Result<String> {
+    async fn write_status(&self, kind: Kind, n: usize, status: &Value) -> Result<()> {
+        let patch = json!({"status": status});
+        self.write("PATCH", &kind.status(n), "application/merge-patch+json", &patch).await
+    }
+
+    async fn write(&self, method: &str, path: &str, content: &str, object: &Value) -> Result<()> {
         let request = http::Request::builder()
             .method(method)
-            .uri(format!("{path}?fieldManager=kustomize-controller"))
-            .header("content-type", "application/json")
+            .uri(format!("{path}?fieldManager=bench"))
+            .header("content-type", content)
             .body(serde_json::to_vec(object)?)?;
-        let answer: Value =
-            self.client().request(request).await.with_context(|| format!("{method} {path}"))?;
-        let version = answer["metadata"]["resourceVersion"].as_str();
-        Ok(version.context("the API server answered without a resource version")?.to_owned())
+        self.client().request_text(request).await.map(drop).with_context(|| format!("{method} {path}"))
     }
 
     fn client(&self) -> Client {
         self.api.client()
     }
 
-    /// Tells the GitRepositories of the first `packages` packages that there is a new revision; gives how many they are.
-    pub(crate) async fn move_repositories(&mut self, packages: usize, revision: usize) -> Result<usize> {
-        let count = fleet::repositories(packages);
+    /// Tells the sources of the first packages that there is a new revision; gives how many sources they are.
+    pub(crate) async fn announce(&self, updates: usize, revision: usize) -> Result<usize> {
+        let count = match self.bench {
+            Bench::Packages => fleet::repositories(updates),
+            Bench::Leaves => 0,
+        };
         for n in 0..count {
-            let version = &self.versions[Kind::Repository as usize][n];
-            let status = fleet::repository_status(n, revision);
-            let version = self.write_status(Kind::Repository, n, version, status).await?;
-            self.versions[Kind::Repository as usize][n] = version;
+            self.write_status(GIT_REPOSITORIES, n, &fleet::repository_status(n, revision)).await?;
         }
         Ok(count)
     }
 
-    /// Moves the first `packages` packages to a new revision, so many a second; gives how long it took.
-    pub(crate) async fn move_packages(
-        &mut self,
-        packages: usize,
-        revision: usize,
-        rate: u32,
-    ) -> Result<Duration> {
+    /// Updates so many objects, `rate` a second; gives how long it took.
+    pub(crate) async fn update(&self, updates: usize, revision: usize, rate: u32) -> Result<Duration> {
         let started = Instant::now();
-        let versions = &self.versions[Kind::Package as usize];
         let pace = |n: usize| started + Duration::from_secs(1) / rate * u32::try_from(n).unwrap_or(u32::MAX);
         let one = async |n: usize| {
-            let status = fleet::healthy_status(n, revision);
-            self.write_status(Kind::Package, n, &versions[n], status).await
+            let (kind, object, status) = self.bench.update(n, updates, revision);
+            self.write_status(kind, object, &status).await
         };
-        let paced = stream::iter(0..packages).then(async |n| {
+        let paced = stream::iter(0..updates).then(async |n| {
             tokio::time::sleep_until(pace(n).into()).await;
             n
         });
-        let moved: Vec<String> = paced.map(one).buffered(WRITERS).try_collect().await?;
-        self.versions[Kind::Package as usize][..packages].clone_from_slice(&moved);
+        paced.map(one).buffered(WRITERS).try_collect::<()>().await?;
         Ok(started.elapsed())
     }
 
-    /// Lists all packages page by page, the way the fastest reader would: whole bodies, nothing parsed.
+    /// Lists everything that is read page by page, the way the fastest reader would: whole bodies, nothing parsed.
     pub(crate) async fn list(&self) -> Result<Listed> {
         let started = Instant::now();
-        let (mut bytes, mut pages, mut next) = (0, 0, String::new());
-        loop {
-            let uri = format!("/apis/{KUSTOMIZATIONS}/kustomizations?limit={PAGE}{next}");
-            let request = http::Request::get(uri).header("accept-encoding", "identity").body(Vec::new())?;
-            let body = self.client().request_text(request).await.context("listing the packages")?;
-            (bytes, pages) = (bytes + body.len(), pages + 1);
-            match continue_token(&body) {
-                Some(token) => next = format!("&continue={token}"),
-                None => break,
+        let (mut bytes, mut pages) = (0, 0);
+        for kind in self.bench.listed() {
+            let mut next = String::new();
+            loop {
+                let uri = format!("{}/{}?limit={PAGE}{next}", kind.prefix, kind.plural);
+                let request =
+                    http::Request::get(uri).header("accept-encoding", "identity").body(Vec::new())?;
+                let body = self.client().request_text(request).await.context("listing")?;
+                (bytes, pages) = (bytes + body.len(), pages + 1);
+                match continue_token(&body) {
+                    Some(token) => next = format!("&continue={token}"),
+                    None => break,
+                }
             }
         }
         let took = started.elapsed();
-        ensure!(pages == self.packages.div_ceil(PAGE), "{} packages came in {pages} pages", self.packages);
-        Ok(Listed { took, bytes, pages })
+        let of_kind = |kind: &Kind| {
+            let all = self.bench.objects(self.packages);
+            all.iter().filter(|(k, _)| k.plural == kind.plural).map(|(_, n)| n.len()).sum::<usize>()
+        };
+        let counts: Vec<usize> = self.bench.listed().iter().map(of_kind).collect();
+        let least: usize = counts.iter().map(|count| count.div_ceil(PAGE)).sum();
+        // One that the API server made itself may take another page.
+        ensure!((least..=least + counts.len()).contains(&pages), "{counts:?} objects came in {pages} pages");
+        Ok(Listed { took, bytes, objects: counts.iter().sum() })
+    }
+
+    /// How many GETs and LISTs of what is listed the API server has answered so far.
+    pub(crate) async fn reads(&self) -> Result<u64> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let text = self.client().request_text(request).await.context("reading the API server's metrics")?;
+        let has = |line: &str, label: &str, value: &str| line.contains(&format!("{label}=\"{value}\""));
+        let counts = text.lines().filter(|line| {
+            line.starts_with("apiserver_request_total{")
+                && (has(line, "verb", "GET") || has(line, "verb", "LIST"))
+                && self.bench.listed().iter().any(|kind| has(line, "resource", kind.plural))
+        });
+        Ok(counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>() as u64)
     }
 }
 
-fn collection(kind: Kind, n: usize) -> String {
-    match kind {
-        Kind::Package => {
-            format!("/apis/{KUSTOMIZATIONS}/namespaces/{}/kustomizations", fleet::namespace(n))
-        }
-        Kind::Repository => format!("/apis/{SOURCES}/namespaces/{}/gitrepositories", fleet::REPOSITORIES),
+fn without_subresources(crds: &[Value]) -> Vec<Value> {
+    let mut crds = crds.to_vec();
+    for version in crds.iter_mut().filter_map(|crd| crd["spec"]["versions"].as_array_mut()).flatten() {
+        version.as_object_mut().map(|version| version.remove("subresources"));
     }
+    crds
 }
 
-/// The token of the next page, found without parsing: a list of custom resources ends with its metadata.
+/// The token of the next page, found without parsing: it is in the list's own metadata, which custom resources have at
+/// the end and built-in kinds at the beginning.
 fn continue_token(body: &str) -> Option<&str> {
-    let tail = &body[body.rfind("\"metadata\":{")?..];
-    let (_, token) = tail.split_once("\"continue\":\"")?;
+    let metadata = match body.find("\"items\":") {
+        Some(items) if body[..items].contains("\"metadata\":{") => &body[..items],
+        _ => &body[body.rfind("\"metadata\":{")?..],
+    };
+    let (_, token) = metadata.split_once("\"continue\":\"")?;
     token.split_once('"').map(|(token, _)| token).filter(|token| !token.is_empty())
 }

@@ -1,18 +1,19 @@
 //! What is measured of one program.
 
 use crate::cluster::{Cluster, Listed};
-use crate::subject::{Program, Scrape, Subject};
+use crate::subject::{Program, Subject};
 use crate::{say, usage};
 use anyhow::Result;
 use statusbridge_tests::Rig;
 use std::collections::HashSet;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How much is done to measure.
 pub(crate) struct Run {
-    /// Packages that move to a new revision.
+    /// Objects that are updated: twice, once without scrapes and once with.
     pub(crate) updates: usize,
-    /// How many do so a second.
+    /// How many of them a second.
     pub(crate) rate: u32,
     /// Scrapes of each sort.
     pub(crate) scrapes: usize,
@@ -27,47 +28,60 @@ pub(crate) struct Figures {
     pub(crate) starts: Vec<(Listed, Duration)>,
     /// Processor time from start to the first complete scrape.
     pub(crate) start_processor: Duration,
+    /// GETs and LISTs that the API server answered meanwhile.
+    pub(crate) reads: u64,
     /// Resident memory after the first complete scrape, after scrapes and updates, and the most there ever was.
     pub(crate) resident: [u64; 3],
-    /// Median time of a scrape and its size, not compressed and compressed.
-    pub(crate) scrape: [(Duration, usize); 2],
-    /// Samples of all packages.
+    /// Scrapes: plain, compressed, and compressed during updates.
+    pub(crate) scrapes: [Scrapes; 3],
+    /// Samples in a scrape.
     pub(crate) series: usize,
-    /// Processor time for all updates of packages.
+    /// Processor time for all updates.
     pub(crate) updates: Duration,
     /// How long they took.
     pub(crate) updates_took: Duration,
-    /// GitRepositories that moved beforehand, and processor time for that.
-    pub(crate) repositories: (usize, Duration),
+    /// Sources that moved beforehand, and processor time for that.
+    pub(crate) sources: (usize, Duration),
     /// Series that were not there before the updates.
     pub(crate) new_series: usize,
 }
 
+/// What scrapes took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scrapes {
+    /// Median time of one.
+    pub(crate) took: Duration,
+    /// Processor time of one, on average.
+    pub(crate) processor: Duration,
+    /// Size of the last.
+    pub(crate) size: usize,
+}
+
 impl Figures {
-    /// Measures a program from its start; the packages that move do so to `revision`.
+    /// Measures a program from its start; what moves to a new revision does so to `revision` and then to the next.
     pub(crate) async fn measure(
         rig: &Rig,
         program: Program,
-        cluster: &mut Cluster,
+        cluster: &Cluster,
         run: &Run,
         revision: usize,
     ) -> Result<Self> {
         let name = program.name();
         let mut starts = Vec::new();
-        let (mut subject, mut start_processor) = (None, Duration::ZERO);
+        let (mut subject, mut start_processor, mut reads) = (None, Duration::ZERO, 0);
         for n in 1..=run.starts {
             drop(subject.take());
             // The first list after many writes may find the server at other work.
             cluster.list().await?;
             let listed = cluster.list().await?;
-            let started = program.start(rig, cluster.api.kubeconfig()).await?;
-            let took = started.first_complete_scrape(cluster.packages()).await?;
+            let reads_before = cluster.reads().await?;
+            let started = program.start(rig, cluster).await?;
+            let took = started.first_complete_scrape(cluster.packages).await?;
             start_processor = usage::processor(started.pid()?)?;
+            reads = cluster.reads().await? - reads_before;
             say(&format!(
-                "{name}: start {n}: first complete scrape after {took:.2?}, list {:.2?} ({} pages, {} bytes a package)",
-                listed.took,
-                listed.pages,
-                listed.bytes / cluster.packages()
+                "{name}: start {n} of {}: first complete scrape after {took:.2?}, list {:.2?}",
+                run.starts, listed.took
             ));
             starts.push((listed, took));
             subject = Some(started);
@@ -77,40 +91,60 @@ impl Figures {
         let first = usage::resident(pid)?;
         usage::until_idle(pid).await?;
 
-        let mut scrape = Vec::new();
+        say(&format!("{name}: {} scrapes, and as many compressed", run.scrapes));
+        let mut quiet = Vec::new();
         for gzip in [false, true] {
-            scrape.push(scrapes(&subject, gzip, run.scrapes).await?);
+            let (scrapes, processor) =
+                spent(pid, scrapes(&subject, gzip, run.scrapes, Duration::ZERO)).await?;
+            quiet.push(scrapes.with(processor, run.scrapes));
         }
         let before = series(&subject).await?;
 
         usage::until_idle(pid).await?;
-        let (moved, repositories) = spent(pid, cluster.move_repositories(run.updates, revision)).await?;
-        say(&format!("{name}: {} packages move to a new revision, {} a second", run.updates, run.rate));
-        let (took, updates) = spent(pid, cluster.move_packages(run.updates, revision, run.rate)).await?;
+        let sources = spent(pid, cluster.announce(run.updates, revision)).await?;
+        say(&format!("{name}: {} updates, {} a second", run.updates, run.rate));
+        let (updates_took, updates) = spent(pid, cluster.update(run.updates, revision, run.rate)).await?;
+
+        cluster.announce(run.updates, revision + 1).await?;
+        usage::until_idle(pid).await?;
+        say(&format!("{name}: the same, with a scrape every second"));
+        let count = (run.updates / run.rate as usize).max(1);
+        let both = async {
+            let updates = cluster.update(run.updates, revision + 1, run.rate);
+            tokio::try_join!(updates, scrapes(&subject, true, count, Duration::from_secs(1)))
+        };
+        let ((_, busy), processor) = spent(pid, both).await?;
+        let busy = busy.with(processor.saturating_sub(updates), count);
         let after = series(&subject).await?;
         Ok(Self {
             starts,
             start_processor,
+            reads,
             resident: [first, usage::resident(pid)?, usage::highest_resident(pid)?],
-            scrape: [scrape[0], scrape[1]],
+            scrapes: [quiet[0], quiet[1], busy],
             series: before.len(),
             updates,
-            updates_took: took,
-            repositories: (moved, repositories),
+            updates_took,
+            sources,
             new_series: after.difference(&before).count(),
         })
     }
 
-    /// The median start and the list before it.
-    pub(crate) fn start(&self) -> (Listed, Duration) {
-        let mut starts = self.starts.clone();
-        starts.sort_by_key(|(_, took)| *took);
-        starts[starts.len() / 2]
+    /// The median time to the first complete scrape.
+    pub(crate) fn start(&self) -> Duration {
+        median(self.starts.iter().map(|(_, took)| *took).collect())
     }
 
     /// Median of the lists.
     pub(crate) fn list(&self) -> Duration {
         median(self.starts.iter().map(|(listed, _)| listed.took).collect())
+    }
+}
+
+impl Scrapes {
+    /// The same, with the processor time that so many took.
+    fn with(self, processor: Duration, count: usize) -> Self {
+        Self { processor: processor.div_f64(count as f64), ..self }
     }
 }
 
@@ -122,21 +156,21 @@ async fn spent<T>(pid: u32, work: impl Future<Output = Result<T>>) -> Result<(T,
     Ok((done, usage::processor(pid)? - before))
 }
 
-/// Median time of some scrapes and the size of the last.
-async fn scrapes(subject: &Subject, gzip: bool, count: usize) -> Result<(Duration, usize)> {
+/// Scrapes so many times, one every `pause` at most.
+async fn scrapes(subject: &Subject, gzip: bool, count: usize, pause: Duration) -> Result<Scrapes> {
     let (mut times, mut size) = (Vec::new(), 0);
     for _ in 0..count {
-        let Scrape { took, body } = subject.scrape(gzip).await?;
-        times.push(took);
-        size = body.len();
+        let started = Instant::now();
+        size = 0;
+        times.push(subject.scrape(gzip, |piece| size += piece.len()).await?);
+        tokio::time::sleep_until(started + pause).await;
     }
-    Ok((median(times), size))
+    Ok(Scrapes { took: median(times), processor: Duration::ZERO, size })
 }
 
 /// Name and labels of every sample.
 async fn series(subject: &Subject) -> Result<HashSet<String>> {
-    let scrape = subject.scrape(false).await?;
-    let text = String::from_utf8_lossy(&scrape.body);
+    let text = subject.text().await?;
     let samples = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(samples.filter_map(|line| line.rsplit_once(' ')).map(|(series, _)| series.to_owned()).collect())
 }

@@ -48,11 +48,11 @@ pub(crate) fn repositories(packages: usize) -> usize {
 }
 
 /// Name of a GitRepository.
-pub(crate) fn repository_name(repository: usize) -> String {
+fn repository_name(repository: usize) -> String {
     format!("repository-{repository:03}")
 }
 
-/// A GitRepository without its status.
+/// A GitRepository that has fetched the first revision.
 pub(crate) fn repository(repository: usize) -> Value {
     json!({
         "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
@@ -61,6 +61,7 @@ pub(crate) fn repository(repository: usize) -> Value {
             "interval": "1m", "ref": {"branch": "main"},
             "url": format!("https://git.example.com/platform/{}.git", repository_name(repository)),
         },
+        "status": repository_status(repository, 1),
     })
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn repository_status(repository: usize, revision: usize) -> Value {
     })
 }
 
-/// A package without its status.
+/// A package after it was first rolled out.
 pub(crate) fn package(package: usize) -> Value {
     let (name, namespace) = (name(package), namespace(package));
     let service =
@@ -110,12 +111,13 @@ pub(crate) fn package(package: usize) -> Value {
             "patches": [{"target": {"kind": "Deployment", "name": format!("{name}.*")},
                 "patch": "- op: add\n  path: /spec/template/spec/priorityClassName\n  value: business-critical\n"}],
         },
+        "status": first_status(package),
     })
 }
 
 /// The status of a package after it was first rolled out. Most are healthy at revision 1; some are in other states, so
 /// that the fleet has all of those that a rollout goes through.
-pub(crate) fn first_status(package: usize) -> Value {
+fn first_status(package: usize) -> Value {
     let failed = |reason, message| Outcome { status: "False", reason, message };
     let build = failed("BuildFailed", "kustomize build failed: accumulating resources: missing file");
     let check = failed("HealthCheckFailed", "timeout waiting for: [Deployment/service status: 'InProgress']");
@@ -196,7 +198,7 @@ fn time(revision: usize, minutes: usize) -> String {
 }
 
 /// So many hex digits that depend on nothing but the seed.
-fn hex(digits: usize, seed: &[usize]) -> String {
+pub(crate) fn hex(digits: usize, seed: &[usize]) -> String {
     use sha2::{Digest as _, Sha256};
     let hash = Sha256::digest(format!("{seed:?}"));
     hash.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).take(digits).map(char::from).collect()

@@ -1,18 +1,20 @@
-//! The benchmark: the exporter beside kube-state-metrics with Flux's published configuration, reading the same Flux
-//! Kustomizations from the same real API server, with a plain paged LIST as the yardstick.
+//! The benchmark: the exporter beside kube-state-metrics, reading the same objects from the same real API server, with a
+//! plain paged LIST as the yardstick. Once Flux Kustomizations, which say themselves how they are (kube-state-metrics has
+//! Flux's published configuration for them), and once ResourceGroups whose objects have to be looked at (kube-state-metrics
+//! has its own metrics of those kinds).
 //!
-//! Run it with `make bench`; `PACKAGES` and `UPDATES` change how many there are, `KEEP=1` leaves the API server and the
-//! exporter running afterwards, to profile. What the numbers mean is in docs/bench.md.
+//! Run it with `make bench`; settings and what the numbers mean are in docs/bench.md.
 
 mod cluster;
 mod figures;
 mod fleet;
+mod leaves;
 mod report;
 mod subject;
 mod usage;
 
-use anyhow::{Context, Result, ensure};
-use cluster::Cluster;
+use anyhow::{Context, Result, bail, ensure};
+use cluster::{Bench, Cluster};
 use figures::{Figures, Run};
 use statusbridge_tests::Rig;
 use std::process::ExitCode;
@@ -43,44 +45,89 @@ async fn run() -> Result<()> {
 }
 
 async fn measure(rig: &Rig) -> Result<()> {
-    let packages = setting("PACKAGES", 20_000)?;
-    let updates = setting("UPDATES", packages / 4)?;
-    ensure!(0 < updates && updates <= packages, "UPDATES has to be between 1 and PACKAGES");
+    let sizes = match setting("BENCH").as_deref() {
+        None => {
+            [of("PACKAGES", "20000 100000", Bench::Packages)?, of("LEAVES", "2000", Bench::Leaves)?].concat()
+        }
+        Some("packages") => of("PACKAGES", "20000 100000", Bench::Packages)?,
+        Some("leaves") => of("LEAVES", "2000", Bench::Leaves)?,
+        Some(other) => bail!("BENCH is `{other}`; it has to be `packages` or `leaves`"),
+    };
     for program in [Program::Exporter, Program::Peer] {
         program.prepare().await?;
     }
-    let loaded = usage::load();
-    say(&format!("writing {packages} Kustomizations, each with its status"));
-    let started = Instant::now();
-    let mut cluster = Cluster::start(rig, packages).await?;
-    let seconds = started.elapsed().as_secs();
-    say(&format!("written in {seconds} s; the API server is {}", cluster.api.kubeconfig().display()));
-
-    let run = Run { updates, rate: 200, scrapes: 20, starts: 3 };
-    let exporter = Figures::measure(rig, Program::Exporter, &mut cluster, &run, 2).await?;
-    let peer = Figures::measure(rig, Program::Peer, &mut cluster, &run, 3).await?;
-    say("");
-    say(&report::render(&report::Report {
-        packages,
-        updates,
-        processors: usage::processors(),
-        load: loaded,
-        exporter: &exporter,
-        peer: &peer,
-    }));
-    if std::env::var("KEEP").is_ok_and(|v| !matches!(v.as_str(), "" | "0")) {
-        let subject = Program::Exporter.start(rig, cluster.api.kubeconfig()).await?;
-        say(&format!("the API server and the exporter (process {}) run until Ctrl-C", subject.pid()?));
-        std::future::pending::<()>().await;
+    let mut tables = Vec::new();
+    for (bench, packages) in sizes {
+        let table = one(rig, bench, packages).await?;
+        say(&format!("\n{table}"));
+        tables.push(table);
+    }
+    if tables.len() > 1 {
+        say(&format!("All of it:\n\n{}", tables.join("\n")));
     }
     Ok(())
 }
 
-fn setting(name: &str, default: usize) -> Result<usize> {
-    match std::env::var(name) {
-        Ok(text) if !text.is_empty() => text.parse().with_context(|| format!("{name} is no number")),
-        _ => Ok(default),
+/// Measures both programs with so many packages.
+async fn one(rig: &Rig, bench: Bench, packages: usize) -> Result<String> {
+    let most = bench.most_updates(packages);
+    let updates = match setting("UPDATES") {
+        Some(text) => text.parse().context("UPDATES is no number")?,
+        None => 5_000.min(most / 4),
+    };
+    ensure!((2..=most).contains(&updates), "UPDATES has to be between 2 and {most}");
+    let updates = updates - updates % 2;
+    let machine = usage::machine();
+    say(&format!("{packages} packages ({bench:?}): writing the objects"));
+    let started = Instant::now();
+    let cluster = Cluster::start(rig, bench, packages).await?;
+    let written = started.elapsed();
+    say(&format!(
+        "written in {} s; the API server is {}",
+        written.as_secs(),
+        cluster.api.kubeconfig().display()
+    ));
+
+    let run = Run { updates, rate: 200, scrapes: 20, starts: 3 };
+    let exporter = Figures::measure(rig, Program::Exporter, &cluster, &run, 2).await?;
+    // It takes minutes to start where there is much to read, and no aim is about it.
+    let run = Run { starts: if packages > 20_000 { 1 } else { 3 }, ..run };
+    let peer = match setting("PEER").as_deref() {
+        Some("0") => None,
+        _ => {
+            let measured = Figures::measure(rig, Program::Peer, &cluster, &run, 4).await;
+            measured
+                .inspect_err(|error| say(&format!("kube-state-metrics could not be measured: {error:#}")))
+                .ok()
+        }
+    };
+    let table = report::render(&report::Report {
+        bench,
+        packages,
+        updates,
+        written,
+        machine,
+        exporter: &exporter,
+        peer: peer.as_ref(),
+    });
+    if setting("KEEP").is_some_and(|keep| keep != "0") {
+        say(&table);
+        let subject = Program::Exporter.start(rig, &cluster).await?;
+        say(&format!("the API server and the exporter (process {}) run until Ctrl-C", subject.pid()?));
+        std::future::pending::<()>().await;
     }
+    Ok(table)
+}
+
+/// The sizes of one benchmark.
+fn of(name: &str, default: &str, bench: Bench) -> Result<Vec<(Bench, usize)>> {
+    let text = setting(name).unwrap_or_else(|| default.to_owned());
+    let number = |word: &str| word.parse().with_context(|| format!("{name}: `{word}` is no number"));
+    text.split_whitespace().map(|word| Ok((bench, number(word)?))).collect()
+}
+
+fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
 /// Prints a line of progress or of the result.

@@ -1,11 +1,13 @@
 //! The two programs that are measured.
 
+use crate::cluster::{Bench, Cluster};
+use crate::leaves;
 use anyhow::{Context, Result};
 use reqwest::header::{ACCEPT_ENCODING, HeaderValue};
-use statusbridge_contract::{Metric, label};
+use statusbridge_contract::{Health, Metric, label};
 use statusbridge_tests::{Exporter, Port, Process, Rig, fake_fleet::SOURCE, own_program, program};
 use std::ffi::OsString;
-use std::path::Path;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Flux's published configuration (fluxcd/flux2-monitoring-example,
@@ -46,19 +48,14 @@ pub(crate) struct Subject {
     /// When it was started.
     started: Instant,
     program: Program,
-    url: String,
+    bench: Bench,
+    address: SocketAddr,
     http: reqwest::Client,
 }
 
 enum Running {
     Exporter(Exporter),
     Peer { process: Process, _ports: [Port; 2] },
-}
-
-/// The answer to one scrape.
-pub(crate) struct Scrape {
-    pub(crate) took: Duration,
-    pub(crate) body: Vec<u8>,
 }
 
 impl Program {
@@ -79,11 +76,13 @@ impl Program {
     }
 
     /// Starts it.
-    pub(crate) async fn start(self, rig: &Rig, kubeconfig: &Path) -> Result<Subject> {
+    pub(crate) async fn start(self, rig: &Rig, cluster: &Cluster) -> Result<Subject> {
+        let (bench, kubeconfig) = (cluster.bench, cluster.api.kubeconfig());
         let started = Instant::now();
         let (running, address) = match self {
             Self::Exporter => {
-                let exporter = Exporter::launch(rig, self.name(), kubeconfig, &[]).await?;
+                let args = ["--presets", source(bench), "--max-packages", "200000"];
+                let exporter = Exporter::launch(rig, self.name(), kubeconfig, &args).await?;
                 let address = exporter.address();
                 (Running::Exporter(exporter), address)
             }
@@ -93,23 +92,32 @@ impl Program {
                 let ports = [Port::reserve()?, Port::reserve()?];
                 let address = ports[0].address();
                 let mut args: Vec<OsString> = Vec::new();
-                let mut flag = |name: &str, value: OsString| args.extend([format!("--{name}").into(), value]);
+                let mut flag = |name: &str, value: OsString| {
+                    let mut arg = OsString::from(format!("--{name}="));
+                    arg.push(value);
+                    args.push(arg);
+                };
                 flag("kubeconfig", kubeconfig.into());
-                flag("custom-resource-state-config-file", configuration.into());
+                match bench {
+                    Bench::Packages => {
+                        flag("custom-resource-state-config-file", configuration.into());
+                        flag("custom-resource-state-only", "true".into());
+                    }
+                    Bench::Leaves => flag("resources", "configmaps,deployments,services".into()),
+                }
                 for (of, port) in ["", "telemetry-"].iter().zip(&ports) {
                     flag(&format!("{of}host"), "127.0.0.1".into());
                     flag(&format!("{of}port"), port.number().to_string().into());
                 }
-                args.push("--custom-resource-state-only=true".into());
-                args.push("--enable-gzip-encoding=true".into());
+                flag("enable-gzip-encoding", "true".into());
                 let path = program("kube-state-metrics")?;
                 let process = Process::spawn(rig, self.name(), &path, args, [])?;
                 (Running::Peer { process, _ports: ports }, address)
             }
         };
         let http =
-            reqwest::Client::builder().no_proxy().no_gzip().timeout(Duration::from_secs(30)).build()?;
-        Ok(Subject { running, started, program: self, url: format!("http://{address}/metrics"), http })
+            reqwest::Client::builder().no_proxy().no_gzip().timeout(Duration::from_secs(60)).build()?;
+        Ok(Subject { running, started, program: self, bench, address, http })
     }
 }
 
@@ -126,17 +134,38 @@ impl Subject {
         self.process().pid().context("it is not running")
     }
 
-    /// Scrapes it, compressed or not.
-    pub(crate) async fn scrape(&self, gzip: bool) -> Result<Scrape> {
+    /// Scrapes it, compressed or not, and has a look at the answer piece by piece; gives how long that took.
+    pub(crate) async fn scrape(&self, gzip: bool, mut look: impl FnMut(&[u8])) -> Result<Duration> {
         let started = Instant::now();
         let encoding = HeaderValue::from_static(if gzip { "gzip" } else { "identity" });
-        let mut answer = self.http.get(&self.url).header(ACCEPT_ENCODING, encoding).send().await?;
+        let mut answer = self.http.get(self.url("metrics")).header(ACCEPT_ENCODING, encoding).send().await?;
         answer.error_for_status_ref()?;
-        let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await? {
-            body.extend_from_slice(&chunk);
+        while let Some(piece) = answer.chunk().await? {
+            look(&piece);
         }
-        Ok(Scrape { took: started.elapsed(), body })
+        Ok(started.elapsed())
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.address)
+    }
+
+    /// Whether a scrape is worth while: one of half the packages costs as much as half of a complete one.
+    async fn is_ready(&self) -> bool {
+        match self.program {
+            Program::Exporter => {
+                self.http.get(self.url("readyz")).send().await.is_ok_and(|a| a.status().is_success())
+            }
+            // It is ready before it has read anything, and shows nothing of a kind until it has read all of it.
+            Program::Peer => true,
+        }
+    }
+
+    /// What a scrape says.
+    pub(crate) async fn text(&self) -> Result<String> {
+        let mut body = Vec::new();
+        self.scrape(false, |piece| body.extend_from_slice(piece)).await?;
+        Ok(String::from_utf8(body)?)
     }
 
     /// Waits for the first scrape that shows all packages; gives how long after the start it was complete.
@@ -144,25 +173,54 @@ impl Subject {
         let deadline = self.started + Duration::from_secs(300);
         while Instant::now() < deadline {
             self.process().ensure_running()?;
+            let asked = Instant::now();
             // Until it listens there is no answer.
-            if let Ok(scrape) = self.scrape(false).await
-                && self.is_complete(&String::from_utf8_lossy(&scrape.body), packages)
+            if self.is_ready().await
+                && let Ok(text) = self.text().await
+                && self.is_complete(&text, packages)
             {
                 return Ok(self.started.elapsed());
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            // Looking must not become what it is busy with.
+            tokio::time::sleep(asked.elapsed().max(Duration::from_millis(50))).await;
         }
-        anyhow::bail!("{} never showed {packages} packages", self.program.name())
+        anyhow::bail!("{} did not show {packages} packages within five minutes", self.program.name())
     }
 
     fn is_complete(&self, text: &str, packages: usize) -> bool {
-        let count = |prefix: &str| text.lines().filter(|line| line.starts_with(prefix)).count();
-        match self.program {
-            Program::Exporter => {
-                let up = format!("{}{{{}=\"{SOURCE}\"}} 1\n", Metric::SourceUp.name(), label::PACKAGE_SOURCE);
-                text.contains(&up) && count(&format!("{}{{", Metric::PackageHealth.name())) == packages
+        let count = |metric: &str| text.lines().filter(|line| has_name(line, metric)).count();
+        match (self.program, self.bench) {
+            (Program::Exporter, bench) => {
+                let source = format!("{}=\"{}\"", label::PACKAGE_SOURCE, source(bench));
+                let up = format!("{}{{{source}}} 1\n", Metric::SourceUp.name());
+                let current = format!(" {}", Health::Current.code());
+                let shown = |line: &&str| {
+                    has_name(line, Metric::PackageHealth.name())
+                        && (bench == Bench::Packages || line.ends_with(&current))
+                };
+                text.contains(&up) && text.lines().filter(shown).count() == packages
             }
-            Program::Peer => count("gotk_resource_info{") == packages,
+            (Program::Peer, Bench::Packages) => count("gotk_resource_info") == packages,
+            (Program::Peer, Bench::Leaves) => [
+                ("kube_configmap_info", leaves::CONFIG_MAPS),
+                ("kube_service_info", leaves::SERVICES),
+                ("kube_deployment_status_replicas", leaves::DEPLOYMENTS),
+            ]
+            .iter()
+            // Those in no inventory, too; and some are the API server's own.
+            .all(|(metric, each)| count(metric) >= 2 * each * packages),
         }
+    }
+}
+
+fn has_name(line: &str, metric: &str) -> bool {
+    line.strip_prefix(metric).is_some_and(|rest| rest.starts_with('{'))
+}
+
+/// The preset that reads the packages.
+const fn source(bench: Bench) -> &'static str {
+    match bench {
+        Bench::Packages => SOURCE,
+        Bench::Leaves => "kpt-resourcegroup",
     }
 }

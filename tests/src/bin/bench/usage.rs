@@ -35,7 +35,7 @@ pub(crate) fn processor(pid: u32) -> Result<Duration> {
 
 /// Waits until a process has nothing more to do: it used next to nothing for a second.
 pub(crate) async fn until_idle(pid: u32) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(180);
     let mut before = processor(pid)?;
     while Instant::now() < deadline {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -48,15 +48,14 @@ pub(crate) async fn until_idle(pid: u32) -> Result<()> {
     anyhow::bail!("the process does not come to rest");
 }
 
-/// Processes that ran or waited to, on average over the last minute.
-pub(crate) fn load() -> String {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().unwrap_or("?").to_owned()
-}
-
-/// Processors of this machine.
-pub(crate) fn processors() -> usize {
-    std::thread::available_parallelism().map_or(0, usize::from)
+/// This machine, and how busy it was over the last minute.
+pub(crate) fn machine() -> String {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let (cpu, load) = (read("/proc/cpuinfo"), read("/proc/loadavg"));
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = model.map_or("processors of an unknown model", |(_, model)| model);
+    let count = std::thread::available_parallelism().map_or(0, usize::from);
+    format!("{count} × {model}, load {} at the start", load.split(' ').next().unwrap_or("?"))
 }
 
 fn read(pid: u32, file: &str) -> Result<String> {
