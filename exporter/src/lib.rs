@@ -1,5 +1,6 @@
 //! Exporter library.
 
+pub mod authorize;
 pub mod catalog;
 pub mod check;
 pub mod engine;
@@ -21,6 +22,7 @@ pub mod serve;
 pub mod server;
 pub mod source;
 pub mod store;
+pub mod tls;
 pub mod transition;
 pub mod verdict;
 pub mod watch;

@@ -55,6 +55,9 @@ enum Command {
         /// what packages consist of. May be given more than once; the usual ones when left out.
         #[arg(long = "resource", value_name = "PLURAL.GROUP", value_delimiter = ',')]
         resources: Vec<String>,
+        /// Add what `serve --authorize-scrapes` needs.
+        #[arg(long)]
+        authorize_scrapes: bool,
     },
     /// List the presets, or print one.
     Sources {
@@ -112,8 +115,11 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
-        Command::Rbac { sources, name, resources } => {
-            out.write_all(rbac::cluster_role(&name, &sources.load()?, &resources).as_bytes())?
+        Command::Rbac { sources, name, resources, authorize_scrapes } => {
+            out.write_all(rbac::cluster_role(&name, &sources.load()?, &resources).as_bytes())?;
+            if authorize_scrapes {
+                out.write_all(rbac::REVIEWS.as_bytes())?;
+            }
         }
         Command::Sources { name: None } => {
             let width = PRESETS.iter().map(|preset| preset.name.len()).max().unwrap_or_default();

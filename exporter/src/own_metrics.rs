@@ -45,6 +45,11 @@ struct OfSource {
     package_source: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfRefusal {
+    cause: &'static str,
+}
+
 /// Counters and histograms about this process.
 pub struct OwnMetrics {
     registry: Registry,
@@ -55,6 +60,8 @@ pub struct OwnMetrics {
     evaluation_errors: Family<OfSource, Counter>,
     left_out: Family<OfSource, Gauge>,
     sources_good: Gauge,
+    certificate_good: Gauge,
+    scrapes_refused: Family<OfRefusal, Counter>,
     scrapes: Histogram,
 }
 
@@ -70,6 +77,8 @@ impl Default for OwnMetrics {
             evaluation_errors: Family::default(),
             left_out: Family::default(),
             sources_good: Gauge::default(),
+            certificate_good: Gauge::default(),
+            scrapes_refused: Family::default(),
             scrapes: Histogram::new(buckets),
         };
         own.registered()
@@ -119,6 +128,17 @@ impl OwnMetrics {
             "Whether the files of sources could be used when they last changed; 0 = earlier ones are at work",
             self.sources_good.clone(),
         );
+        self.certificate_good.set(1);
+        registry.register(
+            "statusbridge_exporter_certificate_last_reload_successful",
+            "Whether the files of the TLS certificate could be used when they last changed; 0 = an earlier one is served",
+            self.certificate_good.clone(),
+        );
+        registry.register(
+            "statusbridge_exporter_scrapes_refused",
+            "Requests for metrics that were not let in, by cause",
+            self.scrapes_refused.clone(),
+        );
         registry.register(
             "statusbridge_exporter_scrape_duration_seconds",
             "Time from a scrape's request to the last byte handed to the connection",
@@ -163,6 +183,16 @@ impl OwnMetrics {
     /// The files of sources have changed and could be used, or not.
     pub fn reloaded(&self, successful: bool) {
         self.sources_good.set(successful.into());
+    }
+
+    /// The files of the TLS certificate have changed and could be used, or not.
+    pub fn certificate_reloaded(&self, successful: bool) {
+        self.certificate_good.set(successful.into());
+    }
+
+    /// Somebody who asked for metrics was not let in.
+    pub fn scrape_refused(&self, cause: &'static str) {
+        self.scrapes_refused.get_or_create(&OfRefusal { cause }).inc();
     }
 
     /// A scrape was answered.

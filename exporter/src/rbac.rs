@@ -80,6 +80,17 @@ pub fn cluster_role(name: &str, sources: &[Source], resources: &[String]) -> Str
     yaml
 }
 
+/// Two more rules at the end of a [`cluster_role`]: with them the exporter may ask who somebody is and
+/// what they may do.
+pub const REVIEWS: &str = "  # Asking whether a scrape is allowed.
+  - apiGroups: [\"authentication.k8s.io\"]
+    resources: [tokenreviews]
+    verbs: [create]
+  - apiGroups: [\"authorization.k8s.io\"]
+    resources: [subjectaccessreviews]
+    verbs: [create]
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,5 +158,14 @@ mod tests {
         let usual = cluster_role("r", &sources, &[]);
         assert!(usual.contains("[daemonsets, deployments, replicasets, statefulsets]"), "{usual}");
         assert!(!usual.contains("secrets"), "{usual}");
+    }
+
+    #[test]
+    fn rules_for_reviews_go_behind_the_others() {
+        let yaml = cluster_role("r", &[], &[]) + REVIEWS;
+        let role: serde_json::Value = serde_saphyr::from_str(&yaml).unwrap();
+        let rules = role["rules"].as_array().unwrap();
+        assert_eq!(rules.len(), 3, "{yaml}");
+        assert!(rules[1..].iter().all(|r| r["verbs"] == serde_json::json!(["create"])), "{yaml}");
     }
 }

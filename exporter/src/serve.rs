@@ -25,14 +25,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
+    authorize::Guard,
     catalog::SourceArgs,
     engine::{Command, Engine, SharedPublished, SourceId},
     exposition::{Exposition, Format},
     own_metrics::OwnMetrics,
     reload,
-    server::{self, Subject},
+    server::{self, Entrance, Subject},
     source::Source,
     store::Limits,
+    tls::TlsArgs,
     watch::{self, Discovery, Event, KindId, Watcher, WatcherSettings},
 };
 
@@ -61,6 +63,13 @@ pub struct ServeArgs {
     /// Address to serve /metrics, /healthz and /readyz on.
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:9477")]
     pub listen: SocketAddr,
+    /// TLS for all that is served.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+    /// Answer /metrics only to those who may get it: the API server is asked whose the bearer token is
+    /// (TokenReview) and whether they may get the path /metrics (SubjectAccessReview).
+    #[arg(long)]
+    pub authorize_scrapes: bool,
     /// A source is no longer up when one of its watches was silent for this long, in seconds or
     /// like 2m. Servers send something about every minute.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
@@ -103,6 +112,10 @@ pub async fn run(args: ServeArgs, of: SourceArgs, sources: Vec<Source>) -> anyho
     log_to_stderr(args.log_format);
     // Some other part of the process may have chosen a provider already; either will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let certificate = args.tls.certificate()?;
+    if args.authorize_scrapes && certificate.is_none() {
+        warn!("bearer tokens of scrapes come without TLS: whoever listens on the way can use them");
+    }
     let client = client(&args).await?;
     let listener =
         TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
@@ -130,11 +143,19 @@ pub async fn run(args: ServeArgs, of: SourceArgs, sources: Vec<Source>) -> anyho
         client: client.clone(),
     };
     let mut tasks = JoinSet::new();
+    let mut entrance = Entrance::default();
+    if args.authorize_scrapes {
+        entrance.guard = Some(Arc::new(Guard::new(client.clone(), metrics.clone())));
+    }
+    if let Some(certificate) = certificate {
+        entrance.tls = Some(certificate.tls());
+        tasks.spawn(certificate.follow(metrics.clone()));
+    }
     tasks.spawn(learn_cluster_uid(client, bridge.clone()));
     tasks.spawn(reload::follow(of, metrics, sender));
     let work = Work { engine, tasks: Tasks::new(settings), bridge: bridge.clone() };
     let work = tokio::spawn(work.drive(updates, stop.clone()));
-    let serving = tokio::spawn(server::serve(listener, bridge, stop.clone()));
+    let serving = tokio::spawn(server::serve(listener, entrance, bridge, stop.clone()));
 
     signalled().await?;
     info!("stopping");

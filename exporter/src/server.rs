@@ -1,4 +1,4 @@
-//! `/metrics`, `/healthz` and `/readyz` over HTTP.
+//! `/metrics`, `/healthz` and `/readyz` over HTTP or HTTPS.
 
 use std::{convert::Infallible, sync::Arc, time::Duration, time::Instant};
 
@@ -8,13 +8,23 @@ use futures::{StreamExt as _, stream};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::{GracefulShutdown, Watcher},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::exposition::{Exposition, Format};
+use crate::{
+    authorize::Guard,
+    exposition::{Exposition, Format},
+    tls::Tls,
+};
 
 /// What the server asks the rest of the process.
 pub trait Subject: Send + Sync + 'static {
@@ -30,9 +40,23 @@ pub trait Subject: Send + Sync + 'static {
 
 type Body = BoxBody<Bytes, Infallible>;
 
+/// What lies between the network and the answers; nothing by default.
+#[derive(Clone, Default)]
+pub struct Entrance {
+    /// TLS for all paths.
+    pub tls: Option<Tls>,
+    /// Decides who gets `/metrics`.
+    pub guard: Option<Arc<Guard>>,
+}
+
 /// Serves until `stop`; requests under way are finished first.
-pub async fn serve<S: Subject>(listener: TcpListener, subject: Arc<S>, stop: CancellationToken) {
-    let graceful = hyper_util::server::graceful::GracefulShutdown::new();
+pub async fn serve<S: Subject>(
+    listener: TcpListener,
+    entrance: Entrance,
+    subject: Arc<S>,
+    stop: CancellationToken,
+) {
+    let graceful = GracefulShutdown::new();
     loop {
         let connection = tokio::select! {
             () = stop.cancelled() => break,
@@ -46,19 +70,18 @@ pub async fn serve<S: Subject>(listener: TcpListener, subject: Arc<S>, stop: Can
                 }
             },
         };
-        let subject = subject.clone();
-        let service = service_fn(move |request: Request<Incoming>| {
-            let response = answer(&request, &subject);
-            async move { Ok::<_, Infallible>(response) }
-        });
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(Duration::from_secs(10))
-            .serve_connection(TokioIo::new(connection), service);
-        let connection = graceful.watch(connection);
+        let Entrance { tls, guard } = entrance.clone();
+        let (subject, stop, watcher) = (subject.clone(), stop.clone(), graceful.watcher());
+        // A handshake takes as long as the other side likes, so it is none of this loop's business.
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                debug!(%error, "a connection ended badly");
+            let Some(tls) = tls else { return converse(connection, guard, subject, watcher).await };
+            let shaken = tokio::select! {
+                () = stop.cancelled() => return,
+                shaken = tls.accept(connection) => shaken,
+            };
+            match shaken {
+                Ok(connection) => converse(connection, guard, subject, watcher).await,
+                Err(error) => debug!(%error, "a TLS handshake failed"),
             }
         });
     }
@@ -66,7 +89,30 @@ pub async fn serve<S: Subject>(listener: TcpListener, subject: Arc<S>, stop: Can
     let _ = tokio::time::timeout(Duration::from_secs(5), graceful.shutdown()).await;
 }
 
-fn answer<S: Subject>(request: &Request<Incoming>, subject: &Arc<S>) -> Response<Body> {
+/// Answers the requests of one connection.
+async fn converse<S: Subject>(
+    connection: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    guard: Option<Arc<Guard>>,
+    subject: Arc<S>,
+    watcher: Watcher,
+) {
+    let service = service_fn(async |request: Request<Incoming>| {
+        Ok::<_, Infallible>(answer(&request, guard.as_deref(), &subject).await)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_secs(10))
+        .serve_connection(TokioIo::new(connection), service);
+    if let Err(error) = watcher.watch(connection).await {
+        debug!(%error, "a connection ended badly");
+    }
+}
+
+async fn answer<S: Subject>(
+    request: &Request<Incoming>,
+    guard: Option<&Guard>,
+    subject: &Arc<S>,
+) -> Response<Body> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
     }
@@ -75,7 +121,19 @@ fn answer<S: Subject>(request: &Request<Incoming>, subject: &Arc<S>) -> Response
         Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n")),
     };
     match request.uri().path() {
-        "/metrics" => metrics(request.headers(), subject.clone()),
+        "/metrics" => {
+            if let Some(guard) = guard
+                && let Err(refusal) = guard.admit(request.headers()).await
+            {
+                let mut response = plain(refusal.status(), &format!("{refusal}\n"));
+                if refusal.status() == StatusCode::UNAUTHORIZED {
+                    let scheme = header::HeaderValue::from_static("Bearer");
+                    response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+                }
+                return response;
+            }
+            metrics(request.headers(), subject.clone())
+        }
         "/healthz" => probe(subject.healthy()),
         "/readyz" => probe(subject.ready()),
         _ => plain(StatusCode::NOT_FOUND, "not found: try /metrics, /healthz, /readyz\n"),

@@ -1,0 +1,337 @@
+//! Who gets `/metrics`, as components of a cluster decide it: the API server says whose a bearer token
+//! is, and whether they may get the path.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use http::{HeaderMap, StatusCode, header};
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo},
+    authorization::v1::{
+        NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec, SubjectAccessReviewStatus,
+    },
+};
+use kube::{Api, Client, api::PostParams};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
+use tracing::{debug, warn};
+
+use crate::own_metrics::OwnMetrics;
+
+/// How long an answer of the API server holds: what is granted or taken away takes effect within this.
+const HOLDS: Duration = Duration::from_secs(10);
+/// How many answers are kept.
+const KEPT: usize = 1024;
+/// How long the API server may take for both questions together; less than the 10 s that a scrape
+/// commonly has, so that the scraper hears why it gets nothing.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many scrapes may be asked about at once, so that nobody floods the API server through this.
+const AT_ONCE: usize = 8;
+/// A longer token is none: those of service accounts have about a thousand bytes.
+const LONGEST_TOKEN: usize = 16 * 1024;
+/// How often the log says that the API server cannot be asked.
+const TELL: Duration = Duration::from_secs(60);
+
+/// Why somebody does not get `/metrics`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no token, or the API server does not know whose it is.
+    Unauthenticated,
+    /// This user may not.
+    Forbidden(String),
+    /// The API server cannot be asked, for this reason.
+    Unavailable(String),
+}
+
+impl Refusal {
+    /// The status to answer with.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn cause(&self) -> &'static str {
+        match self {
+            Self::Unauthenticated => "unauthenticated",
+            Self::Forbidden(_) => "forbidden",
+            Self::Unavailable(_) => "unavailable",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unauthenticated => write!(f, "a bearer token is needed that the API server accepts"),
+            Self::Forbidden(user) => write!(f, "{user} may not get the non-resource URL /metrics"),
+            Self::Unavailable(why) => {
+                write!(f, "the API server cannot be asked whether this is allowed: {why}")
+            }
+        }
+    }
+}
+
+/// Lets in whom the API server lets in, and nobody when it cannot be asked.
+pub struct Guard {
+    client: Client,
+    metrics: Arc<OwnMetrics>,
+    answers: Mutex<Answers>,
+    turns: Semaphore,
+    told: Mutex<Option<Instant>>,
+}
+
+impl Guard {
+    /// A guard that asks through `client`.
+    pub fn new(client: Client, metrics: Arc<OwnMetrics>) -> Self {
+        let (answers, told) = Default::default();
+        Self { client, metrics, answers, turns: Semaphore::new(AT_ONCE), told }
+    }
+
+    /// Whether a request with these headers may get `/metrics`.
+    ///
+    /// # Errors
+    /// When it may not, or that cannot be found out.
+    pub async fn admit(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let answer = match bearer_token(headers) {
+            Some(token) => self.review(token).await,
+            None => Err(Refusal::Unauthenticated),
+        };
+        if let Err(refusal) = &answer {
+            self.metrics.scrape_refused(refusal.cause());
+        }
+        answer
+    }
+
+    async fn review(&self, token: &str) -> Result<(), Refusal> {
+        let key = Key::of(token);
+        let lock = || self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = lock().get(&key, Instant::now()) {
+            return answer;
+        }
+        // From before the question, so that an answer is never held for longer than it may.
+        let asked = Instant::now();
+        let answer = tokio::time::timeout(PATIENCE, self.ask(token))
+            .await
+            .unwrap_or_else(|_| Err(Refusal::Unavailable(format!("no answer within {PATIENCE:?}"))));
+        if !matches!(answer, Err(Refusal::Unavailable(_))) {
+            lock().put(key, answer.clone(), asked);
+        }
+        answer
+    }
+
+    async fn ask(&self, token: &str) -> Result<(), Refusal> {
+        let _turn = self.turns.acquire().await;
+        let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let reviews = Api::<TokenReview>::all(self.client.clone());
+        let review = reviews.create(&PostParams::default(), &review).await;
+        let status = review.map_err(|e| self.failed("TokenReview", &e))?.status;
+        let user = authenticated(status).ok_or(Refusal::Unauthenticated)?;
+        let name = user.username.clone().unwrap_or_default();
+        let spec = wants_metrics(user);
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
+        let review = reviews.create(&PostParams::default(), &review).await;
+        let status = review.map_err(|e| self.failed("SubjectAccessReview", &e))?.status;
+        if allowed(status.as_ref()) { Ok(()) } else { Err(Refusal::Forbidden(name)) }
+    }
+
+    /// Whoever asked has shown nothing yet, so they are told no more than where it failed; the log has
+    /// the whole reason.
+    fn failed(&self, what: &str, error: &kube::Error) -> Refusal {
+        let why = match error {
+            kube::Error::Api(status) => format!("it answered {} to a {what}", status.code),
+            _ => format!("a {what} did not reach it"),
+        };
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|at| at.elapsed() > TELL) {
+            *told = Some(Instant::now());
+            warn!(%error, "{why}: nobody is told metrics");
+        } else {
+            debug!(%error, "{why}");
+        }
+        Refusal::Unavailable(why)
+    }
+}
+
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
+    let token = token.trim();
+    let usable = !token.is_empty() && token.len() <= LONGEST_TOKEN && !token.contains(' ');
+    (scheme.eq_ignore_ascii_case("bearer") && usable).then_some(token)
+}
+
+/// Whose the token is, if the API server says without reservation that it is somebody's.
+fn authenticated(status: Option<TokenReviewStatus>) -> Option<UserInfo> {
+    let status = status?;
+    let certain = status.authenticated == Some(true) && status.error.is_none_or(|e| e.is_empty());
+    status.user.filter(|user| certain && user.username.as_ref().is_some_and(|name| !name.is_empty()))
+}
+
+fn wants_metrics(user: UserInfo) -> SubjectAccessReviewSpec {
+    let UserInfo { extra, groups, uid, username } = user;
+    SubjectAccessReviewSpec {
+        extra,
+        groups,
+        uid,
+        user: username,
+        non_resource_attributes: Some(NonResourceAttributes {
+            path: Some("/metrics".to_owned()),
+            verb: Some("get".to_owned()),
+        }),
+        resource_attributes: None,
+    }
+}
+
+fn allowed(status: Option<&SubjectAccessReviewStatus>) -> bool {
+    status.is_some_and(|s| s.allowed && s.denied != Some(true))
+}
+
+/// Stands for a token, which itself is not kept.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key([u8; 32]);
+
+impl Key {
+    fn of(token: &str) -> Self {
+        Self(Sha256::digest(token).into())
+    }
+}
+
+/// What the API server answered lately.
+#[derive(Default)]
+struct Answers {
+    asked: HashMap<Key, (Result<(), Refusal>, Instant)>,
+}
+
+impl Answers {
+    fn get(&self, key: &Key, now: Instant) -> Option<Result<(), Refusal>> {
+        self.asked.get(key).filter(|(_, at)| holds(*at, now)).map(|(answer, _)| answer.clone())
+    }
+
+    fn put(&mut self, key: Key, answer: Result<(), Refusal>, now: Instant) {
+        if self.asked.len() >= KEPT {
+            self.asked.retain(|_, (_, at)| holds(*at, now));
+        }
+        if self.asked.len() >= KEPT {
+            let oldest = self.asked.iter().min_by_key(|(_, (_, at))| *at).map(|(key, _)| key.clone());
+            oldest.map(|key| self.asked.remove(&key));
+        }
+        self.asked.insert(key, (answer, now));
+    }
+}
+
+fn holds(asked: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(asked) < HOLDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_in_one_form_only() {
+        let token = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+            bearer_token(&headers).map(str::to_owned)
+        };
+        for good in ["Bearer abc", "bearer abc", "BEARER   abc "] {
+            assert_eq!(token(good).as_deref(), Some("abc"), "{good}");
+        }
+        for bad in ["", "abc", "Bearer", "Bearer ", "Bearer a b", "Basic abc", "Bearerabc", "\u{e4} abc"] {
+            assert_eq!(token(bad), None, "{bad}");
+        }
+        assert_eq!(token(&format!("Bearer {}", "a".repeat(LONGEST_TOKEN + 1))), None);
+        assert!(token(&format!("Bearer {}", "a".repeat(LONGEST_TOKEN))).is_some());
+        assert_eq!(bearer_token(&HeaderMap::new()), None);
+    }
+
+    fn named(name: Option<&str>) -> Option<UserInfo> {
+        Some(UserInfo { username: name.map(str::to_owned), ..UserInfo::default() })
+    }
+
+    #[test]
+    fn nobody_is_somebody_without_the_api_servers_clear_word() {
+        let said = |authenticated, user, error: Option<&str>| {
+            let error = error.map(str::to_owned);
+            authenticated_name(Some(TokenReviewStatus { authenticated, user, error, audiences: None }))
+        };
+        fn authenticated_name(status: Option<TokenReviewStatus>) -> Option<String> {
+            authenticated(status).and_then(|user| user.username)
+        }
+        assert_eq!(said(Some(true), named(Some("me")), None).as_deref(), Some("me"));
+        assert_eq!(said(Some(true), named(Some("me")), Some("")).as_deref(), Some("me"));
+        assert_eq!(said(Some(true), named(Some("me")), Some("not sure")), None);
+        assert_eq!(said(Some(true), named(Some("")), None), None);
+        assert_eq!(said(Some(true), named(None), None), None);
+        assert_eq!(said(Some(true), None, None), None);
+        assert_eq!(said(Some(false), named(Some("me")), None), None);
+        assert_eq!(said(None, named(Some("me")), None), None);
+        assert_eq!(authenticated_name(None), None);
+    }
+
+    #[test]
+    fn what_is_denied_is_not_allowed() {
+        let said = |allowed_, denied| {
+            let status = SubjectAccessReviewStatus { allowed: allowed_, denied, ..Default::default() };
+            allowed(Some(&status))
+        };
+        assert!(said(true, None) && said(true, Some(false)));
+        assert!(!said(true, Some(true)) && !said(false, None) && !said(false, Some(false)));
+        assert!(!allowed(None));
+    }
+
+    #[test]
+    fn all_that_is_known_of_a_user_goes_into_the_second_question() {
+        let user = UserInfo {
+            extra: Some([("key".to_owned(), vec!["value".to_owned()])].into()),
+            groups: Some(vec!["group".to_owned()]),
+            uid: Some("uid".to_owned()),
+            username: Some("name".to_owned()),
+        };
+        let spec = serde_json::to_value(wants_metrics(user)).unwrap();
+        assert_eq!(
+            spec,
+            serde_json::json!({"user": "name", "uid": "uid", "groups": ["group"], "extra": {"key": ["value"]},
+                "nonResourceAttributes": {"path": "/metrics", "verb": "get"}})
+        );
+    }
+
+    #[test]
+    fn an_answer_holds_for_a_while_and_for_its_token_alone() {
+        let (start, mut answers) = (Instant::now(), Answers::default());
+        let (yes, no) = (Key::of("yes"), Key::of("no"));
+        answers.put(yes.clone(), Ok(()), start);
+        answers.put(no.clone(), Err(Refusal::Unauthenticated), start);
+        let last = start + HOLDS - Duration::from_millis(1);
+        assert_eq!(answers.get(&yes, last), Some(Ok(())));
+        assert_eq!(answers.get(&no, last), Some(Err(Refusal::Unauthenticated)));
+        assert_eq!(answers.get(&Key::of("yes "), last), None);
+        assert_eq!(answers.get(&yes, start + HOLDS), None);
+        assert_eq!(answers.get(&no, start + HOLDS), None);
+        answers.put(yes.clone(), Err(Refusal::Forbidden("me".into())), last);
+        assert_eq!(answers.get(&yes, last), Some(Err(Refusal::Forbidden("me".into()))));
+    }
+
+    #[test]
+    fn many_tokens_take_no_more_room_than_is_kept() {
+        let (start, mut answers) = (Instant::now(), Answers::default());
+        let at = |n: usize| start + Duration::from_micros(n as u64);
+        for n in 0..3 * KEPT {
+            answers.put(Key::of(&n.to_string()), Err(Refusal::Unauthenticated), at(n));
+            assert!(answers.asked.len() <= KEPT);
+        }
+        // The oldest made room, and those that no longer hold do so at once.
+        assert_eq!(answers.get(&Key::of("0"), at(3 * KEPT)), None);
+        assert!(answers.get(&Key::of(&(3 * KEPT - 1).to_string()), at(3 * KEPT)).is_some());
+        answers.put(Key::of("later"), Ok(()), start + 2 * HOLDS);
+        assert_eq!(answers.asked.len(), 1);
+    }
+}
