@@ -15,7 +15,8 @@ use k8s_openapi::api::{
         NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec, SubjectAccessReviewStatus,
     },
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Client, Resource, api::PostParams};
+use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
@@ -130,17 +131,28 @@ impl Guard {
         let _turn = self.turns.acquire().await;
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
-        let reviews = Api::<TokenReview>::all(self.client.clone());
-        let review = reviews.create(&PostParams::default(), &review).await;
-        let status = review.map_err(|e| self.failed("TokenReview", &e))?.status;
-        let user = authenticated(status).ok_or(Refusal::Unauthenticated)?;
+        let user = authenticated(self.create(&review).await?.status).ok_or(Refusal::Unauthenticated)?;
         let name = user.username.clone().unwrap_or_default();
         let spec = wants_metrics(user);
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
-        let review = reviews.create(&PostParams::default(), &review).await;
-        let status = review.map_err(|e| self.failed("SubjectAccessReview", &e))?.status;
+        let status = self.create(&review).await?.status;
         if allowed(status.as_ref()) { Ok(()) } else { Err(Refusal::Forbidden(name)) }
+    }
+
+    /// Not through `Api`, which logs an answer that it cannot read: a TokenReview's repeats the token.
+    async fn create<T>(&self, review: &T) -> Result<T, Refusal>
+    where
+        T: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
+    {
+        let answer = async {
+            let body = serde_json::to_vec(review).map_err(kube::Error::SerdeError)?;
+            let request = kube::core::Request::new(T::url_path(&(), None))
+                .create(&PostParams::default(), body)
+                .map_err(kube::Error::BuildRequest)?;
+            let text = self.client.request_text(request).await?;
+            serde_json::from_str(&text).map_err(kube::Error::SerdeError)
+        };
+        answer.await.map_err(|error| self.failed(&T::kind(&()), &error))
     }
 
     /// Whoever asked has shown nothing yet, so they are told no more than where it failed; the log has
@@ -148,7 +160,8 @@ impl Guard {
     fn failed(&self, what: &str, error: &kube::Error) -> Refusal {
         let why = match error {
             kube::Error::Api(status) => format!("it answered {} to a {what}", status.code),
-            _ => format!("a {what} did not reach it"),
+            kube::Error::SerdeError(_) => format!("its answer to a {what} cannot be read"),
+            _ => format!("a {what} got no answer"),
         };
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_none_or(|at| at.elapsed() > TELL) {

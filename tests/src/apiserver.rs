@@ -178,6 +178,23 @@ impl ApiServer {
     /// # Errors
     /// When the API server refuses.
     pub async fn kubeconfig_of_service_account(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let token = self.token_of_service_account(namespace, name, &[]).await?;
+        let path = self.dir.join(format!("sa-{namespace}-{name}.kubeconfig"));
+        Kubeconfig { token, namespace: namespace.to_owned(), ..self.base() }.write(&path)?;
+        Ok(path)
+    }
+
+    /// A real token of a service account, which is made when it does not exist; for the API server itself unless
+    /// `audiences` are named.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn token_of_service_account(
+        &self,
+        namespace: &str,
+        name: &str,
+        audiences: &[&str],
+    ) -> Result<String> {
         self.ensure_namespace(namespace).await?;
         let accounts = Api::<ServiceAccount>::namespaced(self.client(), namespace);
         if accounts.get_opt(name).await?.is_none() {
@@ -188,13 +205,12 @@ impl ApiServer {
                 .await
                 .context("creating the service account")?;
         }
-        let spec = TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..TokenRequestSpec::default() };
+        let audiences = Some(audiences.iter().map(|a| (*a).to_owned()).collect());
+        let expiration_seconds = Some(24 * 3600);
+        let spec = TokenRequestSpec { audiences, expiration_seconds, ..TokenRequestSpec::default() };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let answer = accounts.create_token_request(name, &PostParams::default(), &request).await?;
-        let token = answer.status.and_then(|s| s.token).context("the API server answered without a token")?;
-        let path = self.dir.join(format!("sa-{namespace}-{name}.kubeconfig"));
-        Kubeconfig { token, namespace: namespace.to_owned(), ..self.base() }.write(&path)?;
-        Ok(path)
+        answer.status.and_then(|s| s.token).context("the API server answered without a token")
     }
 
     /// Makes a namespace unless it exists.
