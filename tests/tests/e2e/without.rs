@@ -1,7 +1,7 @@
 //! An exporter that leaves out what no gate needs costs seven series a package, and gates open and close all the same.
 
 use crate::world::*;
-use anyhow::{Result, ensure};
+use anyhow::ensure;
 use statusbridge_tests::*;
 
 #[tokio::test]
