@@ -68,9 +68,20 @@ impl Source {
         let desired = revisions(&program.desired, &scope)?;
         let attempted = revisions(&program.attempted, &scope)?;
         let applied = revisions(&program.applied, &scope)?;
-        let apply = match Rule::first(&program.apply, &scope, |_| true)? {
-            Some(rule) => found(rule.state, rule, &scope)?,
-            None => Found::no_rule(ApplyState::Unknown),
+        let apply = match &program.apply {
+            Some(rules) => match Rule::first(rules, &scope, |_| true)? {
+                Some(rule) => found(rule.state, rule, &scope)?,
+                None => Found::no_rule(ApplyState::Unknown),
+            },
+            None => {
+                let (state, status) = kstatus::apply_of_package(object);
+                Found::by_kstatus(state, status)
+            }
+        };
+        let applied = match &program.apply {
+            // All that says that this revision is in is that everything is.
+            None if apply.state != ApplyState::Applied => Vec::new(),
+            _ => applied,
         };
         scope.bind_text(APPLY, apply.state.name());
         let fingerprint = |revisions: &[String]| Fingerprint::of_all(revisions.iter().map(String::as_str));
@@ -85,7 +96,10 @@ impl Source {
         };
         let health = match &program.health {
             Some(rules) => health(rules, leaves.as_ref(), &scope)?,
-            None => by_kstatus(object),
+            None => {
+                let status = kstatus::of_package(object);
+                Found::by_kstatus(status.health, status)
+            }
         };
         let good = apply.state == ApplyState::Applied && health.state == Health::Current;
         let (own_reason, own_message) = match apply.state {
@@ -159,6 +173,11 @@ impl<S> Found<S> {
     fn no_rule(state: S) -> Self {
         Self { state, reason: Some(Arc::from(NO_RULE_MATCHED)), message: None }
     }
+
+    fn by_kstatus(state: S, status: kstatus::Status) -> Self {
+        let words = |text: String| (!text.is_empty()).then_some(text);
+        Self { state, reason: words(status.reason).map(Arc::from), message: words(status.message) }
+    }
 }
 
 /// What a rule that holds says, beside its state.
@@ -181,16 +200,6 @@ fn health(
             let reason = (!leaves.reason.is_empty()).then(|| Arc::from(leaves.reason));
             Ok(Found { reason: own.reason.or(reason), message: own.message.or(leaves.worst.clone()), ..own })
         }
-    }
-}
-
-fn by_kstatus(object: &Value) -> Found<Health> {
-    let status = kstatus::of_package(object);
-    let words = |text: String| (!text.is_empty()).then_some(text);
-    Found {
-        state: status.health,
-        reason: words(status.reason).map(Arc::from),
-        message: words(status.message),
     }
 }
 

@@ -13,6 +13,7 @@ use statusbridge_exporter::{
     preset::{PRESETS, Preset},
     rbac,
     serve::{self, ServeArgs},
+    source,
 };
 
 /// Publishes the apply and health state of a cluster's packages as low-cardinality metrics.
@@ -63,6 +64,9 @@ enum Command {
     Sources {
         /// The preset to print.
         name: Option<String>,
+        /// Print the JSON Schema of the format instead.
+        #[arg(long, conflicts_with = "name")]
+        schema: bool,
     },
 }
 
@@ -121,13 +125,16 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 out.write_all(rbac::REVIEWS.as_bytes())?;
             }
         }
-        Command::Sources { name: None } => {
+        Command::Sources { schema: true, .. } => {
+            writeln!(out, "{:#}", source::schema())?;
+        }
+        Command::Sources { name: None, .. } => {
             let width = PRESETS.iter().map(|preset| preset.name.len()).max().unwrap_or_default();
             for preset in PRESETS {
                 writeln!(out, "{:<width$}  {}", preset.name, preset.source()?.description)?;
             }
         }
-        Command::Sources { name: Some(name) } => match Preset::find(&name) {
+        Command::Sources { name: Some(name), .. } => match Preset::find(&name) {
             Some(preset) => out.write_all(preset.yaml.as_bytes())?,
             None => {
                 let known: Vec<&str> = PRESETS.iter().map(|p| p.name).collect();

@@ -8,7 +8,7 @@ mod kinds;
 mod object;
 
 use serde_json::Value;
-use statusbridge_contract::Health;
+use statusbridge_contract::{ApplyState, Health};
 
 use crate::projection::Projection;
 use kinds::Rules;
@@ -16,6 +16,9 @@ use object::{Condition, Malformed, Nulls, Object, group_kind};
 
 /// Key of the aggregation layer's own objects, to which kstatus pays no attention.
 const API_SERVICE: &str = "apiregistration.k8s.io/APIService";
+
+/// kstatus's reason for an object that its controller has not looked at since it changed.
+const GENERATION_NOT_OBSERVED: &str = "LatestGenerationNotObserved";
 
 /// A health with what made it so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +94,51 @@ pub fn of_package(object: &Value) -> Status {
     if status.health == Health::Current { Status::current("") } else { status }
 }
 
+/// How far a package has got with being applied, whose source has no rules for that either. Nothing
+/// else says then that the revision in the object's status is in, so it is Applied only while it is
+/// Current, and while the conditions that say so are of this generation, for which kstatus does not ask.
+pub fn apply_of_package(object: &Value) -> (ApplyState, Status) {
+    let status = of_package(object);
+    let state = match status.health {
+        Health::Terminating => ApplyState::Deleting,
+        Health::Unknown | Health::NotFound => ApplyState::Unknown,
+        Health::Current | Health::InProgress | Health::Failed => {
+            match of_this_generation(&Object::new(object, Nulls::AreAbsent)) {
+                Ok(true) => match status.health {
+                    Health::Current => ApplyState::Applied,
+                    Health::Failed => ApplyState::Failed,
+                    _ => ApplyState::Applying,
+                },
+                Ok(false) => {
+                    let reason = GENERATION_NOT_OBSERVED;
+                    let message = "the conditions are of another generation";
+                    // kstatus has words of its own for the generation of the whole status.
+                    let status =
+                        if status.reason == reason { status } else { Status::in_progress(reason, message) };
+                    return (ApplyState::Pending, status);
+                }
+                Err(malformed) => return (ApplyState::Unknown, malformed.into()),
+            }
+        }
+    };
+    (state, status)
+}
+
+/// Whether the status is of the object's generation, and so is every condition that decides, as far
+/// as they say.
+fn of_this_generation(object: &Object<'_>) -> Result<bool, Malformed> {
+    let Some(generation) = object.int64(&["metadata", "generation"])? else { return Ok(true) };
+    let observed = object.int64(&["status", "observedGeneration"])?;
+    let decides = |c: &Condition<'_>| match c.type_ {
+        "Ready" => true,
+        "Reconciling" | "Stalled" => c.status == "True",
+        _ => false,
+    };
+    let conditions = object.conditions_with_generation()?;
+    let mut deciding = conditions.iter().filter(|(c, _)| decides(c));
+    Ok(observed.is_none_or(|o| o == generation) && deciding.all(|(_, o)| o.is_none_or(|o| o == generation)))
+}
+
 fn leaf(object: Object<'_>, now: i64, api_services: bool) -> Result<Status, Malformed> {
     let conditions = match every_kind(&object)? {
         Decided::Yes(status) => return Ok(status),
@@ -127,7 +175,7 @@ fn every_kind<'v>(object: &Object<'v>) -> Result<Decided<'v>, Malformed> {
         let kind = object.kind();
         let message =
             format!("{kind} generation is {generation}, but latest observed generation is {observed}");
-        return Ok(Decided::Yes(Status::in_progress("LatestGenerationNotObserved", message)));
+        return Ok(Decided::Yes(Status::in_progress(GENERATION_NOT_OBSERVED, message)));
     }
     let conditions = object.conditions()?;
     // In the order in which they stand: the first one that is True wins.
@@ -185,6 +233,13 @@ pub fn package_projection() -> Projection {
     object
 }
 
+/// What [`apply_of_package`] reads of an object.
+pub fn apply_projection() -> Projection {
+    let mut object = package_projection();
+    object.field("status").field("conditions").items().field("observedGeneration").keep();
+    object
+}
+
 fn keep(object: &mut Projection, rules: Rules) {
     for path in rules.fields() {
         let mut at = &mut *object;
@@ -232,6 +287,47 @@ mod tests {
         let status = of_package(&object);
         assert_eq!((status.health, status.reason.as_str()), (health, reason));
         assert_eq!(of_package(&package_projection().project(&object)), status, "a lean object says the same");
+    }
+
+    #[rstest]
+    #[case::deleting(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), ApplyState::Deleting, "Terminating")]
+    #[case::generation_not_observed(
+        json!({"metadata": {"generation": 2}, "status": {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}}),
+        ApplyState::Pending, "LatestGenerationNotObserved")]
+    #[case::generation_not_observed_by_ready(
+        json!({"metadata": {"generation": 2}, "status": {"conditions": [{"type": "Ready", "status": "True", "observedGeneration": 1}]}}),
+        ApplyState::Pending, "LatestGenerationNotObserved")]
+    #[case::stalled_over_the_generation_before(
+        json!({"metadata": {"generation": 2}, "status": {"conditions": [{"type": "Stalled", "status": "True", "observedGeneration": 1}]}}),
+        ApplyState::Pending, "LatestGenerationNotObserved")]
+    #[case::what_does_not_decide_may_be_old(
+        json!({"metadata": {"generation": 2}, "status": {"observedGeneration": 2, "conditions": [
+            {"type": "Ready", "status": "True", "observedGeneration": 2}, {"type": "Stalled", "status": "False", "observedGeneration": 1},
+            {"type": "Tested", "status": "True", "observedGeneration": 1}]}}),
+        ApplyState::Applied, "")]
+    #[case::stalled(json!({"status": {"conditions": [{"type": "Stalled", "status": "True", "reason": "B"}]}}), ApplyState::Failed, "B")]
+    #[case::reconciling(
+        json!({"status": {"conditions": [{"type": "Reconciling", "status": "True", "reason": "A"}, {"type": "Ready", "status": "True"}]}}),
+        ApplyState::Applying, "A")]
+    #[case::not_ready(json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "C"}]}}), ApplyState::Applying, "C")]
+    #[case::ready_unknown(json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}), ApplyState::Applying, "")]
+    #[case::ready_of_an_odd_kind(json!({"status": {"conditions": [{"type": "Ready", "status": "true"}]}}), ApplyState::Unknown, "NoConditions")]
+    #[case::ready(json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}), ApplyState::Applied, "")]
+    #[case::nothing(json!({}), ApplyState::Unknown, "NoConditions")]
+    #[case::no_object(json!("x"), ApplyState::Unknown, "Malformed")]
+    #[case::rubbish(json!({"status": {"conditions": "Ready"}}), ApplyState::Unknown, "MalformedConditions")]
+    #[case::rubbish_generation(
+        json!({"metadata": {"generation": 1}, "status": {"conditions": [{"type": "Ready", "status": "True", "observedGeneration": "1"}]}}),
+        ApplyState::Unknown, "MalformedConditions")]
+    fn a_package_is_applied_when_it_is_current_and_of_this_generation(
+        #[case] object: Value,
+        #[case] state: ApplyState,
+        #[case] reason: &str,
+    ) {
+        let (apply, status) = apply_of_package(&object);
+        assert_eq!((apply, status.reason.as_str()), (state, reason));
+        let lean = apply_projection().project(&object);
+        assert_eq!(apply_of_package(&lean), (apply, status), "a lean object says the same");
     }
 
     const NOW: i64 = 1_800_000_000;

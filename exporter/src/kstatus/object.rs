@@ -165,6 +165,21 @@ impl<'v> Object<'v> {
         items.iter().map(condition).collect()
     }
 
+    /// The conditions, each with the generation that it says it was made of.
+    pub(super) fn conditions_with_generation(&self) -> Result<Vec<(Condition<'v>, Option<i64>)>, Malformed> {
+        let path = ["status", "conditions"];
+        let conditions = self.conditions()?;
+        let items = self.at(&path)?.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let observed = |item: &'v Value| {
+            let Some(observed) = item.get("observedGeneration").and_then(|o| self.present(o)) else {
+                return Ok(None);
+            };
+            let path = ["status", "conditions", "observedGeneration"];
+            observed.as_i64().map(Some).ok_or_else(|| Malformed::new(&path, observed, "an integer"))
+        };
+        conditions.into_iter().zip(items).map(|(condition, item)| Ok((condition, observed(item)?))).collect()
+    }
+
     /// The names of the containers that wait for the reason `reason`. Go panics on wrong types below
     /// a container status.
     pub(super) fn containers_waiting(&self, reason: &str) -> Result<Vec<&'v str>, Malformed> {

@@ -130,7 +130,10 @@ impl Compiler<'_> {
             desired: optional("revisions.desired", &d.revisions.desired, &before)?,
             attempted: optional("revisions.attempted", &d.revisions.attempted, &before)?,
             applied: optional("revisions.applied", &d.revisions.applied, &before)?,
-            apply: self.rules::<ApplyState>("apply", d.apply, ApplyState::ALL, &before)?,
+            apply: match d.apply {
+                Some(rules) => Some(self.rules::<ApplyState>("apply", rules, ApplyState::ALL, &before)?),
+                None => None,
+            },
             health: match d.health {
                 Some(rules) => Some(self.health(rules, d.leaves.is_some(), &after)?),
                 None => None,
@@ -324,9 +327,6 @@ impl Compiler<'_> {
     /// Runs every expression on every sample, and on an object that has nothing but a name: an
     /// object without status must be possible, and rubbish must not take a source by surprise.
     fn try_samples(&self, source: &Source, samples: &[SampleDefinition]) -> Result<(), SourceError> {
-        if samples.is_empty() {
-            return Err(self.wrong("samples", "needs at least one object to try the expressions on"));
-        }
         for (i, sample) in samples.iter().enumerate() {
             let field = format!("samples[{i}]");
             if source.kind.one().is_some_and(|kind| !kind.matches(&sample.object)) {
@@ -371,7 +371,7 @@ pub(super) fn set_projections(source: &mut Source) {
         footprint.define(name, expression);
     }
     p.filter.iter().for_each(|e| footprint.read(e));
-    p.apply.iter().flat_map(Rule::expressions).for_each(|e| footprint.read(e));
+    p.apply.iter().flatten().flat_map(Rule::expressions).for_each(|e| footprint.read(e));
     p.health.iter().flatten().flat_map(Rule::expressions).for_each(|e| footprint.read(e));
     p.revisions().chain(p.texts()).chain(&p.since).for_each(|e| footprint.read(e));
     p.inventory.iter().flat_map(InventoryProgram::expressions).for_each(|e| footprint.read(e));
@@ -382,6 +382,9 @@ pub(super) fn set_projections(source: &mut Source) {
     let mut projection = footprint.projection(OBJECT);
     if p.health.is_none() {
         projection.merge(&kstatus::package_projection());
+    }
+    if p.apply.is_none() {
+        projection.merge(&kstatus::apply_projection());
     }
     source.projection = projection;
     for related in &mut source.related {

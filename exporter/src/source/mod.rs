@@ -12,11 +12,14 @@ mod format;
 mod join;
 mod leaves;
 mod rule;
+mod schema;
 mod trial;
 
 pub use error::SourceError;
 pub use join::{JoinKey, Related, RelatedObject, RelatedObjects};
+pub use schema::schema;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use statusbridge_contract::ApplyState;
@@ -29,14 +32,16 @@ pub(crate) use leaves::{HealthRule, LeavesProgram};
 pub(crate) use rule::Rule;
 
 /// A kind of object, at any of some versions.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct KindRef {
     /// API group; empty for the core group.
     pub group: String,
     /// The kind.
+    #[schemars(length(min = 1))]
     pub kind: String,
     /// Versions that can be read, the preferred one first.
+    #[schemars(length(min = 1), inner(length(min = 1)))]
     pub versions: Vec<String>,
     /// Name of the resource in requests, where it is not the usual plural of the kind.
     #[serde(default)]
@@ -72,7 +77,7 @@ impl KindRef {
 }
 
 /// A kind of object, whatever its version.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupKind {
     /// API group; empty for the core group.
@@ -139,7 +144,8 @@ pub(crate) struct Program {
     pub(crate) desired: Option<Expression>,
     pub(crate) attempted: Option<Expression>,
     pub(crate) applied: Option<Expression>,
-    pub(crate) apply: Vec<Rule<ApplyState>>,
+    /// `None`: by kstatus.
+    pub(crate) apply: Option<Vec<Rule<ApplyState>>>,
     /// `None`: by kstatus.
     pub(crate) health: Option<Vec<Rule<HealthRule>>>,
     pub(crate) reason: Option<Expression>,

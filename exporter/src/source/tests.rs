@@ -327,3 +327,136 @@ fn the_example_in_the_documentation_works() {
         "{evaluation:?}"
     );
 }
+
+/// All that a source needs for a kind whose conditions follow the conventions.
+const SHORTEST: &str = "
+apiVersion: statusbridge.dev/source/v1
+kind: Source
+name: widgets
+object: {group: example.com, kind: Widget, versions: [v1]}
+revisions: {desired: object.?spec.?version, applied: object.?status.?version}
+";
+
+fn widget(generation: i64, observed: i64, versions: [&str; 2], conditions: Value) -> Value {
+    json!({
+        "apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "front", "namespace": "shop", "generation": generation},
+        "spec": {"version": versions[0]},
+        "status": {"observedGeneration": observed, "version": versions[1], "conditions": conditions},
+    })
+}
+
+fn shortest(object: &Value) -> crate::verdict::Verdict {
+    let source = parse(SHORTEST).expect("it compiles").remove(0);
+    let none = RelatedObjects::default();
+    let verdict = source.evaluate(object, &none).verdict;
+    assert_eq!(source.evaluate(&source.projection().project(object), &none).verdict, verdict, "lean");
+    verdict
+}
+
+#[test]
+fn a_source_of_five_lines_follows_a_rollout() {
+    use statusbridge_contract::Fingerprint;
+    let ready = |status: &str, reason: &str| json!({"type": "Ready", "status": status, "reason": reason});
+    let of = Fingerprint::of;
+    for (object, apply, health, applied, reason) in [
+        (
+            widget(1, 1, ["v1", "v1"], json!([ready("True", "Fine")])),
+            ApplyState::Applied,
+            Health::Current,
+            of("v1"),
+            None,
+        ),
+        // The wanted version is new, and the controller has not looked at it.
+        (
+            widget(2, 1, ["v2", "v1"], json!([ready("True", "Fine")])),
+            ApplyState::Pending,
+            Health::InProgress,
+            Fingerprint::NONE,
+            Some("LatestGenerationNotObserved"),
+        ),
+        // It says v2 from the start of the rollout on.
+        (
+            widget(2, 2, ["v2", "v2"], json!([ready("False", "Rolling")])),
+            ApplyState::Applying,
+            Health::InProgress,
+            Fingerprint::NONE,
+            Some("Rolling"),
+        ),
+        (
+            widget(
+                2,
+                2,
+                ["v2", "v2"],
+                json!([ready("False", ""), {"type": "Stalled", "status": "True", "reason": "NoSuchVersion"}]),
+            ),
+            ApplyState::Failed,
+            Health::Failed,
+            Fingerprint::NONE,
+            Some("NoSuchVersion"),
+        ),
+        (
+            widget(
+                2,
+                2,
+                ["v2", "v2"],
+                json!([{"type": "Reconciling", "status": "True", "reason": "Retrying"}, ready("True", "")]),
+            ),
+            ApplyState::Applying,
+            Health::InProgress,
+            Fingerprint::NONE,
+            Some("Retrying"),
+        ),
+        (
+            widget(2, 2, ["v2", "v2"], json!([])),
+            ApplyState::Unknown,
+            Health::Unknown,
+            Fingerprint::NONE,
+            Some("NoConditions"),
+        ),
+        (
+            widget(2, 2, ["v2", "v2"], json!([ready("True", "Fine")])),
+            ApplyState::Applied,
+            Health::Current,
+            of("v2"),
+            None,
+        ),
+    ] {
+        let verdict = shortest(&object);
+        assert_eq!((verdict.apply, verdict.health, verdict.applied), (apply, health, applied), "{object}");
+        assert_eq!(verdict.healthy, applied, "{object}");
+        assert_eq!(verdict.reason.as_deref(), reason, "{object}");
+    }
+    let mut deleting = widget(1, 1, ["v1", "v1"], json!([ready("True", "Fine")]));
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let verdict = shortest(&deleting);
+    assert_eq!(
+        (verdict.apply, verdict.applied),
+        (ApplyState::Deleting, statusbridge_contract::Fingerprint::NONE)
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn without_rules_a_revision_is_claimed_only_while_everything_says_so(
+        generation in 1i64..3,
+        observed in 0i64..3,
+        conditions in proptest::collection::vec(
+            (proptest::sample::select(vec!["Ready", "Reconciling", "Stalled", "Other"]),
+             proptest::sample::select(vec!["True", "False", "Unknown", ""]),
+             proptest::option::of(1i64..3)), 0..5),
+    ) {
+        let values = conditions.iter().map(|(kind, status, observed)| {
+            json!({"type": kind, "status": status, "observedGeneration": observed})
+        });
+        let verdict = shortest(&widget(generation, observed, ["v2", "v2"], values.collect()));
+        let of = |kind: &'static str| conditions.iter().filter(move |(other, ..)| *other == kind);
+        let first_ready = of("Ready").next().is_some_and(|(_, status, _)| *status == "True");
+        let busy = of("Reconciling").chain(of("Stalled")).any(|(_, status, _)| *status == "True");
+        let stale = of("Ready").any(|(.., observed)| observed.is_some_and(|o| o != generation));
+        let good = observed == generation && first_ready && !busy && !stale;
+        proptest::prop_assert_eq!(verdict.good(), good);
+        proptest::prop_assert_eq!(!verdict.applied.is_none(), good);
+        proptest::prop_assert_eq!(!verdict.healthy.is_none(), good);
+    }
+}

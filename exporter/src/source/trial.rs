@@ -26,7 +26,7 @@ pub(super) fn try_all<'v>(
     for revision in p.revisions() {
         revision.revisions(&scope)?;
     }
-    try_rules(&p.apply, &scope)?;
+    try_rules(p.apply.as_deref().unwrap_or_default(), &scope)?;
     for state in ApplyState::ALL {
         scope.bind_text(APPLY, state.name());
         try_rules(p.health.as_deref().unwrap_or_default(), &scope)?;
