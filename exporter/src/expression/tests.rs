@@ -216,3 +216,60 @@ proptest! {
         prop_assert_eq!(equivalent(&left, &right), without_empty(&left) == without_empty(&right));
     }
 }
+
+/// Rows of the tables below a heading of the reference, as cells.
+fn rows<'d>(reference: &'d str, heading: &str) -> Vec<Vec<&'d str>> {
+    let section = reference.split(heading).nth(1).and_then(|rest| rest.split("\n#").next());
+    let lines = section.expect(heading).lines().filter(|line| line.starts_with("| `"));
+    lines.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
+}
+
+#[test]
+fn the_reference_has_every_function_and_its_examples_hold() {
+    const MACROS: [&str; 9] =
+        ["all", "exists", "existsOne", "exists_one", "filter", "has", "map", "optFlatMap", "optMap"];
+    let reference = include_str!("../../../docs/sources.md");
+    let source = reference.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let source: Value = serde_saphyr::from_str(source.expect("an example")).expect("it is YAML");
+    let sample = &source["samples"][0];
+    let functions = rows(reference, "### Functions");
+    let mut named: Vec<&str> = functions.iter().map(|row| row[0].trim_matches('`')).collect();
+    named.sort_unstable();
+    let mut known: Vec<&str> = functions::FUNCTIONS.iter().copied().chain(MACROS).collect();
+    known.sort_unstable();
+    assert_eq!(named, known);
+    let operators = rows(reference, "### Operators");
+    assert_eq!(operators.len(), 10);
+    for row in functions.iter().chain(&operators) {
+        let text = row.last().expect("a cell").trim_matches('`');
+        let name = row[0].trim_matches('`');
+        assert!(row.len() == 2 || text.contains(name), "{text} does not show {name}");
+        let mut scope = Scope::default();
+        scope.bind("object", &sample["object"]);
+        scope.bind_optional("config", Some(&sample["related"]["config"]));
+        scope.bind_list(
+            "parts",
+            &sample["related"]["parts"].as_array().expect("parts").iter().collect::<Vec<_>>(),
+        );
+        let expression = Expression::compile(name, text, &["object", "config", "parts"])
+            .unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(expression.truth(&scope), Ok(true), "{text}");
+    }
+}
+
+#[test]
+fn the_reference_has_the_limits() {
+    let reference = include_str!("../../../docs/sources.md");
+    for (limit, said) in [
+        (MAX_SOURCE as u64, (8 << 10, "more than 8 KiB")),
+        (MAX_DEPTH as u64, (24, "more than 24 deep")),
+        (MAX_COMPREHENSIONS as u64, (2, "more than two deep")),
+        (budget::MAX_STEPS, (1_000_000, "more than 1,000,000 steps")),
+        (MAX_REVISION as u64, (1024, "at most 1024 bytes")),
+        (MAX_REASON as u64, (128, "cut at 128\nbytes")),
+        (MAX_MESSAGE as u64, (1024, "messages at 1024")),
+    ] {
+        assert_eq!(limit, said.0, "{}", said.1);
+        assert!(reference.contains(said.1), "{}", said.1);
+    }
+}
