@@ -1,5 +1,5 @@
 //! The YAML of a source, as people write it. See docs/sources.md for what the fields mean. The doc
-//! comments here are the descriptions in the JSON Schema ([`schema`]), for who writes a source.
+//! comments here are the descriptions in the JSON Schema ([`mod@schema`]), for who writes a source.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
