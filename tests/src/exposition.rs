@@ -1,7 +1,7 @@
 //! Reads an exposition as text, the way a test looks at what a program says.
 
-use anyhow::{Context, Result, bail};
-use statusbridge_contract::{ApplyState, Fingerprint, Health, Metric, label};
+use anyhow::{Context, Result, bail, ensure};
+use statusbridge_contract::{ApplyState, Digest, Fingerprint, Health, Metric, label, sample};
 use std::collections::BTreeMap;
 
 /// One line of an exposition.
@@ -91,6 +91,26 @@ impl Exposition {
         names.sort();
         names.dedup();
         names
+    }
+
+    /// Fails unless the digest is that of the samples: what a reader does who may have got only a part of them.
+    ///
+    /// # Errors
+    /// When it is another one, or not there.
+    pub fn adds_up(&self) -> Result<()> {
+        let attested = |l: &&Line| Metric::from_name(&l.name).is_some_and(Metric::in_digest);
+        let hash = |l: &Line| {
+            let labels: Vec<(&str, &str)> = l.labels.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+            sample::hash(&l.name, &labels, l.value as u64)
+        };
+        let digest: Digest = self.lines.iter().filter(attested).map(hash).collect();
+        let said = self.value(Metric::Digest.name(), &[]).context("no digest")?;
+        ensure!(
+            said == digest.value() as f64,
+            "its digest is {said}, that of its samples {}",
+            digest.value()
+        );
+        Ok(())
     }
 
     /// `statusbridge_source_up` of a source; `None` when nothing is said of it.

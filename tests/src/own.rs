@@ -1,7 +1,9 @@
 //! Our own programs.
 
-use crate::{Port, Process, Rig};
+use crate::exposition::Exposition;
+use crate::{ApiServer, Port, Process, Rig};
 use anyhow::{Context, Result, ensure};
+use serde_json::json;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -98,6 +100,38 @@ impl Exporter {
     pub async fn metrics(&self) -> Result<String> {
         let answer = crate::servers::http()?.get(format!("http://{}/metrics", self.address())).send().await?;
         Ok(answer.error_for_status()?.text().await?)
+    }
+
+    /// The same, read.
+    ///
+    /// # Errors
+    /// When it does not answer 200, or with something else than an exposition.
+    pub async fn says(&self) -> Result<Exposition> {
+        Exposition::parse(&self.metrics().await?)
+    }
+
+    /// Lets a user called `exporter` do what `statusbridge-exporter rbac` with these arguments says, and no more. Gives
+    /// back a kubeconfig file of that user.
+    ///
+    /// # Errors
+    /// When the program fails or the API server refuses.
+    pub async fn grant(api: &ApiServer, args: &[&str]) -> Result<PathBuf> {
+        let role = tokio::process::Command::new(own_program("statusbridge-exporter").await?)
+            .arg("rbac")
+            .args(args)
+            .output()
+            .await
+            .context("running statusbridge-exporter rbac")?;
+        ensure!(role.status.success(), "rbac: {}", String::from_utf8_lossy(&role.stderr));
+        api.apply(&String::from_utf8(role.stdout)?).await?;
+        let group = "rbac.authorization.k8s.io";
+        api.apply_object(&json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "exporter"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "statusbridge-exporter"},
+            "subjects": [{"kind": "User", "name": "exporter", "apiGroup": group}],
+        }))
+        .await?;
+        api.kubeconfig_as("exporter", &[])
     }
 }
 

@@ -64,7 +64,7 @@ impl Workload {
     /// # Errors
     /// When it does not answer.
     pub async fn says(&self) -> Result<Exposition> {
-        Exposition::parse(&self.exporter.metrics().await?)
+        self.exporter.says().await
     }
 
     /// What the exporter says of a package.

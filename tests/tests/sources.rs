@@ -12,33 +12,11 @@ use kube::{
 use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 use statusbridge_tests::{
-    ApiServer, Etcd, Exporter, Rig, eventually, exposition::Exposition, own_program, run,
+    ApiServer, Etcd, Exporter, Flux, Rig, Rollout, deployment_manifest, eventually, exposition::Exposition,
+    revision_manifest, run,
 };
 
 const SOON: Duration = Duration::from_secs(60);
-
-async fn says(exporter: &Exporter) -> Result<Exposition> {
-    Exposition::parse(&exporter.metrics().await?)
-}
-
-/// Lets a user called `exporter` do what `statusbridge-exporter rbac` with these arguments says, and no more.
-async fn grant(api: &ApiServer, args: &[&str]) -> Result<()> {
-    let role = tokio::process::Command::new(own_program("statusbridge-exporter").await?)
-        .arg("rbac")
-        .args(args)
-        .output()
-        .await?;
-    ensure!(role.status.success(), "{}", String::from_utf8_lossy(&role.stderr));
-    api.apply(&String::from_utf8(role.stdout)?).await?;
-    api.apply_object(&json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": "exporter"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "statusbridge-exporter"},
-        "subjects": [{"kind": "User", "name": "exporter", "apiGroup": "rbac.authorization.k8s.io"}],
-    }))
-    .await
-    .map(drop)
-}
 
 async fn set_status(api: &ApiServer, kind: &GroupVersionKind, name: &str, status: Value) -> Result<()> {
     let objects = api.dynamic(kind, Some("web")).await?;
@@ -77,38 +55,11 @@ async fn inventory(api: &ApiServer, name: &str, resources: &[(&str, &str, &str)]
     set_status(api, &GroupVersionKind::gvk("kpt.dev", "v1alpha1", "ResourceGroup"), name, status).await
 }
 
-async fn revision(api: &ApiServer, name: &str, revision: &str) -> Result<()> {
-    api.apply_object(&json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": "web", "labels": {"statusbridge.dev/revision": ""}},
-        "data": {"revision": revision},
-    }))
-    .await
-    .map(drop)
-}
-
-async fn deployment(api: &ApiServer, image: &str) -> Result<()> {
-    let labels = json!({"app": "front"});
-    api.apply_object(&json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": "front", "namespace": "web"},
-        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": {
-            "metadata": {"labels": labels}, "spec": {"containers": [{"name": "front", "image": image}]}}},
-    }))
-    .await
-    .map(drop)
-}
-
-async fn rollout(api: &ApiServer, generation: u64, ready: u64, progressing: &str) -> Result<()> {
-    let condition = |kind: &str, status: bool, reason: &str| {
-        json!({"type": kind, "status": if status { "True" } else { "False" }, "reason": reason, "message": "",
-            "lastUpdateTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"})
-    };
-    let status = json!({"observedGeneration": generation, "replicas": 1, "updatedReplicas": 1,
-        "readyReplicas": ready, "availableReplicas": ready, "conditions": [
-            condition("Progressing", progressing != "ProgressDeadlineExceeded", progressing),
-            condition("Available", ready == 1, "Because")]});
-    set_status(api, &GroupVersionKind::gvk("apps", "v1", "Deployment"), "front", status).await
+/// A revision of the package, and the Deployment that is to run it.
+async fn revision(api: &ApiServer, revision: &str) -> Result<()> {
+    api.apply(&revision_manifest("web", "good", revision)).await?;
+    let image = format!("front:{revision}");
+    api.apply(&deployment_manifest("front", &image).replace("namespace: default", "namespace: web")).await
 }
 
 #[tokio::test]
@@ -120,19 +71,18 @@ async fn leaves_are_looked_at_with_the_rights_that_were_given_and_no_others() {
         api.ensure_namespace("web").await?;
         let presets = ["--presets", "kpt-resourcegroup"];
         let known = ["--resource", "deployments.apps,configmaps"];
-        grant(&api, &[&presets[..], &known].concat()).await?;
-        revision(&api, "good", "r1").await?;
-        deployment(&api, "front:r1").await?;
-        rollout(&api, 1, 1, "NewReplicaSetAvailable").await?;
+        let kubeconfig = Exporter::grant(&api, &[&presets[..], &known].concat()).await?;
+        let rollout = async |state| Flux::set_deployment(&api, "web", "front", state).await;
+        revision(&api, "r1").await?;
+        rollout(Rollout::Ready).await?;
         inventory(&api, "good", &[("", "ConfigMap", "good"), ("apps", "Deployment", "front")]).await?;
         inventory(&api, "blind", &[("", "Service", "front")]).await?;
-        let exporter =
-            Exporter::start(rig, "exporter", &api.kubeconfig_as("exporter", &[])?, &presets).await?;
+        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &presets).await?;
 
         let good = async |expected: (&str, &str), healthy: &str| {
             eventually(SOON, &format!("good is {expected:?}"), async || {
                 let shown =
-                    says(&exporter).await?.package("kpt-resourcegroup", "good").context("not shown")?;
+                    exporter.says().await?.package("kpt-resourcegroup", "good").context("not shown")?;
                 let state = (shown.apply.name(), shown.health.name());
                 ensure!(state == expected && shown.healthy == Fingerprint::of(healthy), "{shown:?}");
                 Ok(())
@@ -140,7 +90,7 @@ async fn leaves_are_looked_at_with_the_rights_that_were_given_and_no_others() {
             .await
         };
         good(("Applied", "Current"), "r1").await?;
-        let shown = says(&exporter).await?.package("kpt-resourcegroup", "blind").context("not shown")?;
+        let shown = exporter.says().await?.package("kpt-resourcegroup", "blind").context("not shown")?;
         ensure!((shown.apply.name(), shown.health.name()) == ("Applied", "Unknown"), "{shown:?}");
         let text = exporter.metrics().await?;
         ensure!(text.contains("reason=\"ResourcesForbidden\""), "{text}");
@@ -152,15 +102,14 @@ async fn leaves_are_looked_at_with_the_rights_that_were_given_and_no_others() {
         );
 
         // A new revision, and a Deployment that takes its time, fails, and recovers.
-        revision(&api, "good", "r2").await?;
-        deployment(&api, "front:r2").await?;
+        revision(&api, "r2").await?;
         good(("Applying", "InProgress"), "").await?;
         inventory(&api, "good", &[("", "ConfigMap", "good"), ("apps", "Deployment", "front")]).await?;
         touch(&api, "good").await?;
         good(("Applied", "InProgress"), "").await?;
-        rollout(&api, 2, 0, "ProgressDeadlineExceeded").await?;
+        rollout(Rollout::Failed).await?;
         good(("Applied", "Failed"), "").await?;
-        rollout(&api, 2, 1, "NewReplicaSetAvailable").await?;
+        rollout(Rollout::Ready).await?;
         good(("Applied", "Current"), "r2").await?;
 
         // Somebody grants what was missing.
@@ -169,9 +118,9 @@ async fn leaves_are_looked_at_with_the_rights_that_were_given_and_no_others() {
             "spec": {"ports": [{"port": 80}]}}),
         )
         .await?;
-        grant(&api, &[&presets[..], &known, &["--resource", "services"]].concat()).await?;
+        Exporter::grant(&api, &[&presets[..], &known, &["--resource", "services"]].concat()).await?;
         eventually(SOON, "blind is seen", async || {
-            let shown = says(&exporter).await?.package("kpt-resourcegroup", "blind").context("not shown")?;
+            let shown = exporter.says().await?.package("kpt-resourcegroup", "blind").context("not shown")?;
             ensure!(shown.health.name() == "Current", "{shown:?}");
             Ok(())
         })
@@ -236,11 +185,11 @@ async fn kinds_of_a_category_come_and_go() {
         let file = file.display().to_string();
         let args = ["--presets", "", "--sources", &file, "--discovery-interval", "1s"];
         let exporter = Exporter::start(rig, "exporter", api.kubeconfig(), &args).await?;
-        ensure!(says(&exporter).await?.source_up("by-category").is_none(), "there is no such kind yet");
+        ensure!(exporter.says().await?.source_up("by-category").is_none(), "there is no such kind yet");
 
         let shows = async |expected: &[&str]| {
             eventually(SOON, &format!("{expected:?} are shown"), async || {
-                let said = says(&exporter).await?;
+                let said = exporter.says().await?;
                 let mut packages = said.packages();
                 packages.sort();
                 ensure!(packages == expected, "{packages:?}");
@@ -326,7 +275,7 @@ samples: [{{object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}}}}}
         ensure!(log.contains("health[0].state") && log.contains("`Splendid` is none of"), "{log}");
         mount(&directory, 4, &source("cards", "Applied"))?;
         shows("cards", "Applied", 1).await?;
-        ensure!(says(&exporter).await?.source_up("maps").is_none(), "it is no longer there");
+        ensure!(exporter.says().await?.source_up("maps").is_none(), "it is no longer there");
         Ok(())
     })
     .await;
