@@ -84,6 +84,16 @@ impl Exposition {
         })
     }
 
+    /// The word that is the reason of this code.
+    pub fn reason(&self, source: &str, code: u64) -> Option<&str> {
+        let code = code.to_string();
+        let of = |l: &&Line| {
+            let is = |name: &str, value: &str| l.labels.get(name).is_some_and(|has| has == value);
+            l.name == Metric::ReasonInfo.name() && is(label::PACKAGE_SOURCE, source) && is(label::CODE, &code)
+        };
+        self.lines.iter().find(of)?.labels.get(label::REASON).map(String::as_str)
+    }
+
     /// Names of all packages that any metric speaks of.
     pub fn packages(&self) -> Vec<String> {
         let named = self.lines.iter().filter_map(|l| l.labels.get(label::PACKAGE).cloned());

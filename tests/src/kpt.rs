@@ -2,6 +2,9 @@
 
 use crate::{ApiServer, Rig, deployment_manifest, program};
 use anyhow::{Context, Result, ensure};
+use kube::api::{Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output, Stdio};
@@ -202,6 +205,40 @@ impl KptPackage {
         ensure!(status.success() == succeeds, "kpt live apply ended with {status}");
         Ok(())
     }
+}
+
+/// Writes a ResourceGroup in the namespace `web` as kpt leaves it after an apply in which all went well: of objects by
+/// group, kind, namespace and name.
+///
+/// # Errors
+/// When the API server refuses.
+pub async fn put_inventory(api: &ApiServer, name: &str, objects: &[(&str, &str, &str, &str)]) -> Result<()> {
+    let entries = |more: Value| -> Vec<Value> {
+        let entry = |(group, kind, namespace, name): &(&str, &str, &str, &str)| {
+            let mut entry = json!({"group": group, "kind": kind, "namespace": namespace, "name": name});
+            let (fields, more) = (entry.as_object_mut(), more.as_object().cloned());
+            fields.into_iter().zip(more).for_each(|(fields, more)| fields.extend(more));
+            entry
+        };
+        objects.iter().map(entry).collect()
+    };
+    let (version, kind) = ("v1alpha1", "ResourceGroup");
+    let stored = api
+        .apply_object(&json!({
+            "apiVersion": format!("kpt.dev/{version}"), "kind": kind,
+            "metadata": {"name": name, "namespace": "web", "labels": {"cli-utils.sigs.k8s.io/inventory-id": name}},
+            "spec": {"resources": entries(json!({}))},
+        }))
+        .await?;
+    let outcome = json!({
+        "status": "Unknown", "strategy": "Apply", "actuation": "Succeeded", "reconcile": "Succeeded",
+    });
+    let status =
+        json!({"observedGeneration": stored.metadata.generation, "resourceStatuses": entries(outcome)});
+    let groups = api.dynamic(&GroupVersionKind::gvk("kpt.dev", version, kind), Some("web")).await?;
+    let patch = Patch::Merge(json!({ "status": status }));
+    groups.patch_status(name, &PatchParams::default(), &patch).await?;
+    Ok(())
 }
 
 /// The ConfigMap that names a package's revision: called as the package's ResourceGroup, and in its namespace.

@@ -66,7 +66,7 @@ pub use flux::{
 };
 pub use history::History;
 pub use hub::Hub;
-pub use kpt::{Kpt, KptPackage, config_map_manifest, revision_manifest};
+pub use kpt::{Kpt, KptPackage, config_map_manifest, put_inventory, revision_manifest};
 pub use kubeconfig::Kubeconfig;
 pub use own::{Aggregator, AggregatorOptions, Exporter, Sweeper, own_program};
 pub use ports::Port;

@@ -1,14 +1,17 @@
 //! The exporter against real API servers: what only a real watch can show.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
-use statusbridge_contract::Fingerprint;
+use serde_json::{Value, json};
+use statusbridge_contract::{Fingerprint, Health, Metric};
+use statusbridge_exporter::preset::PRESETS;
+use statusbridge_exporter::source::{PackageKind, Source};
 use statusbridge_tests::{
-    ApiServer, Etcd, Exporter, FLUX_NAMESPACE, Fault, FaultProxy, Rig, crds, eventually, program, run,
-    workload::Workload,
+    ApiServer, Etcd, Exporter, FLUX_NAMESPACE, Fault, FaultProxy, KptPackage, Rig, crds, eventually, program,
+    put_inventory, run, workload::Workload,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -77,47 +80,132 @@ async fn both_formats_are_accepted_whole_and_compressed() {
     .await;
 }
 
+/// Whether the kind of a source's packages is among these CRDs.
+fn installed(source: &Source, crds: &[Value]) -> bool {
+    crds.iter().map(|crd| &crd["spec"]).any(|spec| match &source.kind {
+        PackageKind::Kind(kind) => {
+            let served = spec["versions"].as_array().into_iter().flatten().filter(|v| v["served"] == true);
+            let mut names = served.filter_map(|v| v["name"].as_str());
+            spec["group"] == kind.group
+                && spec["names"]["kind"] == kind.kind
+                && names.any(|name| kind.versions.iter().any(|version| version == name))
+        }
+        PackageKind::Categories(names) => in_category(spec, names),
+    })
+}
+
+fn in_category(spec: &Value, categories: &[String]) -> bool {
+    let mut of = spec["names"]["categories"].as_array().into_iter().flatten();
+    of.any(|category| categories.iter().any(|name| category == name))
+}
+
+/// Resources that a source finds by category among these CRDs, as `networks.example.org`: the names of CRDs.
+fn found_by_category(source: &Source, crds: &[Value]) -> Vec<String> {
+    let PackageKind::Categories(names) = &source.kind else { return vec![] };
+    let found = crds.iter().filter(|crd| in_category(&crd["spec"], names));
+    found.filter_map(|crd| crd["metadata"]["name"].as_str().map(str::to_owned)).collect()
+}
+
 #[tokio::test]
 async fn the_least_rights_that_rbac_prints_are_enough() {
     run("exporter-rbac", async |rig| {
         let etcd = Etcd::start(rig).await?;
-        let api = ApiServer::start(rig, &etcd, "one").await?;
-        api.install_crds(&crds::flux()?).await?;
-        api.install_crds(&crds::configsync()?).await?;
-        api.ensure_namespace(FLUX_NAMESPACE).await?;
-        let role = tokio::process::Command::new(statusbridge_tests::own_program("statusbridge-exporter").await?)
-            .arg("rbac")
-            .output()
+        let sources: Vec<Source> = PRESETS.iter().map(|p| p.source()).collect::<Result<_, _>>()?;
+        let mut seen_up = BTreeSet::new();
+        for (number, crds) in crds::upstream()?.iter().enumerate() {
+            let api = ApiServer::start(rig, &etcd, &format!("set-{number}")).await?;
+            crds::install_definitions(&api, crds).await?;
+            api.ensure_namespace(FLUX_NAMESPACE).await?;
+            let by_category = sources.iter().flat_map(|source| found_by_category(source, crds));
+            let by_category = by_category.collect::<Vec<_>>().join(",");
+            let kubeconfig = Exporter::grant(&api, &["--resource", &by_category]).await?;
+            let exporter = Exporter::start(rig, &format!("exporter-{number}"), &kubeconfig, &[]).await?;
+            let cluster = Workload::of(api, exporter).await?;
+            cluster.deliver("payments", "r1").await?;
+            let expected: Vec<&str> =
+                sources.iter().filter(|s| installed(s, crds)).map(|s| s.name.as_str()).collect();
+            eventually(SOON, "every source is up and the cluster's UID is known", async || {
+                cluster.shows("payments").await?;
+                let says = cluster.says().await?;
+                ensure!(says.value(Metric::ClusterUid.name(), &[]).is_some(), "no UID");
+                for source in &expected {
+                    ensure!(says.source_up(source) == Some(true), "{source} is not up");
+                }
+                Ok(())
+            })
             .await?;
-        ensure!(role.status.success());
-        api.apply(&String::from_utf8(role.stdout)?).await?;
-        api.apply_object(&json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": "exporter"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "statusbridge-exporter"},
-            "subjects": [{"kind": "User", "name": "exporter", "apiGroup": "rbac.authorization.k8s.io"}],
-        }))
-        .await?;
-        let kubeconfig = api.kubeconfig_as("exporter", &[])?;
-        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &[]).await?;
-        let cluster = Workload::of(api, exporter).await?;
-        cluster.deliver("payments", "r1").await?;
-        eventually(SOON, "every source is up and the cluster's UID is known", async || {
-            cluster.shows("payments").await?;
-            let text = cluster.exporter.metrics().await?;
-            ensure!(text.contains("\nstatusbridge_cluster_uid "), "no UID");
-            for source in ["flux-kustomization", "configsync-rootsync", "configsync-reposync"] {
-                let line = format!("statusbridge_source_up{{package_source=\"{source}\"}} 1");
-                ensure!(text.contains(&line), "{source} is not up");
-            }
-            Ok(())
-        })
-        .await?;
-        let text = cluster.exporter.metrics().await?;
-        ensure!(!text.contains("cause=\"forbidden\""), "something was forbidden");
+            nothing_is_forbidden(&cluster.exporter).await?;
+            seen_up.extend(expected.into_iter().map(str::to_owned));
+        }
+        let all: BTreeSet<String> = sources.into_iter().map(|source| source.name).collect();
+        ensure!(seen_up == all, "of {all:?} only {seen_up:?} were tried");
         Ok(())
     })
     .await;
+}
+
+async fn nothing_is_forbidden(exporter: &Exporter) -> Result<()> {
+    let text = exporter.metrics().await?;
+    let refused: Vec<&str> = text.lines().filter(|l| l.contains("cause=\"forbidden\"")).collect();
+    ensure!(refused.is_empty(), "{refused:?}");
+    Ok(())
+}
+
+/// What packages consist of more often than not, as they name it.
+const USUAL_KINDS: &[(&str, &[&str])] = &[
+    ("", &["ConfigMap", "Namespace", "PersistentVolumeClaim", "Pod", "Service", "ServiceAccount"]),
+    ("admissionregistration.k8s.io", &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]),
+    ("apiextensions.k8s.io", &["CustomResourceDefinition"]),
+    ("apiregistration.k8s.io", &["APIService"]),
+    ("apps", &["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"]),
+    ("autoscaling", &["HorizontalPodAutoscaler"]),
+    ("batch", &["CronJob", "Job"]),
+    ("networking.k8s.io", &["Ingress", "NetworkPolicy"]),
+    ("policy", &["PodDisruptionBudget"]),
+    ("rbac.authorization.k8s.io", &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]),
+];
+
+#[tokio::test]
+async fn so_they_are_for_what_packages_usually_consist_of() {
+    run("exporter-rbac-leaves", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "one").await?;
+        let _package = KptPackage::new(rig, &api, "web").await?;
+        let presets = ["--presets", "kpt-resourcegroup"];
+        let kubeconfig = Exporter::grant(&api, &presets).await?;
+        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &presets).await?;
+        let usual =
+            USUAL_KINDS.iter().flat_map(|(group, kinds)| kinds.iter().map(move |kind| (*group, *kind)));
+        for (group, kind) in usual.clone() {
+            put_inventory(&api, &kind.to_lowercase(), &[(group, kind, "web", "missing")]).await?;
+        }
+        for (_, kind) in usual {
+            // Who may not read a kind does not know that an object is missing.
+            let missing = (Health::NotFound, "ResourcesNotFound");
+            shows_health(&exporter, &kind.to_lowercase(), missing).await?;
+        }
+        // Nobody asks for these.
+        put_inventory(&api, "secret", &[("", "Secret", "web", "missing")]).await?;
+        shows_health(&exporter, "secret", (Health::Unknown, "NoResources")).await?;
+        nothing_is_forbidden(&exporter).await?;
+
+        put_inventory(&api, "lease", &[("coordination.k8s.io", "Lease", "web", "missing")]).await?;
+        shows_health(&exporter, "lease", (Health::Unknown, "ResourcesForbidden")).await?;
+        ensure!(nothing_is_forbidden(&exporter).await.is_err(), "it would not be noticed");
+        Ok(())
+    })
+    .await;
+}
+
+async fn shows_health(exporter: &Exporter, package: &str, expected: (Health, &str)) -> Result<()> {
+    eventually(SOON, &format!("{package} is {expected:?}"), async || {
+        let says = exporter.says().await?;
+        let shown = says.package("kpt-resourcegroup", package).context("not shown")?;
+        let reason = says.reason("kpt-resourcegroup", shown.reason).unwrap_or_default();
+        ensure!((shown.health, reason) == expected, "it is {} because {reason}", shown.health);
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]

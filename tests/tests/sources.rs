@@ -13,47 +13,13 @@ use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 use statusbridge_tests::{
     ApiServer, Etcd, Exporter, Flux, Rig, Rollout, deployment_manifest, eventually, exposition::Exposition,
-    revision_manifest, run,
+    put_inventory, revision_manifest, run,
 };
 
 const SOON: Duration = Duration::from_secs(60);
 
-async fn set_status(api: &ApiServer, kind: &GroupVersionKind, name: &str, status: Value) -> Result<()> {
-    let objects = api.dynamic(kind, Some("web")).await?;
-    let patch = Patch::Merge(json!({ "status": status }));
-    objects
-        .patch_status(name, &PatchParams::default(), &patch)
-        .await
-        .with_context(|| format!("status of {name}"))?;
-    Ok(())
-}
-
-/// A ResourceGroup as kpt leaves it after an apply in which all went well.
-async fn inventory(api: &ApiServer, name: &str, resources: &[(&str, &str, &str)]) -> Result<()> {
-    let reference = |(group, kind, name): &(&str, &str, &str)| json!({"group": group, "kind": kind, "namespace": "web", "name": name});
-    let object = api
-        .apply_object(&json!({
-            "apiVersion": "kpt.dev/v1alpha1", "kind": "ResourceGroup",
-            "metadata": {"name": name, "namespace": "web", "labels": {"cli-utils.sigs.k8s.io/inventory-id": name}},
-            "spec": {"resources": resources.iter().map(reference).collect::<Vec<_>>()},
-        }))
-        .await?;
-    let entry = |resource| {
-        let mut entry = reference(resource);
-        for (field, value) in [
-            ("status", "Unknown"),
-            ("strategy", "Apply"),
-            ("actuation", "Succeeded"),
-            ("reconcile", "Succeeded"),
-        ] {
-            entry[field] = json!(value);
-        }
-        entry
-    };
-    let status = json!({"observedGeneration": object.metadata.generation,
-        "resourceStatuses": resources.iter().map(entry).collect::<Vec<_>>()});
-    set_status(api, &GroupVersionKind::gvk("kpt.dev", "v1alpha1", "ResourceGroup"), name, status).await
-}
+const GOOD: [(&str, &str, &str, &str); 2] =
+    [("", "ConfigMap", "web", "good"), ("apps", "Deployment", "web", "front")];
 
 /// A revision of the package, and the Deployment that is to run it.
 async fn revision(api: &ApiServer, revision: &str) -> Result<()> {
@@ -75,8 +41,8 @@ async fn leaves_are_looked_at_with_the_rights_that_were_given_and_no_others() {
         let rollout = async |state| Flux::set_deployment(&api, "web", "front", state).await;
         revision(&api, "r1").await?;
         rollout(Rollout::Ready).await?;
-        inventory(&api, "good", &[("", "ConfigMap", "good"), ("apps", "Deployment", "front")]).await?;
-        inventory(&api, "blind", &[("", "Service", "front")]).await?;
+        put_inventory(&api, "good", &GOOD).await?;
+        put_inventory(&api, "blind", &[("", "Service", "web", "front")]).await?;
         let exporter = Exporter::start(rig, "exporter", &kubeconfig, &presets).await?;
 
         let good = async |expected: (&str, &str), healthy: &str| {
@@ -104,7 +70,7 @@ async fn leaves_are_looked_at_with_the_rights_that_were_given_and_no_others() {
         // A new revision, and a Deployment that takes its time, fails, and recovers.
         revision(&api, "r2").await?;
         good(("Applying", "InProgress"), "").await?;
-        inventory(&api, "good", &[("", "ConfigMap", "good"), ("apps", "Deployment", "front")]).await?;
+        put_inventory(&api, "good", &GOOD).await?;
         touch(&api, "good").await?;
         good(("Applied", "InProgress"), "").await?;
         rollout(Rollout::Failed).await?;
