@@ -34,10 +34,12 @@ use crate::yaml;
 
 /// Longest text that `yaml` reads, in bytes.
 const MAX_YAML: usize = 64 * 1024;
+/// Steps for a byte of it, which may be a value: to parse one takes as long as so many steps.
+const YAML_STEPS: u64 = 8;
 
 use super::{
     bounded,
-    budget::{charge, charge_for_small},
+    budget::{charge, charge_for, charge_for_small},
 };
 
 /// Fields that a condition always has.
@@ -223,10 +225,11 @@ fn read_yaml<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Execut
             format!("the text is longer than {MAX_YAML} bytes"),
         ));
     }
-    match yaml::from_field(text) {
-        Ok(value) => Ok(CowVal::Owned(owned(value))),
-        Err(error) => Err(ExecutionError::function_error("yaml", error.to_string())),
-    }
+    charge(yaml::field_work(text) as u64 * YAML_STEPS)?;
+    let value = yaml::from_field(text).map_err(|error| ExecutionError::function_error("yaml", error))?;
+    let value = owned(value);
+    charge_for(&*value)?;
+    Ok(CowVal::Owned(value))
 }
 
 /// A JSON value as a value of the expression language that borrows nothing. As everywhere, a field

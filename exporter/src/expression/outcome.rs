@@ -19,6 +19,10 @@ pub const MAX_MESSAGE: usize = 1024;
 const MAX_REVISIONS: usize = 64;
 /// Most objects that one package may consist of.
 const MAX_LEAVES: usize = 20_000;
+/// Longest part of a reference to an object, in bytes; Kubernetes has 253 for most.
+const MAX_REFERENCE: usize = 1024;
+/// Most bytes of all references together, three times what an object of the API server may hold.
+const MAX_REFERENCES: usize = 4 << 20;
 
 impl Expression {
     /// True or false.

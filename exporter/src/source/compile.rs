@@ -32,7 +32,7 @@ const MAX_NAME: usize = 63;
 const KEYWORDS: &[&str] = &["true", "false", "null", "in", "optional"];
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Vec<Source>, SourceError> {
-    let malformed = |error: serde_saphyr::Error| SourceError::of_file(file, error.to_string());
+    let malformed = |error: String| SourceError::of_file(file, error);
     let headers: Vec<Header> = yaml::from_multiple(text).map_err(malformed)?;
     for header in &headers {
         let (version, kind) = (header.api_version.as_deref(), header.kind.as_deref());
