@@ -313,6 +313,29 @@ mod tests {
         assert_eq!(sample().paths(), ["exists", "keys", "list[].inner", "map.inner", "whole"]);
     }
 
+    /// As deep as JSON may be, kept or not, on the stack of the runtime's threads; no deeper.
+    #[test]
+    fn what_is_nested_without_end_is_an_error() {
+        let nested = |field: &str, depth: usize, open: &str, close: &str| {
+            format!("{{\"{field}\": {}1{}}}", open.repeat(depth), close.repeat(depth))
+        };
+        let read = move || {
+            for (open, close) in [("[", "]"), ("{\"whole\": ", "}")] {
+                for field in ["whole", "exists", "list", "skipped"] {
+                    let value = parse(&sample(), &nested(field, 126, open, close));
+                    assert_eq!(sample().project(&value), value);
+                    let text = nested(field, 100_000, open, close);
+                    let outcome = sample().seed().deserialize(&mut serde_json::Deserializer::from_str(&text));
+                    // What is not kept is passed over without going down.
+                    assert!(outcome.is_err() || field != "whole", "{field} {open}");
+                    drop(outcome);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(read);
+        thread.expect("a thread").join().expect("no panic");
+    }
+
     fn value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),

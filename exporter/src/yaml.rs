@@ -13,32 +13,34 @@ use serde_saphyr::{Budget, Error, Options, budget::BudgetBreach, options::MergeK
 
 /// Deepest nesting of lists and maps: that of JSON, whose parser stops there by itself.
 const MAX_DEPTH: usize = 127;
-/// Deepest nesting of what a field of an object holds as text.
+/// Deepest nesting of what a field of an object holds as text: expressions make nothing deeper.
 const MAX_FIELD_DEPTH: usize = 32;
 /// Stack for [`MAX_DEPTH`], five times what the worst texts take without optimization.
 const STACK: usize = 16 << 20;
 /// What anchors and aliases may add to a file, however short it is: values, and a fourth of the bytes.
 const FILE_ALLOWANCE: usize = 64 << 10;
-/// The same of a field.
+/// The same of a field; to start parsing one costs about as much as to parse so many bytes.
 const FIELD_ALLOWANCE: usize = 64;
 
 /// One document.
 pub(crate) fn from_str<T: DeserializeOwned + Send>(text: &str) -> Result<T, String> {
-    on_own_stack(|| serde_saphyr::from_str_with_options(text, of_file(text)))
+    on_own_stack(MAX_DEPTH, || serde_saphyr::from_str_with_options(text, of_file(text)))
 }
 
 /// Several documents.
 pub(crate) fn from_multiple<T: DeserializeOwned + Send>(text: &str) -> Result<Vec<T>, String> {
-    on_own_stack(|| serde_saphyr::from_multiple_with_options(text, of_file(text)))
+    on_own_stack(MAX_DEPTH, || serde_saphyr::from_multiple_with_options(text, of_file(text)))
 }
 
 /// What a field of an object holds as text, at no more than [`field_work`].
 pub(crate) fn from_field(text: &str) -> Result<Value, String> {
-    let mut options = options(field_work(text), MAX_FIELD_DEPTH);
-    options.with_snippet = false;
-    // Each merge copies all that was merged below it.
-    options.merge_keys = MergeKeyPolicy::Error;
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| told(&error, MAX_FIELD_DEPTH))
+    on_own_stack(MAX_FIELD_DEPTH, || {
+        let mut options = options(field_work(text), MAX_FIELD_DEPTH);
+        options.with_snippet = false;
+        // Each merge copies all that was merged below it.
+        options.merge_keys = MergeKeyPolicy::Error;
+        serde_saphyr::from_str_with_options(text, options)
+    })
 }
 
 /// Most values that a field of an object is read as.
@@ -46,9 +48,10 @@ pub(crate) fn field_work(text: &str) -> usize {
     text.len() + FIELD_ALLOWANCE
 }
 
-fn on_own_stack<T: Send>(parse: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, String> {
+/// Whatever the caller's stack has left, which under an expression is little.
+fn on_own_stack<T: Send>(depth: usize, parse: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, String> {
     thread::scope(|scope| {
-        let parse = || parse().map_err(|error| told(&error, MAX_DEPTH));
+        let parse = || parse().map_err(|error| told(&error, depth));
         let parser = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, parse);
         let parser = parser.map_err(|error| format!("no thread to parse YAML on: {error}"))?;
         parser.join().unwrap_or_else(|_panic| Err("the YAML cannot be parsed".to_owned()))
@@ -102,9 +105,9 @@ pub(crate) mod tests {
 
     /// Texts that are nested without end, or hold without end, or are only large.
     pub(crate) fn hostile() -> Vec<(&'static str, String)> {
-        let n = 100_000;
+        let n = 20_000;
         let around = |open: &str, inner: &str, close: &str| open.repeat(n) + inner + &close.repeat(n);
-        let rows = |row: &dyn Fn(usize) -> String| (1..2_000).map(row).collect::<String>();
+        let rows = |row: &dyn Fn(usize) -> String| (1..400).map(row).collect::<String>();
         let laughs = |open: &str, close: &str| {
             let level = |n: usize| {
                 let below = (0..10).map(|i| open.replace('$', &format!("{i}")) + &format!("*a{}", n - 1));
@@ -117,7 +120,7 @@ pub(crate) mod tests {
             ("brackets", around("[", "", "]")),
             ("open brackets", "[".repeat(1 << 20)),
             ("braces", around("{a: ", "1", "}")),
-            ("open braces", "{".repeat(1 << 20)),
+            ("open braces", "{".repeat(1 << 18)),
             ("keys", around("? ", "x", "")),
             ("keys of lists", around("[? ", "x", "]")),
             ("tags", around("!a [", "", "]")),
@@ -126,13 +129,22 @@ pub(crate) mod tests {
             ("block maps", rows(&|i| " ".repeat(i) + "a:\n")),
             ("dashes and brackets", "- ".repeat(100) + &around("[{a: ", "1", "}]")),
             ("in a list", format!("- a\n- b: {}", around("[", "", "]"))),
-            ("nested by aliases", "a0: &a0 [x]\n".to_owned() + &rows(&|i| format!("a{i}: &a{i} [*a{}]\n", i - 1))),
-            ("merged without end", "a0: &a0 {x: y}\n".to_owned() + &rows(&|i| format!("a{i}: &a{i} {{<<: *a{}}}\n", i - 1))),
+            (
+                "nested by aliases",
+                "a0: &a0 [x]\n".to_owned() + &rows(&|i| format!("a{i}: &a{i} [*a{}]\n", i - 1)),
+            ),
+            (
+                "merged without end",
+                "a0: &a0 {x: y}\n".to_owned() + &rows(&|i| format!("a{i}: &a{i} {{<<: *a{}}}\n", i - 1)),
+            ),
             ("laughs", laughs("", "")),
             ("laughs of maps", laughs("{k$: ", "}")),
             ("laughs of merges", laughs("{<<: ", "}")),
-            ("a large scalar, often", format!("[&a {}, {}]", "x".repeat(1 << 19), "*a, ".repeat(100_000))),
-            ("a large tag, often", format!("%TAG !a! {}\n---\n[{}]", "x".repeat(1 << 19), "!a!b c, ".repeat(50_000))),
+            ("a large scalar, often", format!("[&a {}, {}]", "x".repeat(1 << 17), "*a, ".repeat(20_000))),
+            (
+                "a large tag, often",
+                format!("%TAG !a! {}\n---\n[{}]", "x".repeat(1 << 17), "!a!b c, ".repeat(10_000)),
+            ),
             ("in itself", "&a [*a]".to_owned()),
         ]
     }

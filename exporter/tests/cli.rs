@@ -302,3 +302,44 @@ fn kstatus_answers_while_its_input_goes_on() {
     drop(stdin);
     assert!(lines.next().is_none() && child.wait().expect("it ends").success());
 }
+
+/// Neither objects nor sources take a command down: they are told, and what stands beside them is read.
+#[test]
+fn hostile_yaml_is_told_and_stops_nothing() {
+    let files = Files::new();
+    let deep = |open: &str, close: &str| open.repeat(50_000) + "x" + &close.repeat(50_000);
+    let laughs: String =
+        (1..20).map(|n| format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 10].join(", "))).collect();
+    let hostile = [
+        ("dashes", deep("- ", "")),
+        ("brackets", deep("[", "]")),
+        ("braces", deep("{a: ", "}")),
+        ("keys", deep("? ", "")),
+        ("mixed", "- ".repeat(100) + &deep("[{a: ", "}]")),
+        ("open", "{".repeat(1 << 20)),
+        ("lines", (0..2_000).map(|n| " ".repeat(n) + "a:\n").collect()),
+        ("laughs", format!("a0: &a0 [x, x]\n{laughs}")),
+        ("json", "[".repeat(1 << 20) + &"]".repeat(1 << 20)),
+    ];
+    for (name, text) in hostile {
+        let file =
+            files.write(&format!("{name}.yaml"), &format!("{PACKAGE}---\n{text}\n---\n{SOURCE_OBJECT}"));
+        let run = exporter(&["check", "--now", NOW, &file], None);
+        assert_eq!(run.code, 1, "{name}: {}", run.err);
+        assert!(run.err.starts_with(&format!("{file}, document 2: ")), "{name}: {}", run.err);
+        assert!(run.out.contains("package=\"payments\""), "{name}: {}", run.out);
+        let alone = files.write(&format!("{name}-alone.yaml"), &text);
+        let run = exporter(&["check", "--now", NOW, &alone], None);
+        assert_eq!(run.code, 1, "{name}: {}", run.err);
+        assert!(run.err.starts_with(&format!("{alone}: ")), "{name}: {}", run.err);
+
+        let run = exporter(&["kstatus", &file], None);
+        assert_eq!((run.code, run.out.lines().count()), (0, 3), "{name}: {} {}", run.out, run.err);
+        let told = run.out.lines().nth(1).expect("a line");
+        assert!(told.contains("Malformed") && told.contains("Unknown"), "{name}: {told}");
+
+        let run = exporter(&["check", "--sources", &alone, &file], None);
+        assert_eq!(run.code, 2, "{name}: {}", run.err);
+        assert!(run.err.contains(&alone), "{name}: {}", run.err);
+    }
+}

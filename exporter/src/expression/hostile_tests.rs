@@ -33,6 +33,9 @@ fn large() -> Value {
         "nulls": (0..50_000).map(|n| (format!("k{n}"), Value::Null)).collect::<serde_json::Map<_, _>>(),
         "nested": nested,
         "deep": deep,
+        "document": "a: {b: c}",
+        "yaml": format!("[{}]", "a,".repeat(30_000)),
+        "ids": (0..20_000).map(|n| format!("a-long-namespace_and-a-name-{n}_apps_Deployment")).collect::<Vec<_>>(),
         "pattern": "((a{50}){50}){50}",
         "status": {"conditions": (0..20_000).map(|n| json!({"type": format!("T{n}")})).collect::<Vec<_>>()},
     })
@@ -105,6 +108,11 @@ fn in_loops(text: &str) -> Vec<String> {
 #[case::maps_counted(in_loops("size(object.map) == 1"))]
 #[case::nulls_passed_over(in_loops("optional.ofNonZeroValue(object.nulls).hasValue()"))]
 #[case::conditions_searched(in_loops("condition(object, 'None').status == 'x'"))]
+#[case::texts_cut(in_loops("object.text.substring(1) == ''"))]
+#[case::texts_cut_in_two(in_loops("object.text.substring(1, 1000) == ''"))]
+#[case::texts_parsed_as_yaml(in_loops("yaml(object.yaml) == ''"))]
+#[case::one_text_parsed_as_yaml_often(one("object.numbers.map(n, yaml(object.document))"))]
+#[case::yaml_doubles(doubling("[1]", "yaml('[1, 2]') + $ + $"))]
 #[case::patterns_in_a_loop(in_loops("object.text.matches('(x+x+)+y')"))]
 #[case::patterns_of_an_object(one("object.items.map(i, 'a'.matches(i.name))"))]
 #[case::errors_passed_over(one(
@@ -126,6 +134,83 @@ fn what_would_cost_too_much_is_an_error(#[case] expressions: Vec<String>) {
     );
     let small = json!({"text": "x"});
     assert_eq!(run(&small, &one("object.text + 'y'")), Ok(()), "others are unharmed");
+}
+
+type Take = fn(&Expression, &Scope<'_>) -> Result<(), EvaluationError>;
+
+const HASH: Take = |e, s| e.hash_of(s).map(drop);
+const LEAVES: Take = |e, s| e.leaves(s).map(drop);
+const KINDS: Take = |e, s| e.group_kinds(s).map(drop);
+const REVISIONS: Take = |e, s| e.revisions(s).map(drop);
+
+/// What is made of an outcome is on the budget of what made it.
+#[rstest]
+#[case::lists_of_views("object.items.map(i, object.numbers)", HASH, "takes more than")]
+#[case::lists_of_lists_of_views(
+    "[0, 1, 2].map(i, object.items.map(i, object.lists))",
+    HASH,
+    "takes more than"
+)]
+#[case::long_texts("object.items.map(i, object.text)", HASH, "takes more than")]
+#[case::long_names("[{'kind': 'A', 'group': 'b', 'name': object.text}]", LEAVES, "name longer than 1024")]
+#[case::long_kinds("[{'kind': object.text, 'group': ''}]", KINDS, "kind longer than 1024")]
+#[case::long_ids("object.items.map(i, object.text)", LEAVES, "is no inventory id")]
+#[case::many_bytes("object.long_ids", LEAVES, "references of more than")]
+#[case::too_many("object.numbers", LEAVES, "gives more than 20000 items")]
+#[case::too_many_revisions("object.items.map(i, object.text)", REVISIONS, "gives more than 64 revisions")]
+fn outcomes_that_would_cost_too_much_are_errors(
+    #[case] text: &str,
+    #[case] take: Take,
+    #[case] message: &str,
+) {
+    let mut object = large();
+    let long = "x".repeat(250);
+    object["long_ids"] = (0..20_000).map(|n| json!(format!("a_{long}{n}_apps_Deployment"))).collect();
+    let error = on_a_small_stack(|| {
+        let mut scope = Scope::default();
+        scope.bind("object", &object);
+        take(&Expression::compile("f", text, &["object"]).expect(text), &scope)
+    })
+    .expect_err(text);
+    assert!(error.message.contains(message), "{error}");
+}
+
+#[test]
+fn a_large_inventory_is_taken() {
+    let object = large();
+    let mut scope = Scope::default();
+    scope.bind("object", &object);
+    for text in ["object.ids", "object.ids.map(i, {'kind': 'A', 'group': 'b', 'name': i})"] {
+        let expression = Expression::compile("f", text, &["object"]).expect(text);
+        assert_eq!(expression.leaves(&scope).map(|leaves| leaves.len()), Ok(20_000), "{text}");
+    }
+}
+
+/// Also at the bottom of an expression that is as deep as may be.
+#[test]
+fn no_text_of_an_object_harms_as_yaml() {
+    let around = |inner: &str| format!("{}{inner}{}", "[".repeat(20), "]".repeat(20));
+    let mut texts: Vec<String> = crate::yaml::tests::hostile().into_iter().map(|(_, text)| text).collect();
+    let short = |text: &String| text.chars().take(20_000).collect();
+    texts.extend(texts.iter().map(short).collect::<Vec<String>>());
+    texts.extend(["[", "- ", "{a: "].map(|open| open.repeat(32)));
+    for text in texts {
+        let object = json!({"text": text});
+        for expression in ["yaml(object.text)", &around("yaml(object.text)")] {
+            let error = on_a_small_stack(|| run(&object, &one(expression)));
+            let deep = text.starts_with("- ") && text.len() == 64;
+            assert!(deep || error.is_err(), "{}", &text[..text.len().min(80)]);
+        }
+    }
+}
+
+#[test]
+fn yaml_as_deep_as_may_be_is_read() {
+    let object = json!({"text": "- ".repeat(32) + "x", "deeper": "- ".repeat(33) + "x", "map": "{a: ".repeat(32) + "1" + &"}".repeat(32)});
+    assert_eq!(on_a_small_stack(|| run(&object, &one("yaml(object.text)"))), Ok(()));
+    assert_eq!(on_a_small_stack(|| run(&object, &one("yaml(object.map)"))), Ok(()));
+    let error = on_a_small_stack(|| run(&object, &one("yaml(object.deeper)"))).expect_err("too deep");
+    assert!(error.message.contains("nested more than 32 deep"), "{error}");
 }
 
 #[rstest]

@@ -6,7 +6,10 @@ use cel::common::{
     value::Val,
 };
 
-use super::{Expression, Scope};
+use super::{
+    Expression, Scope,
+    budget::{charge, steps_of_bytes},
+};
 use crate::{leaves::LeafRef, source::GroupKind, verdict::EvaluationError};
 
 /// Longest revision, in bytes; a longer one is an error, as cutting it would make it another one.
@@ -41,9 +44,12 @@ impl Expression {
 
     /// One revision or several; empty text, null and empty optionals are none.
     pub fn revisions(&self, scope: &Scope<'_>) -> Result<Vec<String>, EvaluationError> {
-        let value = self.run(scope)?;
+        self.run_to(scope, |value| Ok(self.revisions_of(&*value)))?
+    }
+
+    fn revisions_of(&self, value: &dyn Val) -> Result<Vec<String>, EvaluationError> {
         let mut revisions = Vec::new();
-        match present(&*value) {
+        match present(value) {
             None => {}
             Some(value) => match items(value) {
                 None => self.push_revision(value, &mut revisions)?,
@@ -113,20 +119,33 @@ impl Expression {
     /// References to objects: inventory ids, or maps with `kind`, `name`, `namespace` and `group` or
     /// `apiVersion`.
     pub fn leaves(&self, scope: &Scope<'_>) -> Result<Vec<LeafRef>, EvaluationError> {
+        let mut bytes = 0;
         self.each(scope, |item| {
-            if let Some(id) = item.downcast_ref::<CelString>() {
-                let id = id.inner();
-                return LeafRef::from_id(id)
-                    .ok_or_else(|| self.error(format!("`{}` is no inventory id", cut(id.to_owned(), 256))));
+            let leaf = self.leaf(item)?;
+            bytes += leaf.group.len() + leaf.kind.len() + leaf.name.len();
+            bytes += leaf.namespace.as_ref().map_or(0, |namespace| namespace.len());
+            if bytes > MAX_REFERENCES {
+                return Err(self.error(format!("gives references of more than {MAX_REFERENCES} bytes")));
             }
-            let GroupKind { group, kind } = self.group_kind(item)?;
-            let name = self.field_of(item, "name")?.unwrap_or_default();
-            if name.is_empty() {
-                return Err(self.error("gives an object without a name"));
-            }
-            let namespace = self.field_of(item, "namespace")?.unwrap_or_default();
-            Ok(LeafRef::new(&group, &kind, &namespace, &name))
+            Ok(leaf)
         })
+    }
+
+    fn leaf(&self, item: &dyn Val) -> Result<LeafRef, EvaluationError> {
+        if let Some(id) = item.downcast_ref::<CelString>() {
+            let id = id.inner();
+            return (id.len() <= MAX_REFERENCE)
+                .then(|| LeafRef::from_id(id))
+                .flatten()
+                .ok_or_else(|| self.error(format!("`{}` is no inventory id", cut(id.to_owned(), 256))));
+        }
+        let GroupKind { group, kind } = self.group_kind(item)?;
+        let name = self.field_of(item, "name")?.unwrap_or_default();
+        if name.is_empty() {
+            return Err(self.error("gives an object without a name"));
+        }
+        let namespace = self.field_of(item, "namespace")?.unwrap_or_default();
+        Ok(LeafRef::new(&group, &kind, &namespace, &name))
     }
 
     /// Kinds: maps with `kind` and `group` or `apiVersion`.
@@ -146,13 +165,21 @@ impl Expression {
         Ok(GroupKind { group, kind })
     }
 
+    /// The items of a list, on the budget: to go over a list costs as much as to make one.
     fn each<T>(
         &self,
         scope: &Scope<'_>,
+        take: impl FnMut(&dyn Val) -> Result<T, EvaluationError>,
+    ) -> Result<Vec<T>, EvaluationError> {
+        self.run_to(scope, |value| Ok(self.each_of(&*value, take)))?
+    }
+
+    fn each_of<T>(
+        &self,
+        value: &dyn Val,
         mut take: impl FnMut(&dyn Val) -> Result<T, EvaluationError>,
     ) -> Result<Vec<T>, EvaluationError> {
-        let value = self.run(scope)?;
-        let Some(value) = present(&*value) else { return Ok(Vec::new()) };
+        let Some(value) = present(value) else { return Ok(Vec::new()) };
         let (length, list) = items(value).ok_or_else(|| self.mismatch("a list", value))?;
         if length > MAX_LEAVES {
             return Err(self.error(format!("gives more than {MAX_LEAVES} items")));
@@ -160,6 +187,7 @@ impl Expression {
         let mut list = list.iter();
         let mut taken = Vec::new();
         while let Some(item) = list.next() {
+            self.pay(1)?;
             if let Some(item) = present(item) {
                 taken.push(take(item)?);
             }
@@ -177,25 +205,34 @@ impl Expression {
         }
         let value = fields.get(&key).map_err(|error| self.error(error.to_string()))?;
         let Some(value) = present(&*value) else { return Ok(None) };
-        let text = value.downcast_ref::<CelString>().ok_or_else(|| self.mismatch("a string", value))?;
-        Ok(Some(text.inner().to_owned()))
+        let text = value.downcast_ref::<CelString>().ok_or_else(|| self.mismatch("a string", value))?.inner();
+        if text.len() > MAX_REFERENCE {
+            return Err(
+                self.error(format!("gives an object with a {name} longer than {MAX_REFERENCE} bytes"))
+            );
+        }
+        Ok(Some(text.to_owned()))
     }
 
     /// Hash of scalars and lists of them, to compare for equality.
     pub fn hash_of(&self, scope: &Scope<'_>) -> Result<u64, EvaluationError> {
         use std::hash::{DefaultHasher, Hasher};
-        let value = self.run(scope)?;
-        let mut hasher = DefaultHasher::new();
-        self.hash_into(&*value, &mut hasher)?;
-        Ok(hasher.finish())
+        let hash = |value: &dyn Val| {
+            let mut hasher = DefaultHasher::new();
+            self.hash_into(value, &mut hasher)?;
+            Ok(hasher.finish())
+        };
+        self.run_to(scope, |value| Ok(hash(&*value)))?
     }
 
     fn hash_into(&self, value: &dyn Val, hasher: &mut impl std::hash::Hasher) -> Result<(), EvaluationError> {
         use std::hash::Hash;
+        self.pay(1)?;
         match present(value) {
             None => 0u8.hash(hasher),
             Some(value) => {
                 if let Some(text) = value.downcast_ref::<CelString>() {
+                    self.pay(steps_of_bytes(text.inner().len()))?;
                     (1u8, text.inner()).hash(hasher);
                 } else if let Some(int) = value.downcast_ref::<CelInt>() {
                     (2u8, *int.inner()).hash(hasher);
@@ -213,6 +250,10 @@ impl Expression {
             }
         }
         Ok(())
+    }
+
+    fn pay(&self, steps: u64) -> Result<(), EvaluationError> {
+        charge(steps).map_err(|error| self.error(error.to_string()))
     }
 
     fn mismatch(&self, want: &str, got: &dyn Val) -> EvaluationError {

@@ -458,5 +458,15 @@ proptest::proptest! {
         proptest::prop_assert_eq!(verdict.good(), good);
         proptest::prop_assert_eq!(!verdict.applied.is_none(), good);
         proptest::prop_assert_eq!(!verdict.healthy.is_none(), good);
+/// Alone, as a part of a source, and beside one.
+#[test]
+fn hostile_yaml_is_an_error_that_names_the_file() {
+    for (name, text) in crate::yaml::tests::hostile() {
+        let indented: String = text.lines().map(|line| format!("    {line}\n")).collect();
+        let within = format!("apiVersion: statusbridge.dev/source/v1\nkind: Source\nsamples:\n{indented}");
+        for text in [text, within] {
+            let error = parse(&text).expect_err(name).to_string();
+            assert!(error.starts_with("widgets.yaml: ") && error.len() < 4_000, "{name}: {error}");
+        }
     }
 }
