@@ -324,12 +324,12 @@ fn hostile_yaml_is_told_and_stops_nothing() {
     for (name, text) in hostile {
         let file =
             files.write(&format!("{name}.yaml"), &format!("{PACKAGE}---\n{text}\n---\n{SOURCE_OBJECT}"));
-        let run = exporter(&["check", "--now", NOW, &file], None);
+        let run = exporter(&["check", "--presets", "flux-kustomization", "--now", NOW, &file], None);
         assert_eq!(run.code, 1, "{name}: {}", run.err);
         assert!(run.err.starts_with(&format!("{file}, document 2: ")), "{name}: {}", run.err);
         assert!(run.out.contains("package=\"payments\""), "{name}: {}", run.out);
         let alone = files.write(&format!("{name}-alone.yaml"), &text);
-        let run = exporter(&["check", "--now", NOW, &alone], None);
+        let run = exporter(&["check", "--presets", "flux-kustomization", "--now", NOW, &alone], None);
         assert_eq!(run.code, 1, "{name}: {}", run.err);
         assert!(run.err.starts_with(&format!("{alone}: ")), "{name}: {}", run.err);
 
@@ -338,7 +338,7 @@ fn hostile_yaml_is_told_and_stops_nothing() {
         let told = run.out.lines().nth(1).expect("a line");
         assert!(told.contains("Malformed") && told.contains("Unknown"), "{name}: {told}");
 
-        let run = exporter(&["check", "--sources", &alone, &file], None);
+        let run = exporter(&["check", "--presets", "", "--sources", &alone, &file], None);
         assert_eq!(run.code, 2, "{name}: {}", run.err);
         assert!(run.err.contains(&alone), "{name}: {}", run.err);
     }
