@@ -192,7 +192,7 @@ pub(crate) mod tests {
     }
 
     #[rstest]
-    #[case::list(&"[a, 1.5, true]\n".repeat(1), false)]
+    #[case::list("[a, 1.5, true]", true)]
     #[case::a_long_line(&format!("[{}a]", "a,".repeat(1 << 19)), false)]
     #[case::a_long_scalar(&"\u{2028}x".repeat(1 << 18), false)]
     #[case::escapes(&format!("\"{}\"", "\\L".repeat(1 << 15)), true)]
