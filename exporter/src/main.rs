@@ -52,10 +52,14 @@ enum Command {
         /// Name of the ClusterRole.
         #[arg(long, default_value = "statusbridge-exporter")]
         name: String,
-        /// A resource that is found in the cluster, as deployments.apps: of a kind by category, or of
-        /// what packages consist of. May be given more than once; the usual ones when left out.
+        /// A resource that a source finds by category, as xdatabases.example.org. May be given more
+        /// than once.
         #[arg(long = "resource", value_name = "PLURAL.GROUP", value_delimiter = ',')]
         resources: Vec<String>,
+        /// A resource that packages consist of, as deployments.apps, for leaf health. May be given more
+        /// than once; the usual ones when left out.
+        #[arg(long = "leaf-resource", value_name = "PLURAL.GROUP", value_delimiter = ',')]
+        leaf_resources: Vec<String>,
         /// Add what `serve --authorize-scrapes` needs.
         #[arg(long)]
         authorize_scrapes: bool,
@@ -119,8 +123,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
-        Command::Rbac { sources, name, resources, authorize_scrapes } => {
-            out.write_all(rbac::cluster_role(&name, &sources.load()?, &resources).as_bytes())?;
+        Command::Rbac { sources, name, resources, leaf_resources, authorize_scrapes } => {
+            let role = rbac::cluster_role(&name, &sources.load()?, &resources, &leaf_resources);
+            out.write_all(role.as_bytes())?;
             if authorize_scrapes {
                 out.write_all(rbac::REVIEWS.as_bytes())?;
             }

@@ -23,10 +23,10 @@ const USUAL_LEAVES: &[(&str, &[&str])] = &[
 ];
 
 /// A ClusterRole as YAML: list and watch of every kind that the sources read, joined ones included,
-/// and the one namespace whose UID tells clusters apart. `resources` (as `deployments.apps`) are
-/// those that cannot be told from the sources: kinds that are found by category, and kinds that
+/// and the one namespace whose UID tells clusters apart. What cannot be told from the sources is
+/// named (as `deployments.apps`): `resources` of kinds that are found by category, and `leaves` that
 /// packages consist of, for which the usual ones are taken where there are none.
-pub fn cluster_role(name: &str, sources: &[Source], resources: &[String]) -> String {
+pub fn cluster_role(name: &str, sources: &[Source], resources: &[String], leaves: &[String]) -> String {
     let mut rules: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut found = Vec::new();
     for source in sources {
@@ -45,11 +45,11 @@ pub fn cluster_role(name: &str, sources: &[Source], resources: &[String]) -> Str
             found.push(format!("{}: every kind that its packages consist of", source.name));
         }
     }
-    for resource in resources {
+    for resource in resources.iter().chain(leaves) {
         let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
         rules.entry(group).or_default().insert(plural.to_owned());
     }
-    if resources.is_empty() && sources.iter().any(Source::looks_at_leaves) {
+    if leaves.is_empty() && sources.iter().any(Source::looks_at_leaves) {
         for (group, plurals) in USUAL_LEAVES {
             rules.entry(group).or_default().extend(plurals.iter().map(ToString::to_string));
         }
@@ -57,7 +57,7 @@ pub fn cluster_role(name: &str, sources: &[Source], resources: &[String]) -> Str
     let mut yaml = String::new();
     if !found.is_empty() {
         yaml.push_str(
-            "# Which kinds these sources need depends on the cluster (--resource says which to list here):\n",
+            "# Which kinds these sources need depends on the cluster (--resource and --leaf-resource list them):\n",
         );
         found.iter().for_each(|line| {
             let _ = writeln!(yaml, "#   {line}");
@@ -101,7 +101,7 @@ mod tests {
         let presets = Some("configsync-reposync,configsync-rootsync,flux-kustomization".to_owned());
         let args = SourceArgs { presets, ..SourceArgs::default() };
         let sources = args.load().expect("presets compile");
-        insta::assert_snapshot!(cluster_role("statusbridge-exporter", &sources, &[]), @r#"
+        insta::assert_snapshot!(cluster_role("statusbridge-exporter", &sources, &[], &[]), @r#"
         apiVersion: rbac.authorization.k8s.io/v1
         kind: ClusterRole
         metadata:
@@ -131,9 +131,14 @@ mod tests {
     fn what_the_cluster_has_can_be_named() {
         let args = SourceArgs { presets: Some("kpt-resourcegroup".to_owned()), ..SourceArgs::default() };
         let sources = args.load().expect("presets compile");
-        let role = cluster_role("r", &sources, &["deployments.apps".to_owned(), "services".to_owned()]);
+        let role = cluster_role(
+            "r",
+            &sources,
+            &["doors.example.org".to_owned()],
+            &["deployments.apps".to_owned(), "services".to_owned()],
+        );
         insta::assert_snapshot!(role, @r#"
-        # Which kinds these sources need depends on the cluster (--resource says which to list here):
+        # Which kinds these sources need depends on the cluster (--resource and --leaf-resource list them):
         #   kpt-resourcegroup: every kind that its packages consist of
         apiVersion: rbac.authorization.k8s.io/v1
         kind: ClusterRole
@@ -146,6 +151,9 @@ mod tests {
           - apiGroups: ["apps"]
             resources: [deployments]
             verbs: [get, list, watch]
+          - apiGroups: ["example.org"]
+            resources: [doors]
+            verbs: [get, list, watch]
           - apiGroups: ["kpt.dev"]
             resources: [resourcegroups]
             verbs: [get, list, watch]
@@ -155,14 +163,14 @@ mod tests {
             resourceNames: [kube-system]
             verbs: [get]
         "#);
-        let usual = cluster_role("r", &sources, &[]);
+        let usual = cluster_role("r", &sources, &["doors.example.org".to_owned()], &[]);
         assert!(usual.contains("[daemonsets, deployments, replicasets, statefulsets]"), "{usual}");
         assert!(!usual.contains("secrets"), "{usual}");
     }
 
     #[test]
     fn rules_for_reviews_go_behind_the_others() {
-        let yaml = cluster_role("r", &[], &[]) + REVIEWS;
+        let yaml = cluster_role("r", &[], &[], &[]) + REVIEWS;
         let role: serde_json::Value = serde_saphyr::from_str(&yaml).unwrap();
         let rules = role["rules"].as_array().unwrap();
         assert_eq!(rules.len(), 3, "{yaml}");

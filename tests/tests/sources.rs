@@ -36,7 +36,7 @@ async fn leaves_are_looked_at_with_the_rights_that_were_given_and_no_others() {
         api.install_crds(&[crds_of("kpt")?]).await?;
         api.ensure_namespace("web").await?;
         let presets = ["--presets", "kpt-resourcegroup"];
-        let known = ["--resource", "deployments.apps,configmaps"];
+        let known = ["--leaf-resource", "deployments.apps,configmaps"];
         let kubeconfig = Exporter::grant(&api, &[&presets[..], &known].concat()).await?;
         let rollout = async |state| Flux::set_deployment(&api, "web", "front", state).await;
         revision(&api, "r1").await?;
@@ -84,7 +84,7 @@ async fn leaves_are_looked_at_with_the_rights_that_were_given_and_no_others() {
             "spec": {"ports": [{"port": 80}]}}),
         )
         .await?;
-        Exporter::grant(&api, &[&presets[..], &known, &["--resource", "services"]].concat()).await?;
+        Exporter::grant(&api, &[&presets[..], &known, &["--leaf-resource", "services"]].concat()).await?;
         eventually(SOON, "blind is seen", async || {
             let shown = exporter.says().await?.package("kpt-resourcegroup", "blind").context("not shown")?;
             ensure!(shown.health.name() == "Current", "{shown:?}");

@@ -458,6 +458,9 @@ proptest::proptest! {
         proptest::prop_assert_eq!(verdict.good(), good);
         proptest::prop_assert_eq!(!verdict.applied.is_none(), good);
         proptest::prop_assert_eq!(!verdict.healthy.is_none(), good);
+    }
+}
+
 /// Alone, as a part of a source, and beside one.
 #[test]
 fn hostile_yaml_is_an_error_that_names_the_file() {
