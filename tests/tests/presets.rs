@@ -298,6 +298,13 @@ async fn check(
     case: &Case,
     id: &str,
 ) -> Result<String> {
+    let mut looking = Preset::find(&source.name).context("no such preset")?.source()?;
+    let source = if case.leaf_health {
+        ensure!(looking.look_at_leaves(true), "{} has no leaves", source.name);
+        &looking
+    } else {
+        source
+    };
     let objects = table.objects(case);
     let expected = table.expected(case);
     let mut problems = String::new();
