@@ -128,8 +128,11 @@ impl Engine {
                     self.evaluate_kept(source, &package, now);
                 }
             }
+            // One that is seen already waits for nothing: going over all its packages would be in vain.
+            if self.visibility(source) != Visibility::Visible {
+                self.refresh_source(source, now);
+            }
         }
-        self.refresh_visibility(kind, now);
     }
 
     fn link_leaves(&mut self, source: SourceId, package: &Key, set: &LeafSet) -> Box<PackageLeaves> {
@@ -194,11 +197,8 @@ impl Engine {
         let mut all_anew = false;
         let news = match change {
             Change::ListStarted => {
-                state.named = Some(HashSet::new());
                 all_anew = of.forbidden.take().is_some();
-                if matches!(state.listing, Listing::Unheard | Listing::Absent) {
-                    state.listing = Listing::First;
-                }
+                state.start_list();
                 Vec::new()
             }
             Change::Object(key, object) => {

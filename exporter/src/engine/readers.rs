@@ -149,8 +149,8 @@ impl Engine {
             let objects: Vec<Key> = self.kinds[kind].objects.keys().cloned().collect();
             objects.iter().for_each(|key| self.deleted(kind, key, now));
             self.readers[source].kinds.retain(|k| *k != kind);
-            self.retire_unused_kinds();
         }
+        self.retire_unused_kinds();
         for kind in kinds {
             if !self.readers[source].kinds.iter().any(|k| self.kinds[*k].of == kind) {
                 let id = self.kinds.len();
@@ -354,7 +354,7 @@ impl Engine {
         }
     }
 
-    fn refresh_source(&mut self, source: SourceId, now: i64) {
+    pub(super) fn refresh_source(&mut self, source: SourceId, now: i64) {
         self.refresh_contacts(source);
         let own = self.own_listing(source);
         match (self.visibility(source), own) {
