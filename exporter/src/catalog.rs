@@ -24,6 +24,9 @@ pub struct SourceArgs {
     pub leaf_health: Option<String>,
 }
 
+/// What is in each file, by its name, or why that cannot be told.
+pub type SourceTexts = Vec<(String, Result<String, String>)>;
+
 impl SourceArgs {
     /// Compiles the sources, in order of their names.
     pub fn load(&self) -> Result<Vec<Source>, SourceError> {
@@ -31,7 +34,7 @@ impl SourceArgs {
     }
 
     /// What is in the files now, or why that cannot be told.
-    pub fn texts(&self) -> Vec<(String, Result<String, String>)> {
+    pub fn texts(&self) -> SourceTexts {
         let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
         let mut texts = Vec::new();
         for path in &self.files {
@@ -49,7 +52,7 @@ impl SourceArgs {
     }
 
     /// Compiles the presets and these files.
-    pub fn compile(&self, texts: &[(String, Result<String, String>)]) -> Result<Vec<Source>, SourceError> {
+    pub fn compile(&self, texts: &SourceTexts) -> Result<Vec<Source>, SourceError> {
         let mut sources = Vec::new();
         for preset in self.presets()? {
             sources.push((true, preset.source()?));

@@ -107,11 +107,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command.unwrap_or_else(|| Command::Serve(Box::new(cli.serve))) {
         Command::Serve(args) => {
             drop(out);
-            let sources = args.sources.load()?;
             // One thread keeps up with thousands of updates a second, and does not pay for handing
             // each of them to another one.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(serve::run(args.serve, args.sources, sources))?;
+            runtime.block_on(serve::run(args.serve, args.sources))?;
         }
         Command::Check(args) => {
             if !check::run(&args, &mut out, &mut io::stderr())? {

@@ -5,20 +5,27 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 use tracing::{error, info};
 
-use crate::{catalog::SourceArgs, own_metrics::OwnMetrics, watch::Event};
+use crate::{
+    catalog::{SourceArgs, SourceTexts},
+    own_metrics::OwnMetrics,
+    watch::Event,
+};
 
-/// How often the files are looked at. By content: a mounted ConfigMap changes by swapping a symbolic
-/// link, and times of files may stand still.
-const LOOK: Duration = Duration::from_secs(2);
+/// How often the files are looked at. By content: a mounted ConfigMap or Secret changes by swapping
+/// a symbolic link, and times of files may stand still.
+pub(crate) const LOOK: Duration = Duration::from_secs(2);
 
-/// Tells the engine of new sources until nobody listens. What does not compile changes nothing: the
-/// sources of before stay at work.
-pub async fn follow(of: SourceArgs, metrics: Arc<OwnMetrics>, events: mpsc::Sender<Event>) {
+/// Tells the engine of new sources until nobody listens; those at work are from what was `seen` in the
+/// files. What does not compile changes nothing: the sources of before stay at work.
+pub async fn follow(
+    of: SourceArgs,
+    mut seen: SourceTexts,
+    metrics: Arc<OwnMetrics>,
+    events: mpsc::Sender<Event>,
+) {
     if of.files.is_empty() {
         return;
     }
-    let mut seen = of.texts();
-    metrics.reloaded(true);
     loop {
         tokio::time::sleep(LOOK).await;
         let texts = of.texts();

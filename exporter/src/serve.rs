@@ -32,7 +32,6 @@ use crate::{
     own_metrics::OwnMetrics,
     reload,
     server::{self, Entrance, Subject},
-    source::Source,
     store::Limits,
     tls::TlsArgs,
     watch::{self, Discovery, Event, KindId, Watcher, WatcherSettings},
@@ -106,9 +105,12 @@ fn duration(text: &str) -> Result<Duration, String> {
     if parsed < Duration::from_secs(1) { Err("must be at least 1s".to_owned()) } else { Ok(parsed) }
 }
 
-/// Watches the packages that `sources`, from `of`, read and serves their metrics until a signal asks
-/// to stop.
-pub async fn run(args: ServeArgs, of: SourceArgs, sources: Vec<Source>) -> anyhow::Result<()> {
+/// Watches the packages that the sources in `of` read and serves their metrics until a signal asks to
+/// stop.
+pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
+    // What is followed is what was compiled: a change in between must not pass unnoticed.
+    let seen = of.texts();
+    let sources = of.compile(&seen)?;
     log_to_stderr(args.log_format);
     // Some other part of the process may have chosen a provider already; either will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -152,7 +154,7 @@ pub async fn run(args: ServeArgs, of: SourceArgs, sources: Vec<Source>) -> anyho
         tasks.spawn(certificate.follow(metrics.clone()));
     }
     tasks.spawn(learn_cluster_uid(client, bridge.clone()));
-    tasks.spawn(reload::follow(of, metrics, sender));
+    tasks.spawn(reload::follow(of, seen, metrics, sender));
     let work = Work { engine, tasks: Tasks::new(settings), bridge: bridge.clone() };
     let work = tokio::spawn(work.drive(updates, stop.clone()));
     let serving = tokio::spawn(server::serve(listener, entrance, bridge, stop.clone()));

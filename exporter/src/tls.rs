@@ -11,11 +11,8 @@ use tokio::{net::TcpStream, sync::watch};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::{error, info};
 
-use crate::own_metrics::OwnMetrics;
+use crate::{own_metrics::OwnMetrics, reload::LOOK};
 
-/// How often the files are looked at. By content: a mounted Secret changes by swapping a symbolic
-/// link, and times of files may stand still.
-const LOOK: Duration = Duration::from_secs(2);
 /// How long the other side may take for its part of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
