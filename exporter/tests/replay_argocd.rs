@@ -10,7 +10,7 @@ mod support;
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_exporter::{preset::Preset, transition::Shown};
-use support::{Replay, recording};
+use support::{Replay, recording, transitions};
 
 const R1: &str = "1096c9b7dbe0";
 const R2: &str = "e6543d3a2bc7";
@@ -122,15 +122,7 @@ fn a_synced_revision_is_not_healthy_by_the_health_of_the_one_before() {
 #[test]
 fn resyncs_and_retries_are_no_transitions() {
     let shown = replay();
-    let transitions: Vec<_> = shown
-        .iter()
-        .enumerate()
-        .filter(|(_, (_, _, changed))| *changed)
-        .map(|(version, (_, s, _))| {
-            let v = &s.verdict;
-            (version, v.apply, v.health, v.healthy, v.reason.as_deref().unwrap_or_default().to_owned())
-        })
-        .collect();
+    let transitions = transitions(&shown);
     let [r1, r2, r3, r4] = [R1, R2, R3, R4].map(Fingerprint::of);
     let none = Fingerprint::NONE;
     let expected = [

@@ -10,7 +10,7 @@ mod support;
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_exporter::{preset::Preset, source::Source, transition::Shown};
-use support::{Related, Replay, recording};
+use support::{Related, Replay, recording, transitions};
 
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
@@ -96,15 +96,7 @@ fn no_version_claims_a_healthy_revision_that_was_not() {
 #[test]
 fn a_timer_is_no_transition_and_a_failing_attempt_stays_failed() {
     let shown = replay(|_| None);
-    let transitions: Vec<_> = shown
-        .iter()
-        .enumerate()
-        .filter(|(_, (_, _, changed))| *changed)
-        .map(|(version, (_, s, _))| {
-            let v = &s.verdict;
-            (version, v.apply, v.health, v.healthy, v.reason.as_deref().unwrap_or_default().to_owned())
-        })
-        .collect();
+    let transitions = transitions(&shown);
     let (r1, r2, none) = (Fingerprint::of(R1), Fingerprint::of(R2), Fingerprint::NONE);
     let expected = [
         (0, ApplyState::Applied, Health::Current, r1, ""),

@@ -10,7 +10,7 @@ mod support;
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_exporter::{preset::Preset, source::Source, transition::Shown};
-use support::{Replay, recording};
+use support::{Replay, recording, transitions};
 
 fn source() -> Source {
     Preset::find("rukpak-bundledeployment").expect("a preset").source().expect("it compiles")
@@ -70,15 +70,7 @@ fn no_version_claims_a_healthy_revision_that_was_not() {
 #[test]
 fn every_transition_is_one_that_happened() {
     let shown = replay();
-    let transitions: Vec<_> = shown
-        .iter()
-        .enumerate()
-        .filter(|(_, (_, _, changed))| *changed)
-        .map(|(version, (_, s, _))| {
-            let v = &s.verdict;
-            (version, v.apply, v.health, v.healthy, v.reason.as_deref().unwrap_or_default().to_owned())
-        })
-        .collect();
+    let transitions = transitions(&shown);
     let (a, b, none) = (Fingerprint::of("bundle-a"), Fingerprint::of("bundle-b"), Fingerprint::NONE);
     let expected = [
         (0, ApplyState::Pending, Health::Unknown, none, "NotObserved"),

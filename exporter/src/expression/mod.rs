@@ -136,11 +136,7 @@ impl Expression {
     }
 
     /// An error about what the expression gave.
-    pub(crate) fn mistake(&self, message: impl Into<String>) -> EvaluationError {
-        self.error(message)
-    }
-
-    fn error(&self, message: impl Into<String>) -> EvaluationError {
+    pub(crate) fn error(&self, message: impl Into<String>) -> EvaluationError {
         let message = outcome::cut(message.into(), outcome::MAX_MESSAGE);
         EvaluationError { field: self.field.clone(), expression: self.text.clone(), message }
     }

@@ -87,7 +87,7 @@ impl LeavesProgram {
             && let Some(text) = label.text_of(scope, MAX_LABEL)?
         {
             let Some((label, value)) = text.split_once('=') else {
-                return Err(label.mistake(format!("gives `{text}`, where name=value is needed")));
+                return Err(label.error(format!("gives `{text}`, where name=value is needed")));
             };
             let of_kind = |kind: GroupKind| LeafLabel {
                 group: kind.group.into(),

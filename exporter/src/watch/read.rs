@@ -1,27 +1,19 @@
 //! Reading objects beside a watch, as they are now: without a resource version the API server
 //! answers with what is stored, not with what its cache has seen.
 
-use std::time::Duration;
-
 use serde_json::Value;
-use tokio::time::timeout;
 use tracing::warn;
 
 use super::{
     Change, Event, Fault, Update, WatcherSettings,
     event::{Parser, key_of},
-    path::{encode, request},
+    path::encode,
+    watcher::{BACKOFF, PAGE},
 };
 use crate::{
     engine::{ReadRequest, Reading},
     store::PackageKey,
 };
-
-/// Objects on one page.
-const PAGE: usize = 500;
-/// How long one answer may take.
-const PATIENCE: Duration = Duration::from_secs(60);
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
 /// Reads what was asked for until it succeeds, and tells the engine.
 pub async fn read(settings: WatcherSettings, wanted: ReadRequest) {
@@ -51,13 +43,10 @@ async fn objects(
     wanted: &ReadRequest,
 ) -> Result<Vec<(PackageKey, Value)>, Fault> {
     let Some(path) = settings.discovery.path(&wanted.of).await? else { return Ok(Vec::new()) };
-    let get = async |uri: &str| -> Result<String, Fault> {
-        let answer = settings.client.request_text(request(uri)?);
-        Ok(timeout(PATIENCE, answer).await.map_err(|_| Fault::Silent(PATIENCE))??)
-    };
+    let get = |uri: String| settings.get(uri);
     let selector = match &wanted.reading {
         Reading::Object(key) => {
-            return match get(&path.one(key)).await {
+            return match get(path.one(key)).await {
                 Ok(text) => Ok(vec![(key.clone(), parser.object(&text)?)]),
                 Err(Fault::NotServed) => Ok(Vec::new()),
                 Err(fault) => Err(fault),
@@ -70,7 +59,7 @@ async fn objects(
     };
     let (mut objects, mut next) = (Vec::new(), String::new());
     loop {
-        let page = parser.page(&get(&format!("{}?limit={PAGE}{selector}{next}", path.all())).await?)?;
+        let page = parser.page(&get(format!("{}?limit={PAGE}{selector}{next}", path.all())).await?)?;
         for object in page.objects {
             objects.push((key_of(&object)?, object));
         }

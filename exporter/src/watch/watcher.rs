@@ -21,7 +21,7 @@ use super::{
 use crate::{own_metrics::OwnMetrics, projection::Projection, source::KindRef};
 
 /// Objects on one page of a LIST.
-const PAGE: usize = 500;
+pub(super) const PAGE: usize = 500;
 /// How long a page of a LIST, or the head of a watch's answer, may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the server may keep one watch open, in seconds.
@@ -30,7 +30,7 @@ const WATCH_SECONDS: u32 = 290;
 /// takes a third of the processor time of waking up for every object. One that comes after a longer
 /// silence is read at once.
 const GATHER: Duration = Duration::from_millis(50);
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+pub(super) const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
 /// What all watches of a process have in common.
 #[derive(Clone)]
@@ -48,6 +48,14 @@ pub struct WatcherSettings {
     pub look: Duration,
     /// Where updates go.
     pub updates: mpsc::Sender<ForEngine>,
+}
+
+impl WatcherSettings {
+    /// The whole answer to a GET.
+    pub(super) async fn get(&self, uri: String) -> Result<String, Fault> {
+        let answer = self.client.request_text(request(&uri)?);
+        Ok(timeout(PATIENCE, answer).await.map_err(|_| Fault::Silent(PATIENCE))??)
+    }
 }
 
 /// The watch of one kind.
@@ -246,9 +254,7 @@ impl Watcher {
         self.send(Change::ListStarted).await?;
         loop {
             let token = next.map(|t| format!("&continue={}", encode(&t))).unwrap_or_default();
-            let answer =
-                self.settings.client.request_text(request(&format!("{path}?limit={PAGE}{token}{selector}"))?);
-            let text = timeout(PATIENCE, answer).await.map_err(|_| Fault::Silent(PATIENCE))??;
+            let text = self.settings.get(format!("{path}?limit={PAGE}{token}{selector}")).await?;
             self.heard();
             let page = self.parser.page(&text)?;
             drop(text);

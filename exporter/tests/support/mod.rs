@@ -1,6 +1,7 @@
 //! Replaying recordings of real controllers.
 
 use serde_json::Value;
+use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_exporter::{
     hold::{self, Settled},
     source::{RelatedObject, RelatedObjects, Source},
@@ -18,6 +19,18 @@ pub(crate) fn recording(lines: &str) -> Vec<Value> {
 pub(crate) enum Related {
     One(Option<Value>),
     Many(Vec<Value>),
+}
+
+/// The transitions among what was shown: version, apply state, health, healthy revision, reason.
+#[allow(dead_code)] // not every recording is told like this
+pub(crate) fn transitions<F>(
+    shown: &[(F, Shown, bool)],
+) -> Vec<(usize, ApplyState, Health, Fingerprint, String)> {
+    let told = |(version, (_, shown, _)): (usize, &(F, Shown, bool))| {
+        let v = &shown.verdict;
+        (version, v.apply, v.health, v.healthy, v.reason.as_deref().unwrap_or_default().to_owned())
+    };
+    shown.iter().enumerate().filter(|(_, (_, _, changed))| *changed).map(told).collect()
 }
 
 /// What is shown of one package while versions of it go by.
