@@ -70,7 +70,7 @@ pub fn run(args: &CheckArgs, out: &mut impl Write, problems: &mut impl Write) ->
             OutputFormat::Openmetrics => Format::OpenMetrics,
         };
         let now = args.now.map_or(wall, |now| now.as_millisecond()) / 1000;
-        for piece in series(&sources, &history, &args.limits, format, now) {
+        for piece in series(&sources, &history, &args.limits, format, now).plain() {
             out.write_all(&piece)?;
         }
     }

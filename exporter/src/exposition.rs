@@ -1,10 +1,16 @@
 //! Rendering a snapshot in the Prometheus text format 0.0.4 or as OpenMetrics, piece by piece so
 //! that a large exposition is never in memory as a whole.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use statusbridge_contract::{Metric, PACKAGE_METRICS, metric::Kind, sample};
 
-use crate::store::{Snapshot, family_name};
+use crate::{
+    gzip::{Packer, Stream},
+    row::Block,
+    store::{Snapshot, family_name},
+};
 
 /// About how large one piece is, in bytes.
 const PIECE: usize = 64 * 1024;
@@ -53,68 +59,101 @@ fn known_version(params: &[&str]) -> bool {
     params.iter().find_map(|p| p.strip_prefix("version=")).is_none_or(|v| matches!(v, "0.0.1" | "1.0.0"))
 }
 
-/// A snapshot being rendered: an iterator over its pieces.
+/// A snapshot being rendered.
 #[derive(Debug)]
 pub struct Exposition {
     snapshot: Snapshot,
+    /// The blocks of all sources.
+    blocks: Vec<Arc<Block>>,
     format: Format,
     rendered_at: Option<i64>,
     /// Text of the process's own metrics in the same format, without the end mark.
     own: Bytes,
     /// Index into [`Metric::ALL`]; past its end the own metrics and the end mark are left.
     family: usize,
-    source: usize,
-    row: usize,
+    /// Index of the next block of a metric that packages have.
+    block: usize,
+    headed: bool,
     done: bool,
+}
+
+/// A part of an exposition.
+#[derive(Debug)]
+enum Piece {
+    Text(Vec<u8>),
+    /// The samples of `PACKAGE_METRICS[.1]` of a block.
+    Rows(Arc<Block>, usize),
 }
 
 impl Exposition {
     /// Renders `snapshot`, then `own`. `rendered_at` (unix seconds) is left out when `None`.
     pub fn new(snapshot: Snapshot, format: Format, rendered_at: Option<i64>, own: Bytes) -> Self {
-        Self { snapshot, format, rendered_at, own, family: 0, source: 0, row: 0, done: false }
+        let blocks = snapshot.sources.iter().flat_map(|s| s.blocks.iter().cloned()).collect();
+        let (family, block, headed, done) = Default::default();
+        Self { snapshot, blocks, format, rendered_at, own, family, block, headed, done }
     }
 
-    fn header(&self, metric: Metric, out: &mut Vec<u8>) {
+    /// The text, in pieces.
+    pub fn plain(self) -> impl Iterator<Item = Bytes> + Send + Sync {
+        Plain(self)
+    }
+
+    /// The text compressed, in pieces.
+    pub fn gzip(self) -> impl Iterator<Item = Bytes> + Send + Sync {
+        Gzip { exposition: self, packer: Packer::default(), stream: None, done: false }
+    }
+
+    fn header(&self, metric: Metric) -> Vec<u8> {
         let name = family_name(metric, self.format == Format::OpenMetrics);
         let kind = match metric.kind() {
             Kind::Gauge => "gauge",
             Kind::Counter => "counter",
         };
-        out.extend_from_slice(format!("# HELP {name} {}\n# TYPE {name} {kind}\n", metric.help()).as_bytes());
+        format!("# HELP {name} {}\n# TYPE {name} {kind}\n", metric.help()).into_bytes()
     }
 
-    /// Appends the next part of a metric that every package has; true when all of it is out.
-    fn packages(&mut self, metric: Metric, out: &mut Vec<u8>) -> bool {
-        let Some(index) = PACKAGE_METRICS.iter().position(|m| *m == metric) else { return true };
-        let mut headed = self.source > 0 || self.row > 0;
-        while let Some(source) = self.snapshot.sources.get(self.source) {
-            while let Some(row) = source.rows.get(self.row) {
-                if !headed {
-                    let before = out.len();
-                    self.header(metric, out);
-                    if !row.write_sample(index, out) {
-                        out.truncate(before);
-                    } else {
-                        out.push(b'\n');
-                        headed = true;
-                    }
-                } else if row.write_sample(index, out) {
-                    out.push(b'\n');
-                }
-                self.row += 1;
-                if headed && out.len() >= PIECE {
-                    return false;
-                }
+    /// The next piece of a metric that packages have; `None` when all of it is out.
+    fn packages(&mut self, metric: Metric, index: usize) -> Option<Piece> {
+        while let Some(block) = self.blocks.get(self.block) {
+            if !block.has(index) {
+                self.block += 1;
+            } else if self.headed {
+                self.block += 1;
+                return Some(Piece::Rows(block.clone(), index));
+            } else {
+                self.headed = true;
+                return Some(Piece::Text(self.header(metric)));
             }
-            self.source += 1;
-            self.row = 0;
         }
-        (self.source, self.row) = (0, 0);
-        true
+        (self.block, self.headed) = Default::default();
+        None
     }
 
-    /// Appends a metric of which there are few samples.
-    fn others(&self, metric: Metric, out: &mut Vec<u8>) {
+    /// The next piece; `None` at the end.
+    fn piece(&mut self) -> Option<Piece> {
+        while let Some(metric) = Metric::ALL.get(self.family).copied() {
+            let piece = match PACKAGE_METRICS.iter().position(|m| *m == metric) {
+                Some(index) => self.packages(metric, index),
+                None => None,
+            };
+            if piece.is_some() {
+                return piece;
+            }
+            self.family += 1;
+            let text = self.others(metric);
+            if !text.is_empty() {
+                return Some(Piece::Text(text));
+            }
+        }
+        if std::mem::replace(&mut self.done, true) {
+            return None;
+        }
+        let end: &[u8] = if self.format == Format::OpenMetrics { b"# EOF\n" } else { b"" };
+        Some(Piece::Text([&self.own, end].concat()))
+    }
+
+    /// A metric of which there are few samples; empty when there are none.
+    fn others(&self, metric: Metric) -> Vec<u8> {
         let mut lines = String::new();
         let mut line = |labels: &[(&str, &str)], value: u64| {
             lines.push_str(metric.name());
@@ -130,38 +169,57 @@ impl Exposition {
             }
             _ => self.snapshot.for_each_sample(metric, line),
         }
-        if !lines.is_empty() {
-            self.header(metric, out);
-            out.extend_from_slice(lines.as_bytes());
-        }
+        if lines.is_empty() { Vec::new() } else { [self.header(metric), lines.into_bytes()].concat() }
     }
 }
 
-impl Iterator for Exposition {
+struct Plain(Exposition);
+
+impl Iterator for Plain {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let mut out = Vec::with_capacity(PIECE + PIECE / 2);
+        while out.len() < PIECE {
+            match self.0.piece() {
+                Some(Piece::Text(text)) => out.extend_from_slice(&text),
+                Some(Piece::Rows(block, index)) => block.write(index, &mut out),
+                None => break,
+            }
+        }
+        (!out.is_empty()).then(|| out.into())
+    }
+}
+
+struct Gzip {
+    exposition: Exposition,
+    packer: Packer,
+    /// `None` before the beginning.
+    stream: Option<Stream>,
+    done: bool,
+}
+
+impl Iterator for Gzip {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
         if self.done {
             return None;
         }
-        let mut out = Vec::with_capacity(PIECE + 1024);
-        while let Some(metric) = Metric::ALL.get(self.family).copied() {
-            if metric.per_package() {
-                if !self.packages(metric, &mut out) {
-                    return Some(out.into());
+        let mut out = Vec::with_capacity(PIECE + PIECE / 2);
+        let stream = self.stream.get_or_insert_with(|| Stream::begin(&mut out));
+        while out.len() < PIECE {
+            match self.exposition.piece() {
+                Some(Piece::Text(text)) => stream.add(&self.packer.pack(&text), &mut out),
+                Some(Piece::Rows(block, index)) => {
+                    stream.add(block.packed(index, &mut self.packer), &mut out);
                 }
-            } else {
-                self.others(metric, &mut out);
+                None => {
+                    self.stream.take().unwrap_or_default().end(&mut out);
+                    self.done = true;
+                    break;
+                }
             }
-            self.family += 1;
-            if out.len() >= PIECE {
-                return Some(out.into());
-            }
-        }
-        self.done = true;
-        out.extend_from_slice(&self.own);
-        if self.format == Format::OpenMetrics {
-            out.extend_from_slice(b"# EOF\n");
         }
         Some(out.into())
     }
@@ -169,10 +227,7 @@ impl Iterator for Exposition {
 
 /// Renders a snapshot as a whole, without the process's own metrics.
 pub fn render(snapshot: &Snapshot, format: Format, rendered_at: Option<i64>) -> Vec<u8> {
-    Exposition::new(snapshot.clone(), format, rendered_at, Bytes::new()).fold(Vec::new(), |mut all, piece| {
-        all.extend_from_slice(&piece);
-        all
-    })
+    Exposition::new(snapshot.clone(), format, rendered_at, Bytes::new()).plain().collect::<Vec<_>>().concat()
 }
 
 #[cfg(test)]
@@ -279,7 +334,9 @@ mod tests {
         }
         let snapshot = store.snapshot(None, &[SourceStanding::Published { up: true, last_contact: 1 }]);
         let pieces: Vec<Bytes> =
-            Exposition::new(snapshot, Format::Text, Some(1), Bytes::from_static(b"own 1\n")).collect();
+            Exposition::new(snapshot, Format::Text, Some(1), Bytes::from_static(b"own 1\n"))
+                .plain()
+                .collect();
         assert!(pieces.len() > 10 && pieces.iter().all(|p| p.len() < 2 * PIECE));
         let all = String::from_utf8(pieces.concat()).unwrap();
         assert!(all.ends_with("own 1\n"));

@@ -1,17 +1,24 @@
 //! What is published: one small row per package, and the digest of every source's rows, kept up to
 //! date in constant time as packages change.
 //!
-//! A row is immutable and shared: a [`Snapshot`] clones pointers under the lock and is rendered
-//! without it, so a scrape is one consistent view however long it takes to send.
+//! Blocks of rows are shared: a [`Snapshot`] clones pointers under the lock and is rendered without
+//! it, so a scrape is one consistent view however long it takes to send. A block that changes
+//! meanwhile is copied first.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use statusbridge_contract::{
-    CONTRACT_VERSION, Digest, Fingerprint, Metric, PACKAGE_METRICS, label, metric::Kind, reason, sample,
+    CONTRACT_VERSION, Digest, Fingerprint, Metric, label, metric::Kind, reason, sample,
 };
 use tracing::warn;
 
-use crate::transition::Shown;
+use crate::{
+    row::{Block, Row},
+    transition::Shown,
+};
 
 /// How much of a source may become series. Past a limit the rest is left out, and the source is not
 /// up, so that nobody takes a part for the whole.
@@ -49,7 +56,7 @@ pub enum Optional {
 
 impl Limits {
     /// Whether a metric of packages is published, of those that have it.
-    fn admit(&self, metric: Metric) -> bool {
+    pub(crate) fn admit(&self, metric: Metric) -> bool {
         !self.without.iter().any(|part| match part {
             Optional::Reasons => metric == Metric::PackageReason,
             Optional::Resources => metric.of_inventory(),
@@ -73,74 +80,6 @@ impl PackageKey {
     }
 }
 
-/// Everything that one package publishes.
-#[derive(Debug)]
-pub struct Row {
-    /// The own labels as an exposition has them, braces included.
-    labels: Box<str>,
-    /// Values of [`PACKAGE_METRICS`].
-    values: [u64; PACKAGE_METRICS.len()],
-    /// Bit n is set when `values[n]` is published.
-    published: u16,
-    /// Sum of the hashes of the row's samples.
-    digest: Digest,
-}
-
-impl Row {
-    fn new(source: &str, key: &PackageKey, shown: &Shown, reason_code: u64, limits: &Limits) -> Self {
-        let mut own = vec![(label::PACKAGE_SOURCE, source), (label::PACKAGE, &key.name)];
-        if let Some(namespace) = &key.namespace {
-            own.push((label::PACKAGE_NAMESPACE, namespace));
-        }
-        let mut labels = String::with_capacity(128);
-        sample::write_labels(&mut labels, &own);
-        let verdict = &shown.verdict;
-        let inventory = verdict.inventory.unwrap_or_default();
-        let values = [
-            verdict.apply.code(),
-            verdict.health.code(),
-            verdict.desired.value(),
-            verdict.applied.value(),
-            verdict.healthy.value(),
-            u64::try_from(shown.transition_timestamp).unwrap_or(0),
-            shown.transitions,
-            reason_code,
-            inventory.total,
-            inventory.current,
-            inventory.failed,
-        ];
-        let has = |metric: Metric| !metric.of_inventory() || verdict.inventory.is_some();
-        let bit = |(i, metric): (usize, &Metric)| u16::from(has(*metric) && limits.admit(*metric)) << i;
-        let published = PACKAGE_METRICS.iter().enumerate().map(bit).sum();
-        let mut row = Self { labels: labels.into_boxed_str(), values, published, digest: Digest::default() };
-        let mut line = Vec::with_capacity(224);
-        row.digest = (0..values.len())
-            .filter_map(|i| {
-                line.clear();
-                row.write_sample(i, &mut line).then(|| sample::hash_canonical(&line))
-            })
-            .collect();
-        row
-    }
-
-    /// Appends the canonical form of the sample of `PACKAGE_METRICS[index]`, if the row has one.
-    pub(crate) fn write_sample(&self, index: usize, out: &mut Vec<u8>) -> bool {
-        if self.published & (1 << index) == 0 {
-            return false;
-        }
-        out.extend_from_slice(PACKAGE_METRICS[index].name().as_bytes());
-        out.extend_from_slice(self.labels.as_bytes());
-        out.push(b' ');
-        out.extend_from_slice(itoa::Buffer::new().format(self.values[index]).as_bytes());
-        true
-    }
-
-    /// Codes of apply state and health.
-    pub(crate) fn state(&self) -> (u64, u64) {
-        (self.values[0], self.values[1])
-    }
-}
-
 /// Where a package's row is; stays the same for as long as the package is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(u32);
@@ -148,15 +87,17 @@ pub struct Slot(u32);
 #[derive(Debug)]
 struct SourceRows {
     name: Arc<str>,
-    rows: Vec<Option<Arc<Row>>>,
+    blocks: Vec<Arc<Block>>,
+    /// How many slots were ever given away.
+    slots: u32,
     free: Vec<u32>,
     digest: Digest,
     reasons: BTreeSet<Arc<str>>,
     /// Whether there were more reasons than may be named.
     too_many_reasons: bool,
-    /// Pairs of apply state and health that some package has had: their counts are published, also
-    /// when they are 0 again, so that no series comes and goes.
-    seen_states: BTreeSet<(u64, u64)>,
+    /// How many packages have which apply state and health. Pairs that some package has had stay,
+    /// also when they are 0 again, so that no series comes and goes.
+    states: BTreeMap<(u64, u64), usize>,
 }
 
 /// The rows of all sources.
@@ -176,19 +117,21 @@ impl Store {
     pub fn add_source(&mut self, name: &str) {
         self.sources.push(SourceRows {
             name: Arc::from(name),
-            rows: Vec::new(),
+            blocks: Vec::new(),
+            slots: 0,
             free: Vec::new(),
             digest: Digest::default(),
             reasons: BTreeSet::new(),
             too_many_reasons: false,
-            seen_states: BTreeSet::new(),
+            states: BTreeMap::new(),
         });
     }
 
     /// Forgets everything about a source; its index is not used again.
     pub fn remove_source(&mut self, source: usize) {
         let rows = &mut self.sources[source];
-        (rows.rows, rows.free, rows.digest) = Default::default();
+        (rows.blocks, rows.slots, rows.free, rows.digest) = Default::default();
+        rows.states.values_mut().for_each(|count| *count = 0);
     }
 
     /// Publishes a package's state: in its own slot, or in a new one. `None` when a limit leaves it
@@ -202,27 +145,22 @@ impl Store {
     ) -> Option<Slot> {
         let rows = &mut self.sources[source];
         let length = key.name.len().max(key.namespace.as_ref().map_or(0, |n| n.len()));
-        let full = slot.is_none() && rows.rows.len() - rows.free.len() >= self.limits.max_packages;
+        let full = slot.is_none() && rows.packages() >= self.limits.max_packages;
         if full || length > self.limits.max_label_length {
             return None;
         }
         let named = shown.verdict.reason.as_ref().filter(|_| self.limits.admit(Metric::PackageReason));
         let code = named.map_or(0, |reason| rows.reason_code(reason, self.limits.max_reasons));
-        let row = Arc::new(Row::new(&rows.name, key, shown, code, &self.limits));
-        rows.digest.merge(row.digest);
-        rows.seen_states.insert(row.state());
+        let row = Row::new(&rows.name, key, shown, code, &self.limits);
         let slot = slot.unwrap_or_else(|| rows.new_slot());
-        if let Some(old) = rows.rows[slot.0 as usize].replace(row) {
-            rows.digest.unmerge(old.digest);
-        }
+        rows.set(slot, Some(row));
         Some(slot)
     }
 
     /// Takes a package away. Its slot may be given to another one.
     pub fn remove(&mut self, source: usize, slot: Slot) {
         let rows = &mut self.sources[source];
-        if let Some(old) = rows.rows[slot.0 as usize].take() {
-            rows.digest.unmerge(old.digest);
+        if rows.set(slot, None) {
             rows.free.push(slot.0);
         }
     }
@@ -243,9 +181,10 @@ impl Store {
                     name: rows.name.clone(),
                     up: up && !rows.too_many_reasons,
                     last_contact,
-                    rows: rows.rows.iter().flatten().cloned().collect(),
+                    packages: rows.packages(),
+                    blocks: rows.blocks.clone(),
                     reasons: rows.reasons.iter().cloned().collect(),
-                    states: rows.seen_states.iter().copied().collect(),
+                    states: rows.states.clone(),
                     digest: rows.digest,
                 }
             });
@@ -259,8 +198,31 @@ impl SourceRows {
         if let Some(free) = self.free.pop() {
             return Slot(free);
         }
-        self.rows.push(None);
-        Slot(u32::try_from(self.rows.len() - 1).unwrap_or(u32::MAX))
+        self.slots += 1;
+        Slot(self.slots - 1)
+    }
+
+    fn packages(&self) -> usize {
+        self.slots as usize - self.free.len()
+    }
+
+    /// Puts a row into its slot, or takes it away; whether there was one.
+    fn set(&mut self, slot: Slot, row: Option<Row>) -> bool {
+        if let Some(row) = &row {
+            self.digest.merge(row.digest());
+            *self.states.entry(row.state()).or_default() += 1;
+        }
+        let slot = slot.0 as usize;
+        if self.blocks.len() <= slot / Block::ROWS {
+            self.blocks.resize_with(slot / Block::ROWS + 1, Arc::default);
+        }
+        let block = Arc::make_mut(&mut self.blocks[slot / Block::ROWS]);
+        let Some(old) = block.set(slot % Block::ROWS, row) else { return false };
+        self.digest.unmerge(old.digest());
+        if let Some(count) = self.states.get_mut(&old.state()) {
+            *count -= 1;
+        }
+        true
     }
 
     /// The code to publish for a reason: its own, or that of `Other` once there are too many.
@@ -316,23 +278,24 @@ pub(crate) struct SourceSnapshot {
     pub(crate) name: Arc<str>,
     pub(crate) up: bool,
     pub(crate) last_contact: i64,
-    pub(crate) rows: Vec<Arc<Row>>,
+    packages: usize,
+    pub(crate) blocks: Vec<Arc<Block>>,
     pub(crate) reasons: Vec<Arc<str>>,
-    pub(crate) states: Vec<(u64, u64)>,
+    states: BTreeMap<(u64, u64), usize>,
     digest: Digest,
 }
 
 impl SourceSnapshot {
     fn empty(name: Arc<str>, up: bool, last_contact: i64) -> Self {
-        let digest = Digest::default();
-        Self { name, up, last_contact, rows: vec![], reasons: vec![], states: vec![], digest }
+        let (digest, states) = Default::default();
+        Self { name, up, last_contact, packages: 0, blocks: vec![], reasons: vec![], states, digest }
     }
 }
 
 impl Snapshot {
     /// How many packages there are in it.
     pub fn packages(&self) -> usize {
-        self.sources.iter().map(|s| s.rows.len()).sum()
+        self.sources.iter().map(|s| s.packages).sum()
     }
 
     /// Calls `visit` with the labels and value of each sample of a metric that is not per package.
@@ -341,7 +304,7 @@ impl Snapshot {
         match metric {
             Metric::ClusterUid => self.cluster_uid.iter().for_each(|uid| visit(&[], uid.value())),
             Metric::SourceUp => self.by_source(|s, labels| visit(labels, u64::from(s.up))),
-            Metric::SourcePackages => self.by_source(|s, labels| visit(labels, s.rows.len() as u64)),
+            Metric::SourcePackages => self.by_source(|s, labels| visit(labels, s.packages as u64)),
             Metric::SourceLastContact => {
                 self.by_source(|s, labels| visit(labels, u64::try_from(s.last_contact).unwrap_or(0)));
             }
@@ -381,11 +344,10 @@ impl Snapshot {
 impl SourceSnapshot {
     fn for_each_count(&self, source: (&str, &str), visit: &mut impl FnMut(&[(&str, &str)], u64)) {
         use statusbridge_contract::{ApplyState, Health};
-        for &(apply, health) in &self.states {
-            let count = self.rows.iter().filter(|r| r.state() == (apply, health)).count() as u64;
+        for (&(apply, health), &count) in &self.states {
             if let (Some(apply), Some(health)) = (ApplyState::from_code(apply), Health::from_code(health)) {
                 let labels = [source, (label::APPLY_STATE, apply.name()), (label::HEALTH, health.name())];
-                visit(&labels, count);
+                visit(&labels, count as u64);
             }
         }
     }
@@ -431,6 +393,21 @@ mod tests {
 
     const UP: SourceStanding = SourceStanding::Published { up: true, last_contact: 1_700_000_000 };
 
+    fn rendered(snapshot: &Snapshot) -> String {
+        String::from_utf8(exposition::render(snapshot, exposition::Format::Text, Some(1))).unwrap()
+    }
+
+    fn uncompressed(snapshot: &Snapshot) -> String {
+        let exposition = exposition::Exposition::new(
+            snapshot.clone(),
+            exposition::Format::Text,
+            Some(1),
+            bytes::Bytes::new(),
+        );
+        let packed: Vec<u8> = exposition.gzip().flatten().collect();
+        std::io::read_to_string(flate2::read::GzDecoder::new(packed.as_slice())).unwrap()
+    }
+
     /// Adds up the samples of a text exposition as a reader would.
     fn recomputed(text: &str) -> Digest {
         text.lines()
@@ -447,7 +424,8 @@ mod tests {
         ) {
             let mut store = store(Limits::default());
             let mut slots = std::collections::HashMap::new();
-            for (source, package, change) in changes {
+            let mut earlier = Vec::new();
+            for (step, (source, package, change)) in changes.into_iter().enumerate() {
                 let key = PackageKey::new(Some("ns"), &format!("p{package}"));
                 match change {
                     Some((apply, revision)) => {
@@ -462,12 +440,20 @@ mod tests {
                     }
                 }
                 let snapshot = store.snapshot(Some(Fingerprint::of("uid")), &[UP, UP]);
-                let text = exposition::render(&snapshot, exposition::Format::Text, Some(1));
-                let text = String::from_utf8(text).unwrap();
+                let text = rendered(&snapshot);
+                if step % 16 == 3 {
+                    // Compressed parts are kept from one snapshot to the next.
+                    prop_assert_eq!(&uncompressed(&snapshot), &text);
+                    earlier.push((text.clone(), snapshot.clone()));
+                }
                 // cluster_uid has no labels, and the text format leaves its braces out.
                 let text = text.replace("statusbridge_cluster_uid ", "statusbridge_cluster_uid{} ");
                 prop_assert_eq!(recomputed(&text), snapshot.digest());
                 prop_assert_eq!(snapshot.packages(), slots.len());
+            }
+            for (text, snapshot) in earlier {
+                prop_assert_eq!(rendered(&snapshot), text.clone(), "a snapshot stays as it was");
+                prop_assert_eq!(uncompressed(&snapshot), text);
             }
         }
     }
