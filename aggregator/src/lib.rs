@@ -1,6 +1,7 @@
 //! Aggregator library.
 pub mod api;
 pub mod clock;
+pub mod config;
 pub mod controller;
 pub mod decide;
 pub mod feed;

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::api::{common, crd};
+use crate::config::Config as FileConfig;
 use crate::controller::{Controller, Pace};
 use crate::feed::{FeedConfig, PromFeed};
 use crate::fleet::{Fleet, FleetSettings};
@@ -69,6 +70,9 @@ pub struct ServeArgs {
     /// Status writes a second at most; gates that close are not counted
     #[arg(long, env = "STATUSBRIDGE_WRITES_PER_SECOND", default_value_t = 20)]
     writes_per_second: u32,
+    /// YAML file with what is too rich for flags
+    #[arg(long, env = "STATUSBRIDGE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Name of this process in the heartbeat
     #[arg(long, env = "HOSTNAME", default_value = "statusbridge-aggregator", hide = true)]
     identity: String,
@@ -131,6 +135,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 /// Runs the aggregator until it is told to stop.
 pub async fn serve(args: ServeArgs) -> Result<()> {
     log_to_stderr(args.hub.log_format);
+    let _config = args.config.as_deref().map(FileConfig::read).transpose()?.unwrap_or_default();
     let (client, namespace) = hub(&args.hub).await?;
     let (poller, fleet) = args.backend.poller(args.settle_delay)?;
     // The backend may take its time; only a loop that stands still is dead.
