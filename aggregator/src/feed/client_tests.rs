@@ -8,7 +8,7 @@ use tokio::{
     net::TcpListener,
 };
 
-use super::{FeedConfig, FeedError, Labels, PromFeed, Sample, Sink};
+use super::{FeedConfig, FeedError, Labels, PromFeed, QueryApi as _, Sample, Sink};
 
 struct Count(usize);
 

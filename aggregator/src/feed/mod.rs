@@ -45,6 +45,21 @@ const ERROR_BODY: usize = 16 << 10;
 /// How much is read from the connection before the parser is asked, in bytes.
 const READ_BUFFER: usize = 64 << 10;
 
+/// Whoever answers instant queries.
+pub trait QueryApi: Send + Sync {
+    /// Evaluates an expression at one moment and hands every series of the answer to `sink`, which
+    /// comes back once the answer was found to be whole.
+    fn query<S: Sink>(
+        &self,
+        expression: &str,
+        at: Seconds,
+        sink: S,
+    ) -> impl Future<Output = Result<S, FeedError>> + Send;
+
+    /// Bytes of answers received so far, unpacked.
+    fn received(&self) -> u64;
+}
+
 /// A client of one backend.
 #[derive(Debug, Clone)]
 pub struct PromFeed {
@@ -82,17 +97,6 @@ impl PromFeed {
         Ok(Self { config, client, url, received: Arc::default() })
     }
 
-    /// Evaluates an expression at one moment and hands every series of the answer to `sink`, which
-    /// comes back once the answer was found to be whole.
-    pub async fn query<S: Sink>(&self, expression: &str, at: Seconds, sink: S) -> Result<S, FeedError> {
-        let response = self.send(expression, at).await?;
-        self.compare_clocks(&response)?;
-        if response.status() != reqwest::StatusCode::OK {
-            return Err(self.refusal(response).await);
-        }
-        self.fold(response, sink).await
-    }
-
     async fn send(&self, expression: &str, at: Seconds) -> Result<Response, FeedError> {
         match self.request(expression, at).await?.send().await {
             Ok(response) => Ok(response),
@@ -103,11 +107,6 @@ impl PromFeed {
             }
             Err(error) => Err(self.transport(&error)),
         }
-    }
-
-    /// Bytes of answers received so far, unpacked.
-    pub fn received(&self) -> u64 {
-        self.received.load(Ordering::Relaxed)
     }
 
     async fn request(&self, expression: &str, at: Seconds) -> Result<RequestBuilder, FeedError> {
@@ -205,6 +204,21 @@ impl PromFeed {
         } else {
             FeedError::Connect(chain(error))
         }
+    }
+}
+
+impl QueryApi for PromFeed {
+    async fn query<S: Sink>(&self, expression: &str, at: Seconds, sink: S) -> Result<S, FeedError> {
+        let response = self.send(expression, at).await?;
+        self.compare_clocks(&response)?;
+        if response.status() != reqwest::StatusCode::OK {
+            return Err(self.refusal(response).await);
+        }
+        self.fold(response, sink).await
+    }
+
+    fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 }
 

@@ -7,7 +7,7 @@ use statusbridge_contract::{CONTRACT_VERSION, Metric, PACKAGE_METRICS, label, st
 use super::PollConfig;
 use crate::{
     clock::Seconds,
-    feed::{FeedError, Labels, PromFeed, Sample, Sink, head_selector},
+    feed::{FeedError, Labels, QueryApi, Sample, Sink, head_selector},
     fleet::{Beat, Fleet},
 };
 
@@ -25,7 +25,7 @@ pub(super) struct Heads {
 type DigestKey = (String, StreamLabels);
 
 /// Reads every stream's digest, its timestamp, and when it was rendered, all at `t`.
-pub(super) async fn read(feed: &PromFeed, config: &PollConfig, t: Seconds) -> Result<Heads, FeedError> {
+pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) -> Result<Heads, FeedError> {
     let stamp = |metric: Metric| format!("timestamp({})", metric.name());
     let (selector, digests, rendered) =
         (head_selector(), stamp(Metric::Digest), stamp(Metric::RenderedTimestamp));
@@ -121,7 +121,7 @@ impl Sink for Stamps {
 /// How many samples each cluster with something unread will be: what it was when last verified, or
 /// what its exporters say.
 pub(super) async fn sizes(
-    feed: &PromFeed,
+    feed: &impl QueryApi,
     config: &PollConfig,
     fleet: &Fleet,
     unread: &[Beat],

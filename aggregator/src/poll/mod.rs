@@ -15,7 +15,7 @@ mod settle;
 
 use crate::{
     clock::Seconds,
-    feed::{FeedError, PromFeed, contract_selector, excerpt},
+    feed::{FeedError, PromFeed, QueryApi, contract_selector, excerpt},
     fleet::{Beat, Fleet, Heard},
     verify::{Gathered, Stray, diagnose, verify},
 };
@@ -92,9 +92,9 @@ impl PollReport {
 
 /// Polls one backend.
 #[derive(Debug)]
-pub struct Poller {
+pub struct Poller<Q = PromFeed> {
     config: PollConfig,
-    feed: PromFeed,
+    feed: Q,
     settle: Settle,
 }
 
@@ -105,9 +105,9 @@ struct Unverified {
     strays: Vec<Stray>,
 }
 
-impl Poller {
+impl<Q: QueryApi> Poller<Q> {
     /// A poller; nothing is sent yet.
-    pub fn new(config: PollConfig, feed: PromFeed) -> Self {
+    pub fn new(config: PollConfig, feed: Q) -> Self {
         let settle = Settle::new(config.settle, config.max_settle);
         Self { config, feed, settle }
     }
