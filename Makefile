@@ -8,7 +8,7 @@ export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((
 KEEP ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers programs test demo bench lint doc cargo
+.PHONY: help servers demo-servers bench-servers programs test model demo bench lint doc cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ demo-servers:
 
 demo: cargo demo-servers programs ## Watch a rollout through the gates, on the real servers (KEEP=1 leaves it running)
 	@$(debug)/demo
+
+model: cargo ## Try N generated histories (default 5000) on the code that decides
+	STATUSBRIDGE_MODEL_HISTORIES=$(or $(N),5000) $(CARGO) test --release -p statusbridge-aggregator --lib -- --nocapture model
 
 # BENCH=packages or BENCH=leaves runs one part, PACKAGES="…" and LEAVES="…" say with how many: see docs/bench.md.
 bench: cargo bench-servers ## Measure the exporter beside kube-state-metrics

@@ -9,6 +9,8 @@ pub mod fleet;
 pub mod heartbeat;
 pub mod judge;
 pub mod metrics;
+#[cfg(test)]
+mod model;
 pub mod poll;
 pub mod serve;
 pub mod server;

@@ -19,6 +19,10 @@ pub struct Beat {
     pub at: Seconds,
     /// Value and timestamp of the stream's rendered timestamp.
     pub rendered: Option<(Seconds, Seconds)>,
+    /// Whether the stream had the UIDs of several clusters lately.
+    pub takes_turns: bool,
+    /// Whether the same exposition came more than once lately.
+    pub repeats: bool,
 }
 
 /// What a digest sample calls for.
@@ -37,12 +41,6 @@ pub enum Heard {
 }
 
 impl Beat {
-    /// Time of the evidence: of the exposition itself, not of its passing through some gateway, and
-    /// never after the poll. None when that cannot be told.
-    pub fn evidence(&self, t: Seconds) -> Option<Seconds> {
-        self.rendered.map(|(rendered, _)| self.at.min(rendered).min(t))
-    }
-
     /// Backend time minus cluster time. Only samples of the same scrape tell it.
     pub fn offset(&self) -> Option<Seconds> {
         let (rendered, stamped) = self.rendered?;
@@ -53,7 +51,8 @@ impl Beat {
     pub(super) fn lack(&self) -> String {
         match self.digest {
             None => format!("the value of {} is no whole number", Metric::Digest.name()),
-            Some(_) => format!("{} is missing", Metric::RenderedTimestamp.name()),
+            Some(_) if self.rendered.is_none() => format!("{} is missing", Metric::RenderedTimestamp.name()),
+            Some(_) => "an old exposition is being repeated".to_owned(),
         }
     }
 }

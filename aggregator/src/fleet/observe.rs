@@ -66,7 +66,9 @@ impl<'a> Question<'a> {
             .collect();
         let live: Vec<Known<'a>> =
             known.iter().copied().filter(|k| self.fresh(k.verified.evidence)).collect();
-        if let Some(message) = self.two_clusters(&live) {
+        // A cluster whose clock is wrong, or whose data does not add up, is alive all the same.
+        let heard = filtered(&known, |k| k.stream.newest.is_some_and(|at| self.fresh(at)));
+        if let Some(message) = self.two_clusters(&heard) {
             let last = freshest(&live);
             return self.answer_with(last, Standing::Conflict, reason::CLUSTER_NAME_CONFLICT, message);
         }
@@ -159,7 +161,6 @@ impl<'a> Question<'a> {
     fn not_fresh(&self, cluster: &Cluster, known: &[Known<'_>]) -> Observation {
         let last = freshest(known);
         let heard = |s: &&Stream| s.newest.is_some_and(|newest| self.fresh(newest));
-        let mut heard = cluster.streams.values().filter(heard);
         let age = match last {
             Some(last) => {
                 format!("the last verified evidence is {:.0} s old", self.t - last.verified.evidence)
@@ -170,7 +171,7 @@ impl<'a> Question<'a> {
             let message = format!("{age}; {error}");
             return self.answer_with(last, Standing::Stale, reason::BACKEND_UNAVAILABLE, message);
         }
-        if let Some(skew) = heard.clone().find_map(|s| self.skew(s)) {
+        if let Some(skew) = cluster.streams.values().filter(heard).find_map(|s| self.skew(s)) {
             let (amount, side) = (skew.abs().round(), if skew > 0.0 { "behind" } else { "ahead of" });
             let message = format!(
                 "the exporter's clock is {amount} s {side} the metrics backend's: clock skew, or a gateway \
@@ -178,11 +179,15 @@ impl<'a> Question<'a> {
             );
             return self.answer_with(last, Standing::ClockSkew, reason::CLOCK_SKEW, message);
         }
-        if let Some(fault) = heard.find_map(|s| s.fault.as_ref()) {
+        if let Some(fault) = cluster.streams.values().filter(heard).find_map(|s| s.fault.as_ref()) {
             let message = format!("{age}; {fault}");
             return self.answer_with(last, Standing::Unverified, reason::UNVERIFIED, message);
         }
-        self.answer_with(last, Standing::Stale, reason::EXPORTER_SILENT, age)
+        let message = match cluster.streams.values().filter(heard).any(Stream::is_repeated) {
+            true => format!("{age}: what is scraped is an old exposition, repeated by some gateway"),
+            false => age,
+        };
+        self.answer_with(last, Standing::Stale, reason::EXPORTER_SILENT, message)
     }
 
     fn source_down(&self, usable: &[Known<'_>], relevant: &[Known<'_>]) -> Observation {
@@ -214,7 +219,7 @@ impl<'a> Question<'a> {
     }
 
     fn show_cluster(&self, uid: Option<u64>, live: &[Known<'_>]) -> String {
-        let id = uid.and_then(Fingerprint::from_value).unwrap_or_default();
+        let Some(id) = uid.and_then(Fingerprint::from_value) else { return "one of another uid".to_owned() };
         let own: Vec<&StreamLabels> =
             live.iter().filter(|k| k.verified.content.uid == uid).map(|k| k.labels).collect();
         let Some(first) = own.first() else { return format!("uid {id}") };

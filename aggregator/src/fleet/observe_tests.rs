@@ -36,6 +36,8 @@ impl Story {
             digest: Some(exposition.digest()),
             at,
             rendered: Some((at - self.behind, at)),
+            takes_turns: false,
+            repeats: false,
         }
     }
 
@@ -129,7 +131,8 @@ use Standing::{ClockSkew, Conflict, Fresh, Missing, Stale, Unverified};
 #[case::clock_off_by_little(story().behind(-50.0).whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
 #[case::clock_back(story().behind(90.0).whole("i", 1900.0, &r1()).behind(0.0).whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
 #[case::one_of_two_clocks_off(story().behind(90.0).whole("i", 2000.0, &r1()).behind(0.0).whole("j", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
-#[case::a_gateway_that_repeats(story().whole("i", 1000.0, &r1()).behind(1000.0).whole("i", 2000.0, &r1()), ClockSkew, reason::CLOCK_SKEW, "repeats an old exposition")]
+#[case::a_gateway_that_repeats(story().whole("i", 1000.0, &r1()).behind(1000.0).whole("i", 2000.0, &r1()), Stale, reason::EXPORTER_SILENT, "repeated by some gateway")]
+#[case::a_gateway_that_repeats_what_is_long_gone(story().behind(1000.0).whole("i", 2000.0, &r1()), ClockSkew, reason::CLOCK_SKEW, "repeats an old exposition")]
 #[case::two_clusters(story().whole("i", 2000.0, &r1()).whole("j", 2000.0, &other_cluster()), Conflict, reason::CLUSTER_NAME_CONFLICT,
     r#"2 clusters report as `c1`: uid 000000000007 (instance="i") and uid 000000000008 (instance="j")"#)]
 #[case::two_clusters_one_gone(story().whole("i", 1800.0, &r1()).whole("j", 2000.0, &other_cluster()), Fresh, reason::REPORTED, "")]
@@ -267,6 +270,17 @@ fn a_digest_that_is_of_no_use_is_no_evidence(#[case] beat: Beat, #[case] message
     let got = story.at(2050.0);
     assert_eq!((got.standing, got.as_of), (Unverified, Some(1800.0)));
     assert!(got.message.contains(message), "{}", got.message);
+}
+
+#[test]
+fn clusters_that_take_turns_under_the_same_labels_conflict_whosever_turn_it_is() {
+    let mut story = story().whole("i", 1985.0, &r1());
+    let beat = Beat { takes_turns: true, ..story.beat("i", 2000.0, &r1()) };
+    assert_eq!(story.fleet.hear(&beat, 2000.0), Heard::Confirmed);
+    let got = story.at(2050.0);
+    assert_eq!((got.standing, got.reason), (Conflict, reason::CLUSTER_NAME_CONFLICT));
+    let story = story.whole("i", 2200.0, &r1());
+    assert_eq!(story.at(2210.0).standing, Fresh);
 }
 
 #[test]

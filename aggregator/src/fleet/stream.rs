@@ -42,6 +42,9 @@ pub(super) struct Stream {
     /// Timestamp of the newest digest sample.
     pub(super) newest: Option<Seconds>,
     pub(super) offset: Offset,
+    /// When the last exposition says it was rendered, and when the backend first had it. `None` when
+    /// it was repeated before this process came: then nobody knows how old it is.
+    rendered: Option<(Seconds, Option<Seconds>)>,
     /// Timestamp of the digest sample for which the samples were last asked.
     tried: Option<Seconds>,
     /// Why what the newest digest attests is not verified.
@@ -63,9 +66,7 @@ impl Stream {
             self.intervals.push_back(beat.at - newest);
         }
         self.newest = Some(beat.at);
-        if let Some(measured) = beat.offset() {
-            self.offset.measure(measured);
-        }
+        self.note_rendered(beat);
         if beat.contract != CONTRACT_VERSION {
             self.fault = Some(format!(
                 "its contract version `{}` is not one that this aggregator reads ({CONTRACT_VERSION})",
@@ -73,12 +74,13 @@ impl Stream {
             ));
             return Heard::Unusable;
         }
-        let (Some(digest), Some(evidence)) = (beat.digest, beat.evidence(t)) else {
+        let (Some(digest), Some(evidence)) = (beat.digest, self.evidence(beat, t)) else {
             self.fault = Some(beat.lack());
             return Heard::Unusable;
         };
         if let Some(verified) = self.verified.as_mut().filter(|v| v.content.digest == digest) {
             verified.confirm(evidence);
+            verified.watch_turns(beat, evidence);
             self.fault = None;
             return Heard::Confirmed;
         }
@@ -86,6 +88,37 @@ impl Stream {
             return Heard::Tried;
         }
         Heard::Unread
+    }
+
+    /// Takes note of when an exposition was rendered. One that is repeated says nothing about clocks.
+    fn note_rendered(&mut self, beat: &Beat) {
+        let Some((rendered, stamped)) = beat.rendered else { return };
+        let (known, repeated) = match self.rendered {
+            Some((before, _)) => (before == rendered, false),
+            None => (false, beat.repeats),
+        };
+        if known {
+            return;
+        }
+        self.rendered = Some((rendered, (!repeated).then_some(stamped)));
+        if let Some(measured) = beat.offset().filter(|_| !repeated) {
+            self.offset.measure(measured);
+        }
+    }
+
+    /// Time of the evidence: of the exposition itself, not of its passing through some gateway, and
+    /// never after the poll. An exposition is no younger than when the backend first had it, whatever
+    /// the cluster's clock says. None when that cannot be told.
+    fn evidence(&self, beat: &Beat, t: Seconds) -> Option<Seconds> {
+        let (rendered, _) = beat.rendered?;
+        let (_, first) = self.rendered.filter(|(known, _)| *known == rendered)?;
+        Some(beat.at.min(rendered).min(first?).min(t))
+    }
+
+    /// Whether the newest exposition came before.
+    pub(super) fn is_repeated(&self) -> bool {
+        let first = self.rendered.and_then(|(_, first)| first);
+        self.newest.zip(first).is_some_and(|(newest, first)| newest > first)
     }
 
     /// What the digest sample attests did not verify.
@@ -103,7 +136,7 @@ impl Stream {
         names: &mut Names,
         sibling: impl Fn(&str) -> Option<(&'a Package, History, Offset)>,
     ) {
-        let Some(seen) = beat.evidence(t) else { return };
+        let Some(seen) = self.evidence(beat, t) else { return };
         self.tried = Some(beat.at);
         self.fault = None;
         let old = self.verified.take();
@@ -137,6 +170,7 @@ impl Stream {
             next.inherit(old, seen);
         }
         next.confirm(seen);
+        next.watch_turns(beat, seen);
         self.verified = Some(next);
     }
 
@@ -176,6 +210,14 @@ impl Verified {
                 Some((_, at)) => *at = self.evidence,
                 None => self.last_up.push((source.name.clone(), self.evidence)),
             }
+        }
+    }
+
+    /// Remembers that another cluster was seen under the very same labels.
+    fn watch_turns(&mut self, beat: &Beat, evidence: Seconds) {
+        if beat.takes_turns {
+            let other = self.other_uid.and_then(|(uid, _)| uid);
+            self.other_uid = Some((other, evidence));
         }
     }
 

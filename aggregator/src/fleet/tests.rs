@@ -75,6 +75,8 @@ proptest! {
                 digest: Some(exposition.digest()),
                 at,
                 rendered: Some((rendered, at)),
+                takes_turns: false,
+                repeats: false,
             };
             let old = newest.get(&event.stream).is_some_and(|n| at < *n);
             if !old {
@@ -147,6 +149,8 @@ fn what_is_not_heard_from_is_forgotten_but_only_when_the_backend_answers() {
             digest: Some(exposition.digest()),
             at,
             rendered: Some((at, at)),
+            takes_turns: false,
+            repeats: false,
         };
         if fleet.hear(&beat, at) == Heard::Unread {
             fleet.accept(&beat, verify(gather(&exposition.lines()), exposition.digest()).unwrap(), at);

@@ -72,6 +72,8 @@ mod tests {
             digest: Some(1),
             at,
             rendered: None,
+            takes_turns: false,
+            repeats: false,
         }
     }
 

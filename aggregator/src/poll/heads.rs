@@ -24,17 +24,40 @@ pub(super) struct Heads {
 /// The labels of a digest sample: contract version and stream.
 type DigestKey = (String, StreamLabels);
 
+/// How far back a stream is looked at as a whole: several scrapes.
+const WINDOW: &str = "2m";
+
+/// Finds the streams whose UID was not always the same lately. Two clusters that write under the very
+/// same labels take turns, and polls may come at a time at which it is always the turn of the same.
+pub(crate) fn turns_query() -> String {
+    let uid = Metric::ClusterUid.name();
+    format!("max_over_time({uid}[{WINDOW}]) != min_over_time({uid}[{WINDOW}])")
+}
+
+/// Finds the streams in which the same exposition came more than once: it is older than it seems.
+pub(crate) fn repeats_query() -> String {
+    let rendered = Metric::RenderedTimestamp.name();
+    format!("changes({rendered}[{WINDOW}]) < count_over_time({rendered}[{WINDOW}]) - 1")
+}
+
 /// Reads every stream's digest, its timestamp, and when it was rendered, all at `t`.
 pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) -> Result<Heads, FeedError> {
     let stamp = |metric: Metric| format!("timestamp({})", metric.name());
     let (selector, digests, rendered) =
         (head_selector(), stamp(Metric::Digest), stamp(Metric::RenderedTimestamp));
-    let (values, digests, rendered) = tokio::try_join!(
+    let (turns, repeats) = (turns_query(), repeats_query());
+    let (values, digests, rendered, turns, repeats) = tokio::try_join!(
         feed.query(&selector, t, Values::default()),
         feed.query(&digests, t, Stamps::of(Metric::Digest)),
         feed.query(&rendered, t, Stamps::of(Metric::RenderedTimestamp)),
+        feed.query(&turns, t, Stamps::of(Metric::ClusterUid)),
+        feed.query(&repeats, t, Stamps::of(Metric::RenderedTimestamp)),
     )?;
-    let samples = values.samples + digests.samples + rendered.samples;
+    let samples = values.samples + digests.samples + rendered.samples + turns.samples + repeats.samples;
+    let streams = |stamps: Stamps| -> BTreeSet<StreamLabels> {
+        stamps.stamps.into_keys().map(|(_, stream)| without(stream, &config.ignored_labels)).collect()
+    };
+    let (turns, repeats) = (streams(turns), streams(repeats));
     let mut beats: BTreeMap<StreamLabels, Beat> = BTreeMap::new();
     let mut unnamed = 0;
     for ((contract, labels), digest) in values.digests {
@@ -47,9 +70,10 @@ pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) 
         let key = (contract, labels);
         // Both queries ask at the same time: a digest without a timestamp came in between.
         let Some(at) = digests.stamps.get(&key).copied() else { continue };
-        let (contract, mut stream) = key;
-        stream.retain(|name, _| !config.ignored_labels.contains(name));
-        let beat = Beat { cluster, stream, contract, digest, at, rendered };
+        let (contract, stream) = key;
+        let stream = without(stream, &config.ignored_labels);
+        let (takes_turns, repeats) = (turns.contains(&stream), repeats.contains(&stream));
+        let beat = Beat { cluster, stream, contract, digest, at, rendered, takes_turns, repeats };
         match beats.get(&beat.stream) {
             Some(other) if !supersedes(&beat, other) => {}
             _ => {
@@ -58,6 +82,11 @@ pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) 
         }
     }
     Ok(Heads { beats: beats.into_values().collect(), unnamed, samples })
+}
+
+fn without(mut stream: StreamLabels, ignored: &[String]) -> StreamLabels {
+    stream.retain(|name, _| !ignored.contains(name));
+    stream
 }
 
 /// Of two digests of one stream, as an exporter's upgrade leaves them behind, the newer counts.

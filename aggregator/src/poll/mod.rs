@@ -20,6 +20,8 @@ use crate::{
     verify::{Gathered, Stray, diagnose, verify},
 };
 use batch::{Batch, batches, stamp_groups};
+#[cfg(test)]
+pub(crate) use heads::{repeats_query, turns_query};
 use read::Read;
 use settle::Settle;
 

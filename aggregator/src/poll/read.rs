@@ -157,6 +157,8 @@ mod tests {
             digest: None,
             at: 100.0,
             rendered: None,
+            takes_turns: false,
+            repeats: false,
         }
     }
 
