@@ -1,13 +1,75 @@
 //! The configuration file: what is too rich for flags. All of it may be left out.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Deserialize;
+
+use crate::profiles;
+use crate::tenancy::Tenancy;
 
 /// What `--config` names.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Config {}
+pub struct Config {
+    /// Which ClusterProfiles count, and what they stand for.
+    pub cluster_profiles: profiles::Settings,
+    /// What each namespace may see; left out: everything.
+    pub tenants: Tenancy,
+}
+
+/// The file, and what it said when it could last be used.
+#[derive(Debug, Default)]
+pub struct ConfigFile {
+    path: Option<PathBuf>,
+    /// What was last found, whether or not it could be used.
+    found: Option<Result<String, std::io::ErrorKind>>,
+    current: Config,
+}
+
+impl ConfigFile {
+    /// Reads it for the first time; without a path everything is left out.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub fn open(path: Option<PathBuf>) -> Result<Self, ConfigError> {
+        let mut file = Self { path, ..Self::default() };
+        match file.reread() {
+            Some(Err(error)) => Err(error),
+            Some(Ok(_)) | None => Ok(file),
+        }
+    }
+
+    /// What it said when it could last be used.
+    pub fn current(&self) -> &Config {
+        &self.current
+    }
+
+    /// Reads it again. `None` when there is nothing that was not said before.
+    ///
+    /// # Errors
+    /// When it cannot be used; then what it said before stays in force.
+    pub fn reread(&mut self) -> Option<Result<&Config, ConfigError>> {
+        let path = self.path.as_ref()?;
+        let read = std::fs::read_to_string(path);
+        let found = read.as_ref().map(String::clone).map_err(std::io::Error::kind);
+        if self.found.as_ref() == Some(&found) {
+            return None;
+        }
+        self.found = Some(found);
+        let text = match read {
+            Ok(text) => text,
+            Err(error) => return Some(Err(ConfigError::Read { path: path.clone(), error })),
+        };
+        match Config::parse(&text) {
+            Ok(config) if config == self.current => None,
+            Ok(config) => {
+                self.current = config;
+                Some(Ok(&self.current))
+            }
+            Err(error) => Some(Err(ConfigError::Format { path: path.clone(), error: Box::new(error) })),
+        }
+    }
+}
 
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -31,17 +93,6 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Reads a YAML file.
-    ///
-    /// # Errors
-    /// When it cannot be read or has anything in it that is not known.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
-        Self::parse(&text)
-            .map_err(|error| ConfigError::Format { path: path.to_owned(), error: Box::new(error) })
-    }
-
     /// Reads YAML; nothing but white space and comments is the default.
     fn parse(text: &str) -> Result<Self, serde_saphyr::Error> {
         Ok(serde_saphyr::from_str::<Option<Self>>(text)?.unwrap_or_default())
@@ -63,9 +114,36 @@ mod tests {
     fn what_is_not_known_is_named_with_the_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "tennants: []\n").unwrap();
-        let error = Config::read(file.path()).unwrap_err().to_string();
+        let error = ConfigFile::open(Some(file.path().to_owned())).unwrap_err().to_string();
         assert!(error.contains("tennants") && error.contains(&file.path().display().to_string()), "{error}");
-        let error = Config::read(Path::new("/nowhere/config.yaml")).unwrap_err().to_string();
+        let error = ConfigFile::open(Some("/nowhere/config.yaml".into())).unwrap_err().to_string();
         assert!(error.starts_with("/nowhere/config.yaml: "), "{error}");
+        assert_eq!(ConfigFile::open(None).unwrap().current(), &Config::default());
+    }
+
+    #[test]
+    fn a_bad_new_version_keeps_the_old_and_is_told_once() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let write = |text: &str| std::fs::write(file.path(), text).unwrap();
+        write("clusterProfiles: {namespace: fleet}\n");
+        let mut config = ConfigFile::open(Some(file.path().to_owned())).unwrap();
+        let first = config.current().clone();
+        assert_eq!(first.cluster_profiles.namespace.as_deref(), Some("fleet"));
+        assert!(config.reread().is_none());
+
+        write("tenants: none at all\n");
+        assert!(config.reread().unwrap().is_err());
+        assert!(config.reread().is_none(), "it was told already");
+        assert_eq!(config.current(), &first);
+
+        std::fs::remove_file(file.path()).unwrap();
+        assert!(config.reread().unwrap().is_err());
+        assert!(config.reread().is_none());
+        assert_eq!(config.current(), &first, "a file that is gone grants nothing");
+
+        write("# the same in other words\nclusterProfiles: {namespace: \"fleet\"}\n");
+        assert!(config.reread().is_none());
+        write("tenants: []\n");
+        assert_ne!(config.reread().unwrap().unwrap(), &first);
     }
 }

@@ -23,8 +23,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::api::RolloutGateStatus;
+use crate::api::{ClusterSet, RolloutGateStatus};
 use crate::clock;
+use crate::config::ConfigFile;
 use crate::decide::conditions::{OPEN, is_true};
 use crate::decide::{Backend, Moment};
 use crate::fleet::Fleet;
@@ -32,6 +33,7 @@ use crate::heartbeat::Heartbeat;
 use crate::judge::{Gates, Packages, World};
 use crate::metrics::Metrics;
 use crate::poll::Poller;
+use crate::profiles::{self, News, Profiles};
 use crate::server::Health;
 use crate::settle::{Settled, settle};
 use crate::store::Key;
@@ -39,6 +41,11 @@ use crate::write::Kind;
 
 /// How many closings are written at the same time.
 const CLOSINGS_AT_ONCE: usize = 8;
+
+/// How much of what is heard of ClusterProfiles is taken in before it is judged.
+const PROFILES_AT_ONCE: usize = 256;
+/// Time between looks at the configuration file.
+const CONFIG_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How often and how much.
 #[derive(Debug, Clone, Copy)]
@@ -69,8 +76,11 @@ pub struct Controller {
     fleet: Fleet,
     packages: Packages,
     gates: Gates,
+    profiles: Profiles,
+    config: ConfigFile,
     last_poll: LastPoll,
     problems: Vec<String>,
+    complaints: Vec<String>,
     judged_all: bool,
     closings: BTreeSet<Key>,
     queue: VecDeque<(Kind, Key)>,
@@ -99,8 +109,11 @@ impl Controller {
             fleet,
             packages: Packages::default(),
             gates: Gates::default(),
+            profiles: Profiles::new(profiles::Settings::default()),
+            config: ConfigFile::default(),
             last_poll: LastPoll::None,
             problems: Vec::new(),
+            complaints: Vec::new(),
             judged_all: false,
             closings: BTreeSet::new(),
             queue: VecDeque::new(),
@@ -109,10 +122,18 @@ impl Controller {
         }
     }
 
+    /// The same with what a file says.
+    pub fn with_config(mut self, config: ConfigFile) -> Self {
+        self.profiles = Profiles::new(config.current().cluster_profiles.clone());
+        self.config = config;
+        self
+    }
+
     /// Runs until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut packages = watch(&self.client, Kind::FleetPackage);
         let mut gates = watch(&self.client, Kind::RolloutGate);
+        let mut profiles = self.watch_profiles();
         let ticks = |period| {
             let mut ticks = interval(period);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -121,12 +142,21 @@ impl Controller {
         let mut polls = ticks(self.pace.poll_interval);
         let mut retries = ticks(Duration::from_secs(1));
         let mut writes = ticks(Duration::from_secs(1) / self.pace.writes_per_second.max(1));
+        let mut looks = ticks(CONFIG_INTERVAL);
         loop {
             self.health.alive();
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(event) = packages.next() => self.on_package(event).await,
                 Some(event) = gates.next() => self.on_gate(event).await,
+                Some(news) = profiles.next() => self.on_profiles(news).await,
+                _ = looks.tick() => if self.reread_config() {
+                    if *self.profiles.settings() != self.config.current().cluster_profiles {
+                        self.profiles = Profiles::new(self.config.current().cluster_profiles.clone());
+                        profiles = self.watch_profiles();
+                    }
+                    self.judge_all().await;
+                },
                 _ = polls.tick() => tokio::select! {
                     () = stop.cancelled() => return,
                     () = self.poll() => self.judge_all().await,
@@ -157,6 +187,44 @@ impl Controller {
         let Some(event) = usable(Kind::RolloutGate, event) else { return };
         let changed = self.gates.apply(event);
         self.judge(BTreeSet::new(), changed).await;
+    }
+
+    fn watch_profiles(&self) -> BoxStream<'static, Vec<News>> {
+        let news = profiles::watch(self.client.clone(), self.profiles.settings());
+        news.ready_chunks(PROFILES_AT_ONCE).boxed()
+    }
+
+    async fn on_profiles(&mut self, news: Vec<News>) {
+        let changed = self.profiles.apply(news, clock::now());
+        let complaints = self.profiles.complaints();
+        let news = complaints.iter().filter(|complaint| !self.complaints.contains(complaint));
+        news.for_each(|complaint| warn!(%complaint, "ClusterProfiles"));
+        self.complaints = complaints;
+        // What only says more about a cluster can wait for the next poll.
+        if changed {
+            let selects = |clusters: &ClusterSet| clusters.selector.is_some();
+            let packages =
+                self.packages.iter().filter(|it| it.spec.as_ref().is_ok_and(|s| selects(&s.clusters)));
+            let packages = packages.map(|it| it.key.clone()).collect();
+            let gates = self.gates.iter().filter(|it| it.spec.as_ref().is_ok_and(|s| selects(&s.clusters)));
+            let gates = gates.map(|it| it.key.clone()).collect();
+            self.judge(packages, gates).await;
+        }
+    }
+
+    /// Whether the configuration is another than before.
+    fn reread_config(&mut self) -> bool {
+        match self.config.reread() {
+            None => false,
+            Some(Ok(_)) => {
+                info!("the configuration has changed");
+                true
+            }
+            Some(Err(error)) => {
+                warn!(error = %format!("{error:#}"), "the configuration cannot be used; what it said before stays");
+                false
+            }
+        }
     }
 
     async fn poll(&mut self) {
@@ -244,6 +312,8 @@ impl Controller {
         World {
             fleet: &self.fleet,
             packages: &self.packages,
+            profiles: &self.profiles,
+            tenancy: &self.config.current().tenants,
             backend: match &self.last_poll {
                 LastPoll::Good => Backend::Answers,
                 LastPoll::Bad(error) => Backend::Fails(error),

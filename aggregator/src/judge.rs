@@ -2,13 +2,16 @@
 
 use statusbridge_contract::Fingerprint;
 
-use crate::api::common::{self, ClusterSet};
+use crate::api::common;
 use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
 use crate::clock::Seconds;
 use crate::decide::rollout_gate::PackageSpec;
-use crate::decide::{Backend, Moment, Target, fleet_package, rollout_gate, worth_writing};
+use crate::decide::{Backend, Membership, Moment, fleet_package, rollout_gate, worth_writing};
 use crate::fleet::{Fleet, PackageId};
+use crate::profiles::Profiles;
 use crate::store::{Object, Store};
+use crate::targets::{Chosen, Sources, shown_backend};
+use crate::tenancy::{Grant, Tenancy};
 
 /// A FleetPackage of the hub.
 pub type PackageObject = Object<FleetPackageSpec, FleetPackageStatus>;
@@ -26,6 +29,10 @@ pub struct World<'a> {
     pub fleet: &'a Fleet,
     /// The packages that gates refer to.
     pub packages: &'a Packages,
+    /// The clusters that the hub knows.
+    pub profiles: &'a Profiles,
+    /// What each namespace may see.
+    pub tenancy: &'a Tenancy,
     /// What the last poll came to.
     pub backend: Backend<'a>,
     /// When.
@@ -39,15 +46,26 @@ impl World<'_> {
         if spec.is_ok_and(|spec| spec.managed_by.is_some()) {
             return None;
         }
-        let targets = spec.map(|spec| self.targets(spec, &spec.clusters)).unwrap_or_default();
-        let status = fleet_package::decide(&fleet_package::Input {
+        let grant = match spec {
+            Ok(spec) => self.tenancy.grant(&object.key.namespace, &spec.package),
+            Err(_) => self.tenancy.grant_for_unreadable(),
+        };
+        let mark = grant.mark();
+        let previous = object.status.as_ref().filter(|status| carries_over(&mark, &status.tenancy));
+        let chosen = match spec {
+            Ok(spec) => self.sources(&grant).choose(spec, &spec.clusters, stale_after(spec)),
+            Err(_) => Chosen { targets: Vec::new(), membership: Membership::Known },
+        };
+        let mut status = fleet_package::decide(&fleet_package::Input {
             spec: spec.map_err(String::as_str),
             generation: object.generation,
-            previous: object.status.as_ref(),
-            targets: &targets,
-            backend: self.backend,
+            previous,
+            targets: &chosen.targets,
+            membership: &chosen.membership,
+            backend: shown_backend(self.backend, &grant),
             moment: self.moment,
         });
+        status.tenancy = mark;
         let stale_after = spec.map_or(0.0, stale_after);
         worth_writing(object.status.as_ref(), &status, stale_after).then_some(status)
     }
@@ -59,49 +77,59 @@ impl World<'_> {
             .as_ref()
             .ok()
             .and_then(|gate| self.packages.get(&object.key.beside(&gate.fleet_package_ref.name)));
-        let (package, targets, seen_anywhere, stale_after) = match (package.map(|it| &it.spec), &object.spec)
-        {
-            (Some(Ok(package)), Ok(gate)) => {
-                let id = PackageId::from(&package.package);
-                let seen = self.fleet.seen_anywhere(&id, Fingerprint::of(&gate.revision));
-                let targets = self.targets(package, &gate.clusters);
-                (PackageSpec::Found(package), targets, seen, stale_after(package))
-            }
-            (Some(Err(error)), _) => (PackageSpec::Unreadable(error), Vec::new(), false, 0.0),
-            _ => (PackageSpec::NotFound, Vec::new(), false, 0.0),
+        let package = package.map(|it| it.spec.as_ref().map_err(String::as_str));
+        let grant = match package {
+            Some(Ok(package)) => self.tenancy.grant(&object.key.namespace, &package.package),
+            Some(Err(_)) | None => self.tenancy.grant_for_unreadable(),
         };
-        let status = rollout_gate::decide(&rollout_gate::Input {
+        // While there is no package, nothing is shown that was not granted before.
+        let mark = match package {
+            Some(_) => grant.mark(),
+            None => object.status.as_ref().and_then(|status| status.tenancy.clone()),
+        };
+        let previous = object.status.as_ref().filter(|status| carries_over(&mark, &status.tenancy));
+        let nobody = Chosen { targets: Vec::new(), membership: Membership::Known };
+        let (package, chosen, seen_anywhere, stale_after) = match (package, &object.spec) {
+            (Some(Ok(package)), Ok(gate)) => {
+                let (id, revision) = (PackageId::from(&package.package), Fingerprint::of(&gate.revision));
+                let seen = self.fleet.seen_anywhere(&id, revision, |cluster| grant.allows(cluster));
+                let stale_after = stale_after(package);
+                let chosen = self.sources(&grant).choose(package, &gate.clusters, stale_after);
+                (PackageSpec::Found(package), chosen, seen, stale_after)
+            }
+            (Some(Err(error)), _) => (PackageSpec::Unreadable(error), nobody, false, 0.0),
+            _ => (PackageSpec::NotFound, nobody, false, 0.0),
+        };
+        let mut status = rollout_gate::decide(&rollout_gate::Input {
             spec: object.spec.as_ref().map_err(String::as_str),
             generation: object.generation,
-            previous: object.status.as_ref(),
+            previous,
             package,
-            targets: &targets,
+            targets: &chosen.targets,
+            membership: &chosen.membership,
             seen_anywhere,
-            backend: self.backend,
+            backend: shown_backend(self.backend, &grant),
             moment: self.moment,
         });
+        status.tenancy = mark;
         worth_writing(object.status.as_ref(), &status, stale_after).then_some(status)
     }
 
-    /// The clusters that are meant, and what the fleet says of the package there.
-    fn targets(&self, package: &FleetPackageSpec, clusters: &ClusterSet) -> Vec<Target> {
-        let id = PackageId::from(&package.package);
-        let names = match &clusters.names {
-            Some(names) => names.clone(),
-            None => self.fleet.reporting(&id),
-        };
-        let stale_after = stale_after(package);
-        names
-            .into_iter()
-            .map(|cluster| {
-                let observation = self.fleet.observe(&cluster, &id, self.moment.t, stale_after);
-                Target { cluster, observation }
-            })
-            .collect()
+    fn sources<'b>(&'b self, grant: &'b Grant<'b>) -> Sources<'b> {
+        Sources { fleet: self.fleet, profiles: self.profiles, grant, t: self.moment.t }
     }
+}
+
+/// Whether a status that was written under the mark `then` may be built upon now: not when the
+/// namespace might see something else then.
+fn carries_over(now: &Option<String>, then: &Option<String>) -> bool {
+    now.is_none() || now == then
 }
 
 /// A duration that cannot be read makes everything stale; deciding says why.
 fn stale_after(package: &FleetPackageSpec) -> Seconds {
     common::seconds(&package.stale_after).unwrap_or(0.0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,11 +12,14 @@ pub mod metrics;
 #[cfg(test)]
 mod model;
 pub mod poll;
+pub mod profiles;
 pub mod serve;
 pub mod server;
 pub mod settle;
 pub mod store;
 pub mod sweeper;
+mod targets;
+pub mod tenancy;
 #[cfg(test)]
 mod testing;
 pub mod verify;

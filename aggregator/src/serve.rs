@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::api::{common, crd};
-use crate::config::Config as FileConfig;
+use crate::config::ConfigFile;
 use crate::controller::{Controller, Pace};
 use crate::feed::{FeedConfig, PromFeed};
 use crate::fleet::{Fleet, FleetSettings};
@@ -70,7 +70,7 @@ pub struct ServeArgs {
     /// Status writes a second at most; gates that close are not counted
     #[arg(long, env = "STATUSBRIDGE_WRITES_PER_SECOND", default_value_t = 20)]
     writes_per_second: u32,
-    /// YAML file with what is too rich for flags
+    /// YAML file with what is too rich for flags; read again when it changes
     #[arg(long, env = "STATUSBRIDGE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Name of this process in the heartbeat
@@ -135,7 +135,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 /// Runs the aggregator until it is told to stop.
 pub async fn serve(args: ServeArgs) -> Result<()> {
     log_to_stderr(args.hub.log_format);
-    let _config = args.config.as_deref().map(FileConfig::read).transpose()?.unwrap_or_default();
+    let config = ConfigFile::open(args.config)?;
     let (client, namespace) = hub(&args.hub).await?;
     let (poller, fleet) = args.backend.poller(args.settle_delay)?;
     // The backend may take its time; only a loop that stands still is dead.
@@ -147,7 +147,8 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         poll_interval: args.poll_interval.max(Duration::from_millis(100)),
         writes_per_second: args.writes_per_second,
     };
-    let controller = Controller::new(client, poller, fleet, pace, heartbeat, metrics.clone(), health.clone());
+    let controller = Controller::new(client, poller, fleet, pace, heartbeat, metrics.clone(), health.clone())
+        .with_config(config);
     run(&args.hub, metrics, health, |stop| controller.run(stop)).await
 }
 

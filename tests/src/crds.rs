@@ -47,6 +47,14 @@ pub fn kpt() -> Result<Vec<PathBuf>> {
     yaml_files(&repository().join("tests/crds/kpt"))
 }
 
+/// ClusterProfile.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn cluster_inventory() -> Result<Vec<PathBuf>> {
+    yaml_files(&repository().join("tests/crds/cluster-inventory"))
+}
+
 /// FleetPackage and RolloutGate.
 ///
 /// # Errors

@@ -191,7 +191,9 @@ async fn what_was_attested_is_verified_through_prometheus() {
         reader.until("c2", "p1", "p1 is gone", |o| o.standing == Standing::Missing).await?;
         let id = PackageId { source: "flux".into(), namespace: Some("ns".into()), name: "p0".into() };
         assert_eq!(reader.fleet.reporting(&id), ["c1", "c2"]);
-        assert!(reader.fleet.seen_anywhere(&id, Fingerprint::from_value(packages(1)["p0"]).unwrap()));
+        assert!(
+            reader.fleet.seen_anywhere(&id, Fingerprint::from_value(packages(1)["p0"]).unwrap(), |_| true)
+        );
         assert!(reader.fleet.scrape_interval("c1").is_some_and(|s| (0.5..5.0).contains(&s)));
         Ok(())
     })

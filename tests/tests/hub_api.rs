@@ -82,11 +82,30 @@ async fn refusal(api: &ApiServer, object: &Value) -> String {
 async fn bad_specs_are_refused_in_words_that_help() {
     run("hub-api-validation", async |rig| {
         let (_etcd, api) = hub(rig).await?;
-        let one_of = "exactly one of names and reporting must be set";
+        let one_of = "exactly one of names, selector and reporting must be set";
         let amount = "a number of clusters from";
+        let expression = |expression: Value| {
+            package("p", json!({"clusters": {"selector": {"matchExpressions": [expression]}}}))
+        };
         let cases: Vec<(&str, Value, &str)> = vec![
             ("both", package("p", json!({"clusters": {"names": ["a"], "reporting": {}}})), one_of),
             ("neither", package("p", json!({"clusters": {}})), one_of),
+            ("two", package("p", json!({"clusters": {"names": ["a"], "selector": {}}})), one_of),
+            ("two", package("p", json!({"clusters": {"selector": {}, "reporting": {}}})), one_of),
+            ("key", expression(json!({"key": "a b", "operator": "Exists"})), "key in body should match"),
+            ("value", expression(json!({"key": "a", "operator": "In", "values": ["-"]})), "should match"),
+            ("word", expression(json!({"key": "a", "operator": "Has"})), "Unsupported value: \"Has\""),
+            ("values", expression(json!({"key": "a", "operator": "In"})), "values must be given"),
+            (
+                "values",
+                expression(json!({"key": "a", "operator": "Exists", "values": ["b"]})),
+                "values must not be given",
+            ),
+            (
+                "label",
+                package("p", json!({"clusters": {"selector": {"matchLabels": {"a": "b c"}}}})),
+                "should match",
+            ),
             ("twice", package("p", json!({"clusters": {"names": ["a", "a"]}})), "duplicate entries for key"),
             ("nobody", package("p", json!({"clusters": {"names": []}})), "should have at least 1 items"),
             ("noname", package("p", json!({"clusters": {"names": [""]}})), "should be at least 1 chars long"),
@@ -177,6 +196,14 @@ async fn bad_specs_are_refused_in_words_that_help() {
             "override": {"state": "Closed", "reason": "freeze", "until": "2030-01-01T00:00:00Z"}}),
         ))
         .await?;
+        let labels: serde_json::Map<String, Value> =
+            (0..32).map(|at| (format!("example.com/label-{at}"), json!("x".repeat(63)))).collect();
+        let values: Vec<String> = (0..256).map(|at| format!("value-{at}")).collect();
+        let expressions: Vec<Value> = (0..32)
+            .map(|at| json!({"key": format!("example.com/key-{at}"), "operator": "In", "values": values}))
+            .collect();
+        let selector = json!({"matchLabels": labels, "matchExpressions": expressions});
+        api.apply_object(&gate("most-labels", json!({"clusters": {"selector": selector}}))).await?;
         // A null counts as left out.
         let mut null = gate("null", json!({}));
         null["spec"]["minSuccessTime"] = Value::Null;

@@ -5,12 +5,14 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::label_selector::LabelSelector;
+
 /// Which clusters are meant: exactly one of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "has(self.names) != has(self.reporting)",
-    "message": "exactly one of names and reporting must be set"
+    "rule": "(has(self.names) ? 1 : 0) + (has(self.selector) ? 1 : 0) + (has(self.reporting) ? 1 : 0) == 1",
+    "message": "exactly one of names, selector and reporting must be set"
 }]))]
 pub struct ClusterSet {
     /// The clusters by name, as the metrics pipeline labels them. A cluster named here that does
@@ -18,15 +20,46 @@ pub struct ClusterSet {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "cluster_names")]
     pub names: Option<Vec<String>>,
+    /// The clusters whose ClusterProfile has these labels. A cluster selected here that does not
+    /// report counts as missing. An empty selector selects every ClusterProfile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
     /// Every cluster that reports the package, or did so lately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reporting: Option<Reporting>,
 }
 
+/// The one way in which a [`ClusterSet`] chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice<'a> {
+    /// By name.
+    Names(&'a [String]),
+    /// By labels of ClusterProfiles.
+    Selector(&'a LabelSelector),
+    /// By who reports the package.
+    Reporting(&'a Reporting),
+}
+
 impl ClusterSet {
     /// Every reporting cluster, at least one.
     pub fn any_reporting() -> Self {
-        Self { names: None, reporting: Some(Reporting { min_clusters: 1 }) }
+        Self { reporting: Some(Reporting { min_clusters: 1 }), ..Self::default() }
+    }
+
+    /// How it chooses.
+    ///
+    /// # Errors
+    /// In words for a status, when not exactly one field is set or the selector makes no sense.
+    pub fn choice(&self) -> Result<Choice<'_>, String> {
+        match (&self.names, &self.selector, &self.reporting) {
+            (Some(names), None, None) => Ok(Choice::Names(names)),
+            (None, Some(selector), None) => match selector.error() {
+                Some(error) => Err(error),
+                None => Ok(Choice::Selector(selector)),
+            },
+            (None, None, Some(reporting)) => Ok(Choice::Reporting(reporting)),
+            _ => Err("clusters must have exactly one of names, selector and reporting".to_owned()),
+        }
     }
 }
 

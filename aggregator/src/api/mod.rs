@@ -13,11 +13,13 @@
 pub mod common;
 pub mod crd;
 pub mod fleet_package;
+pub mod label_selector;
 pub mod reason;
 pub mod rollout_gate;
 
 pub use common::{ClusterSet, Reporting};
 pub use fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus};
+pub use label_selector::LabelSelector;
 pub use reason::Reason;
 pub use rollout_gate::{RolloutGate, RolloutGateSpec, RolloutGateStatus};
 

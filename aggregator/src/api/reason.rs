@@ -31,6 +31,8 @@ macro_rules! reasons {
 reasons! {
     /// The spec cannot be understood by this aggregator.
     InvalidSpec,
+    /// The object's namespace may not see what the spec asks for.
+    Forbidden,
     /// The FleetPackage that the gate refers to does not exist in the gate's namespace.
     FleetPackageNotFound,
     /// The FleetPackage is filled by another reporter (`managedBy`), so the gate has nothing to judge.
@@ -39,6 +41,8 @@ reasons! {
     AggregatorSilent,
     /// The metrics backend gave no usable answer to the last poll.
     BackendUnavailable,
+    /// Which clusters a selector means cannot be told: ClusterProfiles are not installed or cannot be read.
+    ClusterProfilesUnavailable,
     /// A person's word stands instead of the computed verdict.
     Overridden,
     /// There is no cluster to judge.

@@ -146,6 +146,10 @@ pub struct RolloutGateStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub waiting_for: Vec<Waiting>,
+    /// Stands for what the namespace was allowed to see when this was written; when that changes,
+    /// nothing of this status is built upon. Left out where no tenants are configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenancy: Option<String>,
     /// Ready (the same as Open), Open and Succeeded always; Reconciling and Stalled only while
     /// they are True.
     #[serde(default)]

@@ -4,13 +4,15 @@ use statusbridge_contract::Fingerprint;
 
 use super::classify::{PackageState, for_package, unobserved};
 use super::conditions::{Conditions, READY, RECONCILING, REPORTING, STALLED, is_true};
+use super::membership::Obstacle;
 use super::words::{named, phrase};
 use super::{
-    Backend, Moment, Target, cluster_set_error, clusters, list, oldest_evidence, revisions, shorten, time,
-    too_few, unix,
+    Backend, Membership, Moment, Target, cluster_set_error, clusters, list, nobody, oldest_evidence,
+    revisions, shorten, time, too_few, unix,
 };
 use crate::api::fleet_package::{Detail, PackageCounts, Problem, RevisionCount};
 use crate::api::{FleetPackageSpec, FleetPackageStatus, Reason, common};
+use crate::clock::Seconds;
 use crate::fleet::observation::{Standing, reason};
 
 /// Most revisions that a status lists by name.
@@ -28,6 +30,8 @@ pub struct Input<'a> {
     pub previous: Option<&'a FleetPackageStatus>,
     /// The clusters that count.
     pub targets: &'a [Target],
+    /// Whether they are all that are meant.
+    pub membership: &'a Membership,
     /// What the last poll came to.
     pub backend: Backend<'a>,
     /// When.
@@ -45,23 +49,37 @@ pub fn decide(input: &Input<'_>) -> FleetPackageStatus {
     });
     match checked {
         Err(error) => without_counts(input, Reason::InvalidSpec, &error, STALLED),
-        Ok((spec, stale_after)) => match (input.backend, input.previous) {
-            (Backend::Unknown(_), Some(previous))
-                if previous.observed_generation == Some(input.generation)
-                    && previous
-                        .as_of
-                        .as_ref()
-                        .is_some_and(|as_of| input.moment.t - unix(as_of) <= stale_after) =>
-            {
-                previous.clone()
+        Ok((spec, stale_after)) => {
+            if let Some(previous) = kept_for_now(input, stale_after) {
+                return previous.clone();
             }
-            (Backend::Unknown(error), _) => {
-                let message = format!("the metrics backend has not answered yet: {error}");
-                without_counts(input, Reason::BackendUnavailable, &message, RECONCILING)
+            match (input.membership.obstacle(), input.backend) {
+                (Some(Obstacle { reason, message, stalled }), _) => {
+                    without_counts(input, reason, &message, if stalled { STALLED } else { RECONCILING })
+                }
+                (None, Backend::Unknown(error)) => {
+                    let message = format!("the metrics backend has not answered yet: {error}");
+                    without_counts(input, Reason::BackendUnavailable, &message, RECONCILING)
+                }
+                (None, _) => judge(input, spec, stale_after),
             }
-            _ => judge(input, spec),
-        },
+        }
     }
+}
+
+/// After a restart, until all that is needed has been read once: what was said stays while its
+/// evidence would still count.
+fn kept_for_now<'a>(input: &Input<'a>, stale_after: Seconds) -> Option<&'a FleetPackageStatus> {
+    let unread = match input.membership {
+        Membership::Unlisted(_) => true,
+        Membership::NotInstalled | Membership::Forbidden(_) => false,
+        Membership::Known | Membership::Outdated { .. } => matches!(input.backend, Backend::Unknown(_)),
+    };
+    input.previous.filter(|previous| {
+        unread
+            && previous.observed_generation == Some(input.generation)
+            && previous.as_of.as_ref().is_some_and(|as_of| input.moment.t - unix(as_of) <= stale_after)
+    })
 }
 
 /// A status about which nothing can be said of any cluster.
@@ -74,13 +92,13 @@ fn without_counts(input: &Input<'_>, reason: Reason, message: &str, kind: &str) 
     conditions.set(kind, true, reason, message);
     FleetPackageStatus {
         observed_generation: Some(input.generation),
-        last_healthy_revision: previous.last_healthy_revision.clone(),
+        last_healthy_revision: previous.last_healthy_revision.filter(|_| reason != Reason::Forbidden),
         conditions: conditions.finish(),
         ..FleetPackageStatus::default()
     }
 }
 
-fn judge(input: &Input<'_>, spec: &FleetPackageSpec) -> FleetPackageStatus {
+fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> FleetPackageStatus {
     let wanted = spec.revision.as_deref().map(Fingerprint::of);
     let states: Vec<(Result<PackageState, Reason>, &Target)> = input
         .targets
@@ -97,7 +115,15 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec) -> FleetPackageStatus {
 
     let previous = input.previous.cloned().unwrap_or_default();
     let mut conditions = Conditions::new(input.generation, input.moment, &previous.conditions);
-    let blocked = no_clusters(spec, counts.total);
+    let was_ready =
+        previous.observed_generation == Some(input.generation) && is_true(&previous.conditions, READY);
+    let doubt = input.membership.doubt();
+    let blocked = no_clusters(spec, counts.total).or_else(|| {
+        let message = doubt
+            .clone()
+            .filter(|_| wrong.is_empty() && input.membership.forbids(was_ready, input.moment, stale_after));
+        message.map(|message| (Reason::ClusterProfilesUnavailable, message))
+    });
     let ready = blocked.is_none() && wrong.is_empty();
     let (reason, message) = match (&blocked, wrong.first()) {
         (Some((reason, message)), _) => (*reason, message.clone()),
@@ -109,6 +135,10 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec) -> FleetPackageStatus {
             Reason::HealthyAtOwnRevision,
             format!("{} healthy at the revision that the cluster itself wants", all(counts.total)),
         ),
+    };
+    let message = match doubt {
+        Some(doubt) if ready => format!("{message}; {doubt}"),
+        _ => message,
     };
     conditions.set(READY, ready, reason, message.clone());
     reporting(&mut conditions, &blocked, &wrong, &counts, input.backend);
@@ -135,6 +165,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec) -> FleetPackageStatus {
             Detail::Problems => wrong.iter().take(MOST_PROBLEMS).map(problem).collect(),
             Detail::None => Vec::new(),
         },
+        tenancy: None,
         conditions,
     }
 }
@@ -142,7 +173,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec) -> FleetPackageStatus {
 /// What keeps the whole object from being Ready, whatever the single clusters say.
 fn no_clusters(spec: &FleetPackageSpec, total: u64) -> Option<(Reason, String)> {
     if total == 0 {
-        return Some((Reason::NoTargets, "no cluster reports this package".to_owned()));
+        return Some((Reason::NoTargets, nobody(&spec.clusters).to_owned()));
     }
     too_few(&spec.clusters, total).map(|(wanted, present)| {
         let message = format!("{} report this package, at least {wanted} are asked for", clusters(present));

@@ -13,6 +13,7 @@
 pub mod classify;
 pub mod conditions;
 pub mod fleet_package;
+mod membership;
 pub mod rollout_gate;
 pub mod silence;
 mod words;
@@ -27,6 +28,7 @@ use crate::api::common::ClusterSet;
 use crate::api::{FleetPackageStatus, RolloutGateStatus};
 use crate::clock::Seconds;
 use crate::fleet::observation::{Observation, Standing};
+pub use membership::Membership;
 
 /// The two clocks of a decision.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,12 +123,17 @@ fn oldest_evidence(targets: &[Target]) -> Option<Time> {
         .map(time)
 }
 
-/// What is wrong with the choice of clusters, if anything: the API server lets neither pass, but
-/// an object may be older than the CRD that is installed now.
+/// What is wrong with the choice of clusters, if anything: the API server lets nothing of it pass,
+/// but an object may be older than the CRD that is installed now.
 fn cluster_set_error(clusters: &ClusterSet) -> Option<String> {
-    match (&clusters.names, &clusters.reporting) {
-        (Some(_), None) | (None, Some(_)) => None,
-        _ => Some("clusters must have exactly one of names and reporting".to_owned()),
+    clusters.choice().err()
+}
+
+/// That nobody is meant, in words.
+fn nobody(clusters: &ClusterSet) -> &'static str {
+    match clusters.selector {
+        Some(_) => "the selector selects no cluster",
+        None => "no cluster reports this package",
     }
 }
 

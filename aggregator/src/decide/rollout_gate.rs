@@ -6,8 +6,10 @@ use statusbridge_contract::Fingerprint;
 
 use super::classify::{Demand, for_gate, unobserved};
 use super::conditions::{Conditions, OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true};
+use super::membership::Obstacle;
 use super::{
-    Backend, Moment, Target, cluster_set_error, clusters, oldest_evidence, shorten, time, too_few, unix,
+    Backend, Membership, Moment, Target, cluster_set_error, clusters, nobody, oldest_evidence, shorten, time,
+    too_few, unix,
 };
 use crate::api::rollout_gate::{GateCounts, Override, OverrideState, Require, Waiting};
 use crate::api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
@@ -37,6 +39,8 @@ pub struct Input<'a> {
     pub package: PackageSpec<'a>,
     /// The clusters of the wave.
     pub targets: &'a [Target],
+    /// Whether they are all that are meant.
+    pub membership: &'a Membership,
     /// Whether any cluster at all was seen to want or have the gate's revision.
     pub seen_anywhere: bool,
     /// What the last poll came to.
@@ -59,6 +63,7 @@ struct Terms {
     demand: Demand,
     need: u64,
     budget: u64,
+    stale_after: Seconds,
 }
 
 /// The status that follows.
@@ -67,7 +72,8 @@ pub fn decide(input: &Input<'_>) -> RolloutGateStatus {
         Ok(spec) => spec,
         Err(error) => return write_up(input, None, obstacle(Reason::InvalidSpec, error, true)),
     };
-    if let (Backend::Unknown(_), Some(previous)) = (input.backend, input.previous)
+    if let Some(previous) = input.previous
+        && unread(input)
         && keeps_for_now(input, spec, previous)
     {
         return previous.clone();
@@ -75,7 +81,16 @@ pub fn decide(input: &Input<'_>) -> RolloutGateStatus {
     write_up(input, Some(spec), find_out(input, spec))
 }
 
-/// After a restart, until the backend answers: a gate that is open stays so while the evidence
+/// Whether something that is needed has not been read once since the start.
+fn unread(input: &Input<'_>) -> bool {
+    match input.membership {
+        Membership::Unlisted(_) => true,
+        Membership::NotInstalled | Membership::Forbidden(_) => false,
+        Membership::Known | Membership::Outdated { .. } => matches!(input.backend, Backend::Unknown(_)),
+    }
+}
+
+/// After a restart, until everything has been read once: a gate that is open stays so while the evidence
 /// that opened it would still count.
 fn keeps_for_now(input: &Input<'_>, spec: &RolloutGateSpec, previous: &RolloutGateStatus) -> bool {
     let PackageSpec::Found(package) = input.package else { return false };
@@ -110,14 +125,16 @@ fn find_out(input: &Input<'_>, spec: &RolloutGateSpec) -> Finding {
         let message = format!("FleetPackage {:?} is filled by {manager}", spec.fleet_package_ref.name);
         return obstacle(Reason::ExternallyManaged, &message, true);
     }
-    match (terms(spec, package, input.targets.len() as u64), input.backend) {
-        (Err(error), _) => obstacle(Reason::InvalidSpec, &error, true),
+    let terms = terms(spec, package, input.targets.len() as u64);
+    match (terms, input.membership.obstacle(), input.backend) {
+        (Err(error), ..) => obstacle(Reason::InvalidSpec, &error, true),
+        (Ok(_), Some(Obstacle { reason, message, stalled }), _) => obstacle(reason, &message, stalled),
         // Without any answer there is nothing to be said of the clusters.
-        (Ok(_), Backend::Unknown(error)) => {
+        (Ok(_), None, Backend::Unknown(error)) => {
             let message = format!("the metrics backend has not answered yet: {error}");
             obstacle(Reason::BackendUnavailable, &message, false)
         }
-        (Ok(terms), _) => judge(input, spec, &terms),
+        (Ok(terms), None, _) => judge(input, spec, &terms),
     }
 }
 
@@ -131,7 +148,7 @@ fn whole(reason: Reason, message: String) -> Waiting {
 }
 
 fn terms(spec: &RolloutGateSpec, package: &FleetPackageSpec, total: u64) -> Result<Terms, String> {
-    common::seconds(&package.stale_after).map_err(|error| error.to_string())?;
+    let stale_after = common::seconds(&package.stale_after).map_err(|error| error.to_string())?;
     if let Some(error) = cluster_set_error(&spec.clusters) {
         return Err(error);
     }
@@ -156,6 +173,7 @@ fn terms(spec: &RolloutGateSpec, package: &FleetPackageSpec, total: u64) -> Resu
         // Not even the most generous terms open a gate with nobody at its revision.
         need: need.max(1),
         budget,
+        stale_after,
     })
 }
 
@@ -168,7 +186,7 @@ fn judge(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms) -> Finding {
     let counts = count(&states, &terms.demand);
     let unobserved = counts.stale + counts.missing + counts.unverified + counts.conflicting;
     let over_budget = counts.failed + unobserved > terms.budget;
-    let mut waiting = gate_level(input, spec, counts.total);
+    let mut waiting = gate_level(input, spec, terms, counts.total);
     if counts.total > 0 && (counts.healthy < terms.need || over_budget) {
         let entries = cluster_level(input, spec, terms, &states, over_budget);
         waiting.extend(entries);
@@ -183,15 +201,20 @@ fn judge(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms) -> Finding {
     Finding { counts: Some(counts), waiting, stalled: counts.failed > terms.budget }
 }
 
-fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, total: u64) -> Vec<Waiting> {
+fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms, total: u64) -> Vec<Waiting> {
     let mut waiting = Vec::new();
     // What is open may stay open on evidence that is young enough; nothing opens.
     if let (Some(error), false) = (input.backend.error(), was_open(input)) {
         let message = format!("the metrics backend does not answer: {}", shorten(error));
         waiting.push(whole(Reason::BackendUnavailable, message));
     }
+    if let Some(doubt) = input.membership.doubt()
+        && input.membership.forbids(was_open(input), input.moment, terms.stale_after)
+    {
+        waiting.push(whole(Reason::ClusterProfilesUnavailable, doubt));
+    }
     if total == 0 {
-        waiting.push(whole(Reason::NoTargets, "no cluster reports this package".to_owned()));
+        waiting.push(whole(Reason::NoTargets, nobody(&spec.clusters).to_owned()));
     } else if let Some((wanted, present)) = too_few(&spec.clusters, total) {
         let message = format!("{} report this package, at least {wanted} are asked for", clusters(present));
         waiting.push(whole(Reason::TooFewClusters, message));
@@ -296,7 +319,11 @@ fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding)
                 let reason = Reason::ALL.iter().copied().find(|reason| reason.name() == first.reason);
                 (false, reason.unwrap_or(Reason::Progressing), first.message.clone())
             }
-            None => satisfied(spec, counts.as_ref()),
+            None => {
+                let (open, reason, message) = satisfied(spec, counts.as_ref());
+                let doubt = input.membership.doubt().map(|doubt| format!("; {doubt}")).unwrap_or_default();
+                (open, reason, message + &doubt)
+            }
         },
     };
     let previous = input.previous.cloned().unwrap_or_default();
@@ -311,6 +338,7 @@ fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding)
         healthy: counts.map(|counts| format!("{}/{}", counts.healthy, counts.total)),
         clusters: counts,
         waiting_for: waiting,
+        tenancy: None,
         conditions,
     }
 }

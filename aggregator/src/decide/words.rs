@@ -2,6 +2,7 @@
 
 use super::{Target, clusters};
 use crate::api::Reason;
+use crate::fleet::observation::reason::{CLUSTER_NAME_UNKNOWN, CONTROL_PLANE_UNHEALTHY};
 
 /// What is the matter with so many clusters, in words.
 pub(super) fn phrase(reason: Reason, count: u64) -> String {
@@ -24,11 +25,21 @@ pub(super) fn phrase(reason: Reason, count: u64) -> String {
     }
 }
 
-/// The cluster's name, and for a failure the package's own word for it.
+/// The cluster's name, and for a failure the package's own word for it; for one that is not heard
+/// from what its ClusterProfile says.
 pub(super) fn named(reason: Reason, target: &Target) -> String {
-    let word = target.observation.row.as_ref().and_then(|row| row.reason.as_deref());
-    match (reason, word) {
-        (Reason::Failed | Reason::HealthUnknown, Some(word)) => format!("{} ({word})", target.cluster),
-        _ => target.cluster.clone(),
+    let seen = &target.observation;
+    let word = match reason {
+        Reason::Failed | Reason::HealthUnknown => seen.row.as_ref().and_then(|row| row.reason.as_deref()),
+        Reason::Stale | Reason::Missing
+            if [CLUSTER_NAME_UNKNOWN, CONTROL_PLANE_UNHEALTHY].contains(&seen.reason) =>
+        {
+            Some(seen.message.as_str())
+        }
+        _ => None,
+    };
+    match word {
+        Some(word) => format!("{} ({word})", target.cluster),
+        None => target.cluster.clone(),
     }
 }

@@ -147,12 +147,19 @@ impl Fleet {
         self.clusters.iter().filter(|(_, c)| reports(c)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether any cluster was seen to want, have applied or have healthy this revision of the package.
-    pub fn seen_anywhere(&self, package: &PackageId, revision: Fingerprint) -> bool {
+    /// Whether any cluster that may be looked at was seen to want, have applied or have healthy this
+    /// revision of the package.
+    pub fn seen_anywhere(
+        &self,
+        package: &PackageId,
+        revision: Fingerprint,
+        may_look: impl Fn(&str) -> bool,
+    ) -> bool {
         const REVISIONS: [Metric; 3] =
             [Metric::PackageDesiredRevision, Metric::PackageAppliedRevision, Metric::PackageHealthyRevision];
         let key = key(package);
-        let streams = self.clusters.values().flat_map(|c| c.streams.values());
+        let seen = self.clusters.iter().filter(|(name, _)| may_look(name));
+        let streams = seen.flat_map(|(_, cluster)| cluster.streams.values());
         let mut found = streams.filter_map(|s| s.verified.as_ref()?.find(&key));
         found.any(|(package, history)| {
             history.previously_applied == revision

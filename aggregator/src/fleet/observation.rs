@@ -94,6 +94,12 @@ pub mod reason {
     pub const STREAMS_DISAGREE: &str = "StreamsDisagree";
     /// The clocks of cluster and backend are too far apart.
     pub const CLOCK_SKEW: &str = "ClockSkew";
+    /// Two ClusterProfiles stand for the cluster.
+    pub const CLUSTER_PROFILE_CONFLICT: &str = "ClusterProfileConflict";
+    /// The ClusterProfile does not say by which name its cluster reports.
+    pub const CLUSTER_NAME_UNKNOWN: &str = "ClusterNameUnknown";
+    /// Nothing is heard, and the ClusterProfile says that the control plane is not healthy.
+    pub const CONTROL_PLANE_UNHEALTHY: &str = "ControlPlaneUnhealthy";
     /// The metrics backend gives no usable answers.
     pub const BACKEND_UNAVAILABLE: &str = "BackendUnavailable";
 }

@@ -165,8 +165,9 @@ fn what_is_not_heard_from_is_forgotten_but_only_when_the_backend_answers() {
     assert_eq!(fleet.newest_evidence(), Some(1045.0));
     assert_eq!(fleet.reporting(&package("p")), ["a", "b"]);
     assert!(fleet.reporting(&package("q")).is_empty());
-    assert!(fleet.seen_anywhere(&package("p"), Fingerprint::of("r1")));
-    assert!(!fleet.seen_anywhere(&package("p"), Fingerprint::of("r2")));
+    assert!(fleet.seen_anywhere(&package("p"), Fingerprint::of("r1"), |cluster| cluster == "b"));
+    assert!(!fleet.seen_anywhere(&package("p"), Fingerprint::of("r1"), |cluster| cluster == "c"));
+    assert!(!fleet.seen_anywhere(&package("p"), Fingerprint::of("r2"), |_| true));
     fleet.unanswered("gone".into());
     assert_eq!(fleet.reporting(&package("p")), ["a", "b"]);
     hear(&mut fleet, "a", 9000.0);

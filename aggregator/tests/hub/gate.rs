@@ -10,7 +10,7 @@ use statusbridge_aggregator::decide::conditions::{
     OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true,
 };
 use statusbridge_aggregator::decide::rollout_gate::{Input, PackageSpec, decide};
-use statusbridge_aggregator::decide::{Backend, Moment, Target, silence, time, worth_writing};
+use statusbridge_aggregator::decide::{Backend, Membership, Moment, Target, silence, time, worth_writing};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
@@ -44,6 +44,7 @@ impl Case {
             previous: self.previous.as_ref(),
             package: PackageSpec::Found(&package()),
             targets,
+            membership: &Membership::Known,
             seen_anywhere: self.seen_anywhere,
             backend,
             moment: self.moment,
@@ -187,7 +188,8 @@ fn what_the_budget_covers_is_named_last() {
 fn no_clusters_and_too_few_are_closed() {
     assert_eq!(reasons(&Case::default().on([])), ["NoTargets"]);
     let case = Case::spec(|spec| {
-        spec.clusters = ClusterSet { names: None, reporting: Some(Reporting { min_clusters: 3 }) };
+        spec.clusters =
+            ClusterSet { reporting: Some(Reporting { min_clusters: 3 }), ..ClusterSet::default() };
     });
     let status = case.on([fresh(healthy(R2)), fresh(healthy(R2))]);
     assert_eq!(reasons(&status), ["TooFewClusters"]);
@@ -342,6 +344,7 @@ fn specs_that_cannot_be_judged_are_closed() {
             previous: None,
             package,
             targets: &targets([fresh(healthy(R2))]),
+            membership: &Membership::Known,
             seen_anywhere: true,
             backend: Backend::Answers,
             moment: NOW,

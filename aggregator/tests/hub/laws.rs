@@ -6,7 +6,7 @@ use statusbridge_aggregator::api::rollout_gate::Require;
 use statusbridge_aggregator::api::{RolloutGateSpec, RolloutGateStatus};
 use statusbridge_aggregator::decide::conditions::{OPEN, READY, RECONCILING, STALLED, find, is_true};
 use statusbridge_aggregator::decide::rollout_gate::{Input, PackageSpec, decide};
-use statusbridge_aggregator::decide::{Backend, Target};
+use statusbridge_aggregator::decide::{Backend, Membership, Target};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
@@ -76,7 +76,7 @@ fn spec() -> impl Strategy<Value = RolloutGateSpec> {
             max_failures,
             min_success_time: soak.map(Into::into),
             require,
-            clusters: ClusterSet { names: None, reporting: Some(Reporting { min_clusters }) },
+            clusters: ClusterSet { reporting: Some(Reporting { min_clusters }), ..ClusterSet::default() },
             ..gate()
         })
 }
@@ -93,6 +93,7 @@ fn judge(
         previous,
         package: PackageSpec::Found(&package()),
         targets: wave,
+        membership: &Membership::Known,
         seen_anywhere: true,
         backend: Backend::Answers,
         moment: NOW,

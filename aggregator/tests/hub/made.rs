@@ -1,6 +1,6 @@
 //! Specs and observations for tests.
 
-use statusbridge_aggregator::api::common::{Amount, ClusterSet, Reporting};
+use statusbridge_aggregator::api::common::{Amount, ClusterSet};
 use statusbridge_aggregator::api::fleet_package::{Detail, FleetPackageSpec, PackageRef};
 use statusbridge_aggregator::api::rollout_gate::{FleetPackageRef, Require, RolloutGateSpec};
 use statusbridge_aggregator::decide::{Moment, Target};
@@ -33,7 +33,7 @@ pub fn gate() -> RolloutGateSpec {
     RolloutGateSpec {
         fleet_package_ref: FleetPackageRef { name: "payments".into() },
         revision: R2.into(),
-        clusters: ClusterSet { names: None, reporting: Some(Reporting { min_clusters: 1 }) },
+        clusters: ClusterSet::any_reporting(),
         require: Require::Healthy,
         min_healthy: None,
         max_failures: None,

@@ -5,4 +5,5 @@ mod crds;
 mod gate;
 mod laws;
 mod made;
+mod membership;
 mod package;

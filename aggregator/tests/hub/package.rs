@@ -4,7 +4,7 @@ use rstest::rstest;
 use statusbridge_aggregator::api::fleet_package::{Detail, FleetPackageSpec, FleetPackageStatus};
 use statusbridge_aggregator::decide::conditions::{READY, RECONCILING, REPORTING, STALLED, find, is_true};
 use statusbridge_aggregator::decide::fleet_package::{Input, decide};
-use statusbridge_aggregator::decide::{Backend, Moment};
+use statusbridge_aggregator::decide::{Backend, Membership, Moment};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
@@ -16,6 +16,7 @@ fn judge(spec: &FleetPackageSpec, observations: impl IntoIterator<Item = Observa
         generation: 4,
         previous: None,
         targets: &targets(observations),
+        membership: &Membership::Known,
         backend: Backend::Answers,
         moment: NOW,
     })
@@ -96,6 +97,7 @@ fn the_last_healthy_revision_is_remembered() {
         generation: 5,
         previous: Some(&first),
         targets: &targets([fresh(moving(R2, R3))]),
+        membership: &Membership::Known,
         backend: Backend::Answers,
         moment: Moment { t: T + 60.0, now: T + 65.0 },
     });
@@ -121,6 +123,7 @@ fn a_spec_that_cannot_be_read_is_stalled() {
             generation: 1,
             previous: None,
             targets: &[],
+            membership: &Membership::Known,
             backend: Backend::Answers,
             moment: NOW,
         });

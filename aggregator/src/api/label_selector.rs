@@ -1,0 +1,220 @@
+//! Kubernetes' label selector, with bounds, and what it matches.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// Labels of an object.
+pub type Labels = BTreeMap<String, String>;
+
+/// A Kubernetes label selector: all of its requirements must hold. An empty one selects everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LabelSelector {
+    /// Labels that must be there with these values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "match_labels")]
+    pub match_labels: Labels,
+    /// Further requirements.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
+    pub match_expressions: Vec<Requirement>,
+}
+
+/// What must be true of one label.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!(self.operator in ['In', 'NotIn']) || (has(self.values) && size(self.values) > 0)",
+        "message": "values must be given with operator In or NotIn"
+    },
+    {
+        "rule": "self.operator in ['In', 'NotIn'] || !has(self.values) || size(self.values) == 0",
+        "message": "values must not be given with operator Exists or DoesNotExist"
+    }
+]))]
+pub struct Requirement {
+    /// Key of the label.
+    #[schemars(schema_with = "label_key")]
+    pub key: String,
+    /// How the label must relate to `values`.
+    pub operator: Operator,
+    /// Values for In and NotIn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "label_values")]
+    pub values: Vec<String>,
+}
+
+/// How a label must relate to values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Operator {
+    /// It is there, with one of the values.
+    In,
+    /// It is not there, or has none of the values.
+    NotIn,
+    /// It is there, with any value.
+    Exists,
+    /// It is not there.
+    DoesNotExist,
+}
+
+const KEY: &str = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
+const VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$";
+
+fn match_labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "additionalProperties": {"type": "string", "maxLength": 63, "pattern": VALUE},
+        "maxProperties": 32,
+    })
+}
+
+fn label_key(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": 317, "pattern": KEY})
+}
+
+fn label_values(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": {"type": "string", "maxLength": 63, "pattern": VALUE},
+        "maxItems": 256,
+        "x-kubernetes-list-type": "atomic",
+    })
+}
+
+impl LabelSelector {
+    /// Whether an object with these labels is selected.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(|requirement| requirement.matches(labels))
+    }
+
+    /// What is wrong with it, if anything. A key or value that no label can have would otherwise
+    /// silently select nothing, or with `NotIn` and `DoesNotExist` everything.
+    pub fn error(&self) -> Option<String> {
+        let keys = self.match_labels.keys().chain(self.match_expressions.iter().map(|it| &it.key));
+        let values =
+            self.match_labels.values().chain(self.match_expressions.iter().flat_map(|it| &it.values));
+        if let Some(key) = keys.into_iter().find(|key| !is_key(key)) {
+            return Some(format!("clusters.selector: {key:?} cannot be the key of a label"));
+        }
+        if let Some(value) = values.into_iter().find(|value| !is_value(value)) {
+            return Some(format!("clusters.selector: {value:?} cannot be the value of a label"));
+        }
+        self.match_expressions.iter().find_map(Requirement::error)
+    }
+}
+
+impl Requirement {
+    fn matches(&self, labels: &Labels) -> bool {
+        let value = labels.get(&self.key);
+        match self.operator {
+            Operator::In => value.is_some_and(|value| self.values.contains(value)),
+            Operator::NotIn => value.is_none_or(|value| !self.values.contains(value)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+        }
+    }
+
+    fn error(&self) -> Option<String> {
+        match (self.operator, self.values.is_empty()) {
+            (Operator::In | Operator::NotIn, true) => {
+                Some(format!("clusters.selector: {:?} of {:?} needs values", self.operator, self.key))
+            }
+            (Operator::Exists | Operator::DoesNotExist, false) => {
+                Some(format!("clusters.selector: {:?} of {:?} takes no values", self.operator, self.key))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// `name` or `prefix/name`.
+fn is_key(key: &str) -> bool {
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    !name.is_empty()
+        && is_value(name)
+        && prefix.is_none_or(|prefix| {
+            (1..=253).contains(&prefix.len())
+                && prefix.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
+                && ends_well(prefix)
+        })
+}
+
+fn is_value(value: &str) -> bool {
+    value.len() <= 63
+        && value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        && (value.is_empty() || ends_well(value))
+}
+
+fn ends_well(text: &str) -> bool {
+    let sound = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    sound(text.as_bytes().first()) && sound(text.as_bytes().last())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::json;
+
+    fn labels() -> Labels {
+        [("env", "prod"), ("example.com/region", "eu"), ("blank", "")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into()
+    }
+
+    #[rstest]
+    #[case::nothing_is_asked(json!({}), true)]
+    #[case::label(json!({"matchLabels": {"env": "prod"}}), true)]
+    #[case::other_value(json!({"matchLabels": {"env": "dev"}}), false)]
+    #[case::no_such_label(json!({"matchLabels": {"tier": "prod"}}), false)]
+    #[case::all_labels_count(json!({"matchLabels": {"env": "prod", "example.com/region": "us"}}), false)]
+    #[case::empty_value(json!({"matchLabels": {"blank": ""}}), true)]
+    #[case::empty_is_not_absent(json!({"matchLabels": {"tier": ""}}), false)]
+    #[case::within(json!({"matchExpressions": [{"key": "env", "operator": "In", "values": ["dev", "prod"]}]}), true)]
+    #[case::not_within(json!({"matchExpressions": [{"key": "env", "operator": "In", "values": ["dev"]}]}), false)]
+    #[case::within_needs_it(json!({"matchExpressions": [{"key": "tier", "operator": "In", "values": ["1"]}]}), false)]
+    #[case::none_of(json!({"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["dev"]}]}), true)]
+    #[case::one_of(json!({"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["prod"]}]}), false)]
+    #[case::absent_is_none_of(json!({"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["1"]}]}), true)]
+    #[case::there(json!({"matchExpressions": [{"key": "blank", "operator": "Exists"}]}), true)]
+    #[case::not_there(json!({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}), false)]
+    #[case::absent(json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}), true)]
+    #[case::present(json!({"matchExpressions": [{"key": "env", "operator": "DoesNotExist"}]}), false)]
+    #[case::both_kinds_count(
+        json!({"matchLabels": {"env": "prod"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]}),
+        false
+    )]
+    fn matching(#[case] selector: serde_json::Value, #[case] expected: bool) {
+        let selector: LabelSelector = serde_json::from_value(selector).unwrap();
+        assert_eq!(selector.error(), None);
+        assert_eq!(selector.matches(&labels()), expected);
+    }
+
+    #[rstest]
+    #[case(json!({"matchLabels": {"en v": "prod"}}), "\"en v\" cannot be the key")]
+    #[case(json!({"matchLabels": {"": "prod"}}), "\"\" cannot be the key")]
+    #[case(json!({"matchLabels": {"a/b/c": "prod"}}), "\"a/b/c\" cannot be the key")]
+    #[case(json!({"matchLabels": {"/b": "prod"}}), "\"/b\" cannot be the key")]
+    #[case(json!({"matchLabels": {"A.example/b": "prod"}}), "cannot be the key")]
+    #[case(json!({"matchLabels": {"env": "-prod"}}), "\"-prod\" cannot be the value")]
+    #[case(json!({"matchLabels": {"env": "x".repeat(64)}}), "cannot be the value")]
+    #[case(json!({"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["a b"]}]}), "cannot be the value")]
+    #[case(json!({"matchExpressions": [{"key": "env", "operator": "In"}]}), "In of \"env\" needs values")]
+    #[case(json!({"matchExpressions": [{"key": "env", "operator": "NotIn"}]}), "NotIn of \"env\" needs values")]
+    #[case(
+        json!({"matchExpressions": [{"key": "env", "operator": "Exists", "values": ["a"]}]}),
+        "Exists of \"env\" takes no values"
+    )]
+    fn what_cannot_be_meant(#[case] selector: serde_json::Value, #[case] expected: &str) {
+        let selector: LabelSelector = serde_json::from_value(selector).unwrap();
+        let error = selector.error().unwrap();
+        assert!(error.starts_with("clusters.selector: ") && error.contains(expected), "{error}");
+    }
+}

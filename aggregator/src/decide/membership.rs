@@ -1,0 +1,74 @@
+//! Whether the targets of an object are all the clusters that its spec means.
+
+use super::{Moment, shorten};
+use crate::api::Reason;
+use crate::clock::Seconds;
+
+/// Whether the targets are all that the spec means.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Membership {
+    /// They are.
+    Known,
+    /// They were when ClusterProfiles could last be read.
+    Outdated {
+        /// When that ended, by the wall clock.
+        since: Seconds,
+        /// Why.
+        error: String,
+    },
+    /// ClusterProfiles have not been read yet, for this reason: there are no targets.
+    Unlisted(String),
+    /// There are no ClusterProfiles to select from.
+    NotInstalled,
+    /// The namespace may not see what is meant, for this reason: there are no targets.
+    Forbidden(String),
+}
+
+/// What is to be said in place of a judgement.
+pub(super) struct Obstacle {
+    pub(super) reason: Reason,
+    pub(super) message: String,
+    /// Nobody but a person can change it.
+    pub(super) stalled: bool,
+}
+
+impl Membership {
+    /// Why there is nothing to judge, if there is nothing.
+    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        let (reason, message, stalled) = match self {
+            Self::Known | Self::Outdated { .. } => return None,
+            Self::Unlisted(error) => (
+                Reason::ClusterProfilesUnavailable,
+                format!("ClusterProfiles cannot be read: {error}"),
+                false,
+            ),
+            Self::NotInstalled => (
+                Reason::ClusterProfilesUnavailable,
+                "the hub does not serve ClusterProfiles (multicluster.x-k8s.io), so nothing can be selected"
+                    .to_owned(),
+                false,
+            ),
+            Self::Forbidden(refusal) => (Reason::Forbidden, refusal.clone(), true),
+        };
+        Some(Obstacle { reason, message: shorten(&message), stalled })
+    }
+
+    /// What is to be said along with a judgement, because clusters may have joined unseen.
+    pub(super) fn doubt(&self) -> Option<String> {
+        match self {
+            Self::Outdated { error, .. } => Some(shorten(&format!(
+                "the list of clusters may be out of date, ClusterProfiles cannot be read: {error}"
+            ))),
+            _ => None,
+        }
+    }
+
+    /// Whether the doubt forbids a good verdict: always one that was not good before, and in the end
+    /// also one that was, since membership is evidence that ages as any other.
+    pub(super) fn forbids(&self, was_good: bool, moment: Moment, stale_after: Seconds) -> bool {
+        match self {
+            Self::Outdated { since, .. } => !was_good || moment.now - since > stale_after,
+            _ => false,
+        }
+    }
+}
