@@ -103,6 +103,11 @@ async fn bad_specs_are_refused_in_words_that_help() {
             ),
             (
                 "label",
+                package("p", json!({"clusters": {"selector": {"matchLabels": {"a b": "c"}}}})),
+                "matchLabels has a key that no label can have",
+            ),
+            (
+                "label",
                 package("p", json!({"clusters": {"selector": {"matchLabels": {"a": "b c"}}}})),
                 "should match",
             ),

@@ -11,6 +11,10 @@ pub type Labels = BTreeMap<String, String>;
 /// A Kubernetes label selector: all of its requirements must hold. An empty one selects everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": format!("!has(self.matchLabels) || self.matchLabels.all(key, size(key) <= 317 && key.matches('{KEY}'))"),
+    "message": "matchLabels has a key that no label can have"
+}]))]
 pub struct LabelSelector {
     /// Labels that must be there with these values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

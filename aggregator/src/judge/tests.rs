@@ -60,7 +60,7 @@ fn fleet(likes: &BTreeMap<&str, Like>) -> Fleet {
         if *like == Like::Torn {
             let torn = beat(exposition.digest() ^ 1, T - 5.0);
             fleet.hear(&torn, T);
-            fleet.reject(&torn, format!("package of-{cluster} is missing"));
+            fleet.reject(&torn, format!("packages of {CLUSTERS:?} are missing"));
         }
     }
     fleet
