@@ -2,9 +2,13 @@
 
 use crate::world::*;
 use anyhow::{Context, Result, ensure};
+use futures::{Stream, StreamExt};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
+use statusbridge_aggregator::api::LabelSelector;
+use statusbridge_aggregator::decide::Membership;
+use statusbridge_aggregator::profiles::{News, Profiles, Settings, watch};
 use statusbridge_tests::*;
 use std::time::Duration;
 
@@ -202,6 +206,72 @@ async fn a_cluster_that_joins_closes_an_open_gate_before_the_next_poll() {
         hub.closes("prod", "Missing", Duration::from_secs(20)).await.context("after a cluster joined")?;
         ensure!(joined.elapsed() < Duration::from_secs(20));
         Ok(())
+    })
+    .await;
+}
+
+/// Takes in what is heard until it has come to this.
+async fn hear(
+    news: &mut (impl Stream<Item = News> + Unpin),
+    profiles: &mut Profiles,
+    what: &str,
+    until: impl Fn(&Profiles) -> bool,
+) -> Result<()> {
+    let heard = async {
+        while !until(profiles) {
+            let news = news.next().await.context("the stream ended")?;
+            profiles.apply([news], 0.0);
+        }
+        anyhow::Ok(())
+    };
+    let heard = tokio::time::timeout(SOON, heard).await;
+    heard.with_context(|| format!("not heard: {what}; {:?}", profiles.membership()))?
+}
+
+#[tokio::test]
+async fn profiles_are_followed_whatever_becomes_of_their_api() {
+    run("e2e-profiles-api", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "hub").await?;
+        let settings = Settings::default();
+        let mut news = watch(api.client(), &settings);
+        let mut profiles = Profiles::new(settings);
+        let everything = LabelSelector::default();
+        let absent = |it: &Profiles| it.membership() == Membership::NotInstalled;
+        hear(&mut news, &mut profiles, "that there are none", absent).await?;
+
+        // A version of tomorrow is preferred; there are more than fit on a page.
+        let mut crds = crds::definitions(&crds::cluster_inventory()?)?;
+        let versions = crds[0]["spec"]["versions"].as_array_mut().context("versions")?;
+        let mut tomorrow = versions[0].clone();
+        tomorrow["name"] = json!("v1beta1");
+        tomorrow["storage"] = json!(false);
+        versions.push(tomorrow);
+        crds::install_definitions(&api, &crds).await?;
+        let served = api.kubectl(&["get", "--raw", "/apis/multicluster.x-k8s.io"]).await?;
+        let served: Value = serde_json::from_str(&served)?;
+        ensure!(served["preferredVersion"]["version"] == "v1beta1", "{served}");
+        let made = (0..120).map(|at| format!("c{at:03}")).collect::<Vec<_>>();
+        futures::future::try_join_all(made.iter().map(|name| profile(&api, "default", name, json!({}))))
+            .await?;
+        let whole = |it: &Profiles| {
+            it.membership() == Membership::Known && it.select(&everything).len() == made.len()
+        };
+        hear(&mut news, &mut profiles, "all that were made", whole).await?;
+
+        api.stop();
+        let broken = |it: &Profiles| matches!(it.membership(), Membership::Outdated { .. });
+        hear(&mut news, &mut profiles, "that nothing is heard", broken).await?;
+        ensure!(profiles.select(&everything).len() == made.len(), "what was known stays");
+        api.start_again().await?;
+        hear(&mut news, &mut profiles, "the whole list again", whole).await?;
+        profile(&api, "default", "one-more", json!({})).await?;
+        let more = |it: &Profiles| it.select(&everything).len() == made.len() + 1;
+        hear(&mut news, &mut profiles, "one more", more).await?;
+        // A list that begins from nothing is as long.
+        let mut anew = Profiles::new(Settings::default());
+        let mut news = watch(api.client(), anew.settings());
+        hear(&mut news, &mut anew, "a list of several pages", more).await
     })
     .await;
 }
