@@ -6,7 +6,7 @@ use crate::api::common;
 use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
 use crate::clock::Seconds;
 use crate::decide::rollout_gate::PackageSpec;
-use crate::decide::{Backend, Membership, Moment, fleet_package, rollout_gate, worth_writing};
+use crate::decide::{Backend, Moment, fleet_package, rollout_gate, worth_writing};
 use crate::fleet::{Fleet, PackageId};
 use crate::profiles::Profiles;
 use crate::store::{Object, Store};
@@ -54,7 +54,7 @@ impl World<'_> {
         let previous = object.status.as_ref().filter(|status| carries_over(&mark, &status.tenancy));
         let chosen = match spec {
             Ok(spec) => self.sources(&grant).choose(spec, &spec.clusters, stale_after(spec)),
-            Err(_) => Chosen { targets: Vec::new(), membership: Membership::Known },
+            Err(_) => Chosen::nobody(),
         };
         let mut status = fleet_package::decide(&fleet_package::Input {
             spec: spec.map_err(String::as_str),
@@ -88,7 +88,6 @@ impl World<'_> {
             None => object.status.as_ref().and_then(|status| status.tenancy.clone()),
         };
         let previous = object.status.as_ref().filter(|status| carries_over(&mark, &status.tenancy));
-        let nobody = Chosen { targets: Vec::new(), membership: Membership::Known };
         let (package, chosen, seen_anywhere, stale_after) = match (package, &object.spec) {
             (Some(Ok(package)), Ok(gate)) => {
                 let (id, revision) = (PackageId::from(&package.package), Fingerprint::of(&gate.revision));
@@ -97,8 +96,8 @@ impl World<'_> {
                 let chosen = self.sources(&grant).choose(package, &gate.clusters, stale_after);
                 (PackageSpec::Found(package), chosen, seen, stale_after)
             }
-            (Some(Err(error)), _) => (PackageSpec::Unreadable(error), nobody, false, 0.0),
-            _ => (PackageSpec::NotFound, nobody, false, 0.0),
+            (Some(Err(error)), _) => (PackageSpec::Unreadable(error), Chosen::nobody(), false, 0.0),
+            _ => (PackageSpec::NotFound, Chosen::nobody(), false, 0.0),
         };
         let mut status = rollout_gate::decide(&rollout_gate::Input {
             spec: object.spec.as_ref().map_err(String::as_str),

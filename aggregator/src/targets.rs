@@ -10,7 +10,7 @@ use crate::decide::{Backend, Membership, Target};
 use crate::fleet::observation::{Observation, Standing, reason};
 use crate::fleet::{Fleet, PackageId};
 use crate::profiles::{Doubt, Profiles};
-use crate::tenancy::Grant;
+use crate::tenancy::{Grant, Refusal};
 
 /// In place of a text that may speak of what belongs to another tenant.
 const HIDDEN: &str = "the aggregator's log says why";
@@ -36,6 +36,18 @@ pub(crate) struct Chosen {
     pub(crate) membership: Membership,
 }
 
+impl Chosen {
+    /// Nobody is meant.
+    pub(crate) fn nobody() -> Self {
+        Self { targets: Vec::new(), membership: Membership::Known }
+    }
+
+    /// What is meant may not be seen.
+    pub(crate) fn refused(refusal: &Refusal) -> Self {
+        Self { targets: Vec::new(), membership: Membership::Forbidden(refusal.to_string()) }
+    }
+}
+
 impl Sources<'_> {
     /// The clusters that `clusters` means, and what is known of the package there.
     pub(crate) fn choose(
@@ -44,9 +56,8 @@ impl Sources<'_> {
         clusters: &ClusterSet,
         stale_after: Seconds,
     ) -> Chosen {
-        let nobody = |membership| Chosen { targets: Vec::new(), membership };
         if let Some(refusal) = self.grant.refuses(&package.package, clusters) {
-            return nobody(Membership::Forbidden(refusal.to_string()));
+            return Chosen::refused(&refusal);
         }
         let id = PackageId::from(&package.package);
         let look = |cluster: &str| self.look(cluster, &id, stale_after);
@@ -56,7 +67,7 @@ impl Sources<'_> {
         };
         match clusters.choice() {
             // Deciding says what is wrong.
-            Err(_) => nobody(Membership::Known),
+            Err(_) => Chosen::nobody(),
             Ok(Choice::Names(names)) => all(names.iter().map(String::as_str).collect()),
             Ok(Choice::Reporting(_)) => {
                 let names = self.fleet.reporting(&id);
@@ -122,5 +133,123 @@ pub(crate) fn shown_backend<'a>(backend: Backend<'a>, grant: &Grant<'_>) -> Back
         Backend::Fails(_) if grant.is_one_of_several() => Backend::Fails(HIDDEN),
         Backend::Unknown(_) if grant.is_one_of_several() => Backend::Unknown(HIDDEN),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::runtime::watcher::Event;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use crate::fleet::{Beat, FleetSettings};
+    use crate::profiles::{ClusterName, News, Settings};
+    use crate::tenancy::Tenancy;
+    use crate::testing::{Exposition, gather, healthy, stream};
+    use crate::verify::verify;
+
+    const T: Seconds = 10_000.0;
+
+    fn fleet(heard: Option<(&Exposition, Seconds)>) -> Fleet {
+        let mut fleet = Fleet::new(FleetSettings::default());
+        if let Some((exposition, at)) = heard {
+            let beat = Beat {
+                cluster: "c".into(),
+                stream: stream(&[("cluster", "c")]),
+                contract: "1".into(),
+                digest: Some(exposition.digest()),
+                at,
+                rendered: Some((at, at)),
+            };
+            fleet.hear(&beat, at);
+            fleet.accept(&beat, verify(gather(&exposition.lines()), exposition.digest()).unwrap(), at);
+        }
+        fleet
+    }
+
+    fn profiles(status: &[(&str, Value)]) -> Profiles {
+        let cluster_name = ClusterName::Property("id".into());
+        let mut profiles = Profiles::new(Settings { cluster_name, ..Settings::default() });
+        let made = status.iter().map(|(name, status)| {
+            let object = json!({"metadata": {"namespace": "fleet", "name": name}, "status": status});
+            Event::InitApply(serde_json::from_value(object).unwrap())
+        });
+        let events = [Event::Init].into_iter().chain(made).chain([Event::InitDone]);
+        profiles.apply(events.map(News::from), T);
+        profiles
+    }
+
+    fn choose(fleet: &Fleet, profiles: &Profiles, clusters: Value, tenancy: &Tenancy) -> Chosen {
+        let package: FleetPackageSpec = serde_json::from_value(json!({
+            "package": {"source": "flux", "namespace": "ns", "name": "p"}, "clusters": clusters,
+        }))
+        .unwrap();
+        let grant = tenancy.grant("tenant", &package.package);
+        Sources { fleet, profiles, grant: &grant, t: T }.choose(&package, &package.clusters, 180.0)
+    }
+
+    fn unhealthy() -> Profiles {
+        let conditions = json!([{"type": "ControlPlaneHealthy", "status": "False", "reason": "NoLease"}]);
+        profiles(&[("c", json!({"properties": [{"name": "id", "value": "c"}], "conditions": conditions}))])
+    }
+
+    #[rstest]
+    #[case::never_seen(None, false, reason::CONTROL_PLANE_UNHEALTHY)]
+    #[case::the_backend_is_silent(None, true, reason::BACKEND_UNAVAILABLE)]
+    #[case::silent(Some((Exposition::new(1).with("p", healthy("r", 10, 1)), T - 1000.0)), false, reason::CONTROL_PLANE_UNHEALTHY)]
+    #[case::cut_off(Some((Exposition::new(1).with("p", healthy("r", 10, 1)).down("flux"), T - 5.0)), false, reason::CONTROL_PLANE_UNHEALTHY)]
+    #[case::it_speaks(Some((Exposition::new(1).with("p", healthy("r", 10, 1)), T - 5.0)), false, reason::REPORTED)]
+    #[case::it_speaks_of_others(Some((Exposition::new(1).with("q", healthy("r", 10, 1)), T - 5.0)), false, reason::PACKAGE_NOT_FOUND)]
+    fn an_unhealthy_control_plane_explains_silence_and_nothing_else(
+        #[case] heard: Option<(Exposition, Seconds)>,
+        #[case] unanswered: bool,
+        #[case] expected: &str,
+    ) {
+        let mut fleet = fleet(heard.as_ref().map(|(exposition, at)| (exposition, *at)));
+        if unanswered {
+            fleet.unanswered("refused".into());
+        }
+        let (plain, unhealthy) = (profiles(&[]), unhealthy());
+        let named = json!({"names": ["c"]});
+        let without = choose(&fleet, &plain, named.clone(), &Tenancy::default()).targets;
+        for clusters in [named, json!({"selector": {}})] {
+            let with = choose(&fleet, &unhealthy, clusters, &Tenancy::default()).targets;
+            assert_eq!((with.len(), with[0].observation.reason), (1, expected));
+            assert_eq!(with[0].observation.standing, without[0].observation.standing, "no verdict changes");
+            if expected == reason::CONTROL_PLANE_UNHEALTHY {
+                assert_eq!(with[0].observation.message, "control plane not healthy: NoLease");
+            }
+        }
+    }
+
+    #[test]
+    fn a_profile_of_an_unknown_cluster_is_nobodys() {
+        let id = |name: &str| json!({"properties": [{"name": "id", "value": name}]});
+        let profiles = profiles(&[("a", id("a-1")), ("b", id("b-1")), ("c", json!({})), ("d", id("b-1"))]);
+        let names = |policy: &str| -> Vec<String> {
+            let tenancy = serde_json::from_value(json!([
+                {"namespaces": ["tenant"], "clusters": [policy], "packageNamespaces": ["*"], "sources": ["*"]},
+            ]))
+            .unwrap();
+            let chosen = choose(&fleet(None), &profiles, json!({"selector": {}}), &tenancy);
+            chosen
+                .targets
+                .into_iter()
+                .map(|it| format!("{} {:?}", it.cluster, it.observation.standing))
+                .collect()
+        };
+        assert_eq!(names("*"), ["ClusterProfile/fleet/c Missing", "a-1 Missing", "b-1 Conflict"]);
+        assert_eq!(names("a-*"), ["a-1 Missing"]);
+        assert_eq!(names("b-*"), ["b-1 Conflict"]);
+        assert_eq!(names("Cluster*"), Vec::<String>::new(), "its stand-in is no name to be granted");
+    }
+
+    #[test]
+    fn a_cluster_counts_once_however_often_it_is_named() {
+        let chosen =
+            choose(&fleet(None), &profiles(&[]), json!({"names": ["b", "a", "b"]}), &Tenancy::default());
+        let names: Vec<String> = chosen.targets.into_iter().map(|it| it.cluster).collect();
+        assert_eq!(names, ["a", "b"]);
     }
 }

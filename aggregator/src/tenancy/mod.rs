@@ -88,6 +88,13 @@ impl Tenancy {
             None => rule.checks.queries,
         })
     }
+
+    /// Why a gate in `namespace` may not ask this, if it may not; to be said before it is looked
+    /// whether there is such a template.
+    pub fn refuses_query(&self, namespace: &str, template: Option<&str>) -> Option<Refusal> {
+        let refusal = || template.map_or(Refusal::Query, |name| Refusal::Template(name.to_owned()));
+        (!self.may_query(namespace, template)).then(refusal)
+    }
 }
 
 fn any(globs: &[Glob], name: &str) -> bool {
@@ -110,6 +117,10 @@ pub enum Refusal {
     Package(PackageRef),
     /// It may not see these clusters.
     Clusters(Vec<String>),
+    /// It may not use this template in a check.
+    Template(String),
+    /// It may not write queries of its own in checks.
+    Query,
 }
 
 impl Grant<'_> {
@@ -167,6 +178,8 @@ impl fmt::Display for Refusal {
             Self::Package(PackageRef { source, namespace: None, .. }) => {
                 write!(f, "this namespace may not see cluster-scoped packages of source {source:?}")
             }
+            Self::Template(name) => write!(f, "this namespace may not use the template {name:?}"),
+            Self::Query => f.write_str("this namespace may not use queries of its own, only templates"),
             Self::Clusters(names) => {
                 write!(f, "this namespace may not see {}", names[..names.len().min(SHOWN)].join(", "))?;
                 match names.len().saturating_sub(SHOWN) {
@@ -247,6 +260,9 @@ mod tests {
     fn what_may_be_asked(#[case] namespace: &str, #[case] template: Option<&str>, #[case] expected: bool) {
         assert_eq!(tenancy().may_query(namespace, template), expected);
         assert!(Tenancy::default().may_query(namespace, template));
+        let refusal = tenancy().refuses_query(namespace, template);
+        assert_eq!(refusal.is_none(), expected);
+        assert!(refusal.is_none_or(|it| it.to_string().contains(template.unwrap_or("queries of its own"))));
     }
 
     #[test]
