@@ -161,6 +161,7 @@ mod tests {
                 digest: Some(exposition.digest()),
                 at,
                 rendered: Some((at, at)),
+                ..Beat::default()
             };
             fleet.hear(&beat, at);
             fleet.accept(&beat, verify(gather(&exposition.lines()), exposition.digest()).unwrap(), at);

@@ -5,7 +5,7 @@ use statusbridge_contract::{Metric, stream::StreamLabels};
 use crate::clock::Seconds;
 
 /// The newest digest sample of a stream at the time of a poll.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Beat {
     /// Name of the cluster, as the pipeline gives it.
     pub cluster: String,

@@ -36,8 +36,7 @@ impl Story {
             digest: Some(exposition.digest()),
             at,
             rendered: Some((at - self.behind, at)),
-            takes_turns: false,
-            repeats: false,
+            ..Beat::default()
         }
     }
 

@@ -75,8 +75,7 @@ proptest! {
                 digest: Some(exposition.digest()),
                 at,
                 rendered: Some((rendered, at)),
-                takes_turns: false,
-                repeats: false,
+                ..Beat::default()
             };
             let old = newest.get(&event.stream).is_some_and(|n| at < *n);
             if !old {
@@ -149,8 +148,7 @@ fn what_is_not_heard_from_is_forgotten_but_only_when_the_backend_answers() {
             digest: Some(exposition.digest()),
             at,
             rendered: Some((at, at)),
-            takes_turns: false,
-            repeats: false,
+            ..Beat::default()
         };
         if fleet.hear(&beat, at) == Heard::Unread {
             fleet.accept(&beat, verify(gather(&exposition.lines()), exposition.digest()).unwrap(), at);

@@ -53,6 +53,7 @@ fn fleet(likes: &BTreeMap<&str, Like>) -> Fleet {
             digest: Some(digest),
             at,
             rendered: Some((at, at)),
+            ..Beat::default()
         };
         let first = beat(exposition.digest(), at);
         fleet.hear(&first, at);

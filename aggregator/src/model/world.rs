@@ -16,7 +16,9 @@ use crate::decide::{self, Moment, silence};
 use crate::fleet::{Fleet, FleetSettings};
 use crate::judge::{GateObject, Packages, World as Judge};
 use crate::poll::{PollConfig, Poller};
+use crate::profiles::{Profiles, Settings};
 use crate::store::Object;
+use crate::tenancy::Tenancy;
 use crate::testing::package;
 
 /// `staleAfter` of the package.
@@ -68,6 +70,8 @@ pub(super) struct World {
     /// The gate as it was read at a version.
     read: Option<(u64, GateObject)>,
     packages: Packages,
+    profiles: Profiles,
+    tenancy: Tenancy,
     heartbeat: Seconds,
     /// What is still to become true: when, in which cluster, for which delivery.
     pending: Vec<(Seconds, usize, u32, Step)>,
@@ -117,6 +121,8 @@ impl World {
             gate: Gate { version: 1, generation: 1, spec, status: json!({"observedGeneration": -1}) },
             read: None,
             packages: packages(),
+            profiles: Profiles::new(Settings::default()),
+            tenancy: Tenancy::default(),
             heartbeat: START,
             pending: Vec::new(),
             write_takes: 0.0,
@@ -356,7 +362,14 @@ impl World {
         }
         let moment = Moment { t: now - aggregator.poller.settle_delay(), now };
         self.reread();
-        let judge = Judge { fleet: &aggregator.fleet, packages: &self.packages, backend, moment };
+        let judge = Judge {
+            fleet: &aggregator.fleet,
+            packages: &self.packages,
+            profiles: &self.profiles,
+            tenancy: &self.tenancy,
+            backend,
+            moment,
+        };
         match self.read.as_ref().and_then(|(_, gate)| judge.gate(gate)) {
             Some(status) => {
                 let status = serde_json::to_value(status).expect("a status");

@@ -72,8 +72,7 @@ mod tests {
             digest: Some(1),
             at,
             rendered: None,
-            takes_turns: false,
-            repeats: false,
+            ..Beat::default()
         }
     }
 

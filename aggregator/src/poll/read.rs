@@ -157,8 +157,7 @@ mod tests {
             digest: None,
             at: 100.0,
             rendered: None,
-            takes_turns: false,
-            repeats: false,
+            ..Beat::default()
         }
     }
 
