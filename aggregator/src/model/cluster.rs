@@ -19,13 +19,9 @@ pub(super) struct Truth {
 }
 
 impl Truth {
-    /// The revision that is healthy.
+    /// The revision that is healthy: the old one stays so until the new one is applied.
     pub(super) fn healthy(self) -> Fingerprint {
-        if self.well && !self.failed && self.desired == self.applied {
-            self.applied
-        } else {
-            Fingerprint::NONE
-        }
+        if self.well && !self.failed { self.applied } else { Fingerprint::NONE }
     }
 }
 
