@@ -93,7 +93,7 @@ impl<'de> Visitor<'de> for Answer<'_> {
     }
 }
 
-/// `data`: true when it holds a vector or matrix, false when it is null.
+/// `data`: true when it holds a result that the sink takes, false when it is null.
 struct Data<'a> {
     sink: &'a mut dyn Sink,
 }
@@ -122,7 +122,12 @@ impl<'de> Visitor<'de> for Data<'_> {
             match key.as_str() {
                 "resultType" => kind = map.next_value()?,
                 "result" => {
-                    map.next_value_seed(Everything { sink: self.sink })?;
+                    if kind.as_deref() == Some("scalar") {
+                        let Pair(sample) = map.next_value()?;
+                        self.sink.series(&Labels::default(), &[sample]);
+                    } else {
+                        map.next_value_seed(Everything { sink: self.sink })?;
+                    }
                     result = true;
                 }
                 _ => {
@@ -131,9 +136,11 @@ impl<'de> Visitor<'de> for Data<'_> {
             }
         }
         match kind.as_deref() {
-            Some("vector" | "matrix") if result => Ok(true),
-            Some("vector" | "matrix") => Err(A::Error::missing_field("result")),
-            Some(other) => Err(A::Error::custom(format!("result is a {other}, not a vector or matrix"))),
+            Some(kind) if !self.sink.takes(kind) => {
+                Err(A::Error::custom(format!("result is a {kind}, which was not asked for")))
+            }
+            Some(_) if result => Ok(true),
+            Some(_) => Err(A::Error::missing_field("result")),
             None => Err(A::Error::missing_field("resultType")),
         }
     }

@@ -109,6 +109,11 @@ impl PromFeed {
         }
     }
 
+    /// Longest time for one query.
+    pub fn timeout(&self) -> std::time::Duration {
+        self.config.timeout
+    }
+
     async fn request(&self, expression: &str, at: Seconds) -> Result<RequestBuilder, FeedError> {
         // A detour over a URL's query gives the form encoding.
         let mut form = self.url.clone();

@@ -79,7 +79,13 @@ impl Sample {
 /// Takes an answer's series one by one as they are read, so that no answer is ever held as a whole.
 /// When the query fails, what was taken until then is worthless.
 pub trait Sink: Send + 'static {
-    /// Takes one series: one sample of an instant vector, one or more of a range vector.
+    /// Whether an answer of this type (`vector`, `matrix`, `scalar`) is taken; any other is an error.
+    fn takes(&self, kind: &str) -> bool {
+        matches!(kind, "vector" | "matrix")
+    }
+
+    /// Takes one series: one sample of an instant vector, one or more of a range vector. A scalar is
+    /// a sample without labels.
     fn series(&mut self, labels: &Labels, samples: &[Sample]);
 }
 
