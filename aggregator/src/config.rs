@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::checks::Templates;
 use crate::profiles;
 use crate::tenancy::Tenancy;
 
@@ -11,6 +12,8 @@ use crate::tenancy::Tenancy;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Config {
+    /// Queries that the checks of gates can refer to by name.
+    pub check_templates: Templates,
     /// Which ClusterProfiles count, and what they stand for.
     pub cluster_profiles: profiles::Settings,
     /// What each namespace may see; left out: everything.

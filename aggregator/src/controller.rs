@@ -19,25 +19,28 @@ use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::api::{ClusterSet, RolloutGateStatus};
-use crate::clock;
+use crate::checks::Answers;
+use crate::clock::{self, Seconds};
 use crate::config::ConfigFile;
 use crate::decide::conditions::{OPEN, is_true};
 use crate::decide::{Backend, Moment};
+use crate::dependencies::Graph;
 use crate::fleet::Fleet;
 use crate::heartbeat::Heartbeat;
-use crate::judge::{Gates, Packages, World};
+use crate::judge::{GateObject, Gates, Packages, World};
 use crate::metrics::Metrics;
 use crate::poll::Poller;
 use crate::profiles::{self, News, Profiles};
 use crate::server::Health;
 use crate::settle::{Settled, settle};
 use crate::store::Key;
-use crate::write::Kind;
+use crate::write::{self, Kind};
 
 /// How many closings are written at the same time.
 const CLOSINGS_AT_ONCE: usize = 8;
@@ -78,7 +81,10 @@ pub struct Controller {
     gates: Gates,
     profiles: Profiles,
     config: ConfigFile,
+    graph: Graph,
+    answers: Answers,
     last_poll: LastPoll,
+    polled_at: Seconds,
     problems: Vec<String>,
     complaints: Vec<String>,
     judged_all: bool,
@@ -111,7 +117,10 @@ impl Controller {
             gates: Gates::default(),
             profiles: Profiles::new(profiles::Settings::default()),
             config: ConfigFile::default(),
+            graph: Graph::default(),
+            answers: Answers::default(),
             last_poll: LastPoll::None,
+            polled_at: 0.0,
             problems: Vec::new(),
             complaints: Vec::new(),
             judged_all: false,
@@ -143,6 +152,8 @@ impl Controller {
         let mut retries = ticks(Duration::from_secs(1));
         let mut writes = ticks(Duration::from_secs(1) / self.pace.writes_per_second.max(1));
         let mut looks = ticks(CONFIG_INTERVAL);
+        // At most one round of checks, beside the loop: slow queries keep no gate waiting but their own.
+        let mut rounds = JoinSet::new();
         loop {
             self.health.alive();
             tokio::select! {
@@ -159,8 +170,12 @@ impl Controller {
                 },
                 _ = polls.tick() => tokio::select! {
                     () = stop.cancelled() => return,
-                    () = self.poll() => self.judge_all().await,
+                    () = self.poll() => {
+                        self.judge_all().await;
+                        self.ask(&mut rounds);
+                    }
                 },
+                Some(Ok(answers)) = rounds.join_next() => self.on_answers(answers).await,
                 _ = retries.tick(), if !self.closings.is_empty() || self.beat_due => self.close().await,
                 _ = writes.tick(), if !self.queue.is_empty() => self.write_next().await,
             }
@@ -186,7 +201,40 @@ impl Controller {
     async fn on_gate(&mut self, event: watcher::Result<Event<DynamicObject>>) {
         let Some(event) = usable(Kind::RolloutGate, event) else { return };
         let changed = self.gates.apply(event);
-        self.judge(BTreeSet::new(), changed).await;
+        let concerned = self.concerned(changed);
+        self.judge(BTreeSet::new(), concerned).await;
+    }
+
+    /// The gates that have to be looked at when these have changed: themselves, those that depend on
+    /// them, and those of cycles that they closed or opened.
+    fn concerned(&mut self, changed: BTreeSet<Key>) -> BTreeSet<Key> {
+        let mut concerned = self.graph.update(&self.gates, &changed);
+        concerned.extend(changed.iter().flat_map(|key| self.graph.dependents(key)).cloned());
+        concerned.extend(changed);
+        concerned
+    }
+
+    /// Begins to ask what checks call for, unless the round before is still under way.
+    fn ask(&self, rounds: &mut JoinSet<Answers>) {
+        if !self.can_judge() || !matches!(self.last_poll, LastPoll::Good) || !rounds.is_empty() {
+            return;
+        }
+        let world = self.world();
+        let queries: BTreeSet<String> = self.gates.iter().flat_map(|gate| world.questions(gate)).collect();
+        if !queries.is_empty() || !self.answers.said.is_empty() {
+            let queries = self.answers.failed_last(queries);
+            rounds.spawn(self.poller.asker().ask(queries, self.polled_at));
+        }
+    }
+
+    async fn on_answers(&mut self, answers: Answers) {
+        for (query, error) in answers.new_faults(&self.answers) {
+            warn!(query, error, "what the backend said to a check");
+        }
+        self.answers = answers;
+        let asks = |gate: &&GateObject| gate.spec.as_ref().is_ok_and(|spec| !spec.checks.is_empty());
+        let concerned = self.gates.iter().filter(asks).map(|gate| gate.key.clone()).collect();
+        self.judge(BTreeSet::new(), concerned).await;
     }
 
     fn watch_profiles(&self) -> BoxStream<'static, Vec<News>> {
@@ -231,6 +279,7 @@ impl Controller {
         let began = Instant::now();
         let t = clock::now() - self.poller.settle_delay();
         let report = self.poller.poll(&mut self.fleet, t).await;
+        self.polled_at = t;
         self.metrics.polled(&report, began.elapsed().as_secs_f64());
         let news = report.problems.iter().filter(|problem| !self.problems.contains(problem));
         news.for_each(|problem| warn!(%problem, "what the backend returned"));
@@ -280,53 +329,70 @@ impl Controller {
             self.judged_all = true;
             return Box::pin(self.judge_all()).await;
         }
+        self.sort_gates(gates);
         let world = self.world();
-        let mut closings = Vec::new();
-        let mut rest = Vec::new();
-        for key in gates {
-            let Some(gate) = self.gates.get(&key) else { continue };
-            let Some(status) = world.gate(gate) else { continue };
-            let was_open = gate.status.as_ref().is_some_and(|status| is_true(&status.conditions, OPEN));
-            if was_open && !is_true(&status.conditions, OPEN) {
-                closings.push(key);
-            } else {
-                rest.push((Kind::RolloutGate, key));
-            }
-        }
-        for key in packages {
-            if self.packages.get(&key).is_some_and(|package| world.package(package).is_some()) {
-                rest.push((Kind::FleetPackage, key));
-            }
-        }
-        self.closings.extend(closings);
-        for job in rest {
-            if self.queued.insert(job.clone()) {
-                self.queue.push_back(job);
-            }
-        }
+        let worth_a_write = |key: &Key| self.packages.get(key).is_some_and(|it| world.package(it).is_some());
+        let jobs: Vec<Key> = packages.into_iter().filter(worth_a_write).collect();
+        jobs.into_iter().for_each(|key| self.enqueue((Kind::FleetPackage, key)));
         self.close().await;
     }
 
-    fn world(&self) -> World<'_> {
+    /// Judges gates, and sorts those whose status is to be written: those that close, with all that
+    /// depend on them, and the rest.
+    fn sort_gates(&mut self, mut due: BTreeSet<Key>) {
+        let moment = self.moment();
+        let mut closing = std::mem::take(&mut self.closings);
+        let mut rest = BTreeSet::new();
+        while let Some(key) = due.pop_first() {
+            let Some(gate) = self.gates.get(&key) else { continue };
+            let world = World { moment, closing: &closing, ..self.world() };
+            let Some(status) = world.gate(gate) else { continue };
+            let was_open = gate.status.as_ref().is_some_and(|status| is_true(&status.conditions, OPEN));
+            if !was_open || is_true(&status.conditions, OPEN) {
+                rest.insert(key);
+            } else if closing.insert(key.clone()) {
+                due.extend(self.graph.dependents(&key).cloned());
+            }
+        }
+        self.closings = closing;
+        rest.into_iter().for_each(|key| self.enqueue((Kind::RolloutGate, key)));
+    }
+
+    fn enqueue(&mut self, job: (Kind, Key)) {
+        if self.queued.insert(job.clone()) {
+            self.queue.push_back(job);
+        }
+    }
+
+    fn moment(&self) -> Moment {
         let now = clock::now();
+        Moment { t: now - self.poller.settle_delay(), now }
+    }
+
+    fn world(&self) -> World<'_> {
         World {
             fleet: &self.fleet,
             packages: &self.packages,
             profiles: &self.profiles,
             tenancy: &self.config.current().tenants,
+            gates: &self.gates,
+            graph: &self.graph,
+            closing: &self.closings,
+            templates: &self.config.current().check_templates,
+            answers: &self.answers,
             backend: match &self.last_poll {
                 LastPoll::Good => Backend::Answers,
                 LastPoll::Bad(error) => Backend::Fails(error),
                 LastPoll::NeverGood(error) => Backend::Unknown(error),
                 LastPoll::None => Backend::Unknown("it has not been asked yet"),
             },
-            moment: Moment { t: now - self.poller.settle_delay(), now },
+            moment: self.moment(),
         }
     }
 
     /// Writes the closings, and the heartbeat once all of them have landed.
     async fn close(&mut self) {
-        if !self.closings.is_empty() {
+        while !self.closings.is_empty() {
             let world = self.world();
             let settled: Vec<(Key, Settled)> = stream::iter(&self.closings)
                 .map(|key| async {
@@ -338,12 +404,20 @@ impl Controller {
                 .buffer_unordered(CLOSINGS_AT_ONCE)
                 .collect()
                 .await;
+            let mut landed = BTreeSet::new();
             for (key, settled) in settled {
                 if !matches!(settled, Settled::Unsettled) {
                     self.closings.remove(&key);
+                    landed.insert(key.clone());
                 }
                 self.remember(Kind::RolloutGate, &key, settled);
             }
+            if landed.is_empty() {
+                break;
+            }
+            // What rests on a gate that closed, or did not have to after all.
+            let concerned = self.concerned(landed.clone());
+            self.sort_gates(concerned.difference(&landed).cloned().collect());
         }
         if self.closings.is_empty() && self.beat_due && self.can_judge() {
             match self.heartbeat.beat().await {
@@ -360,6 +434,10 @@ impl Controller {
         // Most of what waited may have been settled meanwhile; that costs no write.
         while let Some((kind, key)) = self.queue.pop_front() {
             self.queued.remove(&(kind, key.clone()));
+            if kind == Kind::RolloutGate && !self.may_be_written(&key).await {
+                // The next poll finds it again.
+                break;
+            }
             let world = self.world();
             let settled = match kind {
                 Kind::RolloutGate => match self.gates.get(&key) {
@@ -376,9 +454,46 @@ impl Controller {
                 },
             };
             self.remember(kind, &key, settled);
+            if kind == Kind::RolloutGate {
+                let mut concerned = self.concerned(BTreeSet::from([key.clone()]));
+                concerned.remove(&key);
+                self.judge(BTreeSet::new(), concerned).await;
+            }
             break;
         }
         self.count_gates();
+    }
+
+    /// Before a gate that depends on others opens, these are read anew: a watch that lags must not
+    /// let it open on what they said of an earlier spec. False when that is not possible.
+    async fn may_be_written(&mut self, key: &Key) -> bool {
+        let Some(gate) = self.gates.get(key) else { return true };
+        let is_open = |status: &RolloutGateStatus| is_true(&status.conditions, OPEN);
+        if !self.world().gate(gate).as_ref().is_some_and(is_open) || gate.status.as_ref().is_some_and(is_open)
+        {
+            return true;
+        }
+        let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
+        let others: BTreeSet<Key> = others.iter().map(|other| key.beside(&other.name)).collect();
+        let mut changed = BTreeSet::new();
+        for other in others {
+            match write::read(&self.client, Kind::RolloutGate, &other).await {
+                Ok(Some(object)) => changed.extend(self.gates.insert(object)),
+                Ok(None) => {
+                    self.gates.remove(&other);
+                    changed.insert(other);
+                }
+                Err(error) => {
+                    warn!(gate = %key, dependency = %other, %error, "could not be read");
+                    return false;
+                }
+            }
+        }
+        if !changed.is_empty() {
+            let concerned = self.concerned(changed);
+            self.judge(BTreeSet::new(), concerned).await;
+        }
+        true
     }
 
     fn remember(&mut self, kind: Kind, key: &Key, settled: Settled) {
@@ -413,3 +528,7 @@ fn usable(kind: Kind, event: watcher::Result<Event<DynamicObject>>) -> Option<Ev
         }
     }
 }
+
+#[cfg(test)]
+#[path = "controller_tests.rs"]
+mod tests;

@@ -1,15 +1,22 @@
 //! Puts together what a decision needs: the hub's objects, the fleet, the backend, the time.
 
+use std::collections::BTreeSet;
+
 use statusbridge_contract::Fingerprint;
 
+use crate::api::check::Check;
 use crate::api::common;
 use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
+use crate::checks::{Answers, Templates, resolve};
 use crate::clock::Seconds;
+use crate::decide::checks::{Asked, NoQuery};
+use crate::decide::dependencies::{Dependencies, Dependency};
 use crate::decide::rollout_gate::PackageSpec;
 use crate::decide::{Backend, Moment, fleet_package, rollout_gate, worth_writing};
+use crate::dependencies::{Graph, is_open};
 use crate::fleet::{Fleet, PackageId};
 use crate::profiles::Profiles;
-use crate::store::{Object, Store};
+use crate::store::{Key, Object, Store};
 use crate::targets::{Chosen, Sources, shown_backend};
 use crate::tenancy::{Grant, Tenancy};
 
@@ -33,6 +40,16 @@ pub struct World<'a> {
     pub profiles: &'a Profiles,
     /// What each namespace may see.
     pub tenancy: &'a Tenancy,
+    /// The gates that gates depend on.
+    pub gates: &'a Gates,
+    /// How they depend on each other.
+    pub graph: &'a Graph,
+    /// Gates that are about to be closed: nothing may rest on them any more.
+    pub closing: &'a BTreeSet<Key>,
+    /// Queries that checks refer to by name.
+    pub templates: &'a Templates,
+    /// What the backend last said to checks.
+    pub answers: &'a Answers,
     /// What the last poll came to.
     pub backend: Backend<'a>,
     /// When.
@@ -72,6 +89,27 @@ impl World<'_> {
 
     /// The status that a RolloutGate should get, if it is worth a write.
     pub fn gate(&self, object: &GateObject) -> Option<RolloutGateStatus> {
+        self.with_input(object, |input, stale_after, tenancy| {
+            let status = RolloutGateStatus { tenancy, ..rollout_gate::decide(input) };
+            worth_writing(object.status.as_ref(), &status, stale_after).then_some(status)
+        })
+    }
+
+    /// The queries that the checks of a gate call for now.
+    pub fn questions(&self, object: &GateObject) -> Vec<String> {
+        let has_checks = object.spec.as_ref().is_ok_and(|spec| !spec.checks.is_empty());
+        if !has_checks {
+            return Vec::new();
+        }
+        self.with_input(object, |input, _, _| rollout_gate::questions(input))
+    }
+
+    /// Puts together what a gate is judged by, with its `staleAfter` and the mark of its tenancy.
+    fn with_input<R>(
+        &self,
+        object: &GateObject,
+        decide: impl FnOnce(&rollout_gate::Input<'_>, Seconds, Option<String>) -> R,
+    ) -> R {
         let package = object
             .spec
             .as_ref()
@@ -99,7 +137,9 @@ impl World<'_> {
             (Some(Err(error)), _) => (PackageSpec::Unreadable(error), Chosen::nobody(), false, 0.0),
             _ => (PackageSpec::NotFound, Chosen::nobody(), false, 0.0),
         };
-        let mut status = rollout_gate::decide(&rollout_gate::Input {
+        let dependencies = self.dependencies(object);
+        let checks = self.checks(object, &grant);
+        let input = rollout_gate::Input {
             spec: object.spec.as_ref().map_err(String::as_str),
             generation: object.generation,
             previous,
@@ -107,11 +147,65 @@ impl World<'_> {
             targets: &chosen.targets,
             membership: &chosen.membership,
             seen_anywhere,
+            dependencies: &dependencies,
+            checks: &checks,
             backend: shown_backend(self.backend, &grant),
             moment: self.moment,
-        });
-        status.tenancy = mark;
-        worth_writing(object.status.as_ref(), &status, stale_after).then_some(status)
+        };
+        decide(&input, stale_after, mark)
+    }
+
+    /// How the gates stand that a gate depends on.
+    fn dependencies<'o>(&self, object: &'o GateObject) -> Dependencies<'o> {
+        let Ok(spec) = &object.spec else { return Dependencies::default() };
+        let standing = |name| self.dependency(&object.key, spec, name);
+        Dependencies {
+            gates: spec.depends_on.iter().map(|it| (it.name.as_str(), standing(&it.name))).collect(),
+            cycle: self.graph.cycle(object).map(|cycle| cycle.to_string()),
+        }
+    }
+
+    fn dependency(&self, key: &Key, spec: &RolloutGateSpec, name: &str) -> Dependency {
+        let Some(other) = self.gates.get(&key.beside(name)) else { return Dependency::NotFound };
+        let Ok(theirs) = &other.spec else { return Dependency::NotOpen };
+        let package = |gate: &RolloutGateSpec| {
+            let package = self.packages.get(&key.beside(&gate.fleet_package_ref.name))?;
+            package.spec.as_ref().ok().map(|spec| &spec.package)
+        };
+        let same_package = match (package(spec), package(theirs)) {
+            _ if spec.fleet_package_ref == theirs.fleet_package_ref => true,
+            (Some(own), Some(their)) => own == their,
+            // Without both it cannot be told, and neither is open for long.
+            _ => return Dependency::NotOpen,
+        };
+        if same_package && Fingerprint::of(&spec.revision) != Fingerprint::of(&theirs.revision) {
+            Dependency::AtAnotherRevision
+        } else if is_open(other) && !self.closing.contains(&other.key) {
+            Dependency::Open
+        } else {
+            Dependency::NotOpen
+        }
+    }
+
+    /// The checks of a gate, with their queries and what was said to them.
+    fn checks(&self, object: &GateObject, grant: &Grant<'_>) -> Vec<Asked<'_>> {
+        let checks = object.spec.as_ref().map(|spec| spec.checks.as_slice()).unwrap_or_default();
+        checks
+            .iter()
+            .map(|check| {
+                let query = self.query(&object.key.namespace, check);
+                let answer = query.as_ref().ok().and_then(|query| self.answers.get(query));
+                Asked { query, answer, discreet: grant.is_one_of_several() }
+            })
+            .collect()
+    }
+
+    /// The query of a check, or why it has none. Who may ask what is decided here.
+    fn query(&self, namespace: &str, check: &Check) -> Result<String, NoQuery> {
+        match self.tenancy.refuses_query(namespace, check.template.as_deref()) {
+            Some(refusal) => Err(NoQuery::Forbidden(refusal.to_string())),
+            None => resolve(check, self.templates).map_err(|error| NoQuery::Invalid(error.to_string())),
+        }
     }
 
     fn sources<'b>(&'b self, grant: &'b Grant<'b>) -> Sources<'b> {
@@ -130,5 +224,7 @@ fn stale_after(package: &FleetPackageSpec) -> Seconds {
     common::seconds(&package.stale_after).unwrap_or(0.0)
 }
 
+#[cfg(test)]
+mod dependency_tests;
 #[cfg(test)]
 mod tests;

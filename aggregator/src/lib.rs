@@ -1,9 +1,11 @@
 //! Aggregator library.
 pub mod api;
+pub mod checks;
 pub mod clock;
 pub mod config;
 pub mod controller;
 pub mod decide;
+pub mod dependencies;
 pub mod feed;
 pub mod fleet;
 pub mod heartbeat;

@@ -6,14 +6,11 @@ use std::collections::BTreeSet;
 use crate::api::common::Choice;
 use crate::api::{ClusterSet, FleetPackageSpec};
 use crate::clock::Seconds;
-use crate::decide::{Backend, Membership, Target};
+use crate::decide::{Backend, HIDDEN, Membership, Target};
 use crate::fleet::observation::{Observation, Standing, reason};
 use crate::fleet::{Fleet, PackageId};
 use crate::profiles::{Doubt, Profiles};
 use crate::tenancy::{Grant, Refusal};
-
-/// In place of a text that may speak of what belongs to another tenant.
-const HIDDEN: &str = "the aggregator's log says why";
 
 /// What targets are chosen from.
 #[derive(Clone, Copy)]

@@ -45,6 +45,7 @@ fn values() -> Result<Vec<Value>, CrdError> {
                 if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
                     plain(schema);
                     default_status(schema);
+                    not_itself(schema);
                 }
             }
             Ok(value)
@@ -84,6 +85,20 @@ fn drop_defaults(schema: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(drop_defaults),
         _ => {}
+    }
+}
+
+/// Only a rule at the root of an object sees its name.
+fn not_itself(schema: &mut Value) {
+    let depends = schema.pointer("/properties/spec/properties/dependsOn").is_some();
+    if let (true, Some(root)) = (depends, schema.as_object_mut()) {
+        root.insert(
+            "x-kubernetes-validations".to_owned(),
+            json!([{
+                "rule": "!has(self.spec.dependsOn) || self.spec.dependsOn.all(gate, gate.name != self.metadata.name)",
+                "message": "a gate cannot depend on itself",
+            }]),
+        );
     }
 }
 

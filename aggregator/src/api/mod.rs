@@ -10,6 +10,7 @@
 //! The types are the source of the CRDs in `deploy/crds` ([`crd`]); whatever the API server can
 //! refuse with a readable message is refused there.
 
+pub mod check;
 pub mod common;
 pub mod crd;
 pub mod fleet_package;

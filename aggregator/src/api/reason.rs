@@ -37,6 +37,8 @@ reasons! {
     FleetPackageNotFound,
     /// The FleetPackage is filled by another reporter (`managedBy`), so the gate has nothing to judge.
     ExternallyManaged,
+    /// The gate waits for itself by way of `dependsOn`.
+    DependencyCycle,
     /// The aggregator has stopped renewing its heartbeat; the sweeper closed the gate.
     AggregatorSilent,
     /// The metrics backend gave no usable answer to the last poll.
@@ -51,8 +53,16 @@ reasons! {
     TooFewClusters,
     /// More clusters have failed than `maxFailures` allows.
     FailureBudgetExceeded,
+    /// A gate in `dependsOn` does not exist in the gate's namespace.
+    DependencyNotFound,
+    /// A gate in `dependsOn` is about another revision of the same package.
+    DependencyAtAnotherRevision,
+    /// A gate in `dependsOn` is not open at its present generation.
+    DependencyNotOpen,
     /// Applying failed, or the package is unhealthy.
     Failed,
+    /// The cluster is not at the revision, and `progressDeadline` has passed.
+    TimeOut,
     /// Two clusters use the same name, or the streams of one cluster contradict each other.
     Conflict,
     /// The cluster's clock is too far from the backend's for its times to be believed.
@@ -79,6 +89,10 @@ reasons! {
     Progressing,
     /// Healthy at the revision, but not for `minSuccessTime` yet.
     Soaking,
+    /// A check's value is out of bounds or missing, or there is no usable answer to its query.
+    CheckFailed,
+    /// A check does not count yet: the clusters have not been at the revision for its window, or it has not been answered.
+    CheckPending,
     /// The object has not been looked at yet.
     Pending,
     /// The gate has not been open in this generation.

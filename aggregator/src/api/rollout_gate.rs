@@ -5,6 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::check::{Check, CheckStatus};
 use super::common::{Amount, ClusterSet};
 
 /// What must be true of which clusters for the gate to open.
@@ -69,6 +70,35 @@ pub struct RolloutGateSpec {
         "message": "minSuccessTime must be a duration such as 90s, 10m or 1h30m"
     }]))]
     pub min_success_time: Option<String>,
+    /// How long after `status.startedAt` a cluster may take to reach the revision, as `require`
+    /// says; one that is not there by then counts as failed. Default: for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 21), extend("x-kubernetes-validations" = [
+        {
+            "rule": "self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && size(self) > 0",
+            "message": "progressDeadline must be a duration such as 90s, 10m or 1h30m"
+        },
+        {
+            "rule": "!self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') || size(self) == 0 || duration(self) >= duration('1s')",
+            "message": "progressDeadline must be at least 1s"
+        }
+    ]))]
+    pub progress_deadline: Option<String>,
+    /// Gates in the same namespace that must be open, each at its present generation, and at this
+    /// gate's revision when it is about the same package.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["name"]
+    ))]
+    pub depends_on: Vec<GateRef>,
+    /// Queries on application metrics whose values must stay within bounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["name"]
+    ))]
+    pub checks: Vec<Check>,
     /// A person's word that stands instead of the computed verdict.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "override")]
     pub override_: Option<Override>,
@@ -78,6 +108,15 @@ pub struct RolloutGateSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetPackageRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// Reference to a RolloutGate in the same namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GateRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
@@ -146,6 +185,10 @@ pub struct RolloutGateStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub waiting_for: Vec<Waiting>,
+    /// What the checks came to, in the order of the spec.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub checks: Vec<CheckStatus>,
     /// Stands for what the namespace was allowed to see when this was written; when that changes,
     /// nothing of this status is built upon. Left out where no tenants are configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,8 +218,10 @@ pub struct GateCounts {
     pub progressing: u64,
     /// Of these, healthy at the revision but not for long enough.
     pub soaking: u64,
-    /// Failed to apply the gate's revision, or are unhealthy at it.
+    /// Failed to apply the gate's revision, are unhealthy at it, or are not there by the deadline.
     pub failed: u64,
+    /// Of these, not at the revision by `progressDeadline`.
+    pub timed_out: u64,
     /// Have moved on to another revision.
     pub superseded: u64,
     /// Were heard from, but too long ago; or their clock cannot be believed.

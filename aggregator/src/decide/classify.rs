@@ -65,11 +65,24 @@ pub fn for_gate(observation: &Observation, demand: &Demand, t: Seconds) -> Reaso
         _ if row.previously_applied == wanted => return Reason::Superseded,
         _ => return Reason::NotUpdated,
     }
-    // The soak is proved only as far as the evidence reaches: while the backend is silent, no
-    // time passes for it.
-    let proved = observation.as_of.map_or(Seconds::NEG_INFINITY, |as_of| as_of.min(t)) - row.since;
-    let soaked = demand.min_success <= 0.0 || proved >= demand.min_success;
+    let soaked = demand.min_success <= 0.0 || held_for(observation, row, t) >= demand.min_success;
     if soaked { Reason::Healthy } else { Reason::Soaking }
+}
+
+/// For how long a cluster has been as it is, at `t`. That is proved only as far as the evidence
+/// reaches: while the backend is silent, no time passes for it.
+pub fn held_for(observation: &Observation, row: &Row, t: Seconds) -> Seconds {
+    observation.as_of.map_or(Seconds::NEG_INFINITY, |as_of| as_of.min(t)) - row.since
+}
+
+/// Whether a cluster that counts as this has yet to reach the gate's revision, so that it counts as
+/// failed once the gate's deadline has passed. One that is out of sight is in the budget already,
+/// and one that has moved on was there.
+pub fn is_under_way(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::NotUpdated | Reason::Paused | Reason::Deleting | Reason::HealthUnknown | Reason::Progressing
+    )
 }
 
 /// What a cluster counts as for a FleetPackage.

@@ -10,8 +10,10 @@
 //! Whatever cannot be shown to be good is taken to be bad: a gate opens only on fresh, verified
 //! rows that name the gate's own revision.
 
+pub mod checks;
 pub mod classify;
 pub mod conditions;
+pub mod dependencies;
 pub mod fleet_package;
 mod membership;
 pub mod rollout_gate;
@@ -29,6 +31,9 @@ use crate::api::{FleetPackageStatus, RolloutGateStatus};
 use crate::clock::Seconds;
 use crate::fleet::observation::{Observation, Standing};
 pub use membership::Membership;
+
+/// In place of a text that may speak of what belongs to another tenant.
+pub(crate) const HIDDEN: &str = "the aggregator's log says why";
 
 /// The two clocks of a decision.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -72,6 +77,8 @@ impl<'a> Backend<'a> {
 pub trait Evidence: Clone + PartialEq {
     /// The age of the evidence.
     fn as_of(&mut self) -> &mut Option<Time>;
+    /// Takes away what is other at every poll and only refreshed together with the age.
+    fn steady(&mut self) {}
 }
 
 impl Evidence for FleetPackageStatus {
@@ -84,6 +91,10 @@ impl Evidence for RolloutGateStatus {
     fn as_of(&mut self) -> &mut Option<Time> {
         &mut self.as_of
     }
+
+    fn steady(&mut self) {
+        self.checks.iter_mut().for_each(|check| check.value = None);
+    }
 }
 
 /// Whether `new` is worth a write over `old`: always when anything but `asOf` differs, and when
@@ -92,6 +103,8 @@ impl Evidence for RolloutGateStatus {
 pub fn worth_writing<S: Evidence>(old: Option<&S>, new: &S, stale_after: Seconds) -> bool {
     let Some(old) = old else { return true };
     let (mut old, mut new) = (old.clone(), new.clone());
+    old.steady();
+    new.steady();
     match (old.as_of().take(), new.as_of().take()) {
         (Some(before), Some(after)) => {
             old != new || (unix(&after) - unix(&before)).abs() >= stale_after / 3.0

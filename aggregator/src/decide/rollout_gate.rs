@@ -2,15 +2,19 @@
 
 mod waiting;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_contract::Fingerprint;
 
-use super::classify::{Demand, for_gate, unobserved};
+use super::checks::{self, Asked};
+use super::classify::{Demand, for_gate, is_under_way, unobserved};
 use super::conditions::{Conditions, OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true};
+use super::dependencies::Dependencies;
 use super::membership::Obstacle;
 use super::{
     Backend, Membership, Moment, Target, cluster_set_error, clusters, nobody, oldest_evidence, shorten, time,
     too_few, unix,
 };
+use crate::api::check::CheckStatus;
 use crate::api::rollout_gate::{GateCounts, Override, OverrideState, Require, Waiting};
 use crate::api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
 use crate::clock::Seconds;
@@ -43,6 +47,10 @@ pub struct Input<'a> {
     pub membership: &'a Membership,
     /// Whether any cluster at all was seen to want or have the gate's revision.
     pub seen_anywhere: bool,
+    /// The gates that it depends on.
+    pub dependencies: &'a Dependencies<'a>,
+    /// The checks, in the order of the spec.
+    pub checks: &'a [Asked<'a>],
     /// What the last poll came to.
     pub backend: Backend<'a>,
     /// When.
@@ -56,14 +64,27 @@ struct Finding {
     waiting: Vec<Waiting>,
     /// Nobody but a person can change it.
     stalled: bool,
+    checks: Vec<CheckStatus>,
+    /// The time of the oldest answer to a check that was used.
+    oldest_answer: Option<Seconds>,
 }
 
 /// Numbers and times of a spec, checked.
-struct Terms {
+struct Terms<'a> {
     demand: Demand,
     need: u64,
     budget: u64,
+    /// Whether the time to reach the revision is over.
+    late: bool,
     stale_after: Seconds,
+    checks: Vec<checks::Terms<'a>>,
+}
+
+/// What the clusters and the other gates come to, before any check.
+struct Survey<'a> {
+    states: Vec<(Reason, &'a Target)>,
+    counts: GateCounts,
+    waiting: Vec<Waiting>,
 }
 
 /// The status that follows.
@@ -78,7 +99,13 @@ pub fn decide(input: &Input<'_>) -> RolloutGateStatus {
     {
         return previous.clone();
     }
-    write_up(input, Some(spec), find_out(input, spec))
+    let mut finding = find_out(input, spec);
+    // Whatever else is the matter, a cycle lasts until a person breaks it.
+    if let (None, Some((reason, message))) = (finding.counts, input.dependencies.circular()) {
+        finding.waiting.insert(usize::from(finding.stalled), whole(reason, message));
+        finding.stalled = true;
+    }
+    write_up(input, Some(spec), finding)
 }
 
 /// Whether something that is needed has not been read once since the start.
@@ -96,6 +123,7 @@ fn keeps_for_now(input: &Input<'_>, spec: &RolloutGateSpec, previous: &RolloutGa
     let PackageSpec::Found(package) = input.package else { return false };
     let Ok(stale_after) = common::seconds(&package.stale_after) else { return false };
     was_open(input)
+        && input.dependencies.are_met()
         && spec.override_.is_none()
         && package.managed_by.is_none()
         && previous.as_of.as_ref().is_some_and(|as_of| input.moment.t - unix(as_of) <= stale_after)
@@ -125,7 +153,10 @@ fn find_out(input: &Input<'_>, spec: &RolloutGateSpec) -> Finding {
         let message = format!("FleetPackage {:?} is filled by {manager}", spec.fleet_package_ref.name);
         return obstacle(Reason::ExternallyManaged, &message, true);
     }
-    let terms = terms(spec, package, input.targets.len() as u64);
+    if let Some(refusal) = checks::refusal(&spec.checks, input.checks) {
+        return obstacle(Reason::Forbidden, &refusal, true);
+    }
+    let terms = terms(input, spec, package);
     match (terms, input.membership.obstacle(), input.backend) {
         (Err(error), ..) => obstacle(Reason::InvalidSpec, &error, true),
         (Ok(_), Some(Obstacle { reason, message, stalled }), _) => obstacle(reason, &message, stalled),
@@ -138,8 +169,26 @@ fn find_out(input: &Input<'_>, spec: &RolloutGateSpec) -> Finding {
     }
 }
 
+/// The queries that have to be asked to judge a gate: those of one that is open or would be but for
+/// its checks, once their windows have passed.
+pub fn questions(input: &Input<'_>) -> Vec<String> {
+    let (Ok(spec), PackageSpec::Found(package)) = (input.spec, input.package) else { return Vec::new() };
+    if spec.checks.is_empty() || package.managed_by.is_some() {
+        return Vec::new();
+    }
+    let Ok(terms) = terms(input, spec, package) else { return Vec::new() };
+    let survey = survey(input, spec, &terms);
+    if survey.waiting.is_empty() { checks::due(input, &terms.checks, &survey.states) } else { Vec::new() }
+}
+
 fn obstacle(reason: Reason, message: &str, stalled: bool) -> Finding {
-    Finding { counts: None, waiting: vec![whole(reason, shorten(message))], stalled }
+    Finding {
+        counts: None,
+        waiting: vec![whole(reason, shorten(message))],
+        stalled,
+        checks: Vec::new(),
+        oldest_answer: None,
+    }
 }
 
 /// An entry that concerns the gate as a whole.
@@ -147,7 +196,12 @@ fn whole(reason: Reason, message: String) -> Waiting {
     Waiting { reason: reason.name().to_owned(), message, count: 0, clusters: Vec::new() }
 }
 
-fn terms(spec: &RolloutGateSpec, package: &FleetPackageSpec, total: u64) -> Result<Terms, String> {
+fn terms<'a>(
+    input: &Input<'_>,
+    spec: &'a RolloutGateSpec,
+    package: &FleetPackageSpec,
+) -> Result<Terms<'a>, String> {
+    let total = input.targets.len() as u64;
     let stale_after = common::seconds(&package.stale_after).map_err(|error| error.to_string())?;
     if let Some(error) = cluster_set_error(&spec.clusters) {
         return Err(error);
@@ -159,6 +213,13 @@ fn terms(spec: &RolloutGateSpec, package: &FleetPackageSpec, total: u64) -> Resu
     let min_success = match &spec.min_success_time {
         Some(text) => common::seconds(text).map_err(|error| error.to_string())?,
         None => 0.0,
+    };
+    let late = match &spec.progress_deadline {
+        Some(text) => {
+            let longest = common::seconds(text).map_err(|error| error.to_string())?;
+            input.moment.now - unix(&started_at(input, spec)) >= longest
+        }
+        None => false,
     };
     let budget = match &spec.max_failures {
         Some(amount) => amount.of_rounded_down(total).map_err(|error| error.to_string())?,
@@ -173,16 +234,48 @@ fn terms(spec: &RolloutGateSpec, package: &FleetPackageSpec, total: u64) -> Resu
         // Not even the most generous terms open a gate with nobody at its revision.
         need: need.max(1),
         budget,
+        late,
         stale_after,
+        checks: checks::terms(&spec.checks, input.checks)?,
     })
 }
 
-fn judge(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms) -> Finding {
-    let states: Vec<(Reason, &Target)> = input
-        .targets
-        .iter()
-        .map(|target| (for_gate(&target.observation, &terms.demand, input.moment.t), target))
-        .collect();
+/// When the gate was first judged for the spec's revision: the deadline counts from then.
+fn started_at(input: &Input<'_>, spec: &RolloutGateSpec) -> Time {
+    let wanted = Fingerprint::of(&spec.revision);
+    let same = |status: &&RolloutGateStatus| {
+        status.revision.as_ref().is_some_and(|revision| Fingerprint::of(revision) == wanted)
+    };
+    // A time to come is a clock that was wrong.
+    let sane = |at: &Time| unix(at) <= input.moment.now;
+    let known = input.previous.filter(same).and_then(|status| status.started_at.clone()).filter(sane);
+    known.unwrap_or_else(|| time(input.moment.now))
+}
+
+fn judge(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> Finding {
+    let Survey { states, counts, mut waiting } = survey(input, spec, terms);
+    let (checks, oldest_answer) = if waiting.is_empty() {
+        let outcome = checks::judge(input, &terms.checks, terms.stale_after, &states);
+        waiting.extend(outcome.waiting.into_iter().map(|(reason, message, clusters)| Waiting {
+            reason: reason.name().to_owned(),
+            message,
+            count: clusters.len() as u64,
+            clusters: clusters.into_iter().take(waiting::MOST_CLUSTERS).collect(),
+        }));
+        (outcome.statuses, outcome.oldest)
+    } else {
+        (checks::not_yet(&terms.checks), None)
+    };
+    let stalled = counts.failed > terms.budget || input.dependencies.cycle.is_some();
+    Finding { counts: Some(counts), waiting, stalled, checks, oldest_answer }
+}
+
+fn survey<'a>(input: &Input<'a>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> Survey<'a> {
+    let state = |target: &'a Target| {
+        let reason = for_gate(&target.observation, &terms.demand, input.moment.t);
+        (if terms.late && is_under_way(reason) { Reason::TimeOut } else { reason }, target)
+    };
+    let states: Vec<(Reason, &Target)> = input.targets.iter().map(state).collect();
     let counts = count(&states, &terms.demand);
     let unobserved = counts.stale + counts.missing + counts.unverified + counts.conflicting;
     let over_budget = counts.failed + unobserved > terms.budget;
@@ -197,11 +290,12 @@ fn judge(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms) -> Finding {
         }
     }
     // What only a person can change comes before what may pass by itself.
-    waiting.sort_by_key(|entry| entry.reason != Reason::FailureBudgetExceeded.name());
-    Finding { counts: Some(counts), waiting, stalled: counts.failed > terms.budget }
+    let lasting = [Reason::DependencyCycle.name(), Reason::FailureBudgetExceeded.name()];
+    waiting.sort_by_key(|entry| !lasting.contains(&entry.reason.as_str()));
+    Survey { states, counts, waiting }
 }
 
-fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms, total: u64) -> Vec<Waiting> {
+fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>, total: u64) -> Vec<Waiting> {
     let mut waiting = Vec::new();
     // What is open may stay open on evidence that is young enough; nothing opens.
     if let (Some(error), false) = (input.backend.error(), was_open(input)) {
@@ -219,6 +313,8 @@ fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms, total: u
         let message = format!("{} report this package, at least {wanted} are asked for", clusters(present));
         waiting.push(whole(Reason::TooFewClusters, message));
     }
+    let others = input.dependencies.waiting();
+    waiting.extend(others.into_iter().map(|(reason, message)| whole(reason, message)));
     waiting
 }
 
@@ -233,6 +329,10 @@ fn count(states: &[(Reason, &Target)], demand: &Demand) -> GateCounts {
         match reason {
             Reason::Healthy => counts.healthy += 1,
             Reason::Failed => counts.failed += 1,
+            Reason::TimeOut => {
+                counts.timed_out += 1;
+                counts.failed += 1;
+            }
             Reason::Superseded => counts.superseded += 1,
             Reason::Stale | Reason::ClockSkew => counts.stale += 1,
             Reason::Missing => counts.missing += 1,
@@ -252,7 +352,9 @@ fn count(states: &[(Reason, &Target)], demand: &Demand) -> GateCounts {
 fn is_fault(reason: Reason) -> bool {
     matches!(
         reason,
-        Reason::Failed
+        Reason::FailureBudgetExceeded
+            | Reason::Failed
+            | Reason::TimeOut
             | Reason::Stale
             | Reason::ClockSkew
             | Reason::Missing
@@ -266,15 +368,19 @@ fn is_fault(reason: Reason) -> bool {
 fn cluster_level(
     input: &Input<'_>,
     spec: &RolloutGateSpec,
-    terms: &Terms,
+    terms: &Terms<'_>,
     states: &[(Reason, &Target)],
     over_budget: bool,
 ) -> Vec<Waiting> {
-    let mut groups: Vec<(Reason, Vec<&Target>)> = Vec::new();
+    let has_failed = |reason: &Reason| matches!(reason, Reason::Failed | Reason::TimeOut);
+    let failed = states.iter().filter(|(reason, _)| has_failed(reason)).count() as u64;
+    let mut groups: Vec<(Reason, Vec<(Reason, &Target)>)> = Vec::new();
     for (reason, target) in states.iter().filter(|(reason, _)| *reason != Reason::Healthy) {
-        match groups.iter_mut().find(|(other, _)| other == reason) {
-            Some((_, group)) => group.push(target),
-            None => groups.push((*reason, vec![target])),
+        let together = failed > terms.budget && has_failed(reason);
+        let group = if together { Reason::FailureBudgetExceeded } else { *reason };
+        match groups.iter_mut().find(|(other, _)| *other == group) {
+            Some((_, members)) => members.push((*reason, target)),
+            None => groups.push((group, vec![(*reason, target)])),
         }
     }
     groups.sort_by_key(|(reason, _)| (is_fault(*reason) != over_budget, *reason));
@@ -292,7 +398,7 @@ pub fn holds(word: &Override, now: Seconds) -> bool {
 }
 
 fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding) -> RolloutGateStatus {
-    let Finding { counts, mut waiting, mut stalled } = finding;
+    let Finding { counts, mut waiting, mut stalled, checks, oldest_answer } = finding;
     let word = in_force(spec, input.moment);
     let (open, reason, message) = match word {
         Some(word) => {
@@ -328,16 +434,22 @@ fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding)
     };
     let previous = input.previous.cloned().unwrap_or_default();
     let conditions = conditions(input, &previous, open, stalled, reason, message);
-    let same_revision = spec.is_some() && spec.map(|spec| &spec.revision) == previous.revision.as_ref();
+    // A spec that cannot be read says nothing about the revision.
+    let (revision, started_at) = match spec {
+        Some(spec) => (Some(spec.revision.clone()), Some(started_at(input, spec))),
+        None => (previous.revision, previous.started_at),
+    };
+    let evidence = oldest_evidence(input.targets);
     RolloutGateStatus {
         observed_generation: Some(input.generation),
-        as_of: oldest_evidence(input.targets),
-        started_at: previous.started_at.filter(|_| same_revision).or_else(|| Some(time(input.moment.now))),
+        as_of: evidence.map(|at| oldest_answer.map(time).map_or(at.clone(), |answer| answer.min(at))),
+        started_at,
         since: find(&conditions, OPEN).map(|open| open.last_transition_time.clone()),
-        revision: spec.map(|spec| spec.revision.clone()),
+        revision,
         healthy: counts.map(|counts| format!("{}/{}", counts.healthy, counts.total)),
         clusters: counts,
         waiting_for: waiting,
+        checks,
         tenancy: None,
         conditions,
     }

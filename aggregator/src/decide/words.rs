@@ -15,6 +15,7 @@ pub(super) fn phrase(reason: Reason, count: u64) -> String {
         Reason::Unverified => format!("{n} cannot be verified"),
         Reason::Stale => format!("{n} not heard from in time"),
         Reason::Missing => format!("{n} {} not report the package", if count == 1 { "does" } else { "do" }),
+        Reason::TimeOut => format!("{n} not at the revision by the deadline"),
         Reason::Superseded => format!("{n} {has} moved on to another revision"),
         Reason::NotUpdated => format!("{n} not at the revision yet"),
         Reason::Paused => format!("{n} {is} paused"),

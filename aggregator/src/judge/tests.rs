@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 
 use super::*;
+use crate::checks::answer::Value as Valued;
+use crate::checks::{Answer, Fault};
 use crate::clock::Seconds;
 use crate::fleet::{Beat, FleetSettings};
 use crate::profiles::{News, Settings};
@@ -101,10 +103,11 @@ fn tenancy() -> impl Strategy<Value = Tenancy> {
         prop::sample::subsequence(GLOBS.to_vec(), 0..3),
         prop::sample::select(vec!["*", "ns", "other"]),
         prop::sample::select(vec!["tenant", "ten*", "*", "another"]),
+        any::<bool>(),
     );
-    let rule = rule.prop_map(|(clusters, package_namespace, namespace)| {
+    let rule = rule.prop_map(|(clusters, package_namespace, namespace, queries)| {
         json!({
-            "namespaces": [namespace], "clusters": clusters,
+            "namespaces": [namespace], "clusters": clusters, "checks": {"queries": queries},
             "packageNamespaces": [package_namespace], "sources": ["flux"],
         })
     });
@@ -140,11 +143,22 @@ fn judge(
     let mut packages = Packages::default();
     packages.insert(object("FleetPackage", "p", specs[0].clone(), &before[0]));
     let gate = GateObject::read(object("RolloutGate", "g", specs[1].clone(), &before[1])).unwrap();
+    // What the backend says to checks is about all clusters.
+    let each = CLUSTERS.map(|cluster| (cluster.to_owned(), Valued::Number(0.1)));
+    let said = match backend {
+        Backend::Answers => Ok(Answer::Clusters(each.into())),
+        Backend::Fails(error) | Backend::Unknown(error) => Err(Fault::Backend(error.to_owned())),
+    };
     let world = World {
         fleet: &fleet(likes),
         packages: &packages,
         profiles: &profiles(likes),
         tenancy,
+        gates: &Gates::default(),
+        graph: &Graph::default(),
+        closing: &BTreeSet::new(),
+        templates: &Templates::default(),
+        answers: &Answers { at: T - 2.0, said: [("q".to_owned(), said)].into() },
         backend,
         moment: Moment { t: T, now: T + 5.0 },
     };
@@ -170,6 +184,7 @@ proptest! {
         policies in prop::collection::vec((tenancy(), backend()), 1..4),
         chosen in [clusters(), clusters()],
         wanted in any::<bool>(),
+        checked in any::<bool>(),
     ) {
         let mut package = json!({
             "package": {"source": "flux", "namespace": "ns", "name": "p"}, "clusters": chosen[0], "staleAfter": "3m",
@@ -177,10 +192,13 @@ proptest! {
         if wanted {
             package["revision"] = json!("wanted");
         }
-        let gate = json!({
+        let mut gate = json!({
             "fleetPackageRef": {"name": "p"}, "revision": "wanted", "clusters": chosen[1],
             "minHealthy": 1, "maxFailures": "100%",
         });
+        if checked {
+            gate["checks"] = json!([{"name": "errors", "query": "q", "max": 0.5, "window": "0s"}]);
+        }
         let specs = [package, gate];
         // At first there was one tenant.
         let everything = Tenancy::default();

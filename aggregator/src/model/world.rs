@@ -362,11 +362,18 @@ impl World {
         }
         let moment = Moment { t: now - aggregator.poller.settle_delay(), now };
         self.reread();
+        // One gate, which neither depends on others nor has checks.
+        let (gates, graph, closing, templates, answers) = Default::default();
         let judge = Judge {
             fleet: &aggregator.fleet,
             packages: &self.packages,
             profiles: &self.profiles,
             tenancy: &self.tenancy,
+            gates: &gates,
+            graph: &graph,
+            closing: &closing,
+            templates: &templates,
+            answers: &answers,
             backend,
             moment,
         };

@@ -14,6 +14,7 @@ mod read;
 mod settle;
 
 use crate::{
+    checks::Asker,
     clock::Seconds,
     feed::{FeedError, PromFeed, QueryApi, contract_selector, excerpt},
     fleet::{Beat, Fleet, Heard},
@@ -105,6 +106,13 @@ struct Unverified {
     beat: Beat,
     gathered: Box<Gathered>,
     strays: Vec<Stray>,
+}
+
+impl Poller {
+    /// What asks the same backend the queries of checks.
+    pub fn asker(&self) -> Asker {
+        Asker::new(self.feed.clone(), &self.config.cluster_label, self.feed.timeout() * 2)
+    }
 }
 
 impl<Q: QueryApi> Poller<Q> {

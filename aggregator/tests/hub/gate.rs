@@ -6,9 +6,11 @@ use statusbridge_aggregator::api::RolloutGateSpec;
 use statusbridge_aggregator::api::RolloutGateStatus;
 use statusbridge_aggregator::api::common::{ClusterSet, Reporting};
 use statusbridge_aggregator::api::rollout_gate::{Override, OverrideState, Require};
+use statusbridge_aggregator::decide::checks::Asked;
 use statusbridge_aggregator::decide::conditions::{
     OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true,
 };
+use statusbridge_aggregator::decide::dependencies::Dependencies;
 use statusbridge_aggregator::decide::rollout_gate::{Input, PackageSpec, decide};
 use statusbridge_aggregator::decide::{Backend, Membership, Moment, Target, silence, time, worth_writing};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
@@ -16,28 +18,38 @@ use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
 use crate::made::*;
 
-struct Case {
-    spec: RolloutGateSpec,
-    generation: i64,
-    previous: Option<RolloutGateStatus>,
-    seen_anywhere: bool,
-    moment: Moment,
+pub struct Case {
+    pub spec: RolloutGateSpec,
+    pub generation: i64,
+    pub previous: Option<RolloutGateStatus>,
+    pub seen_anywhere: bool,
+    pub dependencies: Dependencies<'static>,
+    pub checks: Vec<Asked<'static>>,
+    pub moment: Moment,
 }
 
 impl Default for Case {
     fn default() -> Self {
-        Self { spec: gate(), generation: 1, previous: None, seen_anywhere: true, moment: NOW }
+        Self {
+            spec: gate(),
+            generation: 1,
+            previous: None,
+            seen_anywhere: true,
+            dependencies: Dependencies::default(),
+            checks: Vec::new(),
+            moment: NOW,
+        }
     }
 }
 
 impl Case {
-    fn spec(change: impl FnOnce(&mut RolloutGateSpec)) -> Self {
+    pub fn spec(change: impl FnOnce(&mut RolloutGateSpec)) -> Self {
         let mut case = Self::default();
         change(&mut case.spec);
         case
     }
 
-    fn with(&self, targets: &[Target], backend: Backend<'_>) -> RolloutGateStatus {
+    pub fn with(&self, targets: &[Target], backend: Backend<'_>) -> RolloutGateStatus {
         decide(&Input {
             spec: Ok(&self.spec),
             generation: self.generation,
@@ -46,21 +58,23 @@ impl Case {
             targets,
             membership: &Membership::Known,
             seen_anywhere: self.seen_anywhere,
+            dependencies: &self.dependencies,
+            checks: &self.checks,
             backend,
             moment: self.moment,
         })
     }
 
-    fn on(&self, observations: impl IntoIterator<Item = Observation>) -> RolloutGateStatus {
+    pub fn on(&self, observations: impl IntoIterator<Item = Observation>) -> RolloutGateStatus {
         self.with(&targets(observations), Backend::Answers)
     }
 }
 
-fn open(status: &RolloutGateStatus) -> bool {
+pub fn open(status: &RolloutGateStatus) -> bool {
     is_true(&status.conditions, OPEN)
 }
 
-fn reasons(status: &RolloutGateStatus) -> Vec<&str> {
+pub fn reasons(status: &RolloutGateStatus) -> Vec<&str> {
     status.waiting_for.iter().map(|waiting| waiting.reason.as_str()).collect()
 }
 
@@ -346,6 +360,8 @@ fn specs_that_cannot_be_judged_are_closed() {
             targets: &targets([fresh(healthy(R2))]),
             membership: &Membership::Known,
             seen_anywhere: true,
+            dependencies: &Dependencies::default(),
+            checks: &[],
             backend: Backend::Answers,
             moment: NOW,
         })

@@ -5,6 +5,7 @@ use statusbridge_aggregator::api::common::{Amount, ClusterSet, Reporting};
 use statusbridge_aggregator::api::rollout_gate::Require;
 use statusbridge_aggregator::api::{RolloutGateSpec, RolloutGateStatus};
 use statusbridge_aggregator::decide::conditions::{OPEN, READY, RECONCILING, STALLED, find, is_true};
+use statusbridge_aggregator::decide::dependencies::Dependencies;
 use statusbridge_aggregator::decide::rollout_gate::{Input, PackageSpec, decide};
 use statusbridge_aggregator::decide::{Backend, Membership, Target};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
@@ -21,7 +22,7 @@ fn revision() -> impl Strategy<Value = Fingerprint> {
     ]
 }
 
-fn row() -> impl Strategy<Value = Row> {
+pub fn row() -> impl Strategy<Value = Row> {
     let any = (
         prop::sample::select(ApplyState::ALL),
         prop::sample::select(Health::ALL),
@@ -41,7 +42,7 @@ fn row() -> impl Strategy<Value = Row> {
     prop_oneof![2 => Just(healthy(R2)), 1 => any]
 }
 
-fn observation() -> impl Strategy<Value = Observation> {
+pub fn observation() -> impl Strategy<Value = Observation> {
     let standing = prop_oneof![
         8 => Just(Standing::Fresh),
         1 => Just(Standing::Stale),
@@ -55,7 +56,7 @@ fn observation() -> impl Strategy<Value = Observation> {
     )
 }
 
-fn amount(least: i64) -> impl Strategy<Value = Option<Amount>> {
+pub fn amount(least: i64) -> impl Strategy<Value = Option<Amount>> {
     prop_oneof![
         Just(None),
         (least..8).prop_map(|n| Some(Amount::Count(n))),
@@ -63,7 +64,7 @@ fn amount(least: i64) -> impl Strategy<Value = Option<Amount>> {
     ]
 }
 
-fn spec() -> impl Strategy<Value = RolloutGateSpec> {
+pub fn spec() -> impl Strategy<Value = RolloutGateSpec> {
     (
         amount(1),
         amount(0),
@@ -95,6 +96,8 @@ fn judge(
         targets: wave,
         membership: &Membership::Known,
         seen_anywhere: true,
+        dependencies: &Dependencies::default(),
+        checks: &[],
         backend: Backend::Answers,
         moment: NOW,
     })

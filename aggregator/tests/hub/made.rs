@@ -38,6 +38,9 @@ pub fn gate() -> RolloutGateSpec {
         min_healthy: None,
         max_failures: None,
         min_success_time: None,
+        progress_deadline: None,
+        depends_on: Vec::new(),
+        checks: Vec::new(),
         override_: None,
     }
 }

@@ -1,9 +1,13 @@
 //! What the hub half decides and generates, without any server.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
+mod checks;
 mod crds;
+mod deadline;
+mod depends;
 mod gate;
 mod laws;
 mod made;
 mod membership;
+mod model;
 mod package;

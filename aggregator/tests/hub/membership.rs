@@ -6,6 +6,7 @@ use statusbridge_aggregator::api::{
     ClusterSet, FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus,
 };
 use statusbridge_aggregator::decide::conditions::{OPEN, READY, RECONCILING, STALLED, find, is_true};
+use statusbridge_aggregator::decide::dependencies::Dependencies;
 use statusbridge_aggregator::decide::rollout_gate::PackageSpec;
 use statusbridge_aggregator::decide::{Backend, Membership, Moment, Target, fleet_package, rollout_gate};
 use statusbridge_aggregator::fleet::observation::{Observation, Standing, reason};
@@ -31,6 +32,8 @@ fn gate_of(
         targets,
         membership,
         seen_anywhere: true,
+        dependencies: &Dependencies::default(),
+        checks: &[],
         backend,
         moment,
     })

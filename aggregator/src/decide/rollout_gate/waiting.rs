@@ -10,24 +10,30 @@ use crate::decide::words::{named, phrase};
 use crate::decide::{Target, clusters, list, revisions, shorten, time};
 
 /// Most clusters that one `waitingFor` entry names.
-const MOST_CLUSTERS: usize = 10;
+pub(super) const MOST_CLUSTERS: usize = 10;
 
-/// One `waitingFor` entry: the clusters that are in one state.
+/// One `waitingFor` entry: the clusters that are in one state, or all that have failed.
 pub(super) fn entry(
     input: &Input<'_>,
     spec: &RolloutGateSpec,
-    terms: &Terms,
+    terms: &Terms<'_>,
     state: Reason,
-    group: &[&Target],
+    group: &[(Reason, &Target)],
 ) -> Waiting {
     let count = group.len() as u64;
-    let names: Vec<String> = group.iter().map(|target| named(state, target)).collect();
+    let name = |(reason, target): &(Reason, &Target)| match (state, reason) {
+        (Reason::FailureBudgetExceeded, Reason::TimeOut) => format!("{} (TimeOut)", target.cluster),
+        _ => named(*reason, target),
+    };
+    let names: Vec<String> = group.iter().map(name).collect();
     let plain = format!("{}: {}", phrase(state, count), list(&names));
     let (reason, message) = match state {
-        Reason::Failed if count > terms.budget => (
-            Reason::FailureBudgetExceeded,
-            format!("{} failed, {} allowed: {}", clusters(count), terms.budget, list(&names)),
-        ),
+        Reason::FailureBudgetExceeded => {
+            let message = format!("{} failed, {} allowed: {}", clusters(count), terms.budget, list(&names));
+            let unknown = !input.seen_anywhere && group.iter().any(|(reason, _)| *reason == Reason::TimeOut);
+            let why = unknown.then(|| never_seen(input, spec, terms.demand.revision));
+            (state, why.map_or(message.clone(), |why| format!("{message}; {why}")))
+        }
         Reason::NotUpdated if !input.seen_anywhere => {
             (Reason::RevisionNeverSeen, never_seen(input, spec, terms.demand.revision))
         }
@@ -38,13 +44,13 @@ pub(super) fn entry(
             None => (state, plain),
         },
         Reason::Unverified | Reason::Conflict => {
-            let example = group.first().map_or("", |target| lasting(&target.observation.message));
+            let example = group.first().map_or("", |(_, target)| lasting(&target.observation.message));
             (state, if example.is_empty() { plain } else { format!("{plain}; {}", shorten(example)) })
         }
         Reason::Soaking => {
             let last = group
                 .iter()
-                .filter_map(|target| target.observation.row.as_ref())
+                .filter_map(|(_, target)| target.observation.row.as_ref())
                 .map(|row| row.since)
                 .max_by(Seconds::total_cmp)
                 .map(|since| format!("; the last since {}", time(since).0))
@@ -57,7 +63,7 @@ pub(super) fn entry(
         reason: reason.name().to_owned(),
         message,
         count,
-        clusters: group.iter().take(MOST_CLUSTERS).map(|target| target.cluster.clone()).collect(),
+        clusters: group.iter().take(MOST_CLUSTERS).map(|(_, target)| target.cluster.clone()).collect(),
     }
 }
 
