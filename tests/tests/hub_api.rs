@@ -40,6 +40,13 @@ fn gate(name: &str, spec: Value) -> Value {
     object
 }
 
+/// A gate with one check.
+fn check(change: Value) -> Value {
+    let mut check = json!({"name": "errors", "query": "up", "max": 1});
+    merge(&mut check, change);
+    gate("g", json!({"checks": [check]}))
+}
+
 /// Replaces fields one by one; null takes a field away.
 fn merge(into: &mut Value, from: Value) {
     for (key, value) in from.as_object().into_iter().flatten() {
@@ -157,6 +164,41 @@ async fn bad_specs_are_refused_in_words_that_help() {
                 "must be a duration such as 90s, 10m or 1h30m",
             ),
             (
+                "deadline",
+                gate("g", json!({"progressDeadline": "an hour"})),
+                "must be a duration such as 90s, 10m or 1h30m",
+            ),
+            ("no time", gate("g", json!({"progressDeadline": "0s"})), "progressDeadline must be at least 1s"),
+            (
+                "itself",
+                gate("g", json!({"dependsOn": [{"name": "a"}, {"name": "g"}]})),
+                "a gate cannot depend on itself",
+            ),
+            (
+                "twice",
+                gate("g", json!({"dependsOn": [{"name": "a"}, {"name": "a"}]})),
+                "duplicate entries for key",
+            ),
+            ("noname", gate("g", json!({"dependsOn": [{}]})), "omits all key fields"),
+            (
+                "many",
+                gate("g", json!({"dependsOn": (0..33).map(|at| json!({"name": format!("g{at}")})).collect::<Vec<_>>()})),
+                "must have at most 32 items",
+            ),
+            ("no query", check(json!({"query": null})), "exactly one of query and template must be set"),
+            ("two", check(json!({"template": "t"})), "exactly one of query and template must be set"),
+            ("whose", check(json!({"parameters": {"a": "b"}})), "parameters belong to a template"),
+            ("unbound", check(json!({"max": null})), "at least one of min and max must be set"),
+            ("crossed", check(json!({"min": 2})), "min must not be more than max"),
+            ("nan", check(json!({"max": "NaN"})), "expected numeric"),
+            ("window", check(json!({"window": "a while"})), "window must be a duration"),
+            ("name", check(json!({"name": "Error Rate"})), "should match"),
+            (
+                "twice",
+                gate("g", json!({"checks": [{"name": "a", "query": "1", "max": 1}, {"name": "a", "query": "2", "max": 1}]})),
+                "duplicate entries for key",
+            ),
+            (
                 "require",
                 gate("g", json!({"require": "Blessed"})),
                 "supported values: \"Healthy\", \"Applied\"",
@@ -194,9 +236,19 @@ async fn bad_specs_are_refused_in_words_that_help() {
             "staleAfter": "1h30m10s", "detail": "None", "managedBy": "me"}),
         ))
         .await?;
+        let others: Vec<Value> = (0..32).map(|at| json!({"name": format!("{at:02}{}", "g".repeat(251))})).collect();
+        let checks: Vec<Value> = (0..16)
+            .map(|at| {
+                let parameters: serde_json::Map<_, _> =
+                    (0..32).map(|at| (format!("p{at}"), json!("v".repeat(253)))).collect();
+                json!({"name": format!("check-{at}"), "template": "t".repeat(253), "parameters": parameters,
+                    "min": -1.5, "max": 1e300, "window": "1h30m10s"})
+            })
+            .collect();
         api.apply_object(&gate(
             "most",
             json!({"clusters": {"names": names}, "minHealthy": "95%", "maxFailures": 2,
+            "progressDeadline": "1h", "dependsOn": others, "checks": checks,
             "minSuccessTime": "10m", "require": "Applied",
             "override": {"state": "Closed", "reason": "freeze", "until": "2030-01-01T00:00:00Z"}}),
         ))

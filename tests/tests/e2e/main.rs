@@ -6,6 +6,7 @@
 
 mod backend_faults;
 mod cardinality;
+mod checks;
 mod exporter_silent;
 mod flux_delivers;
 mod missing_clusters;
@@ -17,5 +18,6 @@ mod streams;
 mod sweeper;
 mod tenants;
 mod watches;
+mod waves;
 mod without;
 mod world;
