@@ -3,14 +3,14 @@
 //! ```text
 //!   watch events ─┐                    ┌─> closings: at once, several at a time, until they land
 //!                 ├─> decide, compare ─┤
-//!   polls ────────┘                    └─> the rest: a queue, so many writes a second
+//!   polls ────────┘                    └─> the rest, slices too: a queue, so many writes a second
 //!                                      heartbeat once a poll's closings have landed
 //! ```
 //!
 //! The queue holds names only: what is written is decided from the freshest object and fleet at
 //! the moment of writing.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,13 +34,14 @@ use crate::dependencies::Graph;
 use crate::fleet::Fleet;
 use crate::heartbeat::Heartbeat;
 use crate::judge::{GateObject, Gates, Packages, World};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, WriteResult};
 use crate::poll::Poller;
 use crate::profiles::{self, News, Profiles};
 use crate::server::Health;
 use crate::settle::{Settled, settle};
+use crate::slices::{self, Change, Slice, Slices};
 use crate::store::Key;
-use crate::write::{self, Kind};
+use crate::write::{self, Kind, Written};
 
 /// How many closings are written at the same time.
 const CLOSINGS_AT_ONCE: usize = 8;
@@ -49,6 +50,8 @@ const CLOSINGS_AT_ONCE: usize = 8;
 const PROFILES_AT_ONCE: usize = 256;
 /// Time between looks at the configuration file.
 const CONFIG_INTERVAL: Duration = Duration::from_secs(5);
+/// How many slices of one FleetPackage are written at the same time, before it is decided again.
+const SLICES_AT_ONCE: usize = 8;
 
 /// How often and how much.
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +86,7 @@ pub struct Controller {
     config: ConfigFile,
     graph: Graph,
     answers: Answers,
+    slices: Slices,
     last_poll: LastPoll,
     polled_at: Seconds,
     problems: Vec<String>,
@@ -119,6 +123,7 @@ impl Controller {
             config: ConfigFile::default(),
             graph: Graph::default(),
             answers: Answers::default(),
+            slices: Slices::default(),
             last_poll: LastPoll::None,
             polled_at: 0.0,
             problems: Vec::new(),
@@ -143,6 +148,7 @@ impl Controller {
         let mut packages = watch(&self.client, Kind::FleetPackage);
         let mut gates = watch(&self.client, Kind::RolloutGate);
         let mut profiles = self.watch_profiles();
+        let mut slices = watch(&self.client, Kind::FleetPackageSlice);
         let ticks = |period| {
             let mut ticks = interval(period);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -150,7 +156,8 @@ impl Controller {
         };
         let mut polls = ticks(self.pace.poll_interval);
         let mut retries = ticks(Duration::from_secs(1));
-        let mut writes = ticks(Duration::from_secs(1) / self.pace.writes_per_second.max(1));
+        let a_write = Duration::from_secs(1) / self.pace.writes_per_second.max(1);
+        let mut writes = ticks(a_write);
         let mut looks = ticks(CONFIG_INTERVAL);
         // At most one round of checks, beside the loop: slow queries keep no gate waiting but their own.
         let mut rounds = JoinSet::new();
@@ -168,6 +175,7 @@ impl Controller {
                     }
                     self.judge_all().await;
                 },
+                Some(event) = slices.next() => self.on_slice(event),
                 _ = polls.tick() => tokio::select! {
                     () = stop.cancelled() => return,
                     () = self.poll() => {
@@ -177,7 +185,13 @@ impl Controller {
                 },
                 Some(Ok(answers)) = rounds.join_next() => self.on_answers(answers).await,
                 _ = retries.tick(), if !self.closings.is_empty() || self.beat_due => self.close().await,
-                _ = writes.tick(), if !self.queue.is_empty() => self.write_next().await,
+                _ = writes.tick(), if !self.queue.is_empty() => {
+                    let written = self.write_next().await;
+                    // What was written at the same time is paid for by waiting longer.
+                    if written > 1 {
+                        writes.reset_after(a_write * written);
+                    }
+                }
             }
         }
     }
@@ -275,6 +289,13 @@ impl Controller {
         }
     }
 
+    /// What is wrong with slices is found at the next poll, so that nothing follows from their events.
+    fn on_slice(&mut self, event: watcher::Result<Event<DynamicObject>>) {
+        if let Some(event) = usable(Kind::FleetPackageSlice, event) {
+            self.slices.apply(event);
+        }
+    }
+
     async fn poll(&mut self) {
         let began = Instant::now();
         let t = clock::now() - self.poller.settle_delay();
@@ -315,7 +336,9 @@ impl Controller {
     }
 
     async fn judge_all(&mut self) {
-        let packages = self.packages.iter().map(|object| object.key.clone()).collect();
+        // Slices may belong to a FleetPackage that went while nobody watched.
+        let owners = self.slices.iter().filter_map(|slice| slice.owner_key());
+        let packages = self.packages.iter().map(|object| object.key.clone()).chain(owners).collect();
         let gates = self.gates.iter().map(|object| object.key.clone()).collect();
         self.judge(packages, gates).await;
         self.health.ready(self.judged_all && !matches!(self.last_poll, LastPoll::NeverGood(_)));
@@ -331,9 +354,17 @@ impl Controller {
         }
         self.sort_gates(gates);
         let world = self.world();
-        let worth_a_write = |key: &Key| self.packages.get(key).is_some_and(|it| world.package(it).is_some());
-        let jobs: Vec<Key> = packages.into_iter().filter(worth_a_write).collect();
-        jobs.into_iter().for_each(|key| self.enqueue((Kind::FleetPackage, key)));
+        let owned = slices::by_owner(&self.slices);
+        let mut jobs = Vec::new();
+        for key in packages {
+            if !self.slice_changes(&owned, &key).is_empty() {
+                jobs.push((Kind::FleetPackageSlice, key.clone()));
+            }
+            if self.packages.get(&key).is_some_and(|package| world.package(package).is_some()) {
+                jobs.push((Kind::FleetPackage, key));
+            }
+        }
+        jobs.into_iter().for_each(|job| self.enqueue(job));
         self.close().await;
     }
 
@@ -362,6 +393,16 @@ impl Controller {
         if self.queued.insert(job.clone()) {
             self.queue.push_back(job);
         }
+    }
+
+    /// What is to be done about the slices of the FleetPackage of this name, of all that are `owned`.
+    fn slice_changes(&self, owned: &BTreeMap<Key, Vec<&Slice>>, package: &Key) -> Vec<Change> {
+        // Without the kind or the right to read it everything else goes on.
+        if !self.slices.complete() {
+            return Vec::new();
+        }
+        let owned = owned.get(package).map(Vec::as_slice).unwrap_or_default();
+        slices::changes(&self.world(), &self.slices, owned, package)
     }
 
     fn moment(&self) -> Moment {
@@ -429,8 +470,14 @@ impl Controller {
         self.count_gates();
     }
 
-    /// Writes the status that waits longest, as it should be by now.
-    async fn write_next(&mut self) {
+    /// Writes what waits longest, as it should be by now. Says how many writes that were.
+    async fn write_next(&mut self) -> u32 {
+        let written = self.write_queued().await;
+        self.count_gates();
+        written.max(1)
+    }
+
+    async fn write_queued(&mut self) -> u32 {
         // Most of what waited may have been settled meanwhile; that costs no write.
         while let Some((kind, key)) = self.queue.pop_front() {
             self.queued.remove(&(kind, key.clone()));
@@ -452,6 +499,10 @@ impl Controller {
                     }
                     _ => continue,
                 },
+                Kind::FleetPackageSlice => match self.write_slices(&key).await {
+                    0 => continue,
+                    written => return written,
+                },
             };
             self.remember(kind, &key, settled);
             if kind == Kind::RolloutGate {
@@ -459,9 +510,58 @@ impl Controller {
                 concerned.remove(&key);
                 self.judge(BTreeSet::new(), concerned).await;
             }
-            break;
+            return 1;
         }
-        self.count_gates();
+        0
+    }
+
+    /// Writes some of the slices of a FleetPackage; what is left goes to the end of the queue. Says how
+    /// many writes that were.
+    async fn write_slices(&mut self, package: &Key) -> u32 {
+        let changes = self.slice_changes(&slices::by_owner(&self.slices), package);
+        let is_delete = |change: &Change| matches!(change, Change::Delete(_));
+        // Removals only once all else has landed.
+        let removing = changes.first().is_some_and(is_delete);
+        let now: Vec<&Change> =
+            changes.iter().take_while(|it| is_delete(it) == removing).take(SLICES_AT_ONCE).collect();
+        let uid = self.packages.get(package).map(|it| it.uid.as_str()).unwrap_or_default();
+        let client = &self.client;
+        let results: Vec<_> = stream::iter(&now)
+            .map(|change| slices::write(client, package, uid, change))
+            .buffered(SLICES_AT_ONCE)
+            .collect()
+            .await;
+        let mut landed = true;
+        for (change, result) in now.iter().zip(results) {
+            let told = match result {
+                Ok(Written::Done(object)) => {
+                    self.slices.insert(*object);
+                    WriteResult::Done
+                }
+                Ok(Written::Gone) => {
+                    if let Change::Update(slice, _) | Change::Delete(slice) = change {
+                        self.slices.remove(&slice.key);
+                    }
+                    if is_delete(change) { WriteResult::Done } else { WriteResult::Gone }
+                }
+                // The watch brings what it is now, and the next poll finds it again.
+                Ok(Written::Conflict) => {
+                    landed = false;
+                    WriteResult::Conflict
+                }
+                Err(error) => {
+                    warn!(%package, %error, "a slice could not be written");
+                    landed = false;
+                    WriteResult::Error
+                }
+            };
+            self.metrics.wrote(Kind::FleetPackageSlice, told);
+        }
+        let written = now.len();
+        if landed && written < changes.len() {
+            self.enqueue((Kind::FleetPackageSlice, package.clone()));
+        }
+        u32::try_from(written).unwrap_or(u32::MAX)
     }
 
     /// Before a gate that depends on others opens, these are read anew: a watch that lags must not
@@ -502,7 +602,7 @@ impl Controller {
             (Settled::Done(Some(object)), Kind::FleetPackage) => drop(self.packages.insert(*object)),
             (Settled::Gone, Kind::RolloutGate) => self.gates.remove(key),
             (Settled::Gone, Kind::FleetPackage) => self.packages.remove(key),
-            // Unsettled: the next poll finds it again.
+            // Unsettled: the next poll finds it again. Slices are remembered where they are written.
             _ => {}
         }
     }
@@ -516,7 +616,12 @@ impl Controller {
 }
 
 fn watch(client: &Client, kind: Kind) -> BoxStream<'static, watcher::Result<Event<DynamicObject>>> {
-    watcher(kind.everywhere(client), watcher::Config::default()).default_backoff().boxed()
+    let config = match kind {
+        // Each may be 100 KB, and a page is in memory as a whole.
+        Kind::FleetPackageSlice => watcher::Config::default().page_size(50),
+        Kind::FleetPackage | Kind::RolloutGate => watcher::Config::default(),
+    };
+    watcher(kind.everywhere(client), config).default_backoff().boxed()
 }
 
 fn usable(kind: Kind, event: watcher::Result<Event<DynamicObject>>) -> Option<Event<DynamicObject>> {

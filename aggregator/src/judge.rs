@@ -6,13 +6,15 @@ use statusbridge_contract::Fingerprint;
 
 use crate::api::check::Check;
 use crate::api::common;
+use crate::api::fleet_package::Detail;
 use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
 use crate::checks::{Answers, Templates, resolve};
 use crate::clock::Seconds;
 use crate::decide::checks::{Asked, NoQuery};
 use crate::decide::dependencies::{Dependencies, Dependency};
 use crate::decide::rollout_gate::PackageSpec;
-use crate::decide::{Backend, Moment, fleet_package, rollout_gate, worth_writing};
+use crate::decide::rows::{self, Evident};
+use crate::decide::{Backend, Membership, Moment, fleet_package, rollout_gate, worth_writing};
 use crate::dependencies::{Graph, is_open};
 use crate::fleet::{Fleet, PackageId};
 use crate::profiles::Profiles;
@@ -28,6 +30,17 @@ pub type GateObject = Object<RolloutGateSpec, RolloutGateStatus>;
 pub type Packages = Store<FleetPackageSpec, FleetPackageStatus>;
 /// All RolloutGates.
 pub type Gates = Store<RolloutGateSpec, RolloutGateStatus>;
+
+/// What the slices of a FleetPackage should hold.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Rows {
+    /// These.
+    Known(Vec<Evident>),
+    /// Nothing can be said now: what is there stays, with its age.
+    Unknown,
+    /// Another reporter sees to them.
+    NotOurs,
+}
 
 /// All that is known at one moment.
 #[derive(Clone, Copy)]
@@ -85,6 +98,40 @@ impl World<'_> {
         status.tenancy = mark;
         let stale_after = spec.map_or(0.0, stale_after);
         worth_writing(object.status.as_ref(), &status, stale_after).then_some(status)
+    }
+
+    /// What the slices of a FleetPackage should hold.
+    pub fn rows(&self, object: &PackageObject) -> Rows {
+        let Ok(spec) = &object.spec else { return Rows::Unknown };
+        if spec.managed_by.is_some() {
+            return Rows::NotOurs;
+        }
+        match (fleet_package::check(spec), spec.detail) {
+            (Err(_), _) => Rows::Unknown,
+            (Ok(_), Detail::Problems | Detail::None) => Rows::Known(Vec::new()),
+            (Ok(stale_after), Detail::All) => {
+                let grant = self.tenancy.grant(&object.key.namespace, &spec.package);
+                let chosen = self.sources(&grant).choose(spec, &spec.clusters, stale_after);
+                match (chosen.membership, self.backend) {
+                    (Membership::Forbidden(_), _) => Rows::Known(Vec::new()),
+                    (Membership::Unlisted(_) | Membership::NotInstalled, _) | (_, Backend::Unknown(_)) => {
+                        Rows::Unknown
+                    }
+                    (Membership::Known | Membership::Outdated { .. }, _) => {
+                        Rows::Known(rows::rows(spec, &chosen.targets))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the namespace of a FleetPackage may see the package in this cluster.
+    pub fn may_show(&self, object: &PackageObject, cluster: &str) -> bool {
+        let grant = match &object.spec {
+            Ok(spec) => self.tenancy.grant(&object.key.namespace, &spec.package),
+            Err(_) => self.tenancy.grant_for_unreadable(),
+        };
+        grant.allows(cluster)
     }
 
     /// The status that a RolloutGate should get, if it is worth a write.

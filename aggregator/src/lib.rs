@@ -13,11 +13,13 @@ pub mod judge;
 pub mod metrics;
 #[cfg(test)]
 mod model;
+pub mod names;
 pub mod poll;
 pub mod profiles;
 pub mod serve;
 pub mod server;
 pub mod settle;
+pub mod slices;
 pub mod store;
 pub mod sweeper;
 mod targets;

@@ -69,6 +69,7 @@ pub struct Metrics {
     queue: Gauge,
     newest_evidence: Gauge<f64, AtomicU64>,
     sweeps: Family<ByOutcome, Counter>,
+    discovered: Family<ByState, Gauge>,
 }
 
 impl Metrics {
@@ -88,6 +89,7 @@ impl Metrics {
             gates,
             queue,
             newest_evidence,
+            discovered,
             ..
         } = &mut metrics;
         let registry = registry.sub_registry_with_prefix("statusbridge_aggregator");
@@ -109,6 +111,11 @@ impl Metrics {
             "newest_evidence_timestamp_seconds",
             "Time of the newest verified evidence of any cluster, 0 when there is none",
             newest_evidence.clone(),
+        );
+        registry.register(
+            "discovered_packages",
+            "Packages with --discover-into: discovered ones have a FleetPackage, those left out have none",
+            discovered.clone(),
         );
         metrics
     }
@@ -138,6 +145,7 @@ impl Metrics {
             queue: Gauge::default(),
             newest_evidence: Gauge::default(),
             sweeps: Family::default(),
+            discovered: Family::default(),
         }
     }
 
@@ -156,6 +164,13 @@ impl Metrics {
             self.streams.get_or_create(&ByState { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
         self.newest_evidence.set(newest_evidence.unwrap_or(0.0));
+    }
+
+    /// How many packages discovery has made a FleetPackage for, and for how many it did not.
+    pub fn discovered(&self, discovered: usize, left_out: usize) {
+        for (state, count) in [("discovered", discovered), ("left_out", left_out)] {
+            self.discovered.get_or_create(&ByState { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 
     /// A status write ended.

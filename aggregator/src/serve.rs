@@ -212,8 +212,14 @@ fn stop_on_signals(stop: CancellationToken) -> Result<()> {
 }
 
 async fn hub(args: &HubArgs) -> Result<(Client, String)> {
-    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
-    let mut config = match (&args.kubeconfig, &args.context) {
+    let (client, namespace) = connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    Ok((client, args.namespace.clone().unwrap_or(namespace)))
+}
+
+/// A client of the hub, and the namespace that it is configured with.
+pub(crate) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<(Client, String)> {
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let mut config = match (kubeconfig, context) {
         (Some(path), _) => {
             let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
             Config::from_custom_kubeconfig(file, &options).await.context("kubeconfig of the hub")?
@@ -224,7 +230,7 @@ async fn hub(args: &HubArgs) -> Result<(Client, String)> {
     config.connect_timeout = Some(Duration::from_secs(5));
     // A watch gets a bookmark about once a minute; one that is silent for longer is dead.
     config.read_timeout = Some(Duration::from_secs(150));
-    let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let namespace = config.default_namespace.clone();
     Ok((Client::try_from(config).context("client of the hub")?, namespace))
 }
 

@@ -40,6 +40,10 @@ pub struct Object<S, T> {
     pub resource_version: String,
     /// Generation of its spec.
     pub generation: i64,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
     /// The spec, or why it cannot be read.
     pub spec: Result<S, String>,
     /// The status, when there is one that can be read.
@@ -57,39 +61,83 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
             uid: metadata.uid.unwrap_or_default(),
             resource_version: metadata.resource_version.unwrap_or_default(),
             generation: metadata.generation.unwrap_or_default(),
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
             spec: serde_json::from_value(spec).map_err(|error| error.to_string()),
             status: serde_json::from_value(status).ok(),
         })
     }
 }
 
+/// What is kept of an object.
+pub trait Kept: Sized {
+    /// Reads what the API server sent. `None` without a name.
+    fn read(object: DynamicObject) -> Option<Self>;
+    /// Where it lives.
+    fn key(&self) -> &Key;
+    /// Which object of this name it is.
+    fn uid(&self) -> &str;
+    /// Which version of it this is.
+    fn resource_version(&self) -> &str;
+}
+
+impl<S: DeserializeOwned, T: DeserializeOwned> Kept for Object<S, T> {
+    fn read(object: DynamicObject) -> Option<Self> {
+        Self::read(object)
+    }
+
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
+
+/// All objects of one kind that has a spec and a status.
+pub type Store<S, T> = Mirror<Object<S, T>>;
+
 /// All objects of one kind.
 #[derive(Debug)]
-pub struct Store<S, T> {
-    objects: BTreeMap<Key, Object<S, T>>,
-    listing: Option<BTreeMap<Key, Object<S, T>>>,
+pub struct Mirror<O> {
+    objects: BTreeMap<Key, O>,
+    listing: Option<BTreeMap<Key, O>>,
     complete: bool,
 }
 
-impl<S, T> Default for Store<S, T> {
+impl<O> Default for Mirror<O> {
     fn default() -> Self {
         Self { objects: BTreeMap::new(), listing: None, complete: false }
     }
 }
 
-impl<S: DeserializeOwned, T: DeserializeOwned> Store<S, T> {
+impl<O: Kept> Mirror<O> {
     /// Whether the first list is in.
     pub fn complete(&self) -> bool {
         self.complete
     }
 
     /// All objects, by namespace and name.
-    pub fn iter(&self) -> impl Iterator<Item = &Object<S, T>> {
+    pub fn iter(&self) -> impl Iterator<Item = &O> {
         self.objects.values()
     }
 
+    /// The objects of a namespace, by name.
+    pub fn within(&self, namespace: &str) -> impl Iterator<Item = &O> {
+        let first = Key { namespace: namespace.to_owned(), name: String::new() };
+        self.objects
+            .range(first..)
+            .take_while(move |(key, _)| key.namespace == namespace)
+            .map(|(_, object)| object)
+    }
+
     /// One object.
-    pub fn get(&self, key: &Key) -> Option<&Object<S, T>> {
+    pub fn get(&self, key: &Key) -> Option<&O> {
         self.objects.get(key)
     }
 
@@ -99,7 +147,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Store<S, T> {
             Event::Apply(object) if self.knows_newer(&object) => BTreeSet::new(),
             Event::Apply(object) => self.insert(object).into_iter().collect(),
             Event::Delete(object) => {
-                let key = Object::<S, T>::read(object).map(|object| object.key);
+                let key = O::read(object).map(|object| object.key().clone());
                 key.into_iter().filter(|key| self.objects.remove(key).is_some()).collect()
             }
             Event::Init => {
@@ -107,15 +155,15 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Store<S, T> {
                 BTreeSet::new()
             }
             Event::InitApply(object) => {
-                if let (Some(listing), Some(object)) = (&mut self.listing, Object::read(object)) {
-                    listing.insert(object.key.clone(), object);
+                if let (Some(listing), Some(object)) = (&mut self.listing, O::read(object)) {
+                    listing.insert(object.key().clone(), object);
                 }
                 BTreeSet::new()
             }
             Event::InitDone => {
                 let before = std::mem::replace(&mut self.objects, self.listing.take().unwrap_or_default());
                 self.complete = true;
-                let version = |object: Option<&Object<S, T>>| object.map(|it| it.resource_version.clone());
+                let version = |object: Option<&O>| object.map(|it| it.resource_version().to_owned());
                 let all: BTreeSet<&Key> = before.keys().chain(self.objects.keys()).collect();
                 all.into_iter()
                     .filter(|key| version(before.get(key)) != version(self.objects.get(key)))
@@ -134,19 +182,18 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Store<S, T> {
         let version = |text: &str| text.parse::<u64>().ok();
         let versions = (
             version(metadata.resource_version.as_deref().unwrap_or_default()),
-            version(&known.resource_version),
+            version(known.resource_version()),
         );
-        metadata.uid.as_deref() == Some(&known.uid)
+        metadata.uid.as_deref() == Some(known.uid())
             && matches!(versions, (Some(event), Some(known)) if event < known)
     }
 
     /// Takes in an object that was read or written by itself.
     pub fn insert(&mut self, object: DynamicObject) -> Option<Key> {
-        let object = Object::read(object)?;
-        let key = object.key.clone();
+        let object = O::read(object)?;
+        let (key, version) = (object.key().clone(), object.resource_version().to_owned());
         let before = self.objects.insert(key.clone(), object);
-        (before.map(|it| it.resource_version) != self.objects.get(&key).map(|it| it.resource_version.clone()))
-            .then_some(key)
+        before.is_none_or(|before| before.resource_version() != version).then_some(key)
     }
 
     /// Forgets an object that is gone.

@@ -8,7 +8,7 @@ use kube::core::GroupVersionKind;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::api::{GROUP, VERSION};
+use crate::api::{GROUP, VERSION, fleet_package_slice};
 use crate::store::Key;
 
 /// Who owns the status fields. The sweeper writes under the same name, so that what it wrote is
@@ -40,13 +40,15 @@ pub enum Written {
     Gone,
 }
 
-/// One of the two kinds.
+/// One of the kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// FleetPackage
     FleetPackage,
     /// RolloutGate
     RolloutGate,
+    /// FleetPackageSlice
+    FleetPackageSlice,
 }
 
 impl Kind {
@@ -55,6 +57,7 @@ impl Kind {
         match self {
             Self::FleetPackage => "FleetPackage",
             Self::RolloutGate => "RolloutGate",
+            Self::FleetPackageSlice => fleet_package_slice::KIND,
         }
     }
 
@@ -63,6 +66,7 @@ impl Kind {
         let plural = match self {
             Self::FleetPackage => "fleetpackages",
             Self::RolloutGate => "rolloutgates",
+            Self::FleetPackageSlice => fleet_package_slice::PLURAL,
         };
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, self.name()), plural)
     }
@@ -72,8 +76,9 @@ impl Kind {
         Api::all_with(client.clone(), &self.resource())
     }
 
-    fn within(self, client: &Client, key: &Key) -> Api<DynamicObject> {
-        Api::namespaced_with(client.clone(), &key.namespace, &self.resource())
+    /// The objects of the kind in a namespace.
+    pub fn within(self, client: &Client, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(client.clone(), namespace, &self.resource())
     }
 }
 
@@ -107,7 +112,7 @@ pub async fn status(
         },
         "status": status,
     });
-    let api = kind.within(client, basis.key);
+    let api = kind.within(client, &basis.key.namespace);
     let params = PatchParams::apply(FIELD_MANAGER).force();
     match in_time(api.patch_status(&basis.key.name, &params, &Patch::Apply(&patch))).await {
         Ok(object) => Ok(Written::Done(Box::new(object))),
@@ -119,7 +124,7 @@ pub async fn status(
 
 /// Reads one object; `None` when it is gone.
 pub async fn read(client: &Client, kind: Kind, key: &Key) -> Result<Option<DynamicObject>, HubError> {
-    in_time(kind.within(client, key).get_opt(&key.name)).await
+    in_time(kind.within(client, &key.namespace).get_opt(&key.name)).await
 }
 
 /// Waits for an answer, but not for ever.

@@ -55,7 +55,7 @@ pub fn cluster_inventory() -> Result<Vec<PathBuf>> {
     yaml_files(&repository().join("tests/crds/cluster-inventory"))
 }
 
-/// FleetPackage and RolloutGate.
+/// FleetPackage, FleetPackageSlice and RolloutGate.
 ///
 /// # Errors
 /// When the directory cannot be read.

@@ -111,6 +111,13 @@ impl FakeFleet {
         cluster.packages.insert(package.to_owned(), what);
     }
 
+    /// From now on the cluster has no such package.
+    pub fn loses(&self, cluster: &str, package: &str) {
+        if let Some(cluster) = self.clusters().get_mut(cluster) {
+            cluster.packages.remove(package);
+        }
+    }
+
     /// From now on the cluster's exporter is not there.
     pub fn is_silent(&self, cluster: &str) {
         self.clusters().remove(cluster);

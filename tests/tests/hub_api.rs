@@ -47,6 +47,20 @@ fn check(change: Value) -> Value {
     gate("g", json!({"checks": [check]}))
 }
 
+fn slice(clusters: Vec<Value>) -> Value {
+    json!({
+        "apiVersion": "statusbridge.dev/v1alpha1",
+        "kind": "FleetPackageSlice",
+        "metadata": {"name": "s", "namespace": "default"},
+        "fleetPackageGeneration": 1,
+        "clusters": clusters,
+    })
+}
+
+fn row(state: &str) -> Value {
+    json!({"clusterName": "c", "status": "Succeeded", "state": state, "reason": "Healthy"})
+}
+
 /// Replaces fields one by one; null takes a field away.
 fn merge(into: &mut Value, from: Value) {
     for (key, value) in from.as_object().into_iter().flatten() {
@@ -144,7 +158,11 @@ async fn bad_specs_are_refused_in_words_that_help() {
                 "must be a duration such as 90s, 3m or 1h30m",
             ),
             ("zero", package("p", json!({"staleAfter": "0s"})), "staleAfter must be at least 1s"),
-            ("detail", package("p", json!({"detail": "All"})), "supported values: \"Problems\", \"None\""),
+            (
+                "detail",
+                package("p", json!({"detail": "Some"})),
+                "supported values: \"Problems\", \"All\", \"None\"",
+            ),
             ("package", package("p", json!({"package": {"source": "", "name": "x"}})), "spec.package.source"),
             ("both", gate("g", json!({"clusters": {"names": ["a"], "reporting": {}}})), one_of),
             ("neither", gate("g", json!({"clusters": {}})), one_of),
@@ -218,6 +236,13 @@ async fn bad_specs_are_refused_in_words_that_help() {
                 gate("g", json!({"override": {"state": "Open", "reason": "x", "until": "soon"}})),
                 "date-time",
             ),
+            ("many", slice(vec![row("Healthy"); 257]), "must have at most 256 items"),
+            (
+                "word",
+                slice(vec![json!({"clusterName": "c", "status": "Done", "state": "x", "reason": "x"})]),
+                "\"ToApply\"",
+            ),
+            ("state", slice(vec![row(&"x".repeat(65))]), "may not be more than 64"),
         ];
         let mut wrong = Vec::new();
         for (name, object, expected) in &cases {
@@ -261,6 +286,7 @@ async fn bad_specs_are_refused_in_words_that_help() {
             .collect();
         let selector = json!({"matchLabels": labels, "matchExpressions": expressions});
         api.apply_object(&gate("most-labels", json!({"clusters": {"selector": selector}}))).await?;
+        api.apply_object(&slice(vec![row("Healthy"); 256])).await?;
         // A null counts as left out.
         let mut null = gate("null", json!({}));
         null["spec"]["minSuccessTime"] = Value::Null;
@@ -428,6 +454,8 @@ async fn columns_answer_at_a_glance() {
                     "READY", "REASON", "AGE"
                 ]
         );
+        api.apply_object(&slice(Vec::new())).await?;
+        ensure!(header("fpkgslice").await? == ["NAME", "FLEETPACKAGE", "GENERATION", "EVIDENCE", "AGE"]);
         ensure!(header("rgate").await? == ["NAME", "OPEN", "REVISION", "HEALTHY", "WAITING", "AGE"]);
 
         let waiting =

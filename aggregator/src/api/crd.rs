@@ -4,7 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use super::{FleetPackage, RolloutGate};
+use super::{FleetPackage, RolloutGate, fleet_package_slice};
 
 /// Why a CRD could not be generated. All of these are faults of this program.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum CrdError {
     Yaml(#[from] serde_saphyr::ser::Error),
 }
 
-/// Both CRDs, ready for the API server.
+/// All CRDs, ready for the API server.
 pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     values()?.into_iter().map(|value| Ok(serde_json::from_value(value)?)).collect()
 }
@@ -36,10 +36,11 @@ pub fn files() -> Result<Vec<(String, String)>, CrdError> {
 }
 
 fn values() -> Result<Vec<Value>, CrdError> {
-    [FleetPackage::crd(), RolloutGate::crd()]
-        .into_iter()
+    let derived = [FleetPackage::crd(), RolloutGate::crd()].into_iter().map(serde_json::to_value);
+    derived
+        .chain([Ok(fleet_package_slice::crd())])
         .map(|crd| {
-            let mut value = serde_json::to_value(crd)?;
+            let mut value = crd?;
             let versions = value.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
             for version in versions.into_iter().flatten() {
                 if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {

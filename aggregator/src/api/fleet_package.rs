@@ -89,6 +89,8 @@ pub enum Detail {
     /// Name the clusters where something is wrong, worst first, at most 20.
     #[default]
     Problems,
+    /// The same, and every cluster in FleetPackageSlices.
+    All,
     /// Counts only.
     None,
 }
@@ -120,6 +122,16 @@ impl From<&PackageRef> for PackageId {
     }
 }
 
+impl From<&PackageId> for PackageRef {
+    fn from(package: &PackageId) -> Self {
+        Self {
+            source: package.source.clone(),
+            namespace: package.namespace.clone(),
+            name: package.name.clone(),
+        }
+    }
+}
+
 /// What the aggregator found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -131,7 +143,8 @@ pub struct FleetPackageStatus {
     /// when nothing else changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Time>,
-    /// The revision at which the package was last Ready.
+    /// The revision at which the package was last Ready: the wanted one; without one, the one that
+    /// every cluster had, if it was the same everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_healthy_revision: Option<String>,
     /// How many clusters are how far.
@@ -145,6 +158,10 @@ pub struct FleetPackageStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub problems: Vec<Problem>,
+    /// Which revisions were wanted, newest first, at most 10.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub history: Vec<HistoryEntry>,
     /// Stands for what the namespace was allowed to see when this was written; when that changes,
     /// nothing of this status is built upon. Left out where no tenants are configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -197,6 +214,22 @@ pub struct RevisionCount {
     pub applied: u64,
     /// In how many clusters it is healthy.
     pub healthy: u64,
+}
+
+/// How far a wanted revision came, fleet-wide.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryEntry {
+    /// The revision, in the spec's own words.
+    pub revision: String,
+    /// When the package was first judged by this revision.
+    pub started_at: Time,
+    /// When every target was first seen to have applied it; left out: that was not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_at: Option<Time>,
+    /// When the package was first Ready at it; left out: it never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthy_at: Option<Time>,
 }
 
 /// One cluster that is not as it should be.

@@ -3,8 +3,8 @@
 //! ```text
 //!   RolloutGate ──fleetPackageRef──> FleetPackage ──package──> rows that the clusters report
 //!        │                                │
-//!        └── status: may the rollout go   └── status: how many clusters run what, and how
-//!            on, and if not, why not
+//!        └── status: may the rollout go   ├── status: how many clusters run what, and how
+//!            on, and if not, why not      └── FleetPackageSlices: each cluster, on request
 //! ```
 //!
 //! The types are the source of the CRDs in `deploy/crds` ([`crd`]); whatever the API server can
@@ -14,12 +14,14 @@ pub mod check;
 pub mod common;
 pub mod crd;
 pub mod fleet_package;
+pub mod fleet_package_slice;
 pub mod label_selector;
 pub mod reason;
 pub mod rollout_gate;
 
 pub use common::{ClusterSet, Reporting};
 pub use fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus};
+pub use fleet_package_slice::FleetPackageSlice;
 pub use label_selector::LabelSelector;
 pub use reason::Reason;
 pub use rollout_gate::{RolloutGate, RolloutGateSpec, RolloutGateStatus};

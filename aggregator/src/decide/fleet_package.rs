@@ -4,6 +4,7 @@ use statusbridge_contract::Fingerprint;
 
 use super::classify::{PackageState, for_package, unobserved};
 use super::conditions::{Conditions, READY, RECONCILING, REPORTING, STALLED, is_true};
+use super::history::{self, Reached};
 use super::membership::Obstacle;
 use super::words::{named, phrase};
 use super::{
@@ -40,13 +41,7 @@ pub struct Input<'a> {
 
 /// The status that follows.
 pub fn decide(input: &Input<'_>) -> FleetPackageStatus {
-    let checked = input.spec.map_err(str::to_owned).and_then(|spec| {
-        match (common::seconds(&spec.stale_after), cluster_set_error(&spec.clusters)) {
-            (Err(error), _) => Err(error.to_string()),
-            (_, Some(error)) => Err(error),
-            (Ok(stale_after), None) => Ok((spec, stale_after)),
-        }
-    });
+    let checked = input.spec.map_err(str::to_owned).and_then(|spec| Ok((spec, check(spec)?)));
     match checked {
         Err(error) => without_counts(input, Reason::InvalidSpec, &error, STALLED),
         Ok((spec, stale_after)) => {
@@ -82,6 +77,19 @@ fn kept_for_now<'a>(input: &Input<'a>, stale_after: Seconds) -> Option<&'a Fleet
     })
 }
 
+/// `staleAfter`, if the spec makes sense. The API server lets no other pass, but an object may be
+/// older than the CRD that is installed now.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn check(spec: &FleetPackageSpec) -> Result<Seconds, String> {
+    match (common::seconds(&spec.stale_after), cluster_set_error(&spec.clusters)) {
+        (Err(error), _) => Err(error.to_string()),
+        (_, Some(error)) => Err(error),
+        (Ok(stale_after), None) => Ok(stale_after),
+    }
+}
+
 /// A status about which nothing can be said of any cluster.
 fn without_counts(input: &Input<'_>, reason: Reason, message: &str, kind: &str) -> FleetPackageStatus {
     let previous = input.previous.cloned().unwrap_or_default();
@@ -93,6 +101,7 @@ fn without_counts(input: &Input<'_>, reason: Reason, message: &str, kind: &str) 
     FleetPackageStatus {
         observed_generation: Some(input.generation),
         last_healthy_revision: previous.last_healthy_revision.filter(|_| reason != Reason::Forbidden),
+        history: if reason == Reason::Forbidden { Vec::new() } else { previous.history },
         conditions: conditions.finish(),
         ..FleetPackageStatus::default()
     }
@@ -155,14 +164,20 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
         (true, None, [only]) => Some(only.revision.clone()),
         _ => previous.last_healthy_revision,
     };
+    let reached = Reached {
+        applied: blocked.is_none() && counts.applied == counts.total,
+        healthy: is_true(&conditions, READY),
+    };
+    let history = history::next(previous.history, spec.revision.as_deref(), reached, input.moment);
     FleetPackageStatus {
         observed_generation: Some(input.generation),
         as_of: oldest_evidence(input.targets),
         last_healthy_revision,
         clusters: Some(counts),
         revisions,
+        history,
         problems: match spec.detail {
-            Detail::Problems => wrong.iter().take(MOST_PROBLEMS).map(problem).collect(),
+            Detail::Problems | Detail::All => wrong.iter().take(MOST_PROBLEMS).map(problem).collect(),
             Detail::None => Vec::new(),
         },
         tenancy: None,
@@ -277,8 +292,19 @@ fn revision_counts(targets: &[Target], wanted: Option<&str>) -> Vec<RevisionCoun
 }
 
 fn problem((state, target): &(Reason, &Target)) -> Problem {
+    let (word, since) = word_and_since(*state, target);
+    Problem {
+        cluster_name: target.cluster.clone(),
+        state: state.name().to_owned(),
+        reason: word,
+        since: since.map(time),
+    }
+}
+
+/// The package's own word for its state, or why the cluster's word does not count; and since when.
+pub(super) fn word_and_since(state: Reason, target: &Target) -> (String, Option<Seconds>) {
     let observation = &target.observation;
-    let (word, since) = match (observation.standing, &observation.row) {
+    match (observation.standing, &observation.row) {
         (Standing::Fresh, Some(row)) => {
             (row.reason.clone().unwrap_or_else(|| state.name().to_owned()), Some(row.since))
         }
@@ -288,11 +314,5 @@ fn problem((state, target): &(Reason, &Target)) -> Problem {
             (observation.reason.to_owned(), observation.as_of)
         }
         _ => (observation.reason.to_owned(), None),
-    };
-    Problem {
-        cluster_name: target.cluster.clone(),
-        state: state.name().to_owned(),
-        reason: word,
-        since: since.map(time),
     }
 }

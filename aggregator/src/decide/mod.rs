@@ -3,7 +3,8 @@
 //! ```text
 //!   Target (cluster + what the fleet says of it)
 //!        │ classify: one Reason per cluster
-//!        ├──> fleet_package: counts, revisions, problems, Ready
+//!        ├──> fleet_package: counts, revisions, problems, history, Ready
+//!        ├──> rows:          one row for each cluster
 //!        └──> rollout_gate:  counts against need and budget, Open
 //! ```
 //!
@@ -15,8 +16,10 @@ pub mod classify;
 pub mod conditions;
 pub mod dependencies;
 pub mod fleet_package;
+pub mod history;
 mod membership;
 pub mod rollout_gate;
+pub mod rows;
 pub mod silence;
 mod words;
 
@@ -105,11 +108,15 @@ pub fn worth_writing<S: Evidence>(old: Option<&S>, new: &S, stale_after: Seconds
     let (mut old, mut new) = (old.clone(), new.clone());
     old.steady();
     new.steady();
-    match (old.as_of().take(), new.as_of().take()) {
-        (Some(before), Some(after)) => {
-            old != new || (unix(&after) - unix(&before)).abs() >= stale_after / 3.0
-        }
-        (None, None) => old != new,
+    let (before, after) = (old.as_of().take(), new.as_of().take());
+    old != new || refreshed(before.as_ref(), after.as_ref(), stale_after)
+}
+
+/// Whether `asOf` has moved so far that it is worth a write by itself.
+pub fn refreshed(before: Option<&Time>, after: Option<&Time>, stale_after: Seconds) -> bool {
+    match (before, after) {
+        (Some(before), Some(after)) => (unix(after) - unix(before)).abs() >= stale_after / 3.0,
+        (None, None) => false,
         _ => true,
     }
 }

@@ -221,6 +221,22 @@ fn terms<'a>(
         }
         None => false,
     };
+    let (need, budget) = need_and_budget(spec, total)?;
+    Ok(Terms {
+        demand: Demand { revision, require: spec.require, min_success },
+        need,
+        budget,
+        late,
+        stale_after,
+        checks: checks::terms(&spec.checks, input.checks)?,
+    })
+}
+
+/// How many of `total` clusters must count, and how many may have failed or be out of sight.
+///
+/// # Errors
+/// When an amount cannot be read.
+pub fn need_and_budget(spec: &RolloutGateSpec, total: u64) -> Result<(u64, u64), String> {
     let budget = match &spec.max_failures {
         Some(amount) => amount.of_rounded_down(total).map_err(|error| error.to_string())?,
         None => 0,
@@ -229,15 +245,8 @@ fn terms<'a>(
         Some(amount) => amount.of_rounded_up(total).map_err(|error| error.to_string())?,
         None => total.saturating_sub(budget),
     };
-    Ok(Terms {
-        demand: Demand { revision, require: spec.require, min_success },
-        // Not even the most generous terms open a gate with nobody at its revision.
-        need: need.max(1),
-        budget,
-        late,
-        stale_after,
-        checks: checks::terms(&spec.checks, input.checks)?,
-    })
+    // Not even the most generous terms open a gate with nobody at its revision.
+    Ok((need.max(1), budget))
 }
 
 /// When the gate was first judged for the spec's revision: the deadline counts from then.

@@ -19,7 +19,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use statusbridge_contract::{Fingerprint, Metric, stream::StreamLabels};
 
@@ -68,6 +68,13 @@ struct Cluster {
 /// The identity of a package as its samples are kept.
 fn key(package: &PackageId) -> String {
     content::key(&package.source, package.namespace.as_deref().unwrap_or_default(), &package.name)
+}
+
+/// The package that a [`key`] stands for.
+fn id(key: &str) -> PackageId {
+    let (source, namespace, name) = content::parts(key);
+    let namespace = Some(namespace.to_owned()).filter(|it| !it.is_empty());
+    PackageId { source: source.to_owned(), namespace, name: name.to_owned() }
 }
 
 impl Fleet {
@@ -145,6 +152,32 @@ impl Fleet {
             verified.any(|v| v.content.find(&key).is_some())
         };
         self.clusters.iter().filter(|(_, c)| reports(c)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Every package of which verified data is known of a cluster where it may be looked at.
+    /// `may_look` is asked once for each package, and gives the question about clusters.
+    pub fn packages<M: Fn(&str) -> bool>(&self, may_look: impl Fn(&PackageId) -> M) -> BTreeSet<PackageId> {
+        let mut hidden = HashMap::<&str, (PackageId, M)>::new();
+        let mut found = HashMap::<&str, PackageId>::new();
+        for (name, cluster) in &self.clusters {
+            let verified = cluster.streams.values().filter_map(|s| s.verified.as_ref());
+            for package in verified.flat_map(|v| &v.content.packages) {
+                let key = package.key.as_ref();
+                if found.contains_key(key) {
+                    continue;
+                }
+                let (id, may_look) = hidden.remove(key).unwrap_or_else(|| {
+                    let id = id(key);
+                    let may_look = may_look(&id);
+                    (id, may_look)
+                });
+                match may_look(name) {
+                    true => drop(found.insert(key, id)),
+                    false => drop(hidden.insert(key, (id, may_look))),
+                }
+            }
+        }
+        found.into_values().collect()
     }
 
     /// Whether any cluster that may be looked at was seen to want, have applied or have healthy this

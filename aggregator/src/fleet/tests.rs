@@ -172,3 +172,47 @@ fn what_is_not_heard_from_is_forgotten_but_only_when_the_backend_answers() {
     fleet.answered(9000.0);
     assert_eq!(fleet.reporting(&package("p")), ["a"]);
 }
+
+#[test]
+fn packages_are_known_from_verified_data_of_clusters_that_may_be_looked_at() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let mut hear = |cluster: &str, exposition: &Exposition, whole: bool| {
+        let beat = Beat {
+            cluster: cluster.into(),
+            stream: stream(&[("cluster", cluster)]),
+            contract: "1".into(),
+            digest: Some(exposition.digest()),
+            at: 100.0,
+            rendered: Some((100.0, 100.0)),
+            ..Beat::default()
+        };
+        fleet.hear(&beat, 100.0);
+        match whole {
+            true => drop(fleet.accept(
+                &beat,
+                verify(gather(&exposition.lines()), exposition.digest()).unwrap(),
+                100.0,
+            )),
+            false => fleet.reject(&beat, "torn".into()),
+        }
+    };
+    let says = |names: &[&str]| {
+        names.iter().fold(Exposition::new(1), |all, name| all.with(name, healthy("r", 10, 1)))
+    };
+    hear("one", &says(&["a", "b"]), true);
+    hear("two", &says(&["b", "c"]), true);
+    hear("three", &says(&["d"]), false);
+    let found = |clusters: &'static [&'static str]| -> Vec<String> {
+        let found = fleet.packages(|_| move |cluster: &str| clusters.contains(&cluster));
+        found.into_iter().map(|id| id.name).collect()
+    };
+    assert_eq!(found(&["one", "two", "three"]), ["a", "b", "c"]);
+    assert_eq!(found(&["two"]), ["b", "c"]);
+    assert_eq!(found(&[]), Vec::<String>::new());
+    let hidden = package("b");
+    let but_one = fleet.packages(|id| {
+        let shown = *id != hidden;
+        move |_: &str| shown
+    });
+    assert_eq!(but_one.into_iter().map(|id| id.name).collect::<Vec<_>>(), ["a", "c"]);
+}
