@@ -4,6 +4,7 @@
 //!   watch events ─┐                    ┌─> closings: at once, several at a time, until they land
 //!                 ├─> decide, compare ─┤
 //!   polls ────────┘                    └─> the rest, slices too: a queue, so many writes a second
+//!                                           when it is empty, what discovery found
 //!                                      heartbeat once a poll's closings have landed
 //! ```
 //!
@@ -31,6 +32,7 @@ use crate::config::ConfigFile;
 use crate::decide::conditions::{OPEN, is_true};
 use crate::decide::{Backend, Moment};
 use crate::dependencies::Graph;
+use crate::discover::{self, Discovery};
 use crate::fleet::Fleet;
 use crate::heartbeat::Heartbeat;
 use crate::judge::{GateObject, Gates, Packages, World};
@@ -87,6 +89,7 @@ pub struct Controller {
     graph: Graph,
     answers: Answers,
     slices: Slices,
+    discovery: Option<Discovery>,
     last_poll: LastPoll,
     polled_at: Seconds,
     problems: Vec<String>,
@@ -124,6 +127,7 @@ impl Controller {
             graph: Graph::default(),
             answers: Answers::default(),
             slices: Slices::default(),
+            discovery: None,
             last_poll: LastPoll::None,
             polled_at: 0.0,
             problems: Vec::new(),
@@ -141,6 +145,11 @@ impl Controller {
         self.profiles = Profiles::new(config.current().cluster_profiles.clone());
         self.config = config;
         self
+    }
+
+    /// The same, which also makes FleetPackages of what the clusters report.
+    pub fn discovering(self, settings: Option<discover::Settings>) -> Self {
+        Self { discovery: settings.map(Discovery::new), ..self }
     }
 
     /// Runs until `stop`.
@@ -185,7 +194,7 @@ impl Controller {
                 },
                 Some(Ok(answers)) = rounds.join_next() => self.on_answers(answers).await,
                 _ = retries.tick(), if !self.closings.is_empty() || self.beat_due => self.close().await,
-                _ = writes.tick(), if !self.queue.is_empty() => {
+                _ = writes.tick(), if self.has_writes() => {
                     let written = self.write_next().await;
                     // What was written at the same time is paid for by waiting longer.
                     if written > 1 {
@@ -327,6 +336,13 @@ impl Controller {
             }
         }
         self.beat_due = true;
+        if let Some(mut discovery) = self.discovery.take() {
+            match self.last_poll {
+                LastPoll::Good if self.packages.complete() => discovery.polled(&self.world(), &self.metrics),
+                _ => discovery.poll_failed(),
+            }
+            self.discovery = Some(discovery);
+        }
     }
 
     /// Judging needs both lists, and to have asked the backend at least once: before that, nothing
@@ -470,9 +486,18 @@ impl Controller {
         self.count_gates();
     }
 
+    fn has_writes(&self) -> bool {
+        !self.queue.is_empty() || self.discovery.as_ref().is_some_and(Discovery::is_due)
+    }
+
     /// Writes what waits longest, as it should be by now. Says how many writes that were.
     async fn write_next(&mut self) -> u32 {
         let written = self.write_queued().await;
+        if written == 0
+            && let Some(discovery) = &mut self.discovery
+        {
+            discovery.write_next(&self.client, &self.metrics).await;
+        }
         self.count_gates();
         written.max(1)
     }

@@ -6,6 +6,7 @@ pub mod config;
 pub mod controller;
 pub mod decide;
 pub mod dependencies;
+pub mod discover;
 pub mod feed;
 pub mod fleet;
 pub mod heartbeat;

@@ -17,6 +17,7 @@ use tracing::info;
 use crate::api::{common, crd};
 use crate::config::ConfigFile;
 use crate::controller::{Controller, Pace};
+use crate::discover;
 use crate::feed::{FeedConfig, PromFeed};
 use crate::fleet::{Fleet, FleetSettings};
 use crate::heartbeat::Heartbeat;
@@ -70,12 +71,36 @@ pub struct ServeArgs {
     /// Status writes a second at most; gates that close are not counted
     #[arg(long, env = "STATUSBRIDGE_WRITES_PER_SECOND", default_value_t = 20)]
     writes_per_second: u32,
+    #[command(flatten)]
+    discover: DiscoverArgs,
     /// YAML file with what is too rich for flags; read again when it changes
     #[arg(long, env = "STATUSBRIDGE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Name of this process in the heartbeat
     #[arg(long, env = "HOSTNAME", default_value = "statusbridge-aggregator", hide = true)]
     identity: String,
+}
+
+/// Flags about FleetPackages that are made by themselves.
+#[derive(Debug, Clone, Args)]
+pub struct DiscoverArgs {
+    /// Make a FleetPackage in this namespace for every package that any cluster reports
+    #[arg(long, env = "STATUSBRIDGE_DISCOVER_INTO", value_name = "NAMESPACE")]
+    discover_into: Option<String>,
+    /// Most FleetPackages that are made so
+    #[arg(long, env = "STATUSBRIDGE_DISCOVER_LIMIT", default_value_t = 1000, value_name = "NUMBER")]
+    discover_limit: usize,
+    /// Remove one again when no cluster has reported its package for so long
+    #[arg(long, env = "STATUSBRIDGE_DISCOVER_FORGET_AFTER", default_value = "24h", value_parser = duration)]
+    discover_forget_after: Duration,
+}
+
+impl DiscoverArgs {
+    fn settings(&self) -> Option<discover::Settings> {
+        let namespace = self.discover_into.clone().filter(|it| !it.is_empty())?;
+        let forget_after = self.discover_forget_after.as_secs_f64();
+        Some(discover::Settings { namespace, limit: self.discover_limit, forget_after })
+    }
 }
 
 /// Flags about the metrics backend.
@@ -148,7 +173,8 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         writes_per_second: args.writes_per_second,
     };
     let controller = Controller::new(client, poller, fleet, pace, heartbeat, metrics.clone(), health.clone())
-        .with_config(config);
+        .with_config(config)
+        .discovering(args.discover.settings());
     run(&args.hub, metrics, health, |stop| controller.run(stop)).await
 }
 
