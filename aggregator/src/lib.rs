@@ -7,6 +7,7 @@ pub mod controller;
 pub mod decide;
 pub mod dependencies;
 pub mod discover;
+pub mod explain;
 pub mod feed;
 pub mod fleet;
 pub mod heartbeat;

@@ -1,9 +1,10 @@
-//! The aggregator's binary: `serve` (default), `sweep`, `crds`.
+//! The aggregator's binary: `serve` (default), `sweep`, `explain`, `crds`.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use statusbridge_aggregator::explain::{self, ExplainArgs};
 use statusbridge_aggregator::serve::{self, ServeArgs, SweepArgs};
 
 /// Reads package status from a metrics backend, verifies it, and writes FleetPackage and
@@ -23,6 +24,8 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Close open gates when the aggregator's heartbeat is too old
     Sweep(SweepArgs),
+    /// Say what a verdict rests on, cluster by cluster, from the hub API alone
+    Explain(ExplainArgs),
     /// Print the CRDs, or write them into a directory
     Crds {
         /// Where to write one file for each CRD
@@ -37,6 +40,7 @@ fn main() -> Result<()> {
     match cli.command {
         Some(Command::Crds { directory }) => serve::crds(directory.as_deref()),
         Some(Command::Serve(args)) => block_on(serve::serve(*args)),
+        Some(Command::Explain(args)) => block_on(explain::explain(args)),
         Some(Command::Sweep(args)) => block_on(serve::sweep(args)),
         None => match cli.serve {
             Some(args) => block_on(serve::serve(args)),

@@ -5,6 +5,7 @@ mod checks;
 mod crds;
 mod deadline;
 mod depends;
+mod explain;
 mod gate;
 mod history;
 mod laws;

@@ -12,6 +12,7 @@ mod flux_delivers;
 mod missing_clusters;
 mod previous_revision;
 mod profiles;
+mod reports;
 mod rubbish;
 mod spoiled_samples;
 mod streams;

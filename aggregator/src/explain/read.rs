@@ -1,0 +1,125 @@
+//! What is read of the hub: the object, and what its verdict rests on.
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams};
+
+use super::Subject;
+use crate::api::fleet_package_slice::FLEET_PACKAGE_LABEL;
+use crate::heartbeat::LEASE;
+use crate::slices::{self, Slice};
+use crate::store::{Kept, Key};
+use crate::write::{self, HubError, Kind, in_time};
+
+/// Slices in one answer of the API server: each may be 100 KB.
+const PAGE: u32 = 50;
+
+/// All that was read.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// What is explained.
+    pub subject: Subject,
+    /// The object itself.
+    pub object: DynamicObject,
+    /// The FleetPackage that a gate refers to.
+    pub package: Option<DynamicObject>,
+    /// The gates that a gate depends on, by name.
+    pub dependencies: Vec<(String, Option<DynamicObject>)>,
+    /// The slices of the FleetPackage, or why they could not be read.
+    pub slices: Result<Vec<Slice>, String>,
+    /// The aggregator's sign of life.
+    pub heartbeat: Heartbeat,
+}
+
+/// The aggregator's sign of life.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Heartbeat {
+    /// It was renewed then, and should be again within so many seconds.
+    Renewed(Timestamp, i32),
+    /// There never was one.
+    Never,
+    /// It could not be read.
+    Unreadable(String),
+}
+
+/// Reads all of it.
+pub(super) async fn read(
+    client: &Client,
+    namespace: &str,
+    subject: &Subject,
+    system_namespace: &str,
+) -> Result<Seen> {
+    let (kind, name) = match subject {
+        Subject::Gate(name) => (Kind::RolloutGate, name),
+        Subject::FleetPackage(name) => (Kind::FleetPackage, name),
+    };
+    let get = async |kind: Kind, name: &str| -> Result<Option<DynamicObject>> {
+        let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
+        write::read(client, kind, &key).await.with_context(|| format!("reading {} {key}", kind.name()))
+    };
+    let object = get(kind, name)
+        .await?
+        .with_context(|| format!("there is no {} {name:?} in namespace {namespace:?}", kind.name()))?;
+    let mut dependencies = Vec::new();
+    let package = match subject {
+        Subject::FleetPackage(_) => None,
+        Subject::Gate(_) => {
+            for other in object.data["spec"]["dependsOn"].as_array().into_iter().flatten() {
+                if let Some(name) = other["name"].as_str() {
+                    dependencies.push((name.to_owned(), get(Kind::RolloutGate, name).await?));
+                }
+            }
+            match object.data["spec"]["fleetPackageRef"]["name"].as_str() {
+                Some(name) => get(Kind::FleetPackage, name).await?,
+                None => None,
+            }
+        }
+    };
+    let owner = match subject {
+        Subject::FleetPackage(_) => Some(&object),
+        Subject::Gate(_) => package.as_ref(),
+    };
+    let slices = match owner {
+        Some(owner) => slices_of(client, namespace, owner).await.map_err(|error| error.to_string()),
+        None => Ok(Vec::new()),
+    };
+    let heartbeat = heartbeat(client, system_namespace).await;
+    Ok(Seen { subject: subject.clone(), object, package, dependencies, slices, heartbeat })
+}
+
+async fn slices_of(
+    client: &Client,
+    namespace: &str,
+    package: &DynamicObject,
+) -> Result<Vec<Slice>, HubError> {
+    let name = package.metadata.name.as_deref().unwrap_or_default();
+    let api = Kind::FleetPackageSlice.within(client, namespace);
+    let selector = format!("{FLEET_PACKAGE_LABEL}={}", slices::label(name));
+    let mut page = ListParams::default().labels(&selector).limit(PAGE);
+    let mut all = Vec::new();
+    loop {
+        let list = in_time(api.list(&page)).await?;
+        let slices = list.items.into_iter().filter_map(Slice::read);
+        all.extend(slices.filter(|slice| {
+            slice.owner.as_ref().is_some_and(|owner| Some(&owner.uid) == package.metadata.uid.as_ref())
+        }));
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(all),
+        }
+    }
+}
+
+async fn heartbeat(client: &Client, namespace: &str) -> Heartbeat {
+    let leases = Api::<Lease>::namespaced(client.clone(), namespace);
+    match in_time(leases.get_opt(LEASE)).await {
+        Err(error) => Heartbeat::Unreadable(error.to_string()),
+        Ok(lease) => {
+            let spec = lease.and_then(|lease| lease.spec);
+            let renewed = spec.and_then(|spec| Some((spec.renew_time?.0, spec.lease_duration_seconds?)));
+            renewed.map_or(Heartbeat::Never, |(at, seconds)| Heartbeat::Renewed(at, seconds))
+        }
+    }
+}

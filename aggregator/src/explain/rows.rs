@@ -1,0 +1,105 @@
+//! The clusters, one by one, as the slices have them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use statusbridge_contract::Fingerprint;
+
+use crate::api::ClusterSet;
+use crate::api::fleet_package_slice::{ClusterRow, RolloutStatus};
+use crate::slices::Slice;
+
+/// One cluster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// The row of the slice. A cluster that is in none has only its name.
+    #[serde(flatten)]
+    pub row: ClusterRow,
+    /// How far the cluster is with the revision that is asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_revision: Option<AtRevision>,
+}
+
+/// How far a cluster is with a revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum AtRevision {
+    /// Nothing is known that is fresh and verified.
+    Unknown,
+    /// It has nothing to do with it.
+    No,
+    /// It has been told to run it.
+    Desired,
+    /// It has applied it in full.
+    Applied,
+    /// It is healthy at it.
+    Healthy,
+}
+
+impl AtRevision {
+    /// The word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "Unknown",
+            Self::No => "No",
+            Self::Desired => "Desired",
+            Self::Applied => "Applied",
+            Self::Healthy => "Healthy",
+        }
+    }
+}
+
+/// The clusters that are meant, those first that are not done.
+pub(super) fn rows(slices: &[Slice], revision: Option<Fingerprint>, clusters: &ClusterSet) -> Vec<Row> {
+    let mut known: BTreeMap<&str, &ClusterRow> = slices
+        .iter()
+        .filter_map(|slice| slice.content.as_ref())
+        .flat_map(|content| &content.clusters)
+        .map(|row| (row.cluster_name.as_str(), row))
+        .collect();
+    let chosen: Vec<ClusterRow> = match &clusters.names {
+        Some(names) => names
+            .iter()
+            .map(|name| known.remove(name.as_str()).cloned().unwrap_or_else(|| unknown(name)))
+            .collect(),
+        None => known.into_values().cloned().collect(),
+    };
+    let mut rows: Vec<Row> = chosen
+        .into_iter()
+        .map(|row| Row { at_revision: revision.map(|it| at_revision(&row, it)), row })
+        .collect();
+    rows.sort_by(|a, b| {
+        let rank = |row: &Row| (row.at_revision, row.row.status == RolloutStatus::Succeeded);
+        rank(a).cmp(&rank(b)).then_with(|| a.row.cluster_name.cmp(&b.row.cluster_name))
+    });
+    rows
+}
+
+fn unknown(name: &str) -> ClusterRow {
+    ClusterRow {
+        cluster_name: name.to_owned(),
+        status: RolloutStatus::ToApply,
+        state: "Unknown".to_owned(),
+        reason: "NotInSlices".to_owned(),
+        desired_revision: None,
+        applied_revision: None,
+        healthy_revision: None,
+        last_transition_time: None,
+    }
+}
+
+fn at_revision(row: &ClusterRow, revision: Fingerprint) -> AtRevision {
+    let is =
+        |words: &Option<String>| words.as_deref().is_some_and(|words| Fingerprint::of(words) == revision);
+    if is(&row.healthy_revision) {
+        AtRevision::Healthy
+    } else if is(&row.applied_revision) {
+        AtRevision::Applied
+    } else if is(&row.desired_revision) {
+        AtRevision::Desired
+    } else if row.desired_revision.is_some() || row.applied_revision.is_some() {
+        AtRevision::No
+    } else {
+        AtRevision::Unknown
+    }
+}
