@@ -3,15 +3,18 @@
 //! ```text
 //!   watch events ─┐                    ┌─> closings: at once, several at a time, until they land
 //!                 ├─> decide, compare ─┤
-//!   polls ────────┘                    └─> the rest, slices too: a queue, so many writes a second
+//!   polls ────────┘                    └─> the rest, slices too: a backlog, so many writes a second
 //!                                           when it is empty, what discovery found
 //!                                      heartbeat once a poll's closings have landed
 //! ```
 //!
-//! The queue holds names only: what is written is decided from the freshest object and fleet at
+//! The backlog holds names only: what is written is decided from the freshest object and fleet at
 //! the moment of writing.
+//!
+//! A controller that starts, after a restart or as a new leader, knows nothing of any cluster. It
+//! first closes the gates whose evidence is too old by now, and then polls.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,18 +28,20 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::api::{ClusterSet, RolloutGateStatus};
+use crate::announce::Announcer;
+use crate::api::{ClusterSet, FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus};
+use crate::backlog::{Backlog, Urgency};
 use crate::checks::Answers;
 use crate::clock::{self, Seconds};
 use crate::config::ConfigFile;
-use crate::decide::conditions::{OPEN, is_true};
-use crate::decide::{Backend, Moment};
+use crate::decide::conditions::{OPEN, READY, STALLED, find, is_true};
+use crate::decide::{Backend, Moment, only_refreshes};
 use crate::dependencies::Graph;
 use crate::discover::{self, Discovery};
 use crate::fleet::Fleet;
 use crate::heartbeat::Heartbeat;
 use crate::judge::{GateObject, Gates, Packages, World};
-use crate::metrics::{Metrics, WriteResult};
+use crate::metrics::{GateState, Metrics, WriteResult};
 use crate::poll::Poller;
 use crate::profiles::{self, News, Profiles};
 use crate::server::Health;
@@ -96,9 +101,11 @@ pub struct Controller {
     complaints: Vec<String>,
     judged_all: bool,
     closings: BTreeSet<Key>,
-    queue: VecDeque<(Kind, Key)>,
-    queued: BTreeSet<(Kind, Key)>,
+    backlog: Backlog<(Kind, Key)>,
     beat_due: bool,
+    doubtful: BTreeSet<(Kind, Key)>,
+    epoch: Option<i64>,
+    announcer: Announcer,
 }
 
 impl Controller {
@@ -134,9 +141,11 @@ impl Controller {
             complaints: Vec::new(),
             judged_all: false,
             closings: BTreeSet::new(),
-            queue: VecDeque::new(),
-            queued: BTreeSet::new(),
+            backlog: Backlog::default(),
             beat_due: false,
+            doubtful: BTreeSet::new(),
+            epoch: None,
+            announcer: Announcer::default(),
         }
     }
 
@@ -150,6 +159,11 @@ impl Controller {
     /// The same, which also makes FleetPackages of what the clusters report.
     pub fn discovering(self, settings: Option<discover::Settings>) -> Self {
         Self { discovery: settings.map(Discovery::new), ..self }
+    }
+
+    /// Says of each status which leadership wrote it.
+    pub fn in_epoch(self, epoch: Option<i64>) -> Self {
+        Self { epoch, ..self }
     }
 
     /// Runs until `stop`.
@@ -185,7 +199,7 @@ impl Controller {
                     self.judge_all().await;
                 },
                 Some(event) = slices.next() => self.on_slice(event),
-                _ = polls.tick() => tokio::select! {
+                _ = polls.tick(), if self.has_listed() => tokio::select! {
                     () = stop.cancelled() => return,
                     () = self.poll() => {
                         self.judge_all().await;
@@ -193,7 +207,12 @@ impl Controller {
                     }
                 },
                 Some(Ok(answers)) = rounds.join_next() => self.on_answers(answers).await,
-                _ = retries.tick(), if !self.closings.is_empty() || self.beat_due => self.close().await,
+                // Also a sign that this loop goes round, whatever it waits for.
+                _ = retries.tick() => {
+                    if !self.closings.is_empty() || self.beat_due {
+                        self.close().await;
+                    }
+                }
                 _ = writes.tick(), if self.has_writes() => {
                     let written = self.write_next().await;
                     // What was written at the same time is paid for by waiting longer.
@@ -208,6 +227,7 @@ impl Controller {
     async fn on_package(&mut self, event: watcher::Result<Event<DynamicObject>>) {
         let Some(event) = usable(Kind::FleetPackage, event) else { return };
         let changed = self.packages.apply(event);
+        changed.iter().for_each(|key| self.is_new(Kind::FleetPackage, key));
         let concerned: BTreeSet<Key> = self
             .gates
             .iter()
@@ -224,6 +244,7 @@ impl Controller {
     async fn on_gate(&mut self, event: watcher::Result<Event<DynamicObject>>) {
         let Some(event) = usable(Kind::RolloutGate, event) else { return };
         let changed = self.gates.apply(event);
+        changed.iter().for_each(|key| self.is_new(Kind::RolloutGate, key));
         let concerned = self.concerned(changed);
         self.judge(BTreeSet::new(), concerned).await;
     }
@@ -345,10 +366,14 @@ impl Controller {
         }
     }
 
+    fn has_listed(&self) -> bool {
+        self.packages.complete() && self.gates.complete()
+    }
+
     /// Judging needs both lists, and to have asked the backend at least once: before that, nothing
-    /// is known and nothing is worse than it was.
+    /// is known, and nothing is worse than it was but what has grown too old.
     fn can_judge(&self) -> bool {
-        self.packages.complete() && self.gates.complete() && !matches!(self.last_poll, LastPoll::None)
+        self.has_listed() && !matches!(self.last_poll, LastPoll::None)
     }
 
     async fn judge_all(&mut self) {
@@ -358,11 +383,15 @@ impl Controller {
         let gates = self.gates.iter().map(|object| object.key.clone()).collect();
         self.judge(packages, gates).await;
         self.health.ready(self.judged_all && !matches!(self.last_poll, LastPoll::NeverGood(_)));
+        self.metrics.ages(self.fleet.ages(clock::now() - self.poller.settle_delay()));
     }
 
     async fn judge(&mut self, packages: BTreeSet<Key>, gates: BTreeSet<Key>) {
-        if !self.can_judge() {
+        if !self.has_listed() {
             return;
+        }
+        if !self.can_judge() {
+            return self.close_what_is_too_old().await;
         }
         if !self.judged_all {
             self.judged_all = true;
@@ -373,14 +402,19 @@ impl Controller {
         let owned = slices::by_owner(&self.slices);
         let mut jobs = Vec::new();
         for key in packages {
+            // Whatever slices say, statuses say first.
             if !self.slice_changes(&owned, &key).is_empty() {
-                jobs.push((Kind::FleetPackageSlice, key.clone()));
+                jobs.push(((Kind::FleetPackageSlice, key.clone()), Urgency::Refresh));
             }
-            if self.packages.get(&key).is_some_and(|package| world.package(package).is_some()) {
-                jobs.push((Kind::FleetPackage, key));
+            let Some(package) = self.packages.get(&key) else { continue };
+            if let Some(status) = world.package(package) {
+                let urgency = urgency(only_refreshes(package.status.as_ref(), &status));
+                jobs.push(((Kind::FleetPackage, key), urgency));
             }
         }
-        jobs.into_iter().for_each(|job| self.enqueue(job));
+        for (job, urgency) in jobs {
+            self.backlog.push(job, urgency);
+        }
         self.close().await;
     }
 
@@ -389,25 +423,20 @@ impl Controller {
     fn sort_gates(&mut self, mut due: BTreeSet<Key>) {
         let moment = self.moment();
         let mut closing = std::mem::take(&mut self.closings);
-        let mut rest = BTreeSet::new();
+        let mut rest = BTreeMap::new();
         while let Some(key) = due.pop_first() {
             let Some(gate) = self.gates.get(&key) else { continue };
             let world = World { moment, closing: &closing, ..self.world() };
             let Some(status) = world.gate(gate) else { continue };
-            let was_open = gate.status.as_ref().is_some_and(|status| is_true(&status.conditions, OPEN));
-            if !was_open || is_true(&status.conditions, OPEN) {
-                rest.insert(key);
+            if !is_open(gate.status.as_ref()) || is_open(Some(&status)) {
+                rest.insert(key, urgency(only_refreshes(gate.status.as_ref(), &status)));
             } else if closing.insert(key.clone()) {
                 due.extend(self.graph.dependents(&key).cloned());
             }
         }
         self.closings = closing;
-        rest.into_iter().for_each(|key| self.enqueue((Kind::RolloutGate, key)));
-    }
-
-    fn enqueue(&mut self, job: (Kind, Key)) {
-        if self.queued.insert(job.clone()) {
-            self.queue.push_back(job);
+        for (key, urgency) in rest {
+            self.backlog.push((Kind::RolloutGate, key), urgency);
         }
     }
 
@@ -419,6 +448,21 @@ impl Controller {
         }
         let owned = owned.get(package).map(Vec::as_slice).unwrap_or_default();
         slices::changes(&self.world(), &self.slices, owned, package)
+    }
+
+    /// Before the first poll: what is open on evidence that no longer counts closes, whatever the
+    /// backend may say later. All else waits for what it says.
+    async fn close_what_is_too_old(&mut self) {
+        let world = self.world();
+        let closings: Vec<Key> = self
+            .gates
+            .iter()
+            .filter(|gate| is_open(gate.status.as_ref()))
+            .filter(|gate| world.gate(gate).is_some_and(|status| !is_open(Some(&status))))
+            .map(|gate| gate.key.clone())
+            .collect();
+        self.closings.extend(closings);
+        self.close().await;
     }
 
     fn moment(&self) -> Moment {
@@ -437,11 +481,13 @@ impl Controller {
             closing: &self.closings,
             templates: &self.config.current().check_templates,
             answers: &self.answers,
+            epoch: self.epoch,
+            doubtful: &self.doubtful,
             backend: match &self.last_poll {
                 LastPoll::Good => Backend::Answers,
                 LastPoll::Bad(error) => Backend::Fails(error),
                 LastPoll::NeverGood(error) => Backend::Unknown(error),
-                LastPoll::None => Backend::Unknown("it has not been asked yet"),
+                LastPoll::None => Backend::Unknown("it is being asked for the first time"),
             },
             moment: self.moment(),
         }
@@ -463,7 +509,7 @@ impl Controller {
                 .await;
             let mut landed = BTreeSet::new();
             for (key, settled) in settled {
-                if !matches!(settled, Settled::Unsettled) {
+                if !matches!(settled, Settled::Unsettled | Settled::Doubtful) {
                     self.closings.remove(&key);
                     landed.insert(key.clone());
                 }
@@ -487,7 +533,7 @@ impl Controller {
     }
 
     fn has_writes(&self) -> bool {
-        !self.queue.is_empty() || self.discovery.as_ref().is_some_and(Discovery::is_due)
+        !self.backlog.is_empty() || self.discovery.as_ref().is_some_and(Discovery::is_due)
     }
 
     /// Writes what waits longest, as it should be by now. Says how many writes that were.
@@ -504,8 +550,7 @@ impl Controller {
 
     async fn write_queued(&mut self) -> u32 {
         // Most of what waited may have been settled meanwhile; that costs no write.
-        while let Some((kind, key)) = self.queue.pop_front() {
-            self.queued.remove(&(kind, key.clone()));
+        while let Some((kind, key)) = self.backlog.pop() {
             if kind == Kind::RolloutGate && !self.may_be_written(&key).await {
                 // The next poll finds it again.
                 break;
@@ -584,7 +629,7 @@ impl Controller {
         }
         let written = now.len();
         if landed && written < changes.len() {
-            self.enqueue((Kind::FleetPackageSlice, package.clone()));
+            self.backlog.push((Kind::FleetPackageSlice, package.clone()), Urgency::Refresh);
         }
         u32::try_from(written).unwrap_or(u32::MAX)
     }
@@ -622,22 +667,69 @@ impl Controller {
     }
 
     fn remember(&mut self, kind: Kind, key: &Key, settled: Settled) {
-        match (settled, kind) {
-            (Settled::Done(Some(object)), Kind::RolloutGate) => drop(self.gates.insert(*object)),
-            (Settled::Done(Some(object)), Kind::FleetPackage) => drop(self.packages.insert(*object)),
-            (Settled::Gone, Kind::RolloutGate) => self.gates.remove(key),
-            (Settled::Gone, Kind::FleetPackage) => self.packages.remove(key),
-            // Unsettled: the next poll finds it again. Slices are remembered where they are written.
-            _ => {}
+        let changed = match (settled, kind) {
+            (Settled::Done(Some(object)), Kind::RolloutGate) => self.gates.insert(*object).is_some(),
+            (Settled::Done(Some(object)), Kind::FleetPackage) => self.packages.insert(*object).is_some(),
+            (Settled::Gone, Kind::RolloutGate) => {
+                self.gates.remove(key);
+                true
+            }
+            (Settled::Gone, Kind::FleetPackage) => {
+                self.packages.remove(key);
+                true
+            }
+            (Settled::Doubtful, _) => {
+                self.doubtful.insert((kind, key.clone()));
+                false
+            }
+            // The next poll finds it again. Slices are remembered where they are written.
+            (Settled::Done(None) | Settled::Unsettled, _) | (_, Kind::FleetPackageSlice) => false,
+        };
+        if changed {
+            self.is_new(kind, key);
         }
     }
 
-    fn count_gates(&self) {
-        let is_open = |status: &RolloutGateStatus| is_true(&status.conditions, OPEN);
-        let open = self.gates.iter().filter(|gate| gate.status.as_ref().is_some_and(is_open)).count();
-        self.metrics.gates(open, self.gates.iter().count() - open);
-        self.metrics.queued(self.queue.len());
+    /// Another version of an object is known, or that it is gone.
+    fn is_new(&mut self, kind: Kind, key: &Key) {
+        self.doubtful.remove(&(kind, key.clone()));
+        match kind {
+            Kind::RolloutGate => drop(self.announcer.see::<RolloutGateSpec>(key, self.gates.get(key))),
+            Kind::FleetPackage => drop(self.announcer.see::<FleetPackageSpec>(key, self.packages.get(key))),
+            Kind::FleetPackageSlice => {}
+        };
     }
+
+    fn count_gates(&self) {
+        let gates = || self.gates.iter().filter_map(|gate| gate.status.as_ref());
+        self.metrics.gates(self.gates.iter().map(|gate| gate_state(gate.status.as_ref())));
+        let packages = self.packages.iter().filter_map(|package| package.status.as_ref());
+        let invalid = |conditions| {
+            find(conditions, READY).is_some_and(|ready| ready.reason == Reason::InvalidSpec.name())
+        };
+        self.metrics.invalid(Kind::RolloutGate, gates().filter(|it| invalid(&it.conditions)).count());
+        self.metrics.invalid(Kind::FleetPackage, packages.filter(|it| invalid(&it.conditions)).count());
+        self.metrics.queued(self.backlog.len());
+    }
+}
+
+fn is_open(status: Option<&RolloutGateStatus>) -> bool {
+    status.is_some_and(|status| is_true(&status.conditions, OPEN))
+}
+
+fn gate_state(status: Option<&RolloutGateStatus>) -> GateState {
+    let Some(status) = status else { return GateState::Closed };
+    let by_hand = find(&status.conditions, OPEN).is_some_and(|open| open.reason == Reason::Overridden.name());
+    match () {
+        () if by_hand => GateState::Overridden,
+        () if is_open(Some(status)) => GateState::Open,
+        () if is_true(&status.conditions, STALLED) => GateState::Stalled,
+        () => GateState::Closed,
+    }
+}
+
+fn urgency(only_refreshes: bool) -> Urgency {
+    if only_refreshes { Urgency::Refresh } else { Urgency::News }
 }
 
 fn watch(client: &Client, kind: Kind) -> BoxStream<'static, watcher::Result<Event<DynamicObject>>> {

@@ -172,7 +172,7 @@ async fn look(controller: &mut Controller) {
     let second = Key { namespace: "fleet".into(), name: "wave-2".into() };
     controller.judge(BTreeSet::new(), BTreeSet::from([second])).await;
     for _ in 0..100 {
-        if controller.queue.is_empty() {
+        if controller.backlog.is_empty() {
             return;
         }
         controller.write_next().await;

@@ -21,6 +21,7 @@ use crate::profiles::Profiles;
 use crate::store::{Key, Object, Store};
 use crate::targets::{Chosen, Sources, shown_backend};
 use crate::tenancy::{Grant, Tenancy};
+use crate::write::Kind;
 
 /// A FleetPackage of the hub.
 pub type PackageObject = Object<FleetPackageSpec, FleetPackageStatus>;
@@ -65,6 +66,11 @@ pub struct World<'a> {
     pub answers: &'a Answers,
     /// What the last poll came to.
     pub backend: Backend<'a>,
+    /// Which leadership this is; none without leader election.
+    pub epoch: Option<i64>,
+    /// Objects that a write was sent for whose fate is not known: it may still arrive, long after
+    /// what it says has ceased to be true, unless another write comes first.
+    pub doubtful: &'a BTreeSet<(Kind, Key)>,
     /// When.
     pub moment: Moment,
 }
@@ -96,7 +102,8 @@ impl World<'_> {
             moment: self.moment,
         });
         status.tenancy = mark;
-        let stale_after = spec.map_or(0.0, stale_after);
+        status.epoch = self.epoch;
+        let stale_after = self.patience(Kind::FleetPackage, &object.key, spec.map_or(0.0, stale_after));
         worth_writing(object.status.as_ref(), &status, stale_after).then_some(status)
     }
 
@@ -137,7 +144,8 @@ impl World<'_> {
     /// The status that a RolloutGate should get, if it is worth a write.
     pub fn gate(&self, object: &GateObject) -> Option<RolloutGateStatus> {
         self.with_input(object, |input, stale_after, tenancy| {
-            let status = RolloutGateStatus { tenancy, ..rollout_gate::decide(input) };
+            let status = RolloutGateStatus { tenancy, epoch: self.epoch, ..rollout_gate::decide(input) };
+            let stale_after = self.patience(Kind::RolloutGate, &object.key, stale_after);
             worth_writing(object.status.as_ref(), &status, stale_after).then_some(status)
         })
     }
@@ -255,6 +263,12 @@ impl World<'_> {
         }
     }
 
+    /// `stale_after`, by which a refresh is measured; an object in doubt is refreshed whenever its
+    /// evidence has moved at all, so that a write that comes late finds another version.
+    fn patience(&self, kind: Kind, key: &Key, stale_after: Seconds) -> Seconds {
+        if self.doubtful.contains(&(kind, key.clone())) { 0.0 } else { stale_after }
+    }
+
     fn sources<'b>(&'b self, grant: &'b Grant<'b>) -> Sources<'b> {
         Sources { fleet: self.fleet, profiles: self.profiles, grant, t: self.moment.t }
     }
@@ -273,5 +287,7 @@ fn stale_after(package: &FleetPackageSpec) -> Seconds {
 
 #[cfg(test)]
 mod dependency_tests;
+#[cfg(test)]
+mod refresh_tests;
 #[cfg(test)]
 mod tests;

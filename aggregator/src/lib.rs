@@ -1,5 +1,7 @@
 //! Aggregator library.
+pub mod announce;
 pub mod api;
+pub mod backlog;
 pub mod checks;
 pub mod clock;
 pub mod config;
@@ -9,9 +11,11 @@ pub mod dependencies;
 pub mod discover;
 pub mod explain;
 pub mod feed;
+pub mod fence;
 pub mod fleet;
 pub mod heartbeat;
 pub mod judge;
+pub mod lease;
 pub mod metrics;
 #[cfg(test)]
 mod model;

@@ -1,4 +1,5 @@
-//! The aggregator's own metrics.
+//! The aggregator's own metrics. No label ever names a cluster, a package or a gate: how many series
+//! there are does not depend on what is watched. They are described in docs/aggregator.md.
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, text};
 use prometheus_client::metrics::counter::Counter;
@@ -8,6 +9,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use std::sync::atomic::AtomicU64;
 
+use crate::clock::Seconds;
 use crate::poll::PollReport;
 use crate::write::Kind;
 
@@ -39,8 +41,50 @@ pub enum WriteResult {
     Conflict,
     /// The object was gone.
     Gone,
+    /// Not sent, because another replica may lead before it is answered.
+    Fenced,
     /// Refused or not answered.
     Error,
+}
+
+impl WriteResult {
+    const ALL: [Self; 5] = [Self::Done, Self::Conflict, Self::Gone, Self::Fenced, Self::Error];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Conflict => "conflict",
+            Self::Gone => "gone",
+            Self::Fenced => "fenced",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// What a gate is, for counting: each gate is one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateState {
+    /// Open, by its own merits.
+    Open,
+    /// Closed, waiting.
+    Closed,
+    /// Closed, and only a person or a new spec can change it.
+    Stalled,
+    /// A person's word stands, be it open or closed.
+    Overridden,
+}
+
+impl GateState {
+    const ALL: [Self; 4] = [Self::Open, Self::Closed, Self::Stalled, Self::Overridden];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Stalled => "stalled",
+            Self::Overridden => "overridden",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -53,6 +97,19 @@ struct ByWrite {
 struct ByState {
     state: &'static str,
 }
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByKind {
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByQuantile {
+    quantile: &'static str,
+}
+
+/// Which ages are shown; the last is the greatest.
+const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("1", 1.0)];
 
 /// Everything that `/metrics` shows.
 pub struct Metrics {
@@ -68,6 +125,11 @@ pub struct Metrics {
     gates: Family<ByState, Gauge>,
     queue: Gauge,
     newest_evidence: Gauge<f64, AtomicU64>,
+    clusters: Gauge,
+    ages: Family<ByQuantile, Gauge<f64, AtomicU64>>,
+    invalid: Family<ByKind, Gauge>,
+    leader: Gauge,
+    renewals: Family<ByOutcome, Counter>,
     sweeps: Family<ByOutcome, Counter>,
     discovered: Family<ByState, Gauge>,
 }
@@ -90,6 +152,11 @@ impl Metrics {
             queue,
             newest_evidence,
             discovered,
+            clusters,
+            ages,
+            invalid,
+            leader,
+            renewals,
             ..
         } = &mut metrics;
         let registry = registry.sub_registry_with_prefix("statusbridge_aggregator");
@@ -117,7 +184,43 @@ impl Metrics {
             "Packages with --discover-into: discovered ones have a FleetPackage, those left out have none",
             discovered.clone(),
         );
+        registry.register("clusters", "Clusters of which something was verified", clusters.clone());
+        registry.register(
+            "evidence_age_seconds",
+            "Age of the newest verified evidence of a cluster, as quantiles over all clusters",
+            ages.clone(),
+        );
+        registry.register("invalid_objects", "Objects whose spec cannot be judged", invalid.clone());
+        registry.register("is_leader", "Whether this process leads: 1 or 0", leader.clone());
+        registry.register("lease_renewals", "Renewals of the leader's lease", renewals.clone());
+        for result in [Outcome::success, Outcome::failure] {
+            for outcomes in [&metrics.polls, &metrics.heartbeats, &metrics.renewals] {
+                drop(outcomes.get_or_create(&ByOutcome { result }));
+            }
+        }
+        for kind in [Kind::FleetPackage, Kind::FleetPackageSlice, Kind::RolloutGate] {
+            metrics.count_writes(kind);
+        }
+        metrics.stand_by();
         metrics
+    }
+
+    /// Forgets what only a leader knows.
+    fn stand_by(&self) {
+        self.found(0, 0, None);
+        self.gates([]);
+        self.queued(0);
+        self.ages(Vec::new());
+        for kind in [Kind::FleetPackage, Kind::RolloutGate] {
+            self.invalid(kind, 0);
+        }
+    }
+
+    /// So that a result that never came up reads 0.
+    fn count_writes(&self, kind: Kind) {
+        for result in WriteResult::ALL {
+            drop(self.writes.get_or_create(&ByWrite { kind: kind.name(), result: result.name() }));
+        }
     }
 
     /// The sweeper's metrics.
@@ -127,6 +230,10 @@ impl Metrics {
         let registry = registry.sub_registry_with_prefix("statusbridge_sweeper");
         registry.register("hub_writes", "Status writes to the hub", writes.clone());
         registry.register("sweeps", "Rounds in which open gates were looked for", sweeps.clone());
+        for result in [Outcome::success, Outcome::failure] {
+            drop(metrics.sweeps.get_or_create(&ByOutcome { result }));
+        }
+        metrics.count_writes(Kind::RolloutGate);
         metrics
     }
 
@@ -144,6 +251,11 @@ impl Metrics {
             gates: Family::default(),
             queue: Gauge::default(),
             newest_evidence: Gauge::default(),
+            clusters: Gauge::default(),
+            ages: Family::default(),
+            invalid: Family::default(),
+            leader: Gauge::default(),
+            renewals: Family::default(),
             sweeps: Family::default(),
             discovered: Family::default(),
         }
@@ -175,13 +287,7 @@ impl Metrics {
 
     /// A status write ended.
     pub fn wrote(&self, kind: Kind, result: WriteResult) {
-        let result = match result {
-            WriteResult::Done => "done",
-            WriteResult::Conflict => "conflict",
-            WriteResult::Gone => "gone",
-            WriteResult::Error => "error",
-        };
-        self.writes.get_or_create(&ByWrite { kind: kind.name(), result }).inc();
+        self.writes.get_or_create(&ByWrite { kind: kind.name(), result: result.name() }).inc();
     }
 
     /// A heartbeat was or was not renewed.
@@ -189,11 +295,42 @@ impl Metrics {
         self.heartbeats.get_or_create(&ByOutcome { result: ok.into() }).inc();
     }
 
-    /// How many gates are open and closed.
-    pub fn gates(&self, open: usize, closed: usize) {
-        for (state, count) in [("open", open), ("closed", closed)] {
-            self.gates.get_or_create(&ByState { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
+    /// What all gates are.
+    pub fn gates(&self, states: impl IntoIterator<Item = GateState>) {
+        let mut counts = [0; GateState::ALL.len()];
+        states.into_iter().for_each(|state| counts[state as usize] += 1);
+        for (state, count) in GateState::ALL.into_iter().zip(counts) {
+            self.gates.get_or_create(&ByState { state: state.name() }).set(count);
         }
+    }
+
+    /// How many objects of a kind cannot be judged.
+    pub fn invalid(&self, kind: Kind, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.invalid.get_or_create(&ByKind { kind: kind.name() }).set(count);
+    }
+
+    /// How old what is known of each cluster is. Without clusters there are no quantiles.
+    pub fn ages(&self, mut ages: Vec<Seconds>) {
+        ages.sort_by(Seconds::total_cmp);
+        self.clusters.set(i64::try_from(ages.len()).unwrap_or(i64::MAX));
+        for (quantile, share) in QUANTILES {
+            let age = nearest_rank(&ages, share).unwrap_or(f64::NAN);
+            self.ages.get_or_create(&ByQuantile { quantile }).set(age);
+        }
+    }
+
+    /// This process leads, or stands by.
+    pub fn leads(&self, leads: bool) {
+        self.leader.set(leads.into());
+        if !leads {
+            self.stand_by();
+        }
+    }
+
+    /// The leader's lease was or was not renewed.
+    pub fn renewed(&self, ok: bool) {
+        self.renewals.get_or_create(&ByOutcome { result: ok.into() }).inc();
     }
 
     /// How many writes wait.
@@ -211,5 +348,101 @@ impl Metrics {
         let mut body = String::new();
         text::encode(&mut body, &self.registry)?;
         Ok(body)
+    }
+}
+
+/// The smallest value that is not exceeded by this share of all.
+fn nearest_rank(sorted: &[Seconds], share: f64) -> Option<Seconds> {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    /// Names with types, as the exposition gives them.
+    fn shown(metrics: &Metrics) -> BTreeSet<(String, String)> {
+        let text = metrics.render().unwrap();
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        types
+            .map(|(name, kind)| {
+                let suffix = if kind == "counter" { "_total" } else { "" };
+                (format!("{name}{suffix}"), kind.to_owned())
+            })
+            .collect()
+    }
+
+    /// Names with types, as the rows of tables in the documentation give them: `| `name` | type | …`.
+    fn documented() -> BTreeSet<(String, String)> {
+        let page = include_str!("../../docs/aggregator.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `statusbridge_"));
+        rows.map(|row| {
+            let mut cells = row.split('|').map(str::trim);
+            let name = cells.next().unwrap().split(['`', '{']).next().unwrap();
+            (format!("statusbridge_{name}"), cells.next().unwrap().to_owned())
+        })
+        .collect()
+    }
+
+    #[test]
+    fn all_metrics_are_documented_and_all_that_is_documented_is_there_from_the_start() {
+        let mut all = shown(&Metrics::aggregator());
+        all.extend(shown(&Metrics::sweeper()));
+        assert_eq!(all, documented());
+    }
+
+    #[test]
+    fn there_are_always_the_same_series() {
+        let series = |metrics: &Metrics| -> BTreeMap<String, String> {
+            let text = metrics.render().unwrap();
+            let samples = text.lines().filter(|line| !line.starts_with('#'));
+            samples.filter_map(|line| line.rsplit_once(' ')).map(|(n, v)| (n.into(), v.into())).collect()
+        };
+        let metrics = Metrics::aggregator();
+        let fresh = series(&metrics);
+        metrics.leads(true);
+        metrics.polled(&PollReport { ok: true, samples: 7, ..PollReport::default() }, 0.5);
+        metrics.found(2, 1, Some(5.0));
+        metrics.ages(vec![3.0, 1.0, 2.0]);
+        metrics.gates([GateState::Open, GateState::Stalled, GateState::Open]);
+        metrics.invalid(Kind::RolloutGate, 1);
+        metrics.queued(9);
+        metrics.beat(true);
+        metrics.renewed(false);
+        for kind in [Kind::FleetPackage, Kind::RolloutGate] {
+            WriteResult::ALL.into_iter().for_each(|result| metrics.wrote(kind, result));
+        }
+        let later = series(&metrics);
+        assert!(fresh.keys().eq(later.keys()), "{fresh:?}\n{later:?}");
+        for (name, value) in [
+            ("gates{state=\"open\"}", "2"),
+            ("gates{state=\"closed\"}", "0"),
+            ("gates{state=\"stalled\"}", "1"),
+            ("evidence_age_seconds{quantile=\"0.5\"}", "2.0"),
+            ("evidence_age_seconds{quantile=\"1\"}", "3.0"),
+            ("clusters", "3"),
+            ("is_leader", "1"),
+            ("hub_writes_total{kind=\"RolloutGate\",result=\"fenced\"}", "1"),
+        ] {
+            assert_eq!(later[&format!("statusbridge_aggregator_{name}")], value, "{name}");
+        }
+        // What was known as a leader is not shown as if it were still so.
+        metrics.leads(false);
+        let standing_by = series(&metrics);
+        assert_eq!(standing_by["statusbridge_aggregator_gates{state=\"open\"}"], "0");
+        assert_eq!(standing_by["statusbridge_aggregator_clusters"], "0");
+        assert_eq!(standing_by["statusbridge_aggregator_polls_total{result=\"success\"}"], "1");
+    }
+
+    #[test]
+    fn quantiles_are_values_that_were_seen() {
+        let ages: Vec<f64> = (1..=100).map(f64::from).collect();
+        let ranks = QUANTILES.map(|(_, share)| nearest_rank(&ages, share));
+        assert_eq!(ranks, [Some(50.0), Some(90.0), Some(99.0), Some(100.0)]);
+        assert_eq!(nearest_rank(&[4.0], 0.5), Some(4.0));
+        assert_eq!(nearest_rank(&[], 1.0), None);
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::net::TcpListener;
@@ -19,12 +20,15 @@ use crate::config::ConfigFile;
 use crate::controller::{Controller, Pace};
 use crate::discover;
 use crate::feed::{FeedConfig, PromFeed};
+use crate::fence::{Fence, FenceLayer};
 use crate::fleet::{Fleet, FleetSettings};
 use crate::heartbeat::Heartbeat;
+use crate::lease::{self, Candidate};
 use crate::metrics::Metrics;
 use crate::poll::{PollConfig, Poller};
 use crate::server::{self, Health};
 use crate::sweeper::Sweeper;
+use crate::write::CALL_TIMEOUT;
 
 /// Flags that every long-running subcommand takes.
 #[derive(Debug, Clone, Args)]
@@ -35,7 +39,7 @@ pub struct HubArgs {
     /// Context in the kubeconfig
     #[arg(long, env = "STATUSBRIDGE_CONTEXT")]
     context: Option<String>,
-    /// Namespace of the heartbeat [default: that of the pod or of the context]
+    /// Namespace of the Leases [default: that of the pod or of the context]
     #[arg(long, short, env = "POD_NAMESPACE")]
     namespace: Option<String>,
     /// Address of /metrics, /healthz and /readyz
@@ -76,7 +80,45 @@ pub struct ServeArgs {
     /// YAML file with what is too rich for flags; read again when it changes
     #[arg(long, env = "STATUSBRIDGE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Name of this process in the heartbeat
+    #[command(flatten)]
+    leader: LeaderArgs,
+}
+
+/// Flags about leader election, named as in Kubernetes' own components.
+#[derive(Debug, Clone, Args)]
+pub struct LeaderArgs {
+    /// Work only while holding a Lease, so that several replicas can run
+    #[arg(long, env = "STATUSBRIDGE_LEADER_ELECT", value_name = "BOOL", default_value_t = true,
+        action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    leader_elect: bool,
+    /// How long after its last sign of life a leader is left alone
+    #[arg(
+        long = "leader-elect-lease-duration",
+        env = "STATUSBRIDGE_LEADER_ELECT_LEASE_DURATION",
+        value_name = "DURATION",
+        default_value = "15s",
+        value_parser = duration
+    )]
+    lease_duration: Duration,
+    /// How long a leader goes on working without a renewal
+    #[arg(
+        long = "leader-elect-renew-deadline",
+        env = "STATUSBRIDGE_LEADER_ELECT_RENEW_DEADLINE",
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = duration
+    )]
+    renew_deadline: Duration,
+    /// Time between two tries of renewing or taking over
+    #[arg(
+        long = "leader-elect-retry-period",
+        env = "STATUSBRIDGE_LEADER_ELECT_RETRY_PERIOD",
+        value_name = "DURATION",
+        default_value = "2s",
+        value_parser = duration
+    )]
+    retry_period: Duration,
+    /// Name of this process in the Leases; what makes it unique is added
     #[arg(long, env = "HOSTNAME", default_value = "statusbridge-aggregator", hide = true)]
     identity: String,
 }
@@ -100,6 +142,25 @@ impl DiscoverArgs {
         let namespace = self.discover_into.clone().filter(|it| !it.is_empty())?;
         let forget_after = self.discover_forget_after.as_secs_f64();
         Some(discover::Settings { namespace, limit: self.discover_limit, forget_after })
+    }
+}
+
+impl LeaderArgs {
+    fn times(&self) -> lease::Times {
+        lease::Times {
+            lease_duration: self.lease_duration,
+            renew_deadline: self.renew_deadline,
+            retry_period: self.retry_period,
+        }
+    }
+
+    /// A name that no other process has, not even one that runs in the same place later.
+    fn identity(&self) -> Result<String> {
+        let mut random = [0; 4];
+        if rustls::crypto::ring::default_provider().secure_random.fill(&mut random).is_err() {
+            bail!("there is no source of randomness");
+        }
+        Ok(format!("{}_{:08x}", self.identity, u32::from_be_bytes(random)))
     }
 }
 
@@ -160,28 +221,66 @@ fn header(text: &str) -> Result<(String, String), String> {
 /// Runs the aggregator until it is told to stop.
 pub async fn serve(args: ServeArgs) -> Result<()> {
     log_to_stderr(args.hub.log_format);
-    let config = ConfigFile::open(args.config)?;
-    let (client, namespace) = hub(&args.hub).await?;
-    let (poller, fleet) = args.backend.poller(args.settle_delay)?;
+    args.leader.times().check().context("flags of leader election")?;
+    let identity = args.leader.identity()?;
+    let (config, namespace) = hub(&args.hub).await?;
+    let fence = if args.leader.leader_elect { Fence::shut() } else { Fence::none() };
+    // Whatever works for the leader goes through the fence; only the leader's lease does not.
+    let fenced = FenceLayer { fence: fence.clone(), call: CALL_TIMEOUT };
+    let client =
+        ClientBuilder::try_from(config.clone()).context("client of the hub")?.with_layer(&fenced).build();
     // The backend may take its time; only a loop that stands still is dead.
     let health = Health::new(args.poll_interval + 10 * args.backend.timeout + Duration::from_secs(60));
     let metrics = Arc::new(Metrics::aggregator());
     let seconds = i32::try_from(4 * args.poll_interval.as_secs()).unwrap_or(i32::MAX).max(1);
-    let heartbeat = Heartbeat::new(client.clone(), &namespace, args.identity, seconds);
     let pace = Pace {
         poll_interval: args.poll_interval.max(Duration::from_millis(100)),
         writes_per_second: args.writes_per_second,
     };
-    let controller = Controller::new(client, poller, fleet, pace, heartbeat, metrics.clone(), health.clone())
-        .with_config(config)
-        .discovering(args.discover.settings());
-    run(&args.hub, metrics, health, |stop| controller.run(stop)).await
+    // Each leadership starts from nothing: what was known before may have been overtaken.
+    let fresh = |epoch: Option<i64>| -> Result<Controller> {
+        let file = ConfigFile::open(args.config.clone())?;
+        let (poller, fleet) = args.backend.poller(args.settle_delay)?;
+        let heartbeat = Heartbeat::new(client.clone(), &namespace, identity.clone(), seconds);
+        let (metrics, health) = (metrics.clone(), health.clone());
+        let controller = Controller::new(client.clone(), poller, fleet, pace, heartbeat, metrics, health);
+        Ok(controller.with_config(file).in_epoch(epoch).discovering(args.discover.settings()))
+    };
+    // What is wrong with the flags is said now, not when this process comes to lead.
+    let first = fresh(None)?;
+    run(&args.hub, metrics.clone(), health.clone(), async |stop| {
+        if !args.leader.leader_elect {
+            metrics.leads(true);
+            first.run(stop).await;
+            return Ok(());
+        }
+        drop(first);
+        let unfenced = Client::try_from(config).context("client of the hub")?;
+        let times = args.leader.times();
+        let candidate = Candidate::new(
+            unfenced,
+            &namespace,
+            identity.clone(),
+            times,
+            fence,
+            metrics.clone(),
+            health.clone(),
+        );
+        candidate
+            .run(&stop, async |epoch| {
+                fresh(Some(epoch))?.run(stop.clone()).await;
+                Ok(())
+            })
+            .await
+    })
+    .await
 }
 
 /// Runs the sweeper until it is told to stop.
 pub async fn sweep(args: SweepArgs) -> Result<()> {
     log_to_stderr(args.hub.log_format);
-    let (client, namespace) = hub(&args.hub).await?;
+    let (config, namespace) = hub(&args.hub).await?;
+    let client = Client::try_from(config).context("client of the hub")?;
     let health = Health::new(Duration::from_secs(120));
     let metrics = Arc::new(Metrics::sweeper());
     let timeout = args.heartbeat_timeout;
@@ -189,7 +288,11 @@ pub async fn sweep(args: SweepArgs) -> Result<()> {
         bail!("--heartbeat-timeout must be more than 0s");
     }
     let sweeper = Sweeper { client, namespace, timeout, metrics: metrics.clone(), health: health.clone() };
-    run(&args.hub, metrics, health, async |stop| sweeper.run(stop).await).await
+    run(&args.hub, metrics, health, async |stop| {
+        sweeper.run(stop).await;
+        Ok(())
+    })
+    .await
 }
 
 /// Prints the CRDs, or writes each to its file in a directory.
@@ -210,7 +313,7 @@ async fn run(
     args: &HubArgs,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
-    work: impl AsyncFnOnce(CancellationToken),
+    work: impl AsyncFnOnce(CancellationToken) -> Result<()>,
 ) -> Result<()> {
     let listener =
         TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
@@ -218,9 +321,10 @@ async fn run(
     let stop = CancellationToken::new();
     stop_on_signals(stop.clone())?;
     let server = tokio::spawn(server::serve(listener, metrics, health, stop.clone()));
-    work(stop.clone()).await;
+    let outcome = work(stop.clone()).await;
     stop.cancel();
-    server.await.context("the HTTP server ended badly")
+    server.await.context("the HTTP server ended badly")?;
+    outcome
 }
 
 fn stop_on_signals(stop: CancellationToken) -> Result<()> {
@@ -237,13 +341,18 @@ fn stop_on_signals(stop: CancellationToken) -> Result<()> {
     Ok(())
 }
 
-async fn hub(args: &HubArgs) -> Result<(Client, String)> {
-    let (client, namespace) = connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-    Ok((client, args.namespace.clone().unwrap_or(namespace)))
+async fn hub(args: &HubArgs) -> Result<(Config, String)> {
+    let (config, namespace) = configure(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    Ok((config, args.namespace.clone().unwrap_or(namespace)))
 }
 
 /// A client of the hub, and the namespace that it is configured with.
 pub(crate) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<(Client, String)> {
+    let (config, namespace) = configure(kubeconfig, context).await?;
+    Ok((Client::try_from(config).context("client of the hub")?, namespace))
+}
+
+async fn configure(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<(Config, String)> {
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let mut config = match (kubeconfig, context) {
         (Some(path), _) => {
@@ -257,7 +366,7 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) ->
     // A watch gets a bookmark about once a minute; one that is silent for longer is dead.
     config.read_timeout = Some(Duration::from_secs(150));
     let namespace = config.default_namespace.clone();
-    Ok((Client::try_from(config).context("client of the hub")?, namespace))
+    Ok((config, namespace))
 }
 
 fn log_to_stderr(format: LogFormat) {

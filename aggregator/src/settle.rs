@@ -5,7 +5,7 @@ use kube::Client;
 use kube::api::DynamicObject;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tracing::{info, warn};
+use tracing::warn;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -14,7 +14,7 @@ use crate::decide::conditions::{OPEN, READY, find};
 use crate::judge::World;
 use crate::metrics::{Metrics, WriteResult};
 use crate::store::Object;
-use crate::write::{self, Basis, Kind, Written};
+use crate::write::{self, Basis, HubError, Kind, Written};
 
 /// How often a write is tried again after a conflict before it is left for later.
 const ATTEMPTS: usize = 5;
@@ -64,8 +64,11 @@ pub enum Settled {
     Done(Option<Box<DynamicObject>>),
     /// It no longer exists.
     Gone,
-    /// The hub's API server refused or did not answer; to be tried again.
+    /// It was not written, for sure; to be tried again.
     Unsettled,
+    /// The hub's API server did not answer, or with an error: what was sent may arrive yet. To be
+    /// tried again.
+    Doubtful,
 }
 
 /// Decides and writes until the object's status is what it should be.
@@ -84,7 +87,6 @@ pub async fn settle<S: Judged>(
         let raw = match write::status(client, S::KIND, basis, &status).await {
             Ok(Written::Done(raw)) => {
                 metrics.wrote(S::KIND, WriteResult::Done);
-                tell(object, &status);
                 return Settled::Done(Some(raw));
             }
             Ok(Written::Gone) => {
@@ -94,6 +96,11 @@ pub async fn settle<S: Judged>(
             Ok(Written::Conflict) => {
                 metrics.wrote(S::KIND, WriteResult::Conflict);
                 write::read(client, S::KIND, &object.key).await
+            }
+            // The lease is renewed in time, or somebody else sees to it.
+            Err(HubError::NotLeading(_)) => {
+                metrics.wrote(S::KIND, WriteResult::Fenced);
+                return Settled::Unsettled;
             }
             Err(error) => {
                 metrics.wrote(S::KIND, WriteResult::Error);
@@ -108,29 +115,10 @@ pub async fn settle<S: Judged>(
             Ok(None) => return Settled::Gone,
             Err(error) => {
                 warn!(kind = S::KIND.name(), object = %object.key, %error, "status could not be written");
-                return Settled::Unsettled;
+                return Settled::Doubtful;
             }
         }
     }
     warn!(kind = S::KIND.name(), object = %object.key, "status is left for later: somebody else keeps changing the object");
     Settled::Unsettled
-}
-
-/// Logs a verdict that is another than before, once, with the reason.
-fn tell<S: Judged>(object: &Object<S, S::Status>, status: &S::Status) {
-    let Some(verdict) = S::verdict(status) else { return };
-    let before = object.status.as_ref().and_then(S::verdict);
-    if before.is_some_and(|before| (&before.status, &before.reason) == (&verdict.status, &verdict.reason)) {
-        return;
-    }
-    info!(
-        kind = S::KIND.name(),
-        object = %object.key,
-        generation = object.generation,
-        condition = verdict.type_,
-        status = verdict.status,
-        reason = verdict.reason,
-        message = verdict.message,
-        "verdict"
-    );
 }

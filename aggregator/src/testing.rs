@@ -1,12 +1,20 @@
 //! Expositions as an exporter would render them, for the tests of this crate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use statusbridge_contract::{
     Digest, Fingerprint, Metric, PACKAGE_METRICS, label, reason, sample, stream::StreamLabels,
 };
 
-use crate::{feed::Sample, fleet::PackageId, verify::Gathered};
+use crate::checks::{Answers, Templates};
+use crate::decide::{Backend, Moment};
+use crate::dependencies::Graph;
+use crate::judge::{Gates, Packages, World};
+use crate::profiles::{Profiles, Settings};
+use crate::store::Key;
+use crate::tenancy::Tenancy;
+use crate::write::Kind;
+use crate::{feed::Sample, fleet::Fleet, fleet::PackageId, verify::Gathered};
 
 /// Own labels and value of one sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,4 +131,53 @@ pub(crate) fn gather(lines: &[Line]) -> Gathered {
 
 pub(crate) fn stream(labels: &[(&str, &str)]) -> StreamLabels {
     labels.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
+}
+
+/// All that a [`World`] refers to but the fleet: nothing, unless a test says otherwise.
+pub(crate) struct Surroundings {
+    pub(crate) packages: Packages,
+    pub(crate) profiles: Profiles,
+    pub(crate) tenancy: Tenancy,
+    pub(crate) gates: Gates,
+    pub(crate) graph: Graph,
+    pub(crate) closing: BTreeSet<Key>,
+    pub(crate) templates: Templates,
+    pub(crate) answers: Answers,
+    pub(crate) doubtful: BTreeSet<(Kind, Key)>,
+}
+
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self {
+            packages: Packages::default(),
+            profiles: Profiles::new(Settings::default()),
+            tenancy: Tenancy::default(),
+            gates: Gates::default(),
+            graph: Graph::default(),
+            closing: BTreeSet::new(),
+            templates: Templates::default(),
+            answers: Answers::default(),
+            doubtful: BTreeSet::new(),
+        }
+    }
+}
+
+impl Surroundings {
+    pub(crate) fn world<'a>(&'a self, fleet: &'a Fleet, backend: Backend<'a>, moment: Moment) -> World<'a> {
+        World {
+            fleet,
+            packages: &self.packages,
+            profiles: &self.profiles,
+            tenancy: &self.tenancy,
+            gates: &self.gates,
+            graph: &self.graph,
+            closing: &self.closing,
+            templates: &self.templates,
+            answers: &self.answers,
+            backend,
+            epoch: None,
+            doubtful: &self.doubtful,
+            moment,
+        }
+    }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::api::{GROUP, VERSION, fleet_package_slice};
+use crate::fence::NotLeading;
 use crate::store::Key;
 
 /// Who owns the status fields. The sweeper writes under the same name, so that what it wrote is
@@ -23,10 +24,22 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 pub enum HubError {
     /// It answered with an error, or the connection failed.
     #[error("{0}")]
-    Api(#[from] kube::Error),
+    Api(#[source] kube::Error),
     /// It did not answer in time.
     #[error("no answer from the hub's API server within {} s", CALL_TIMEOUT.as_secs())]
     Timeout,
+    /// It was not asked, because another replica may lead before it answers.
+    #[error("{0}")]
+    NotLeading(NotLeading),
+}
+
+impl From<kube::Error> for HubError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Service(error) if error.is::<NotLeading>() => Self::NotLeading(NotLeading),
+            error => Self::Api(error),
+        }
+    }
 }
 
 /// What became of a write.

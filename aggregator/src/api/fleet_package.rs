@@ -143,6 +143,11 @@ pub struct FleetPackageStatus {
     /// when nothing else changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Time>,
+    /// Which leadership of the aggregator wrote this: how often the leader's Lease had changed
+    /// hands. A new leader writes every object once, so that what an earlier one sent late is
+    /// refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<i64>,
     /// The revision at which the package was last Ready: the wanted one; without one, the one that
     /// every cluster had, if it was the same everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]

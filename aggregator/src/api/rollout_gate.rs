@@ -166,6 +166,11 @@ pub struct RolloutGateStatus {
     /// when nothing else changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Time>,
+    /// Which leadership of the aggregator wrote this: how often the leader's Lease had changed
+    /// hands. A new leader writes every object once, so that what an earlier one sent late is
+    /// refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<i64>,
     /// When the gate was first judged for this revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,

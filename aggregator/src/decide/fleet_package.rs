@@ -172,6 +172,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
     FleetPackageStatus {
         observed_generation: Some(input.generation),
         as_of: oldest_evidence(input.targets),
+        epoch: None,
         last_healthy_revision,
         clusters: Some(counts),
         revisions,

@@ -76,17 +76,23 @@ impl<'a> Backend<'a> {
     }
 }
 
-/// A status that carries the age of its evidence.
+/// A status that carries the age of its evidence, and who wrote it.
 pub trait Evidence: Clone + PartialEq {
     /// The age of the evidence.
     fn as_of(&mut self) -> &mut Option<Time>;
     /// Takes away what is other at every poll and only refreshed together with the age.
     fn steady(&mut self) {}
+    /// Which leadership wrote it.
+    fn epoch(&mut self) -> &mut Option<i64>;
 }
 
 impl Evidence for FleetPackageStatus {
     fn as_of(&mut self) -> &mut Option<Time> {
         &mut self.as_of
+    }
+
+    fn epoch(&mut self) -> &mut Option<i64> {
+        &mut self.epoch
     }
 }
 
@@ -98,6 +104,22 @@ impl Evidence for RolloutGateStatus {
     fn steady(&mut self) {
         self.checks.iter_mut().for_each(|check| check.value = None);
     }
+
+    fn epoch(&mut self) -> &mut Option<i64> {
+        &mut self.epoch
+    }
+}
+
+/// Whether `new` says nothing else than `old` but that it was written later, or by another leader.
+pub fn only_refreshes<S: Evidence>(old: Option<&S>, new: &S) -> bool {
+    let Some(old) = old else { return false };
+    let (mut old, mut new) = (old.clone(), new.clone());
+    for status in [&mut old, &mut new] {
+        status.steady();
+        *status.as_of() = None;
+        *status.epoch() = None;
+    }
+    old == new
 }
 
 /// Whether `new` is worth a write over `old`: always when anything but `asOf` differs, and when
@@ -115,7 +137,10 @@ pub fn worth_writing<S: Evidence>(old: Option<&S>, new: &S, stale_after: Seconds
 /// Whether `asOf` has moved so far that it is worth a write by itself.
 pub fn refreshed(before: Option<&Time>, after: Option<&Time>, stale_after: Seconds) -> bool {
     match (before, after) {
-        (Some(before), Some(after)) => (unix(after) - unix(before)).abs() >= stale_after / 3.0,
+        (Some(before), Some(after)) => {
+            let moved = (unix(after) - unix(before)).abs();
+            moved > 0.0 && moved >= stale_after / 3.0
+        }
         (None, None) => false,
         _ => true,
     }

@@ -452,6 +452,7 @@ fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding)
     RolloutGateStatus {
         observed_generation: Some(input.generation),
         as_of: evidence.map(|at| oldest_answer.map(time).map_or(at.clone(), |answer| answer.min(at))),
+        epoch: None,
         started_at,
         since: find(&conditions, OPEN).map(|open| open.last_transition_time.clone()),
         revision,

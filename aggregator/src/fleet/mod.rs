@@ -206,6 +206,16 @@ impl Fleet {
         streams.filter_map(|s| s.verified.as_ref().map(|v| v.evidence)).reduce(f64::max)
     }
 
+    /// How old the youngest verified evidence of each cluster is at `t`; clusters of which nothing
+    /// was ever verified have no age.
+    pub fn ages(&self, t: Seconds) -> Vec<Seconds> {
+        let evidence = |cluster: &Cluster| {
+            let verified = cluster.streams.values().filter_map(|s| s.verified.as_ref());
+            verified.map(|v| v.evidence).reduce(f64::max)
+        };
+        self.clusters.values().filter_map(evidence).map(|evidence| t - evidence).collect()
+    }
+
     /// How far apart the cluster's digest samples were seen to be, in seconds.
     pub fn scrape_interval(&self, cluster: &str) -> Option<Seconds> {
         self.clusters.get(cluster)?.streams.values().filter_map(Stream::interval).reduce(f64::max)

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fleet::FleetSettings;
-use crate::profiles::Settings;
+use crate::testing::Surroundings;
 
 fn object(kind: &str, name: &str, generation: i64, spec: Value, status: Value) -> kube::api::DynamicObject {
     serde_json::from_value(json!({
@@ -58,19 +58,9 @@ fn how_another_gate_stands(#[case] theirs: Value, #[case] status: Value, #[case]
     let mut graph = Graph::default();
     graph.update(&gates, &[key("wave-1"), key("wave-2")].into());
     let fleet = Fleet::new(FleetSettings::default());
-    let world = World {
-        fleet: &fleet,
-        packages: &packages,
-        profiles: &Profiles::new(Settings::default()),
-        tenancy: &Tenancy::default(),
-        gates: &gates,
-        graph: &graph,
-        closing: &BTreeSet::new(),
-        templates: &Templates::default(),
-        answers: &Answers::default(),
-        backend: Backend::Answers,
-        moment: Moment { t: 0.0, now: 0.0 },
-    };
+    let around = Surroundings { packages, gates, graph, ..Surroundings::default() };
+    let world = around.world(&fleet, Backend::Answers, Moment { t: 0.0, now: 0.0 });
+    let gates = &around.gates;
     let found = world.dependencies(gates.get(&key("wave-2")).unwrap());
     assert_eq!(found.gates, [("wave-1", expected), ("none", Dependency::NotFound)]);
     assert_eq!(found.cycle, None);

@@ -14,7 +14,7 @@ use crate::checks::{Answer, Fault};
 use crate::clock::Seconds;
 use crate::fleet::{Beat, FleetSettings};
 use crate::profiles::{News, Settings};
-use crate::testing::{Exposition, failed, gather, healthy, stream};
+use crate::testing::{Exposition, Surroundings, failed, gather, healthy, stream};
 use crate::verify::verify;
 
 /// What a cluster is like; each runs a revision of its own name.
@@ -149,20 +149,17 @@ fn judge(
         Backend::Answers => Ok(Answer::Clusters(each.into())),
         Backend::Fails(error) | Backend::Unknown(error) => Err(Fault::Backend(error.to_owned())),
     };
-    let world = World {
-        fleet: &fleet(likes),
-        packages: &packages,
-        profiles: &profiles(likes),
-        tenancy,
-        gates: &Gates::default(),
-        graph: &Graph::default(),
-        closing: &BTreeSet::new(),
-        templates: &Templates::default(),
-        answers: &Answers { at: T - 2.0, said: [("q".to_owned(), said)].into() },
-        backend,
-        moment: Moment { t: T, now: T + 5.0 },
+    let answers = Answers { at: T - 2.0, said: [("q".to_owned(), said)].into() };
+    let around = Surroundings {
+        packages,
+        profiles: profiles(likes),
+        tenancy: tenancy.clone(),
+        answers,
+        ..Surroundings::default()
     };
-    let package = world.package(packages.iter().next().unwrap());
+    let fleet = fleet(likes);
+    let world = around.world(&fleet, backend, Moment { t: T, now: T + 5.0 });
+    let package = world.package(around.packages.iter().next().unwrap());
     let gate = world.gate(&gate);
     [
         package.map_or_else(|| before[0].clone(), |status| serde_json::to_value(status).unwrap()),

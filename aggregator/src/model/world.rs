@@ -14,12 +14,10 @@ use crate::clock::Seconds;
 use crate::decide::conditions::{OPEN, is_true};
 use crate::decide::{self, Moment, silence};
 use crate::fleet::{Fleet, FleetSettings};
-use crate::judge::{GateObject, Packages, World as Judge};
+use crate::judge::{GateObject, Packages};
 use crate::poll::{PollConfig, Poller};
-use crate::profiles::{Profiles, Settings};
 use crate::store::Object;
-use crate::tenancy::Tenancy;
-use crate::testing::package;
+use crate::testing::{Surroundings, package};
 
 /// `staleAfter` of the package.
 const STALE_AFTER: Seconds = 75.0;
@@ -69,9 +67,8 @@ pub(super) struct World {
     gate: Gate,
     /// The gate as it was read at a version.
     read: Option<(u64, GateObject)>,
-    packages: Packages,
-    profiles: Profiles,
-    tenancy: Tenancy,
+    /// One gate, which neither depends on others nor has checks.
+    around: Surroundings,
     heartbeat: Seconds,
     /// What is still to become true: when, in which cluster, for which delivery.
     pending: Vec<(Seconds, usize, u32, Step)>,
@@ -120,9 +117,7 @@ impl World {
             takeover_at: START,
             gate: Gate { version: 1, generation: 1, spec, status: json!({"observedGeneration": -1}) },
             read: None,
-            packages: packages(),
-            profiles: Profiles::new(Settings::default()),
-            tenancy: Tenancy::default(),
+            around: Surroundings { packages: packages(), ..Surroundings::default() },
             heartbeat: START,
             pending: Vec::new(),
             write_takes: 0.0,
@@ -362,21 +357,7 @@ impl World {
         }
         let moment = Moment { t: now - aggregator.poller.settle_delay(), now };
         self.reread();
-        // One gate, which neither depends on others nor has checks.
-        let (gates, graph, closing, templates, answers) = Default::default();
-        let judge = Judge {
-            fleet: &aggregator.fleet,
-            packages: &self.packages,
-            profiles: &self.profiles,
-            tenancy: &self.tenancy,
-            gates: &gates,
-            graph: &graph,
-            closing: &closing,
-            templates: &templates,
-            answers: &answers,
-            backend,
-            moment,
-        };
+        let judge = self.around.world(&aggregator.fleet, backend, moment);
         match self.read.as_ref().and_then(|(_, gate)| judge.gate(gate)) {
             Some(status) => {
                 let status = serde_json::to_value(status).expect("a status");

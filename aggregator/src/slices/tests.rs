@@ -7,9 +7,8 @@ use super::*;
 use crate::decide::{Backend, Moment};
 use crate::fleet::{Beat, Fleet, FleetSettings};
 use crate::judge::Packages;
-use crate::profiles::{Profiles, Settings};
 use crate::tenancy::Tenancy;
-use crate::testing::{Exposition, gather, healthy, stream};
+use crate::testing::{Exposition, Surroundings, gather, healthy, stream};
 use crate::verify::verify;
 
 const T: f64 = 10_000.0;
@@ -17,10 +16,8 @@ const T: f64 = 10_000.0;
 /// Two clusters that report the package, and some slices.
 struct Scene {
     fleet: Fleet,
-    packages: Packages,
+    around: Surroundings,
     slices: Slices,
-    profiles: Profiles,
-    tenancy: Tenancy,
     backend: Backend<'static>,
 }
 
@@ -74,33 +71,12 @@ impl Scene {
         let (mut packages, mut all) = (Packages::default(), Slices::default());
         package.map(|package| packages.insert(package));
         slices.into_iter().for_each(|slice| drop(all.insert(slice)));
-        let profiles = Profiles::new(Settings::default());
-        Self {
-            fleet,
-            packages,
-            slices: all,
-            profiles,
-            tenancy: Tenancy::default(),
-            backend: Backend::Answers,
-        }
+        let around = Surroundings { packages, ..Surroundings::default() };
+        Self { fleet, around, slices: all, backend: Backend::Answers }
     }
 
     fn changes(&self) -> Vec<String> {
-        let (gates, graph, closing) = Default::default();
-        let (templates, answers) = Default::default();
-        let world = World {
-            fleet: &self.fleet,
-            packages: &self.packages,
-            profiles: &self.profiles,
-            tenancy: &self.tenancy,
-            gates: &gates,
-            graph: &graph,
-            closing: &closing,
-            templates: &templates,
-            answers: &answers,
-            backend: self.backend,
-            moment: Moment { t: T, now: T },
-        };
+        let world = self.around.world(&self.fleet, self.backend, Moment { t: T, now: T });
         let owned = by_owner(&self.slices);
         let owned = owned.get(&key("p")).map(Vec::as_slice).unwrap_or_default();
         let clusters = |content: &FleetPackageSlice| -> String {
@@ -167,7 +143,8 @@ fn what_a_namespace_may_not_see_is_in_no_slice_and_does_not_stay() {
     let slices = || vec![slice("a", owned_by("1"), "two")];
     let scene = |spec: Value, tenancy: Tenancy, backend| {
         let scene = Scene::new(Some(package("1", spec)), slices());
-        Scene { tenancy, backend, ..scene }.changes()
+        let around = Surroundings { tenancy, ..scene.around };
+        Scene { around, backend, ..scene }.changes()
     };
     let unknown = Backend::Unknown("no route to host");
     assert_eq!(scene(json!({}), only("two"), Backend::Answers), ["write a: two"]);

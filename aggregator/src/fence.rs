@@ -1,0 +1,310 @@
+//! The fence between this process and the hub: who no longer leads for certain sends nothing.
+//!
+//! ```text
+//!   renewal sent                   renew deadline       lease over
+//!   ├── writes are sent ──┼── none ──┼── work stopped ──┤ others may lead
+//!                         └ less is left than a call may last
+//! ```
+//!
+//! All of it is counted from before a renewal was *sent*, by clocks of this machine. What is on its
+//! way when leadership is lost nobody can call back: that is refused by the API server, because it
+//! is bound to a version that the next leader has overwritten (see `epoch` in the status).
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime};
+
+use futures::TryFutureExt;
+use futures::future::{BoxFuture, FutureExt, ready};
+use http::{Method, Request};
+use tower::{BoxError, Layer, Service};
+
+/// One moment by every clock at hand.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    /// Goes on while the process is stopped, stands still while the machine sleeps.
+    monotonic: Instant,
+    /// Goes on while the machine sleeps.
+    boot: Duration,
+    /// Set right after a virtual machine was paused, which the others may not notice.
+    wall: SystemTime,
+}
+
+impl Mark {
+    /// This moment.
+    pub fn now() -> Self {
+        Self { monotonic: Instant::now(), boot: since_boot(), wall: SystemTime::now() }
+    }
+
+    /// Time from this mark to a later one: the most that any clock says, since for a lease too much
+    /// is safe and too little is not.
+    fn until(self, later: Self) -> Duration {
+        let monotonic = later.monotonic.saturating_duration_since(self.monotonic);
+        let wall = later.wall.duration_since(self.wall).unwrap_or_default();
+        monotonic.max(later.boot.saturating_sub(self.boot)).max(wall)
+    }
+
+    /// Time since this mark.
+    pub fn elapsed(self) -> Duration {
+        self.until(Self::now())
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn since_boot() -> Duration {
+    Duration::ZERO
+}
+
+/// How long a lease lasts from before its renewal was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Term {
+    /// Until then the holder works.
+    pub work: Duration,
+    /// From then on another may hold it.
+    pub lease: Duration,
+}
+
+impl Term {
+    /// Whether the holder still works, so long after the renewal was sent.
+    pub fn works(self, elapsed: Duration) -> bool {
+        elapsed < self.work
+    }
+
+    /// Whether a call that may last for so long is over before another may hold the lease.
+    pub fn admits(self, elapsed: Duration, call: Duration) -> bool {
+        self.works(elapsed) && elapsed.saturating_add(call) < self.lease
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Standing {
+    /// There is nobody else: leader election is off.
+    Alone,
+    /// Somebody else may lead.
+    Outside,
+    /// The lease was renewed then.
+    Leading(Mark, Term),
+}
+
+/// Whether this process leads, and for how long that is certain. Clones share what they know.
+#[derive(Debug, Clone)]
+pub struct Fence(Arc<Mutex<Standing>>);
+
+impl Fence {
+    /// For a process without rivals: everything passes.
+    pub fn none() -> Self {
+        Self::new(Standing::Alone)
+    }
+
+    /// Nothing passes before the lease is held.
+    pub fn shut() -> Self {
+        Self::new(Standing::Outside)
+    }
+
+    fn new(standing: Standing) -> Self {
+        Self(Arc::new(Mutex::new(standing)))
+    }
+
+    /// The lease was renewed, by a call that was sent at `sent`.
+    pub fn renewed(&self, sent: Mark, term: Term) {
+        self.set(Standing::Leading(sent, term));
+    }
+
+    /// The lease was lost or given back.
+    pub fn shut_again(&self) {
+        self.set(Standing::Outside);
+    }
+
+    fn set(&self, standing: Standing) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = standing;
+    }
+
+    fn get(&self) -> Standing {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether work may go on.
+    pub fn holds(&self) -> bool {
+        match self.get() {
+            Standing::Alone => true,
+            Standing::Outside => false,
+            Standing::Leading(sent, term) => term.works(sent.elapsed()),
+        }
+    }
+
+    /// Whether a call that may last for so long is over before anybody else can lead.
+    pub fn admits(&self, call: Duration) -> bool {
+        match self.get() {
+            Standing::Alone => true,
+            Standing::Outside => false,
+            Standing::Leading(sent, term) => term.admits(sent.elapsed(), call),
+        }
+    }
+
+    /// Does `work` while the fence holds; `None` when it fell first. The work takes no step after
+    /// that, not even the one for which a process that was frozen wakes up.
+    pub async fn guard<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            if !self.holds() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+}
+
+/// A call that was not sent.
+#[derive(Debug, thiserror::Error)]
+#[error("not sent: the leader's lease may end before the answer")]
+pub struct NotLeading;
+
+/// Puts a fence around a client of the hub: whatever changes something is asked about at the moment
+/// it is sent. Reading is free.
+#[derive(Debug, Clone)]
+pub struct FenceLayer {
+    /// The fence.
+    pub fence: Fence,
+    /// Longest time for one call.
+    pub call: Duration,
+}
+
+impl<S> Layer<S> for FenceLayer {
+    type Service = Fenced<S>;
+
+    fn layer(&self, inner: S) -> Fenced<S> {
+        Fenced { layer: self.clone(), inner }
+    }
+}
+
+/// A client's service behind a fence.
+#[derive(Debug, Clone)]
+pub struct Fenced<S> {
+    layer: FenceLayer,
+    inner: S,
+}
+
+impl<S, B> Service<Request<B>> for Fenced<S>
+where
+    S: Service<Request<B>>,
+    S::Response: Send + 'static,
+    S::Error: Into<BoxError> + 'static,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !reads && !self.layer.fence.admits(self.layer.call) {
+            return ready(Err(NotLeading.into())).boxed();
+        }
+        self.inner.call(request).map_err(Into::into).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const TERM: Term = Term { work: Duration::from_secs(10), lease: Duration::from_secs(15) };
+
+    fn ago(seconds: u64) -> Mark {
+        let now = Mark::now();
+        Mark { monotonic: now.monotonic.checked_sub(Duration::from_secs(seconds)).unwrap(), ..now }
+    }
+
+    #[rstest]
+    #[case::at_work(0, true, true)]
+    #[case::nearly(4, true, true)]
+    #[case::too_little_left(6, true, false)]
+    #[case::over(11, false, false)]
+    #[case::another_may_lead(16, false, false)]
+    fn the_fence_closes_before_the_lease_ends(
+        #[case] elapsed: u64,
+        #[case] holds: bool,
+        #[case] admits: bool,
+    ) {
+        let fence = Fence::shut();
+        fence.renewed(ago(elapsed), TERM);
+        assert_eq!((fence.holds(), fence.admits(10 * SECOND)), (holds, admits));
+    }
+
+    #[test]
+    fn it_is_shut_until_the_lease_is_held_and_after_it_was_given_back() {
+        let fence = Fence::shut();
+        assert!(!fence.holds() && !fence.admits(Duration::ZERO));
+        fence.clone().renewed(Mark::now(), TERM);
+        assert!(fence.holds() && fence.admits(SECOND));
+        fence.shut_again();
+        assert!(!fence.holds() && !fence.admits(Duration::ZERO));
+        assert!(Fence::none().admits(Duration::MAX));
+    }
+
+    #[test]
+    fn of_several_clocks_the_one_that_went_furthest_counts() {
+        let now = Mark::now();
+        let slept = Mark { boot: now.boot + 20 * SECOND, ..now };
+        let paused = Mark { wall: now.wall + 30 * SECOND, ..now };
+        let set_back = Mark { wall: now.wall - 30 * SECOND, monotonic: now.monotonic + SECOND, ..now };
+        assert_eq!(now.until(slept), 20 * SECOND);
+        assert_eq!(now.until(paused), 30 * SECOND);
+        assert_eq!(now.until(set_back), SECOND);
+        assert!(Mark::now().elapsed() < SECOND, "the clocks of this machine go");
+    }
+
+    #[tokio::test]
+    async fn work_takes_no_step_once_the_fence_has_fallen() {
+        let fence = Fence::shut();
+        fence.renewed(Mark::now(), TERM);
+        let done = fence.guard(async { 1 }).await;
+        assert_eq!(done, Some(1));
+        let steps = std::cell::Cell::new(0);
+        let work = async {
+            steps.set(1);
+            fence.shut_again();
+            tokio::task::yield_now().await;
+            steps.set(2);
+        };
+        assert_eq!(fence.guard(work).await, None);
+        assert_eq!(steps.get(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_fenced_client_reads_and_does_not_write() {
+        let inner = tower::service_fn(|request: Request<()>| async move {
+            Ok::<_, std::convert::Infallible>(request.method().clone())
+        });
+        let fence = Fence::shut();
+        let mut client = FenceLayer { fence: fence.clone(), call: SECOND }.layer(inner);
+        let mut send = |method: Method| {
+            let mut request = Request::new(());
+            *request.method_mut() = method;
+            client.call(request)
+        };
+        assert!(send(Method::GET).await.is_ok());
+        for method in [Method::PUT, Method::POST, Method::PATCH, Method::DELETE] {
+            let refused = send(method.clone()).await.unwrap_err();
+            assert!(refused.is::<NotLeading>(), "{method}");
+            fence.renewed(Mark::now(), TERM);
+            assert_eq!(send(method.clone()).await.unwrap(), method);
+            fence.shut_again();
+        }
+    }
+}
