@@ -184,6 +184,19 @@ impl ApiServer {
         Ok(path)
     }
 
+    /// A copy of a kubeconfig file that goes through another address, such as a
+    /// [`FaultProxy`](crate::FaultProxy)'s.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn via(&self, kubeconfig: &Path, server: SocketAddr) -> Result<PathBuf> {
+        let mut file: serde_json::Value = serde_json::from_slice(&std::fs::read(kubeconfig)?)?;
+        file["clusters"][0]["cluster"]["server"] = format!("https://{server}").into();
+        let path = kubeconfig.with_extension(format!("via-{}", server.port()));
+        std::fs::write(&path, file.to_string()).with_context(|| format!("writing {}", path.display()))?;
+        Ok(path)
+    }
+
     /// A real token of a service account, which is made when it does not exist; for the API server itself unless
     /// `audiences` are named.
     ///

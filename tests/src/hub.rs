@@ -4,9 +4,11 @@ use crate::fake_fleet::SOURCE;
 use crate::history::{History, condition};
 use crate::{Aggregator, AggregatorOptions, ApiServer, Etcd, FLUX_NAMESPACE, Rig, Sweeper, crds, eventually};
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{Api, DynamicObject};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +21,8 @@ pub struct Hub {
     pub api: ApiServer,
     /// The aggregator.
     pub aggregator: Aggregator,
+    /// Kubeconfig file of the aggregator's service account.
+    pub account: PathBuf,
     sweeper_account: PathBuf,
     fleet_packages: Api<DynamicObject>,
     gates: Api<DynamicObject>,
@@ -54,7 +58,31 @@ impl Hub {
         let aggregator = Aggregator::start(rig, "aggregator", &account, &options).await?;
         let fleet_packages = api.dynamic(&kind("FleetPackage"), Some("default")).await?;
         let gates = api.dynamic(&kind("RolloutGate"), Some("default")).await?;
-        Ok(Self { api, aggregator, sweeper_account, fleet_packages, gates })
+        Ok(Self { api, aggregator, account, sweeper_account, fleet_packages, gates })
+    }
+
+    /// Starts another replica of the aggregator, which reaches the hub through `via`, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn start_replica(
+        &self,
+        rig: &Rig,
+        name: &str,
+        options: &AggregatorOptions,
+        via: SocketAddr,
+    ) -> Result<Aggregator> {
+        let options = AggregatorOptions { namespace: NAMESPACE.to_owned(), ..options.clone() };
+        Aggregator::start(rig, name, &self.api.via(&self.account, via)?, &options).await
+    }
+
+    /// A Lease of the aggregator, as it is now.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub async fn lease(&self, name: &str) -> Result<LeaseSpec> {
+        let leases = Api::<Lease>::namespaced(self.api.client(), NAMESPACE);
+        leases.get(name).await?.spec.context("a Lease without spec")
     }
 
     /// Starts a sweeper beside it.

@@ -226,6 +226,18 @@ impl Aggregator {
     pub fn process(&self) -> &Process {
         &self.process
     }
+
+    /// A sample of `/metrics`, named as it stands there, with its labels.
+    ///
+    /// # Errors
+    /// When it does not answer, or has no such sample.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        let http = crate::servers::http()?;
+        let page = http.get(format!("http://{}/metrics", self.address())).send().await?.text().await?;
+        let mut samples = page.lines().filter_map(|line| line.rsplit_once(' '));
+        let (_, value) = samples.find(|(sample, _)| *sample == name).with_context(|| page.clone())?;
+        Ok(value.parse()?)
+    }
 }
 
 /// `statusbridge-aggregator sweep`.

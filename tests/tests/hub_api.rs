@@ -603,7 +603,9 @@ async fn a_spec_change_is_answered_at_once_and_stopping_is_graceful() {
             http.get(format!("http://{}/metrics", aggregator.address())).send().await?.text().await?;
         for line in [
             "statusbridge_aggregator_polls_total{result=\"failure\"} 1",
-            "statusbridge_aggregator_gates{state=\"closed\"} 2",
+            "statusbridge_aggregator_gates{state=\"overridden\"} 1",
+            "statusbridge_aggregator_gates{state=\"stalled\"} 1",
+            "statusbridge_aggregator_is_leader 1",
         ] {
             ensure!(metrics.contains(line), "{line} is missing:\n{metrics}");
         }

@@ -164,7 +164,7 @@ impl World {
             "metadata": {"name": "payments", "namespace": "default"},
             "spec": {
                 "package": {"source": "flux-kustomization", "namespace": "flux-system", "name": "payments"},
-                "revision": revision, "staleAfter": "8s",
+                "revision": revision, "staleAfter": "8s", "clusters": {"names": ["c1", "c2"]},
             },
         });
         self.hub.apply_object(&object).await.map(drop)

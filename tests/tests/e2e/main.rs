@@ -9,6 +9,8 @@ mod cardinality;
 mod checks;
 mod exporter_silent;
 mod flux_delivers;
+mod leadership;
+mod logs;
 mod missing_clusters;
 mod previous_revision;
 mod profiles;
