@@ -31,6 +31,7 @@ use tracing::{info, warn};
 use crate::announce::Announcer;
 use crate::api::{ClusterSet, FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus};
 use crate::backlog::{Backlog, Urgency};
+use crate::board::Board;
 use crate::checks::Answers;
 use crate::clock::{self, Seconds};
 use crate::config::ConfigFile;
@@ -106,6 +107,7 @@ pub struct Controller {
     doubtful: BTreeSet<(Kind, Key)>,
     epoch: Option<i64>,
     announcer: Announcer,
+    board: Option<Arc<Board>>,
 }
 
 impl Controller {
@@ -146,6 +148,7 @@ impl Controller {
             doubtful: BTreeSet::new(),
             epoch: None,
             announcer: Announcer::default(),
+            board: None,
         }
     }
 
@@ -166,8 +169,20 @@ impl Controller {
         Self { epoch, ..self }
     }
 
+    /// Shows what stands in the hub on a board, for others to read.
+    #[must_use]
+    pub fn showing(self, board: Option<Arc<Board>>) -> Self {
+        Self { board, ..self }
+    }
+
     /// Runs until `stop`.
-    pub async fn run(mut self, stop: CancellationToken) {
+    pub async fn run(self, stop: CancellationToken) {
+        self.board.iter().for_each(|board| board.begin());
+        let _silence = SilenceAtTheEnd(self.board.clone());
+        self.follow(stop).await;
+    }
+
+    async fn follow(mut self, stop: CancellationToken) {
         let mut packages = watch(&self.client, Kind::FleetPackage);
         let mut gates = watch(&self.client, Kind::RolloutGate);
         let mut profiles = self.watch_profiles();
@@ -228,6 +243,7 @@ impl Controller {
         let Some(event) = usable(Kind::FleetPackage, event) else { return };
         let changed = self.packages.apply(event);
         changed.iter().for_each(|key| self.is_new(Kind::FleetPackage, key));
+        changed.iter().for_each(|key| self.show(Kind::FleetPackage, key));
         let concerned: BTreeSet<Key> = self
             .gates
             .iter()
@@ -245,6 +261,7 @@ impl Controller {
         let Some(event) = usable(Kind::RolloutGate, event) else { return };
         let changed = self.gates.apply(event);
         changed.iter().for_each(|key| self.is_new(Kind::RolloutGate, key));
+        changed.iter().for_each(|key| self.show(Kind::RolloutGate, key));
         let concerned = self.concerned(changed);
         self.judge(BTreeSet::new(), concerned).await;
     }
@@ -435,6 +452,7 @@ impl Controller {
             }
         }
         self.closings = closing;
+        self.show_closings();
         for (key, urgency) in rest {
             self.backlog.push((Kind::RolloutGate, key), urgency);
         }
@@ -462,6 +480,7 @@ impl Controller {
             .map(|gate| gate.key.clone())
             .collect();
         self.closings.extend(closings);
+        self.show_closings();
         self.close().await;
     }
 
@@ -515,6 +534,7 @@ impl Controller {
                 }
                 self.remember(Kind::RolloutGate, &key, settled);
             }
+            self.show_closings();
             if landed.is_empty() {
                 break;
             }
@@ -523,8 +543,12 @@ impl Controller {
             self.sort_gates(concerned.difference(&landed).cloned().collect());
         }
         if self.closings.is_empty() && self.beat_due && self.can_judge() {
+            let closed_at = Instant::now();
             match self.heartbeat.beat().await {
-                Ok(()) => self.beat_due = false,
+                Ok(()) => {
+                    self.beat_due = false;
+                    self.board.iter().for_each(|board| board.spoke(closed_at));
+                }
                 Err(error) => warn!(%error, "the heartbeat could not be renewed"),
             }
             self.metrics.beat(!self.beat_due);
@@ -659,6 +683,10 @@ impl Controller {
                 }
             }
         }
+        for key in &changed {
+            self.is_new(Kind::RolloutGate, key);
+            self.show(Kind::RolloutGate, key);
+        }
         if !changed.is_empty() {
             let concerned = self.concerned(changed);
             self.judge(BTreeSet::new(), concerned).await;
@@ -688,6 +716,20 @@ impl Controller {
         if changed {
             self.is_new(kind, key);
         }
+        self.show(kind, key);
+    }
+
+    fn show(&self, kind: Kind, key: &Key) {
+        let Some(board) = &self.board else { return };
+        match kind {
+            Kind::RolloutGate => board.gate(key, self.gates.get(key)),
+            Kind::FleetPackage => board.package(key, self.packages.get(key)),
+            Kind::FleetPackageSlice => {}
+        }
+    }
+
+    fn show_closings(&self) {
+        self.board.iter().for_each(|board| board.closing(&self.closings));
     }
 
     /// Another version of an object is known, or that it is gone.
@@ -725,6 +767,16 @@ fn gate_state(status: Option<&RolloutGateStatus>) -> GateState {
         () if is_open(Some(status)) => GateState::Open,
         () if is_true(&status.conditions, STALLED) => GateState::Stalled,
         () => GateState::Closed,
+    }
+}
+
+/// Keeps a process from speaking for the hub when it no longer judges, be it that it was stopped or
+/// that it lost its lease in the middle of something.
+struct SilenceAtTheEnd(Option<Arc<Board>>);
+
+impl Drop for SilenceAtTheEnd {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|board| board.silence("this aggregator does not judge gates now"));
     }
 }
 

@@ -1,11 +1,13 @@
-//! The aggregator's binary: `serve` (default), `sweep`, `explain`, `crds`.
+//! The aggregator's binary: `serve` (default), `sweep`, `explain`, `wait`, `doctor`, `crds`.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use statusbridge_aggregator::doctor::{self, DoctorArgs};
 use statusbridge_aggregator::explain::{self, ExplainArgs};
 use statusbridge_aggregator::serve::{self, ServeArgs, SweepArgs};
+use statusbridge_aggregator::wait::{self, WaitArgs};
 
 /// Reads package status from a metrics backend, verifies it, and writes FleetPackage and
 /// RolloutGate status in the hub.
@@ -26,6 +28,10 @@ enum Command {
     Sweep(SweepArgs),
     /// Say what a verdict rests on, cluster by cluster, from the hub API alone
     Explain(ExplainArgs),
+    /// Wait until a gate is open for one revision: for pipelines and Jobs
+    Wait(WaitArgs),
+    /// Say whether clusters, metrics pipeline and backend are fit, and what to change
+    Doctor(Box<DoctorArgs>),
     /// Print the CRDs, or write them into a directory
     Crds {
         /// Where to write one file for each CRD
@@ -42,6 +48,8 @@ fn main() -> Result<()> {
         Some(Command::Serve(args)) => block_on(serve::serve(*args)),
         Some(Command::Explain(args)) => block_on(explain::explain(args)),
         Some(Command::Sweep(args)) => block_on(serve::sweep(args)),
+        Some(Command::Wait(args)) => end_with(block_on(wait::wait(args))?),
+        Some(Command::Doctor(args)) => end_with(block_on(doctor::doctor(*args))?),
         None => match cli.serve {
             Some(args) => block_on(serve::serve(args)),
             None => anyhow::bail!("--backend is required; see --help"),
@@ -49,6 +57,10 @@ fn main() -> Result<()> {
     }
 }
 
-fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
+fn end_with(code: u8) -> Result<()> {
+    std::process::exit(code.into())
+}
+
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
 }

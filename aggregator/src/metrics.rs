@@ -7,8 +7,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use crate::board::Board;
 use crate::clock::Seconds;
 use crate::poll::PollReport;
 use crate::write::Kind;
@@ -203,6 +205,13 @@ impl Metrics {
         }
         metrics.stand_by();
         metrics
+    }
+
+    /// The same, and a series for each gate on the board.
+    #[must_use]
+    pub fn with_gates(mut self, board: Option<Arc<Board>>) -> Self {
+        board.into_iter().for_each(|board| self.registry.register_collector(Box::new(board)));
+        self
     }
 
     /// Forgets what only a leader knows.

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::api::{common, crd};
+use crate::board::Board;
 use crate::config::ConfigFile;
 use crate::controller::{Controller, Pace};
 use crate::discover;
@@ -80,6 +81,9 @@ pub struct ServeArgs {
     /// YAML file with what is too rich for flags; read again when it changes
     #[arg(long, env = "STATUSBRIDGE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Show gates by name: /v1alpha1/gates/NAMESPACE/NAME, and statusbridge_gate_open on /metrics
+    #[arg(long, env = "STATUSBRIDGE_SERVE_GATES", default_value_t = true, action = ArgAction::Set)]
+    serve_gates: bool,
     #[command(flatten)]
     leader: LeaderArgs,
 }
@@ -206,7 +210,7 @@ pub struct SweepArgs {
     heartbeat_timeout: Duration,
 }
 
-fn duration(text: &str) -> Result<Duration, common::BadDuration> {
+pub(crate) fn duration(text: &str) -> Result<Duration, common::BadDuration> {
     match text.strip_suffix("ms").and_then(|number| number.parse().ok()) {
         Some(milliseconds) => Ok(Duration::from_millis(milliseconds)),
         None => common::seconds(text).map(Duration::from_secs_f64),
@@ -231,7 +235,10 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         ClientBuilder::try_from(config.clone()).context("client of the hub")?.with_layer(&fenced).build();
     // The backend may take its time; only a loop that stands still is dead.
     let health = Health::new(args.poll_interval + 10 * args.backend.timeout + Duration::from_secs(60));
-    let metrics = Arc::new(Metrics::aggregator());
+    // A round that is late because the backend is slow is not a loop that stands still.
+    let patience = 4 * args.poll_interval.max(Duration::from_secs(1)) + 2 * args.backend.timeout;
+    let board = args.serve_gates.then(|| Board::new(patience));
+    let metrics = Arc::new(Metrics::aggregator().with_gates(board.clone()));
     let seconds = i32::try_from(4 * args.poll_interval.as_secs()).unwrap_or(i32::MAX).max(1);
     let pace = Pace {
         poll_interval: args.poll_interval.max(Duration::from_millis(100)),
@@ -244,11 +251,12 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         let heartbeat = Heartbeat::new(client.clone(), &namespace, identity.clone(), seconds);
         let (metrics, health) = (metrics.clone(), health.clone());
         let controller = Controller::new(client.clone(), poller, fleet, pace, heartbeat, metrics, health);
-        Ok(controller.with_config(file).in_epoch(epoch).discovering(args.discover.settings()))
+        let controller = controller.with_config(file).showing(board.clone());
+        Ok(controller.in_epoch(epoch).discovering(args.discover.settings()))
     };
     // What is wrong with the flags is said now, not when this process comes to lead.
     let first = fresh(None)?;
-    run(&args.hub, metrics.clone(), health.clone(), async |stop| {
+    run(&args.hub, metrics.clone(), health.clone(), board.clone(), async |stop| {
         if !args.leader.leader_elect {
             metrics.leads(true);
             first.run(stop).await;
@@ -288,7 +296,7 @@ pub async fn sweep(args: SweepArgs) -> Result<()> {
         bail!("--heartbeat-timeout must be more than 0s");
     }
     let sweeper = Sweeper { client, namespace, timeout, metrics: metrics.clone(), health: health.clone() };
-    run(&args.hub, metrics, health, async |stop| {
+    run(&args.hub, metrics, health, None, async |stop| {
         sweeper.run(stop).await;
         Ok(())
     })
@@ -313,6 +321,7 @@ async fn run(
     args: &HubArgs,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
+    board: Option<Arc<Board>>,
     work: impl AsyncFnOnce(CancellationToken) -> Result<()>,
 ) -> Result<()> {
     let listener =
@@ -320,7 +329,7 @@ async fn run(
     info!(address = %listener.local_addr()?, "serving /metrics, /healthz and /readyz");
     let stop = CancellationToken::new();
     stop_on_signals(stop.clone())?;
-    let server = tokio::spawn(server::serve(listener, metrics, health, stop.clone()));
+    let server = tokio::spawn(server::serve(listener, metrics, health, board, stop.clone()));
     let outcome = work(stop.clone()).await;
     stop.cancel();
     server.await.context("the HTTP server ended badly")?;
@@ -342,17 +351,24 @@ fn stop_on_signals(stop: CancellationToken) -> Result<()> {
 }
 
 async fn hub(args: &HubArgs) -> Result<(Config, String)> {
-    let (config, namespace) = configure(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-    Ok((config, args.namespace.clone().unwrap_or(namespace)))
+    configure(args.kubeconfig.as_deref(), args.context.as_deref(), args.namespace.as_deref()).await
 }
 
-/// A client of the hub, and the namespace that it is configured with.
-pub(crate) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<(Client, String)> {
-    let (config, namespace) = configure(kubeconfig, context).await?;
+/// A client of the hub, and the namespace that is meant when none is named.
+pub(crate) async fn connect(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+    namespace: Option<&str>,
+) -> Result<(Client, String)> {
+    let (config, namespace) = configure(kubeconfig, context, namespace).await?;
     Ok((Client::try_from(config).context("client of the hub")?, namespace))
 }
 
-async fn configure(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<(Config, String)> {
+async fn configure(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+    namespace: Option<&str>,
+) -> Result<(Config, String)> {
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let mut config = match (kubeconfig, context) {
         (Some(path), _) => {
@@ -365,7 +381,7 @@ async fn configure(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<(
     config.connect_timeout = Some(Duration::from_secs(5));
     // A watch gets a bookmark about once a minute; one that is silent for longer is dead.
     config.read_timeout = Some(Duration::from_secs(150));
-    let namespace = config.default_namespace.clone();
+    let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
     Ok((config, namespace))
 }
 
@@ -382,26 +398,37 @@ fn log_to_stderr(format: LogFormat) {
 
 impl BackendArgs {
     fn poller(&self, settle_delay: Duration) -> Result<(Poller, Fleet)> {
-        let feed = PromFeed::new(FeedConfig {
+        let feed = PromFeed::new(self.feed()).context("metrics backend")?;
+        Ok((Poller::new(self.poll(settle_delay), feed), Fleet::new(self.fleet())))
+    }
+
+    /// Where the backend is and how to talk to it.
+    pub(crate) fn feed(&self) -> FeedConfig {
+        FeedConfig {
             flavour: self.flavour,
             timeout: self.timeout,
             headers: self.headers.clone(),
             bearer_token_file: self.bearer_token_file.clone(),
             ca_file: self.ca_file.clone(),
             ..FeedConfig::new(self.url.clone())
-        })
-        .context("metrics backend")?;
+        }
+    }
+
+    /// How it is polled.
+    pub(crate) fn poll(&self, settle_delay: Duration) -> PollConfig {
         let defaults = PollConfig::default();
         let settle = settle_delay.as_secs_f64();
-        let config = PollConfig {
+        PollConfig {
             cluster_label: self.cluster_label.clone(),
             ignored_labels: self.ignore_labels.iter().filter(|label| !label.is_empty()).cloned().collect(),
             settle,
             max_settle: defaults.max_settle.max(settle),
             ..defaults
-        };
-        let settings =
-            FleetSettings { max_clock_skew: self.max_clock_skew.as_secs_f64(), ..FleetSettings::default() };
-        Ok((Poller::new(config, feed), Fleet::new(settings)))
+        }
+    }
+
+    /// By which limits evidence is judged.
+    pub(crate) fn fleet(&self) -> FleetSettings {
+        FleetSettings { max_clock_skew: self.max_clock_skew.as_secs_f64(), ..FleetSettings::default() }
     }
 }

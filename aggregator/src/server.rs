@@ -1,4 +1,4 @@
-//! `/metrics`, `/healthz` and `/readyz` of this process.
+//! `/metrics`, `/healthz` and `/readyz` of this process, and the gates' pages.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +15,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use crate::board::Board;
+use crate::clock;
+use crate::gates_page;
 use crate::metrics::Metrics;
 
 /// Whether the main loop is alive and has what it needs.
@@ -45,11 +48,13 @@ impl Health {
     }
 }
 
-/// Serves until `stop`; requests under way are finished first.
+/// Serves until `stop`; requests under way are finished first. Without a board there are no pages of
+/// gates.
 pub async fn serve(
     listener: TcpListener,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
+    board: Option<Arc<Board>>,
     stop: CancellationToken,
 ) {
     let graceful = hyper_util::server::graceful::GracefulShutdown::new();
@@ -65,9 +70,14 @@ pub async fn serve(
                 }
             },
         };
-        let (metrics, health) = (metrics.clone(), health.clone());
+        let (metrics, health, board) = (metrics.clone(), health.clone(), board.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            let response = answer(request.uri().path(), &metrics, &health);
+            let response = match &board {
+                Some(board) if request.uri().path().starts_with(gates_page::PATH) => {
+                    gates_page::answer(board, request.method(), request.uri(), clock::now(), Instant::now())
+                }
+                _ => answer(request.uri().path(), &metrics, &health),
+            };
             async move { Ok::<_, Infallible>(response) }
         });
         let connection = hyper::server::conn::http1::Builder::new()

@@ -124,6 +124,11 @@ impl FakeFleet {
         self.server.remove(&format!("/{cluster}"));
     }
 
+    /// Where a cluster's exporter answers.
+    pub fn url(&self, cluster: &str) -> String {
+        self.server.url(&format!("/{cluster}"))
+    }
+
     /// Adds a cluster's exporter to a scrape job, under the cluster's name and these labels.
     pub fn target(&self, job: ScrapeJob, cluster: &str, labels: &[(&str, &str)]) -> ScrapeJob {
         let path = format!("/{cluster}");
@@ -173,6 +178,15 @@ fn render(uid: u64, packages: &BTreeMap<String, FakePackage>) -> String {
     say(Metric::SourcePackages, &source, packages.len() as u64);
     say(Metric::ClusterUid, &[], uid);
     say(Metric::RenderedTimestamp, &[], unix_now());
+    say(Metric::SourceLastContact, &source, unix_now());
+    let mut counts = BTreeMap::<(&str, &str), u64>::new();
+    for package in packages.values() {
+        *counts.entry((package.apply.name(), package.health.name())).or_default() += 1;
+    }
+    for ((apply, health), count) in counts {
+        let labels = [(label::APPLY_STATE, apply), (label::HEALTH, health), (label::PACKAGE_SOURCE, SOURCE)];
+        say(Metric::Packages, &labels, count);
+    }
     let digest = digest.value();
     page += &sample::canonical(Metric::Digest.name(), &[(label::CONTRACT, CONTRACT_VERSION)], digest);
     page.push('\n');

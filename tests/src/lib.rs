@@ -68,7 +68,7 @@ pub use history::History;
 pub use hub::Hub;
 pub use kpt::{Kpt, KptPackage, config_map_manifest, put_inventory, revision_manifest};
 pub use kubeconfig::Kubeconfig;
-pub use own::{Aggregator, AggregatorOptions, Exporter, Sweeper, own_program};
+pub use own::{Aggregator, AggregatorOptions, Exporter, Sweeper, own_command, own_program};
 pub use ports::Port;
 pub use process::Process;
 pub use prometheus::{Prometheus, PrometheusConfig, Sample, ScrapeJob};

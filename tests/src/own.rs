@@ -24,6 +24,16 @@ pub async fn own_program(name: &str) -> Result<PathBuf> {
     Ok(BUILT.get_or_try_init(build).await?.join(name))
 }
 
+/// One of our programs as a command that a test runs to its end. It is killed when it is dropped.
+///
+/// # Errors
+/// When the program does not build.
+pub async fn own_command(name: &str, args: &[&str]) -> Result<tokio::process::Command> {
+    let mut command = tokio::process::Command::new(own_program(name).await?);
+    command.args(args).env("NO_PROXY", "127.0.0.1").stdin(std::process::Stdio::null()).kill_on_drop(true);
+    Ok(command)
+}
+
 /// Builds once per test process; cargo's own lock orders several.
 async fn build() -> Result<PathBuf> {
     let this = std::env::current_exe().context("finding this program")?;

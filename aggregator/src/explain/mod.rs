@@ -83,7 +83,8 @@ impl std::str::FromStr for Subject {
 /// # Errors
 /// When the hub cannot be reached or has no such object.
 pub async fn explain(args: ExplainArgs) -> Result<()> {
-    let (client, own_namespace) = serve::connect(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let (client, own_namespace) =
+        serve::connect(args.kubeconfig.as_deref(), args.context.as_deref(), None).await?;
     let namespace = args.namespace.unwrap_or(own_namespace);
     let seen = read::read(&client, &namespace, &args.object, &args.system_namespace).await?;
     let account = account(&seen, clock::now()).context("the hub's answer")?;

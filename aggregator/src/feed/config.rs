@@ -29,6 +29,18 @@ impl Flavour {
     }
 }
 
+impl Flavour {
+    /// The word for it, which parses back.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Prometheus => "prometheus",
+            Self::Thanos => "thanos",
+            Self::VictoriaMetrics => "victoriametrics",
+        }
+    }
+}
+
 impl std::str::FromStr for Flavour {
     type Err = String;
     fn from_str(word: &str) -> Result<Self, String> {

@@ -18,6 +18,7 @@ mod offset;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -25,6 +26,7 @@ use statusbridge_contract::{Fingerprint, Metric, stream::StreamLabels};
 
 pub use beat::{Beat, Heard};
 pub use observation::{Observation, PackageId, Row, Standing};
+pub use view::StreamView;
 
 use crate::{
     clock::Seconds,

@@ -30,6 +30,11 @@ impl Offset {
         self.measured.filter(|m| m.abs() > limit)
     }
 
+    /// The last measurement.
+    pub(super) fn measured(self) -> Option<Seconds> {
+        self.measured
+    }
+
     /// A time of the cluster's clock in the backend's.
     pub(super) fn correct(self, theirs: Seconds) -> Seconds {
         theirs + self.kept

@@ -67,6 +67,8 @@ pub struct PollReport {
     pub error: Option<String>,
     /// Name of the case of the error, see [`FeedError::kind`].
     pub error_kind: Option<&'static str>,
+    /// The same, to act upon.
+    pub failure: Option<FeedError>,
     /// Streams whose newest digest is that of verified content.
     pub verified: usize,
     /// Streams of which that cannot be said.
@@ -144,6 +146,7 @@ impl<Q: QueryApi> Poller<Q> {
                 fleet.unanswered(error.to_string());
                 report.error = Some(error.to_string());
                 report.error_kind = Some(error.kind());
+                report.failure = Some(error);
             }
         }
         report.bytes = self.feed.received() - before;

@@ -1,6 +1,7 @@
 //! What the hub half decides and generates, without any server.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
+mod board;
 mod checks;
 mod crds;
 mod deadline;
@@ -13,4 +14,5 @@ mod made;
 mod membership;
 mod model;
 mod package;
+mod reading;
 mod slices;

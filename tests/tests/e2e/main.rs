@@ -7,8 +7,10 @@
 mod backend_faults;
 mod cardinality;
 mod checks;
+mod doctor;
 mod exporter_silent;
 mod flux_delivers;
+mod gates_page;
 mod leadership;
 mod logs;
 mod missing_clusters;
@@ -20,6 +22,7 @@ mod spoiled_samples;
 mod streams;
 mod sweeper;
 mod tenants;
+mod wait;
 mod watches;
 mod waves;
 mod without;

@@ -1,0 +1,99 @@
+//! What the doctor can find.
+
+use serde::Serialize;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Clusters or packages will not count, or gates stay closed.
+    Problem,
+    /// It works, and could do so better.
+    Advice,
+}
+
+macro_rules! checks {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// The closed list of what is looked at, in the order in which findings are shown.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        pub enum Check {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Check {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// Its name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name)),+ }
+            }
+
+            /// What is wrong when it finds something, in a sentence.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),+)),+ }
+            }
+        }
+    };
+}
+
+checks! {
+    /// The backend answers only in part.
+    PartialAnswers,
+    /// The backend's clock and that of the machine that asks differ.
+    BackendClock,
+    /// The backend is of another kind than it is asked as.
+    BackendFlavour,
+    /// The backend has no digests.
+    NoDigests,
+    /// A metric of the contract is missing altogether.
+    MissingMetric,
+    /// Digests do not bear the label that names the cluster.
+    ClusterLabel,
+    /// Several clusters report under one name.
+    DuplicateClusterName,
+    /// One cluster reports under several names.
+    ClusterRenamed,
+    /// What arrives of a stream does not add up to what its exporter attests.
+    Unverified,
+    /// A stream added up only when it was looked at again.
+    Torn,
+    /// A cluster has not been heard of for too long.
+    SilentCluster,
+    /// A FleetPackage names a cluster that sends nothing.
+    UnknownCluster,
+    /// A cluster is scraped too seldom for a FleetPackage.
+    ScrapeInterval,
+    /// The clock of a cluster and the backend's differ.
+    ExporterClock,
+    /// An exporter has lost contact with what it reads.
+    SourceDown,
+    /// Labels were renamed because they collide with others.
+    RenamedLabel,
+    /// A cluster is seen by several replicas.
+    Replicas,
+}
+
+/// Something that was found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// How bad it is.
+    pub level: Level,
+    /// What was looked at.
+    pub check: Check,
+    /// What was seen.
+    pub message: String,
+    /// What to change, and where.
+    pub fix: String,
+}
+
+impl Finding {
+    pub(super) fn problem(check: Check, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { level: Level::Problem, check, message: message.into(), fix: fix.into() }
+    }
+
+    pub(super) fn advice(check: Check, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { level: Level::Advice, check, message: message.into(), fix: fix.into() }
+    }
+}

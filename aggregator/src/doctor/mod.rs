@@ -1,0 +1,186 @@
+//! `doctor`: whether clusters, metrics pipeline and backend are fit, and what to change.
+//!
+//! ```text
+//!   backend, hub --ask--> Survey --examine--> findings --> text or JSON, exit code
+//! ```
+
+mod ask;
+mod cluster_label;
+mod examine;
+mod finding;
+mod survey;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::clock::Seconds;
+use crate::serve::{BackendArgs, connect, duration};
+
+pub use examine::examine;
+pub use finding::{Check, Finding, Level};
+pub use survey::{DigestSeen, Limit, StreamSeen, Survey};
+
+/// `staleAfter` of a FleetPackage that does not say it.
+const DEFAULT_STALE_AFTER: Duration = Duration::from_secs(180);
+
+/// Flags of `doctor`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    backend: BackendArgs,
+    /// How far behind the present the backend is asked, as for serve
+    #[arg(long, env = "STATUSBRIDGE_SETTLE_DELAY", default_value = "5s", value_parser = duration)]
+    settle_delay: Duration,
+    /// How old evidence may be [default: what the hub's FleetPackages say, or 3m without a hub]
+    #[arg(long, value_parser = duration)]
+    stale_after: Option<Duration>,
+    /// Kubeconfig of the hub [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
+    #[arg(long, env = "STATUSBRIDGE_KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+    /// Context in the kubeconfig
+    #[arg(long, env = "STATUSBRIDGE_CONTEXT")]
+    context: Option<String>,
+    /// Form of what is printed
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  fit; there may be advice
+  1  there are problems
+  2  the backend cannot be asked";
+
+/// Form of what is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+/// Looks, prints what was found, and gives the exit code.
+///
+/// # Errors
+/// When the report cannot be made.
+pub async fn doctor(args: DoctorArgs) -> Result<u8> {
+    let (limits, hub) = limits(&args).await;
+    let questions = ask::Questions {
+        feed: args.backend.feed(),
+        poll: args.backend.poll(args.settle_delay),
+        fleet: args.backend.fleet(),
+        limits,
+    };
+    let url = questions.feed.url.clone();
+    let report = match ask::survey(questions).await {
+        Ok(survey) => Report::new(url, hub, &survey),
+        Err(error) => {
+            eprintln!("the backend cannot be asked: {error}");
+            return Ok(2);
+        }
+    };
+    match args.output {
+        Output::Text => print!("{}", report.text()),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&report).context("writing the report")?),
+    }
+    Ok(u8::from(!report.fit))
+}
+
+/// Who says how old evidence may be, and what became of asking the hub.
+async fn limits(args: &DoctorArgs) -> (Vec<Limit>, String) {
+    let all = |who: &str, limit: Duration| {
+        vec![Limit { who: who.to_owned(), stale_after: limit.as_secs_f64(), clusters: None }]
+    };
+    if let Some(limit) = args.stale_after {
+        return (all("--stale-after", limit), "not asked, because of --stale-after".to_owned());
+    }
+    let asked = async {
+        let (client, _) = connect(args.kubeconfig.as_deref(), args.context.as_deref(), None).await?;
+        Ok::<_, anyhow::Error>(ask::limits(&client).await?)
+    };
+    let default = || all("the default of 3m", DEFAULT_STALE_AFTER);
+    match asked.await {
+        Ok(limits) if limits.is_empty() => (default(), "no FleetPackages".to_owned()),
+        Ok(limits) => {
+            let least = limits.iter().map(|limit| limit.stale_after).fold(f64::MAX, f64::min);
+            let plural = if limits.len() == 1 { "" } else { "s" };
+            let hub = format!("{} FleetPackage{plural}, least staleAfter {least} s", limits.len());
+            (limits, hub)
+        }
+        Err(error) => (default(), format!("could not be asked: {error:#}")),
+    }
+}
+
+/// All that is printed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    /// No problem was found.
+    fit: bool,
+    backend: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flavour: Option<&'static str>,
+    hub: String,
+    clusters: usize,
+    streams: usize,
+    verified: usize,
+    /// The longest usual distance of scrapes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scrape_interval_seconds: Option<Seconds>,
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    fn new(backend: String, hub: String, survey: &Survey) -> Self {
+        let findings = examine(survey);
+        let clusters: BTreeSet<&str> = survey.streams.iter().map(|stream| stream.cluster.as_str()).collect();
+        let intervals = survey.digests.values().filter_map(DigestSeen::interval);
+        Self {
+            fit: findings.iter().all(|finding| finding.level != Level::Problem),
+            backend,
+            flavour: survey.found_flavour.map(crate::feed::Flavour::name),
+            hub,
+            clusters: clusters.len(),
+            streams: survey.streams.len(),
+            verified: survey.streams.iter().filter(|stream| stream.fault.is_none()).count(),
+            scrape_interval_seconds: intervals.reduce(f64::max).map(|it| (it * 10.0).round() / 10.0),
+            findings,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing into a string does not fail.
+        let flavour = self.flavour.map(|flavour| format!(" ({flavour})")).unwrap_or_default();
+        let _ = writeln!(text, "backend {}{flavour}", self.backend);
+        let interval = self.scrape_interval_seconds.map(|it| format!(", scraped every {it} s"));
+        let _ = writeln!(
+            text,
+            "clusters {}, streams {}, verified {}{}",
+            self.clusters,
+            self.streams,
+            self.verified,
+            interval.unwrap_or_default()
+        );
+        let _ = writeln!(text, "hub: {}", self.hub);
+        for Finding { level, check, message, fix } in &self.findings {
+            let level = match level {
+                Level::Problem => "problem",
+                Level::Advice => "advice",
+            };
+            let _ = writeln!(text, "{level} {}: {message}\n    -> {fix}", check.name());
+        }
+        let _ = writeln!(text, "{}", if self.fit { "fit" } else { "not fit" });
+        text
+    }
+}

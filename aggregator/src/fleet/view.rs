@@ -1,0 +1,39 @@
+//! What is known of each stream, for a person to look at.
+
+use statusbridge_contract::stream::StreamLabels;
+
+use super::Fleet;
+use crate::{clock::Seconds, verify::Content};
+
+/// One stream.
+#[derive(Debug, Clone, Copy)]
+pub struct StreamView<'a> {
+    /// Name of its cluster.
+    pub cluster: &'a str,
+    /// Its labels.
+    pub labels: &'a StreamLabels,
+    /// Timestamp of its newest digest sample.
+    pub newest: Option<Seconds>,
+    /// The backend's clock minus the cluster's, as last measured.
+    pub clock_offset: Option<Seconds>,
+    /// Why what its newest digest attests is not verified.
+    pub fault: Option<&'a str>,
+    /// What was verified last.
+    pub content: Option<&'a Content>,
+}
+
+impl Fleet {
+    /// Every stream of every cluster, in order.
+    pub fn streams(&self) -> impl Iterator<Item = StreamView<'_>> {
+        self.clusters.iter().flat_map(|(cluster, streams)| {
+            streams.streams.iter().map(|(labels, stream)| StreamView {
+                cluster,
+                labels,
+                newest: stream.newest,
+                clock_offset: stream.offset.measured(),
+                fault: stream.fault.as_deref(),
+                content: stream.verified.as_ref().map(|verified| &verified.content),
+            })
+        })
+    }
+}

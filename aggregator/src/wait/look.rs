@@ -1,0 +1,152 @@
+//! One look at a gate: it and its FleetPackage, read anew, by the API server's clock.
+
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+use statusbridge_contract::Fingerprint;
+
+use crate::api::{FleetPackageSpec, FleetPackageStatus, GROUP, RolloutGateSpec, RolloutGateStatus, VERSION};
+use crate::clock::{self, Seconds};
+use crate::reading::{self, Gate, Question, Reading};
+use crate::store::{Key, Object};
+use crate::write::{CALL_TIMEOUT, Kind};
+
+/// What a look found.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Seen {
+    /// The gate.
+    Gate(Box<Reading>),
+    /// There is none.
+    NotFound,
+    /// The API server answers, but not with that.
+    Refused(String),
+    /// It does not answer.
+    Unreachable(String),
+}
+
+impl Seen {
+    /// What would be news if it changed.
+    pub(super) fn words(&self) -> (&str, &str, &str) {
+        match self {
+            Self::Gate(reading) => (reading.state.name(), &reading.reason, &reading.message),
+            Self::NotFound => ("NotFound", "", ""),
+            Self::Refused(error) => ("Refused", error, ""),
+            // An API server that starts fails in many ways, one after the other.
+            Self::Unreachable(_) => ("Unreachable", "", ""),
+        }
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Gate(reading) => {
+                let healthy = reading.healthy.iter().map(|healthy| format!(" ({healthy})"));
+                format!("{}: {}{}", reading.reason, reading.message, healthy.collect::<String>())
+            }
+            Self::NotFound => "there is no such object".to_owned(),
+            Self::Refused(error) => format!("the hub's API server refuses: {error}"),
+            Self::Unreachable(error) => format!("the hub's API server does not answer: {error}"),
+        }
+    }
+
+    /// For programs.
+    pub(super) fn json(&self, key: &Key) -> Value {
+        match self {
+            Self::Gate(reading) => json!(reading),
+            _ => json!({
+                "namespace": key.namespace, "name": key.name, "open": false,
+                "state": self.words().0, "reason": self.words().0, "message": self.text(),
+            }),
+        }
+    }
+}
+
+/// Looks.
+pub(super) async fn look(
+    client: &Client,
+    kind: Kind,
+    key: &Key,
+    revision: Fingerprint,
+    slack: Seconds,
+) -> Seen {
+    let seen = match kind {
+        Kind::RolloutGate => gate(client, key, revision, slack).await,
+        // Nobody can ask for a slice.
+        Kind::FleetPackage | Kind::FleetPackageSlice => package(client, key, revision, slack).await,
+    };
+    match seen {
+        Ok(seen) | Err(seen) => seen,
+    }
+}
+
+async fn gate(client: &Client, key: &Key, revision: Fingerprint, slack: Seconds) -> Result<Seen, Seen> {
+    let Some((object, now)) = get(client, Kind::RolloutGate, key).await? else { return Ok(Seen::NotFound) };
+    let Some(object) = Object::<RolloutGateSpec, RolloutGateStatus>::read(object) else {
+        return Err(Seen::Refused("a gate without a name".to_owned()));
+    };
+    let gate = Gate::from(&object);
+    let package = match &gate.spec {
+        Ok(wish) => get(client, Kind::FleetPackage, &key.beside(&wish.package)).await?,
+        Err(_) => None,
+    };
+    let stale_after = package
+        .and_then(|(package, _)| Object::<FleetPackageSpec, FleetPackageStatus>::read(package))
+        .and_then(|package| package.spec.as_ref().ok().and_then(reading::stale_after));
+    let question = Question { revision: Some(revision), stale_after, slack, now };
+    Ok(Seen::Gate(Box::new(reading::read(&gate, &question))))
+}
+
+async fn package(client: &Client, key: &Key, revision: Fingerprint, slack: Seconds) -> Result<Seen, Seen> {
+    let Some((object, now)) = get(client, Kind::FleetPackage, key).await? else { return Ok(Seen::NotFound) };
+    let Some(package) = Object::<FleetPackageSpec, FleetPackageStatus>::read(object) else {
+        return Err(Seen::Refused("a FleetPackage without a name".to_owned()));
+    };
+    let stale_after = package.spec.as_ref().ok().and_then(reading::stale_after);
+    let question = Question { revision: Some(revision), stale_after, slack, now };
+    Ok(Seen::Gate(Box::new(reading::read(&Gate::from(&package), &question))))
+}
+
+/// An object as it is now, and what the API server says is the time.
+async fn get(client: &Client, kind: Kind, key: &Key) -> Result<Option<(DynamicObject, Seconds)>, Seen> {
+    match tokio::time::timeout(CALL_TIMEOUT, fetch(client, kind, key)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(Seen::Unreachable(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))),
+    }
+}
+
+async fn fetch(client: &Client, kind: Kind, key: &Key) -> Result<Option<(DynamicObject, Seconds)>, Seen> {
+    let plural = kind.resource().plural;
+    let path = format!("/apis/{GROUP}/{VERSION}/namespaces/{}/{plural}/{}", key.namespace, key.name);
+    let refused = |error: &dyn std::fmt::Display| Seen::Refused(error.to_string());
+    let request = Request::get(path).body(kube::client::Body::from(Vec::new())).map_err(|e| refused(&e))?;
+    let response = client.send(request).await.map_err(|error| Seen::Unreachable(error.to_string()))?;
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.map_err(|error| Seen::Unreachable(error.to_string()))?.to_bytes();
+    let date = head.headers.get(header::DATE).and_then(|date| date.to_str().ok());
+    let now = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
+    let now = now.map_or_else(clock::now, |date| date.timestamp().as_duration().as_secs_f64());
+    match head.status {
+        StatusCode::OK => match serde_json::from_slice(&body) {
+            Ok(object) => Ok(Some((object, now))),
+            Err(error) => Err(Seen::Unreachable(format!("its answer is malformed: {error}"))),
+        },
+        StatusCode::NOT_FOUND if is_about(&body, &key.name) => Ok(None),
+        StatusCode::NOT_FOUND => Err(Seen::Refused(format!("it does not know {plural}.{GROUP}"))),
+        status if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS => {
+            Err(Seen::Refused(message(&body).unwrap_or_else(|| status.to_string())))
+        }
+        status => Err(Seen::Unreachable(message(&body).unwrap_or_else(|| status.to_string()))),
+    }
+}
+
+/// Whether a 404 is about this object, and not about a kind that is not installed.
+fn is_about(body: &[u8], name: &str) -> bool {
+    serde_json::from_slice::<Value>(body).is_ok_and(|status| status["details"]["name"] == name)
+}
+
+fn message(body: &[u8]) -> Option<String> {
+    let status: Value = serde_json::from_slice(body).ok()?;
+    status["message"].as_str().map(str::to_owned)
+}

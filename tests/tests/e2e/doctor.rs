@@ -1,0 +1,289 @@
+//! `statusbridge-aggregator doctor`: whatever is broken on purpose is named, with what to change.
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use statusbridge_contract::{Digest, Metric, sample};
+use statusbridge_tests::exposition::Exposition;
+use statusbridge_tests::*;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(90);
+const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
+
+/// What `doctor` says: its exit code and its report.
+async fn doctor(backend: &str, more: &[&str]) -> Result<(i32, Value)> {
+    let mut args = vec!["doctor", "--backend", backend, "--settle-delay", "1s", "-o", "json"];
+    args.extend(more);
+    let out = own_command("statusbridge-aggregator", &args).await?.output().await?;
+    let code = out.status.code().context("no exit code")?;
+    let report = serde_json::from_slice(&out.stdout)
+        .with_context(|| format!("{code}: {}", String::from_utf8_lossy(&out.stderr)))?;
+    Ok((code, report))
+}
+
+/// Waits until `doctor` has a finding like this and ends with this code: what was broken before may be seen for a while.
+async fn finds(backend: &str, more: &[&str], code: i32, check: &str, message: &str, fix: &str) -> Result<()> {
+    eventually(SOON, &format!("{check} is found: {message}, {code}"), async || {
+        let (ended, report) = doctor(backend, more).await?;
+        let holds = |field: &Value, words: &str| field.as_str().is_some_and(|text| text.contains(words));
+        let like = |finding: &Value| {
+            finding["check"] == check && holds(&finding["message"], message) && holds(&finding["fix"], fix)
+        };
+        ensure!(report["findings"].as_array().is_some_and(|all| all.iter().any(like)), "{report:#}");
+        ensure!(ended == code, "it ends with {ended}: {report:#}");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until there is nothing to be said.
+async fn is_fit(backend: &str, more: &[&str], clusters: u64) -> Result<()> {
+    eventually(SOON, "nothing is found", async || {
+        let (code, report) = doctor(backend, more).await?;
+        ensure!(code == 0 && report["findings"] == json!([]), "{code} {report:#}");
+        ensure!(report["clusters"] == clusters && report["verified"] == report["streams"], "{report:#}");
+        Ok(())
+    })
+    .await
+}
+
+/// Changes an exposition.
+type Rewrite = fn(&str) -> String;
+
+/// As an exporter renders whose clock is five minutes behind.
+fn late(exposition: &str) -> String {
+    rewrite(exposition, "statusbridge_rendered_timestamp_seconds", |value| value - 300)
+}
+
+/// As an exporter renders that cannot reach its API server.
+fn down(exposition: &str) -> String {
+    let page = rewrite(exposition, Metric::SourceUp.name(), |_| 0);
+    let all = Exposition::parse(&page).unwrap();
+    let attested = all.lines.iter().filter(|l| Metric::from_name(&l.name).is_some_and(Metric::in_digest));
+    let digest: Digest = attested
+        .map(|l| {
+            let labels: Vec<(&str, &str)> = l.labels.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+            sample::hash(&l.name, &labels, l.value as u64)
+        })
+        .collect();
+    rewrite(&page, Metric::Digest.name(), |_| digest.value())
+}
+
+fn rewrite(exposition: &str, metric: &str, change: impl Fn(u64) -> u64) -> String {
+    let line = |line: &str| match line.rsplit_once(' ') {
+        Some((series, value)) if series.split('{').next() == Some(metric) => {
+            format!("{series} {}\n", change(value.parse().unwrap()))
+        }
+        _ => format!("{line}\n"),
+    };
+    exposition.lines().map(line).collect()
+}
+
+struct World {
+    fleet: FakeFleet,
+    /// On the way of cluster c2, something that can rewrite.
+    road: FileServer,
+    chosen: Arc<Mutex<Option<Rewrite>>>,
+    prometheus: Prometheus,
+}
+
+impl World {
+    async fn start(rig: &Rig) -> Result<Self> {
+        let fleet = FakeFleet::start().await?;
+        for cluster in ["c1", "c2"] {
+            fleet.says(cluster, "payments", FakePackage::healthy_at(R1));
+            fleet.says(cluster, "orders", FakePackage::healthy_at(R1));
+        }
+        let road = FileServer::start().await?;
+        let chosen = Arc::new(Mutex::new(None::<Rewrite>));
+        let (http, from, choice) =
+            (reqwest::Client::builder().no_proxy().build()?, fleet.url("c2"), chosen.clone());
+        road.put_with("/metrics", move || {
+            let (request, choice) = (http.get(&from).send(), choice.clone());
+            async move {
+                let page = request.await.ok()?.text().await.ok()?;
+                let rewrite = *choice.lock().unwrap();
+                Some(Bytes::from(rewrite.map_or(page.clone(), |rewrite| rewrite(&page))))
+            }
+        });
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::default()).await?;
+        let world = Self { fleet, road, chosen, prometheus };
+        world.scrape(world.good()).await?;
+        Ok(world)
+    }
+
+    /// Both clusters, each under its name.
+    fn good(&self) -> ScrapeJob {
+        let job = self.fleet.target(ScrapeJob::new("statusbridge"), "c1", &[]);
+        job.target(self.road.address(), &[("cluster", "c2")])
+    }
+
+    async fn scrape(&self, job: ScrapeJob) -> Result<()> {
+        self.prometheus.reload(&PrometheusConfig::with_jobs([job])).await
+    }
+
+    fn rewrites(&self, rewrite: Option<Rewrite>) {
+        *self.chosen.lock().unwrap() = rewrite;
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_broken_in_the_pipeline_is_named_with_what_to_change() {
+    run("e2e-doctor", async |rig| {
+        let world = World::start(rig).await?;
+        let backend = world.prometheus.url();
+        let usual = ["--backend-flavour", "prometheus", "--stale-after", "30s"];
+        let finds = async |check: &str, message: &str, fix: &str, problem: bool| -> Result<()> {
+            finds(&backend, &usual, i32::from(problem), check, message, fix).await
+        };
+        is_fit(&backend, &usual, 2).await?;
+
+        // A metric that is dropped on the way, and an identity label that is rewritten.
+        let relabelled = |rule: Value| {
+            let mut job = world.good();
+            job.metric_relabel = vec![rule];
+            job
+        };
+        let of_health = json!({"source_labels": ["__name__"], "regex": "statusbridge_package_health"});
+        let rule = |more: Value| {
+            let mut rule = of_health.clone();
+            rule.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            rule
+        };
+        world.scrape(relabelled(rule(json!({"action": "drop"})))).await?;
+        finds("Unverified", "statusbridge_package_health is missing", "metric_relabel_configs", true).await?;
+        world
+            .scrape(relabelled(rule(
+                json!({"target_label": "package_namespace", "replacement": "elsewhere"}),
+            )))
+            .await?;
+        finds(
+            "Unverified",
+            "label package_namespace of 2 packages was rewritten",
+            "metric_relabel_configs",
+            true,
+        )
+        .await?;
+        world
+            .scrape(relabelled(
+                json!({"source_labels": ["__name__"], "regex": "statusbridge_rendered.*", "action": "drop"}),
+            ))
+            .await?;
+        finds("MissingMetric", "statusbridge_rendered_timestamp_seconds", "metric_relabel_configs", true)
+            .await?;
+
+        // The label that names the cluster: of another name, missing for one, missing for all.
+        let named = |label: &str| {
+            let job =
+                world.fleet.target(ScrapeJob::new("statusbridge"), "c1", &[(label, "c1"), ("cluster", "")]);
+            job.target(world.road.address(), &[(label, "c2")])
+        };
+        world.scrape(named("k8s_cluster")).await?;
+        finds("ClusterLabel", "no digest bears the label `cluster`", "--cluster-label k8s_cluster", true)
+            .await?;
+        let mut one = world.good();
+        one.targets[1].1.clear();
+        world.scrape(one).await?;
+        finds("ClusterLabel", "1 of 2 digests do not bear the label `cluster`", "external_labels", true)
+            .await?;
+        let mut none = world.good();
+        none.targets[0].1.insert("cluster".to_owned(), String::new());
+        none.targets[1].1.clear();
+        world.scrape(none).await?;
+        finds(
+            "ClusterLabel",
+            "no digest bears the label `cluster`",
+            "external_labels: {cluster: NAME}",
+            true,
+        )
+        .await?;
+
+        // Two clusters under one name, and one cluster under two.
+        let mut same = world.good();
+        same.targets[1].1.insert("cluster".to_owned(), "c1".to_owned());
+        world.scrape(same).await?;
+        finds("DuplicateClusterName", "2 clusters report as `c1`", "a `cluster` of its own", true).await?;
+        world.scrape(world.good().target(world.road.address(), &[("cluster", "also-c2")])).await?;
+        finds("ClusterRenamed", "under 2 names: also-c2, c2", "the same `cluster`", true).await?;
+
+        // Replicas, and a target label with a name of ours: nothing that would keep a gate closed.
+        let replica = |name| [("cluster", "c2"), ("replica", name)];
+        let pair = world.fleet.target(ScrapeJob::new("statusbridge"), "c1", &[]);
+        world
+            .scrape(
+                pair.target(world.road.address(), &replica("a")).target(world.road.address(), &replica("b")),
+            )
+            .await?;
+        finds("Replicas", "the label `replica` (a, b): c2", "--ignore-labels replica", false).await?;
+        let collides = world.good().target(world.road.address(), &[("cluster", "c2"), ("package", "mine")]);
+        let mut collides = collides;
+        collides.targets.remove(1);
+        world.scrape(collides).await?;
+        finds("RenamedLabel", "bear `exported_package`", "relabel_configs", false).await?;
+        world.scrape(world.good()).await?;
+
+        // A clock, a source that is down, a scrape interval.
+        world.rewrites(Some(late));
+        finds("ExporterClock", "the clock of cluster `c2` is 30", "NTP", true).await?;
+        world.rewrites(Some(down));
+        finds("SourceDown", "source `flux-kustomization` of cluster `c2` is down", "exporter", true).await?;
+        world.rewrites(None);
+        is_fit(&backend, &usual, 2).await?;
+        let strict = ["--backend-flavour", "prometheus", "--stale-after", "4s"];
+        let said = "scraped every 1 s: c1, c2; --stale-after allows 4 s";
+        self::finds(&backend, &strict, 1, "ScrapeInterval", said, "set staleAfter to at least 5s").await?;
+
+        // A backend of another kind than was said.
+        let as_any = ["--stale-after", "30s"];
+        let as_thanos = ["--stale-after", "30s", "--backend-flavour", "thanos"];
+        let fix = "--backend-flavour prometheus";
+        self::finds(&backend, &as_any, 0, "BackendFlavour", "seems to be prometheus", fix).await?;
+        self::finds(&backend, &as_thanos, 0, "BackendFlavour", "asked as thanos", fix).await?;
+        let victoria = VictoriaMetrics::start(rig).await?;
+        let fix = "--backend-flavour victoriametrics";
+        self::finds(&victoria.url(), &as_any, 1, "BackendFlavour", "seems to be victoriametrics", fix).await?;
+        self::finds(&victoria.url(), &as_thanos, 1, "BackendFlavour", "not told to refuse partial answers", fix).await?;
+
+        // A backend of which a part is down, one without anything, and none.
+        let partial = FileServer::start().await?;
+        let answer = json!({"status": "success", "data": {"resultType": "vector", "result": []}, "warnings": ["store down"]});
+        partial.put("/api/v1/query", answer.to_string());
+        let fix = "bring back the part of the backend";
+        self::finds(&partial.url(""), &as_any, 1, "PartialAnswers", "store down", fix).await?;
+        let empty = Prometheus::start(rig, &PrometheusConfig::default()).await?;
+        let fix = "scrape the exporters";
+        self::finds(&empty.url(), &usual, 1, "NoDigests", "no metric of ours", fix).await?;
+        let args = ["doctor", "--backend", "http://127.0.0.1:1"];
+        let out = own_command("statusbridge-aggregator", &args).await?.output().await?;
+        ensure!(out.status.code() == Some(2) && out.stdout.is_empty(), "{out:?}");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn staleness_is_held_against_the_fleet_packages_of_the_hub() {
+    run("e2e-doctor-hub", async |rig| {
+        let world = World::start(rig).await?;
+        let etcd = Etcd::start(rig).await?;
+        let hub = Hub::start(rig, &etcd, &world.prometheus.url()).await?;
+        // With the rights that the aggregator has.
+        let account: PathBuf =
+            hub.api.kubeconfig_of_service_account(hub::NAMESPACE, "statusbridge-aggregator").await?;
+        let account = account.display().to_string();
+        let usual = ["--backend-flavour", "prometheus", "--kubeconfig", &account];
+        let backend = world.prometheus.url();
+        hub.report("payments", "30s", json!({"clusters": {"names": ["c1", "c2"]}})).await?;
+        is_fit(&backend, &usual, 2).await?;
+        hub.report("orders", "3s", json!({"clusters": {"names": ["c1", "c9"]}})).await?;
+        let who = "FleetPackage default/orders allows 3 s";
+        finds(&backend, &usual, 1, "ScrapeInterval", who, "set staleAfter to at least 5s").await?;
+        let unknown = "FleetPackage default/orders names clusters that send nothing: c9";
+        finds(&backend, &usual, 1, "UnknownCluster", unknown, "as the label `cluster` has them").await?;
+        Ok(())
+    })
+    .await;
+}
