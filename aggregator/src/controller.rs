@@ -45,6 +45,7 @@ use crate::judge::{GateObject, Gates, Packages, World};
 use crate::metrics::{GateState, Metrics, WriteResult};
 use crate::poll::Poller;
 use crate::profiles::{self, News, Profiles};
+use crate::references::References;
 use crate::server::Health;
 use crate::settle::{Settled, settle};
 use crate::slices::{self, Change, Slice, Slices};
@@ -96,6 +97,7 @@ pub struct Controller {
     answers: Answers,
     slices: Slices,
     discovery: Option<Discovery>,
+    references: References,
     last_poll: LastPoll,
     polled_at: Seconds,
     problems: Vec<String>,
@@ -122,6 +124,7 @@ impl Controller {
         health: Arc<Health>,
     ) -> Self {
         Self {
+            references: References::new(client.clone()),
             client,
             poller,
             pace,
@@ -214,6 +217,7 @@ impl Controller {
                     self.judge_all().await;
                 },
                 Some(event) = slices.next() => self.on_slice(event),
+                changed = self.references.changed() => self.judge(changed, BTreeSet::new()).await,
                 _ = polls.tick(), if self.has_listed() => tokio::select! {
                     () = stop.cancelled() => return,
                     () = self.poll() => {
@@ -255,6 +259,13 @@ impl Controller {
             .map(|gate| gate.key.clone())
             .collect();
         self.judge(changed, concerned).await;
+    }
+
+    /// Has whatever a package refers to now followed from now on.
+    fn refer(&mut self, key: &Key) {
+        let spec = self.packages.get(key).and_then(|package| package.spec.as_ref().ok());
+        let from = spec.filter(|spec| spec.managed_by.is_none()).and_then(|spec| spec.revision_from.as_ref());
+        self.references.ask(key, from);
     }
 
     async fn on_gate(&mut self, event: watcher::Result<Event<DynamicObject>>) {
@@ -502,6 +513,7 @@ impl Controller {
             answers: &self.answers,
             epoch: self.epoch,
             doubtful: &self.doubtful,
+            references: self.references.ledger(),
             backend: match &self.last_poll {
                 LastPoll::Good => Backend::Answers,
                 LastPoll::Bad(error) => Backend::Fails(error),
@@ -737,7 +749,10 @@ impl Controller {
         self.doubtful.remove(&(kind, key.clone()));
         match kind {
             Kind::RolloutGate => drop(self.announcer.see::<RolloutGateSpec>(key, self.gates.get(key))),
-            Kind::FleetPackage => drop(self.announcer.see::<FleetPackageSpec>(key, self.packages.get(key))),
+            Kind::FleetPackage => {
+                self.announcer.see::<FleetPackageSpec>(key, self.packages.get(key));
+                self.refer(key);
+            }
             Kind::FleetPackageSlice => {}
         };
     }

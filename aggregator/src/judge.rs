@@ -12,12 +12,14 @@ use crate::checks::{Answers, Templates, resolve};
 use crate::clock::Seconds;
 use crate::decide::checks::{Asked, NoQuery};
 use crate::decide::dependencies::{Dependencies, Dependency};
+use crate::decide::fleet_package::{Unresolved, Wanted};
 use crate::decide::rollout_gate::PackageSpec;
 use crate::decide::rows::{self, Evident};
 use crate::decide::{Backend, Membership, Moment, fleet_package, rollout_gate, worth_writing};
 use crate::dependencies::{Graph, is_open};
 use crate::fleet::{Fleet, PackageId};
 use crate::profiles::Profiles;
+use crate::references::{Ledger, Resolution};
 use crate::store::{Key, Object, Store};
 use crate::targets::{Chosen, Sources, shown_backend};
 use crate::tenancy::{Grant, Tenancy};
@@ -64,6 +66,8 @@ pub struct World<'a> {
     pub templates: &'a Templates,
     /// What the backend last said to checks.
     pub answers: &'a Answers,
+    /// The revisions that packages read from other objects.
+    pub references: &'a Ledger,
     /// What the last poll came to.
     pub backend: Backend<'a>,
     /// Which leadership this is; none without leader election.
@@ -88,6 +92,14 @@ impl World<'_> {
         };
         let mark = grant.mark();
         let previous = object.status.as_ref().filter(|status| carries_over(&mark, &status.tenancy));
+        let unread = Unresolved::unread();
+        let wanted = match spec.map(|spec| self.wanted(&object.key, spec)) {
+            // After a restart, what was said of this very reference stands until it was read again.
+            Ok(None) if answers(previous, object.generation) => return None,
+            Ok(None) => Wanted::Unresolved(&unread),
+            Ok(Some(wanted)) => wanted,
+            Err(_) => Wanted::Own,
+        };
         let chosen = match spec {
             Ok(spec) => self.sources(&grant).choose(spec, &spec.clusters, stale_after(spec)),
             Err(_) => Chosen::nobody(),
@@ -96,6 +108,7 @@ impl World<'_> {
             spec: spec.map_err(String::as_str),
             generation: object.generation,
             previous,
+            wanted,
             targets: &chosen.targets,
             membership: &chosen.membership,
             backend: shown_backend(self.backend, &grant),
@@ -105,6 +118,16 @@ impl World<'_> {
         status.epoch = self.epoch;
         let stale_after = self.patience(Kind::FleetPackage, &object.key, spec.map_or(0.0, stale_after));
         worth_writing(object.status.as_ref(), &status, stale_after).then_some(status)
+    }
+
+    /// The revision that a FleetPackage wants; `None` as long as what it refers to was not read.
+    fn wanted<'b>(&'b self, key: &Key, spec: &'b FleetPackageSpec) -> Option<Wanted<'b>> {
+        let Some(from) = &spec.revision_from else { return Some(Wanted::literal(spec)) };
+        match self.references.resolution(key, from) {
+            Resolution::Pending => None,
+            Resolution::Revision(revision) => Some(Wanted::Revision(revision)),
+            Resolution::Unresolved(unresolved) => Some(Wanted::Unresolved(unresolved)),
+        }
     }
 
     /// What the slices of a FleetPackage should hold.
@@ -117,6 +140,7 @@ impl World<'_> {
             (Err(_), _) => Rows::Unknown,
             (Ok(_), Detail::Problems | Detail::None) => Rows::Known(Vec::new()),
             (Ok(stale_after), Detail::All) => {
+                let Some(wanted) = self.wanted(&object.key, spec) else { return Rows::Unknown };
                 let grant = self.tenancy.grant(&object.key.namespace, &spec.package);
                 let chosen = self.sources(&grant).choose(spec, &spec.clusters, stale_after);
                 match (chosen.membership, self.backend) {
@@ -125,7 +149,7 @@ impl World<'_> {
                         Rows::Unknown
                     }
                     (Membership::Known | Membership::Outdated { .. }, _) => {
-                        Rows::Known(rows::rows(spec, &chosen.targets))
+                        Rows::Known(rows::rows(wanted, &chosen.targets))
                     }
                 }
             }
@@ -280,6 +304,10 @@ fn carries_over(now: &Option<String>, then: &Option<String>) -> bool {
     now.is_none() || now == then
 }
 
+fn answers(status: Option<&FleetPackageStatus>, generation: i64) -> bool {
+    status.is_some_and(|status| status.observed_generation == Some(generation))
+}
+
 /// A duration that cannot be read makes everything stale; deciding says why.
 fn stale_after(package: &FleetPackageSpec) -> Seconds {
     common::seconds(&package.stale_after).unwrap_or(0.0)
@@ -287,6 +315,8 @@ fn stale_after(package: &FleetPackageSpec) -> Seconds {
 
 #[cfg(test)]
 mod dependency_tests;
+#[cfg(test)]
+mod reference_tests;
 #[cfg(test)]
 mod refresh_tests;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The aggregator's binary: `serve` (default), `sweep`, `explain`, `wait`, `doctor`, `crds`.
+//! The aggregator's binary: `serve` (default), `sweep`, `explain`, `wait`, `doctor`, `set-revision`, `crds`.
 
 use std::path::PathBuf;
 
@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use statusbridge_aggregator::doctor::{self, DoctorArgs};
 use statusbridge_aggregator::explain::{self, ExplainArgs};
 use statusbridge_aggregator::serve::{self, ServeArgs, SweepArgs};
+use statusbridge_aggregator::set_revision::{self, SetRevisionArgs};
 use statusbridge_aggregator::wait::{self, WaitArgs};
 
 /// Reads package status from a metrics backend, verifies it, and writes FleetPackage and
@@ -32,6 +33,8 @@ enum Command {
     Wait(WaitArgs),
     /// Say whether clusters, metrics pipeline and backend are fit, and what to change
     Doctor(Box<DoctorArgs>),
+    /// Move a FleetPackage and its gates to another revision, gates first
+    SetRevision(SetRevisionArgs),
     /// Print the CRDs, or write them into a directory
     Crds {
         /// Where to write one file for each CRD
@@ -50,6 +53,7 @@ fn main() -> Result<()> {
         Some(Command::Sweep(args)) => block_on(serve::sweep(args)),
         Some(Command::Wait(args)) => end_with(block_on(wait::wait(args))?),
         Some(Command::Doctor(args)) => end_with(block_on(doctor::doctor(*args))?),
+        Some(Command::SetRevision(args)) => block_on(set_revision::run(args)),
         None => match cli.serve {
             Some(args) => block_on(serve::serve(args)),
             None => anyhow::bail!("--backend is required; see --help"),

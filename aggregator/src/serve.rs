@@ -31,15 +31,22 @@ use crate::server::{self, Health};
 use crate::sweeper::Sweeper;
 use crate::write::CALL_TIMEOUT;
 
-/// Flags that every long-running subcommand takes.
+/// How to reach the hub.
 #[derive(Debug, Clone, Args)]
-pub struct HubArgs {
+pub struct Access {
     /// Kubeconfig of the hub [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
     #[arg(long, env = "STATUSBRIDGE_KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
     /// Context in the kubeconfig
     #[arg(long, env = "STATUSBRIDGE_CONTEXT")]
     context: Option<String>,
+}
+
+/// Flags that every long-running subcommand takes.
+#[derive(Debug, Clone, Args)]
+pub struct HubArgs {
+    #[command(flatten)]
+    access: Access,
     /// Namespace of the Leases [default: that of the pod or of the context]
     #[arg(long, short, env = "POD_NAMESPACE")]
     namespace: Option<String>,
@@ -210,6 +217,7 @@ pub struct SweepArgs {
     heartbeat_timeout: Duration,
 }
 
+/// A duration such as `90s`, `1h30m` or `500ms`.
 pub(crate) fn duration(text: &str) -> Result<Duration, common::BadDuration> {
     match text.strip_suffix("ms").and_then(|number| number.parse().ok()) {
         Some(milliseconds) => Ok(Duration::from_millis(milliseconds)),
@@ -351,7 +359,15 @@ fn stop_on_signals(stop: CancellationToken) -> Result<()> {
 }
 
 async fn hub(args: &HubArgs) -> Result<(Config, String)> {
-    configure(args.kubeconfig.as_deref(), args.context.as_deref(), args.namespace.as_deref()).await
+    let Access { kubeconfig, context } = &args.access;
+    configure(kubeconfig.as_deref(), context.as_deref(), args.namespace.as_deref()).await
+}
+
+impl Access {
+    /// A client of the hub, and the namespace that is meant when none is named.
+    pub(crate) async fn connect(&self, namespace: Option<&str>) -> Result<(Client, String)> {
+        connect(self.kubeconfig.as_deref(), self.context.as_deref(), namespace).await
+    }
 }
 
 /// A client of the hub, and the namespace that is meant when none is named.

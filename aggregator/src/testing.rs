@@ -11,6 +11,7 @@ use crate::decide::{Backend, Moment};
 use crate::dependencies::Graph;
 use crate::judge::{Gates, Packages, World};
 use crate::profiles::{Profiles, Settings};
+use crate::references::Ledger;
 use crate::store::Key;
 use crate::tenancy::Tenancy;
 use crate::write::Kind;
@@ -143,6 +144,7 @@ pub(crate) struct Surroundings {
     pub(crate) closing: BTreeSet<Key>,
     pub(crate) templates: Templates,
     pub(crate) answers: Answers,
+    pub(crate) references: Ledger,
     pub(crate) doubtful: BTreeSet<(Kind, Key)>,
 }
 
@@ -157,6 +159,7 @@ impl Default for Surroundings {
             closing: BTreeSet::new(),
             templates: Templates::default(),
             answers: Answers::default(),
+            references: Ledger::default(),
             doubtful: BTreeSet::new(),
         }
     }
@@ -174,6 +177,7 @@ impl Surroundings {
             closing: &self.closing,
             templates: &self.templates,
             answers: &self.answers,
+            references: &self.references,
             backend,
             epoch: None,
             doubtful: &self.doubtful,

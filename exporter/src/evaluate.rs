@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health, reason};
+use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, Scope};
 
 use crate::{
-    expression::{Expression, MAX_MESSAGE, MAX_REASON, Scope},
     kstatus,
     leaves::{LeafSet, LeafSummary},
     source::{APPLY, HealthRule, RelatedObjects, Rule, Source},
-    verdict::{Detail, Evaluation, EvaluationError, Hold, HoldKey, Inventory, Verdict},
+    verdict::{Detail, Evaluation, Hold, HoldKey, Inventory, Verdict},
 };
 
 /// Reason of a package to which none of its source's rules applies.

@@ -9,11 +9,11 @@ use std::{
 use serde::Serialize;
 use serde_json::Value;
 use statusbridge_contract::Health;
+use statusbridge_expression::yaml;
 
 use crate::{
     kstatus::{self, Status},
     objects::{each_object, files_of},
-    yaml,
 };
 
 /// Arguments of `kstatus`.

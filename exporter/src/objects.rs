@@ -7,8 +7,7 @@ use std::{
 };
 
 use serde_json::Value;
-
-use crate::yaml;
+use statusbridge_expression::yaml;
 
 /// A saved object.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,8 +1,9 @@
 //! What one look at a package says: plain data between evaluation, hold, transition and store.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_expression::EvaluationError;
 
 /// How many of the things that a package applies there are, work, and do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -88,23 +89,6 @@ pub struct Hold {
     pub undecided: bool,
     /// What it is at work on, or what it decided about.
     pub key: HoldKey,
-}
-
-/// An expression of a source that failed on an object.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct EvaluationError {
-    /// The field of the source, such as `apply[2].when`.
-    pub field: String,
-    /// The expression in it.
-    pub expression: String,
-    /// What went wrong.
-    pub message: String,
-}
-
-impl fmt::Display for EvaluationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} in `{}`", self.field, self.message, self.expression)
-    }
 }
 
 /// All that came out of evaluating a source on one object.

@@ -4,7 +4,8 @@ use crate::{Etcd, Kubeconfig, Port, Process, Rig, crds, eventually, program};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::api::{Api, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Client, Config};
 use std::net::SocketAddr;
@@ -224,6 +225,35 @@ impl ApiServer {
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let answer = accounts.create_token_request(name, &PostParams::default(), &request).await?;
         answer.status.and_then(|s| s.token).context("the API server answered without a token")
+    }
+
+    /// Does what the control plane does with ClusterRoles to which others are aggregated: there is no controller
+    /// manager here.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn aggregate_cluster_roles(&self) -> Result<()> {
+        let roles = Api::<ClusterRole>::all(self.client());
+        for role in roles.list(&ListParams::default()).await? {
+            let Some(selectors) = role.aggregation_rule.and_then(|rule| rule.cluster_role_selectors) else {
+                continue;
+            };
+            let mut rules = Vec::new();
+            for selector in selectors {
+                let labels: Vec<String> = selector
+                    .match_labels
+                    .iter()
+                    .flatten()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect();
+                let selected = roles.list(&ListParams::default().labels(&labels.join(","))).await?;
+                rules.extend(selected.into_iter().flat_map(|role| role.rules.unwrap_or_default()));
+            }
+            let name = role.metadata.name.context("a role without a name")?;
+            let patch = serde_json::json!({"rules": rules});
+            roles.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        }
+        Ok(())
     }
 
     /// Makes a namespace unless it exists.

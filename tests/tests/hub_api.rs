@@ -244,8 +244,47 @@ async fn bad_specs_are_refused_in_words_that_help() {
             ),
             ("state", slice(vec![row(&"x".repeat(65))]), "may not be more than 64"),
         ];
+        let from = |changed: Value| {
+            let mut from = json!({
+                "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "name": "payments",
+                "expression": "object.status.artifact.revision",
+            });
+            for (field, value) in changed.as_object().unwrap() {
+                from[field] = value.clone();
+            }
+            package("p", json!({"revisionFrom": from}))
+        };
+        let both = {
+            let mut both = from(json!({}));
+            both["spec"]["revision"] = json!(REVISION);
+            both
+        };
+        let secret = "a revision is never read from a Secret";
+        let version = "apiVersion must be a version or group/version, such as v1";
+        let references: Vec<(&str, Value, &str)> = vec![
+            ("both", both, "revision and revisionFrom exclude each other"),
+            ("a Secret", from(json!({"apiVersion": "v1", "kind": "Secret"})), secret),
+            ("a secret", from(json!({"apiVersion": "v1", "kind": "sECRET"})), secret),
+            ("another Secret", from(json!({"apiVersion": "example.com/v1", "kind": "Secret"})), secret),
+            (
+                "ours",
+                from(json!({"apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage"})),
+                "a revision is never read from a FleetPackage",
+            ),
+            ("no group", from(json!({"apiVersion": "/v1"})), version),
+            ("a path", from(json!({"apiVersion": "../api/v1"})), version),
+            ("a longer path", from(json!({"apiVersion": "apps/v1/x"})), version),
+            ("upper case", from(json!({"apiVersion": "V1"})), version),
+            ("no version", from(json!({"apiVersion": ""})), "should be at least 1 chars long"),
+            ("a subresource", from(json!({"kind": "ConfigMap/status"})), "kind must be the name of a kind"),
+            ("white space", from(json!({"kind": "Secret "})), "kind must be the name of a kind"),
+            ("no kind", from(json!({"kind": null})), "spec.revisionFrom.kind"),
+            ("no name", from(json!({"name": ""})), "should be at least 1 chars long"),
+            ("no expression", from(json!({"expression": ""})), "should be at least 1 chars long"),
+            ("a long one", from(json!({"expression": "x".repeat(4097)})), "may not be more than 4096"),
+        ];
         let mut wrong = Vec::new();
-        for (name, object, expected) in &cases {
+        for (name, object, expected) in cases.iter().chain(&references) {
             let said = refusal(&api, object).await;
             if !said.contains(expected) {
                 wrong.push(format!("{} {name}: expected {expected:?}, got {said:?}", object["kind"]));
@@ -259,6 +298,14 @@ async fn bad_specs_are_refused_in_words_that_help() {
             "most",
             json!({"clusters": {"names": names}, "revision": "r".repeat(4096),
             "staleAfter": "1h30m10s", "detail": "None", "managedBy": "me"}),
+        ))
+        .await?;
+        api.apply_object(&package(
+            "refers",
+            json!({"clusters": {"names": names}, "revisionFrom": {
+                "apiVersion": format!("{}.example.com/v1", "g".repeat(63)), "kind": "K".repeat(63),
+                "name": "n".repeat(253), "expression": "e".repeat(4096),
+            }}),
         ))
         .await?;
         let others: Vec<Value> = (0..32).map(|at| json!({"name": format!("{at:02}{}", "g".repeat(251))})).collect();

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::common::ClusterSet;
+use super::revision_from::RevisionFrom;
 use crate::fleet::observation::PackageId;
 
 /// Which package, at which revision, in which clusters.
@@ -22,7 +23,7 @@ use crate::fleet::observation::PackageId;
     category = "statusbridge",
     doc = "How one package fares across clusters: how many run which revision, and where it goes wrong. It reports; it deploys nothing.",
     printcolumn = r#"{"name":"Package","type":"string","jsonPath":".spec.package.name"}"#,
-    printcolumn = r#"{"name":"Revision","type":"string","jsonPath":".spec.revision"}"#,
+    printcolumn = r#"{"name":"Revision","type":"string","jsonPath":".status.revision"}"#,
     printcolumn = r#"{"name":"Targets","type":"integer","jsonPath":".status.clusters.total"}"#,
     printcolumn = r#"{"name":"Updated","type":"integer","jsonPath":".status.clusters.updated"}"#,
     printcolumn = r#"{"name":"Healthy","type":"integer","jsonPath":".status.clusters.healthy"}"#,
@@ -33,10 +34,16 @@ use crate::fleet::observation::PackageId;
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "has(self.managedBy) == has(oldSelf.managedBy) && (!has(self.managedBy) || self.managedBy == oldSelf.managedBy)",
-    "message": "managedBy is immutable"
-}]))]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "has(self.managedBy) == has(oldSelf.managedBy) && (!has(self.managedBy) || self.managedBy == oldSelf.managedBy)",
+        "message": "managedBy is immutable"
+    },
+    {
+        "rule": "!has(self.revision) || !has(self.revisionFrom)",
+        "message": "revision and revisionFrom exclude each other"
+    }
+]))]
 pub struct FleetPackageSpec {
     /// The package, as the clusters report it. Immutable.
     #[schemars(extend("x-kubernetes-validations" = [{
@@ -52,6 +59,10 @@ pub struct FleetPackageSpec {
         "message": "revision must not begin or end with white space"
     }]))]
     pub revision: Option<String>,
+    /// Where to read the revision that should run, instead of writing it down: from another object
+    /// in the same namespace, whenever that changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision_from: Option<RevisionFrom>,
     /// The clusters that count. Default: every cluster that reports the package.
     #[serde(default = "ClusterSet::any_reporting")]
     pub clusters: ClusterSet,
@@ -148,6 +159,10 @@ pub struct FleetPackageStatus {
     /// refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<i64>,
+    /// The revision that is wanted: the spec's, or what `revisionFrom` gives now. Empty while
+    /// `revisionFrom` gives none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
     /// The revision at which the package was last Ready: the wanted one; without one, the one that
     /// every cluster had, if it was the same everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,6 +17,7 @@ pub mod fleet_package;
 pub mod fleet_package_slice;
 pub mod label_selector;
 pub mod reason;
+pub mod revision_from;
 pub mod rollout_gate;
 
 pub use common::{ClusterSet, Reporting};
@@ -24,6 +25,7 @@ pub use fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus};
 pub use fleet_package_slice::FleetPackageSlice;
 pub use label_selector::LabelSelector;
 pub use reason::Reason;
+pub use revision_from::RevisionFrom;
 pub use rollout_gate::{RolloutGate, RolloutGateSpec, RolloutGateStatus};
 
 /// API group of every kind here.

@@ -39,6 +39,14 @@ reasons! {
     ExternallyManaged,
     /// The gate waits for itself by way of `dependsOn`.
     DependencyCycle,
+    /// The aggregator may not read the object that `revisionFrom` names.
+    RevisionForbidden,
+    /// The object that `revisionFrom` names does not exist, or its kind is not installed.
+    RevisionNotFound,
+    /// The API server fails to give the object that `revisionFrom` names.
+    RevisionUnreadable,
+    /// The object that `revisionFrom` names gives no revision: the expression fails on it, or gives nothing or too much.
+    RevisionInvalid,
     /// The aggregator has stopped renewing its heartbeat; the sweeper closed the gate.
     AggregatorSilent,
     /// The metrics backend gave no usable answer to the last poll.

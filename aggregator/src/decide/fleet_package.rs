@@ -21,6 +21,67 @@ const MOST_REVISIONS: usize = 10;
 /// Most clusters that a status lists as problems.
 const MOST_PROBLEMS: usize = 20;
 
+/// The revision that a FleetPackage wants.
+#[derive(Debug, Clone, Copy)]
+pub enum Wanted<'a> {
+    /// Whatever each cluster itself wants.
+    Own,
+    /// This one.
+    Revision(&'a str),
+    /// One that is to be read from elsewhere, and cannot be.
+    Unresolved(&'a Unresolved),
+}
+
+/// Why a revision cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unresolved {
+    /// The reason.
+    pub reason: Reason,
+    /// The same in words.
+    pub message: String,
+    /// Nobody but a person can change it.
+    pub stalled: bool,
+}
+
+impl Unresolved {
+    /// The object that holds it has not been read yet.
+    pub fn unread() -> Self {
+        let message = "revisionFrom: the object has not been read yet".to_owned();
+        Self { reason: Reason::Pending, message, stalled: false }
+    }
+}
+
+impl<'a> Wanted<'a> {
+    /// What a spec itself says, if it refers to nothing.
+    pub fn literal(spec: &'a FleetPackageSpec) -> Self {
+        spec.revision.as_deref().map_or(Self::Own, Self::Revision)
+    }
+
+    pub(super) fn text(self) -> Option<&'a str> {
+        match self {
+            Self::Revision(revision) => Some(revision),
+            Self::Own | Self::Unresolved(_) => None,
+        }
+    }
+
+    /// What clusters are held to; `None`: to what each itself wants. While it is not known what is
+    /// wanted, no cluster has it.
+    pub(super) fn fingerprint(self) -> Option<Fingerprint> {
+        match self {
+            Self::Own => None,
+            Self::Revision(revision) => Some(Fingerprint::of(revision)),
+            Self::Unresolved(_) => Some(Fingerprint::NONE),
+        }
+    }
+
+    fn unresolved(self) -> Option<&'a Unresolved> {
+        match self {
+            Self::Unresolved(unresolved) => Some(unresolved),
+            Self::Own | Self::Revision(_) => None,
+        }
+    }
+}
+
 /// All that a FleetPackage's status depends on.
 pub struct Input<'a> {
     /// The spec, or why it cannot be read.
@@ -29,6 +90,8 @@ pub struct Input<'a> {
     pub generation: i64,
     /// The status as it stands.
     pub previous: Option<&'a FleetPackageStatus>,
+    /// The revision that is wanted.
+    pub wanted: Wanted<'a>,
     /// The clusters that count.
     pub targets: &'a [Target],
     /// Whether they are all that are meant.
@@ -48,15 +111,20 @@ pub fn decide(input: &Input<'_>) -> FleetPackageStatus {
             if let Some(previous) = kept_for_now(input, stale_after) {
                 return previous.clone();
             }
-            match (input.membership.obstacle(), input.backend) {
-                (Some(Obstacle { reason, message, stalled }), _) => {
-                    without_counts(input, reason, &message, if stalled { STALLED } else { RECONCILING })
+            let kind = |stalled: bool| if stalled { STALLED } else { RECONCILING };
+            match (input.membership.obstacle(), input.backend, input.wanted) {
+                (Some(Obstacle { reason, message, stalled }), ..) => {
+                    without_counts(input, reason, &message, kind(stalled))
                 }
-                (None, Backend::Unknown(error)) => {
+                (None, Backend::Unknown(_), Wanted::Unresolved(unresolved)) => {
+                    let Unresolved { reason, message, stalled } = unresolved;
+                    without_counts(input, *reason, message, kind(*stalled))
+                }
+                (None, Backend::Unknown(error), _) => {
                     let message = format!("the metrics backend has not answered yet: {error}");
                     without_counts(input, Reason::BackendUnavailable, &message, RECONCILING)
                 }
-                (None, _) => judge(input, spec, stale_after),
+                (None, ..) => judge(input, spec, stale_after),
             }
         }
     }
@@ -73,6 +141,7 @@ fn kept_for_now<'a>(input: &Input<'a>, stale_after: Seconds) -> Option<&'a Fleet
     input.previous.filter(|previous| {
         unread
             && previous.observed_generation == Some(input.generation)
+            && previous.revision.as_deref() == input.wanted.text()
             && previous.as_of.as_ref().is_some_and(|as_of| input.moment.t - unix(as_of) <= stale_after)
     })
 }
@@ -84,6 +153,9 @@ fn kept_for_now<'a>(input: &Input<'a>, stale_after: Seconds) -> Option<&'a Fleet
 /// What is wrong, in words.
 pub fn check(spec: &FleetPackageSpec) -> Result<Seconds, String> {
     match (common::seconds(&spec.stale_after), cluster_set_error(&spec.clusters)) {
+        _ if spec.revision.is_some() && spec.revision_from.is_some() => {
+            Err("revision and revisionFrom exclude each other".to_owned())
+        }
         (Err(error), _) => Err(error.to_string()),
         (_, Some(error)) => Err(error),
         (Ok(stale_after), None) => Ok(stale_after),
@@ -100,6 +172,7 @@ fn without_counts(input: &Input<'_>, reason: Reason, message: &str, kind: &str) 
     conditions.set(kind, true, reason, message);
     FleetPackageStatus {
         observed_generation: Some(input.generation),
+        revision: input.wanted.text().filter(|_| reason != Reason::Forbidden).map(str::to_owned),
         last_healthy_revision: previous.last_healthy_revision.filter(|_| reason != Reason::Forbidden),
         history: if reason == Reason::Forbidden { Vec::new() } else { previous.history },
         conditions: conditions.finish(),
@@ -108,7 +181,8 @@ fn without_counts(input: &Input<'_>, reason: Reason, message: &str, kind: &str) 
 }
 
 fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> FleetPackageStatus {
-    let wanted = spec.revision.as_deref().map(Fingerprint::of);
+    let wanted = input.wanted.fingerprint();
+    let unresolved = input.wanted.unresolved();
     let states: Vec<(Result<PackageState, Reason>, &Target)> = input
         .targets
         .iter()
@@ -119,6 +193,10 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
         .iter()
         .map(|(state, target)| (state.map_or_else(|reason| reason, |state| state.reason), *target))
         .filter(|(reason, _)| *reason != Reason::Healthy)
+        // Nobody can be blamed for not being where nobody knows.
+        .filter(|(reason, _)| {
+            unresolved.is_none() || !matches!(reason, Reason::NotUpdated | Reason::Progressing)
+        })
         .collect();
     wrong.sort_by(|a, b| (a.0, &a.1.cluster).cmp(&(b.0, &b.1.cluster)));
 
@@ -133,14 +211,15 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
             .filter(|_| wrong.is_empty() && input.membership.forbids(was_ready, input.moment, stale_after));
         message.map(|message| (Reason::ClusterProfilesUnavailable, message))
     });
-    let ready = blocked.is_none() && wrong.is_empty();
-    let (reason, message) = match (&blocked, wrong.first()) {
-        (Some((reason, message)), _) => (*reason, message.clone()),
-        (None, Some((worst, _))) => (*worst, describe(*worst, &wrong)),
-        (None, None) if wanted.is_some() => {
+    let ready = unresolved.is_none() && blocked.is_none() && wrong.is_empty();
+    let (reason, message) = match (unresolved, &blocked, wrong.first()) {
+        (Some(unresolved), ..) => (unresolved.reason, shorten(&unresolved.message)),
+        (None, Some((reason, message)), _) => (*reason, message.clone()),
+        (None, None, Some((worst, _))) => (*worst, describe(*worst, &wrong)),
+        (None, None, None) if wanted.is_some() => {
             (Reason::Healthy, format!("{} healthy at the wanted revision", all(counts.total)))
         }
-        (None, None) => (
+        (None, None, None) => (
             Reason::HealthyAtOwnRevision,
             format!("{} healthy at the revision that the cluster itself wants", all(counts.total)),
         ),
@@ -151,15 +230,18 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
     };
     conditions.set(READY, ready, reason, message.clone());
     reporting(&mut conditions, &blocked, &wrong, &counts, input.backend);
-    if counts.failed > 0 && blocked.is_none() {
+    if unresolved.is_some_and(|unresolved| unresolved.stalled) {
+        conditions.set(STALLED, true, reason, message);
+    } else if counts.failed > 0 && blocked.is_none() {
         conditions.set(STALLED, true, Reason::Failed, describe(Reason::Failed, &wrong));
     } else if !ready {
         conditions.set(RECONCILING, true, reason, message);
     }
 
     let conditions = conditions.finish();
-    let revisions = revision_counts(input.targets, spec.revision.as_deref());
-    let last_healthy_revision = match (is_true(&conditions, READY), &spec.revision, revisions.as_slice()) {
+    let revision = input.wanted.text().map(str::to_owned);
+    let revisions = revision_counts(input.targets, revision.as_deref());
+    let last_healthy_revision = match (is_true(&conditions, READY), &revision, revisions.as_slice()) {
         (true, Some(revision), _) => Some(revision.clone()),
         (true, None, [only]) => Some(only.revision.clone()),
         _ => previous.last_healthy_revision,
@@ -168,11 +250,12 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
         applied: blocked.is_none() && counts.applied == counts.total,
         healthy: is_true(&conditions, READY),
     };
-    let history = history::next(previous.history, spec.revision.as_deref(), reached, input.moment);
+    let history = history::next(previous.history, input.wanted.text(), reached, input.moment);
     FleetPackageStatus {
         observed_generation: Some(input.generation),
         as_of: oldest_evidence(input.targets),
         epoch: None,
+        revision,
         last_healthy_revision,
         clusters: Some(counts),
         revisions,

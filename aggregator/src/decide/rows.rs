@@ -3,10 +3,10 @@
 use statusbridge_contract::Fingerprint;
 
 use super::classify::{for_package, unobserved};
-use super::fleet_package::word_and_since;
+use super::fleet_package::{Wanted, word_and_since};
 use super::{Target, shorten, time};
+use crate::api::Reason;
 use crate::api::fleet_package_slice::{ClusterRow, LONGEST_CLUSTER_NAME, RolloutStatus};
-use crate::api::{FleetPackageSpec, Reason};
 use crate::clock::Seconds;
 use crate::fleet::observation::Standing;
 
@@ -24,8 +24,8 @@ pub struct Evident {
 }
 
 /// A row for each target, but for names that no slice takes.
-pub fn rows(spec: &FleetPackageSpec, targets: &[Target]) -> Vec<Evident> {
-    let wanted = spec.revision.as_deref().map(|words| (Fingerprint::of(words), words));
+pub fn rows(wanted: Wanted<'_>, targets: &[Target]) -> Vec<Evident> {
+    let wanted = wanted.fingerprint().map(|mark| (mark, wanted.text().unwrap_or_default()));
     let named = |target: &&Target| (1..=LONGEST_CLUSTER_NAME).contains(&target.cluster.len());
     targets.iter().filter(named).map(|target| row(target, wanted)).collect()
 }

@@ -2,7 +2,7 @@
 
 use statusbridge_aggregator::api::fleet_package::{FleetPackageSpec, FleetPackageStatus, HistoryEntry};
 use statusbridge_aggregator::api::{ClusterSet, Reporting};
-use statusbridge_aggregator::decide::fleet_package::{Input, decide};
+use statusbridge_aggregator::decide::fleet_package::{Input, Wanted, decide};
 use statusbridge_aggregator::decide::{Backend, Membership, Moment, time};
 use statusbridge_aggregator::fleet::observation::{Observation, Standing};
 use statusbridge_contract::{Fingerprint, Health};
@@ -38,6 +38,7 @@ impl Story {
         let spec = FleetPackageSpec { revision: revision.map(Into::into), ..package() };
         let status = decide(&Input {
             spec: Ok(&spec),
+            wanted: Wanted::literal(&spec),
             generation: 1,
             previous: self.status.as_ref(),
             targets: &targets(seen),
@@ -140,6 +141,7 @@ fn it_outlives_a_backend_that_never_answers_and_a_spec_that_cannot_be_read() {
     assert_eq!(silent.last_healthy_revision, before.last_healthy_revision);
     let unreadable = decide(&Input {
         spec: Err("of tomorrow"),
+        wanted: Wanted::Own,
         generation: 2,
         previous: Some(&silent),
         targets: &[],
@@ -158,6 +160,7 @@ fn what_a_namespace_may_not_see_any_more_is_not_remembered_either() {
     let spec = package();
     let status = decide(&Input {
         spec: Ok(&spec),
+        wanted: Wanted::literal(&spec),
         generation: 1,
         previous: Some(&before),
         targets: &[],
@@ -194,6 +197,7 @@ fn the_last_healthy_revision_is_one_that_the_whole_package_had() {
     };
     let status = decide(&Input {
         spec: Ok(&too_few),
+        wanted: Wanted::literal(&too_few),
         generation: 1,
         previous: story.status.as_ref(),
         targets: &targets([fresh(healthy(R2))]),

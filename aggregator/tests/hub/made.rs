@@ -22,6 +22,7 @@ pub fn package() -> FleetPackageSpec {
             name: "payments".into(),
         },
         revision: Some(R2.into()),
+        revision_from: None,
         clusters: ClusterSet::any_reporting(),
         stale_after: "3m".into(),
         detail: Detail::Problems,

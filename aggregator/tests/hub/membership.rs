@@ -7,6 +7,7 @@ use statusbridge_aggregator::api::{
 };
 use statusbridge_aggregator::decide::conditions::{OPEN, READY, RECONCILING, STALLED, find, is_true};
 use statusbridge_aggregator::decide::dependencies::Dependencies;
+use statusbridge_aggregator::decide::fleet_package::Wanted;
 use statusbridge_aggregator::decide::rollout_gate::PackageSpec;
 use statusbridge_aggregator::decide::{Backend, Membership, Moment, Target, fleet_package, rollout_gate};
 use statusbridge_aggregator::fleet::observation::{Observation, Standing, reason};
@@ -49,6 +50,7 @@ fn report_of(
         spec: Ok(&FleetPackageSpec { clusters: selected(), ..package() }),
         generation: 1,
         previous,
+        wanted: Wanted::Revision(R2),
         targets,
         membership,
         backend: Backend::Answers,
@@ -208,6 +210,7 @@ fn a_selector_that_cannot_be_meant_is_an_invalid_spec() {
         spec: Ok(&FleetPackageSpec { clusters, ..package() }),
         generation: 1,
         previous: None,
+        wanted: Wanted::Revision(R2),
         targets: &[],
         membership: &Membership::Known,
         backend: Backend::Answers,

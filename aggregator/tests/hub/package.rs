@@ -2,8 +2,9 @@
 
 use rstest::rstest;
 use statusbridge_aggregator::api::fleet_package::{Detail, FleetPackageSpec, FleetPackageStatus};
+use statusbridge_aggregator::api::{Reason, RevisionFrom};
 use statusbridge_aggregator::decide::conditions::{READY, RECONCILING, REPORTING, STALLED, find, is_true};
-use statusbridge_aggregator::decide::fleet_package::{Input, decide};
+use statusbridge_aggregator::decide::fleet_package::{Input, Unresolved, Wanted, decide};
 use statusbridge_aggregator::decide::{Backend, Membership, Moment};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
@@ -15,6 +16,7 @@ fn judge(spec: &FleetPackageSpec, observations: impl IntoIterator<Item = Observa
         spec: Ok(spec),
         generation: 4,
         previous: None,
+        wanted: Wanted::literal(spec),
         targets: &targets(observations),
         membership: &Membership::Known,
         backend: Backend::Answers,
@@ -96,6 +98,7 @@ fn the_last_healthy_revision_is_remembered() {
         spec: Ok(&spec),
         generation: 5,
         previous: Some(&first),
+        wanted: Wanted::literal(&spec),
         targets: &targets([fresh(moving(R2, R3))]),
         membership: &Membership::Known,
         backend: Backend::Answers,
@@ -122,6 +125,7 @@ fn a_spec_that_cannot_be_read_is_stalled() {
             spec,
             generation: 1,
             previous: None,
+            wanted: spec.map_or(Wanted::Own, Wanted::literal),
             targets: &[],
             membership: &Membership::Known,
             backend: Backend::Answers,
@@ -130,6 +134,103 @@ fn a_spec_that_cannot_be_read_is_stalled() {
         assert_eq!(ready_reason(&status), "InvalidSpec");
         assert_eq!(find(&status.conditions, STALLED).unwrap().message, error);
     }
+}
+
+/// A FleetPackage that reads its revision from elsewhere.
+fn referring() -> FleetPackageSpec {
+    let from = RevisionFrom {
+        api_version: "v1".into(),
+        kind: "ConfigMap".into(),
+        name: "versions".into(),
+        expression: "object.data.payments".into(),
+    };
+    FleetPackageSpec { revision: None, revision_from: Some(from), ..package() }
+}
+
+fn judge_referring(
+    wanted: Wanted<'_>,
+    previous: Option<&FleetPackageStatus>,
+    backend: Backend<'_>,
+    observations: impl IntoIterator<Item = Observation>,
+) -> FleetPackageStatus {
+    decide(&Input {
+        spec: Ok(&referring()),
+        generation: 4,
+        previous,
+        wanted,
+        targets: &targets(observations),
+        membership: &Membership::Known,
+        backend,
+        moment: NOW,
+    })
+}
+
+fn unresolved(reason: Reason, stalled: bool) -> Unresolved {
+    Unresolved { reason, message: "revisionFrom: no".into(), stalled }
+}
+
+#[test]
+fn a_revision_from_elsewhere_is_as_good_as_a_literal_one() {
+    let all = || [fresh(healthy(R2)), fresh(failed(R1, R2))];
+    let read = judge_referring(Wanted::Revision(R2), None, Backend::Answers, all());
+    assert_eq!(read, judge(&package(), all()));
+    assert_eq!(read.revision.as_deref(), Some(R2));
+}
+
+#[rstest]
+#[case(Reason::RevisionNotFound, false)]
+#[case(Reason::RevisionInvalid, false)]
+#[case(Reason::RevisionUnreadable, false)]
+#[case(Reason::RevisionForbidden, true)]
+#[case(Reason::InvalidSpec, true)]
+fn without_its_revision_nothing_is_ready_and_clusters_are_still_reported(
+    #[case] reason: Reason,
+    #[case] stalled: bool,
+) {
+    let before = judge_referring(Wanted::Revision(R2), None, Backend::Answers, [fresh(healthy(R2))]);
+    assert!(is_true(&before.conditions, READY));
+    let unresolved = unresolved(reason, stalled);
+    let wanted = Wanted::Unresolved(&unresolved);
+    let good = [fresh(healthy(R2)), fresh(healthy(R1)), fresh(moving(R1, R2))];
+    let status = judge_referring(wanted, Some(&before), Backend::Answers, good.clone());
+    assert_eq!((ready_reason(&status), is_true(&status.conditions, READY)), (reason.name(), false));
+    assert_eq!(find(&status.conditions, READY).unwrap().message, "revisionFrom: no");
+    assert_eq!(is_true(&status.conditions, STALLED), stalled);
+    assert_eq!(is_true(&status.conditions, RECONCILING), !stalled);
+    assert!(is_true(&status.conditions, REPORTING));
+    assert_eq!(status.revision, None, "the old one is not kept");
+    assert_eq!(status.last_healthy_revision.as_deref(), Some(R2));
+    let counts = status.clusters.unwrap();
+    assert_eq!((counts.total, counts.updated, counts.applied, counts.healthy), (3, 0, 0, 0));
+    assert!(status.problems.is_empty(), "nobody is where nobody knows: {:?}", status.problems);
+
+    let bad = good.into_iter().chain([fresh(failed(R1, R2)), unobserved(Standing::Stale, None)]);
+    let status = judge_referring(wanted, Some(&before), Backend::Answers, bad);
+    assert_eq!(ready_reason(&status), reason.name());
+    let problems: Vec<&str> = status.problems.iter().map(|problem| problem.state.as_str()).collect();
+    assert_eq!(problems, ["Failed", "Stale"]);
+    assert!(is_true(&status.conditions, STALLED));
+    assert!(!is_true(&status.conditions, REPORTING));
+}
+
+#[test]
+fn while_the_backend_has_never_answered_only_what_was_said_of_the_same_revision_stays() {
+    let silent = Backend::Unknown("no");
+    let before = judge_referring(Wanted::Revision(R2), None, Backend::Answers, [fresh(healthy(R2))]);
+    assert_eq!(judge_referring(Wanted::Revision(R2), Some(&before), silent, []), before);
+    let moved = judge_referring(Wanted::Revision(R3), Some(&before), silent, []);
+    assert_eq!((ready_reason(&moved), moved.revision.as_deref()), ("BackendUnavailable", Some(R3)));
+    let unresolved = unresolved(Reason::RevisionNotFound, false);
+    let gone = judge_referring(Wanted::Unresolved(&unresolved), Some(&before), silent, []);
+    assert_eq!((ready_reason(&gone), gone.revision.as_deref()), ("RevisionNotFound", None));
+}
+
+#[test]
+fn a_literal_revision_beside_a_reference_is_invalid() {
+    let spec = FleetPackageSpec { revision: Some(R2.into()), ..referring() };
+    let status = judge(&spec, [fresh(healthy(R2))]);
+    assert_eq!(ready_reason(&status), "InvalidSpec");
+    assert!(is_true(&status.conditions, STALLED));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use rstest::rstest;
 use statusbridge_aggregator::api::FleetPackageSlice;
 use statusbridge_aggregator::api::fleet_package_slice::{ClusterRow, MOST_CLUSTERS, RolloutStatus};
 use statusbridge_aggregator::api::{FleetPackageSpec, Reason};
+use statusbridge_aggregator::decide::fleet_package::Wanted as Revision;
 use statusbridge_aggregator::decide::rows::{Evident, rows};
 use statusbridge_aggregator::decide::{Target, time};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing, reason};
@@ -17,7 +18,7 @@ use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use crate::made::*;
 
 fn one(spec: &FleetPackageSpec, observation: Observation) -> ClusterRow {
-    rows(spec, &targets([observation])).remove(0).row
+    rows(Revision::literal(spec), &targets([observation])).remove(0).row
 }
 
 #[rstest]
@@ -146,7 +147,7 @@ impl Hub {
 
 fn evident(cluster: &str, observation: Observation) -> Evident {
     let target = Target { cluster: cluster.into(), observation };
-    rows(&package(), &[target]).remove(0)
+    rows(Revision::literal(&package()), &[target]).remove(0)
 }
 
 fn many(count: usize) -> Vec<Evident> {
@@ -188,7 +189,10 @@ fn ten_thousand_clusters_are_forty_slices_and_one_change_is_one_write() {
 #[test]
 fn the_longest_rows_fit_into_what_the_api_server_takes() {
     assert_eq!(
-        rows(&package(), &[Target { cluster: "c".repeat(1025), observation: fresh(healthy(R2)) }]),
+        rows(
+            Revision::literal(&package()),
+            &[Target { cluster: "c".repeat(1025), observation: fresh(healthy(R2)) }]
+        ),
         []
     );
     let longest = |at: usize| {

@@ -5,6 +5,7 @@ use std::{str::FromStr, sync::Arc};
 
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Health};
+use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, yaml};
 
 use super::{
     APPLY, GroupKind, HealthRule, HoldProgram, InventoryProgram, KindRef, LeavesProgram, OBJECT, PackageKind,
@@ -18,13 +19,7 @@ use super::{
     rule::Words,
     trial::try_all,
 };
-use crate::{
-    expression::{Expression, Footprint, MAX_MESSAGE, MAX_REASON},
-    kstatus,
-    projection::Projection,
-    verdict::EvaluationError,
-    yaml,
-};
+use crate::{footprint::Footprint, kstatus, projection::Projection};
 
 /// Longest name of a source: it is a label's value in every series.
 const MAX_NAME: usize = 63;

@@ -1,12 +1,10 @@
 //! Objects that a source reads beside the package's own.
 
 use serde_json::Value;
+use statusbridge_expression::{Expression, Scope};
 
 use super::KindRef;
-use crate::{
-    expression::{Expression, Scope},
-    projection::Projection,
-};
+use crate::projection::Projection;
 
 /// Longest name, namespace or label value that a join follows; Kubernetes has no longer ones.
 const MAX_NAME: usize = 253;

@@ -3,13 +3,10 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use statusbridge_contract::Health;
+use statusbridge_expression::{EvaluationError, Expression, Scope};
 
-use super::GroupKind;
-use crate::{
-    expression::{Expression, Scope},
-    leaves::{LeafLabel, LeafSet},
-    verdict::EvaluationError,
-};
+use super::{GroupKind, references};
+use crate::leaves::{LeafLabel, LeafSet};
 
 /// Longest `name=value` of a label.
 const MAX_LABEL: usize = 512;
@@ -78,7 +75,7 @@ impl LeavesProgram {
         let ignored =
             |group: &str, kind: &str| self.ignore.iter().any(|i| i.group == group && i.kind == kind);
         if let Some(objects) = &self.objects {
-            set.objects = objects.leaves(scope)?;
+            set.objects = references::leaves(objects, scope)?;
             set.objects.retain(|leaf| !ignored(&leaf.group, &leaf.kind));
             set.objects.sort_unstable();
             set.objects.dedup();
@@ -95,7 +92,7 @@ impl LeavesProgram {
                 label: label.into(),
                 value: value.into(),
             };
-            let kinds = kinds.group_kinds(scope)?;
+            let kinds = references::group_kinds(kinds, scope)?;
             set.labelled = kinds.into_iter().filter(|k| !ignored(&k.group, &k.kind)).map(of_kind).collect();
             set.labelled.sort_unstable();
             set.labelled.dedup();
@@ -114,11 +111,11 @@ impl LeavesProgram {
     /// Runs every expression, also where leaves are not looked at.
     pub(super) fn try_all(&self, scope: &Scope<'_>) -> Result<(), EvaluationError> {
         self.when.iter().try_for_each(|e| e.truth(scope).map(drop))?;
-        self.objects.iter().try_for_each(|e| e.leaves(scope).map(drop))?;
+        self.objects.iter().try_for_each(|e| references::leaves(e, scope).map(drop))?;
         self.basis.iter().try_for_each(|e| e.hash_of(scope).map(drop))?;
         self.labelled.iter().try_for_each(|labelled| {
             labelled.label.text_of(scope, MAX_LABEL)?;
-            labelled.kinds.group_kinds(scope).map(drop)
+            references::group_kinds(&labelled.kinds, scope).map(drop)
         })
     }
 

@@ -11,6 +11,7 @@ mod error;
 mod format;
 mod join;
 mod leaves;
+mod references;
 mod rule;
 mod schema;
 mod trial;
@@ -23,11 +24,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use statusbridge_contract::ApplyState;
+use statusbridge_expression::{EvaluationError, Expression, OBJECT, Scope};
 
-use crate::{
-    expression::{Expression, Scope},
-    projection::Projection,
-};
+use crate::projection::Projection;
 pub(crate) use leaves::{HealthRule, LeavesProgram};
 pub(crate) use rule::Rule;
 
@@ -239,7 +238,7 @@ impl Source {
         &self,
         object: &'v Value,
         related: &RelatedObjects<'v>,
-    ) -> Result<Scope<'v>, crate::verdict::EvaluationError> {
+    ) -> Result<Scope<'v>, EvaluationError> {
         let mut scope = Scope::default();
         scope.bind(OBJECT, object);
         for (index, r) in self.related.iter().enumerate() {
@@ -252,8 +251,6 @@ impl Source {
     }
 }
 
-/// The variable that holds the package's object.
-pub(crate) const OBJECT: &str = "object";
 /// The variable that holds the apply state's name, once it is known.
 pub(crate) const APPLY: &str = "apply";
 

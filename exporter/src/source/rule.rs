@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{
-    expression::{Expression, MAX_MESSAGE, MAX_REASON, Scope},
-    verdict::EvaluationError,
-};
+use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, Scope};
 
 /// When an object is in a state, and what is said about it then.
 #[derive(Debug)]

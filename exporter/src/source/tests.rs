@@ -464,7 +464,7 @@ proptest::proptest! {
 /// Alone, as a part of a source, and beside one.
 #[test]
 fn hostile_yaml_is_an_error_that_names_the_file() {
-    for (name, text) in crate::yaml::tests::hostile() {
+    for (name, text) in statusbridge_expression::hostile_yaml::texts() {
         let indented: String = text.lines().map(|line| format!("    {line}\n")).collect();
         let within = format!("apiVersion: statusbridge.dev/source/v1\nkind: Source\nsamples:\n{indented}");
         for text in [text, within] {

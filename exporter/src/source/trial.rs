@@ -2,12 +2,9 @@
 
 use serde_json::Value;
 use statusbridge_contract::ApplyState;
+use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, Scope};
 
 use super::{APPLY, InventoryProgram, OBJECT, Program, Related, RelatedObjects, Rule, Source, join::By};
-use crate::{
-    expression::{Expression, MAX_MESSAGE, MAX_REASON, Scope},
-    verdict::EvaluationError,
-};
 
 /// Runs every expression, each in the way in which its outcome is used.
 pub(super) fn try_all<'v>(

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 
-use super::{Expression, is_optional_namespace};
+use statusbridge_expression::{Expression, is_optional_namespace};
+
 use crate::projection::Projection;
 
 /// Rounds after which a loop's accumulator that still grows is kept whole.
@@ -61,13 +62,13 @@ impl Footprint {
 
     /// A variable that stands for what `expression` gives.
     pub fn define(&mut self, name: &str, expression: &Expression) {
-        let origin = self.origin(expression.program.expression());
+        let origin = self.origin(expression.tree());
         self.variables.push((name.to_owned(), origin));
     }
 
     /// An expression whose outcome is used.
     pub fn read(&mut self, expression: &Expression) {
-        self.consume(expression.program.expression());
+        self.consume(expression.tree());
     }
 
     /// What is read of the object in a root variable.
@@ -271,5 +272,38 @@ fn literal_step(index: &IdedExpr) -> Option<Step> {
         Expr::Literal(LiteralValue::String(name)) => Some(Step::Field(name.inner().to_owned())),
         Expr::Literal(LiteralValue::Int(_) | LiteralValue::UInt(_)) => Some(Step::Item),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("object.metadata.name == 'a'", &["metadata.name"])]
+    #[case("object.spec.on", &["spec.on"])]
+    #[case("has(object.spec.a.b)", &["spec.a.b"])]
+    #[case("object.?status.?a.orValue(object.spec.b) == ''", &["spec.b", "status.a"])]
+    #[case("object['spec']['a'] == object.spec.list[0].b", &["spec.a", "spec.list[].b"])]
+    #[case("object.spec.items.exists(i, i.a == 1)", &["spec.items[].a"])]
+    #[case("object.spec.items.filter(i, i.a == 1)[0].b == 2", &["spec.items[].a", "spec.items[].b"])]
+    #[case("object.spec.items.map(i, i.a)[?0].orValue('') == ''", &["spec.items[].a"])]
+    #[case("size(object.spec.items) == 1", &["spec.items"])]
+    #[case("object.spec.items == []", &["spec.items"])]
+    #[case("object.spec[object.spec.key] == 1", &["spec"])]
+    #[case("condition(object, 'Ready').status == ''", &["status.conditions[].status", "status.conditions[].type"])]
+    #[case("object.spec.?a.optMap(a, a.b).orValue(1) == 1", &["spec.a.b"])]
+    #[case("[object.spec.a, object.spec.b].exists(x, x.c == 1)", &["spec.a.c", "spec.b.c"])]
+    fn the_footprint_of_an_expression_is_what_it_reads(#[case] text: &str, #[case] expected: &[&str]) {
+        let expression = Expression::compile("f", text, &["object"]).expect(text);
+        let mut footprint = Footprint::default();
+        footprint.add_object("object");
+        footprint.read(&expression);
+        let always = Projection::of_object().paths();
+        let mut paths = footprint.projection("object").paths();
+        paths.retain(|p| !always.contains(p) || expected.contains(&p.as_str()));
+        assert_eq!(paths, expected, "{text}");
     }
 }

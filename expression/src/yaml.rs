@@ -23,17 +23,17 @@ const FILE_ALLOWANCE: usize = 64 << 10;
 const FIELD_ALLOWANCE: usize = 64;
 
 /// One document.
-pub(crate) fn from_str<T: DeserializeOwned + Send>(text: &str) -> Result<T, String> {
+pub fn from_str<T: DeserializeOwned + Send>(text: &str) -> Result<T, String> {
     on_own_stack(MAX_DEPTH, || serde_saphyr::from_str_with_options(text, of_file(text)))
 }
 
 /// Several documents.
-pub(crate) fn from_multiple<T: DeserializeOwned + Send>(text: &str) -> Result<Vec<T>, String> {
+pub fn from_multiple<T: DeserializeOwned + Send>(text: &str) -> Result<Vec<T>, String> {
     on_own_stack(MAX_DEPTH, || serde_saphyr::from_multiple_with_options(text, of_file(text)))
 }
 
 /// What a field of an object holds as text, at no more than [`field_work`].
-pub(crate) fn from_field(text: &str) -> Result<Value, String> {
+pub fn from_field(text: &str) -> Result<Value, String> {
     on_own_stack(MAX_FIELD_DEPTH, || {
         let mut options = options(field_work(text), MAX_FIELD_DEPTH);
         options.with_snippet = false;
@@ -44,7 +44,7 @@ pub(crate) fn from_field(text: &str) -> Result<Value, String> {
 }
 
 /// Most values that a field of an object is read as.
-pub(crate) fn field_work(text: &str) -> usize {
+pub fn field_work(text: &str) -> usize {
     text.len() + FIELD_ALLOWANCE
 }
 
@@ -98,56 +98,11 @@ fn options(work: usize, depth: usize) -> Options {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use rstest::rstest;
 
     use super::*;
-
-    /// Texts that are nested without end, or hold without end, or are only large.
-    pub(crate) fn hostile() -> Vec<(&'static str, String)> {
-        let n = 20_000;
-        let around = |open: &str, inner: &str, close: &str| open.repeat(n) + inner + &close.repeat(n);
-        let rows = |row: &dyn Fn(usize) -> String| (1..400).map(row).collect::<String>();
-        let laughs = |open: &str, close: &str| {
-            let level = |n: usize| {
-                let below = (0..10).map(|i| open.replace('$', &format!("{i}")) + &format!("*a{}", n - 1));
-                format!("a{n}: &a{n} [{}]\n", below.map(|b| b + close).collect::<Vec<_>>().join(", "))
-            };
-            "a0: &a0 {k: x}\n".to_owned() + &(1..20).map(level).collect::<String>()
-        };
-        vec![
-            ("dashes", around("- ", "x", "")),
-            ("brackets", around("[", "", "]")),
-            ("open brackets", "[".repeat(1 << 20)),
-            ("braces", around("{a: ", "1", "}")),
-            ("open braces", "{".repeat(1 << 18)),
-            ("keys", around("? ", "x", "")),
-            ("keys of lists", around("[? ", "x", "]")),
-            ("tags", around("!a [", "", "]")),
-            ("anchors", (0..n).map(|i| format!("&a{i} [")).collect()),
-            ("block lists", rows(&|i| " ".repeat(i) + "-\n")),
-            ("block maps", rows(&|i| " ".repeat(i) + "a:\n")),
-            ("dashes and brackets", "- ".repeat(100) + &around("[{a: ", "1", "}]")),
-            ("in a list", format!("- a\n- b: {}", around("[", "", "]"))),
-            (
-                "nested by aliases",
-                "a0: &a0 [x]\n".to_owned() + &rows(&|i| format!("a{i}: &a{i} [*a{}]\n", i - 1)),
-            ),
-            (
-                "merged without end",
-                "a0: &a0 {x: y}\n".to_owned() + &rows(&|i| format!("a{i}: &a{i} {{<<: *a{}}}\n", i - 1)),
-            ),
-            ("laughs", laughs("", "")),
-            ("laughs of maps", laughs("{k$: ", "}")),
-            ("laughs of merges", laughs("{<<: ", "}")),
-            ("a large scalar, often", format!("[&a {}, {}]", "x".repeat(1 << 17), "*a, ".repeat(20_000))),
-            (
-                "a large tag, often",
-                format!("%TAG !a! {}\n---\n[{}]", "x".repeat(1 << 17), "!a!b c, ".repeat(10_000)),
-            ),
-            ("in itself", "&a [*a]".to_owned()),
-        ]
-    }
+    use crate::hostile_yaml;
 
     /// As the runtime's threads and those of tests have it.
     fn on_a_small_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
@@ -159,7 +114,7 @@ pub(crate) mod tests {
 
     #[test]
     fn no_text_overflows_a_stack_or_grows_without_bounds() {
-        for (name, text) in hostile() {
+        for (name, text) in hostile_yaml::texts() {
             on_a_small_stack(|| {
                 for error in [
                     from_str::<Value>(&text).expect_err(name),

@@ -1,25 +1,27 @@
-//! Expressions of a source: compiled once, run on every version of an object, never able to crash
-//! and bounded in what they give.
+//! Expressions on Kubernetes objects, in the Common Expression Language: compiled once, run on every
+//! version of an object, never able to crash and bounded in what they cost and give.
 //!
 //! ```text
 //!   text ──Expression::compile──> Expression ──truth/text_of/…──> plain data | EvaluationError
 //!                 │                   │
-//!                 │                   └──Footprint::read──> the fields it reads (projection)
+//!                 │                   └──tree──> what was parsed, to find out which fields it reads
 //!                 └──bounded──> the tree that runs, which counts its steps (budget)
 //! ```
 
 mod bounded;
 mod budget;
-mod footprint;
 mod functions;
+#[cfg(any(test, feature = "testing"))]
+pub mod hostile_yaml;
 mod outcome;
 mod value;
+pub mod yaml;
 
-pub use footprint::Footprint;
-pub use outcome::{MAX_MESSAGE, MAX_REASON, MAX_REVISION};
+pub use outcome::{Item, MAX_MESSAGE, MAX_REASON, MAX_REVISION, cut};
 
 use std::{
     cell::Cell,
+    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -35,9 +37,10 @@ use serde_json::Value;
 
 use budget::{Budget, charge, charge_for};
 
-use crate::verdict::EvaluationError;
+/// Name of the variable that holds the object that an expression is about.
+pub const OBJECT: &str = "object";
 
-/// Longest expression that a source may have, in bytes.
+/// Longest expression, in bytes.
 const MAX_SOURCE: usize = 8 * 1024;
 
 /// Stack for parsing an expression of [`MAX_SOURCE`] bytes, four times what the worst of them take.
@@ -53,7 +56,24 @@ const MAX_COMPREHENSIONS: usize = 2;
 const TYPES: &[&str] =
     &["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
 
-/// An expression of a source.
+/// An expression that failed on an object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct EvaluationError {
+    /// The field that the expression stands in, such as `apply[2].when`.
+    pub field: String,
+    /// The expression.
+    pub expression: String,
+    /// What went wrong.
+    pub message: String,
+}
+
+impl fmt::Display for EvaluationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} in `{}`", self.field, self.message, self.expression)
+    }
+}
+
+/// An expression that compiles.
 #[derive(Debug)]
 pub struct Expression {
     field: String,
@@ -77,6 +97,11 @@ impl<'v> Default for Scope<'v> {
 }
 
 impl<'v> Scope<'v> {
+    /// A scope whose expressions take at most so many steps together, where the default is too generous.
+    pub fn with_steps(steps: u64) -> Self {
+        Self { budget: Cell::new(Budget::of(steps)), ..Self::default() }
+    }
+
     /// Binds a JSON value, read where it lies.
     pub fn bind(&mut self, name: &str, value: &'v Value) {
         self.context.add_variable_as_val(name, value::wrap(value));
@@ -110,7 +135,7 @@ impl<'v> Scope<'v> {
 }
 
 impl Expression {
-    /// Compiles an expression; `field` says where it stands in its source and `variables` what it may
+    /// Compiles an expression; `field` says where it stands and `variables` what it may
     /// name. The error says what is wrong in words for the person who wrote it.
     pub fn compile(field: &str, text: &str, variables: &[&str]) -> Result<Self, String> {
         if text.trim().is_empty() {
@@ -125,7 +150,7 @@ impl Expression {
         Ok(Self { field: field.to_owned(), text: text.to_owned(), program, bounded, nodes })
     }
 
-    /// Where the expression stands in its source.
+    /// Where the expression stands.
     pub fn field(&self) -> &str {
         &self.field
     }
@@ -135,8 +160,13 @@ impl Expression {
         &self.text
     }
 
+    /// What was parsed. What runs is another tree, which means the same.
+    pub fn tree(&self) -> &IdedExpr {
+        self.program.expression()
+    }
+
     /// An error about what the expression gave.
-    pub(crate) fn error(&self, message: impl Into<String>) -> EvaluationError {
+    pub fn error(&self, message: impl Into<String>) -> EvaluationError {
         let message = outcome::cut(message.into(), outcome::MAX_MESSAGE);
         EvaluationError { field: self.field.clone(), expression: self.text.clone(), message }
     }
@@ -146,7 +176,7 @@ impl Expression {
     }
 
     /// Evaluates on the scope's budget. The library is not known to panic; should it, then only this
-    /// package cannot be told.
+    /// object cannot be told.
     fn run_to<'e, 'v, T>(
         &'e self,
         scope: &'e Scope<'v>,
@@ -252,7 +282,7 @@ fn check<'e>(node: &'e IdedExpr, variables: &mut Vec<&'e str>, depth: usize) -> 
 }
 
 /// Whether a call's target is the `optional` of `optional.of(…)`.
-fn is_optional_namespace(target: &IdedExpr) -> bool {
+pub fn is_optional_namespace(target: &IdedExpr) -> bool {
     matches!(&target.expr, Expr::Ident(name) if name == "optional")
 }
 

@@ -1,4 +1,4 @@
-//! What comes out of an expression, as the plain bounded data that a field of a source asks for.
+//! What comes out of an expression, as the plain bounded data that whoever wrote it asks for.
 
 use cel::common::{
     traits::Iterable,
@@ -7,10 +7,9 @@ use cel::common::{
 };
 
 use super::{
-    Expression, Scope,
+    EvaluationError, Expression, Scope,
     budget::{charge, steps_of_bytes},
 };
-use crate::{leaves::LeafRef, source::GroupKind, verdict::EvaluationError};
 
 /// Longest revision, in bytes; a longer one is an error, as cutting it would make it another one.
 pub const MAX_REVISION: usize = 1024;
@@ -20,12 +19,6 @@ pub const MAX_REASON: usize = 128;
 pub const MAX_MESSAGE: usize = 1024;
 /// Most revisions that one package has at once.
 const MAX_REVISIONS: usize = 64;
-/// Most objects that one package may consist of.
-const MAX_LEAVES: usize = 20_000;
-/// Longest part of a reference to an object, in bytes; Kubernetes has 253 for most.
-const MAX_REFERENCE: usize = 1024;
-/// Most bytes of all references together, three times what an object of the API server may hold.
-const MAX_REFERENCES: usize = 4 << 20;
 
 impl Expression {
     /// True or false.
@@ -40,6 +33,18 @@ impl Expression {
         let Some(value) = present(&*value) else { return Ok(None) };
         let text = value.downcast_ref::<CelString>().ok_or_else(|| self.mismatch("a string", value))?;
         Ok((!text.inner().is_empty()).then(|| cut(text.inner().to_owned(), limit)))
+    }
+
+    /// A whole text; none when empty, null or an empty optional, and an error when longer than `limit`
+    /// bytes.
+    pub fn whole_text_of(&self, scope: &Scope<'_>, limit: usize) -> Result<Option<String>, EvaluationError> {
+        let value = self.run(scope)?;
+        let Some(value) = present(&*value) else { return Ok(None) };
+        let text = value.downcast_ref::<CelString>().ok_or_else(|| self.mismatch("a string", value))?.inner();
+        if text.len() > limit {
+            return Err(self.error(format!("gives a text longer than {limit} bytes")));
+        }
+        Ok((!text.is_empty()).then(|| text.to_owned()))
     }
 
     /// One revision or several; empty text, null and empty optionals are none.
@@ -116,102 +121,38 @@ impl Expression {
         }
     }
 
-    /// References to objects: inventory ids, or maps with `kind`, `name`, `namespace` and `group` or
-    /// `apiVersion`.
-    pub fn leaves(&self, scope: &Scope<'_>) -> Result<Vec<LeafRef>, EvaluationError> {
-        let mut bytes = 0;
-        self.each(scope, |item| {
-            let leaf = self.leaf(item)?;
-            bytes += leaf.group.len() + leaf.kind.len() + leaf.name.len();
-            bytes += leaf.namespace.as_ref().map_or(0, |namespace| namespace.len());
-            if bytes > MAX_REFERENCES {
-                return Err(self.error(format!("gives references of more than {MAX_REFERENCES} bytes")));
-            }
-            Ok(leaf)
-        })
-    }
-
-    fn leaf(&self, item: &dyn Val) -> Result<LeafRef, EvaluationError> {
-        if let Some(id) = item.downcast_ref::<CelString>() {
-            let id = id.inner();
-            return (id.len() <= MAX_REFERENCE)
-                .then(|| LeafRef::from_id(id))
-                .flatten()
-                .ok_or_else(|| self.error(format!("`{}` is no inventory id", cut(id.to_owned(), 256))));
-        }
-        let GroupKind { group, kind } = self.group_kind(item)?;
-        let name = self.field_of(item, "name")?.unwrap_or_default();
-        if name.is_empty() {
-            return Err(self.error("gives an object without a name"));
-        }
-        let namespace = self.field_of(item, "namespace")?.unwrap_or_default();
-        Ok(LeafRef::new(&group, &kind, &namespace, &name))
-    }
-
-    /// Kinds: maps with `kind` and `group` or `apiVersion`.
-    pub fn group_kinds(&self, scope: &Scope<'_>) -> Result<Vec<GroupKind>, EvaluationError> {
-        self.each(scope, |item| self.group_kind(item))
-    }
-
-    fn group_kind(&self, item: &dyn Val) -> Result<GroupKind, EvaluationError> {
-        let kind = self.field_of(item, "kind")?.unwrap_or_default();
-        if kind.is_empty() {
-            return Err(self.error("gives an object without a kind"));
-        }
-        let group = match self.field_of(item, "apiVersion")? {
-            Some(version) => version.rsplit_once('/').map_or("", |(group, _)| group).to_owned(),
-            None => self.field_of(item, "group")?.unwrap_or_default(),
-        };
-        Ok(GroupKind { group, kind })
-    }
-
-    /// The items of a list, on the budget: to go over a list costs as much as to make one.
-    fn each<T>(
+    /// What `take` makes of each of at most `limit` items of a list; null and empty optionals are left
+    /// out, and also taken for an empty list. On the budget: to go over a list costs as much as to
+    /// make one.
+    pub fn each<T>(
         &self,
         scope: &Scope<'_>,
-        take: impl FnMut(&dyn Val) -> Result<T, EvaluationError>,
+        limit: usize,
+        take: impl FnMut(Item<'_>) -> Result<T, EvaluationError>,
     ) -> Result<Vec<T>, EvaluationError> {
-        self.run_to(scope, |value| Ok(self.each_of(&*value, take)))?
+        self.run_to(scope, |value| Ok(self.each_of(&*value, limit, take)))?
     }
 
     fn each_of<T>(
         &self,
         value: &dyn Val,
-        mut take: impl FnMut(&dyn Val) -> Result<T, EvaluationError>,
+        limit: usize,
+        mut take: impl FnMut(Item<'_>) -> Result<T, EvaluationError>,
     ) -> Result<Vec<T>, EvaluationError> {
         let Some(value) = present(value) else { return Ok(Vec::new()) };
         let (length, list) = items(value).ok_or_else(|| self.mismatch("a list", value))?;
-        if length > MAX_LEAVES {
-            return Err(self.error(format!("gives more than {MAX_LEAVES} items")));
+        if length > limit {
+            return Err(self.error(format!("gives more than {limit} items")));
         }
         let mut list = list.iter();
         let mut taken = Vec::new();
         while let Some(item) = list.next() {
             self.pay(1)?;
-            if let Some(item) = present(item) {
-                taken.push(take(item)?);
+            if let Some(value) = present(item) {
+                taken.push(take(Item { expression: self, value })?);
             }
         }
         Ok(taken)
-    }
-
-    /// A text in a map; `None` when it is not there.
-    fn field_of(&self, map: &dyn Val, name: &str) -> Result<Option<String>, EvaluationError> {
-        let missing = || self.mismatch("an inventory id or a map", map);
-        let (fields, contents) = map.as_indexer().zip(map.as_container()).ok_or_else(missing)?;
-        let key = CelString::from(name);
-        if !contents.contains(&key).unwrap_or(false) {
-            return Ok(None);
-        }
-        let value = fields.get(&key).map_err(|error| self.error(error.to_string()))?;
-        let Some(value) = present(&*value) else { return Ok(None) };
-        let text = value.downcast_ref::<CelString>().ok_or_else(|| self.mismatch("a string", value))?.inner();
-        if text.len() > MAX_REFERENCE {
-            return Err(
-                self.error(format!("gives an object with a {name} longer than {MAX_REFERENCE} bytes"))
-            );
-        }
-        Ok(Some(text.to_owned()))
     }
 
     /// Hash of scalars and lists of them, to compare for equality.
@@ -261,6 +202,54 @@ impl Expression {
     }
 }
 
+/// An item of a list that an expression gave.
+#[derive(Clone, Copy)]
+pub struct Item<'i> {
+    expression: &'i Expression,
+    value: &'i (dyn Val + 'i),
+}
+
+impl<'i> Item<'i> {
+    /// The text that it is, of whatever length.
+    pub fn text(&self) -> Option<&'i str> {
+        self.value.downcast_ref::<CelString>().map(CelString::inner)
+    }
+
+    /// Whether it has fields.
+    pub fn has_fields(&self) -> bool {
+        self.value.as_indexer().is_some() && self.value.as_container().is_some()
+    }
+
+    /// A text in a map, of at most `limit` bytes; `None` when it is not there.
+    pub fn field(&self, name: &str, limit: usize) -> Result<Option<String>, EvaluationError> {
+        let expression = self.expression;
+        let (fields, contents) =
+            self.value.as_indexer().zip(self.value.as_container()).ok_or_else(|| self.mismatch("a map"))?;
+        let key = CelString::from(name);
+        if !contents.contains(&key).unwrap_or(false) {
+            return Ok(None);
+        }
+        let value = fields.get(&key).map_err(|error| self.error(error.to_string()))?;
+        let Some(value) = present(&*value) else { return Ok(None) };
+        let text =
+            value.downcast_ref::<CelString>().ok_or_else(|| expression.mismatch("a string", value))?.inner();
+        if text.len() > limit {
+            return Err(self.error(format!("gives an object with a {name} longer than {limit} bytes")));
+        }
+        Ok(Some(text.to_owned()))
+    }
+
+    /// An error about it.
+    pub fn error(&self, message: impl Into<String>) -> EvaluationError {
+        self.expression.error(message)
+    }
+
+    /// An error that says what it is and what it should be.
+    pub fn mismatch(&self, want: &str) -> EvaluationError {
+        self.expression.mismatch(want, self.value)
+    }
+}
+
 /// The value of an optional, or the value itself; `None` for null and for an empty optional.
 fn present<'b, 'v>(value: &'b (dyn Val + 'v)) -> Option<&'b (dyn Val + 'v)> {
     let value = match value.downcast_ref::<CelOptional>() {
@@ -280,7 +269,7 @@ fn items<'b>(value: &'b dyn Val) -> Option<(usize, &'b (dyn Iterable + 'b))> {
 }
 
 /// `text` cut to at most `limit` bytes, between characters.
-pub(super) fn cut(mut text: String, limit: usize) -> String {
+pub fn cut(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         let end = (0..=limit).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
         text.truncate(end);

@@ -19,7 +19,7 @@ use cel::{
     },
 };
 
-/// Most steps that the expressions of one evaluation take together.
+/// Most steps that the expressions of one evaluation take together, unless its scope has fewer.
 pub(super) const MAX_STEPS: u64 = 1_000_000;
 /// Largest value that expressions build, in steps.
 const MAX_SIZE: u64 = 1 << 16;
@@ -33,7 +33,8 @@ const BYTES: usize = 64;
 /// Which limit an evaluation ran into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Excess {
-    Steps,
+    /// It had so many.
+    Steps(u64),
     Size,
     Depth,
 }
@@ -41,8 +42,8 @@ pub(super) enum Excess {
 impl std::fmt::Display for Excess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Steps => {
-                write!(f, "takes more than {MAX_STEPS} steps, together with the expressions before it")
+            Self::Steps(limit) => {
+                write!(f, "takes more than {limit} steps, together with the expressions before it")
             }
             Self::Size => {
                 write!(f, "builds a value larger than {MAX_SIZE} steps, or {MAX_OPTIONAL} in an optional")
@@ -56,18 +57,25 @@ impl std::fmt::Display for Excess {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
     left: u64,
+    limit: u64,
     excess: Option<Excess>,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { left: MAX_STEPS, excess: None }
+        Self::of(MAX_STEPS)
+    }
+}
+
+impl Budget {
+    pub(super) const fn of(steps: u64) -> Self {
+        Self { left: steps, limit: steps, excess: None }
     }
 }
 
 thread_local! {
     /// What is left for the expression that runs; without end while none does.
-    static CURRENT: Cell<Budget> = const { Cell::new(Budget { left: u64::MAX, excess: None }) };
+    static CURRENT: Cell<Budget> = const { Cell::new(Budget::of(u64::MAX)) };
 }
 
 /// Puts back what was there before, also when an expression panics.
@@ -89,7 +97,7 @@ pub(super) fn spend<T>(of: &Cell<Budget>, run: impl FnOnce() -> T) -> Result<T, 
     drop(running);
     match (of.get().excess, outcome) {
         (None, Some(outcome)) => Ok(outcome),
-        (excess, _) => Err(excess.unwrap_or(Excess::Steps)),
+        (excess, _) => Err(excess.unwrap_or(Excess::Steps(of.get().limit))),
     }
 }
 
@@ -104,10 +112,10 @@ pub(super) fn charge(steps: u64) -> Result<(), ExecutionError> {
     let current = CURRENT.get();
     match current.left.checked_sub(steps) {
         Some(left) if current.excess.is_none() => {
-            CURRENT.set(Budget { left, excess: None });
+            CURRENT.set(Budget { left, ..current });
             Ok(())
         }
-        _ => Err(exceed(Excess::Steps)),
+        _ => Err(exceed(Excess::Steps(current.limit))),
     }
 }
 

@@ -23,10 +23,10 @@ use cel::{
 use regex::{Regex, RegexBuilder};
 
 use super::{
+    OBJECT,
     budget::{charge, charge_for, check_size, steps_of_bytes},
     is_optional_namespace,
 };
-use crate::source::OBJECT;
 
 /// Names that no expression can spell.
 const SIZED: &str = "@bounded_sized";

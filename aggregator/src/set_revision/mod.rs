@@ -1,0 +1,305 @@
+//! `set-revision`: moves a FleetPackage and its gates to a revision together, and leaves no moment in
+//! which a gate that was open for the revision before could be taken for one of the new revision.
+//!
+//! ```text
+//!   gates, last waves first ──> the aggregator has judged each anew ──> no gate is left ──> FleetPackage
+//! ```
+//!
+//! A gate whose spec changes is closed from that very write on, for everybody who looks at
+//! `observedGeneration`; for everybody else once it was judged anew. Only then something else says
+//! that the new revision is wanted. Where this stops half-way, the moved gates are closed until
+//! their clusters are healthy at the new revision, and the same command goes on where it stopped.
+
+mod plan;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::{Client, Error, ResourceExt};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::serve::{Access, duration};
+use crate::write::{HubError, Kind, in_time};
+use plan::{Gate, Plan, plan};
+
+/// Who changes the specs.
+const FIELD_MANAGER: &str = "statusbridge-set-revision";
+/// How often a write is tried again because the object has changed meanwhile, if only in its status.
+const ATTEMPTS: usize = 10;
+/// How often gates are looked for that came or were moved back meanwhile.
+const ROUNDS: usize = 5;
+/// Time between two looks at whether gates have been judged.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Flags of `set-revision`.
+#[derive(Debug, Clone, Args)]
+pub struct SetRevisionArgs {
+    /// Name of the FleetPackage
+    package: String,
+    /// The revision that is wanted from now on
+    #[arg(value_parser = revision)]
+    revision: String,
+    #[command(flatten)]
+    access: Access,
+    /// Namespace of the FleetPackage and its gates [default: that of the context]
+    #[arg(long, short)]
+    namespace: Option<String>,
+    /// Move only these gates, separated by commas; the others stay where they are
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    gates: Option<Vec<String>>,
+    /// How long to wait for the aggregator to judge the moved gates, before the FleetPackage is moved
+    #[arg(long, default_value = "1m", value_parser = duration)]
+    timeout: Duration,
+    /// Only say what would be done; the API server checks it, but keeps nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+fn revision(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() || text.trim() != text || text.chars().count() > 4096 {
+        return Err("a revision has 1 to 4096 characters and no white space around it");
+    }
+    Ok(text.to_owned())
+}
+
+/// Moves the gates, then the FleetPackage, and prints what it does.
+///
+/// # Errors
+/// When it may not or cannot be done, or only half-way; the message says how far it got.
+pub async fn run(args: SetRevisionArgs) -> Result<()> {
+    let (client, namespace) = args.access.connect(args.namespace.as_deref()).await?;
+    let mut mover = Mover::new(&client, &namespace, args);
+    let moved = mover.all().await;
+    if moved.is_err() && !mover.moved.is_empty() {
+        let gates = Vec::from_iter(mover.moved.iter().map(String::as_str)).join(", ");
+        return moved.with_context(|| {
+            format!(
+                "only gates were moved, and not the FleetPackage: {gates}. They are closed until their clusters are \
+                 healthy at the new revision. The same command goes on from here"
+            )
+        });
+    }
+    moved
+}
+
+struct Mover {
+    packages: Api<DynamicObject>,
+    gates: Api<DynamicObject>,
+    args: SetRevisionArgs,
+    moved: BTreeSet<String>,
+}
+
+impl Mover {
+    fn new(client: &Client, namespace: &str, args: SetRevisionArgs) -> Self {
+        let within = |kind: Kind| Api::namespaced_with(client.clone(), namespace, &kind.resource());
+        Self {
+            packages: within(Kind::FleetPackage),
+            gates: within(Kind::RolloutGate),
+            args,
+            moved: BTreeSet::new(),
+        }
+    }
+
+    async fn all(&mut self) -> Result<()> {
+        let package = self.package().await?;
+        let plan = self.plan().await?;
+        self.announce(&plan);
+        self.move_gates(plan).await?;
+        if !self.args.dry_run {
+            self.wait_until_judged().await?;
+        }
+        self.move_package(package).await
+    }
+
+    /// The FleetPackage, if its revision is to be set by hand.
+    async fn package(&self) -> Result<DynamicObject> {
+        let name = &self.args.package;
+        let package = in_time(self.packages.get_opt(name))
+            .await
+            .with_context(|| format!("FleetPackage {name}"))?
+            .with_context(|| format!("there is no FleetPackage {name:?} in this namespace"))?;
+        let spec = &package.data["spec"];
+        if !spec["revisionFrom"].is_null() {
+            bail!(
+                "FleetPackage {name} reads its revision from another object (revisionFrom): change that one"
+            );
+        }
+        if let Some(manager) = spec["managedBy"].as_str() {
+            bail!("FleetPackage {name} is filled by {manager} (managedBy)");
+        }
+        Ok(package)
+    }
+
+    async fn plan(&self) -> Result<Plan> {
+        Ok(plan(self.list().await?, &self.args.revision, self.args.gates.as_deref())?)
+    }
+
+    async fn list(&self) -> Result<Vec<Gate>> {
+        let list = in_time(self.gates.list(&ListParams::default())).await.context("RolloutGates")?;
+        Ok(list.items.iter().filter_map(|object| Gate::read(object, &self.args.package)).collect())
+    }
+
+    /// Says what those who watch should know beforehand.
+    fn announce(&self, plan: &Plan) {
+        for gate in &plan.there {
+            println!("rolloutgate/{} is at {} already", gate.name, gate.revision);
+        }
+        for gate in &plan.left {
+            let open = if gate.open { " and is OPEN for it" } else { "" };
+            println!("rolloutgate/{} stays at {}{open}: it is not in --gates", gate.name, gate.revision);
+        }
+        for gate in plan.moved.iter().chain(&plan.there).chain(&plan.left) {
+            match &gate.word {
+                Some((state, reason)) if state == "Open" => eprintln!(
+                    "warning: rolloutgate/{} is held open by hand ({reason}): it stays open whatever the revision",
+                    gate.name
+                ),
+                Some((_, reason)) => {
+                    eprintln!("note: rolloutgate/{} is held closed by hand ({reason})", gate.name);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Moves gates until a list shows none that is left.
+    async fn move_gates(&mut self, mut plan: Plan) -> Result<()> {
+        for _ in 0..ROUNDS {
+            if plan.moved.is_empty() {
+                return Ok(());
+            }
+            for gate in plan.moved {
+                let Gate { name, revision, .. } = &gate;
+                if self.moved.contains(name) {
+                    bail!("somebody else has moved rolloutgate/{name} to {revision} meanwhile");
+                }
+                self.move_gate(gate.clone()).await.with_context(|| format!("rolloutgate/{name}"))?;
+            }
+            if self.args.dry_run {
+                return Ok(());
+            }
+            plan = self.plan().await?;
+        }
+        bail!("there are new gates again and again")
+    }
+
+    async fn move_gate(&mut self, mut gate: Gate) -> Result<()> {
+        let before = gate.revision.clone();
+        for _ in 0..ATTEMPTS {
+            match self.patch(&self.gates, &gate.name, &gate.uid, &gate.resource_version).await? {
+                Patched::Done => {
+                    println!("rolloutgate/{}: {before} -> {}", gate.name, self.to());
+                    if !self.args.dry_run {
+                        self.moved.insert(gate.name);
+                    }
+                    return Ok(());
+                }
+                Patched::Gone => return Ok(()),
+                Patched::Changed => {}
+            }
+            let read = in_time(self.gates.get_opt(&gate.name)).await?;
+            match read.as_ref().and_then(|object| Gate::read(object, &self.args.package)) {
+                None => return Ok(()),
+                Some(now) if now.revision == self.args.revision => return Ok(()),
+                Some(now) => {
+                    ensure!(now.revision == before, "somebody else moves it to {} just now", now.revision);
+                    gate = now;
+                }
+            }
+        }
+        bail!("it keeps changing; tried {ATTEMPTS} times")
+    }
+
+    /// Waits until no gate's status speaks of the revision before.
+    async fn wait_until_judged(&self) -> Result<()> {
+        let until = Instant::now() + self.args.timeout;
+        loop {
+            let plan = self.plan().await?;
+            if let Some(gate) = plan.moved.first() {
+                let Gate { name, revision, .. } = gate;
+                bail!("somebody else has made or moved rolloutgate/{name} at {revision} meanwhile");
+            }
+            let waiting: Vec<&str> =
+                plan.there.iter().filter(|gate| !gate.judged).map(|gate| gate.name.as_str()).collect();
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            ensure!(
+                Instant::now() < until,
+                "the aggregator has not judged {} within {} s: is it running?",
+                waiting.join(", "),
+                self.args.timeout.as_secs()
+            );
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn move_package(&self, mut package: DynamicObject) -> Result<()> {
+        let revision = |package: &DynamicObject| package.data["spec"]["revision"].as_str().map(str::to_owned);
+        let name = &self.args.package;
+        let before = revision(&package);
+        for _ in 0..ATTEMPTS {
+            let now = revision(&package);
+            if now.as_deref() == Some(&self.args.revision) {
+                println!("fleetpackage/{name} is at {} already", self.args.revision);
+                return Ok(());
+            }
+            ensure!(
+                now == before,
+                "somebody else has moved fleetpackage/{name} to {} meanwhile",
+                now.as_deref().unwrap_or("no revision")
+            );
+            let version = package.resource_version().unwrap_or_default();
+            let uid = package.uid().unwrap_or_default();
+            let patched = self.patch(&self.packages, name, &uid, &version).await;
+            match patched.with_context(|| format!("fleetpackage/{name}"))? {
+                Patched::Done => {
+                    println!(
+                        "fleetpackage/{name}: {} -> {}",
+                        before.as_deref().unwrap_or("no revision"),
+                        self.to()
+                    );
+                    return Ok(());
+                }
+                Patched::Gone | Patched::Changed => package = self.package().await?,
+            }
+        }
+        bail!("fleetpackage/{name} keeps changing; tried {ATTEMPTS} times")
+    }
+
+    /// Sets the revision, on top of the version that was looked at.
+    async fn patch(&self, api: &Api<DynamicObject>, name: &str, uid: &str, version: &str) -> Result<Patched> {
+        let patch = json!({
+            "metadata": {"uid": uid, "resourceVersion": version},
+            "spec": {"revision": self.args.revision},
+        });
+        let params = PatchParams {
+            dry_run: self.args.dry_run,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        match in_time(api.patch(name, &params, &Patch::Merge(&patch))).await {
+            Ok(_) => Ok(Patched::Done),
+            Err(HubError::Api(Error::Api(status))) if status.code == 409 => Ok(Patched::Changed),
+            Err(HubError::Api(Error::Api(status))) if status.code == 404 => Ok(Patched::Gone),
+            Err(HubError::Api(Error::Api(status))) => bail!("{}", status.message),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn to(&self) -> String {
+        let how = if self.args.dry_run { " (dry run)" } else { "" };
+        format!("{}{how}", self.args.revision)
+    }
+}
+
+enum Patched {
+    Done,
+    /// The object is another one now, or another version of it.
+    Changed,
+    Gone,
+}
