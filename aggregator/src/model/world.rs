@@ -74,6 +74,8 @@ pub(super) struct World {
     pending: Vec<(Seconds, usize, u32, Step)>,
     deliveries: Vec<u32>,
     write_takes: Seconds,
+    /// Until when some samples arrived late.
+    lagging_until: Seconds,
     /// Until when the aggregator was away last.
     unwatched_until: Seconds,
 }
@@ -121,6 +123,7 @@ impl World {
             heartbeat: START,
             pending: Vec::new(),
             write_takes: 0.0,
+            lagging_until: START,
             unwatched_until: START,
         }
     }
@@ -224,9 +227,11 @@ impl World {
                 self.impostor.unscraped_until = 0.0;
                 self.pending.push((now + f64::from(lasts), usize::MAX, 0, Step::Fails));
             }
-            Event::Lag { shard, delay, lasts } => self.backend.fault(|faults| {
-                faults.lag[usize::from(shard) % SHARDS] = (f64::from(delay), now + f64::from(lasts));
-            }),
+            Event::Lag { shard, delay, lasts } => {
+                let (delay, end) = (f64::from(delay), now + f64::from(lasts));
+                self.backend.fault(|faults| faults.lag[usize::from(shard) % SHARDS] = (delay, end));
+                self.lagging_until = self.lagging_until.max(end + delay);
+            }
             Event::LoseMarkers { lasts } => {
                 self.backend.fault(|faults| faults.markers_lost = now + f64::from(lasts));
             }
@@ -441,8 +446,9 @@ impl World {
         let wanted = self.wanted();
         let soak = f64::from(self.setup.min_success);
         let well = |c: &Cluster| was_well(c, wanted, soak, since, self.now);
-        // While a cluster is silent, another one of its name is taken for it: clusters are replaced.
-        let replaced = self.clusters[0].silent_after(since) && well(&self.impostor);
+        // While nothing comes of a cluster, another one of its name is taken for it: clusters are replaced.
+        let unheard = self.clusters[0].silent_after(since) || self.lagging_until >= since;
+        let replaced = unheard && well(&self.impostor);
         let is_replaced = |c: &Cluster| replaced && c.name == self.impostor.name;
         let well = self.clusters.iter().filter(|c| well(c) || is_replaced(c)).count();
         let total = self.clusters.len();

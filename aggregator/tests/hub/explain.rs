@@ -110,7 +110,7 @@ fn told(seen: &Seen) -> Account {
 fn a_closed_gate_with_all_that_it_rests_on() {
     let mut object = gate("wave-2", false);
     object["spec"]["override"] = json!({"state": "Closed", "reason": "freeze"});
-    object["spec"]["checks"] = json!([{"name": "error-rate", "query": "rate(errors[5m])", "max": "0.01"}]);
+    object["spec"]["checks"] = json!([{"name": "error-rate", "query": "rate(errors[5m])", "max": 0.01}]);
     object["status"]["checks"] =
         json!([{"name": "error-rate", "state": "Failed", "value": "0.2", "message": "above 0.01"}]);
     object["spec"]["dependsOn"] = json!([{"name": "wave-1"}, {"name": "wave-0"}]);
