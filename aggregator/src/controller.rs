@@ -50,6 +50,7 @@ use crate::server::Health;
 use crate::settle::{Settled, settle};
 use crate::slices::{self, Change, Slice, Slices};
 use crate::store::Key;
+use crate::survey::Surveys;
 use crate::write::{self, Kind, Written};
 
 /// How many closings are written at the same time.
@@ -98,8 +99,11 @@ pub struct Controller {
     slices: Slices,
     discovery: Option<Discovery>,
     references: References,
+    surveys: Surveys,
     last_poll: LastPoll,
+    /// The time that the last poll asked about.
     polled_at: Seconds,
+    look_back_error: Option<String>,
     problems: Vec<String>,
     complaints: Vec<String>,
     judged_all: bool,
@@ -140,8 +144,10 @@ impl Controller {
             answers: Answers::default(),
             slices: Slices::default(),
             discovery: None,
+            surveys: Surveys::default(),
             last_poll: LastPoll::None,
             polled_at: 0.0,
+            look_back_error: None,
             problems: Vec::new(),
             complaints: Vec::new(),
             judged_all: false,
@@ -248,6 +254,9 @@ impl Controller {
         let changed = self.packages.apply(event);
         changed.iter().for_each(|key| self.is_new(Kind::FleetPackage, key));
         changed.iter().for_each(|key| self.show(Kind::FleetPackage, key));
+        if changed.is_empty() && self.judged_all {
+            return;
+        }
         let concerned: BTreeSet<Key> = self
             .gates
             .iter()
@@ -273,6 +282,9 @@ impl Controller {
         let changed = self.gates.apply(event);
         changed.iter().for_each(|key| self.is_new(Kind::RolloutGate, key));
         changed.iter().for_each(|key| self.show(Kind::RolloutGate, key));
+        if changed.is_empty() && self.judged_all {
+            return;
+        }
         let concerned = self.concerned(changed);
         self.judge(BTreeSet::new(), concerned).await;
     }
@@ -316,6 +328,7 @@ impl Controller {
 
     async fn on_profiles(&mut self, news: Vec<News>) {
         let changed = self.profiles.apply(news, clock::now());
+        self.surveys.clear();
         let complaints = self.profiles.complaints();
         let news = complaints.iter().filter(|complaint| !self.complaints.contains(complaint));
         news.for_each(|complaint| warn!(%complaint, "ClusterProfiles"));
@@ -337,6 +350,7 @@ impl Controller {
         match self.config.reread() {
             None => false,
             Some(Ok(_)) => {
+                self.surveys.clear();
                 info!("the configuration has changed");
                 true
             }
@@ -358,6 +372,7 @@ impl Controller {
         let began = Instant::now();
         let t = clock::now() - self.poller.settle_delay();
         let report = self.poller.poll(&mut self.fleet, t).await;
+        self.surveys.clear();
         self.polled_at = t;
         self.metrics.polled(&report, began.elapsed().as_secs_f64());
         let news = report.problems.iter().filter(|problem| !self.problems.contains(problem));
@@ -404,7 +419,39 @@ impl Controller {
         self.has_listed() && !matches!(self.last_poll, LastPoll::None)
     }
 
+    /// Looks up what gates have to know of a past that nobody watched. What cannot be found out keeps
+    /// them closed until a later poll.
+    async fn look_back(&mut self) {
+        if !self.can_judge() || !matches!(self.last_poll, LastPoll::Good) {
+            return;
+        }
+        let looks = self.world().looks(&self.gates);
+        if looks.is_empty() {
+            return;
+        }
+        let looked = self.poller.look_back(&mut self.fleet, &looks, self.polled_at).await;
+        self.surveys.clear();
+        let error = match looked {
+            Ok(found) => {
+                let (known, unknown, samples) = (found.known, found.unknown, found.samples);
+                if known > 0 {
+                    info!(
+                        packages = looks.len(),
+                        known, unknown, samples, "looked up a past that nobody watched"
+                    );
+                }
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(error) = error.as_ref().filter(|_| self.look_back_error != error) {
+            warn!(%error, "the past of packages could not be looked up");
+        }
+        self.look_back_error = error;
+    }
+
     async fn judge_all(&mut self) {
+        self.look_back().await;
         // Slices may belong to a FleetPackage that went while nobody watched.
         let owners = self.slices.iter().filter_map(|slice| slice.owner_key());
         let packages = self.packages.iter().map(|object| object.key.clone()).chain(owners).collect();
@@ -448,18 +495,24 @@ impl Controller {
 
     /// Judges gates, and sorts those whose status is to be written: those that close, with all that
     /// depend on them, and the rest.
-    fn sort_gates(&mut self, mut due: BTreeSet<Key>) {
+    fn sort_gates(&mut self, due: BTreeSet<Key>) {
+        // What depends on the same package is judged together.
+        let with_package = |gates: &Gates, key: Key| {
+            let spec = gates.get(&key).and_then(|gate| gate.spec.as_ref().ok());
+            (spec.map(|spec| key.beside(&spec.fleet_package_ref.name)), key)
+        };
+        let mut due: BTreeSet<_> = due.into_iter().map(|key| with_package(&self.gates, key)).collect();
         let moment = self.moment();
         let mut closing = std::mem::take(&mut self.closings);
         let mut rest = BTreeMap::new();
-        while let Some(key) = due.pop_first() {
+        while let Some((_, key)) = due.pop_first() {
             let Some(gate) = self.gates.get(&key) else { continue };
             let world = World { moment, closing: &closing, ..self.world() };
             let Some(status) = world.gate(gate) else { continue };
             if !is_open(gate.status.as_ref()) || is_open(Some(&status)) {
                 rest.insert(key, urgency(only_refreshes(gate.status.as_ref(), &status)));
             } else if closing.insert(key.clone()) {
-                due.extend(self.graph.dependents(&key).cloned());
+                due.extend(self.graph.dependents(&key).map(|key| with_package(&self.gates, key.clone())));
             }
         }
         self.closings = closing;
@@ -514,6 +567,7 @@ impl Controller {
             epoch: self.epoch,
             doubtful: &self.doubtful,
             references: self.references.ledger(),
+            surveys: &self.surveys,
             backend: match &self.last_poll {
                 LastPoll::Good => Backend::Answers,
                 LastPoll::Bad(error) => Backend::Fails(error),
@@ -585,13 +639,15 @@ impl Controller {
     }
 
     async fn write_queued(&mut self) -> u32 {
+        // One moment for all: what was found out of the fleet is remembered for that.
+        let moment = self.moment();
         // Most of what waited may have been settled meanwhile; that costs no write.
         while let Some((kind, key)) = self.backlog.pop() {
             if kind == Kind::RolloutGate && !self.may_be_written(&key).await {
                 // The next poll finds it again.
                 break;
             }
-            let world = self.world();
+            let world = World { moment, ..self.world() };
             let settled = match kind {
                 Kind::RolloutGate => match self.gates.get(&key) {
                     Some(gate) if world.gate(gate).is_some() => {

@@ -1,6 +1,6 @@
 //! Puts together what a decision needs: the hub's objects, the fleet, the backend, the time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use statusbridge_contract::Fingerprint;
 
@@ -11,16 +11,19 @@ use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutG
 use crate::checks::{Answers, Templates, resolve};
 use crate::clock::Seconds;
 use crate::decide::checks::{Asked, NoQuery};
+use crate::decide::conditions::{OPEN, is_true};
 use crate::decide::dependencies::{Dependencies, Dependency};
-use crate::decide::fleet_package::{Unresolved, Wanted};
+use crate::decide::fleet_package::{RarelyScraped, Unresolved, Wanted};
 use crate::decide::rollout_gate::PackageSpec;
 use crate::decide::rows::{self, Evident};
-use crate::decide::{Backend, Membership, Moment, fleet_package, rollout_gate, worth_writing};
+use crate::decide::{Backend, Membership, Moment, Target, fleet_package, rollout_gate, worth_writing};
 use crate::dependencies::{Graph, is_open};
 use crate::fleet::{Fleet, PackageId};
+use crate::poll::Look;
 use crate::profiles::Profiles;
 use crate::references::{Ledger, Resolution};
 use crate::store::{Key, Object, Store};
+use crate::survey::Surveys;
 use crate::targets::{Chosen, Sources, shown_backend};
 use crate::tenancy::{Grant, Tenancy};
 use crate::write::Kind;
@@ -68,6 +71,8 @@ pub struct World<'a> {
     pub answers: &'a Answers,
     /// The revisions that packages read from other objects.
     pub references: &'a Ledger,
+    /// What was found out about the fleet, as it is now.
+    pub surveys: &'a Surveys,
     /// What the last poll came to.
     pub backend: Backend<'a>,
     /// Which leadership this is; none without leader election.
@@ -111,6 +116,9 @@ impl World<'_> {
             wanted,
             targets: &chosen.targets,
             membership: &chosen.membership,
+            rarely_scraped: spec
+                .ok()
+                .and_then(|spec| self.rarely_scraped(stale_after(spec), &chosen.targets)),
             backend: shown_backend(self.backend, &grant),
             moment: self.moment,
         });
@@ -208,8 +216,9 @@ impl World<'_> {
         let (package, chosen, seen_anywhere, stale_after) = match (package, &object.spec) {
             (Some(Ok(package)), Ok(gate)) => {
                 let (id, revision) = (PackageId::from(&package.package), Fingerprint::of(&gate.revision));
-                let seen = self.fleet.seen_anywhere(&id, revision, |cluster| grant.allows(cluster));
                 let stale_after = stale_after(package);
+                let survey = self.surveys.of(id, self.moment.t, stale_after);
+                let seen = survey.seen_anywhere(self.fleet, revision, |cluster| grant.allows(cluster));
                 let chosen = self.sources(&grant).choose(package, &gate.clusters, stale_after);
                 (PackageSpec::Found(package), chosen, seen, stale_after)
             }
@@ -294,7 +303,70 @@ impl World<'_> {
     }
 
     fn sources<'b>(&'b self, grant: &'b Grant<'b>) -> Sources<'b> {
-        Sources { fleet: self.fleet, profiles: self.profiles, grant, t: self.moment.t }
+        Sources { fleet: self.fleet, profiles: self.profiles, surveys: self.surveys, grant, t: self.moment.t }
+    }
+
+    /// The target that is scraped too rarely for so short a `staleAfter`, if there is one.
+    fn rarely_scraped<'t>(&self, stale_after: Seconds, targets: &'t [Target]) -> Option<RarelyScraped<'t>> {
+        let settle = self.moment.now - self.moment.t;
+        let too_short = |interval: Seconds| stale_after < fleet_package::least_stale_after(interval, settle);
+        if !too_short(self.surveys.slowest_scrapes(self.fleet)) {
+            return None;
+        }
+        let scraped =
+            targets.iter().filter_map(|it| Some((&*it.cluster, self.fleet.scrape_interval(&it.cluster)?)));
+        let (cluster, interval) = scraped.reduce(|a, b| if b.1 > a.1 { b } else { a })?;
+        too_short(interval).then_some(RarelyScraped { cluster, interval })
+    }
+
+    /// What of the past has to be looked up before these gates can be judged: where a cluster says that it
+    /// has been healthy for as long as `minSuccessTime` asks, and nobody watched it for so long. What open
+    /// gates need comes first.
+    pub fn looks(&self, gates: &Gates) -> Vec<Look> {
+        let mut soaks: BTreeMap<Key, Vec<(&GateObject, &RolloutGateSpec, Seconds)>> = BTreeMap::new();
+        for gate in gates.iter() {
+            let Ok(spec) = &gate.spec else { continue };
+            let span = spec.min_success_time.as_deref().and_then(|text| common::seconds(text).ok());
+            if let Some(span) = span.filter(|span| *span > 0.0) {
+                let package = gate.key.beside(&spec.fleet_package_ref.name);
+                soaks.entry(package).or_default().push((gate, spec, span));
+            }
+        }
+        let mut looks: BTreeMap<(bool, PackageId), Look> = BTreeMap::new();
+        for (key, gates) in soaks {
+            let Some(Ok(package)) = self.packages.get(&key).map(|it| &it.spec) else { continue };
+            let id = PackageId::from(&package.package);
+            let longest = gates.iter().map(|(.., span)| *span).fold(0.0, f64::max);
+            // Evidence that counts is not older than this.
+            let earliest = self.moment.t - longest - stale_after(package);
+            let unknown = self.fleet.unknown_before(&id, earliest);
+            if unknown.is_empty() {
+                continue;
+            }
+            for (gate, spec, _) in gates {
+                let open = gate.status.as_ref().is_some_and(|status| is_true(&status.conditions, OPEN));
+                let grant = self.tenancy.grant(&gate.key.namespace, &package.package);
+                let chosen = self.sources(&grant).choose(package, &spec.clusters, stale_after(package));
+                for (cluster, from) in rollout_gate::unknown_pasts(spec, &chosen.targets, self.moment) {
+                    if unknown.binary_search(&cluster).is_err() {
+                        continue;
+                    }
+                    let look = looks.entry((!open, id.clone())).or_insert_with(|| Look {
+                        package: id.clone(),
+                        clusters: Vec::new(),
+                        from,
+                    });
+                    look.from = look.from.min(from);
+                    look.clusters.push(cluster.to_owned());
+                }
+            }
+        }
+        let mut looks: Vec<Look> = looks.into_values().collect();
+        for look in &mut looks {
+            look.clusters.sort_unstable();
+            look.clusters.dedup();
+        }
+        looks
     }
 }
 
@@ -315,6 +387,8 @@ fn stale_after(package: &FleetPackageSpec) -> Seconds {
 
 #[cfg(test)]
 mod dependency_tests;
+#[cfg(test)]
+mod many;
 #[cfg(test)]
 mod reference_tests;
 #[cfg(test)]

@@ -33,6 +33,7 @@ pub mod set_revision;
 pub mod settle;
 pub mod slices;
 pub mod store;
+pub mod survey;
 pub mod sweeper;
 mod targets;
 pub mod tenancy;

@@ -2,6 +2,7 @@
 //! come from, so that whatever its namespace may not see has no way into a status.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::api::common::Choice;
 use crate::api::{ClusterSet, FleetPackageSpec};
@@ -10,6 +11,7 @@ use crate::decide::{Backend, HIDDEN, Membership, Target};
 use crate::fleet::observation::{Observation, Standing, reason};
 use crate::fleet::{Fleet, PackageId};
 use crate::profiles::{Doubt, Profiles};
+use crate::survey::{Survey, Surveys};
 use crate::tenancy::{Grant, Refusal};
 
 /// What targets are chosen from.
@@ -19,6 +21,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) fleet: &'a Fleet,
     /// The clusters that the hub knows.
     pub(crate) profiles: &'a Profiles,
+    /// What was found out about the fleet, as it is now.
+    pub(crate) surveys: &'a Surveys,
     /// What the namespace may see of the package.
     pub(crate) grant: &'a Grant<'a>,
     /// Evaluation time in the backend's clock.
@@ -28,7 +32,7 @@ pub(crate) struct Sources<'a> {
 /// The clusters that are meant, as far as they may be seen.
 pub(crate) struct Chosen {
     /// By name; each once.
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Arc<[Target]>,
     /// Whether they are all that are meant.
     pub(crate) membership: Membership,
 }
@@ -36,12 +40,12 @@ pub(crate) struct Chosen {
 impl Chosen {
     /// Nobody is meant.
     pub(crate) fn nobody() -> Self {
-        Self { targets: Vec::new(), membership: Membership::Known }
+        Self { targets: Arc::from([]), membership: Membership::Known }
     }
 
     /// What is meant may not be seen.
     pub(crate) fn refused(refusal: &Refusal) -> Self {
-        Self { targets: Vec::new(), membership: Membership::Forbidden(refusal.to_string()) }
+        Self { targets: Arc::from([]), membership: Membership::Forbidden(refusal.to_string()) }
     }
 }
 
@@ -56,8 +60,8 @@ impl Sources<'_> {
         if let Some(refusal) = self.grant.refuses(&package.package, clusters) {
             return Chosen::refused(&refusal);
         }
-        let id = PackageId::from(&package.package);
-        let look = |cluster: &str| self.look(cluster, &id, stale_after);
+        let survey = self.surveys.of(PackageId::from(&package.package), self.t, stale_after);
+        let look = |cluster: &str| self.look(cluster, &survey);
         let all = |names: BTreeSet<&str>| Chosen {
             targets: names.into_iter().map(look).collect(),
             membership: Membership::Known,
@@ -67,8 +71,14 @@ impl Sources<'_> {
             Err(_) => Chosen::nobody(),
             Ok(Choice::Names(names)) => all(names.iter().map(String::as_str).collect()),
             Ok(Choice::Reporting(_)) => {
-                let names = self.fleet.reporting(&id);
-                all(names.iter().map(String::as_str).filter(|name| self.grant.allows(name)).collect())
+                let names = survey.reporting(self.fleet);
+                let made = || {
+                    let seen = names.iter().filter(|name| self.grant.allows(name));
+                    seen.map(|name| look(name)).collect()
+                };
+                let everything = *self.grant == Grant::Everything;
+                let targets = if everything { survey.all_targets(made) } else { made() };
+                Chosen { targets, membership: Membership::Known }
             }
             Ok(Choice::Selector(selector)) => {
                 let selected = self.profiles.select(selector).into_iter();
@@ -89,8 +99,8 @@ impl Sources<'_> {
         }
     }
 
-    fn look(&self, cluster: &str, package: &PackageId, stale_after: Seconds) -> Target {
-        let mut observation = self.fleet.observe(cluster, package, self.t, stale_after);
+    fn look(&self, cluster: &str, survey: &Survey) -> Target {
+        let mut observation = survey.observe(self.fleet, cluster);
         if self.grant.is_one_of_several() {
             // It may name packages or streams of others.
             observation.message.clear();
@@ -184,7 +194,12 @@ mod tests {
         }))
         .unwrap();
         let grant = tenancy.grant("tenant", &package.package);
-        Sources { fleet, profiles, grant: &grant, t: T }.choose(&package, &package.clusters, 180.0)
+        let surveys = Surveys::default();
+        Sources { fleet, profiles, surveys: &surveys, grant: &grant, t: T }.choose(
+            &package,
+            &package.clusters,
+            180.0,
+        )
     }
 
     fn unhealthy() -> Profiles {
@@ -231,11 +246,7 @@ mod tests {
             ]))
             .unwrap();
             let chosen = choose(&fleet(None), &profiles, json!({"selector": {}}), &tenancy);
-            chosen
-                .targets
-                .into_iter()
-                .map(|it| format!("{} {:?}", it.cluster, it.observation.standing))
-                .collect()
+            chosen.targets.iter().map(|it| format!("{} {:?}", it.cluster, it.observation.standing)).collect()
         };
         assert_eq!(names("*"), ["ClusterProfile/fleet/c Missing", "a-1 Missing", "b-1 Conflict"]);
         assert_eq!(names("a-*"), ["a-1 Missing"]);
@@ -247,7 +258,7 @@ mod tests {
     fn a_cluster_counts_once_however_often_it_is_named() {
         let chosen =
             choose(&fleet(None), &profiles(&[]), json!({"names": ["b", "a", "b"]}), &Tenancy::default());
-        let names: Vec<String> = chosen.targets.into_iter().map(|it| it.cluster).collect();
+        let names: Vec<String> = chosen.targets.iter().map(|it| it.cluster.clone()).collect();
         assert_eq!(names, ["a", "b"]);
     }
 }

@@ -13,6 +13,7 @@ use crate::judge::{Gates, Packages, World};
 use crate::profiles::{Profiles, Settings};
 use crate::references::Ledger;
 use crate::store::Key;
+use crate::survey::Surveys;
 use crate::tenancy::Tenancy;
 use crate::write::Kind;
 use crate::{feed::Sample, fleet::Fleet, fleet::PackageId, verify::Gathered};
@@ -145,6 +146,7 @@ pub(crate) struct Surroundings {
     pub(crate) templates: Templates,
     pub(crate) answers: Answers,
     pub(crate) references: Ledger,
+    pub(crate) surveys: Surveys,
     pub(crate) doubtful: BTreeSet<(Kind, Key)>,
 }
 
@@ -160,6 +162,7 @@ impl Default for Surroundings {
             templates: Templates::default(),
             answers: Answers::default(),
             references: Ledger::default(),
+            surveys: Surveys::default(),
             doubtful: BTreeSet::new(),
         }
     }
@@ -178,6 +181,7 @@ impl Surroundings {
             templates: &self.templates,
             answers: &self.answers,
             references: &self.references,
+            surveys: &self.surveys,
             backend,
             epoch: None,
             doubtful: &self.doubtful,

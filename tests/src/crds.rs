@@ -106,7 +106,7 @@ fn yaml_files(dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The documents of a YAML text; empty ones are left out.
-pub(crate) fn documents(yaml: &str) -> Result<Vec<Value>> {
+pub fn documents(yaml: &str) -> Result<Vec<Value>> {
     let all: Vec<Value> = serde_saphyr::from_multiple(yaml).context("not YAML")?;
     Ok(all.into_iter().filter(|d| !d.is_null()).collect())
 }

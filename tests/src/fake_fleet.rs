@@ -8,6 +8,7 @@ use statusbridge_contract::{
     ApplyState, CONTRACT_VERSION, Digest, Fingerprint, Health, Metric, label, reason, sample,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -69,7 +70,10 @@ impl FakePackage {
 #[derive(Debug, Default)]
 struct Cluster {
     uid: u64,
-    packages: BTreeMap<String, FakePackage>,
+    /// How many seconds its clock is ahead.
+    ahead: i64,
+    /// By namespace and name.
+    packages: BTreeMap<(String, String), FakePackage>,
 }
 
 type Clusters = Arc<Mutex<BTreeMap<String, Cluster>>>;
@@ -79,6 +83,7 @@ type Clusters = Arc<Mutex<BTreeMap<String, Cluster>>>;
 pub struct FakeFleet {
     server: FileServer,
     clusters: Clusters,
+    requests: Arc<AtomicU64>,
 }
 
 impl FakeFleet {
@@ -87,7 +92,11 @@ impl FakeFleet {
     /// # Errors
     /// When no port can be had.
     pub async fn start() -> Result<Self> {
-        Ok(Self { server: FileServer::start().await?, clusters: Clusters::default() })
+        Ok(Self {
+            server: FileServer::start().await?,
+            clusters: Clusters::default(),
+            requests: Arc::default(),
+        })
     }
 
     fn clusters(&self) -> MutexGuard<'_, BTreeMap<String, Cluster>> {
@@ -97,31 +106,62 @@ impl FakeFleet {
     /// From now on the cluster, which is made when it is new, says this of a package in the namespace
     /// [`FLUX_NAMESPACE`](crate::FLUX_NAMESPACE).
     pub fn says(&self, cluster: &str, package: &str, what: FakePackage) {
+        self.says_in(crate::FLUX_NAMESPACE, cluster, package, what);
+    }
+
+    /// The same of a package in another namespace.
+    pub fn says_in(&self, namespace: &str, cluster: &str, package: &str, what: FakePackage) {
+        self.change(cluster, |cluster| {
+            cluster.packages.insert((namespace.to_owned(), package.to_owned()), what);
+        });
+    }
+
+    /// From now on the cluster's clock is so many seconds ahead. What it says of packages is not changed.
+    pub fn clock_is_ahead(&self, cluster: &str, seconds: i64) {
+        self.change(cluster, |cluster| cluster.ahead = seconds);
+    }
+
+    /// What the cluster says of a package changes.
+    pub fn changes(&self, cluster: &str, package: &str, change: impl FnOnce(&mut FakePackage)) {
+        let key = (crate::FLUX_NAMESPACE.to_owned(), package.to_owned());
+        self.change(cluster, |cluster| {
+            if let Some(package) = cluster.packages.get_mut(&key) {
+                change(package);
+            }
+        });
+    }
+
+    /// How often any cluster was scraped.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    fn change(&self, cluster: &str, change: impl FnOnce(&mut Cluster)) {
         let mut clusters = self.clusters();
         if !clusters.contains_key(cluster) {
             let (all, name) = (Arc::clone(&self.clusters), cluster.to_owned());
-            self.server.put_with(&format!("/{cluster}"), move || {
+            let requests = Arc::clone(&self.requests);
+            self.server.put_with(&path(cluster), move || {
+                requests.fetch_add(1, Ordering::Relaxed);
                 let all = all.lock().unwrap_or_else(PoisonError::into_inner);
-                std::future::ready(all.get(&name).map(|c| Bytes::from(render(c.uid, &c.packages))))
+                std::future::ready(all.get(&name).map(|c| Bytes::from(render(c))))
             });
         }
         let uid = Fingerprint::of(cluster).value();
-        let cluster =
-            clusters.entry(cluster.to_owned()).or_insert_with(|| Cluster { uid, ..Cluster::default() });
-        cluster.packages.insert(package.to_owned(), what);
+        change(clusters.entry(cluster.to_owned()).or_insert_with(|| Cluster { uid, ..Cluster::default() }));
     }
 
     /// From now on the cluster has no such package.
     pub fn loses(&self, cluster: &str, package: &str) {
         if let Some(cluster) = self.clusters().get_mut(cluster) {
-            cluster.packages.remove(package);
+            cluster.packages.remove(&(crate::FLUX_NAMESPACE.to_owned(), package.to_owned()));
         }
     }
 
     /// From now on the cluster's exporter is not there.
     pub fn is_silent(&self, cluster: &str) {
         self.clusters().remove(cluster);
-        self.server.remove(&format!("/{cluster}"));
+        self.server.remove(&path(cluster));
     }
 
     /// Where a cluster's exporter answers.
@@ -131,7 +171,7 @@ impl FakeFleet {
 
     /// Adds a cluster's exporter to a scrape job, under the cluster's name and these labels.
     pub fn target(&self, job: ScrapeJob, cluster: &str, labels: &[(&str, &str)]) -> ScrapeJob {
-        let path = format!("/{cluster}");
+        let path = path(cluster);
         let mut all = vec![("cluster", cluster), ("__metrics_path__", path.as_str())];
         all.retain(|(name, _)| !labels.iter().any(|(other, _)| other == name));
         all.extend(labels);
@@ -139,8 +179,14 @@ impl FakeFleet {
     }
 }
 
-/// What an exporter with these packages says now.
-fn render(uid: u64, packages: &BTreeMap<String, FakePackage>) -> String {
+/// Where a cluster's exporter is: names may hold what no path can.
+fn path(cluster: &str) -> String {
+    format!("/{}", Fingerprint::of(cluster))
+}
+
+/// What a cluster's exporter says now.
+fn render(cluster: &Cluster) -> String {
+    let Cluster { uid, ahead, packages } = cluster;
     let mut page = String::new();
     let mut digest = Digest::default();
     let mut say = |metric: Metric, labels: &[(&str, &str)], value: u64| {
@@ -151,10 +197,10 @@ fn render(uid: u64, packages: &BTreeMap<String, FakePackage>) -> String {
         page.push('\n');
     };
     let revision = |text: &str| Fingerprint::of(text).value();
-    for (name, package) in packages {
+    for ((namespace, name), package) in packages {
         let labels = [
             (label::PACKAGE, name.as_str()),
-            (label::PACKAGE_NAMESPACE, crate::FLUX_NAMESPACE),
+            (label::PACKAGE_NAMESPACE, namespace.as_str()),
             (label::PACKAGE_SOURCE, SOURCE),
         ];
         say(Metric::PackageApplyState, &labels, package.apply.code());
@@ -176,8 +222,8 @@ fn render(uid: u64, packages: &BTreeMap<String, FakePackage>) -> String {
     let source = [(label::PACKAGE_SOURCE, SOURCE)];
     say(Metric::SourceUp, &source, 1);
     say(Metric::SourcePackages, &source, packages.len() as u64);
-    say(Metric::ClusterUid, &[], uid);
-    say(Metric::RenderedTimestamp, &[], unix_now());
+    say(Metric::ClusterUid, &[], *uid);
+    say(Metric::RenderedTimestamp, &[], unix_now().saturating_add_signed(*ahead));
     say(Metric::SourceLastContact, &source, unix_now());
     let mut counts = BTreeMap::<(&str, &str), u64>::new();
     for package in packages.values() {

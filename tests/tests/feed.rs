@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_aggregator::clock;
 use statusbridge_aggregator::feed::{FeedConfig, PromFeed};
@@ -192,10 +192,15 @@ async fn what_was_attested_is_verified_through_prometheus() {
         let id = PackageId { source: "flux".into(), namespace: Some("ns".into()), name: "p0".into() };
         assert_eq!(reader.fleet.reporting(&id), ["c1", "c2"]);
         assert!(
-            reader.fleet.seen_anywhere(&id, Fingerprint::from_value(packages(1)["p0"]).unwrap(), |_| true)
+            reader.fleet.revisions(&id).contains_key(&Fingerprint::from_value(packages(1)["p0"]).unwrap())
         );
-        assert!(reader.fleet.scrape_interval("c1").is_some_and(|s| (0.5..5.0).contains(&s)));
-        Ok(())
+        eventually(DEADLINE, "enough scrapes tell how far apart they are", async || {
+            reader.poll().await;
+            let interval = reader.fleet.scrape_interval("c1").context("too few")?;
+            ensure!((0.5..5.0).contains(&interval), "{interval}");
+            Ok(())
+        })
+        .await
     })
     .await;
 }

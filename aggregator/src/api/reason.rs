@@ -113,6 +113,8 @@ reasons! {
     HealthyAtOwnRevision,
     /// Every target has fresh, verified status.
     AllReporting,
+    /// Every target has fresh, verified status, but `staleAfter` is shorter than four scrape intervals and the settle delay.
+    StaleAfterTooShort,
     /// Some targets have no fresh, verified status.
     NotReporting,
 }

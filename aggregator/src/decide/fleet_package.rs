@@ -8,7 +8,7 @@ use super::history::{self, Reached};
 use super::membership::Obstacle;
 use super::words::{named, phrase};
 use super::{
-    Backend, Membership, Moment, Target, cluster_set_error, clusters, list, nobody, oldest_evidence,
+    Backend, Membership, Moment, Target, cluster_set_error, clusters, list, list_by, nobody, oldest_evidence,
     revisions, shorten, time, too_few, unix,
 };
 use crate::api::fleet_package::{Detail, PackageCounts, Problem, RevisionCount};
@@ -96,10 +96,28 @@ pub struct Input<'a> {
     pub targets: &'a [Target],
     /// Whether they are all that are meant.
     pub membership: &'a Membership,
+    /// A target whose scrapes are too far apart for `staleAfter`.
+    pub rarely_scraped: Option<RarelyScraped<'a>>,
     /// What the last poll came to.
     pub backend: Backend<'a>,
     /// When.
     pub moment: Moment,
+}
+
+/// A cluster and how far apart its scrapes were seen to be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RarelyScraped<'a> {
+    /// The cluster.
+    pub cluster: &'a str,
+    /// Seconds between two scrapes.
+    pub interval: Seconds,
+}
+
+/// The least `staleAfter` for which a lost scrape makes nothing stale: four intervals, as long as
+/// Prometheus itself would wait at the least, and what samples take to settle in the backend. In whole
+/// seconds, so that a little jitter changes nothing.
+pub fn least_stale_after(interval: Seconds, settle: Seconds) -> Seconds {
+    4.0 * interval.round() + settle.ceil()
 }
 
 /// The status that follows.
@@ -229,7 +247,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
         _ => message,
     };
     conditions.set(READY, ready, reason, message.clone());
-    reporting(&mut conditions, &blocked, &wrong, &counts, input.backend);
+    reporting(&mut conditions, input, spec, &blocked, &wrong);
     if unresolved.is_some_and(|unresolved| unresolved.stalled) {
         conditions.set(STALLED, true, reason, message);
     } else if counts.failed > 0 && blocked.is_none() {
@@ -282,34 +300,53 @@ fn no_clusters(spec: &FleetPackageSpec, total: u64) -> Option<(Reason, String)> 
 
 fn reporting(
     conditions: &mut Conditions<'_>,
+    input: &Input<'_>,
+    spec: &FleetPackageSpec,
     blocked: &Option<(Reason, String)>,
     wrong: &[(Reason, &Target)],
-    counts: &PackageCounts,
-    backend: Backend<'_>,
 ) {
     if let Some((reason, message)) = blocked {
         conditions.set(REPORTING, false, *reason, message.clone());
         return;
     }
+    let warning = input.rarely_scraped.map(|it| short_stale_after(spec, it, input.moment));
+    let warning = |message: String| match &warning {
+        Some(warning) => format!("{message}; {warning}"),
+        None => message,
+    };
     let unheard: Vec<String> = wrong
         .iter()
         .filter(|(_, target)| unobserved(&target.observation).is_err())
         .map(|(_, target)| target.cluster.clone())
         .collect();
     if unheard.is_empty() {
-        let message = format!("{} reporting", all(counts.total));
-        conditions.set(REPORTING, true, Reason::AllReporting, message);
+        let message = format!("{} reporting", all(input.targets.len() as u64));
+        let reason = match input.rarely_scraped {
+            Some(_) => Reason::StaleAfterTooShort,
+            None => Reason::AllReporting,
+        };
+        conditions.set(REPORTING, true, reason, warning(message));
         return;
     }
     let mut message = format!("no fresh, verified status from {}", list(&unheard));
-    let reason = match backend.error() {
+    let reason = match input.backend.error() {
         Some(error) => {
             message.push_str(&format!("; the metrics backend does not answer: {}", shorten(error)));
             Reason::BackendUnavailable
         }
         None => Reason::NotReporting,
     };
-    conditions.set(REPORTING, false, reason, message);
+    conditions.set(REPORTING, false, reason, warning(message));
+}
+
+fn short_stale_after(spec: &FleetPackageSpec, rarely: RarelyScraped<'_>, moment: Moment) -> String {
+    let RarelyScraped { cluster, interval } = rarely;
+    format!(
+        "staleAfter {} is short for scrapes that are {} s apart ({cluster}): {}s or more is advised",
+        spec.stale_after,
+        interval.round(),
+        least_stale_after(interval, moment.now - moment.t),
+    )
 }
 
 fn all(total: u64) -> String {
@@ -319,8 +356,7 @@ fn all(total: u64) -> String {
 fn describe(reason: Reason, wrong: &[(Reason, &Target)]) -> String {
     let with: Vec<&Target> =
         wrong.iter().filter(|(other, _)| *other == reason).map(|(_, target)| *target).collect();
-    let names: Vec<String> = with.iter().map(|target| named(reason, target)).collect();
-    format!("{}: {}", phrase(reason, with.len() as u64), list(&names))
+    format!("{}: {}", phrase(reason, with.len() as u64), list_by(&with, |target| named(reason, target)))
 }
 
 fn count(states: &[(Result<PackageState, Reason>, &Target)]) -> PackageCounts {

@@ -195,10 +195,16 @@ fn clusters(count: u64) -> String {
 
 /// The first names and how many there are besides: `a, b, c and 7 more`.
 fn list(names: &[String]) -> String {
+    list_by(names, String::clone)
+}
+
+/// The same of anything that has a name, without naming what is not shown.
+fn list_by<T>(all: &[T], name: impl Fn(&T) -> String) -> String {
     const SHOWN: usize = 3;
-    let mut text = names[..names.len().min(SHOWN)].join(", ");
-    if names.len() > SHOWN {
-        text.push_str(&format!(" and {} more", names.len() - SHOWN));
+    let shown: Vec<String> = all.iter().take(SHOWN).map(name).collect();
+    let mut text = shown.join(", ");
+    if all.len() > SHOWN {
+        text.push_str(&format!(" and {} more", all.len() - SHOWN));
     }
     text
 }

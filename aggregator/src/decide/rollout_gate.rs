@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_contract::Fingerprint;
 
 use super::checks::{self, Asked};
-use super::classify::{Demand, for_gate, is_under_way, unobserved};
+use super::classify::{Demand, Soak, for_gate, is_under_way, soak, unobserved};
 use super::conditions::{Conditions, OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true};
 use super::dependencies::Dependencies;
 use super::membership::Obstacle;
@@ -259,6 +259,28 @@ fn started_at(input: &Input<'_>, spec: &RolloutGateSpec) -> Time {
     let sane = |at: &Time| unix(at) <= input.moment.now;
     let known = input.previous.filter(same).and_then(|status| status.started_at.clone()).filter(sane);
     known.unwrap_or_else(|| time(input.moment.now))
+}
+
+/// The clusters that would count if their past were known, and from when on it has to be.
+pub fn unknown_pasts<'a>(
+    spec: &RolloutGateSpec,
+    targets: &'a [Target],
+    moment: Moment,
+) -> impl Iterator<Item = (&'a str, Seconds)> + use<'a> {
+    let min_success = spec.min_success_time.as_deref().and_then(|text| common::seconds(text).ok());
+    let demand = Demand {
+        revision: Fingerprint::of(&spec.revision),
+        require: spec.require,
+        min_success: min_success.unwrap_or_default(),
+    };
+    targets.iter().filter_map(move |target| {
+        let (cluster, observation) = (&target.cluster, &target.observation);
+        let row = unobserved(observation).ok()?;
+        let unknown = for_gate(observation, &demand, moment.t) == Reason::Soaking
+            && soak(observation, row, demand.min_success, moment.t) == Soak::PastUnknown;
+        let as_of = observation.as_of.filter(|_| unknown)?;
+        Some((cluster.as_str(), as_of.min(moment.t) - demand.min_success))
+    })
 }
 
 fn judge(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> Finding {

@@ -33,7 +33,7 @@ pub use {
     answer::read as read_answer,
     config::{FeedConfig, Flavour},
     error::FeedError,
-    selector::{any_of, contract_selector, head_selector},
+    selector::{any_of, cluster_selector, contract_selector, head_selector, package_selector},
     series::{Labels, Sample, Sink},
 };
 

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use statusbridge_contract::Metric;
 
+use crate::fleet::{IdentityLabels, PackageId};
+
 /// Common beginning of every metric of the contract.
 const PREFIX: &str = "statusbridge_";
 
@@ -16,6 +18,47 @@ pub fn head_selector() -> String {
 pub fn contract_selector<'a>(cluster_label: &str, clusters: impl IntoIterator<Item = &'a str>) -> String {
     let metrics: Vec<Metric> = Metric::ALL.iter().copied().filter(|m| m.in_digest()).collect();
     format!("{{__name__=~\"{}\",{cluster_label}=~\"{}\"}}", names(&metrics), any_of(clusters))
+}
+
+/// Selects samples of some metrics, of some clusters or of all.
+pub fn cluster_selector<'a>(
+    metrics: &[Metric],
+    cluster_label: &str,
+    clusters: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let of_clusters = match any_of(clusters) {
+        all if all.is_empty() => String::new(),
+        some => format!(",{cluster_label}=~\"{some}\""),
+    };
+    format!("{{__name__=~\"{}\"{of_clusters}}}", names(metrics))
+}
+
+/// Selects samples of one package by these metrics, in some clusters or in all.
+pub fn package_selector<'a>(
+    metrics: &[Metric],
+    cluster_label: &str,
+    clusters: impl IntoIterator<Item = &'a str>,
+    labels: &IdentityLabels,
+    package: &PackageId,
+) -> String {
+    let mut selector = cluster_selector(metrics, cluster_label, clusters);
+    selector.pop();
+    let namespace = package.namespace.as_deref().unwrap_or_default();
+    let identity =
+        [(&labels.name, &*package.name), (&labels.namespace, namespace), (&labels.source, &*package.source)];
+    for (label, value) in identity {
+        let _ = write!(selector, ",{label}={}", quoted(value));
+    }
+    selector.push('}');
+    selector
+}
+
+/// A text as PromQL writes it.
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    statusbridge_contract::sample::escape_label_value(&mut out, text);
+    out.push('"');
+    out
 }
 
 fn names(metrics: &[Metric]) -> String {
@@ -57,6 +100,24 @@ mod tests {
             contract_selector("cluster", ["eu-1", "us-1"]),
             @r#"{__name__=~"statusbridge_(package_apply_state|package_health|package_desired_revision|package_applied_revision|package_healthy_revision|package_transition_timestamp_seconds|package_transitions_total|package_reason|package_resources|package_resources_current|package_resources_failed|reason_info|source_up|source_packages|cluster_uid)",cluster=~"eu-1|us-1"}"#
         );
+    }
+
+    #[test]
+    fn a_package_is_asked_for_by_the_labels_that_it_arrives_with() {
+        let labels = IdentityLabels {
+            source: "package_source".into(),
+            namespace: "package_namespace".into(),
+            name: "exported_package".into(),
+        };
+        let package = PackageId { source: "s".into(), namespace: None, name: "a\"b\\c\nd".into() };
+        let select = |clusters: &[&str]| {
+            package_selector(&[Metric::PackageHealth], "cluster", clusters.iter().copied(), &labels, &package)
+        };
+        assert_eq!(
+            select(&["eu-1", "eu.2"]),
+            r#"{__name__=~"statusbridge_(package_health)",cluster=~"eu-1|eu\\.2",exported_package="a\"b\\c\nd",package_namespace="",package_source="s"}"#
+        );
+        assert!(!select(&[]).contains("cluster="));
     }
 
     #[test]

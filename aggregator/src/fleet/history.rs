@@ -13,7 +13,7 @@ pub(super) struct History {
     /// When this state was first verified.
     pub(super) changed_at: Seconds,
     /// `since` is not before this: the transitions counter was seen to move, or the state to change,
-    /// and the transition timestamp did not move along.
+    /// and the transition timestamp did not move along; or there is no such timestamp to go by.
     pub(super) floor: Seconds,
 }
 
@@ -26,10 +26,25 @@ pub(super) enum Origin {
     Sibling,
 }
 
+/// When an exposition came.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Seen {
+    /// Time of the evidence, which a cluster's slow clock makes older.
+    pub(super) evidence: Seconds,
+    /// When the backend stamped it: what a cluster's clock has no say in.
+    pub(super) at: Seconds,
+}
+
+fn since(package: &Package) -> u64 {
+    package.value(Metric::PackageTransitionTimestamp)
+}
+
 impl History {
     /// Of a package that was never seen before.
-    pub(super) fn first(seen: Seconds) -> Self {
-        Self { previously_applied: Fingerprint::NONE, changed_at: seen, floor: 0.0 }
+    pub(super) fn first(package: &Package, seen: Seen) -> Self {
+        // Without a time of the cluster's, what was seen is all there is.
+        let floor = if since(package) == 0 { seen.at } else { 0.0 };
+        Self { previously_applied: Fingerprint::NONE, changed_at: seen.evidence, floor }
     }
 
     /// Of a package that was seen before.
@@ -41,21 +56,22 @@ impl History {
         self,
         old: &Package,
         new: &Package,
-        seen: Seconds,
+        seen: Seen,
         offset: Offset,
         origin: Origin,
     ) -> Self {
-        let since = |p: &Package| p.value(Metric::PackageTransitionTimestamp);
         let moves = |p: &Package| p.value(Metric::PackageTransitions);
         let transition = |p: &Package| {
             [Metric::PackageApplyState, Metric::PackageHealth, Metric::PackageHealthyRevision]
                 .map(|m| p.value(m))
         };
         let changed = transition(old) != transition(new);
-        let counted = origin == Origin::Same && moves(new) > moves(old);
+        // A new process under the same name counts from zero: that alone is no move.
+        let counted = origin == Origin::Same && moves(new) != moves(old) && moves(new) > 0;
+        let another_process = origin == Origin::Sibling || moves(new) < moves(old);
         let mut floor = self.floor;
-        if (changed || counted) && since(new) <= since(old) {
-            floor = floor.max(seen);
+        if (changed || counted) && since(new) <= since(old) || another_process && since(new) == 0 {
+            floor = floor.max(seen.at);
         } else if since(new) < since(old) {
             // A time that goes back while nothing changed would lengthen a soak.
             floor = floor.max(offset.correct(since(old) as Seconds));
@@ -64,17 +80,28 @@ impl History {
             (old.revision(Metric::PackageAppliedRevision), new.revision(Metric::PackageAppliedRevision));
         Self {
             previously_applied: if was != is && !was.is_none() { was } else { self.previously_applied },
-            changed_at: if origin == Origin::Same && old.same_state(new) { self.changed_at } else { seen },
+            changed_at: if origin == Origin::Same && old.same_state(new) {
+                self.changed_at
+            } else {
+                seen.evidence
+            },
             floor,
+        }
+    }
+
+    /// The cluster's clock was set: what it dated before `at` is not moved into the past by that.
+    pub(super) fn clock_set(&mut self, package: &Package, was: Offset, at: Seconds) {
+        if since(package) != 0 {
+            self.floor = self.floor.max(was.correct(since(package) as Seconds).min(at));
         }
     }
 
     /// Since when the package is in its state, in the backend's clock.
     pub(super) fn since(self, package: &Package, offset: Offset) -> Seconds {
-        let theirs = package.value(Metric::PackageTransitionTimestamp);
-        // Without a time of the cluster's, what was seen is all there is.
-        let since = if theirs == 0 { self.changed_at } else { offset.correct(theirs as Seconds) };
-        since.max(self.floor)
+        match since(package) {
+            0 => self.floor,
+            theirs => offset.correct(theirs as Seconds).max(self.floor),
+        }
     }
 }
 
@@ -96,6 +123,14 @@ mod tests {
 
     const SEEN: Seconds = 1000.0;
 
+    fn seen(at: Seconds) -> Seen {
+        Seen { evidence: at, at }
+    }
+
+    fn first(seen: Seconds) -> History {
+        History::first(&package(&healthy("r0", 1, 0)), self::seen(seen))
+    }
+
     #[rstest]
     #[case::nothing_happened(healthy("r1", 100, 3), healthy("r1", 100, 3), 100.0)]
     #[case::a_transition_that_says_when(failed("r1", 100, 3), healthy("r1", 900, 4), 900.0)]
@@ -105,6 +140,7 @@ mod tests {
     #[case::another_revision_unexplained(healthy("r1", 100, 3), healthy("r2", 100, 3), SEEN)]
     #[case::a_restart_that_knows_since_when(healthy("r1", 100, 3), healthy("r1", 100, 0), 100.0)]
     #[case::a_restart_that_does_not(healthy("r1", 100, 3), healthy("r1", 950, 0), 950.0)]
+    #[case::a_restart_and_there_and_back_unexplained(healthy("r1", 100, 3), healthy("r1", 100, 2), SEEN)]
     #[case::a_restart_across_a_change(failed("r1", 100, 3), healthy("r1", 50, 0), SEEN)]
     #[case::time_goes_back(healthy("r1", 100, 3), healthy("r1", 50, 0), 100.0)]
     fn since_is_never_before_an_unexplained_move(
@@ -113,7 +149,7 @@ mod tests {
         #[case] since: f64,
     ) {
         let (old, new) = (package(&old), package(&new));
-        let history = History::first(500.0).next(&old, &new, SEEN, Offset::default(), Origin::Same);
+        let history = first(500.0).next(&old, &new, seen(SEEN), Offset::default(), Origin::Same);
         assert_eq!(history.since(&new, Offset::default()), since);
     }
 
@@ -126,7 +162,7 @@ mod tests {
     #[test]
     fn counters_of_another_process_are_not_compared() {
         let (old, new) = (package(&healthy("r1", 100, 3)), package(&healthy("r1", 100, 9)));
-        let next = |origin| History::first(500.0).next(&old, &new, SEEN, Offset::default(), origin).floor;
+        let next = |origin| first(500.0).next(&old, &new, seen(SEEN), Offset::default(), origin).floor;
         assert_eq!((next(Origin::Same), next(Origin::Sibling)), (SEEN, 0.0));
     }
 
@@ -135,11 +171,11 @@ mod tests {
         let offset = Offset::default();
         let steps =
             [healthy("r1", 100, 3), healthy("r1", 100, 4), healthy("r1", 100, 4), healthy("r1", 1200, 5)];
-        let mut history = History::first(500.0);
+        let mut history = first(500.0);
         let mut sinces = Vec::new();
         for (i, pair) in steps.windows(2).enumerate() {
             let (old, new) = (package(&pair[0]), package(&pair[1]));
-            history = history.next(&old, &new, SEEN + i as f64, offset, Origin::Same);
+            history = history.next(&old, &new, seen(SEEN + i as f64), offset, Origin::Same);
             sinces.push(history.since(&new, offset));
         }
         assert_eq!(sinces, [SEEN, SEEN, 1200.0]);
@@ -154,20 +190,56 @@ mod tests {
         };
         let steps =
             [healthy("r1", 1, 1), none, healthy("r2", 2, 2), healthy("r2", 2, 2), healthy("r1", 3, 3)];
-        let mut history = History::first(0.0);
-        let mut seen = Vec::new();
+        let mut history = first(0.0);
+        let mut remembered = Vec::new();
         for pair in steps.windows(2) {
-            history =
-                history.next(&package(&pair[0]), &package(&pair[1]), 1.0, Offset::default(), Origin::Same);
-            seen.push(history.previously_applied);
+            let (old, new) = (package(&pair[0]), package(&pair[1]));
+            history = history.next(&old, &new, seen(1.0), Offset::default(), Origin::Same);
+            remembered.push(history.previously_applied);
         }
         let (r1, r2) = (Fingerprint::of("r1"), Fingerprint::of("r2"));
-        assert_eq!(seen, [r1, r1, r1, r2]);
+        assert_eq!(remembered, [r1, r1, r1, r2]);
+    }
+
+    #[rstest]
+    #[case::it_stays_so(Origin::Same, healthy("r1", 0, 3), 500.0)]
+    #[case::there_and_back(Origin::Same, healthy("r1", 0, 5), SEEN)]
+    #[case::a_restart(Origin::Same, healthy("r1", 0, 0), SEEN)]
+    #[case::another_process(Origin::Sibling, healthy("r1", 0, 3), SEEN)]
+    #[case::a_change(Origin::Same, failed("r1", 0, 4), SEEN)]
+    fn without_a_time_of_the_clusters_what_was_seen_counts(
+        #[case] origin: Origin,
+        #[case] new: Vec<u64>,
+        #[case] since: f64,
+    ) {
+        let (old, new) = (package(&healthy("r1", 0, 3)), package(&new));
+        let history = History::first(&old, seen(500.0));
+        assert_eq!(history.since(&old, Offset::default()), 500.0);
+        let history = history.next(&old, &new, seen(SEEN), Offset::default(), origin);
+        assert_eq!(history.since(&new, Offset::default()), since);
     }
 
     #[test]
-    fn without_a_time_of_the_clusters_what_was_seen_counts() {
-        let p = package(&healthy("r1", 0, 0));
-        assert_eq!(History::first(500.0).since(&p, Offset::default()), 500.0);
+    fn a_floor_is_in_the_backends_clock_whatever_the_clusters_says() {
+        let (old, new) = (package(&healthy("r1", 100, 3)), package(&healthy("r1", 100, 5)));
+        let slow = Seen { evidence: SEEN - 600.0, at: SEEN };
+        let history = first(500.0).next(&old, &new, slow, Offset::default(), Origin::Same);
+        assert_eq!(history.since(&new, Offset::default()), SEEN);
+    }
+
+    #[test]
+    fn setting_a_clock_forward_does_not_move_what_it_dated_into_the_past() {
+        let package = package(&healthy("r1", 300, 3));
+        let (mut slow, mut right) = (Offset::default(), Offset::default());
+        slow.measure(600.0);
+        right.measure(0.0);
+        let mut history = first(900.0);
+        assert_eq!(history.since(&package, slow), 900.0);
+        history.clock_set(&package, slow, 2000.0);
+        assert_eq!(history.since(&package, right), 900.0);
+        // What is seen now cannot have happened later than now.
+        let mut history = first(900.0);
+        history.clock_set(&package, slow, 850.0);
+        assert_eq!(history.since(&package, right), 850.0);
     }
 }

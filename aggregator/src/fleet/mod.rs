@@ -2,29 +2,36 @@
 //!
 //! ```text
 //!   cluster name -> streams -> verified content (sources, reasons, packages)
-//!                          \-> evidence time, clock offset, fault, memory of each package
+//!                 |        \-> evidence time, clock offset, fault, memory of each package
+//!                 \-> from when on its past is known
 //! ```
 //!
 //! A poll tells it which digests it heard and what it verified; whoever decides asks [`Fleet::observe`].
 
 mod beat;
 mod history;
+mod look_back;
 mod names;
 pub mod observation;
 mod observe;
 #[cfg(test)]
 mod observe_tests;
 mod offset;
+pub mod past;
+#[cfg(test)]
+mod soak_tests;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod view;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use statusbridge_contract::{Fingerprint, Metric, stream::StreamLabels};
 
 pub use beat::{Beat, Heard};
+pub use look_back::IdentityLabels;
 pub use observation::{Observation, PackageId, Row, Standing};
 pub use view::StreamView;
 
@@ -34,6 +41,7 @@ use crate::{
 };
 use names::Names;
 use stream::Stream;
+use watch::{Watch, longest_gap};
 
 /// Limits by which evidence is judged.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,6 +73,22 @@ pub struct Fleet {
 #[derive(Debug, Default)]
 struct Cluster {
     streams: BTreeMap<StreamLabels, Stream>,
+    watch: Watch,
+}
+
+impl Cluster {
+    /// How far apart its digest samples are.
+    fn scrape_interval(&self) -> Option<Seconds> {
+        self.streams.values().filter_map(Stream::interval).reduce(f64::max)
+    }
+
+    /// The poll at `t` verified what a stream was at `at`, or found it confirmed.
+    fn watched(&mut self, stream: &StreamLabels, at: Seconds, t: Seconds) {
+        let longest_gap = longest_gap(self.scrape_interval());
+        if let Some(verified) = self.streams.get(stream).and_then(|s| s.verified.as_ref()) {
+            self.watch.saw(&verified.content, at.min(t), t, longest_gap);
+        }
+    }
 }
 
 /// The identity of a package as its samples are kept.
@@ -88,7 +112,11 @@ impl Fleet {
     /// Takes note of a digest sample found by the poll at `t`, and says what it calls for.
     pub fn hear(&mut self, beat: &Beat, t: Seconds) -> Heard {
         let cluster = self.clusters.entry(beat.cluster.clone()).or_default();
-        cluster.streams.entry(beat.stream.clone()).or_default().hear(beat, t)
+        let heard = cluster.streams.entry(beat.stream.clone()).or_default().hear(beat, t);
+        if heard == Heard::Confirmed {
+            cluster.watched(&beat.stream, beat.at, t);
+        }
+        heard
     }
 
     /// Takes the verified content that a digest sample attests. Says whether the stream recovered:
@@ -109,6 +137,7 @@ impl Fleet {
                 .map(|(_, package, history, offset)| (package, history, offset))
         });
         cluster.streams.insert(beat.stream.clone(), stream);
+        cluster.watched(&beat.stream, beat.at, t);
         recovered
     }
 
@@ -137,6 +166,10 @@ impl Fleet {
             cluster.streams.retain(|_, stream| stream.last_heard() >= before);
             let verified = cluster.streams.values_mut().filter_map(|s| s.verified.as_mut());
             verified.for_each(|v| v.forget(before));
+            let Cluster { streams, watch } = cluster;
+            let there =
+                |s: &Stream, key: &str| s.verified.as_ref().is_some_and(|v| v.content.find(key).is_some());
+            watch.keep(|key| streams.values().any(|s| there(s, key)));
             !cluster.streams.is_empty()
         });
     }
@@ -182,24 +215,23 @@ impl Fleet {
         found.into_values().collect()
     }
 
-    /// Whether any cluster that may be looked at was seen to want, have applied or have healthy this
-    /// revision of the package.
-    pub fn seen_anywhere(
-        &self,
-        package: &PackageId,
-        revision: Fingerprint,
-        may_look: impl Fn(&str) -> bool,
-    ) -> bool {
+    /// Every revision of the package that some cluster was seen to want, have applied or have healthy, with
+    /// the clusters.
+    pub fn revisions(&self, package: &PackageId) -> BTreeMap<Fingerprint, BTreeSet<&str>> {
         const REVISIONS: [Metric; 3] =
             [Metric::PackageDesiredRevision, Metric::PackageAppliedRevision, Metric::PackageHealthyRevision];
         let key = key(package);
-        let seen = self.clusters.iter().filter(|(name, _)| may_look(name));
-        let streams = seen.flat_map(|(_, cluster)| cluster.streams.values());
-        let mut found = streams.filter_map(|s| s.verified.as_ref()?.find(&key));
-        found.any(|(package, history)| {
-            history.previously_applied == revision
-                || REVISIONS.iter().any(|m| package.revision(*m) == revision)
-        })
+        let mut seen: BTreeMap<Fingerprint, BTreeSet<&str>> = BTreeMap::new();
+        for (name, cluster) in &self.clusters {
+            let verified = cluster.streams.values().filter_map(|s| s.verified.as_ref()?.find(&key));
+            for (package, history) in verified {
+                let own = REVISIONS.map(|metric| package.revision(metric)).into_iter();
+                for revision in own.chain([history.previously_applied]).filter(|r| !r.is_none()) {
+                    seen.entry(revision).or_default().insert(name);
+                }
+            }
+        }
+        seen
     }
 
     /// Time of the youngest verified evidence of any cluster.
@@ -218,8 +250,13 @@ impl Fleet {
         self.clusters.values().filter_map(evidence).map(|evidence| t - evidence).collect()
     }
 
+    /// The longest scrape interval of any cluster; 0 when none is known.
+    pub fn slowest_scrapes(&self) -> Seconds {
+        self.clusters.values().filter_map(Cluster::scrape_interval).fold(0.0, f64::max)
+    }
+
     /// How far apart the cluster's digest samples were seen to be, in seconds.
     pub fn scrape_interval(&self, cluster: &str) -> Option<Seconds> {
-        self.clusters.get(cluster)?.streams.values().filter_map(Stream::interval).reduce(f64::max)
+        self.clusters.get(cluster)?.scrape_interval()
     }
 }

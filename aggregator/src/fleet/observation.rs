@@ -35,6 +35,9 @@ pub struct Row {
     /// Not before the moment at which the transitions counter was seen to
     /// move without an explanation.
     pub since: Seconds,
+    /// From when on the package was watched here, or its past was looked up,
+    /// so that no such move can have been missed.
+    pub known_since: Seconds,
     /// Applied revision before the present one, as far as remembered; `NONE`
     /// if not.
     pub previously_applied: Fingerprint,

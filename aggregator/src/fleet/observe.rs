@@ -25,6 +25,7 @@ struct Question<'a> {
     name: &'a str,
     package: &'a PackageId,
     key: String,
+    known_since: Seconds,
     t: Seconds,
     stale_after: Seconds,
 }
@@ -39,8 +40,11 @@ impl Fleet {
         t: Seconds,
         stale_after: Seconds,
     ) -> Observation {
-        let question = Question { fleet: self, name: cluster, package, key: key(package), t, stale_after };
-        match self.clusters.get(cluster) {
+        let key = key(package);
+        let found = self.clusters.get(cluster);
+        let known_since = found.map_or(Seconds::INFINITY, |found| found.watch.known_since(&key));
+        let question = Question { fleet: self, name: cluster, package, key, known_since, t, stale_after };
+        match found {
             Some(cluster) => question.answer(cluster),
             None => question.never_seen(),
         }
@@ -142,6 +146,7 @@ impl<'a> Question<'a> {
             healthy: package.revision(Metric::PackageHealthyRevision),
             reason: known.verified.content.reason(&self.package.source, package.value(Metric::PackageReason)),
             since: history.since(package, known.stream.offset),
+            known_since: self.known_since,
             previously_applied: history.previously_applied,
         })
     }

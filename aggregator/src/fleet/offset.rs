@@ -25,6 +25,11 @@ impl Offset {
         self.measured = Some(measured);
     }
 
+    /// Whether times are corrected to earlier ones than they were by `other`, which was measured too.
+    pub(super) fn is_before(self, other: Self) -> bool {
+        other.measured.is_some() && self.kept < other.kept
+    }
+
     /// The last measurement, if it is beyond `limit` either way.
     pub(super) fn beyond(self, limit: Seconds) -> Option<Seconds> {
         self.measured.filter(|m| m.abs() > limit)

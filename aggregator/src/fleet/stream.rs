@@ -6,7 +6,7 @@ use statusbridge_contract::CONTRACT_VERSION;
 
 use super::{
     beat::{Beat, Heard},
-    history::{History, Origin},
+    history::{History, Origin, Seen},
     names::Names,
     offset::Offset,
 };
@@ -17,6 +17,8 @@ use crate::{
 
 /// Distances between digest samples that are remembered.
 const INTERVALS: usize = 16;
+/// Distances that it takes to tell how often a stream is scraped.
+const ENOUGH_INTERVALS: usize = 4;
 
 /// What was verified last, and the memory that goes with it.
 #[derive(Debug)]
@@ -42,6 +44,8 @@ pub(super) struct Stream {
     /// Timestamp of the newest digest sample.
     pub(super) newest: Option<Seconds>,
     pub(super) offset: Offset,
+    /// The offset when something was last verified or confirmed.
+    dated_by: Option<Offset>,
     /// When the last exposition says it was rendered, and when the backend first had it. `None` when
     /// it was repeated before this process came: then nobody knows how old it is.
     rendered: Option<(Seconds, Option<Seconds>)>,
@@ -82,6 +86,7 @@ impl Stream {
             verified.confirm(evidence);
             verified.watch_turns(beat, evidence);
             self.fault = None;
+            self.check_clock(beat.at.min(t));
             return Heard::Confirmed;
         }
         if self.tried == Some(beat.at) {
@@ -136,7 +141,8 @@ impl Stream {
         names: &mut Names,
         sibling: impl Fn(&str) -> Option<(&'a Package, History, Offset)>,
     ) {
-        let Some(seen) = self.evidence(beat, t) else { return };
+        let Some(evidence) = self.evidence(beat, t) else { return };
+        let seen = Seen { evidence, at: beat.at.min(t) };
         self.tried = Some(beat.at);
         self.fault = None;
         let old = self.verified.take();
@@ -153,25 +159,35 @@ impl Stream {
                     Some((before, history, offset)) => {
                         history.next(before, package, seen, offset, Origin::Sibling)
                     }
-                    None => History::first(seen),
+                    None => History::first(package, seen),
                 },
             });
         }
         let mut next = Verified {
             content,
             histories,
-            evidence: seen,
-            first: seen,
+            evidence,
+            first: evidence,
             last_up: Vec::new(),
             removed: Vec::new(),
             other_uid: None,
         };
         if let Some(old) = old {
-            next.inherit(old, seen);
+            next.inherit(old, evidence);
         }
-        next.confirm(seen);
-        next.watch_turns(beat, seen);
+        next.confirm(evidence);
+        next.watch_turns(beat, evidence);
         self.verified = Some(next);
+        self.check_clock(seen.at);
+    }
+
+    /// What a cluster dated before its clock was set forward did not happen earlier because of that.
+    fn check_clock(&mut self, at: Seconds) {
+        let was = self.dated_by.replace(self.offset).filter(|was| self.offset.is_before(*was));
+        if let (Some(was), Some(verified)) = (was, &mut self.verified) {
+            let packages = verified.content.packages.iter().zip(&mut verified.histories);
+            packages.for_each(|(package, history)| history.clock_set(package, was, at));
+        }
     }
 
     /// When it was last heard from.
@@ -180,8 +196,11 @@ impl Stream {
         self.newest.into_iter().chain(evidence).fold(f64::MIN, f64::max)
     }
 
-    /// The distance between its digest samples.
+    /// The distance between its digest samples, once enough of them were seen.
     pub(super) fn interval(&self) -> Option<Seconds> {
+        if self.intervals.len() < ENOUGH_INTERVALS {
+            return None;
+        }
         // A poll may miss samples, never see some that are not there: the least counts.
         self.intervals.iter().copied().reduce(f64::min)
     }
@@ -229,6 +248,12 @@ impl Verified {
     /// Whether a source is up.
     pub(super) fn is_up(&self, source: &str) -> bool {
         self.content.source(source).is_some_and(|s| s.up == Some(1))
+    }
+
+    /// A package's history, to change it.
+    pub(super) fn history_mut(&mut self, key: &str) -> Option<&mut History> {
+        let (at, _) = self.content.find(key)?;
+        self.histories.get_mut(at)
     }
 
     /// A package and its history.

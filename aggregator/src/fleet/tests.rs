@@ -156,16 +156,16 @@ fn what_is_not_heard_from_is_forgotten_but_only_when_the_backend_answers() {
     };
     hear(&mut fleet, "b", 1000.0);
     hear(&mut fleet, "a", 1000.0);
-    hear(&mut fleet, "a", 1030.0);
-    hear(&mut fleet, "a", 1045.0);
+    for at in [1030.0, 1045.0, 1075.0, 1090.0] {
+        hear(&mut fleet, "a", at);
+    }
     assert_eq!(fleet.scrape_interval("a"), Some(15.0));
     assert_eq!(fleet.scrape_interval("b"), None);
-    assert_eq!(fleet.newest_evidence(), Some(1045.0));
+    assert_eq!(fleet.newest_evidence(), Some(1090.0));
     assert_eq!(fleet.reporting(&package("p")), ["a", "b"]);
     assert!(fleet.reporting(&package("q")).is_empty());
-    assert!(fleet.seen_anywhere(&package("p"), Fingerprint::of("r1"), |cluster| cluster == "b"));
-    assert!(!fleet.seen_anywhere(&package("p"), Fingerprint::of("r1"), |cluster| cluster == "c"));
-    assert!(!fleet.seen_anywhere(&package("p"), Fingerprint::of("r2"), |_| true));
+    let seen = fleet.revisions(&package("p"));
+    assert_eq!(seen, [(Fingerprint::of("r1"), ["a", "b"].into())].into());
     fleet.unanswered("gone".into());
     assert_eq!(fleet.reporting(&package("p")), ["a", "b"]);
     hear(&mut fleet, "a", 9000.0);

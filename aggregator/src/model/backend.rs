@@ -9,6 +9,7 @@ use crate::clock::Seconds;
 use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink, contract_selector, head_selector};
 
 use super::CLUSTER_LABEL;
+use crate::fleet::past::{OF_THE_PAST, STATES};
 use crate::poll::{repeats_query, turns_query};
 
 /// For how long a series without new samples is still found (Prometheus' lookback).
@@ -138,6 +139,26 @@ impl Want {
     }
 }
 
+/// Whether a query asks for the raw samples of a package, or of when expositions were rendered.
+fn is_past(expression: &str) -> bool {
+    let rendered =
+        expression.starts_with("{__name__=~\"statusbridge_(rendered_timestamp_seconds)\",cluster=~");
+    expression.ends_with("ms]") && (rendered || expression.contains(",package=\""))
+}
+
+/// The clusters that a query names; none are all.
+fn named_clusters(expression: &str) -> Option<Vec<String>> {
+    let (_, rest) = expression.split_once(&format!(",{CLUSTER_LABEL}=~\""))?;
+    let (names, _) = rest.split_once('"')?;
+    Some(names.split('|').map(str::to_owned).collect())
+}
+
+/// The first range of a query.
+fn window(expression: &str) -> Seconds {
+    let range = expression.split_once('[').and_then(|(_, rest)| rest.split_once("ms]"));
+    range.and_then(|(ms, _)| ms.parse::<f64>().ok()).expect("a number of milliseconds") / 1000.0
+}
+
 impl QueryApi for Backend {
     async fn query<S: Sink>(&self, expression: &str, at: Seconds, mut sink: S) -> Result<S, FeedError> {
         let mut store = self.lock();
@@ -176,6 +197,53 @@ impl QueryApi for Backend {
                 if found {
                     give(series, false, &[Sample { at, value: samples[0].value }]);
                 }
+            }
+        } else if expression.starts_with("label_replace(") {
+            // A package summed up: what a cluster's streams said of it, by part.
+            let want = Want {
+                metrics: OF_THE_PAST.to_vec(),
+                clusters: named_clusters(expression),
+                raw: true,
+                samples: true,
+            };
+            let mut parts = BTreeMap::<(&str, String), f64>::new();
+            for (series, samples) in store.find(at, window(expression), &want) {
+                let cluster = series.get(CLUSTER_LABEL).map_or("", String::as_str);
+                let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
+                let metric = series.get("__name__").and_then(|name| Metric::from_name(name));
+                let mut places = STATES.into_iter().chain([Metric::PackageTransitions]);
+                if let Some(i) = places.position(|place| Some(place) == metric) {
+                    *parts.entry((cluster, format!("series{i}"))).or_default() += 1.0;
+                }
+                if let Some(i) = STATES.iter().position(|state| Some(*state) == metric) {
+                    for value in values {
+                        let least = parts.entry((cluster, format!("min{i}"))).or_insert(value);
+                        *least = least.min(value);
+                        let most = parts.entry((cluster, format!("max{i}"))).or_insert(value);
+                        *most = most.max(value);
+                    }
+                } else if metric == Some(Metric::PackageTransitions) {
+                    let rises = values.windows(2).filter(|pair| pair[1] > pair[0]).count() as f64;
+                    let most = parts.entry((cluster, "rises".to_owned())).or_insert(rises);
+                    *most = most.max(rises);
+                }
+            }
+            for ((cluster, part), value) in parts {
+                let labels = [(CLUSTER_LABEL, cluster), ("statusbridge_part", &part)];
+                let series = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+                give(&series, false, &[Sample { at, value }]);
+            }
+        } else if is_past(expression) {
+            let rendered = expression.contains("rendered");
+            let metrics = OF_THE_PAST.into_iter().filter(|m| (*m == Metric::RenderedTimestamp) == rendered);
+            let want = Want {
+                metrics: metrics.collect(),
+                clusters: named_clusters(expression),
+                raw: true,
+                samples: true,
+            };
+            for (series, samples) in store.find(at, window(expression), &want) {
+                give(series, true, &samples);
             }
         } else if expression.starts_with("sum by") {
             let mut sums = BTreeMap::<&str, f64>::new();

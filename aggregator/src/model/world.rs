@@ -14,7 +14,7 @@ use crate::clock::Seconds;
 use crate::decide::conditions::{OPEN, is_true};
 use crate::decide::{self, Moment, silence};
 use crate::fleet::{Fleet, FleetSettings};
-use crate::judge::{GateObject, Packages};
+use crate::judge::{GateObject, Gates, Packages};
 use crate::poll::{PollConfig, Poller};
 use crate::store::Object;
 use crate::testing::{Surroundings, package};
@@ -350,6 +350,9 @@ impl World {
             });
             aggregator.next_poll = now + POLL_INTERVAL;
             aggregator.beat_due = true;
+            if let Some(Ok(None)) = aggregator.last_poll {
+                self.look_back(aggregator, t);
+            }
         }
         let backend = match &aggregator.last_poll {
             None => return,
@@ -362,6 +365,7 @@ impl World {
         }
         let moment = Moment { t: now - aggregator.poller.settle_delay(), now };
         self.reread();
+        self.around.surveys.clear();
         let judge = self.around.world(&aggregator.fleet, backend, moment);
         match self.read.as_ref().and_then(|(_, gate)| judge.gate(gate)) {
             Some(status) => {
@@ -376,6 +380,18 @@ impl World {
             }
             None => self.beat(aggregator),
         }
+    }
+
+    /// Looks up what the gate has to know of a past that this aggregator did not watch.
+    fn look_back(&mut self, aggregator: &mut Aggregator, t: Seconds) {
+        let mut gates = Gates::default();
+        gates.insert(self.object());
+        let moment = Moment { t: self.now - aggregator.poller.settle_delay(), now: self.now };
+        self.around.surveys.clear();
+        let judge = self.around.world(&aggregator.fleet, decide::Backend::Answers, moment);
+        let looks = judge.looks(&gates);
+        // What is refused stays unknown, and is asked again after the next poll.
+        let _ = block_on(aggregator.poller.look_back(&mut aggregator.fleet, &looks, t));
     }
 
     fn beat(&mut self, aggregator: &mut Aggregator) {
@@ -406,7 +422,11 @@ impl World {
         if self.read.as_ref().is_some_and(|(version, _)| *version == self.gate.version) {
             return;
         }
-        let object: DynamicObject = serde_json::from_value(json!({
+        self.read = Some((self.gate.version, Object::read(self.object()).expect("a name")));
+    }
+
+    fn object(&self) -> DynamicObject {
+        serde_json::from_value(json!({
             "apiVersion": "statusbridge.dev/v1alpha1",
             "kind": "RolloutGate",
             "metadata": {
@@ -419,8 +439,7 @@ impl World {
             "spec": self.gate.spec,
             "status": self.gate.status,
         }))
-        .expect("a gate");
-        self.read = Some((self.gate.version, Object::read(object).expect("a name")));
+        .expect("a gate")
     }
 
     /// Whether a reader who follows the rules is let through.

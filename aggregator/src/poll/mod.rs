@@ -10,6 +10,7 @@
 
 mod batch;
 mod heads;
+mod look_back;
 mod read;
 mod settle;
 
@@ -23,6 +24,7 @@ use crate::{
 use batch::{Batch, batches, stamp_groups};
 #[cfg(test)]
 pub(crate) use heads::{repeats_query, turns_query};
+pub use look_back::{Look, LookedBack};
 use read::Read;
 use settle::Settle;
 

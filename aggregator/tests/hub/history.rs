@@ -39,6 +39,7 @@ impl Story {
         let status = decide(&Input {
             spec: Ok(&spec),
             wanted: Wanted::literal(&spec),
+            rarely_scraped: None,
             generation: 1,
             previous: self.status.as_ref(),
             targets: &targets(seen),
@@ -142,6 +143,7 @@ fn it_outlives_a_backend_that_never_answers_and_a_spec_that_cannot_be_read() {
     let unreadable = decide(&Input {
         spec: Err("of tomorrow"),
         wanted: Wanted::Own,
+        rarely_scraped: None,
         generation: 2,
         previous: Some(&silent),
         targets: &[],
@@ -161,6 +163,7 @@ fn what_a_namespace_may_not_see_any_more_is_not_remembered_either() {
     let status = decide(&Input {
         spec: Ok(&spec),
         wanted: Wanted::literal(&spec),
+        rarely_scraped: None,
         generation: 1,
         previous: Some(&before),
         targets: &[],
@@ -198,6 +201,7 @@ fn the_last_healthy_revision_is_one_that_the_whole_package_had() {
     let status = decide(&Input {
         spec: Ok(&too_few),
         wanted: Wanted::literal(&too_few),
+        rarely_scraped: None,
         generation: 1,
         previous: story.status.as_ref(),
         targets: &targets([fresh(healthy(R2))]),

@@ -28,8 +28,9 @@ pub fn row() -> impl Strategy<Value = Row> {
         prop::sample::select(Health::ALL),
         [revision(), revision(), revision(), revision()],
         -100.0..2000.0f64,
+        prop_oneof![3 => Just(4000.0), 1 => -100.0..2000.0f64],
     )
-        .prop_map(|(apply, health, [desired, applied, healthy, previously_applied], age)| Row {
+        .prop_map(|(apply, health, [desired, applied, healthy, previously_applied], age, known)| Row {
             apply,
             health,
             desired,
@@ -37,6 +38,7 @@ pub fn row() -> impl Strategy<Value = Row> {
             healthy,
             reason: None,
             since: T - age,
+            known_since: T - known,
             previously_applied,
         });
     prop_oneof![2 => Just(healthy(R2)), 1 => any]
@@ -110,10 +112,20 @@ fn open(status: &RolloutGateStatus) -> bool {
 /// The rule for one cluster, said a second time and more bluntly.
 fn surely_counts(spec: &RolloutGateSpec, seen: &Observation) -> bool {
     let wanted = Fingerprint::of(R2);
+    let soak = match spec.min_success_time.as_deref() {
+        Some("5m") => 300.0,
+        Some("30m") => 1800.0,
+        _ => 0.0,
+    };
     seen.standing == Standing::Fresh
-        && seen.row.as_ref().is_some_and(|row| match spec.require {
-            Require::Healthy => row.healthy == wanted,
-            Require::Applied => row.applied == wanted,
+        && seen.row.as_ref().is_some_and(|row| {
+            let there = match spec.require {
+                Require::Healthy => row.healthy == wanted,
+                Require::Applied => row.applied == wanted,
+            };
+            // Neither its word nor our knowledge of it may be too short.
+            let proved = seen.as_of.map(|as_of| as_of.min(T) - row.since.max(row.known_since));
+            there && (soak == 0.0 || proved.is_some_and(|proved| proved >= soak - 1e-6))
         })
 }
 

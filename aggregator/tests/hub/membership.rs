@@ -47,6 +47,7 @@ fn report_of(
     moment: Moment,
 ) -> FleetPackageStatus {
     fleet_package::decide(&fleet_package::Input {
+        rarely_scraped: None,
         spec: Ok(&FleetPackageSpec { clusters: selected(), ..package() }),
         generation: 1,
         previous,
@@ -207,6 +208,7 @@ fn a_selector_that_cannot_be_meant_is_an_invalid_spec() {
     let mut clusters = selected();
     clusters.selector.as_mut().unwrap().match_labels.insert("en v".into(), "prod".into());
     let report = fleet_package::decide(&fleet_package::Input {
+        rarely_scraped: None,
         spec: Ok(&FleetPackageSpec { clusters, ..package() }),
         generation: 1,
         previous: None,

@@ -4,7 +4,9 @@ use rstest::rstest;
 use statusbridge_aggregator::api::fleet_package::{Detail, FleetPackageSpec, FleetPackageStatus};
 use statusbridge_aggregator::api::{Reason, RevisionFrom};
 use statusbridge_aggregator::decide::conditions::{READY, RECONCILING, REPORTING, STALLED, find, is_true};
-use statusbridge_aggregator::decide::fleet_package::{Input, Unresolved, Wanted, decide};
+use statusbridge_aggregator::decide::fleet_package::{
+    Input, RarelyScraped, Unresolved, Wanted, decide, least_stale_after,
+};
 use statusbridge_aggregator::decide::{Backend, Membership, Moment};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
@@ -17,6 +19,7 @@ fn judge(spec: &FleetPackageSpec, observations: impl IntoIterator<Item = Observa
         generation: 4,
         previous: None,
         wanted: Wanted::literal(spec),
+        rarely_scraped: None,
         targets: &targets(observations),
         membership: &Membership::Known,
         backend: Backend::Answers,
@@ -98,9 +101,10 @@ fn the_last_healthy_revision_is_remembered() {
         spec: Ok(&spec),
         generation: 5,
         previous: Some(&first),
-        wanted: Wanted::literal(&spec),
+        wanted: Wanted::literal(&package()),
         targets: &targets([fresh(moving(R2, R3))]),
         membership: &Membership::Known,
+        rarely_scraped: None,
         backend: Backend::Answers,
         moment: Moment { t: T + 60.0, now: T + 65.0 },
     });
@@ -128,6 +132,7 @@ fn a_spec_that_cannot_be_read_is_stalled() {
             wanted: spec.map_or(Wanted::Own, Wanted::literal),
             targets: &[],
             membership: &Membership::Known,
+            rarely_scraped: None,
             backend: Backend::Answers,
             moment: NOW,
         });
@@ -154,6 +159,7 @@ fn judge_referring(
     observations: impl IntoIterator<Item = Observation>,
 ) -> FleetPackageStatus {
     decide(&Input {
+        rarely_scraped: None,
         spec: Ok(&referring()),
         generation: 4,
         previous,
@@ -247,4 +253,37 @@ fn a_typical_status_reads_well() {
         ],
     );
     insta::assert_snapshot!(serde_json::to_string_pretty(&status).unwrap());
+}
+
+#[test]
+fn a_stale_after_that_is_too_short_for_the_scrapes_is_told_and_blocks_nothing() {
+    let judge = |observation| {
+        decide(&Input {
+            wanted: Wanted::literal(&package()),
+            spec: Ok(&package()),
+            generation: 1,
+            previous: None,
+            targets: &targets([observation]),
+            membership: &Membership::Known,
+            rarely_scraped: Some(RarelyScraped { cluster: "c00", interval: 59.98 }),
+            backend: Backend::Answers,
+            moment: NOW,
+        })
+    };
+    let warning = "staleAfter 3m is short for scrapes that are 60 s apart (c00): 245s or more is advised";
+    let status = judge(fresh(healthy(R2)));
+    let reporting = find(&status.conditions, REPORTING).unwrap();
+    assert_eq!((reporting.status.as_str(), reporting.reason.as_str()), ("True", "StaleAfterTooShort"));
+    assert_eq!(reporting.message, format!("the only cluster is reporting; {warning}"));
+    assert!(is_true(&status.conditions, READY));
+    let status = judge(unobserved(Standing::Stale, None));
+    let reporting = find(&status.conditions, REPORTING).unwrap();
+    assert_eq!((reporting.status.as_str(), reporting.reason.as_str()), ("False", "NotReporting"));
+    assert!(reporting.message.ends_with(warning), "{}", reporting.message);
+}
+
+#[test]
+fn a_stale_after_has_room_for_four_scrapes_and_for_settling() {
+    assert_eq!(least_stale_after(15.2, 5.0), 65.0);
+    assert_eq!(least_stale_after(30.0, 7.2), 128.0);
 }

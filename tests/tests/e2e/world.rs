@@ -71,6 +71,51 @@ impl World {
     }
 }
 
+/// Who is asked about the metrics of clusters that are made up.
+pub(crate) struct Backend {
+    url: String,
+    _prometheus: Prometheus,
+    _behind: Option<VictoriaMetrics>,
+}
+
+impl Backend {
+    /// A Prometheus that scrapes these clusters.
+    pub(crate) async fn prometheus(rig: &Rig, fleet: &FakeFleet, clusters: &[&str]) -> Result<Self> {
+        let prometheus = Prometheus::start(rig, &scraping(fleet, clusters)).await?;
+        Ok(Self { url: prometheus.url(), _prometheus: prometheus, _behind: None })
+    }
+
+    /// A VictoriaMetrics that such a Prometheus writes to.
+    pub(crate) async fn victoria_metrics(rig: &Rig, fleet: &FakeFleet, clusters: &[&str]) -> Result<Self> {
+        let behind = VictoriaMetrics::start(rig).await?;
+        let mut config = scraping(fleet, clusters);
+        config.remote_write.push(behind.remote_write_url());
+        let prometheus = Prometheus::start(rig, &config).await?;
+        Ok(Self { url: behind.url(), _prometheus: prometheus, _behind: Some(behind) })
+    }
+
+    /// An aggregator's options that suit it.
+    pub(crate) fn options(&self) -> AggregatorOptions {
+        let mut options = AggregatorOptions::new(&self.url);
+        // Remote write takes its time.
+        options.settle_delay = "3s";
+        options
+    }
+}
+
+fn scraping(fleet: &FakeFleet, clusters: &[&str]) -> PrometheusConfig {
+    PrometheusConfig::with_jobs([clusters.iter().fold(job(), |job, name| fleet.target(job, name, &[]))])
+}
+
+/// Healthy for so many seconds, says the object.
+pub(crate) fn healthy_for(seconds: u64) -> FakePackage {
+    FakePackage {
+        since: fake_fleet::unix_now() - seconds,
+        transitions: 3,
+        ..FakePackage::healthy_at(&revision(1))
+    }
+}
+
 /// All that a gate waits for, as one text.
 pub(crate) fn waiting(gate: &DynamicObject) -> String {
     gate.data["status"]["waitingFor"].to_string()

@@ -1,0 +1,120 @@
+//! What the fleet says of packages at one moment: found out once, however many gates depend on it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use statusbridge_contract::Fingerprint;
+
+use crate::clock::Seconds;
+use crate::decide::Target;
+use crate::fleet::{Fleet, Observation, PackageId};
+
+/// Packages that are remembered at a time: those that depend on the same package are judged together.
+const PACKAGES: usize = 32;
+
+/// What was found out so far. It belongs to one state of the fleet and of the ClusterProfiles.
+#[derive(Debug, Default)]
+pub struct Surveys {
+    packages: Mutex<HashMap<Subject, Arc<Survey>>>,
+    slowest: Mutex<Option<Seconds>>,
+}
+
+/// What a survey is about; times as bits, so that only the very same is the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Subject {
+    package: PackageId,
+    t: u64,
+    stale_after: u64,
+}
+
+/// What the fleet says of one package.
+#[derive(Debug)]
+pub struct Survey {
+    package: PackageId,
+    t: Seconds,
+    stale_after: Seconds,
+    observed: Mutex<HashMap<String, Observation>>,
+    reporting: OnceLock<Arc<[String]>>,
+    /// The clusters that were seen to want or have each revision.
+    revisions: OnceLock<BTreeMap<Fingerprint, Vec<String>>>,
+    /// What was made of the reporting clusters for those who may see everything.
+    targets: OnceLock<Arc<[Target]>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Surveys {
+    /// The survey of a package, at a moment in the backend's clock.
+    pub fn of(&self, package: PackageId, t: Seconds, stale_after: Seconds) -> Arc<Survey> {
+        let subject = Subject { package, t: t.to_bits(), stale_after: stale_after.to_bits() };
+        let mut surveys = lock(&self.packages);
+        if let Some(survey) = surveys.get(&subject) {
+            return survey.clone();
+        }
+        if surveys.len() >= PACKAGES {
+            surveys.clear();
+        }
+        let survey = Arc::new(Survey {
+            package: subject.package.clone(),
+            t,
+            stale_after,
+            observed: Mutex::default(),
+            reporting: OnceLock::new(),
+            revisions: OnceLock::new(),
+            targets: OnceLock::new(),
+        });
+        surveys.insert(subject, survey.clone());
+        survey
+    }
+
+    /// Forgets everything: what it was found out from has changed.
+    pub fn clear(&self) {
+        lock(&self.packages).clear();
+        lock(&self.slowest).take();
+    }
+
+    /// The longest scrape interval of any cluster; 0 when none is known.
+    pub fn slowest_scrapes(&self, fleet: &Fleet) -> Seconds {
+        *lock(&self.slowest).get_or_insert_with(|| fleet.slowest_scrapes())
+    }
+}
+
+impl Survey {
+    /// What is known of the package in a cluster.
+    pub fn observe(&self, fleet: &Fleet, cluster: &str) -> Observation {
+        let mut observed = lock(&self.observed);
+        if let Some(observation) = observed.get(cluster) {
+            return observation.clone();
+        }
+        let observation = fleet.observe(cluster, &self.package, self.t, self.stale_after);
+        observed.insert(cluster.to_owned(), observation.clone());
+        observation
+    }
+
+    /// Every cluster that reports the package, or did so lately, by name.
+    pub fn reporting(&self, fleet: &Fleet) -> Arc<[String]> {
+        self.reporting.get_or_init(|| fleet.reporting(&self.package).into()).clone()
+    }
+
+    /// What is made of the reporting clusters for those who may see everything.
+    pub fn all_targets(&self, make: impl FnOnce() -> Arc<[Target]>) -> Arc<[Target]> {
+        self.targets.get_or_init(make).clone()
+    }
+
+    /// Whether any cluster that may be looked at was seen to want, have applied or have healthy this
+    /// revision.
+    pub fn seen_anywhere(
+        &self,
+        fleet: &Fleet,
+        revision: Fingerprint,
+        may_look: impl Fn(&str) -> bool,
+    ) -> bool {
+        let revisions = self.revisions.get_or_init(|| {
+            let owned = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect();
+            fleet.revisions(&self.package).into_iter().map(|(r, names)| (r, owned(names))).collect()
+        });
+        revisions.get(&revision).is_some_and(|clusters| clusters.iter().any(|cluster| may_look(cluster)))
+    }
+}

@@ -1,0 +1,195 @@
+//! A soak is over when it has lasted, whoever was started again meanwhile, and never before.
+
+use crate::world::*;
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use statusbridge_tests::fake_fleet::unix_now;
+use statusbridge_tests::*;
+use std::time::{Duration, Instant};
+
+/// `minSuccessTime`: long beside what starting an aggregator takes on a busy machine.
+const SOAK: Duration = Duration::from_secs(40);
+/// What times in whole seconds may be off by.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Makes a gate over one cluster, of the cluster's name.
+async fn gate(hub: &Hub, cluster: &str) -> Result<()> {
+    let spec = json!({
+        "clusters": {"names": [cluster]}, "minSuccessTime": format!("{}s", SOAK.as_secs()),
+    });
+    hub.gate(cluster, APP, &revision(1), spec).await.map(drop)
+}
+
+/// When each version of a gate that is open was seen, closed ones in between as `None`.
+async fn openings(history: &History) -> Result<Vec<Option<Instant>>> {
+    let mut turns: Vec<Option<Instant>> = Vec::new();
+    for version in history.versions().await? {
+        let open = version.condition("Open").0 == "True";
+        if turns.last().is_none_or(|last| last.is_some() != open) {
+            turns.push(open.then_some(version.seen));
+        }
+    }
+    Ok(turns)
+}
+
+/// The gate closed after it had been open, and opened again no earlier than `since` and a whole soak.
+async fn soaked_again(history: &History, since: Instant) -> Result<()> {
+    let turns = openings(history).await?;
+    let [.., Some(_), None, Some(again)] = turns[..] else {
+        anyhow::bail!("it did not close and open again: {turns:?}");
+    };
+    let soaked = again.duration_since(since);
+    ensure!(soaked + SECOND >= SOAK, "it opened again after {soaked:?}");
+    Ok(())
+}
+
+async fn restarts(rig: &Rig, fleet: &FakeFleet, backend: Backend) -> Result<()> {
+    let etcd = Etcd::start(rig).await?;
+    let hub = Hub::start_with(rig, &etcd, backend.options()).await?;
+    hub.report(APP, "30s", json!({})).await?;
+    let old = ["steady", "flaps", "flaps-away", "exporter-knows", "exporter-forgot"];
+    for cluster in old {
+        fleet.says(cluster, APP, healthy_for(3600));
+        gate(&hub, cluster).await?;
+    }
+    // What the object says since long is believed.
+    for cluster in old {
+        hub.opens(cluster, SOON).await?;
+    }
+    let mut histories = std::collections::BTreeMap::new();
+    for cluster in old {
+        histories.insert(cluster, hub.history(cluster).await?);
+    }
+
+    // It fails and recovers between two scrapes, and no time says so.
+    let flapped = Instant::now();
+    fleet.changes("flaps", APP, |package| package.transitions += 2);
+    hub.closes("flaps", "Soaking", SOON).await?;
+
+    // One becomes healthy, and in the middle of its soak the aggregator is killed.
+    fleet.says("soaks", APP, FakePackage::healthy_at(&revision(1)));
+    let healthy = Instant::now();
+    gate(&hub, "soaks").await?;
+    hub.closes("soaks", "Soaking", SOON).await?;
+    histories.insert("soaks", hub.history("soaks").await?);
+    hub.aggregator.process().kill();
+    let away = Instant::now();
+    fleet.changes("flaps-away", APP, |package| package.transitions += 2);
+    fleet.changes("exporter-knows", APP, |package| package.transitions = 0);
+    fleet.changes("exporter-forgot", APP, |package| {
+        package.transitions = 0;
+        package.since = unix_now();
+    });
+    // All of it has been scraped before anybody looks again.
+    let scrapes = fleet.requests();
+    eventually(SOON, "every cluster is scraped again, twice", async || {
+        let now = fleet.requests();
+        ensure!(now > scrapes + 2 * 6, "{now} after {scrapes}");
+        Ok(())
+    })
+    .await?;
+    hub.aggregator.process().start()?;
+    hub.aggregator.wait_ready().await?;
+    let back = Instant::now();
+
+    hub.closes("flaps-away", "Soaking", SOON).await?;
+    hub.closes("exporter-forgot", "Soaking", SOON).await?;
+    hub.opens("soaks", SOON).await?;
+    for cluster in old {
+        hub.opens(cluster, SOON).await?;
+    }
+    for cluster in ["steady", "exporter-knows"] {
+        histories[cluster].check("nobody's restart closes it", open).await?;
+    }
+    for (cluster, since) in [("flaps", flapped), ("flaps-away", away), ("exporter-forgot", away)] {
+        soaked_again(&histories[cluster], since).await.with_context(|| cluster.to_owned())?;
+    }
+    let turns = openings(&histories["soaks"]).await?;
+    let [None, Some(opened)] = turns[..] else { anyhow::bail!("it did not open just once: {turns:?}") };
+    let soaked = opened.duration_since(healthy);
+    ensure!(soaked + SECOND >= SOAK, "it opened after {soaked:?}");
+    ensure!(opened < back + SOAK, "the restart cost it {:?}", opened.duration_since(healthy) - SOAK);
+    Ok(())
+}
+
+const CLUSTERS: [&str; 6] = ["steady", "flaps", "flaps-away", "exporter-knows", "exporter-forgot", "soaks"];
+
+#[tokio::test]
+async fn an_aggregator_killed_in_the_middle_of_a_soak_changes_nothing_on_prometheus() {
+    run("e2e-soak-prometheus", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        let backend = Backend::prometheus(rig, &fleet, &CLUSTERS).await?;
+        restarts(rig, &fleet, backend).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_aggregator_killed_in_the_middle_of_a_soak_changes_nothing_on_victoria_metrics() {
+    run("e2e-soak-victoria-metrics", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        let backend = Backend::victoria_metrics(rig, &fleet, &CLUSTERS).await?;
+        restarts(rig, &fleet, backend).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cluster_whose_clock_is_wrong_by_minutes_gains_nothing() {
+    run("e2e-soak-clocks", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        let clusters = ["right", "behind", "ahead", "set-right", "hours-off"];
+        let backend = Backend::prometheus(rig, &fleet, &clusters).await?;
+        let etcd = Etcd::start(rig).await?;
+        let mut options = backend.options();
+        options.more = ["--max-clock-skew", "10m"].map(str::to_owned).to_vec();
+        let hub = Hub::start_with(rig, &etcd, options).await?;
+        hub.report(APP, "20m", json!({})).await?;
+        let wrong =
+            [("right", 0), ("behind", -300), ("ahead", 300), ("set-right", -300), ("hours-off", 7200)];
+        for (cluster, ahead) in wrong {
+            fleet.clock_is_ahead(cluster, ahead);
+            fleet.says(cluster, APP, FakePackage::failed_at(&revision(1)));
+        }
+        let mut histories = Vec::new();
+        for (cluster, _) in wrong {
+            histories.push(hub.history(cluster).await?);
+            gate(&hub, cluster).await?;
+        }
+        for (cluster, _) in &wrong[..4] {
+            hub.closes(cluster, "FailureBudgetExceeded", SOON).await?;
+        }
+        hub.closes("hours-off", "ClockSkew", SOON).await?;
+
+        // All become healthy at the same time, and each says so by its own clock.
+        let healthy = Instant::now();
+        for (cluster, ahead) in wrong {
+            let since = unix_now().saturating_add_signed(ahead);
+            let transitions = 2;
+            fleet.says(
+                cluster,
+                APP,
+                FakePackage { since, transitions, ..FakePackage::healthy_at(&revision(1)) },
+            );
+        }
+        for (cluster, _) in &wrong[..4] {
+            hub.closes(cluster, "Soaking", SOON).await?;
+        }
+        fleet.clock_is_ahead("set-right", 0);
+        for cluster in ["right", "ahead", "set-right"] {
+            hub.opens(cluster, SOON).await?;
+        }
+        for (history, (cluster, _)) in histories.iter().zip(wrong) {
+            let rule = |version: &history::Version| {
+                let soaked = version.seen.duration_since(healthy);
+                ensure!(!version.lets_pass() || soaked + SECOND >= SOAK, "it opened after {soaked:?}");
+                Ok(())
+            };
+            history.check("a whole soak", rule).await.with_context(|| cluster.to_owned())?;
+        }
+        // A slow clock makes evidence old, and its soak reaches only as far.
+        hub.closes("behind", "Soaking", SOON).await?;
+        hub.closes("hours-off", "ClockSkew", SOON).await.map(drop)
+    })
+    .await;
+}
