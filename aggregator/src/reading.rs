@@ -100,7 +100,7 @@ impl From<&PackageObject> for Gate {
     fn from(object: &PackageObject) -> Self {
         let own = |spec: &FleetPackageSpec| Wish {
             // Without one it is Ready at whatever each cluster wants: that answers nobody.
-            revision: spec.revision.clone().unwrap_or_default(),
+            revision: spec.wanted(object.status.as_ref()).unwrap_or_default().to_owned(),
             package: object.key.name.clone(),
             word: None,
         };

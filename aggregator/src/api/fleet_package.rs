@@ -123,6 +123,17 @@ pub struct PackageRef {
     pub name: String,
 }
 
+impl FleetPackageSpec {
+    /// The revision that is wanted, as far as a reader of the object can tell: the spec's own, or what
+    /// `status` says that `revisionFrom` gives.
+    pub fn wanted<'a>(&'a self, status: Option<&'a FleetPackageStatus>) -> Option<&'a str> {
+        match &self.revision_from {
+            Some(_) => status.and_then(|status| status.revision.as_deref()),
+            None => self.revision.as_deref(),
+        }
+    }
+}
+
 impl From<&PackageRef> for PackageId {
     fn from(package: &PackageRef) -> Self {
         Self {

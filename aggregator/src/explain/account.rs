@@ -323,7 +323,7 @@ fn package_verdict(package: &PackageObject, now: Seconds) -> (Verdict, Vec<Strin
     let facts = Facts {
         kind: Kind::FleetPackage,
         condition: READY,
-        revision: spec.and_then(|spec| spec.revision.clone()),
+        revision: spec.and_then(|spec| spec.wanted(status)).map(str::to_owned),
         observed_generation: status.and_then(|it| it.observed_generation),
         verdict: status.and_then(|it| find(&it.conditions, READY)),
         as_of: status.and_then(|it| it.as_of.as_ref()),

@@ -207,8 +207,12 @@ proptest! {
     }
 }
 
-/// A FleetPackage that is Ready at a revision, or without one at whatever each cluster wants.
-fn package(revision: Option<&str>) -> Gate {
+fn from() -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "it", "expression": "object.data.revision"})
+}
+
+/// A FleetPackage that is Ready with this in its spec and its status.
+fn package(spec: Value, status: Value) -> Gate {
     let mut object = json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage",
         "metadata": {"namespace": "fleet", "name": "payments", "generation": 3},
@@ -219,24 +223,29 @@ fn package(revision: Option<&str>) -> Gate {
                 "observedGeneration": 3, "lastTransitionTime": at(NOW - 500.0)}],
         },
     });
-    if let Some(revision) = revision {
-        object["spec"]["revision"] = json!(revision);
+    for (part, more) in [("spec", spec), ("status", status)] {
+        let more = more.as_object().unwrap().clone();
+        object[part].as_object_mut().unwrap().extend(more);
     }
     let object: PackageObject = Object::read(serde_json::from_value(object).unwrap()).unwrap();
     Gate::from(&object)
 }
 
 #[rstest]
-#[case::at_its_revision(Some(R2), 3, State::Open)]
-#[case::at_another(Some(R1), 3, State::OtherRevision)]
-#[case::at_any(None, 3, State::OtherRevision)]
-#[case::a_new_generation(Some(R2), 4, State::NotJudged)]
+#[case::at_its_revision(json!({"revision": R2}), json!({"revision": R2}), 3, State::Open)]
+#[case::at_another(json!({"revision": R1}), json!({"revision": R2}), 3, State::OtherRevision)]
+#[case::at_whatever_each_cluster_wants(json!({}), json!({}), 3, State::OtherRevision)]
+#[case::at_one_that_was_read(json!({"revisionFrom": from()}), json!({"revision": R2}), 3, State::Open)]
+#[case::at_another_that_was_read(json!({"revisionFrom": from()}), json!({"revision": R1}), 3, State::OtherRevision)]
+#[case::at_none_that_was_read(json!({"revisionFrom": from()}), json!({}), 3, State::OtherRevision)]
+#[case::a_new_generation(json!({"revision": R2}), json!({}), 4, State::NotJudged)]
 fn a_fleet_package_is_read_as_open_while_it_is_ready_at_the_revision(
-    #[case] revision: Option<&str>,
+    #[case] spec: Value,
+    #[case] status: Value,
     #[case] generation: i64,
     #[case] state: State,
 ) {
-    let package = Gate { generation, ..package(revision) };
+    let package = Gate { generation, ..package(spec, status) };
     let mut question =
         Question { revision: Some(Fingerprint::of(R2)), stale_after: Some(60.0), slack: 0.0, now: NOW };
     assert_eq!(read(&package, &question).state, state);
