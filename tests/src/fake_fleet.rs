@@ -166,7 +166,7 @@ impl FakeFleet {
 
     /// Where a cluster's exporter answers.
     pub fn url(&self, cluster: &str) -> String {
-        self.server.url(&format!("/{cluster}"))
+        self.server.url(&path(cluster))
     }
 
     /// Adds a cluster's exporter to a scrape job, under the cluster's name and these labels.

@@ -25,7 +25,10 @@ fn loose_crds() -> Result<Vec<Value>> {
     }
     for crd in &mut crds {
         for version in crd["spec"]["versions"].as_array_mut().into_iter().flatten() {
-            loosen(&mut version["schema"]["openAPIV3Schema"]["properties"]["spec"]);
+            let schema = &mut version["schema"]["openAPIV3Schema"];
+            schema.as_object_mut().map(|schema| schema.remove("x-kubernetes-validations"));
+            // Slices have no spec.
+            schema.pointer_mut("/properties/spec").map(loosen);
         }
     }
     Ok(crds)
