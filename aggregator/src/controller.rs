@@ -253,7 +253,6 @@ impl Controller {
         let Some(event) = usable(Kind::FleetPackage, event) else { return };
         let changed = self.packages.apply(event);
         changed.iter().for_each(|key| self.is_new(Kind::FleetPackage, key));
-        changed.iter().for_each(|key| self.show(Kind::FleetPackage, key));
         if changed.is_empty() && self.judged_all {
             return;
         }
@@ -281,7 +280,6 @@ impl Controller {
         let Some(event) = usable(Kind::RolloutGate, event) else { return };
         let changed = self.gates.apply(event);
         changed.iter().for_each(|key| self.is_new(Kind::RolloutGate, key));
-        changed.iter().for_each(|key| self.show(Kind::RolloutGate, key));
         if changed.is_empty() && self.judged_all {
             return;
         }
@@ -303,7 +301,7 @@ impl Controller {
         if !self.can_judge() || !matches!(self.last_poll, LastPoll::Good) || !rounds.is_empty() {
             return;
         }
-        let world = self.world();
+        let world = self.world(self.moment());
         let queries: BTreeSet<String> = self.gates.iter().flat_map(|gate| world.questions(gate)).collect();
         if !queries.is_empty() || !self.answers.said.is_empty() {
             let queries = self.answers.failed_last(queries);
@@ -402,7 +400,9 @@ impl Controller {
         self.beat_due = true;
         if let Some(mut discovery) = self.discovery.take() {
             match self.last_poll {
-                LastPoll::Good if self.packages.complete() => discovery.polled(&self.world(), &self.metrics),
+                LastPoll::Good if self.packages.complete() => {
+                    discovery.polled(&self.world(self.moment()), &self.metrics)
+                }
                 _ => discovery.poll_failed(),
             }
             self.discovery = Some(discovery);
@@ -425,7 +425,7 @@ impl Controller {
         if !self.can_judge() || !matches!(self.last_poll, LastPoll::Good) {
             return;
         }
-        let looks = self.world().looks(&self.gates);
+        let looks = self.world(self.moment()).looks(&self.gates);
         if looks.is_empty() {
             return;
         }
@@ -472,13 +472,15 @@ impl Controller {
             self.judged_all = true;
             return Box::pin(self.judge_all()).await;
         }
-        self.sort_gates(gates);
-        let world = self.world();
+        // What the fleet says of a package is found out once for a moment, so there is one for all.
+        let moment = self.moment();
+        self.sort_gates(gates, moment);
+        let world = self.world(moment);
         let owned = slices::by_owner(&self.slices);
         let mut jobs = Vec::new();
         for key in packages {
             // Whatever slices say, statuses say first.
-            if !self.slice_changes(&owned, &key).is_empty() {
+            if !self.slice_changes(&world, &owned, &key).is_empty() {
                 jobs.push(((Kind::FleetPackageSlice, key.clone()), Urgency::Refresh));
             }
             let Some(package) = self.packages.get(&key) else { continue };
@@ -495,19 +497,18 @@ impl Controller {
 
     /// Judges gates, and sorts those whose status is to be written: those that close, with all that
     /// depend on them, and the rest.
-    fn sort_gates(&mut self, due: BTreeSet<Key>) {
+    fn sort_gates(&mut self, due: BTreeSet<Key>, moment: Moment) {
         // What depends on the same package is judged together.
         let with_package = |gates: &Gates, key: Key| {
             let spec = gates.get(&key).and_then(|gate| gate.spec.as_ref().ok());
             (spec.map(|spec| key.beside(&spec.fleet_package_ref.name)), key)
         };
         let mut due: BTreeSet<_> = due.into_iter().map(|key| with_package(&self.gates, key)).collect();
-        let moment = self.moment();
         let mut closing = std::mem::take(&mut self.closings);
         let mut rest = BTreeMap::new();
         while let Some((_, key)) = due.pop_first() {
             let Some(gate) = self.gates.get(&key) else { continue };
-            let world = World { moment, closing: &closing, ..self.world() };
+            let world = World { closing: &closing, ..self.world(moment) };
             let Some(status) = world.gate(gate) else { continue };
             if !is_open(gate.status.as_ref()) || is_open(Some(&status)) {
                 rest.insert(key, urgency(only_refreshes(gate.status.as_ref(), &status)));
@@ -523,19 +524,24 @@ impl Controller {
     }
 
     /// What is to be done about the slices of the FleetPackage of this name, of all that are `owned`.
-    fn slice_changes(&self, owned: &BTreeMap<Key, Vec<&Slice>>, package: &Key) -> Vec<Change> {
+    fn slice_changes(
+        &self,
+        world: &World<'_>,
+        owned: &BTreeMap<Key, Vec<&Slice>>,
+        package: &Key,
+    ) -> Vec<Change> {
         // Without the kind or the right to read it everything else goes on.
         if !self.slices.complete() {
             return Vec::new();
         }
         let owned = owned.get(package).map(Vec::as_slice).unwrap_or_default();
-        slices::changes(&self.world(), &self.slices, owned, package)
+        slices::changes(world, &self.slices, owned, package)
     }
 
     /// Before the first poll: what is open on evidence that no longer counts closes, whatever the
     /// backend may say later. All else waits for what it says.
     async fn close_what_is_too_old(&mut self) {
-        let world = self.world();
+        let world = self.world(self.moment());
         let closings: Vec<Key> = self
             .gates
             .iter()
@@ -553,7 +559,7 @@ impl Controller {
         Moment { t: now - self.poller.settle_delay(), now }
     }
 
-    fn world(&self) -> World<'_> {
+    fn world(&self, moment: Moment) -> World<'_> {
         World {
             fleet: &self.fleet,
             packages: &self.packages,
@@ -574,14 +580,14 @@ impl Controller {
                 LastPoll::NeverGood(error) => Backend::Unknown(error),
                 LastPoll::None => Backend::Unknown("it is being asked for the first time"),
             },
-            moment: self.moment(),
+            moment,
         }
     }
 
     /// Writes the closings, and the heartbeat once all of them have landed.
     async fn close(&mut self) {
         while !self.closings.is_empty() {
-            let world = self.world();
+            let world = self.world(self.moment());
             let settled: Vec<(Key, Settled)> = stream::iter(&self.closings)
                 .map(|key| async {
                     match self.gates.get(key) {
@@ -606,7 +612,7 @@ impl Controller {
             }
             // What rests on a gate that closed, or did not have to after all.
             let concerned = self.concerned(landed.clone());
-            self.sort_gates(concerned.difference(&landed).cloned().collect());
+            self.sort_gates(concerned.difference(&landed).cloned().collect(), self.moment());
         }
         if self.closings.is_empty() && self.beat_due && self.can_judge() {
             let closed_at = Instant::now();
@@ -643,11 +649,11 @@ impl Controller {
         let moment = self.moment();
         // Most of what waited may have been settled meanwhile; that costs no write.
         while let Some((kind, key)) = self.backlog.pop() {
-            if kind == Kind::RolloutGate && !self.may_be_written(&key).await {
+            if kind == Kind::RolloutGate && !self.may_be_written(&key, moment).await {
                 // The next poll finds it again.
                 break;
             }
-            let world = World { moment, ..self.world() };
+            let world = self.world(moment);
             let settled = match kind {
                 Kind::RolloutGate => match self.gates.get(&key) {
                     Some(gate) if world.gate(gate).is_some() => {
@@ -661,7 +667,7 @@ impl Controller {
                     }
                     _ => continue,
                 },
-                Kind::FleetPackageSlice => match self.write_slices(&key).await {
+                Kind::FleetPackageSlice => match self.write_slices(&key, moment).await {
                     0 => continue,
                     written => return written,
                 },
@@ -679,8 +685,8 @@ impl Controller {
 
     /// Writes some of the slices of a FleetPackage; what is left goes to the end of the queue. Says how
     /// many writes that were.
-    async fn write_slices(&mut self, package: &Key) -> u32 {
-        let changes = self.slice_changes(&slices::by_owner(&self.slices), package);
+    async fn write_slices(&mut self, package: &Key, moment: Moment) -> u32 {
+        let changes = self.slice_changes(&self.world(moment), &slices::by_owner(&self.slices), package);
         let is_delete = |change: &Change| matches!(change, Change::Delete(_));
         // Removals only once all else has landed.
         let removing = changes.first().is_some_and(is_delete);
@@ -728,14 +734,15 @@ impl Controller {
 
     /// Before a gate that depends on others opens, these are read anew: a watch that lags must not
     /// let it open on what they said of an earlier spec. False when that is not possible.
-    async fn may_be_written(&mut self, key: &Key) -> bool {
+    async fn may_be_written(&mut self, key: &Key, moment: Moment) -> bool {
         let Some(gate) = self.gates.get(key) else { return true };
-        let is_open = |status: &RolloutGateStatus| is_true(&status.conditions, OPEN);
-        if !self.world().gate(gate).as_ref().is_some_and(is_open) || gate.status.as_ref().is_some_and(is_open)
+        let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
+        if others.is_empty()
+            || is_open(gate.status.as_ref())
+            || !is_open(self.world(moment).gate(gate).as_ref())
         {
             return true;
         }
-        let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
         let others: BTreeSet<Key> = others.iter().map(|other| key.beside(&other.name)).collect();
         let mut changed = BTreeSet::new();
         for other in others {
@@ -753,7 +760,6 @@ impl Controller {
         }
         for key in &changed {
             self.is_new(Kind::RolloutGate, key);
-            self.show(Kind::RolloutGate, key);
         }
         if !changed.is_empty() {
             let concerned = self.concerned(changed);
@@ -784,16 +790,6 @@ impl Controller {
         if changed {
             self.is_new(kind, key);
         }
-        self.show(kind, key);
-    }
-
-    fn show(&self, kind: Kind, key: &Key) {
-        let Some(board) = &self.board else { return };
-        match kind {
-            Kind::RolloutGate => board.gate(key, self.gates.get(key)),
-            Kind::FleetPackage => board.package(key, self.packages.get(key)),
-            Kind::FleetPackageSlice => {}
-        }
     }
 
     fn show_closings(&self) {
@@ -804,13 +800,19 @@ impl Controller {
     fn is_new(&mut self, kind: Kind, key: &Key) {
         self.doubtful.remove(&(kind, key.clone()));
         match kind {
-            Kind::RolloutGate => drop(self.announcer.see::<RolloutGateSpec>(key, self.gates.get(key))),
+            Kind::RolloutGate => {
+                let gate = self.gates.get(key);
+                self.announcer.see::<RolloutGateSpec>(key, gate);
+                self.board.iter().for_each(|board| board.gate(key, gate));
+            }
             Kind::FleetPackage => {
-                self.announcer.see::<FleetPackageSpec>(key, self.packages.get(key));
+                let package = self.packages.get(key);
+                self.announcer.see::<FleetPackageSpec>(key, package);
+                self.board.iter().for_each(|board| board.package(key, package));
                 self.refer(key);
             }
             Kind::FleetPackageSlice => {}
-        };
+        }
     }
 
     fn count_gates(&self) {
