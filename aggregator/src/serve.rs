@@ -359,46 +359,33 @@ fn stop_on_signals(stop: CancellationToken) -> Result<()> {
 }
 
 async fn hub(args: &HubArgs) -> Result<(Config, String)> {
-    let Access { kubeconfig, context } = &args.access;
-    configure(kubeconfig.as_deref(), context.as_deref(), args.namespace.as_deref()).await
+    args.access.configure(args.namespace.as_deref()).await
 }
 
 impl Access {
     /// A client of the hub, and the namespace that is meant when none is named.
     pub(crate) async fn connect(&self, namespace: Option<&str>) -> Result<(Client, String)> {
-        connect(self.kubeconfig.as_deref(), self.context.as_deref(), namespace).await
+        let (config, namespace) = self.configure(namespace).await?;
+        Ok((Client::try_from(config).context("client of the hub")?, namespace))
     }
-}
 
-/// A client of the hub, and the namespace that is meant when none is named.
-pub(crate) async fn connect(
-    kubeconfig: Option<&Path>,
-    context: Option<&str>,
-    namespace: Option<&str>,
-) -> Result<(Client, String)> {
-    let (config, namespace) = configure(kubeconfig, context, namespace).await?;
-    Ok((Client::try_from(config).context("client of the hub")?, namespace))
-}
-
-async fn configure(
-    kubeconfig: Option<&Path>,
-    context: Option<&str>,
-    namespace: Option<&str>,
-) -> Result<(Config, String)> {
-    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let mut config = match (kubeconfig, context) {
-        (Some(path), _) => {
-            let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
-            Config::from_custom_kubeconfig(file, &options).await.context("kubeconfig of the hub")?
-        }
-        (None, Some(_)) => Config::from_kubeconfig(&options).await.context("kubeconfig of the hub")?,
-        (None, None) => Config::infer().await.context("no way to reach the hub")?,
-    };
-    config.connect_timeout = Some(Duration::from_secs(5));
-    // A watch gets a bookmark about once a minute; one that is silent for longer is dead.
-    config.read_timeout = Some(Duration::from_secs(150));
-    let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
-    Ok((config, namespace))
+    async fn configure(&self, namespace: Option<&str>) -> Result<(Config, String)> {
+        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        let mut config = match (&self.kubeconfig, &self.context) {
+            (Some(path), _) => {
+                let file =
+                    Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
+                Config::from_custom_kubeconfig(file, &options).await.context("kubeconfig of the hub")?
+            }
+            (None, Some(_)) => Config::from_kubeconfig(&options).await.context("kubeconfig of the hub")?,
+            (None, None) => Config::infer().await.context("no way to reach the hub")?,
+        };
+        config.connect_timeout = Some(Duration::from_secs(5));
+        // A watch gets a bookmark about once a minute; one that is silent for longer is dead.
+        config.read_timeout = Some(Duration::from_secs(150));
+        let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
+        Ok((config, namespace))
+    }
 }
 
 fn log_to_stderr(format: LogFormat) {

@@ -14,7 +14,6 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -22,7 +21,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::clock::Seconds;
-use crate::serve::{BackendArgs, connect, duration};
+use crate::serve::{Access, BackendArgs, duration};
 
 pub use examine::examine;
 pub use finding::{Check, Finding, Level};
@@ -43,12 +42,8 @@ pub struct DoctorArgs {
     /// How old evidence may be [default: what the hub's FleetPackages say, or 3m without a hub]
     #[arg(long, value_parser = duration)]
     stale_after: Option<Duration>,
-    /// Kubeconfig of the hub [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
-    #[arg(long, env = "STATUSBRIDGE_KUBECONFIG")]
-    kubeconfig: Option<PathBuf>,
-    /// Context in the kubeconfig
-    #[arg(long, env = "STATUSBRIDGE_CONTEXT")]
-    context: Option<String>,
+    #[command(flatten)]
+    access: Access,
     /// Form of what is printed
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -105,7 +100,7 @@ async fn limits(args: &DoctorArgs) -> (Vec<Limit>, String) {
         return (all("--stale-after", limit), "not asked, because of --stale-after".to_owned());
     }
     let asked = async {
-        let (client, _) = connect(args.kubeconfig.as_deref(), args.context.as_deref(), None).await?;
+        let (client, _) = args.access.connect(None).await?;
         Ok::<_, anyhow::Error>(ask::limits(&client).await?)
     };
     let default = || all("the default of 3m", DEFAULT_STALE_AFTER);

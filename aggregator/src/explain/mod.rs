@@ -10,8 +10,6 @@ mod read;
 mod rows;
 mod text;
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
@@ -20,7 +18,7 @@ pub use read::{Heartbeat, Seen};
 pub use text::render;
 
 use crate::clock;
-use crate::serve;
+use crate::serve::Access;
 
 /// Flags of `explain`.
 #[derive(Debug, Clone, Args)]
@@ -28,12 +26,8 @@ pub struct ExplainArgs {
     /// What to explain: gate/NAME or fleetpackage/NAME
     #[arg(value_name = "KIND/NAME")]
     object: Subject,
-    /// Kubeconfig of the hub [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
-    #[arg(long, env = "STATUSBRIDGE_KUBECONFIG")]
-    kubeconfig: Option<PathBuf>,
-    /// Context in the kubeconfig
-    #[arg(long, env = "STATUSBRIDGE_CONTEXT")]
-    context: Option<String>,
+    #[command(flatten)]
+    access: Access,
     /// Namespace of the object [default: that of the context]
     #[arg(long, short)]
     namespace: Option<String>,
@@ -83,9 +77,7 @@ impl std::str::FromStr for Subject {
 /// # Errors
 /// When the hub cannot be reached or has no such object.
 pub async fn explain(args: ExplainArgs) -> Result<()> {
-    let (client, own_namespace) =
-        serve::connect(args.kubeconfig.as_deref(), args.context.as_deref(), None).await?;
-    let namespace = args.namespace.unwrap_or(own_namespace);
+    let (client, namespace) = args.access.connect(args.namespace.as_deref()).await?;
     let seen = read::read(&client, &namespace, &args.object, &args.system_namespace).await?;
     let account = account(&seen, clock::now()).context("the hub's answer")?;
     match args.output {

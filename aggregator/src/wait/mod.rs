@@ -13,7 +13,6 @@ mod look;
 mod patience;
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -28,7 +27,7 @@ use statusbridge_contract::Fingerprint;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use crate::serve::{connect, duration};
+use crate::serve::{Access, duration};
 use crate::store::Key;
 use crate::write::Kind;
 
@@ -48,12 +47,8 @@ pub struct WaitArgs {
     /// The revision that it has to be open for: in the delivery system's words, or 12 hex digits
     #[arg(long, value_parser = revision)]
     revision: Fingerprint,
-    /// Kubeconfig of the hub [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
-    #[arg(long, env = "STATUSBRIDGE_KUBECONFIG")]
-    kubeconfig: Option<PathBuf>,
-    /// Context in the kubeconfig
-    #[arg(long, env = "STATUSBRIDGE_CONTEXT")]
-    context: Option<String>,
+    #[command(flatten)]
+    access: Access,
     /// Namespace of the object [default: that of the context or of the pod]
     #[arg(long, short, value_parser = name)]
     namespace: Option<String>,
@@ -134,8 +129,7 @@ fn revision(text: &str) -> Result<Fingerprint, String> {
 /// When there is no way to reach the hub's API server.
 pub async fn wait(args: WaitArgs) -> Result<u8> {
     let until = deadline(&args)?;
-    let (client, namespace) =
-        connect(args.kubeconfig.as_deref(), args.context.as_deref(), args.namespace.as_deref()).await?;
+    let (client, namespace) = args.access.connect(args.namespace.as_deref()).await?;
     let Target { kind, name } = args.target.clone();
     let key = Key { namespace, name };
     let mut printer = Printer { kind, key: key.clone(), output: args.output, last: None };
