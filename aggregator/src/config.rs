@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use crate::checks::Templates;
+use crate::feeds;
 use crate::profiles;
 use crate::tenancy::Tenancy;
 
@@ -14,6 +15,8 @@ use crate::tenancy::Tenancy;
 pub struct Config {
     /// Queries that the checks of gates can refer to by name.
     pub check_templates: Templates,
+    /// By which ways evidence comes, beside those that flags name.
+    pub feeds: feeds::Settings,
     /// Which ClusterProfiles count, and what they stand for.
     pub cluster_profiles: profiles::Settings,
     /// What each namespace may see; left out: everything.

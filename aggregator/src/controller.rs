@@ -1,9 +1,10 @@
-//! The main loop: watches the hub's objects, polls the backend, keeps every status up to date.
+//! The main loop: watches the hub's objects, owns the fleet that feeds bring up to date, keeps every
+//! status up to date.
 //!
 //! ```text
 //!   watch events ─┐                    ┌─> closings: at once, several at a time, until they land
 //!                 ├─> decide, compare ─┤
-//!   polls ────────┘                    └─> the rest, slices too: a backlog, so many writes a second
+//!   feeds ────────┘                    └─> the rest, slices too: a backlog, so many writes a second
 //!                                           when it is empty, what discovery found
 //!                                      heartbeat once a poll's closings have landed
 //! ```
@@ -12,12 +13,13 @@
 //! the moment of writing.
 //!
 //! A controller that starts, after a restart or as a new leader, knows nothing of any cluster. It
-//! first closes the gates whose evidence is too old by now, and then polls.
+//! first closes the gates whose evidence is too old by now, and then lets the feeds begin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::{OptionFuture, join_all};
 use futures::stream::{self, BoxStream, StreamExt};
 use kube::Client;
 use kube::api::DynamicObject;
@@ -26,24 +28,25 @@ use kube::runtime::watcher::{self, Event, watcher};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::announce::Announcer;
 use crate::api::{ClusterSet, FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus};
 use crate::backlog::{Backlog, Urgency};
 use crate::board::Board;
-use crate::checks::Answers;
+use crate::checks::{self, Answers};
 use crate::clock::{self, Seconds};
 use crate::config::ConfigFile;
 use crate::decide::conditions::{OPEN, READY, STALLED, find, is_true};
-use crate::decide::{Backend, Moment, only_refreshes};
+use crate::decide::{Moment, only_refreshes};
 use crate::dependencies::Graph;
 use crate::discover::{self, Discovery};
-use crate::fleet::Fleet;
+use crate::feeds::{self, Feeds, LastPoll, Message, Overall, Plan, Polled, Standing};
+use crate::fleet::{Fleet, FleetSettings};
 use crate::heartbeat::Heartbeat;
 use crate::judge::{GateObject, Gates, Packages, World};
 use crate::metrics::{GateState, Metrics, WriteResult};
-use crate::poll::Poller;
+use crate::poll::Look;
 use crate::profiles::{self, News, Profiles};
 use crate::references::References;
 use crate::server::Health;
@@ -72,19 +75,15 @@ pub struct Pace {
     pub writes_per_second: u32,
 }
 
-/// What the last poll came to, kept.
-#[derive(Debug)]
-enum LastPoll {
-    None,
-    NeverGood(String),
-    Good,
-    Bad(String),
-}
-
 /// The main loop and all that it knows.
 pub struct Controller {
     client: Client,
-    poller: Poller,
+    feeds: Feeds,
+    plan: Plan,
+    /// What the feeds were made of.
+    planned: feeds::Settings,
+    fleet_settings: FleetSettings,
+    overall: Overall,
     pace: Pace,
     heartbeat: Heartbeat,
     metrics: Arc<Metrics>,
@@ -95,16 +94,14 @@ pub struct Controller {
     profiles: Profiles,
     config: ConfigFile,
     graph: Graph,
+    /// What each feed that can be asked last said to checks.
+    answers_by_feed: Vec<Answers>,
+    /// The same, put together.
     answers: Answers,
     slices: Slices,
     discovery: Option<Discovery>,
     references: References,
     surveys: Surveys,
-    last_poll: LastPoll,
-    /// The time that the last poll asked about.
-    polled_at: Seconds,
-    look_back_error: Option<String>,
-    problems: Vec<String>,
     complaints: Vec<String>,
     judged_all: bool,
     closings: BTreeSet<Key>,
@@ -118,37 +115,44 @@ pub struct Controller {
 
 impl Controller {
     /// A controller that has read nothing yet.
+    ///
+    /// # Errors
+    /// When the feeds that are planned for cannot be used.
+    #[expect(clippy::too_many_arguments, reason = "each is a part of its own")]
     pub fn new(
         client: Client,
-        poller: Poller,
-        fleet: Fleet,
+        config: ConfigFile,
+        plan: Plan,
+        fleet: FleetSettings,
         pace: Pace,
         heartbeat: Heartbeat,
         metrics: Arc<Metrics>,
         health: Arc<Health>,
-    ) -> Self {
-        Self {
+    ) -> anyhow::Result<Self> {
+        let feeds = Feeds::new(plan(config.current())?);
+        Ok(Self {
             references: References::new(client.clone()),
             client,
-            poller,
+            overall: Overall::of(feeds.standings()),
+            feeds,
+            plan,
+            planned: config.current().feeds.clone(),
+            fleet_settings: fleet,
             pace,
             heartbeat,
             metrics,
             health,
-            fleet,
+            fleet: Fleet::new(fleet),
             packages: Packages::default(),
             gates: Gates::default(),
-            profiles: Profiles::new(profiles::Settings::default()),
-            config: ConfigFile::default(),
+            profiles: Profiles::new(config.current().cluster_profiles.clone()),
+            config,
             graph: Graph::default(),
+            answers_by_feed: Vec::new(),
             answers: Answers::default(),
             slices: Slices::default(),
             discovery: None,
             surveys: Surveys::default(),
-            last_poll: LastPoll::None,
-            polled_at: 0.0,
-            look_back_error: None,
-            problems: Vec::new(),
             complaints: Vec::new(),
             judged_all: false,
             closings: BTreeSet::new(),
@@ -158,14 +162,7 @@ impl Controller {
             epoch: None,
             announcer: Announcer::default(),
             board: None,
-        }
-    }
-
-    /// The same with what a file says.
-    pub fn with_config(mut self, config: ConfigFile) -> Self {
-        self.profiles = Profiles::new(config.current().cluster_profiles.clone());
-        self.config = config;
-        self
+        })
     }
 
     /// The same, which also makes FleetPackages of what the clusters report.
@@ -201,7 +198,6 @@ impl Controller {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             ticks
         };
-        let mut polls = ticks(self.pace.poll_interval);
         let mut retries = ticks(Duration::from_secs(1));
         let a_write = Duration::from_secs(1) / self.pace.writes_per_second.max(1);
         let mut writes = ticks(a_write);
@@ -209,13 +205,19 @@ impl Controller {
         // At most one round of checks, beside the loop: slow queries keep no gate waiting but their own.
         let mut rounds = JoinSet::new();
         loop {
-            self.health.alive();
+            if self.feeds.silence() < self.health.patience() {
+                self.health.alive();
+            }
+            if self.has_listed() {
+                self.feeds.begin();
+            }
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(event) = packages.next() => self.on_package(event).await,
                 Some(event) = gates.next() => self.on_gate(event).await,
                 Some(news) = profiles.next() => self.on_profiles(news).await,
                 _ = looks.tick() => if self.reread_config() {
+                    self.replan();
                     if *self.profiles.settings() != self.config.current().cluster_profiles {
                         self.profiles = Profiles::new(self.config.current().cluster_profiles.clone());
                         profiles = self.watch_profiles();
@@ -224,11 +226,21 @@ impl Controller {
                 },
                 Some(event) = slices.next() => self.on_slice(event),
                 changed = self.references.changed() => self.judge(changed, BTreeSet::new()).await,
-                _ = polls.tick(), if self.has_listed() => tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = self.poll() => {
+                message = self.feeds.next() => match message {
+                    Some(Message::Work(work)) => {
+                        work(&mut self.fleet);
+                        self.surveys.clear();
+                    }
+                    // Nobody waits for an answer any longer: then the feed is gone.
+                    Some(Message::Looks { feed, reply }) => drop(reply.send(self.looks(feed))),
+                    Some(Message::Polled { feed, polled }) => {
+                        self.polled(feed, *polled);
                         self.judge_all().await;
                         self.ask(&mut rounds);
+                    }
+                    None => {
+                        error!("a feed has ended");
+                        return;
                     }
                 },
                 Some(Ok(answers)) = rounds.join_next() => self.on_answers(answers).await,
@@ -297,19 +309,31 @@ impl Controller {
     }
 
     /// Begins to ask what checks call for, unless the round before is still under way.
-    fn ask(&self, rounds: &mut JoinSet<Answers>) {
-        if !self.can_judge() || !matches!(self.last_poll, LastPoll::Good) || !rounds.is_empty() {
+    fn ask(&self, rounds: &mut JoinSet<Vec<Option<Answers>>>) {
+        if !self.can_judge() || !rounds.is_empty() {
             return;
         }
         let world = self.world(self.moment());
         let queries: BTreeSet<String> = self.gates.iter().flat_map(|gate| world.questions(gate)).collect();
-        if !queries.is_empty() || !self.answers.said.is_empty() {
-            let queries = self.answers.failed_last(queries);
-            rounds.spawn(self.poller.asker().ask(queries, self.polled_at));
+        if queries.is_empty() && self.answers.said.is_empty() {
+            return;
         }
+        let queries = self.answers.failed_last(queries);
+        let askers = self.feeds.standings().iter().filter_map(|it| Some((it.asker.clone()?, it)));
+        // Of a backend that does not answer, what it said before stays, and ages.
+        let asked = askers.map(|(asker, it)| {
+            let asked = it.answers().then(|| asker.ask(queries.clone(), it.polled_at));
+            async { OptionFuture::from(asked).await }
+        });
+        rounds.spawn(join_all(asked.collect::<Vec<_>>()));
     }
 
-    async fn on_answers(&mut self, answers: Answers) {
+    async fn on_answers(&mut self, round: Vec<Option<Answers>>) {
+        self.answers_by_feed.resize_with(round.len(), Answers::default);
+        for (known, new) in self.answers_by_feed.iter_mut().zip(round) {
+            *known = new.unwrap_or_else(|| std::mem::take(known));
+        }
+        let answers = checks::put_together(&self.answers_by_feed);
         for (query, error) in answers.new_faults(&self.answers) {
             warn!(query, error, "what the backend said to a check");
         }
@@ -366,46 +390,47 @@ impl Controller {
         }
     }
 
-    async fn poll(&mut self) {
-        let began = Instant::now();
-        let t = clock::now() - self.poller.settle_delay();
-        let report = self.poller.poll(&mut self.fleet, t).await;
-        self.surveys.clear();
-        self.polled_at = t;
-        self.metrics.polled(&report, began.elapsed().as_secs_f64());
-        let news = report.problems.iter().filter(|problem| !self.problems.contains(problem));
-        news.for_each(|problem| warn!(%problem, "what the backend returned"));
-        self.problems = report.problems;
-        let before = std::mem::replace(&mut self.last_poll, LastPoll::Good);
-        match report.error {
-            None => {
-                if !matches!(before, LastPoll::Good) {
-                    info!(streams = report.verified + report.unverified, "the metrics backend answers");
-                }
-                self.metrics.found(report.verified, report.unverified, self.fleet.newest_evidence());
-            }
-            Some(error) => {
-                let (known, news) = match before {
-                    LastPoll::None => (false, true),
-                    LastPoll::NeverGood(last) => (false, last != error),
-                    LastPoll::Good => (true, true),
-                    LastPoll::Bad(last) => (true, last != error),
-                };
-                if news {
-                    warn!(%error, "the metrics backend does not answer");
-                }
-                self.last_poll = if known { LastPoll::Bad(error) } else { LastPoll::NeverGood(error) };
-            }
-        }
+    /// Takes in how a feed's poll ended.
+    fn polled(&mut self, feed: usize, polled: Polled) {
+        self.metrics.polled(&polled.report, polled.took);
+        let Some(standing) = self.feeds.standing_mut(feed) else { return };
+        standing.polled(polled);
+        self.overall = Overall::of(self.feeds.standings());
+        let standings = self.feeds.standings();
+        let (verified, unverified) =
+            standings.iter().fold((0, 0), |sum, it| (sum.0 + it.streams.0, sum.1 + it.streams.1));
+        self.metrics.found(verified, unverified, self.fleet.newest_evidence());
         self.beat_due = true;
         if let Some(mut discovery) = self.discovery.take() {
-            match self.last_poll {
-                LastPoll::Good if self.packages.complete() => {
-                    discovery.polled(&self.world(self.moment()), &self.metrics)
-                }
-                _ => discovery.poll_failed(),
+            let all_good = standings.iter().all(|it| it.last == LastPoll::Good);
+            if all_good && self.packages.complete() {
+                discovery.polled(&self.world(self.moment()), &self.metrics);
+            } else {
+                discovery.poll_failed();
             }
             self.discovery = Some(discovery);
+        }
+    }
+
+    /// Begins anew with the feeds that the configuration now names, if these are others. What was known of
+    /// the fleet is forgotten: nobody knows which feed will tell of which cluster.
+    fn replan(&mut self) {
+        if self.planned == self.config.current().feeds {
+            return;
+        }
+        match (self.plan)(self.config.current()) {
+            Ok(feeds) => {
+                info!(feeds = feeds.len(), "the feeds have changed");
+                self.planned = self.config.current().feeds.clone();
+                self.feeds = Feeds::new(feeds);
+                self.overall = Overall::of(self.feeds.standings());
+                self.fleet = Fleet::new(self.fleet_settings);
+                self.answers_by_feed.clear();
+                self.surveys.clear();
+            }
+            Err(error) => {
+                warn!(error = %format!("{error:#}"), "the feeds cannot be used; those from before stay");
+            }
         }
     }
 
@@ -416,49 +441,30 @@ impl Controller {
     /// Judging needs both lists, and to have asked the backend at least once: before that, nothing
     /// is known, and nothing is worse than it was but what has grown too old.
     fn can_judge(&self) -> bool {
-        self.has_listed() && !matches!(self.last_poll, LastPoll::None)
+        self.has_listed() && self.feeds.standings().iter().any(|it| it.last != LastPoll::None)
     }
 
-    /// Looks up what gates have to know of a past that nobody watched. What cannot be found out keeps
-    /// them closed until a later poll.
-    async fn look_back(&mut self) {
-        if !self.can_judge() || !matches!(self.last_poll, LastPoll::Good) {
-            return;
-        }
-        let looks = self.world(self.moment()).looks(&self.gates);
-        if looks.is_empty() {
-            return;
-        }
-        let looked = self.poller.look_back(&mut self.fleet, &looks, self.polled_at).await;
-        self.surveys.clear();
-        let error = match looked {
-            Ok(found) => {
-                let (known, unknown, samples) = (found.known, found.unknown, found.samples);
-                if known > 0 {
-                    info!(
-                        packages = looks.len(),
-                        known, unknown, samples, "looked up a past that nobody watched"
-                    );
-                }
-                None
-            }
-            Err(error) => Some(error.to_string()),
-        };
-        if let Some(error) = error.as_ref().filter(|_| self.look_back_error != error) {
-            warn!(%error, "the past of packages could not be looked up");
-        }
-        self.look_back_error = error;
+    /// What gates have to know of a past that nobody watched, of the clusters that a feed tells of. What
+    /// cannot be found out keeps them closed until a later poll.
+    fn looks(&self, feed: usize) -> Vec<Look> {
+        let Some(standing) = self.feeds.standings().get(feed) else { return Vec::new() };
+        let looks = self.world(self.moment()).looks(&self.gates).into_iter();
+        let of_feed = looks.map(|mut look| {
+            let feed = standing.name.as_ref();
+            look.clusters.retain(|cluster| self.fleet.feed_of(cluster, &look.package) == Some(feed));
+            look
+        });
+        of_feed.filter(|look| !look.clusters.is_empty()).collect()
     }
 
     async fn judge_all(&mut self) {
-        self.look_back().await;
         // Slices may belong to a FleetPackage that went while nobody watched.
         let owners = self.slices.iter().filter_map(|slice| slice.owner_key());
         let packages = self.packages.iter().map(|object| object.key.clone()).chain(owners).collect();
         let gates = self.gates.iter().map(|object| object.key.clone()).collect();
         self.judge(packages, gates).await;
-        self.health.ready(self.judged_all && !matches!(self.last_poll, LastPoll::NeverGood(_)));
-        self.metrics.ages(self.fleet.ages(clock::now() - self.poller.settle_delay()));
+        self.health.ready(self.judged_all && self.feeds.standings().iter().any(Standing::has_answered));
+        self.metrics.ages(self.fleet.ages(self.moment().t));
     }
 
     async fn judge(&mut self, packages: BTreeSet<Key>, gates: BTreeSet<Key>) {
@@ -556,7 +562,8 @@ impl Controller {
 
     fn moment(&self) -> Moment {
         let now = clock::now();
-        Moment { t: now - self.poller.settle_delay(), now }
+        let settle = self.feeds.standings().iter().map(|it| it.settle).fold(0.0, Seconds::max);
+        Moment { t: now - settle, now }
     }
 
     fn world(&self, moment: Moment) -> World<'_> {
@@ -574,12 +581,8 @@ impl Controller {
             doubtful: &self.doubtful,
             references: self.references.ledger(),
             surveys: &self.surveys,
-            backend: match &self.last_poll {
-                LastPoll::Good => Backend::Answers,
-                LastPoll::Bad(error) => Backend::Fails(error),
-                LastPoll::NeverGood(error) => Backend::Unknown(error),
-                LastPoll::None => Backend::Unknown("it is being asked for the first time"),
-            },
+            backend: self.overall.backend(),
+            unheard: self.overall.unheard(),
             moment,
         }
     }

@@ -9,9 +9,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::feed::{FeedConfig, PromFeed};
-use crate::fleet::{Beat, FleetSettings};
-use crate::poll::PollConfig;
+use crate::feeds::Feed;
+use crate::fleet::Beat;
+use crate::poll::PollReport;
 use crate::testing::{Exposition, gather, healthy, stream};
 use crate::verify::verify;
 
@@ -125,8 +125,13 @@ fn object(value: Value) -> DynamicObject {
 /// A controller that knows these gates, and a cluster where the package is healthy at their revision.
 async fn controller(hub: &Arc<Hub>, known: impl IntoIterator<Item = Value>) -> Controller {
     let client = hub.listen().await;
-    let feed = PromFeed::new(FeedConfig::new("http://127.0.0.1:1")).unwrap();
-    let mut fleet = Fleet::new(FleetSettings::default());
+    let silent = || Feed {
+        name: "".into(),
+        settle: 5.0,
+        asker: None,
+        run: Box::new(|_| Box::pin(std::future::pending())),
+    };
+    let mut fleet = Fleet::default();
     let (said, at) = (Exposition::new(1).with("p", healthy("r1", 10, 1)), clock::now() - 10.0);
     let beat = Beat {
         cluster: "a".into(),
@@ -141,13 +146,16 @@ async fn controller(hub: &Arc<Hub>, known: impl IntoIterator<Item = Value>) -> C
     fleet.accept(&beat, verify(gather(&said.lines()), said.digest()).unwrap(), at);
     let mut controller = Controller::new(
         client.clone(),
-        Poller::new(PollConfig::default(), feed),
-        fleet,
+        ConfigFile::default(),
+        Arc::new(move |_| Ok(vec![silent()])),
+        FleetSettings::default(),
         Pace { poll_interval: Duration::from_secs(3600), writes_per_second: 1000 },
         Heartbeat::new(client, "fleet", "test".into(), 60),
         Arc::new(Metrics::aggregator()),
         Health::new(Duration::from_secs(3600)),
-    );
+    )
+    .unwrap();
+    controller.fleet = fleet;
     let package = json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage",
         "metadata": {"namespace": "fleet", "name": "p", "resourceVersion": "1", "generation": 1},
@@ -163,7 +171,9 @@ async fn controller(hub: &Arc<Hub>, known: impl IntoIterator<Item = Value>) -> C
     }
     let all = controller.gates.apply(Event::InitDone);
     controller.concerned(all);
-    (controller.last_poll, controller.judged_all) = (LastPoll::Good, true);
+    let report = PollReport { ok: true, ..PollReport::default() };
+    controller.polled(0, Polled { t: at, settle: 5.0, report, ..Polled::default() });
+    (controller.judged_all, controller.beat_due) = (true, false);
     controller
 }
 

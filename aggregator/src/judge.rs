@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use statusbridge_contract::Fingerprint;
 
 use crate::api::check::Check;
-use crate::api::common;
+use crate::api::common::{self, ClusterSet};
 use crate::api::fleet_package::Detail;
 use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
 use crate::checks::{Answers, Templates, resolve};
@@ -18,7 +18,7 @@ use crate::decide::rollout_gate::PackageSpec;
 use crate::decide::rows::{self, Evident};
 use crate::decide::{Backend, Membership, Moment, Target, fleet_package, rollout_gate, worth_writing};
 use crate::dependencies::{Graph, is_open};
-use crate::fleet::{Fleet, PackageId};
+use crate::fleet::{Fleet, PackageId, Standing};
 use crate::poll::Look;
 use crate::profiles::Profiles;
 use crate::references::{Ledger, Resolution};
@@ -73,8 +73,10 @@ pub struct World<'a> {
     pub references: &'a Ledger,
     /// What was found out about the fleet, as it is now.
     pub surveys: &'a Surveys,
-    /// What the last poll came to.
+    /// What the last polls came to.
     pub backend: Backend<'a>,
+    /// Why some feed has never answered this process, though others have.
+    pub unheard: Option<&'a str>,
     /// Which leadership this is; none without leader election.
     pub epoch: Option<i64>,
     /// Objects that a write was sent for whose fate is not known: it may still arrive, long after
@@ -119,13 +121,32 @@ impl World<'_> {
             rarely_scraped: spec
                 .ok()
                 .and_then(|spec| self.rarely_scraped(stale_after(spec), &chosen.targets)),
-            backend: shown_backend(self.backend, &grant),
+            backend: shown_backend(
+                self.backend_of(spec.ok().map(|it| &it.clusters), &chosen.targets),
+                &grant,
+            ),
             moment: self.moment,
         });
         status.tenancy = mark;
         status.epoch = self.epoch;
         let stale_after = self.patience(Kind::FleetPackage, &object.key, spec.map_or(0.0, stale_after));
         worth_writing(object.status.as_ref(), &status, stale_after).then_some(status)
+    }
+
+    /// What the last polls mean for these targets. As long as some feed has never answered, nobody knows
+    /// what it would say of a cluster that was never seen, nor which clusters report.
+    fn backend_of(&self, clusters: Option<&ClusterSet>, targets: &[Target]) -> Backend<'_> {
+        let never_seen = |target: &Target| {
+            target.observation.standing == Standing::Missing && target.observation.as_of.is_none()
+        };
+        match self.unheard {
+            Some(error)
+                if clusters.is_some_and(|it| it.reporting.is_some()) || targets.iter().any(never_seen) =>
+            {
+                Backend::Unknown(error)
+            }
+            _ => self.backend,
+        }
     }
 
     /// The revision that a FleetPackage wants; `None` as long as what it refers to was not read.
@@ -151,7 +172,8 @@ impl World<'_> {
                 let Some(wanted) = self.wanted(&object.key, spec) else { return Rows::Unknown };
                 let grant = self.tenancy.grant(&object.key.namespace, &spec.package);
                 let chosen = self.sources(&grant).choose(spec, &spec.clusters, stale_after);
-                match (chosen.membership, self.backend) {
+                let backend = self.backend_of(Some(&spec.clusters), &chosen.targets);
+                match (chosen.membership, backend) {
                     (Membership::Forbidden(_), _) => Rows::Known(Vec::new()),
                     (Membership::Unlisted(_) | Membership::NotInstalled, _) | (_, Backend::Unknown(_)) => {
                         Rows::Unknown
@@ -237,7 +259,10 @@ impl World<'_> {
             seen_anywhere,
             dependencies: &dependencies,
             checks: &checks,
-            backend: shown_backend(self.backend, &grant),
+            backend: shown_backend(
+                self.backend_of(object.spec.as_ref().ok().map(|it| &it.clusters), &chosen.targets),
+                &grant,
+            ),
             moment: self.moment,
         };
         decide(&input, stale_after, mark)

@@ -13,6 +13,7 @@ pub mod discover;
 pub mod doctor;
 pub mod explain;
 pub mod feed;
+pub mod feeds;
 pub mod fence;
 pub mod fleet;
 pub mod gates_page;

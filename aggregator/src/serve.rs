@@ -21,8 +21,9 @@ use crate::config::ConfigFile;
 use crate::controller::{Controller, Pace};
 use crate::discover;
 use crate::feed::{FeedConfig, PromFeed};
+use crate::feeds::{self, Plan};
 use crate::fence::{Fence, FenceLayer};
-use crate::fleet::{Fleet, FleetSettings};
+use crate::fleet::FleetSettings;
 use crate::heartbeat::Heartbeat;
 use crate::lease::{self, Candidate};
 use crate::metrics::Metrics;
@@ -252,14 +253,16 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         poll_interval: args.poll_interval.max(Duration::from_millis(100)),
         writes_per_second: args.writes_per_second,
     };
+    let plan = plan(&args, pace.poll_interval);
     // Each leadership starts from nothing: what was known before may have been overtaken.
     let fresh = |epoch: Option<i64>| -> Result<Controller> {
         let file = ConfigFile::open(args.config.clone())?;
-        let (poller, fleet) = args.backend.poller(args.settle_delay)?;
+        let fleet = args.backend.fleet();
         let heartbeat = Heartbeat::new(client.clone(), &namespace, identity.clone(), seconds);
         let (metrics, health) = (metrics.clone(), health.clone());
-        let controller = Controller::new(client.clone(), poller, fleet, pace, heartbeat, metrics, health);
-        let controller = controller.with_config(file).showing(board.clone());
+        let controller =
+            Controller::new(client.clone(), file, plan.clone(), fleet, pace, heartbeat, metrics, health)?;
+        let controller = controller.showing(board.clone());
         Ok(controller.in_epoch(epoch).discovering(args.discover.settings()))
     };
     // What is wrong with the flags is said now, not when this process comes to lead.
@@ -290,6 +293,12 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
             .await
     })
     .await
+}
+
+/// How the feeds are made that flags and the configuration name.
+fn plan(args: &ServeArgs, interval: Duration) -> Plan {
+    let (backend, settle) = (args.backend.clone(), args.settle_delay);
+    Arc::new(move |_| Ok(vec![feeds::query(backend.poller(settle)?, interval)]))
 }
 
 /// Runs the sweeper until it is told to stop.
@@ -400,9 +409,9 @@ fn log_to_stderr(format: LogFormat) {
 }
 
 impl BackendArgs {
-    fn poller(&self, settle_delay: Duration) -> Result<(Poller, Fleet)> {
+    fn poller(&self, settle_delay: Duration) -> Result<Poller> {
         let feed = PromFeed::new(self.feed()).context("metrics backend")?;
-        Ok((Poller::new(self.poll(settle_delay), feed), Fleet::new(self.fleet())))
+        Ok(Poller::new(self.poll(settle_delay), feed))
     }
 
     /// Where the backend is and how to talk to it.

@@ -33,6 +33,11 @@ impl Health {
         Arc::new(Self { ready: AtomicBool::new(false), last: Mutex::new(Instant::now()), patience })
     }
 
+    /// How long it may be silent.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// The main loop goes round.
     pub fn alive(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();

@@ -221,7 +221,7 @@ mod tests {
     ) {
         let mut fleet = fleet(heard.as_ref().map(|(exposition, at)| (exposition, *at)));
         if unanswered {
-            fleet.unanswered("refused".into());
+            fleet.unanswered("", "refused".into());
         }
         let (plain, unhealthy) = (profiles(&[]), unhealthy());
         let named = json!({"names": ["c"]});

@@ -183,6 +183,7 @@ impl Surroundings {
             references: &self.references,
             surveys: &self.surveys,
             backend,
+            unheard: None,
             epoch: None,
             doubtful: &self.doubtful,
             moment,

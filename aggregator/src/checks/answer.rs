@@ -51,7 +51,7 @@ impl Elements {
         let label = &self.cluster_label;
         let fault = match (self.plain, self.clusters.len()) {
             _ if self.too_many => format!("more than {MOST} series"),
-            ((0, _), 0) => "no data".to_owned(),
+            ((0, _), 0) => return Err(Fault::NoData),
             ((0, _), _) => return Ok(Answer::Clusters(self.clusters)),
             ((1, value), 0) => return Ok(Answer::One(value)),
             ((_, _), 0) => format!("several series without label `{label}`"),

@@ -11,12 +11,14 @@
 pub mod answer;
 pub mod ask;
 pub mod template;
+mod together;
 
 use std::collections::{BTreeSet, HashMap};
 
 pub use answer::Answer;
 pub use ask::Asker;
 pub use template::{Templates, resolve};
+pub use together::put_together;
 
 use crate::clock::Seconds;
 
@@ -29,13 +31,16 @@ pub enum Fault {
     /// It gave no usable answer, in its own words: these may speak of more than the query does.
     #[error("{0}")]
     Backend(String),
+    /// It knows nothing of what is asked.
+    #[error("no data")]
+    NoData,
     /// The answer is not what a check can use.
     #[error("{0}")]
     Answer(String),
 }
 
 /// What the backend said to the queries of one round, all asked at one time.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answers {
     /// The time for which they were asked, in the backend's clock.
     pub at: Seconds,

@@ -67,6 +67,17 @@ impl FeedError {
             Self::ClockDisagrees { .. } => "clock",
         }
     }
+
+    /// Whether less to answer might be answered: backends bound samples, bytes and time in many ways and
+    /// words. An overloaded or absent one is not helped by more queries.
+    pub fn may_be_size(&self) -> bool {
+        match self {
+            Self::Timeout { .. } | Self::Truncated(_) => true,
+            Self::Api { kind, .. } => kind != "unavailable",
+            Self::Http { status, .. } => matches!(status, 400 | 413 | 414 | 422),
+            _ => false,
+        }
+    }
 }
 
 /// At most `limit` bytes of a text, cut at a character, on one line.

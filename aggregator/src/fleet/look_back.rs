@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use statusbridge_contract::{label, stream::StreamLabels};
 
 use super::{
-    Fleet, PackageId, key,
+    Fleet, PackageId, feed_of, key,
     past::{Extent, Past},
     watch,
 };
@@ -52,12 +52,18 @@ impl Fleet {
         unknown.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The names of the labels by which the package can be asked for in a cluster: one set, unless its
-    /// streams differ.
-    pub fn identity_labels(&self, cluster: &str, package: &PackageId) -> BTreeSet<IdentityLabels> {
+    /// The names of the labels by which a feed can be asked for the package in a cluster: one set, unless
+    /// its streams differ.
+    pub fn identity_labels(
+        &self,
+        cluster: &str,
+        feed: &str,
+        package: &PackageId,
+    ) -> BTreeSet<IdentityLabels> {
         let key = key(package);
         let streams = self.clusters.get(cluster).into_iter().flat_map(|c| &c.streams);
         streams
+            .filter(|(labels, _)| feed_of(labels) == feed)
             .filter(|(_, s)| s.verified.as_ref().is_some_and(|v| v.content.find(&key).is_some()))
             .map(|(labels, _)| IdentityLabels::of(labels))
             .collect()

@@ -8,6 +8,7 @@
 //!
 //! A poll tells it which digests it heard and what it verified; whoever decides asks [`Fleet::observe`].
 
+mod access;
 mod beat;
 mod history;
 mod look_back;
@@ -30,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use statusbridge_contract::{Fingerprint, Metric, stream::StreamLabels};
 
+pub use access::{Access, FEED_LABEL, FeedName, feed_of};
 pub use beat::{Beat, Heard};
 pub use look_back::IdentityLabels;
 pub use observation::{Observation, PackageId, Row, Standing};
@@ -66,8 +68,8 @@ pub struct Fleet {
     settings: FleetSettings,
     clusters: BTreeMap<String, Cluster>,
     names: Names,
-    /// Why the last poll failed.
-    backend_error: Option<String>,
+    /// Why the last poll failed, by the feed.
+    errors: BTreeMap<FeedName, String>,
 }
 
 #[derive(Debug, Default)]
@@ -89,6 +91,11 @@ impl Cluster {
             self.watch.saw(&verified.content, at.min(t), t, longest_gap);
         }
     }
+}
+
+/// What a feed says, with its name if it has one.
+pub fn named(feed: &str, text: &str) -> String {
+    if feed.is_empty() { text.to_owned() } else { format!("feed {feed}: {text}") }
 }
 
 /// The identity of a package as its samples are kept.
@@ -158,12 +165,12 @@ impl Fleet {
         streams.map(|s| s.verified.as_ref().map(|v| v.content.samples)).sum()
     }
 
-    /// The poll at `t` got its answers: drops what was not heard from for long.
-    pub fn answered(&mut self, t: Seconds) {
-        self.backend_error = None;
+    /// A feed's poll at `t` got its answers: drops what was not heard from by it for long.
+    pub fn answered(&mut self, feed: &str, t: Seconds) {
+        self.errors.remove(feed);
         let before = t - self.settings.forget_after;
         self.clusters.retain(|_, cluster| {
-            cluster.streams.retain(|_, stream| stream.last_heard() >= before);
+            cluster.streams.retain(|labels, stream| feed_of(labels) != feed || stream.last_heard() >= before);
             let verified = cluster.streams.values_mut().filter_map(|s| s.verified.as_mut());
             verified.for_each(|v| v.forget(before));
             let Cluster { streams, watch } = cluster;
@@ -174,9 +181,29 @@ impl Fleet {
         });
     }
 
-    /// A poll failed. Everything stays as it is, and ages.
-    pub fn unanswered(&mut self, error: String) {
-        self.backend_error = Some(error);
+    /// A feed's poll failed. Everything stays as it is, and ages.
+    pub fn unanswered(&mut self, feed: &str, error: String) {
+        self.errors.insert(feed.into(), error);
+    }
+
+    /// Why one of these feeds does not answer, if one does not.
+    fn error_of<'a>(&self, feeds: impl Iterator<Item = &'a str>) -> Option<String> {
+        let errors = feeds.filter_map(|feed| self.errors.get_key_value(feed));
+        errors.map(|(feed, error)| named(feed, error)).next()
+    }
+
+    /// Why any feed does not answer.
+    fn any_error(&self) -> Option<String> {
+        self.error_of(self.errors.keys().map(AsRef::as_ref))
+    }
+
+    /// The feed that last brought verified data of a package in a cluster.
+    pub fn feed_of(&self, cluster: &str, package: &PackageId) -> Option<&str> {
+        let key = key(package);
+        let streams = &self.clusters.get(cluster)?.streams;
+        let verified = streams.iter().filter_map(|(labels, s)| Some((labels, s.verified.as_ref()?)));
+        let has = verified.filter(|(_, v)| v.content.find(&key).is_some());
+        has.max_by(|a, b| a.1.evidence.total_cmp(&b.1.evidence)).map(|(labels, _)| feed_of(labels))
     }
 
     /// Sorted names of the clusters that report the package or did lately, stale ones included.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use statusbridge_contract::{ApplyState, Fingerprint, Health, Metric, stream::StreamLabels};
 
 use super::{
-    Cluster, Fleet, Observation, PackageId, Row, Standing, key,
+    Cluster, Fleet, Observation, PackageId, Row, Standing, feed_of, key,
     observation::reason,
     stream::{Stream, Verified},
 };
@@ -53,8 +53,8 @@ impl Fleet {
 
 impl<'a> Question<'a> {
     fn never_seen(&self) -> Observation {
-        let (reason, message) = match &self.fleet.backend_error {
-            Some(error) => (reason::BACKEND_UNAVAILABLE, error.clone()),
+        let (reason, message) = match self.fleet.any_error() {
+            Some(error) => (reason::BACKEND_UNAVAILABLE, error),
             None => (reason::CLUSTER_NOT_FOUND, format!("cluster `{}` was never seen", self.name)),
         };
         Observation { standing: Standing::Missing, as_of: None, row: None, reason, message }
@@ -172,7 +172,7 @@ impl<'a> Question<'a> {
             }
             None => "nothing was ever verified".to_owned(),
         };
-        if let Some(error) = &self.fleet.backend_error {
+        if let Some(error) = self.fleet.error_of(cluster.streams.keys().map(feed_of)) {
             let message = format!("{age}; {error}");
             return self.answer_with(last, Standing::Stale, reason::BACKEND_UNAVAILABLE, message);
         }

@@ -65,12 +65,12 @@ impl Story {
     }
 
     fn unanswered(mut self) -> Self {
-        self.fleet.unanswered("backend cannot be reached".into());
+        self.fleet.unanswered("", "backend cannot be reached".into());
         self
     }
 
     fn answered(mut self, t: Seconds) -> Self {
-        self.fleet.answered(t);
+        self.fleet.answered("", t);
         self
     }
 

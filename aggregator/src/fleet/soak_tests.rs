@@ -110,7 +110,7 @@ impl Watcher {
                 self.fleet.accept(&beat, content, t);
             }
         }
-        self.fleet.answered(t);
+        self.fleet.answered("", t);
     }
 
     fn look_back(&mut self, backend: &Backend, t: Seconds) {

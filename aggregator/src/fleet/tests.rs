@@ -101,7 +101,7 @@ proptest! {
         }
         t += Seconds::from(wait);
         check(&fleet.observe("c", &package("p"), t, STALE_AFTER), &model, t)?;
-        fleet.unanswered("gone".into());
+        fleet.unanswered("", "gone".into());
         check(&fleet.observe("c", &package("p"), t, STALE_AFTER), &model, t)?;
         prop_assert_ne!(fleet.observe("c", &package("p"), t + 10_000.0, STALE_AFTER).standing, Standing::Fresh);
     }
@@ -166,10 +166,10 @@ fn what_is_not_heard_from_is_forgotten_but_only_when_the_backend_answers() {
     assert!(fleet.reporting(&package("q")).is_empty());
     let seen = fleet.revisions(&package("p"));
     assert_eq!(seen, [(Fingerprint::of("r1"), ["a", "b"].into())].into());
-    fleet.unanswered("gone".into());
+    fleet.unanswered("", "gone".into());
     assert_eq!(fleet.reporting(&package("p")), ["a", "b"]);
     hear(&mut fleet, "a", 9000.0);
-    fleet.answered(9000.0);
+    fleet.answered("", 9000.0);
     assert_eq!(fleet.reporting(&package("p")), ["a"]);
 }
 

@@ -391,7 +391,7 @@ impl World {
         let judge = self.around.world(&aggregator.fleet, decide::Backend::Answers, moment);
         let looks = judge.looks(&gates);
         // What is refused stays unknown, and is asked again after the next poll.
-        let _ = block_on(aggregator.poller.look_back(&mut aggregator.fleet, &looks, t));
+        let _ = block_on(aggregator.poller.look_back(&mut aggregator.fleet, looks, t));
     }
 
     fn beat(&mut self, aggregator: &mut Aggregator) {

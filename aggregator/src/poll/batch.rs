@@ -11,10 +11,45 @@ const NAMES: usize = 8 << 10;
 const SPAN: Seconds = 5.0;
 
 /// Streams read together.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Batch {
     pub(super) clusters: Vec<String>,
     pub(super) beats: Vec<Beat>,
+}
+
+/// How many samples a backend is asked for in one query: less when it refuses, and slowly more again.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Limit {
+    most: u64,
+    now: u64,
+}
+
+/// By how much of itself the limit grows with every poll.
+const GROWTH: u64 = 16;
+
+impl Limit {
+    pub(super) fn new(most: u64) -> Self {
+        Self { most, now: most }
+    }
+
+    pub(super) fn samples(&self) -> u64 {
+        self.now
+    }
+
+    /// So many samples were refused.
+    pub(super) fn refused(&mut self, samples: u64) {
+        self.now = (self.now.min(samples) / 2).max(1);
+    }
+
+    /// A poll got all that it asked for.
+    pub(super) fn served(&mut self) {
+        self.now = self.now.saturating_add(self.now / GROWTH + 1).min(self.most);
+    }
+}
+
+/// How many samples a batch is about.
+pub(super) fn samples(batch: &Batch, sizes: &HashMap<String, u64>) -> u64 {
+    batch.clusters.iter().filter_map(|cluster| sizes.get(cluster)).sum()
 }
 
 /// Groups streams by cluster, and clusters into batches of at most `limit` samples, unless one cluster

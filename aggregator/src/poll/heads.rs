@@ -8,7 +8,7 @@ use super::PollConfig;
 use crate::{
     clock::Seconds,
     feed::{FeedError, Labels, QueryApi, Sample, Sink, head_selector},
-    fleet::{Beat, Fleet},
+    fleet::{Beat, FEED_LABEL},
 };
 
 /// What the head queries found.
@@ -72,8 +72,11 @@ pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) 
         // Both queries ask at the same time: a digest without a timestamp came in between.
         let Some(at) = digests.stamps.get(&key).copied() else { continue };
         let (contract, stream) = key;
-        let stream = without(stream, &config.ignored_labels);
+        let mut stream = without(stream, &config.ignored_labels);
         let (takes_turns, repeats) = (turns.contains(&stream), repeats.contains(&stream));
+        if !config.feed.is_empty() {
+            stream.insert(FEED_LABEL.to_owned(), config.feed.as_ref().to_owned());
+        }
         let beat = Beat { cluster, stream, contract, digest, at, rendered, takes_turns, repeats };
         match beats.get(&beat.stream) {
             Some(other) if !supersedes(&beat, other) => {}
@@ -148,23 +151,17 @@ impl Sink for Stamps {
     }
 }
 
-/// How many samples each cluster with something unread will be: what it was when last verified, or
-/// what its exporters say.
+/// How many samples each cluster with something unread will be: what it was when last verified, if that
+/// is `known`, or what its exporters say.
 pub(super) async fn sizes(
     feed: &impl QueryApi,
     config: &PollConfig,
-    fleet: &Fleet,
-    unread: &[Beat],
+    known: HashMap<String, Option<u64>>,
     t: Seconds,
 ) -> Result<HashMap<String, u64>, FeedError> {
-    let clusters: BTreeSet<&str> = unread.iter().map(|b| b.cluster.as_str()).collect();
-    let mut sizes: HashMap<String, u64> = HashMap::new();
-    let mut unknown = false;
-    for cluster in clusters {
-        let known = fleet.samples(cluster);
-        unknown |= known.is_none();
-        sizes.extend(known.map(|samples| (cluster.to_owned(), samples)));
-    }
+    let unknown = known.values().any(Option::is_none);
+    let known = known.into_iter().filter_map(|(cluster, samples)| Some((cluster, samples?)));
+    let mut sizes: HashMap<String, u64> = known.collect();
     if unknown {
         let query = format!("sum by ({}) ({})", config.cluster_label, Metric::SourcePackages.name());
         let sink = Packages { label: config.cluster_label.clone(), counts: HashMap::new() };

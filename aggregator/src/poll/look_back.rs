@@ -10,10 +10,11 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, TryStreamExt, stream::iter};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream::iter};
 use statusbridge_contract::{Metric, stream};
 
 use super::Poller;
@@ -21,7 +22,7 @@ use crate::{
     clock::Seconds,
     feed::{FeedError, Labels, QueryApi, Sample, Sink, cluster_selector, package_selector},
     fleet::{
-        Fleet, IdentityLabels, PackageId,
+        Access, Fleet, IdentityLabels, PackageId,
         past::{Extent, OF_THE_PAST, Past, STATES},
     },
 };
@@ -62,10 +63,12 @@ pub struct LookedBack {
 }
 
 /// A look with what has to be known of the clusters to ask.
-struct Question<'a> {
-    look: &'a Look,
+struct Question {
+    look: Look,
     /// Clusters by the labels that the package has there.
-    groups: BTreeMap<IdentityLabels, Vec<&'a str>>,
+    groups: BTreeMap<IdentityLabels, Vec<String>>,
+    /// Samples to expect of a cluster's scrapes.
+    samples: HashMap<String, u64>,
     window: u64,
 }
 
@@ -74,59 +77,62 @@ impl<Q: QueryApi> Poller<Q> {
     /// What was found out before an error came stays found out.
     pub async fn look_back(
         &self,
-        fleet: &mut Fleet,
-        looks: &[Look],
+        fleet: &mut impl Access,
+        looks: Vec<Look>,
         t: Seconds,
     ) -> Result<LookedBack, FeedError> {
         let began = Instant::now();
         let t = (t * 1000.0).floor() / 1000.0;
         let mut done =
             LookedBack { unknown: looks.iter().map(|l| l.clusters.len()).sum(), ..LookedBack::default() };
-        let questions: Vec<Question<'_>> = looks.iter().map(|look| Question::new(fleet, look, t)).collect();
-        let mut loud: Vec<(&Question<'_>, Vec<&str>)> = Vec::new();
-        let asked =
-            iter(&questions).map(|q| async move { Ok::<_, FeedError>((q, self.sum_up(q, t).await?)) });
+        let feed = self.config.feed.clone();
+        let questions: Vec<Arc<Question>> = fleet
+            .with(move |fleet| {
+                looks.into_iter().map(|look| Arc::new(Question::new(fleet, &feed, look, t))).collect()
+            })
+            .await;
+        let mut loud: Vec<(Arc<Question>, Vec<String>)> = Vec::new();
+        let asked = iter(questions).map(|question| {
+            async move {
+                let sums = self.sum_up(&question, t).await?;
+                Ok::<_, FeedError>((question, sums))
+            }
+            .boxed()
+        });
         let mut answers = asked.buffered(AT_ONCE);
         while began.elapsed() < ROUND
             && let Some((question, sums)) = answers.try_next().await?
         {
-            let look = question.look;
             done.samples += sums.samples;
-            let unsettled: Vec<&str> = look
-                .clusters
-                .iter()
-                .filter(|cluster| {
-                    let extent = sums.extents.get(*cluster).cloned().unwrap_or_default();
-                    !fleet.sum_up(cluster, &look.package, look.from, &extent)
-                })
-                .map(String::as_str)
-                .collect();
-            done.found(look.clusters.len() - unsettled.len());
+            let asked = question.clone();
+            let unsettled = fleet.with(move |fleet| unsettled(fleet, &asked.look, &sums)).await;
+            done.found(question.look.clusters.len() - unsettled.len());
             if !unsettled.is_empty() {
                 loud.push((question, unsettled));
             }
         }
         drop(answers);
         for (question, clusters) in loud {
-            for batch in self.batches(fleet, question, &clusters) {
+            for batch in self.batches(&question, &clusters) {
                 if began.elapsed() >= ROUND {
                     return Ok(done);
                 }
-                let scrapes = self.scrapes(question, &batch, t).await?;
+                let scrapes = self.scrapes(&question, &batch, t).await?;
                 done.samples += scrapes.samples;
-                let look = question.look;
-                let told = batch.iter().filter(|cluster| {
-                    let past = scrapes.pasts.get(**cluster);
-                    past.is_some_and(|past| fleet.recall(cluster, &look.package, look.from, past))
+                let question = question.clone();
+                let told = fleet.with(move |fleet| {
+                    let Look { package, from, .. } = &question.look;
+                    let told = scrapes.pasts.iter();
+                    told.filter(|(cluster, past)| fleet.recall(cluster, package, *from, past)).count()
                 });
-                done.found(told.count());
+                done.found(told.await);
             }
         }
         Ok(done)
     }
 
     /// What a package was between two times, in a few numbers for each cluster.
-    async fn sum_up(&self, question: &Question<'_>, t: Seconds) -> Result<Sums, FeedError> {
+    async fn sum_up(&self, question: &Question, t: Seconds) -> Result<Sums, FeedError> {
         let mut sums = Sums { label: self.config.cluster_label.clone(), ..Sums::default() };
         for query in question.summaries(&self.config.cluster_label) {
             sums = self.feed.query(&query, t, sums).await?;
@@ -135,13 +141,11 @@ impl<Q: QueryApi> Poller<Q> {
     }
 
     /// Clusters whose scrapes are read together.
-    fn batches<'a>(&self, fleet: &Fleet, question: &Question<'_>, clusters: &[&'a str]) -> Vec<Vec<&'a str>> {
+    fn batches<'a>(&self, question: &Question, clusters: &'a [String]) -> Vec<Vec<&'a str>> {
         let mut batches: Vec<Vec<&str>> = Vec::new();
         let (mut samples, mut names) = (u64::MAX, usize::MAX);
         for cluster in clusters {
-            // Twice what one stream has: there may be two, or another one that is gone.
-            let interval = fleet.scrape_interval(cluster).unwrap_or(1.0).max(1.0);
-            let more = 2 * OF_THE_PAST.len() as u64 * (question.window as f64 / 1000.0 / interval) as u64;
+            let more = question.samples.get(cluster).copied().unwrap_or_default();
             let name = 2 * cluster.len() + 1;
             if samples.saturating_add(more) > self.config.batch_samples || names.saturating_add(name) > NAMES
             {
@@ -158,7 +162,7 @@ impl<Q: QueryApi> Poller<Q> {
 
     async fn scrapes(
         &self,
-        question: &Question<'_>,
+        question: &Question,
         clusters: &[&str],
         t: Seconds,
     ) -> Result<Scrapes, FeedError> {
@@ -171,7 +175,7 @@ impl<Q: QueryApi> Poller<Q> {
         let range = format!("[{}ms]", question.window);
         let (of_package, rendered) = OF_THE_PAST.split_at(OF_THE_PAST.len() - 1);
         for (labels, there) in &question.groups {
-            let both = clusters.iter().copied().filter(|cluster| there.contains(cluster));
+            let both = clusters.iter().copied().filter(|cluster| there.iter().any(|it| it == cluster));
             let names: Vec<&str> = both.collect();
             if !names.is_empty() {
                 let package = &question.look.package;
@@ -191,19 +195,34 @@ impl LookedBack {
     }
 }
 
-impl<'a> Question<'a> {
-    fn new(fleet: &Fleet, look: &'a Look, t: Seconds) -> Self {
-        let mut groups: BTreeMap<IdentityLabels, Vec<&str>> = BTreeMap::new();
+/// Takes in what was summed up; gives back the clusters whose past that does not settle.
+fn unsettled(fleet: &mut Fleet, look: &Look, sums: &Sums) -> Vec<String> {
+    let unsettled = look.clusters.iter().filter(|cluster| {
+        let extent = sums.extents.get(*cluster).cloned().unwrap_or_default();
+        !fleet.sum_up(cluster, &look.package, look.from, &extent)
+    });
+    unsettled.cloned().collect()
+}
+
+impl Question {
+    fn new(fleet: &Fleet, feed: &str, look: Look, t: Seconds) -> Self {
+        let mut groups: BTreeMap<IdentityLabels, Vec<String>> = BTreeMap::new();
         let mut gap: Seconds = 0.0;
         for cluster in &look.clusters {
             gap = gap.max(fleet.longest_gap(cluster));
-            for labels in fleet.identity_labels(cluster, &look.package) {
-                groups.entry(labels).or_default().push(cluster);
+            for labels in fleet.identity_labels(cluster, feed, &look.package) {
+                groups.entry(labels).or_default().push(cluster.clone());
             }
         }
         // What moved right after `from` shows only beside what was before.
         let window = ((t - look.from + gap).max(1.0) * 1000.0).ceil() as u64;
-        Self { look, groups, window }
+        let samples = |cluster: &String| {
+            // Twice what one stream has: there may be two, or another one that is gone.
+            let interval = fleet.scrape_interval(cluster).unwrap_or(1.0).max(1.0);
+            (cluster.clone(), 2 * OF_THE_PAST.len() as u64 * (window as f64 / 1000.0 / interval) as u64)
+        };
+        let samples = look.clusters.iter().map(samples).collect();
+        Self { look, groups, samples, window }
     }
 
     /// Queries for the least and greatest value of every state, and for how often the counter rose.
@@ -211,12 +230,12 @@ impl<'a> Question<'a> {
         let mut queries: Vec<String> = Vec::new();
         for (labels, clusters) in &self.groups {
             let names: usize = clusters.iter().map(|c| 2 * c.len() + 1).sum();
-            let clusters: &[&str] = if names > SOME_NAMES { &[] } else { clusters };
+            let clusters: &[String] = if names > SOME_NAMES { &[] } else { clusters };
             let series = |metric| {
                 let selector = package_selector(
                     &[metric],
                     cluster_label,
-                    clusters.iter().copied(),
+                    clusters.iter().map(String::as_str),
                     labels,
                     &self.look.package,
                 );
@@ -323,10 +342,11 @@ mod tests {
         verify::verify,
     };
 
-    fn question(look: &Look, clusters: usize) -> Question<'_> {
+    fn question(look: &Look, clusters: usize) -> Question {
         let labels = IdentityLabels { source: "s".into(), namespace: "n".into(), name: "p".into() };
-        let clusters = look.clusters.iter().take(clusters).map(String::as_str).collect();
-        Question { look, groups: [(labels, clusters)].into(), window: 90_000 }
+        let clusters = look.clusters.iter().take(clusters).cloned().collect();
+        let groups = [(labels, clusters)].into();
+        Question { look: look.clone(), groups, samples: HashMap::new(), window: 90_000 }
     }
 
     fn look(name: &str) -> Look {
@@ -375,7 +395,7 @@ mod tests {
 
     async fn ask(fleet: &mut Fleet, backend: Canned) -> Result<LookedBack, FeedError> {
         let look = Look { package: crate::testing::package("p"), clusters: vec!["c".into()], from: 1000.0 };
-        Poller::new(PollConfig::default(), backend).look_back(fleet, &[look], 2000.0).await
+        Poller::new(PollConfig::default(), backend).look_back(fleet, vec![look], 2000.0).await
     }
 
     fn is_unknown(fleet: &Fleet) -> bool {

@@ -14,14 +14,18 @@ mod look_back;
 mod read;
 mod settle;
 
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use statusbridge_contract::stream::StreamLabels;
+
 use crate::{
     checks::Asker,
     clock::Seconds,
     feed::{FeedError, PromFeed, QueryApi, contract_selector, excerpt},
-    fleet::{Beat, Fleet, Heard},
+    fleet::{Access, Beat, FeedName, Fleet, Heard},
     verify::{Gathered, Stray, diagnose, verify},
 };
-use batch::{Batch, batches, stamp_groups};
+use batch::{Batch, Limit, batches, stamp_groups};
 #[cfg(test)]
 pub(crate) use heads::{repeats_query, turns_query};
 pub use look_back::{Look, LookedBack};
@@ -31,6 +35,8 @@ use settle::Settle;
 /// How a backend is polled.
 #[derive(Debug, Clone)]
 pub struct PollConfig {
+    /// Name of the feed; empty for the only one.
+    pub feed: FeedName,
     /// The label by which the pipeline names the cluster.
     pub cluster_label: String,
     /// Labels that do not tell streams apart.
@@ -46,6 +52,7 @@ pub struct PollConfig {
 impl Default for PollConfig {
     fn default() -> Self {
         Self {
+            feed: FeedName::default(),
             cluster_label: "cluster".into(),
             ignored_labels: Vec::new(),
             batch_samples: 500_000,
@@ -57,6 +64,8 @@ impl Default for PollConfig {
 
 /// Problems named in a report at most.
 const PROBLEMS: usize = 16;
+/// How often a backend may refuse the size of a query before a poll is given up.
+const MOST_REFUSALS: usize = 8;
 /// Longest problem, in bytes.
 const PROBLEM: usize = 600;
 
@@ -103,6 +112,7 @@ pub struct Poller<Q = PromFeed> {
     config: PollConfig,
     feed: Q,
     settle: Settle,
+    limit: Limit,
 }
 
 /// A digest that has to be read, with what came of it.
@@ -117,13 +127,19 @@ impl Poller {
     pub fn asker(&self) -> Asker {
         Asker::new(self.feed.clone(), &self.config.cluster_label, self.feed.timeout() * 2)
     }
+
+    /// Name of the feed; empty for the only one.
+    pub fn feed_name(&self) -> FeedName {
+        self.config.feed.clone()
+    }
 }
 
 impl<Q: QueryApi> Poller<Q> {
     /// A poller; nothing is sent yet.
     pub fn new(config: PollConfig, feed: Q) -> Self {
         let settle = Settle::new(config.settle, config.max_settle);
-        Self { config, feed, settle }
+        let limit = Limit::new(config.batch_samples);
+        Self { config, feed, settle, limit }
     }
 
     /// How far behind the present the next poll should look. It grows while streams keep arriving
@@ -134,18 +150,20 @@ impl<Q: QueryApi> Poller<Q> {
 
     /// Brings the fleet up to what the backend knows at `t`. Never fails: a failure is in the report,
     /// and the fleet remembers it.
-    pub async fn poll(&mut self, fleet: &mut Fleet, t: Seconds) -> PollReport {
+    pub async fn poll(&mut self, fleet: &mut impl Access, t: Seconds) -> PollReport {
         let mut report = PollReport::default();
         let before = self.feed.received();
         // What is sent has milliseconds.
         let t = (t * 1000.0).floor() / 1000.0;
+        let feed = self.config.feed.clone();
         match self.run(fleet, t, &mut report).await {
             Ok(()) => {
-                fleet.answered(t);
+                fleet.with(move |fleet| fleet.answered(&feed, t)).await;
                 report.ok = true;
             }
             Err(error) => {
-                fleet.unanswered(error.to_string());
+                let text = error.to_string();
+                fleet.with(move |fleet| fleet.unanswered(&feed, text)).await;
                 report.error = Some(error.to_string());
                 report.error_kind = Some(error.kind());
                 report.failure = Some(error);
@@ -155,7 +173,12 @@ impl<Q: QueryApi> Poller<Q> {
         report
     }
 
-    async fn run(&mut self, fleet: &mut Fleet, t: Seconds, report: &mut PollReport) -> Result<(), FeedError> {
+    async fn run(
+        &mut self,
+        fleet: &mut impl Access,
+        t: Seconds,
+        report: &mut PollReport,
+    ) -> Result<(), FeedError> {
         let heads = heads::read(&self.feed, &self.config, t).await?;
         report.samples += heads.samples;
         report.unnamed = heads.unnamed;
@@ -166,23 +189,46 @@ impl<Q: QueryApi> Poller<Q> {
                 heads.unnamed
             ));
         }
+        let (beats, heard, known) = fleet
+            .with(move |fleet| {
+                let heard: Vec<Heard> = heads.beats.iter().map(|beat| fleet.hear(beat, t)).collect();
+                let unread = heads.beats.iter().zip(&heard).filter(|(_, heard)| **heard == Heard::Unread);
+                let known: HashMap<String, Option<u64>> =
+                    unread.map(|(beat, _)| (beat.cluster.clone(), fleet.samples(&beat.cluster))).collect();
+                (heads.beats, heard, known)
+            })
+            .await;
         let mut unread = Vec::new();
-        for beat in &heads.beats {
-            match fleet.hear(beat, t) {
+        for (beat, heard) in beats.iter().zip(heard) {
+            match heard {
                 Heard::Confirmed => report.verified += 1,
                 Heard::Unread => unread.push(beat.clone()),
                 Heard::Tried | Heard::Old | Heard::Unusable => report.unverified += 1,
             }
         }
         report.read = unread.len();
-        let sizes = heads::sizes(&self.feed, &self.config, fleet, &unread, t).await?;
-        let mut recovered = 0;
-        for batch in batches(unread, &sizes, self.config.batch_samples) {
-            let torn = self.read(fleet, batch, &heads.beats, t, &mut recovered, report).await?;
+        let sizes = heads::sizes(&self.feed, &self.config, known, t).await?;
+        let (mut recovered, mut refusals) = (0, 0);
+        let mut queue = VecDeque::from(batches(unread, &sizes, self.limit.samples()));
+        while let Some(batch) = queue.pop_front() {
+            let torn = match self.read(fleet, &batch, &beats, t, &mut recovered, report).await {
+                Ok(torn) => torn,
+                Err(error) if error.may_be_size() && batch.clusters.len() > 1 && refusals < MOST_REFUSALS => {
+                    refusals += 1;
+                    self.limit.refused(batch::samples(&batch, &sizes));
+                    let left = batch.beats.into_iter().chain(queue.into_iter().flat_map(|b| b.beats));
+                    queue = batches(left.collect(), &sizes, self.limit.samples()).into();
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             report.reread += torn.len();
             for group in stamp_groups(torn) {
-                self.read_again(fleet, group, &heads.beats, t, &mut recovered, report).await?;
+                self.read_again(fleet, group, &beats, t, &mut recovered, report).await?;
             }
+        }
+        if refusals == 0 {
+            self.limit.served();
         }
         self.settle.learn(report.read, recovered);
         Ok(())
@@ -191,8 +237,8 @@ impl<Q: QueryApi> Poller<Q> {
     /// Reads a batch at `t`; gives back what does not add up.
     async fn read(
         &self,
-        fleet: &mut Fleet,
-        batch: Batch,
+        fleet: &mut impl Access,
+        batch: &Batch,
         beats: &[Beat],
         t: Seconds,
         recovered: &mut usize,
@@ -203,14 +249,14 @@ impl<Q: QueryApi> Poller<Q> {
         let read = Read::at(&self.config, &batch.beats, beats, false);
         let read = self.feed.query(&selector, t, read).await?;
         report.samples += read.samples;
-        Ok(self.settle_batch(fleet, batch.beats, read, t, recovered, report))
+        Ok(settle_batch(fleet, batch.beats.clone(), read, t, recovered, report).await)
     }
 
     /// Reads torn streams again, keeping only samples stamped like their digest: that heals lost
     /// stale markers, and samples newer than the digest.
     async fn read_again(
         &self,
-        fleet: &mut Fleet,
+        fleet: &mut impl Access,
         torn: Vec<Unverified>,
         beats: &[Beat],
         t: Seconds,
@@ -219,54 +265,61 @@ impl<Q: QueryApi> Poller<Q> {
     ) -> Result<(), FeedError> {
         let due: Vec<Beat> = torn.iter().map(|u| u.beat.clone()).collect();
         let (first, last) = due.iter().fold((f64::MAX, f64::MIN), |(lo, hi), b| (lo.min(b.at), hi.max(b.at)));
-        let clusters: std::collections::BTreeSet<&str> = due.iter().map(|b| b.cluster.as_str()).collect();
+        let clusters: BTreeSet<&str> = due.iter().map(|b| b.cluster.as_str()).collect();
         let window = ((last - first) * 1000.0).round() as u64 + 1000;
         let selector = contract_selector(&self.config.cluster_label, clusters) + &format!("[{window}ms]");
         let read = self.feed.query(&selector, last, Read::at(&self.config, &due, beats, true)).await?;
         report.samples += read.samples;
-        let still = self.settle_batch(fleet, due, read, t, recovered, report);
+        let still = settle_batch(fleet, due, read, t, recovered, report).await;
+        let mut torn: HashMap<StreamLabels, Unverified> =
+            torn.into_iter().map(|first| (first.beat.stream.clone(), first)).collect();
         for unverified in still {
             // A backend that cannot be read like this gives nothing: then the first reading tells more.
-            let first = torn.iter().find(|u| u.beat == unverified.beat);
-            let told = match first {
+            let told = match torn.remove(&unverified.beat.stream) {
                 Some(first) if unverified.gathered.samples == 0 => first,
-                _ => &unverified,
+                _ => unverified,
             };
-            let beat = &unverified.beat;
-            let last = fleet.verified(&beat.cluster, &beat.stream);
-            let fault =
-                diagnose(&told.gathered, beat.digest.unwrap_or_default(), &beat.stream, last, &told.strays);
             report.unverified += 1;
-            report.problem(&format!("cluster {}: {fault}", beat.cluster));
-            fleet.reject(beat, fault);
+            report.problem(&fleet.with(move |fleet| reject(fleet, &told)).await);
         }
         Ok(())
     }
+}
 
-    /// Verifies what was read; gives back what does not add up.
-    fn settle_batch(
-        &self,
-        fleet: &mut Fleet,
-        due: Vec<Beat>,
-        read: Read,
-        t: Seconds,
-        recovered: &mut usize,
-        report: &mut PollReport,
-    ) -> Vec<Unverified> {
-        let mut torn = Vec::new();
-        let (gathered, strays) = read.finish();
-        for (beat, gathered) in due.into_iter().zip(gathered) {
-            match verify(gathered, beat.digest.unwrap_or_default()) {
-                Ok(content) => {
-                    report.verified += 1;
-                    *recovered += usize::from(fleet.accept(&beat, content, t));
-                }
-                Err(gathered) => {
-                    let strays = strays.get(&beat.cluster).cloned().unwrap_or_default();
-                    torn.push(Unverified { beat, gathered, strays });
-                }
+/// Notes what does not add up, and says why.
+fn reject(fleet: &mut Fleet, Unverified { beat, gathered, strays }: &Unverified) -> String {
+    let last = fleet.verified(&beat.cluster, &beat.stream);
+    let fault = diagnose(gathered, beat.digest.unwrap_or_default(), &beat.stream, last, strays);
+    let problem = format!("cluster {}: {fault}", beat.cluster);
+    fleet.reject(beat, fault);
+    problem
+}
+
+/// Verifies what was read; gives back what does not add up.
+async fn settle_batch(
+    fleet: &mut impl Access,
+    due: Vec<Beat>,
+    read: Read,
+    t: Seconds,
+    recovered: &mut usize,
+    report: &mut PollReport,
+) -> Vec<Unverified> {
+    let (mut whole, mut torn) = (Vec::new(), Vec::new());
+    let (gathered, strays) = read.finish();
+    for (beat, gathered) in due.into_iter().zip(gathered) {
+        match verify(gathered, beat.digest.unwrap_or_default()) {
+            Ok(content) => whole.push((beat, content)),
+            Err(gathered) => {
+                let strays = strays.get(&beat.cluster).cloned().unwrap_or_default();
+                torn.push(Unverified { beat, gathered, strays });
             }
         }
-        torn
     }
+    report.verified += whole.len();
+    *recovered += fleet
+        .with(move |fleet| {
+            whole.into_iter().filter_map(|(b, c)| fleet.accept(&b, c, t).then_some(())).count()
+        })
+        .await;
+    torn
 }

@@ -8,7 +8,7 @@ use super::PollConfig;
 use crate::{
     clock::Seconds,
     feed::{Labels, Sample, Sink},
-    fleet::Beat,
+    fleet::{Beat, FEED_LABEL},
     verify::{Gathered, Stray},
 };
 
@@ -22,6 +22,13 @@ enum Place {
     Due(usize),
     /// The stream has a digest, and nothing of it is due.
     Other,
+}
+
+/// A stream's labels as the backend writes them.
+fn as_returned(beat: &Beat) -> StreamLabels {
+    let mut labels = beat.stream.clone();
+    labels.remove(FEED_LABEL);
+    labels
 }
 
 /// Gathers the samples of streams that are due.
@@ -47,10 +54,10 @@ impl Read {
     /// samples stamped like their stream's digest are kept.
     pub(super) fn at(config: &PollConfig, due: &[Beat], beats: &[Beat], raw: bool) -> Self {
         let mut places: HashMap<StreamLabels, Place> =
-            beats.iter().map(|b| (b.stream.clone(), Place::Other)).collect();
+            beats.iter().map(|b| (as_returned(b), Place::Other)).collect();
         let mut cluster_stamps: HashMap<String, Vec<Seconds>> = HashMap::new();
         for (i, beat) in due.iter().enumerate() {
-            places.insert(beat.stream.clone(), Place::Due(i));
+            places.insert(as_returned(beat), Place::Due(i));
             cluster_stamps.entry(beat.cluster.clone()).or_default().push(beat.at);
         }
         Self {

@@ -1,0 +1,92 @@
+//! What a feed has to say to the controller, and how it gets at the fleet.
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clock::Seconds;
+use crate::fleet::{Access, Fleet};
+use crate::poll::{Look, LookedBack, PollReport};
+
+/// Work on the fleet.
+pub type Work = Box<dyn FnOnce(&mut Fleet) + Send>;
+
+/// What a feed says.
+pub enum Message {
+    /// This is to be done to the fleet.
+    Work(Work),
+    /// What is to be looked up of the past?
+    Looks {
+        /// The number of the feed.
+        feed: usize,
+        /// Where to say it.
+        reply: oneshot::Sender<Vec<Look>>,
+    },
+    /// A poll has ended.
+    Polled {
+        /// The number of the feed.
+        feed: usize,
+        /// How it ended.
+        polled: Box<Polled>,
+    },
+}
+
+/// How a poll ended.
+#[derive(Debug, Default)]
+pub struct Polled {
+    /// The time that it asked about.
+    pub t: Seconds,
+    /// How far behind the present the next one will look.
+    pub settle: Seconds,
+    /// How long it took, in seconds.
+    pub took: Seconds,
+    /// What it came to.
+    pub report: PollReport,
+    /// What came of looking up the past, if anything had to be.
+    pub looked: Option<Result<LookedBack, String>>,
+}
+
+/// A feed's way to the controller. Nothing comes back from one that is gone: the feed ends with it.
+#[derive(Debug, Clone)]
+pub struct Desk {
+    feed: usize,
+    sender: mpsc::Sender<Message>,
+}
+
+impl Desk {
+    pub(super) fn new(feed: usize, sender: mpsc::Sender<Message>) -> Self {
+        Self { feed, sender }
+    }
+
+    /// What has to be known of the past of this feed's clusters, now that a poll has told all else.
+    pub async fn looks(&self) -> Vec<Look> {
+        let (reply, looks) = oneshot::channel();
+        self.say(Message::Looks { feed: self.feed, reply }).await;
+        or_never(looks).await
+    }
+
+    /// Says how a poll ended.
+    pub async fn polled(&self, polled: Polled) {
+        self.say(Message::Polled { feed: self.feed, polled: Box::new(polled) }).await;
+    }
+
+    async fn say(&self, message: Message) {
+        if self.sender.send(message).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+async fn or_never<T>(answer: oneshot::Receiver<T>) -> T {
+    match answer.await {
+        Ok(answer) => answer,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+impl Access for Desk {
+    async fn with<R: Send + 'static>(&mut self, work: impl FnOnce(&mut Fleet) -> R + Send + 'static) -> R {
+        let (reply, done) = oneshot::channel();
+        let work = move |fleet: &mut Fleet| drop(reply.send(work(fleet)));
+        self.say(Message::Work(Box::new(work))).await;
+        or_never(done).await
+    }
+}

@@ -1,0 +1,112 @@
+//! Where evidence comes from: a task for each feed, beside the loop that owns the fleet.
+//!
+//! ```text
+//!   feed task ──work on the fleet──> controller ──judge──> hub
+//!             ──what is to be looked up?──> │
+//!             ──a poll has ended──────────> │
+//! ```
+//!
+//! So a feed that is slow or broken keeps no other waiting, and nobody who judges.
+
+mod desk;
+mod pause;
+mod query;
+mod settings;
+mod standing;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::checks::Asker;
+use crate::clock::Seconds;
+use crate::config::Config;
+use crate::fleet::FeedName;
+
+pub use desk::{Desk, Message, Polled, Work};
+pub use query::query;
+pub use settings::Settings;
+pub use standing::{LastPoll, Overall, Standing};
+
+/// Messages that may wait for the controller.
+const WAITING: usize = 64;
+
+/// One way by which evidence comes.
+pub struct Feed {
+    /// Its name; empty for the only one.
+    pub name: FeedName,
+    /// How far behind the present it looks, at first.
+    pub settle: Seconds,
+    /// What asks it the queries of checks, if it can be asked.
+    pub asker: Option<Asker>,
+    /// What it does.
+    pub run: Run,
+}
+
+/// What a feed does until it is stopped.
+pub type Run = Box<dyn FnOnce(Desk) -> BoxFuture<'static, ()> + Send>;
+
+/// Makes the feeds that the flags and the configuration file name.
+///
+/// # Errors
+/// When they cannot be used.
+pub type Plan = Arc<dyn Fn(&Config) -> anyhow::Result<Vec<Feed>> + Send + Sync>;
+
+/// All feeds, and what the last poll of each came to.
+pub struct Feeds {
+    waiting: Vec<Feed>,
+    standings: Vec<Standing>,
+    messages: mpsc::Receiver<Message>,
+    sender: mpsc::Sender<Message>,
+    tasks: JoinSet<()>,
+}
+
+impl Feeds {
+    /// Feeds that have not begun yet.
+    pub fn new(feeds: Vec<Feed>) -> Self {
+        let (sender, messages) = mpsc::channel(WAITING);
+        let standings = feeds.iter().map(Standing::new).collect();
+        Self { waiting: feeds, standings, messages, sender, tasks: JoinSet::new() }
+    }
+
+    /// Begins with those that have not begun. They end with this object.
+    pub fn begin(&mut self) {
+        for (feed, Feed { run, .. }) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
+            let desk = Desk::new(feed, self.sender.clone());
+            self.tasks.spawn(run(desk));
+            if let Some(standing) = self.standings.get_mut(feed) {
+                standing.heard = Instant::now();
+            }
+        }
+    }
+
+    /// The next message of any feed; `None` when a feed has ended, which none does by itself.
+    pub async fn next(&mut self) -> Option<Message> {
+        tokio::select! {
+            biased;
+            Some(_) = self.tasks.join_next() => None,
+            message = self.messages.recv() => message,
+        }
+    }
+
+    /// What each feed's last poll came to.
+    pub fn standings(&self) -> &[Standing] {
+        &self.standings
+    }
+
+    /// One feed's.
+    pub fn standing_mut(&mut self, feed: usize) -> Option<&mut Standing> {
+        self.standings.get_mut(feed)
+    }
+
+    /// How long the most silent feed has been silent.
+    pub fn silence(&self) -> Duration {
+        if !self.waiting.is_empty() {
+            return Duration::ZERO;
+        }
+        self.standings.iter().map(|it| it.heard.elapsed()).max().unwrap_or_default()
+    }
+}
