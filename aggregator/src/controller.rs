@@ -217,7 +217,9 @@ impl Controller {
                 Some(event) = gates.next() => self.on_gate(event).await,
                 Some(news) = profiles.next() => self.on_profiles(news).await,
                 _ = looks.tick() => if self.reread_config() {
-                    self.replan();
+                    if self.replan() {
+                        rounds = JoinSet::new();
+                    }
                     if *self.profiles.settings() != self.config.current().cluster_profiles {
                         self.profiles = Profiles::new(self.config.current().cluster_profiles.clone());
                         profiles = self.watch_profiles();
@@ -413,10 +415,10 @@ impl Controller {
     }
 
     /// Begins anew with the feeds that the configuration now names, if these are others. What was known of
-    /// the fleet is forgotten: nobody knows which feed will tell of which cluster.
-    fn replan(&mut self) {
+    /// the fleet is forgotten: nobody knows which feed will tell of which cluster. Whether there are.
+    fn replan(&mut self) -> bool {
         if self.planned == self.config.current().feeds {
-            return;
+            return false;
         }
         match (self.plan)(self.config.current()) {
             Ok(feeds) => {
@@ -427,9 +429,11 @@ impl Controller {
                 self.fleet = Fleet::new(self.fleet_settings);
                 self.answers_by_feed.clear();
                 self.surveys.clear();
+                true
             }
             Err(error) => {
                 warn!(error = %format!("{error:#}"), "the feeds cannot be used; those from before stay");
+                false
             }
         }
     }

@@ -413,6 +413,8 @@ fn stale_after(package: &FleetPackageSpec) -> Seconds {
 #[cfg(test)]
 mod dependency_tests;
 #[cfg(test)]
+mod feed_tests;
+#[cfg(test)]
 mod many;
 #[cfg(test)]
 mod reference_tests;

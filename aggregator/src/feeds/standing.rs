@@ -154,3 +154,50 @@ impl Overall {
         self.unheard.as_deref()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::poll::PollReport;
+
+    fn standing(name: &str, polls: &[Result<(), &str>]) -> Standing {
+        let run = Box::new(|_| Box::pin(std::future::ready(())) as _);
+        let mut standing = Standing::new(&Feed { name: name.into(), settle: 5.0, asker: None, run });
+        for poll in polls {
+            let error = poll.err().map(str::to_owned);
+            let report = PollReport { ok: poll.is_ok(), error, ..PollReport::default() };
+            standing.polled(Polled { report, ..Polled::default() });
+        }
+        standing
+    }
+
+    const FIRST: &str = "feed b: it is being asked for the first time";
+
+    #[rstest]
+    #[case::all_answer(&[Ok(())], &[Ok(())], Backend::Answers, None)]
+    #[case::one_fails(&[Ok(())], &[Ok(()), Err("gone")], Backend::Fails("feed b: gone"), None)]
+    #[case::it_is_back(&[Ok(())], &[Ok(()), Err("gone"), Ok(())], Backend::Answers, None)]
+    #[case::one_was_not_asked_yet(&[Ok(())], &[], Backend::Answers, Some(FIRST))]
+    #[case::one_never_answered(&[Ok(())], &[Err("gone")], Backend::Answers, Some("feed b: gone"))]
+    #[case::one_never_answered_and_one_fails(
+        &[Ok(()), Err("full")], &[Err("gone")], Backend::Fails("feed a: full"), Some("feed b: gone"))]
+    #[case::nobody_ever_answered(
+        &[Err("full")], &[Err("gone")], Backend::Unknown("feed a: full"), Some("feed a: full"))]
+    fn what_two_feeds_come_to(
+        #[case] a: &[Result<(), &str>],
+        #[case] b: &[Result<(), &str>],
+        #[case] backend: Backend<'_>,
+        #[case] unheard: Option<&str>,
+    ) {
+        let overall = Overall::of(&[standing("a", a), standing("b", b)]);
+        assert_eq!((overall.backend(), overall.unheard()), (backend, unheard));
+    }
+
+    #[test]
+    fn the_only_feed_has_no_name() {
+        let overall = Overall::of(&[standing("", &[Ok(()), Err("gone")])]);
+        assert_eq!(overall.backend(), Backend::Fails("gone"));
+    }
+}

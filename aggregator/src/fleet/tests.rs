@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use statusbridge_contract::Fingerprint;
 
-use super::{Beat, Fleet, FleetSettings, Heard, Standing};
+use super::{Beat, FEED_LABEL, Fleet, FleetSettings, Heard, Standing};
 use crate::{
     clock::Seconds,
     testing::{Exposition, failed, gather, healthy, package, stream},
@@ -215,4 +215,44 @@ fn packages_are_known_from_verified_data_of_clusters_that_may_be_looked_at() {
         move |_: &str| shown
     });
     assert_eq!(but_one.into_iter().map(|id| id.name).collect::<Vec<_>>(), ["a", "c"]);
+}
+
+/// What cluster `c` says by way of a feed.
+fn by(feed: &str, at: Seconds) -> Beat {
+    Beat {
+        cluster: "c".into(),
+        stream: stream(&[("cluster", "c"), (FEED_LABEL, feed)]),
+        contract: "1".into(),
+        at,
+        rendered: Some((at, at)),
+        ..Beat::default()
+    }
+}
+
+#[test]
+fn a_cluster_is_taken_from_where_it_is_freshest_and_a_feed_that_fails_is_named() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    for (feed, at, says) in [("eu", 1000.0, "r1"), ("us", 1040.0, "r2")] {
+        let exposition = Exposition::new(1).with("p", healthy(says, 900, 1));
+        let beat = Beat { digest: Some(exposition.digest()), ..by(feed, at) };
+        fleet.hear(&beat, at);
+        fleet.accept(&beat, verify(gather(&exposition.lines()), exposition.digest()).unwrap(), at);
+    }
+    let observe = |fleet: &Fleet, t| fleet.observe("c", &package("p"), t, STALE_AFTER);
+    assert_eq!(observe(&fleet, 1050.0).row.unwrap().healthy, Fingerprint::of("r2"));
+    assert_eq!(fleet.feed_of("c", &package("p")), Some("us"));
+
+    // One that the cluster does not come by says nothing about it.
+    fleet.unanswered("asia", "gone".into());
+    assert_eq!(observe(&fleet, 2000.0).reason, super::observation::reason::EXPORTER_SILENT);
+    fleet.unanswered("us", "gone".into());
+    let silent = observe(&fleet, 2000.0);
+    assert_eq!(silent.reason, super::observation::reason::BACKEND_UNAVAILABLE);
+    assert!(silent.message.ends_with("feed us: gone"), "{}", silent.message);
+
+    // Only what a feed has not heard of for long while it answers is forgotten.
+    fleet.answered("eu", 9000.0);
+    assert_eq!(fleet.feed_of("c", &package("p")), Some("us"));
+    fleet.answered("us", 9000.0);
+    assert_eq!(fleet.feed_of("c", &package("p")), None);
 }
