@@ -24,10 +24,11 @@ prometheus|github.com/prometheus/prometheus|prometheus promtool|github.com/prome
 kustomize-controller|github.com/fluxcd/kustomize-controller|kustomize-controller|github.com/fluxcd/kustomize-controller||2 minutes|
 kpt|github.com/kptdev/kpt|kpt-live|statusbridge.dev/tests/servers/kpt||2 minutes|-X main.version=v@V@
 kstatus|sigs.k8s.io/cli-utils|kstatus|statusbridge.dev/tests/servers/kstatus||1 minute|
+argocd-lua|github.com/yuin/gopher-lua|argocd-lua|statusbridge.dev/tests/servers/argocd-lua||some seconds|
 kube-state-metrics|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||2 minutes|-X '$common'=@V@
 '
 # kube-state-metrics is what the benchmark measures against: no test needs it.
-default_names="kubernetes etcd etcd-old prometheus victoria-metrics kustomize-controller kpt kstatus"
+default_names="kubernetes etcd etcd-old prometheus victoria-metrics kustomize-controller kpt kstatus argocd-lua"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }

@@ -18,6 +18,7 @@ mod odd_names;
 mod old_objects;
 mod previous_revision;
 mod profiles;
+mod recipes;
 mod references;
 mod reports;
 mod rubbish;
