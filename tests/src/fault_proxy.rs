@@ -1,13 +1,16 @@
 //! A small proxy in front of a server that can spoil the way there.
 //!
-//! It passes bytes, so it can stand before TLS servers too; only [`Fault::ServerError`] and [`Fault::HalfBody`]
-//! read plain HTTP.
+//! It passes bytes, so it can stand before TLS servers too; only the faults that are answers, from
+//! [`Fault::ServerError`] on, read plain HTTP.
 
 use crate::{Port, Rig};
 use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -25,11 +28,35 @@ pub enum Fault {
     /// Connections stay open, new ones are taken, and no byte passes either way: a half-open connection. What was
     /// held back passes when this ends.
     Freeze,
+    /// Whatever passes is held back for so long first, 16 KB at a time: what is on the way is late by up to twice
+    /// as much.
+    Slow(Duration),
     /// Every request is answered 500. Connections that exist are cut. Plain HTTP only.
     ServerError,
+    /// Every request is answered 429. Connections that exist are cut. Plain HTTP only.
+    TooManyRequests,
     /// Every answer breaks off after half of its body. Connections that exist are cut. Plain HTTP only.
     HalfBody,
+    /// What a query was answered first is its answer for ever, whatever time it asks about. Connections that exist
+    /// are cut. Query APIs over plain HTTP only.
+    OldAnswers,
+    /// Every series comes twice, the second time with the label `replica="twin"`, as from two servers that scrape
+    /// the same. Connections that exist are cut. Query APIs over plain HTTP only.
+    Twins,
+    /// Every series comes twice, with the same labels. Connections that exist are cut. Query APIs over plain HTTP
+    /// only.
+    Doubles,
 }
+
+impl Fault {
+    /// Whether bytes pass unchanged, if late: then connections outlive it.
+    const fn keeps_connections(self) -> bool {
+        matches!(self, Self::Pass | Self::Freeze | Self::Slow(_))
+    }
+}
+
+/// Old answers, by request.
+type Memory = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Setting {
@@ -44,6 +71,7 @@ pub struct FaultProxy {
     port: Port,
     setting: watch::Sender<Setting>,
     passed: Arc<AtomicU64>,
+    memory: Memory,
     task: JoinHandle<()>,
     _rig: Rig,
 }
@@ -57,9 +85,10 @@ impl FaultProxy {
         let port = Port::reserve()?;
         let listener = TcpListener::bind(port.address()).await.context("listening")?;
         let (setting, receiver) = watch::channel(Setting { fault: Fault::Pass, round: 0 });
-        let passed = Arc::default();
-        let task = tokio::spawn(accept(listener, port.address(), upstream, receiver, Arc::clone(&passed)));
-        Ok(Self { port, setting, passed, task, _rig: rig.clone() })
+        let (passed, memory) = (Arc::default(), Memory::default());
+        let way = Way { upstream, passed: Arc::clone(&passed), memory: Arc::clone(&memory) };
+        let task = tokio::spawn(accept(listener, port.address(), way, receiver));
+        Ok(Self { port, setting, passed, memory, task, _rig: rig.clone() })
     }
 
     /// Where clients connect to.
@@ -72,10 +101,12 @@ impl FaultProxy {
         format!("http://{}", self.address())
     }
 
-    /// Switches. Going from or to [`Fault::Freeze`] keeps the connections, all else cuts them.
+    /// Switches. Going between [`Fault::Pass`], [`Fault::Freeze`] and [`Fault::Slow`] keeps the connections, all else
+    /// cuts them. Old answers are forgotten.
     pub fn set(&self, fault: Fault) {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.setting.send_modify(|s| {
-            if fault != Fault::Freeze && s.fault != Fault::Freeze {
+            if !(fault.keeps_connections() && s.fault.keeps_connections()) {
                 s.round += 1;
             }
             s.fault = fault;
@@ -99,13 +130,15 @@ impl Drop for FaultProxy {
     }
 }
 
-async fn accept(
-    listener: TcpListener,
-    address: SocketAddr,
+/// What a connection needs to know besides the setting.
+#[derive(Debug, Clone)]
+struct Way {
     upstream: SocketAddr,
-    mut setting: watch::Receiver<Setting>,
     passed: Arc<AtomicU64>,
-) {
+    memory: Memory,
+}
+
+async fn accept(listener: TcpListener, address: SocketAddr, way: Way, mut setting: watch::Receiver<Setting>) {
     let mut listener = Some(listener);
     let mut connections = JoinSet::new();
     loop {
@@ -129,7 +162,7 @@ async fn accept(
             }
             accepted = accepted => {
                 let Ok((client, _)) = accepted else { continue };
-                connections.spawn(connection(client, upstream, setting.clone(), Arc::clone(&passed)));
+                connections.spawn(connection(client, way.clone(), setting.clone()));
             }
             Some(_) = connections.join_next() => {}
         }
@@ -137,20 +170,19 @@ async fn accept(
 }
 
 /// Serves one connection until it ends or its round does.
-async fn connection(
-    client: TcpStream,
-    upstream: SocketAddr,
-    setting: watch::Receiver<Setting>,
-    passed: Arc<AtomicU64>,
-) {
+async fn connection(client: TcpStream, way: Way, setting: watch::Receiver<Setting>) {
     let Setting { fault, round } = *setting.borrow();
     let mut rounds = setting.clone();
     let work = async {
         match fault {
-            Fault::Pass | Fault::Freeze => pass(client, upstream, setting, &passed).await,
+            Fault::Pass | Fault::Freeze | Fault::Slow(_) => pass(client, &way, setting).await,
             Fault::Refuse | Fault::Cut => Ok(()),
-            Fault::ServerError => server_error(client).await,
-            Fault::HalfBody => half_body(client, upstream, &passed).await,
+            Fault::ServerError => refuse(client, "500 Internal Server Error").await,
+            Fault::TooManyRequests => refuse(client, "429 Too Many Requests").await,
+            Fault::HalfBody => half_body(client, &way).await,
+            Fault::OldAnswers => old_answers(client, &way).await,
+            Fault::Twins => twice(client, &way, Some("twin")).await,
+            Fault::Doubles => twice(client, &way, None).await,
         }
     };
     // Dropping the work closes both connections.
@@ -160,19 +192,21 @@ async fn connection(
     }
 }
 
-async fn pass(
-    client: TcpStream,
-    upstream: SocketAddr,
-    mut setting: watch::Receiver<Setting>,
-    passed: &AtomicU64,
-) -> Result<()> {
-    let thawed = setting.wait_for(|s| s.fault != Fault::Freeze).await?;
-    drop(thawed);
+/// Waits until bytes may pass, and gives how long they are held back.
+async fn thawed(setting: &mut watch::Receiver<Setting>) -> Result<Duration> {
+    match setting.wait_for(|s| s.fault != Fault::Freeze).await?.fault {
+        Fault::Slow(delay) => Ok(delay),
+        _ => Ok(Duration::ZERO),
+    }
+}
+
+async fn pass(client: TcpStream, way: &Way, mut setting: watch::Receiver<Setting>) -> Result<()> {
+    thawed(&mut setting).await?;
     let (client_read, client_write) = client.into_split();
-    let (server_read, server_write) = TcpStream::connect(upstream).await?.into_split();
+    let (server_read, server_write) = TcpStream::connect(way.upstream).await?.into_split();
     let nothing = AtomicU64::new(0);
     let up = copy(client_read, server_write, setting.clone(), &nothing);
-    let down = copy(server_read, client_write, setting, passed);
+    let down = copy(server_read, client_write, setting, &way.passed);
     tokio::try_join!(up, down)?;
     Ok(())
 }
@@ -187,7 +221,11 @@ async fn copy(
     loop {
         let read = from.read(&mut buffer).await?;
         // The end of a connection is held back like everything else: the other side must not notice.
-        drop(setting.wait_for(|s| s.fault != Fault::Freeze).await?);
+        let delay = thawed(&mut setting).await?;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+            thawed(&mut setting).await?;
+        }
         if read == 0 {
             to.shutdown().await?;
             return Ok(());
@@ -221,19 +259,18 @@ fn head_length(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|w| w == b"\r\n\r\n").map(|at| at + 4)
 }
 
-async fn server_error(mut client: TcpStream) -> Result<()> {
+async fn refuse(mut client: TcpStream, status: &str) -> Result<()> {
     read_request(&mut client).await?;
-    let answer =
-        "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 6\r\nConnection: close\r\n\r\nfault\n";
+    let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 6\r\nConnection: close\r\n\r\nfault\n");
     client.write_all(answer.as_bytes()).await?;
     client.shutdown().await?;
     Ok(())
 }
 
-async fn half_body(mut client: TcpStream, upstream: SocketAddr, passed: &AtomicU64) -> Result<()> {
+async fn half_body(mut client: TcpStream, way: &Way) -> Result<()> {
     let request = read_request(&mut client).await?;
     let head = head_length(&request).context("no head")?;
-    let mut server = TcpStream::connect(upstream).await?;
+    let mut server = TcpStream::connect(way.upstream).await?;
     // Asked to close, the server ends its answer with the connection.
     server.write_all(&request[..head - 2]).await?;
     server.write_all(b"Connection: close\r\n\r\n").await?;
@@ -242,8 +279,87 @@ async fn half_body(mut client: TcpStream, upstream: SocketAddr, passed: &AtomicU
     server.read_to_end(&mut answer).await?;
     let head = head_length(&answer).context("no head in the answer")?;
     let half = head + (answer.len() - head) / 2;
-    passed.fetch_add(half as u64, Ordering::Relaxed);
+    way.passed.fetch_add(half as u64, Ordering::Relaxed);
     client.write_all(&answer[..half]).await?;
     client.shutdown().await?;
     Ok(())
+}
+
+/// Passes a request on so that its answer comes plain and in one piece: head and body.
+async fn ask(request: &[u8], way: &Way) -> Result<(String, Vec<u8>)> {
+    let head = head_length(request).context("no head")?;
+    let text = String::from_utf8_lossy(&request[..head]);
+    // An old client is answered neither in chunks nor compressed.
+    let kept = |line: &&str| {
+        let line = line.to_ascii_lowercase();
+        !line.is_empty() && !line.starts_with("accept-encoding:") && !line.starts_with("connection:")
+    };
+    let lines: Vec<String> =
+        text.lines().filter(kept).map(|line| line.replace(" HTTP/1.1", " HTTP/1.0")).collect();
+    let mut server = TcpStream::connect(way.upstream).await?;
+    server.write_all((lines.join("\r\n") + "\r\n\r\n").as_bytes()).await?;
+    server.write_all(&request[head..]).await?;
+    let mut answer = Vec::new();
+    server.read_to_end(&mut answer).await?;
+    let head = head_length(&answer).context("no head in the answer")?;
+    let body = answer.split_off(head);
+    let line = String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned();
+    let status = line.split_once(' ').context("no status")?.1.to_owned();
+    Ok((status, body))
+}
+
+/// A whole answer.
+fn say(status: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+async fn answer(mut client: TcpStream, way: &Way, answer: &[u8]) -> Result<()> {
+    way.passed.fetch_add(answer.len() as u64, Ordering::Relaxed);
+    client.write_all(answer).await?;
+    client.shutdown().await?;
+    Ok(())
+}
+
+async fn old_answers(mut client: TcpStream, way: &Way) -> Result<()> {
+    let request = read_request(&mut client).await?;
+    let key = timeless(&request).context("not a query")?;
+    let memory = || way.memory.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = memory().get(&key).cloned();
+    let old = match known {
+        Some(old) => old,
+        None => {
+            let (status, body) = ask(&request, way).await?;
+            memory().entry(key).or_insert_with(|| say(&status, &body)).clone()
+        }
+    };
+    answer(client, way, &old).await
+}
+
+/// Path and parameters of a query without the time that it asks about.
+fn timeless(request: &[u8]) -> Option<Vec<u8>> {
+    let head = head_length(request)?;
+    let line = request.split(|byte| *byte == b'\r').next()?;
+    let text = format!("{}&{}", String::from_utf8_lossy(line), String::from_utf8_lossy(&request[head..]));
+    let parts = text.split(['&', '?', ' ']).filter(|part| !part.starts_with("time="));
+    Some(parts.collect::<Vec<_>>().join("&").into_bytes())
+}
+
+async fn twice(mut client: TcpStream, way: &Way, replica: Option<&str>) -> Result<()> {
+    let request = read_request(&mut client).await?;
+    let (status, body) = ask(&request, way).await?;
+    let mut said: Value = serde_json::from_slice(&body)?;
+    if let Some(series) = said.pointer_mut("/data/result").and_then(Value::as_array_mut) {
+        let mut copies = series.clone();
+        for copy in copies.iter_mut().filter(|copy| copy["metric"].is_object()) {
+            if let Some(replica) = replica {
+                copy["metric"]["replica"] = json!(replica);
+            }
+        }
+        series.extend(copies);
+    }
+    answer(client, way, &say(&status, said.to_string().as_bytes())).await
 }

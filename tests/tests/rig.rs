@@ -265,6 +265,51 @@ async fn the_fault_proxy_spoils_what_it_is_told_to() {
     .await;
 }
 
+#[tokio::test]
+async fn the_fault_proxy_spoils_answers_of_query_apis() {
+    run("fault-proxy-queries", async |rig| {
+        let server = FileServer::start().await?;
+        let series = |value: u32| {
+            let result = json!([{"metric": {"cluster": "c1"}, "value": [1, value.to_string()]}]);
+            json!({"status": "success", "data": {"resultType": "vector", "result": result}}).to_string()
+        };
+        let proxy = FaultProxy::start(rig, server.address()).await?;
+        let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build()?;
+        let ask = async |query: &str, time: u32| -> Result<Vec<serde_json::Value>> {
+            let body = format!("query={query}&time={time}");
+            let answer = http.post(format!("{}/api/v1/query", proxy.url())).body(body).send().await?;
+            let answer: serde_json::Value = answer.error_for_status()?.json().await?;
+            Ok(answer["data"]["result"].as_array().context("no result")?.clone())
+        };
+        server.put("/api/v1/query", series(1));
+        proxy.set(Fault::OldAnswers);
+        assert_eq!(ask("up", 1).await?[0]["value"][1], "1");
+        server.put("/api/v1/query", series(2));
+        assert_eq!(ask("up", 2).await?[0]["value"][1], "1");
+        assert_eq!(ask("down", 2).await?[0]["value"][1], "2");
+        proxy.set(Fault::OldAnswers);
+        assert_eq!(ask("up", 3).await?[0]["value"][1], "2");
+
+        proxy.set(Fault::Twins);
+        let twins: Vec<_> = ask("up", 4).await?.iter().map(|it| it["metric"].clone()).collect();
+        assert_eq!(twins, [json!({"cluster": "c1"}), json!({"cluster": "c1", "replica": "twin"})]);
+        proxy.set(Fault::Doubles);
+        let doubles = ask("up", 5).await?;
+        assert_eq!((doubles.len(), &doubles[0]), (2, &doubles[1]));
+        proxy.set(Fault::TooManyRequests);
+        let refused = ask("up", 6).await.err().context("answered")?.to_string();
+        assert!(refused.contains("429"), "{refused}");
+
+        let delay = Duration::from_millis(200);
+        proxy.set(Fault::Slow(delay));
+        let started = std::time::Instant::now();
+        ask("up", 7).await?;
+        assert!(started.elapsed() >= 2 * delay, "{:?}", started.elapsed());
+        Ok(())
+    })
+    .await;
+}
+
 fn alive(pid: u32) -> bool {
     // A zombie has ended; only its parent has not looked yet.
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| !s.contains(") Z "))

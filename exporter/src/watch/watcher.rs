@@ -30,6 +30,11 @@ const WATCH_SECONDS: u32 = 290;
 /// takes a third of the processor time of waking up for every object. One that comes after a longer
 /// silence is read at once.
 const GATHER: Duration = Duration::from_millis(50);
+/// How long a watch that was opened anew has to be dry before all that happened meanwhile counts as
+/// known. The server sends it directly behind the head of its answer.
+const CATCH_UP: Duration = Duration::from_millis(500);
+/// A watch that never runs dry is one with much to say: after so long it is not behind any more.
+const CATCH_UP_AT_LAST: Duration = Duration::from_secs(10);
 pub(super) const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
 /// What all watches of a process have in common.
@@ -72,7 +77,7 @@ pub struct Watcher {
 
 impl Watcher {
     /// A watch of `kind`, known to the engine as `id`, that keeps what `projection` says and notes
-    /// in `contact` when it hears anything.
+    /// in `contact` when it hears anything and the engine was told all that came before.
     pub fn new(
         settings: WatcherSettings,
         id: KindId,
@@ -176,7 +181,10 @@ impl Watcher {
         let answer = self.settings.client.request_stream(request(&uri)?);
         let reader = timeout(PATIENCE, answer).await.map_err(|_| Fault::Silent(PATIENCE))?;
         let mut reader = Box::pin(reader.map_err(Fault::from).map_err(refused)?);
-        self.heard();
+        let answered = Instant::now();
+        // That the server answers says nothing about what is shown: contact is made once all that
+        // happened meanwhile is known, or the state from before an outage would be said to be fresh.
+        let mut caught_up = false;
         if listing {
             self.settings.metrics.relist(&self.kind);
             self.send(Change::ListStarted).await?;
@@ -188,13 +196,27 @@ impl Watcher {
             let mut read = pin!(reader.read_until(b'\n', &mut line));
             let read = match poll!(&mut read) {
                 Poll::Ready(read) => Ok(read),
-                Poll::Pending => {
-                    if !listing {
-                        tokio::time::sleep(GATHER).await;
-                    }
+                Poll::Pending if listing => timeout(idle, read).await,
+                Poll::Pending if caught_up => {
+                    tokio::time::sleep(GATHER).await;
                     timeout(idle, read).await
                 }
+                Poll::Pending => {
+                    let dry = CATCH_UP.min(idle / 3);
+                    match timeout(dry, &mut read).await {
+                        Ok(read) => Ok(read),
+                        Err(_) => {
+                            caught_up = true;
+                            self.heard();
+                            // Whoever makes contact is not refused over and over.
+                            self.backoff = BACKOFF.0;
+                            timeout(idle - dry, read).await
+                        }
+                    }
+                }
             };
+            // This process, or the network, may have stood still: then there is much to read first.
+            caught_up &= self.contact.age().is_some_and(|age| age <= idle + CATCH_UP);
             let length = match read {
                 Err(_) => return Err(Fault::Silent(idle)),
                 Ok(Err(error)) => return Err(Fault::Connection(error.to_string())),
@@ -203,7 +225,7 @@ impl Watcher {
             match length {
                 0 if listing => return Err(Fault::Connection("closed in the middle of a list".to_owned())),
                 0 => return Ok(()),
-                _ => self.heard(),
+                _ => {}
             }
             match self.parser.event(&line)? {
                 Event::Applied(object) => {
@@ -231,6 +253,7 @@ impl Watcher {
                     if !listing {
                         *resume = Some(version);
                         self.backoff = BACKOFF.0;
+                        caught_up = true;
                     }
                 }
                 Event::Error { code, message } => {
@@ -242,6 +265,10 @@ impl Watcher {
                         fault => fault,
                     });
                 }
+            }
+            caught_up |= !listing && answered.elapsed() > CATCH_UP_AT_LAST;
+            if caught_up {
+                self.heard();
             }
         }
     }
@@ -255,7 +282,6 @@ impl Watcher {
         loop {
             let token = next.map(|t| format!("&continue={}", encode(&t))).unwrap_or_default();
             let text = self.settings.get(format!("{path}?limit={PAGE}{token}{selector}")).await?;
-            self.heard();
             let page = self.parser.page(&text)?;
             drop(text);
             for object in page.objects {
@@ -265,6 +291,7 @@ impl Watcher {
             next = page.next;
             if next.is_none() {
                 self.send(Change::ListDone).await?;
+                self.heard();
                 self.backoff = BACKOFF.0;
                 return Ok(page.version);
             }

@@ -209,3 +209,75 @@ async fn what_was_deleted_while_the_watch_was_down_is_gone_when_it_is_back() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_changed_while_the_watch_was_down_is_known_before_the_source_is_up_again() {
+    run("e2e-watch-catches-up", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "c1").await?;
+        api.install_crds(&crds::flux()?).await?;
+        api.ensure_namespace(FLUX_NAMESPACE).await?;
+        let proxy = FaultProxy::start(rig, api.address()).await?;
+        let kubeconfig = api.kubeconfig_via(proxy.address())?;
+        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &IMPATIENT).await?;
+        let cluster = Workload::of(api, exporter).await?;
+        cluster.deliver(APP, &revision(1)).await?;
+        shows(&cluster, &[(APP, 1)]).await?;
+
+        proxy.set(Fault::Refuse);
+        up(&cluster, false).await?;
+        cluster.fail(APP, &revision(1), "deployment/app: ProgressDeadlineExceeded").await?;
+        // The head of the server's answer is there long before what it says.
+        proxy.set(Fault::Slow(Duration::from_millis(400)));
+        eventually(SOON, "the source is up", async || {
+            let says = cluster.says().await?;
+            let healthy = says.package(SOURCE, APP).is_some_and(|app| !app.healthy.is_none());
+            if says.source_up(SOURCE) == Some(true) && healthy {
+                return Ok(Err(anyhow::anyhow!("what was true before is said of now")));
+            }
+            ensure!(says.source_up(SOURCE) == Some(true), "it is down");
+            Ok(Ok(()))
+        })
+        .await?
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_source_stays_up_after_an_outage_that_taught_its_watches_to_wait() {
+    run("e2e-watch-backoff", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "c1").await?;
+        api.install_crds(&crds::flux()?).await?;
+        api.ensure_namespace(FLUX_NAMESPACE).await?;
+        let proxy = FaultProxy::start(rig, api.address()).await?;
+        let kubeconfig = api.kubeconfig_via(proxy.address())?;
+        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &IMPATIENT).await?;
+        let cluster = Workload::of(api, exporter).await?;
+        cluster.deliver(APP, &revision(1)).await?;
+        shows(&cluster, &[(APP, 1)]).await?;
+        // Each try takes twice as long as the one before to come.
+        proxy.set(Fault::Refuse);
+        let tries = async || {
+            let says = cluster.says().await?;
+            Ok::<_, anyhow::Error>(says.sum("statusbridge_exporter_watch_errors_total"))
+        };
+        let before = tries().await?;
+        eventually(SOON, "its watches tried again and again", async || {
+            let now = tries().await?;
+            ensure!(now >= before + 12.0, "{now} after {before}");
+            Ok(())
+        })
+        .await?;
+        up(&cluster, false).await?;
+        proxy.set(Fault::Pass);
+        up(&cluster, true).await?;
+        holds_for(Duration::from_secs(20), "the source stays up while nothing happens", async || {
+            let says = cluster.says().await?;
+            ensure!(says.source_up(SOURCE) == Some(true), "source_up is {:?}", says.source_up(SOURCE));
+            Ok(())
+        })
+        .await
+    })
+    .await;
+}
