@@ -65,10 +65,13 @@ impl Sweeper {
                 _ = ticks.tick() => {}
             }
             self.health.alive();
+            // What the answer says was so when it was asked for, at best: this process, or the network,
+            // may stand still before it is read.
+            let asked = Instant::now();
             match heartbeat::read(&self.client, &self.namespace).await {
                 Ok(beat) => {
                     self.health.ready(true);
-                    pulse.see(beat, Instant::now());
+                    pulse.see(beat, asked);
                 }
                 Err(error) => warn!(%error, "the heartbeat could not be read"),
             }
