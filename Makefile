@@ -8,7 +8,7 @@ export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((
 KEEP ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers programs test model demo bench lint doc cargo
+.PHONY: help servers demo-servers bench-servers programs test model faults demo bench lint doc cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +25,7 @@ bench-servers: servers ## Build also what only the benchmark runs
 # Tests and demo start these. They would build them themselves, but in silence, and apart from the
 # rest of the workspace with other features of the same libraries, which means building those twice.
 debug := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
-test demo: export STATUSBRIDGE_BIN_DIR ?= $(debug)
+test demo faults: export STATUSBRIDGE_BIN_DIR ?= $(debug)
 
 programs: cargo
 	$(CARGO) build --workspace --bins
@@ -41,6 +41,13 @@ demo: cargo demo-servers programs ## Watch a rollout through the gates, on the r
 
 model: cargo ## Try N generated histories (default 5000) on the code that decides
 	STATUSBRIDGE_MODEL_HISTORIES=$(or $(N),5000) $(CARGO) test --release -p statusbridge-aggregator --lib -- --nocapture model
+
+# BACKEND=victoria-metrics puts one behind Prometheus. See docs/proof.md.
+faults: export STATUSBRIDGE_FAULTS_MINUTES = $(MINUTES)
+faults: export STATUSBRIDGE_FAULTS_SEED = $(SEED)
+faults: export STATUSBRIDGE_FAULTS_BACKEND = $(BACKEND)
+faults: cargo servers programs ## Every fault, then a storm of MINUTES (default 10) from SEED, on the real servers
+	$(CARGO) test -p statusbridge-tests --test faults -- --ignored --nocapture --exact every_fault_and_a_long_storm
 
 # BENCH=packages or BENCH=leaves runs one part, PACKAGES="…" and LEAVES="…" say with how many: see docs/bench.md.
 bench: cargo bench-servers ## Measure the exporter beside kube-state-metrics

@@ -46,14 +46,7 @@ impl Hub {
     /// When something does not come up.
     pub async fn start_with(rig: &Rig, etcd: &Etcd, mut options: AggregatorOptions) -> Result<Self> {
         let api = ApiServer::start(rig, etcd, "hub").await?;
-        api.install_crds(&crds::own()?).await?;
-        api.ensure_namespace(NAMESPACE).await?;
-        let rbac = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/rbac");
-        for file in ["aggregator.yaml", "sweeper.yaml"] {
-            api.apply(&std::fs::read_to_string(rbac.join(file))?).await?;
-        }
-        let account = api.kubeconfig_of_service_account(NAMESPACE, "statusbridge-aggregator").await?;
-        let sweeper_account = api.kubeconfig_of_service_account(NAMESPACE, "statusbridge-sweeper").await?;
+        let Accounts { aggregator: account, sweeper: sweeper_account } = install(&api).await?;
         options.namespace = NAMESPACE.to_owned();
         let aggregator = Aggregator::start(rig, "aggregator", &account, &options).await?;
         let fleet_packages = api.dynamic(&kind("FleetPackage"), Some("default")).await?;
@@ -197,6 +190,32 @@ impl Hub {
         })
         .await
     }
+}
+
+/// Kubeconfig files of our programs in a hub.
+#[derive(Debug)]
+pub struct Accounts {
+    /// The aggregator's service account.
+    pub aggregator: PathBuf,
+    /// The sweeper's.
+    pub sweeper: PathBuf,
+}
+
+/// Makes a hub of an API server: our CRDs, the namespace, and service accounts with no more rights than ship.
+///
+/// # Errors
+/// When the API server refuses.
+pub async fn install(api: &ApiServer) -> Result<Accounts> {
+    api.install_crds(&crds::own()?).await?;
+    api.ensure_namespace(NAMESPACE).await?;
+    let rbac = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/rbac");
+    for file in ["aggregator.yaml", "sweeper.yaml"] {
+        api.apply(&std::fs::read_to_string(rbac.join(file))?).await?;
+    }
+    Ok(Accounts {
+        aggregator: api.kubeconfig_of_service_account(NAMESPACE, "statusbridge-aggregator").await?,
+        sweeper: api.kubeconfig_of_service_account(NAMESPACE, "statusbridge-sweeper").await?,
+    })
 }
 
 /// A kind of ours.

@@ -52,6 +52,11 @@ impl VictoriaMetrics {
         format!("http://{}", self.port.address())
     }
 
+    /// Its address, for a [`FaultProxy`](crate::FaultProxy) in front of it.
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.port.address()
+    }
+
     /// Where a Prometheus writes to.
     pub fn remote_write_url(&self) -> String {
         format!("{}/api/v1/write", self.url())

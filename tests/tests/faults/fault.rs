@@ -1,0 +1,164 @@
+//! What can go wrong, and where: every process, every road between two of them.
+
+use crate::timeline::Part;
+use statusbridge_tests::Fault as Road;
+use std::fmt;
+use std::time::Duration;
+
+/// How long a slowed road holds back what passes.
+pub(crate) const DELAY: Duration = Duration::from_millis(300);
+
+/// A process or a road. Clusters and replicas are counted from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    Exporter(usize),
+    WorkloadApi(usize),
+    /// One for all workload clusters.
+    WorkloadEtcd,
+    Prometheus,
+    /// VictoriaMetrics, where there is one.
+    Store,
+    Aggregator(usize),
+    Sweeper,
+    HubApi,
+    HubEtcd,
+    ExporterToApi(usize),
+    PrometheusToExporter(usize),
+    PrometheusToStore,
+    AggregatorToBackend(usize),
+    AggregatorToHub(usize),
+    SweeperToHub,
+}
+
+/// What goes wrong there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum How {
+    /// SIGKILL; it is started again when this is over.
+    Killed,
+    /// SIGSTOP until this is over.
+    Frozen,
+    /// Connections are cut, and nobody answers new ones.
+    Cut,
+    /// Whatever passes is late.
+    Slowed,
+    /// Connections stay, and nothing passes.
+    HalfOpen,
+    /// Every query is answered 500.
+    Errors,
+    /// Every query is answered 429.
+    TooManyRequests,
+    /// Every answer breaks off in the middle.
+    HalfBodies,
+    /// Every query gets the answer that it got first.
+    OldAnswers,
+    /// Every series comes from a second replica too.
+    Twins,
+    /// Every series comes twice.
+    Doubles,
+}
+
+const PROCESS: &[How] = &[How::Killed, How::Frozen];
+const ROAD: &[How] = &[How::Cut, How::Slowed, How::HalfOpen];
+const BACKEND: &[How] = &[
+    How::Cut,
+    How::Slowed,
+    How::HalfOpen,
+    How::Errors,
+    How::TooManyRequests,
+    How::HalfBodies,
+    How::OldAnswers,
+    How::Twins,
+    How::Doubles,
+];
+
+impl Place {
+    /// Every place in a system of so many clusters and replicas.
+    pub(crate) fn all(clusters: usize, replicas: usize, with_store: bool) -> Vec<Self> {
+        let mut all = vec![Self::WorkloadEtcd, Self::Prometheus, Self::Sweeper, Self::HubApi, Self::HubEtcd];
+        all.push(Self::SweeperToHub);
+        for i in 0..clusters {
+            all.extend([Self::Exporter(i), Self::WorkloadApi(i)]);
+            all.extend([Self::ExporterToApi(i), Self::PrometheusToExporter(i)]);
+        }
+        for i in 0..replicas {
+            all.extend([Self::Aggregator(i), Self::AggregatorToBackend(i), Self::AggregatorToHub(i)]);
+        }
+        if with_store {
+            all.extend([Self::Store, Self::PrometheusToStore]);
+        }
+        all
+    }
+
+    /// All that can go wrong there.
+    pub(crate) const fn ways(self) -> &'static [How] {
+        match self {
+            Self::Exporter(_)
+            | Self::WorkloadApi(_)
+            | Self::WorkloadEtcd
+            | Self::Prometheus
+            | Self::Store
+            | Self::Aggregator(_)
+            | Self::Sweeper
+            | Self::HubApi
+            | Self::HubEtcd => PROCESS,
+            Self::ExporterToApi(_)
+            | Self::PrometheusToExporter(_)
+            | Self::PrometheusToStore
+            | Self::AggregatorToHub(_)
+            | Self::SweeperToHub => ROAD,
+            Self::AggregatorToBackend(_) => BACKEND,
+        }
+    }
+
+    /// Whose work suffers.
+    pub(crate) const fn part(self) -> Part {
+        match self {
+            Self::HubApi | Self::HubEtcd => Part::Hub,
+            Self::Sweeper | Self::SweeperToHub => Part::Sweeper,
+            Self::Aggregator(_) | Self::AggregatorToHub(_) => Part::Aggregator,
+            _ => Part::Data,
+        }
+    }
+}
+
+/// One fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Fault {
+    pub(crate) place: Place,
+    pub(crate) how: How,
+}
+
+impl Fault {
+    /// What a road's proxy does; `None` for what happens to processes.
+    pub(crate) const fn on_the_road(self) -> Option<Road> {
+        Some(match self.how {
+            How::Killed | How::Frozen => return None,
+            How::Cut => Road::Refuse,
+            How::Slowed => Road::Slow(DELAY),
+            How::HalfOpen => Road::Freeze,
+            How::Errors => Road::ServerError,
+            How::TooManyRequests => Road::TooManyRequests,
+            How::HalfBodies => Road::HalfBody,
+            How::OldAnswers => Road::OldAnswers,
+            How::Twins => Road::Twins,
+            How::Doubles => Road::Doubles,
+        })
+    }
+
+    /// Whether what is on the way is only held back, and arrives later.
+    pub(crate) const fn holds_back(self) -> bool {
+        matches!(self.how, How::Frozen | How::HalfOpen)
+    }
+
+    /// Its kind, in which clusters and replicas are all the same.
+    pub(crate) fn kind(self) -> String {
+        let place = format!("{:?}", self.place);
+        format!("{} {:?}", place.split('(').next().unwrap_or_default(), self.how)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.place, self.how)
+    }
+}

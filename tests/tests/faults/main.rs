@@ -1,0 +1,101 @@
+//! Faults of every process and every road on real servers, held against what was true at each time.
+//!
+//! `make faults MINUTES=30 SEED=1` lets a storm rage for longer than a test may; see docs/proof.md for what came of it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod check;
+mod fault;
+mod record;
+mod rounds;
+mod storm;
+mod system;
+mod timeline;
+
+use anyhow::{Context, Result, bail};
+use statusbridge_tests::{Rig, run};
+use std::time::Duration;
+use storm::Record;
+use system::{Backend, CLUSTERS, System, revision};
+use timeline::Truth;
+
+/// A system in which everything is healthy at the first revision, and all gates are open.
+async fn healthy(rig: &Rig, backend: Backend) -> Result<System> {
+    let system = System::start(rig, backend).await?;
+    for cluster in 0..CLUSTERS.len() {
+        system.becomes(cluster, Truth::Healthy(revision(1)));
+    }
+    system.report().await?;
+    system.ask_for(&revision(1)).await?;
+    system.are(&System::quick_gates(), true, Duration::from_secs(120)).await?;
+    println!("{:6.1} s  all gates are open", timeline::now() - system.started);
+    Ok(system)
+}
+
+/// What went wrong, with what happened before it.
+fn told<T>(system: &System, result: Result<T>) -> Result<T> {
+    result.inspect_err(|_| println!("{}", system.tell()))
+}
+
+async fn every_fault(system: &System, with_store: bool) -> Result<()> {
+    let count = rounds::rounds(0, with_store).len();
+    for i in 0..count {
+        let leader = statusbridge_tests::eventually(Duration::from_secs(60), "one leads", async || {
+            system.leader().await
+        })
+        .await?;
+        let round = &rounds::rounds(leader, with_store)[i];
+        let names: Vec<String> = round.faults.iter().map(ToString::to_string).collect();
+        println!("{:6.1} s  {}", timeline::now() - system.started, names.join(", "));
+        told(system, round.run(system, 1).await.with_context(|| names.join(", ")))?;
+    }
+    let tally = system.check().await?;
+    println!("{:6.1} s  {count} rounds: {tally:?}", timeline::now() - system.started);
+    Ok(())
+}
+
+async fn storm(system: &System, seed: u64, lasts: Duration) -> Result<Record> {
+    println!("{:6.1} s  a storm of {lasts:?}, SEED={seed}", timeline::now() - system.started);
+    let record = storm::rage(system, seed, lasts, 100).await.with_context(|| format!("SEED={seed}"));
+    let record = told(system, record)?;
+    println!("{:6.1} s  {record:#?}", timeline::now() - system.started);
+    Ok(record)
+}
+
+/// A number that the environment gives.
+fn setting(name: &str) -> Option<f64> {
+    std::env::var(name).ok().filter(|text| !text.is_empty()).map(|text| text.parse().expect(name))
+}
+
+fn seed() -> u64 {
+    setting("STATUSBRIDGE_FAULTS_SEED").map_or_else(|| timeline::now() as u64, |seed| seed as u64)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_gate_opens_on_a_lie_whatever_fails_and_all_open_when_it_is_over() {
+    run("faults", async |rig| {
+        let system = healthy(rig, Backend::Prometheus).await?;
+        every_fault(&system, false).await?;
+        let record = storm(&system, seed(), Duration::from_secs(45)).await?;
+        assert!(record.tally.openings > 0 && record.tally.closings > 0, "nothing happened: {record:?}");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "as long as one likes: make faults MINUTES=30"]
+async fn every_fault_and_a_long_storm() {
+    run("faults-long", async |rig| {
+        let backend = match std::env::var("STATUSBRIDGE_FAULTS_BACKEND").as_deref() {
+            Ok("victoria-metrics") => Backend::VictoriaMetrics,
+            Err(_) | Ok("" | "prometheus") => Backend::Prometheus,
+            Ok(other) => bail!("there is no backend {other:?}"),
+        };
+        let minutes = setting("STATUSBRIDGE_FAULTS_MINUTES").unwrap_or(10.0);
+        let system = healthy(rig, backend).await?;
+        every_fault(&system, backend == Backend::VictoriaMetrics).await?;
+        storm(&system, seed(), Duration::from_secs_f64(minutes * 60.0)).await.map(drop)
+    })
+    .await;
+}

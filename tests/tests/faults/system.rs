@@ -1,0 +1,518 @@
+//! The whole of it on real servers, with a proxy on every road:
+//!
+//! ```text
+//!   etcd ─ API server ◀─╳─ exporter ◀─╳─┐                              ┌─╳─ aggregator a ─╳─┐
+//!        ╲ API server ◀─╳─ exporter ◀─╳─┴ Prometheus (─╳▶ store) ◀────┴─╳─ aggregator b ─╳─┴▶ API server ─ etcd
+//!                                                                              sweeper ─╳─────▶
+//! ```
+
+use crate::check::{self, Gate, Rules, Tally};
+use crate::fault::{DELAY, Fault, How, Place};
+use crate::record::Recorder;
+use crate::timeline::{Move, Seconds, Timeline, Trouble, Truth, now};
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::Api;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use statusbridge_tests::fake_fleet::SOURCE;
+use statusbridge_tests::{Fault as Road, *};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Name of the package, and of its FleetPackage.
+const APP: &str = "app";
+/// Names of the workload clusters.
+pub(crate) const CLUSTERS: [&str; 2] = ["c1", "c2"];
+/// Identities of the replicas of the aggregator.
+const REPLICAS: [&str; 2] = ["a", "b"];
+/// The gates: their clusters, how many of them they need, and for how many seconds.
+const GATES: [(&str, &[&str], usize, u64); 5] = [
+    ("c1", &["c1"], 1, 0),
+    ("c2", &["c2"], 1, 0),
+    ("both", &["c1", "c2"], 2, 0),
+    ("either", &["c1", "c2"], 1, 0),
+    ("soaked", &["c1", "c2"], 2, 8),
+];
+
+const CONTACT_TIMEOUT: u64 = 4;
+const HEARTBEAT_TIMEOUT: u64 = 6;
+const LEASE_DURATION: u64 = 12;
+const RETRY_PERIOD: u64 = 1;
+const BACKEND_TIMEOUT: u64 = 2;
+
+/// Where queries go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backend {
+    Prometheus,
+    /// Behind Prometheus, by remote write.
+    VictoriaMetrics,
+}
+
+impl Backend {
+    /// Remote write takes its time.
+    const fn settle_delay(self) -> u64 {
+        match self {
+            Self::Prometheus => 1,
+            Self::VictoriaMetrics => 3,
+        }
+    }
+
+    /// Four scrape intervals and the settle delay at least.
+    const fn stale_after(self) -> u64 {
+        match self {
+            Self::Prometheus => 6,
+            Self::VictoriaMetrics => 9,
+        }
+    }
+}
+
+/// The revision of this number.
+pub(crate) fn revision(number: u32) -> String {
+    let digits: String =
+        Sha256::digest(number.to_string()).iter().take(20).map(|b| format!("{b:02x}")).collect();
+    format!("main@sha1:{digits}")
+}
+
+struct Cluster {
+    workload: Arc<Workload>,
+    to_api: FaultProxy,
+    from_prometheus: FaultProxy,
+    goal: watch::Sender<Option<Truth>>,
+    mover: JoinHandle<()>,
+}
+
+struct Replica {
+    aggregator: Aggregator,
+    to_hub: FaultProxy,
+    to_backend: FaultProxy,
+}
+
+type Log = Arc<Mutex<Timeline>>;
+
+/// The system, and what has happened to it.
+pub(crate) struct System {
+    clusters: Vec<Cluster>,
+    workload_etcd: Etcd,
+    prometheus: Prometheus,
+    store: Option<(VictoriaMetrics, FaultProxy)>,
+    hub: ApiServer,
+    hub_etcd: Etcd,
+    replicas: Vec<Replica>,
+    sweeper: Sweeper,
+    sweeper_to_hub: FaultProxy,
+    backend: Backend,
+    rules: Rules,
+    log: Log,
+    recorder: Recorder,
+    stalls: JoinHandle<()>,
+    active: Mutex<BTreeMap<Place, (How, usize)>>,
+    pub(crate) started: Seconds,
+}
+
+impl System {
+    /// Starts all of it; nothing runs in the clusters yet, and there are no gates.
+    pub(crate) async fn start(rig: &Rig, backend: Backend) -> Result<Self> {
+        let started = now();
+        let log = Log::default();
+        let (workload_etcd, hub_etcd) = (Etcd::start(rig).await?, Etcd::start(rig).await?);
+        let mut clusters = Vec::new();
+        for name in CLUSTERS {
+            clusters.push(Cluster::start(rig, &workload_etcd, name, &log).await?);
+        }
+        let job = clusters.iter().fold(ScrapeJob::new("statusbridge"), |job, cluster| {
+            job.target(cluster.from_prometheus.address(), &[("cluster", cluster.workload.name())])
+        });
+        let mut config = PrometheusConfig::with_jobs([job]);
+        let store = match backend {
+            Backend::Prometheus => None,
+            Backend::VictoriaMetrics => {
+                let store = VictoriaMetrics::start(rig).await?;
+                let road = FaultProxy::start(rig, store.address()).await?;
+                config.remote_write.push(format!("{}/api/v1/write", road.url()));
+                Some((store, road))
+            }
+        };
+        let prometheus = Prometheus::start(rig, &config).await?;
+        let queried = store.as_ref().map_or(prometheus.address(), |(store, _)| store.address());
+        let hub = ApiServer::start(rig, &hub_etcd, "hub").await?;
+        let accounts = hub::install(&hub).await?;
+        let mut replicas = Vec::new();
+        for name in REPLICAS {
+            let to_hub = FaultProxy::start(rig, hub.address()).await?;
+            let to_backend = FaultProxy::start(rig, queried).await?;
+            let account = hub.via(&accounts.aggregator, to_hub.address())?;
+            let options = options(name, backend, &to_backend);
+            let aggregator =
+                Aggregator::start(rig, &format!("aggregator-{name}"), &account, &options).await?;
+            replicas.push(Replica { aggregator, to_hub, to_backend });
+        }
+        let sweeper_to_hub = FaultProxy::start(rig, hub.address()).await?;
+        let account = hub.via(&accounts.sweeper, sweeper_to_hub.address())?;
+        let timeout = format!("{HEARTBEAT_TIMEOUT}s");
+        let more = ["--heartbeat-timeout", &timeout];
+        let sweeper = Sweeper::start(rig, "sweeper", &account, hub::NAMESPACE, &more).await?;
+        let prefix = "/registry-hub/statusbridge.dev/rolloutgates/";
+        let recorder = Recorder::start(&hub_etcd, prefix).await?;
+        let stalls = tokio::spawn(measure_stalls(Arc::clone(&log)));
+        let (rules, active) = (rules(backend), Mutex::default());
+        Ok(Self {
+            clusters,
+            workload_etcd,
+            prometheus,
+            store,
+            hub,
+            hub_etcd,
+            replicas,
+            sweeper,
+            sweeper_to_hub,
+            backend,
+            rules,
+            log,
+            recorder,
+            stalls,
+            active,
+            started,
+        })
+    }
+
+    fn log(&self) -> MutexGuard<'_, Timeline> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn active(&self) -> MutexGuard<'_, BTreeMap<Place, (How, usize)>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note(&self, text: impl Into<String>) {
+        self.log().notes.push((now(), text.into()));
+    }
+
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Every fault that there can be.
+    pub(crate) fn faults(&self) -> Vec<Fault> {
+        let places = Place::all(CLUSTERS.len(), REPLICAS.len(), self.backend == Backend::VictoriaMetrics);
+        places
+            .into_iter()
+            .flat_map(|place| place.ways().iter().map(move |how| Fault { place, how: *how }))
+            .collect()
+    }
+
+    /// Makes the FleetPackage, or leaves it as it is.
+    pub(crate) async fn report(&self) -> Result<()> {
+        let package = json!({"source": SOURCE, "namespace": FLUX_NAMESPACE, "name": APP});
+        let spec = json!({"package": package, "staleAfter": format!("{}s", self.backend.stale_after())});
+        self.apply("FleetPackage", APP, spec).await
+    }
+
+    /// From now on all gates ask for this revision.
+    pub(crate) async fn ask_for(&self, revision: &str) -> Result<()> {
+        self.note(format!("gates ask for {revision}"));
+        for (name, clusters, need, soak) in GATES {
+            let spec = json!({
+                "fleetPackageRef": {"name": APP}, "revision": revision, "clusters": {"names": clusters},
+                "minHealthy": need, "maxFailures": clusters.len() - need, "minSuccessTime": format!("{soak}s"),
+            });
+            self.apply("RolloutGate", name, spec).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply(&self, kind: &str, name: &str, spec: serde_json::Value) -> Result<()> {
+        let object = json!({
+            "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind,
+            "metadata": {"name": name, "namespace": "default"}, "spec": spec,
+        });
+        self.hub.apply_object(&object).await.map(drop)
+    }
+
+    /// From now on this is to be true of a cluster. It becomes so when its API server takes it.
+    pub(crate) fn becomes(&self, cluster: usize, truth: Truth) {
+        self.clusters[cluster].goal.send_replace(Some(truth));
+    }
+
+    /// Waits until what was to become true is true.
+    pub(crate) async fn is_so(&self, deadline: Duration) -> Result<()> {
+        eventually(deadline, "what was to become true is true", async || {
+            let log = self.log();
+            for cluster in &self.clusters {
+                let name = cluster.workload.name();
+                let last = log.moves.iter().rev().find(|it| it.cluster == name);
+                let is = last.filter(|it| it.until.is_finite()).map(|it| &it.truth);
+                let goal = cluster.goal.borrow();
+                ensure!(is == goal.as_ref(), "{name} is {is:?}, to become {goal:?}");
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Which replica leads.
+    pub(crate) async fn leader(&self) -> Result<usize> {
+        let leases = Api::<Lease>::namespaced(self.hub.client(), hub::NAMESPACE);
+        let lease = leases.get("statusbridge-aggregator-leader").await?;
+        let holder = lease.spec.and_then(|spec| spec.holder_identity).context("nobody leads")?;
+        let name = holder.split('_').next().unwrap_or_default();
+        REPLICAS.iter().position(|it| *it == name).with_context(|| format!("{name} leads"))
+    }
+
+    /// Makes a fault. On a road it takes the place of the one that is there: what was cut comes back slowly. Says
+    /// whether anything was done: what happens to a process has to end first.
+    pub(crate) fn begin(&self, fault: Fault) -> Result<bool> {
+        let before = self.active().get(&fault.place).copied();
+        match before {
+            Some((how, _)) if how == fault.how || fault.on_the_road().is_none() => return Ok(false),
+            Some((_, index)) => self.log().troubles[index].until = now(),
+            None => {}
+        }
+        let index = {
+            let mut log = self.log();
+            let (from, until) = (now(), Seconds::INFINITY);
+            log.troubles.push(Trouble { what: fault.to_string(), part: fault.place.part(), from, until });
+            log.troubles.len() - 1
+        };
+        self.active().insert(fault.place, (fault.how, index));
+        match (fault.on_the_road(), fault.how) {
+            (Some(how), _) => self.road(fault.place)?.set(how),
+            (None, How::Frozen) => self.process(fault.place)?.freeze()?,
+            (None, _) => self.process(fault.place)?.kill(),
+        }
+        Ok(true)
+    }
+
+    /// Ends the fault at a place, if there is one.
+    pub(crate) fn end(&self, place: Place) -> Result<()> {
+        let Some((how, index)) = self.active().get(&place).copied() else { return Ok(()) };
+        match how {
+            How::Killed => self.process(place)?.start()?,
+            How::Frozen => self.process(place)?.thaw()?,
+            _ => self.road(place)?.set(Road::Pass),
+        }
+        self.log().troubles[index].until = now();
+        self.active().remove(&place);
+        Ok(())
+    }
+
+    /// Where there are faults now.
+    pub(crate) fn troubled(&self) -> Vec<Place> {
+        self.active().keys().copied().collect()
+    }
+
+    /// Ends all faults.
+    pub(crate) fn end_all(&self) -> Result<()> {
+        self.troubled().into_iter().try_for_each(|place| self.end(place))
+    }
+
+    /// Starts again what has ended by itself, as whoever runs it would.
+    pub(crate) fn revive(&self) -> Result<()> {
+        let troubled: BTreeSet<Place> = self.troubled().into_iter().collect();
+        for place in Place::all(CLUSTERS.len(), REPLICAS.len(), self.store.is_some()) {
+            let Ok(process) = self.process(place) else { continue };
+            if troubled.contains(&place) {
+                continue;
+            }
+            if let Err(ended) = process.ensure_running() {
+                let first = format!("{ended:#}").lines().next().unwrap_or_default().to_owned();
+                self.note(format!("started again: {first}"));
+                process.start()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn process(&self, place: Place) -> Result<&Process> {
+        Ok(match place {
+            Place::Exporter(i) => self.clusters[i].workload.exporter.process(),
+            Place::WorkloadApi(i) => self.clusters[i].workload.api.process(),
+            Place::WorkloadEtcd => self.workload_etcd.process(),
+            Place::Prometheus => self.prometheus.process(),
+            Place::Store => self.store.as_ref().context("no store")?.0.process(),
+            Place::Aggregator(i) => self.replicas[i].aggregator.process(),
+            Place::Sweeper => self.sweeper.process(),
+            Place::HubApi => self.hub.process(),
+            Place::HubEtcd => self.hub_etcd.process(),
+            _ => bail!("{place:?} is no process"),
+        })
+    }
+
+    fn road(&self, place: Place) -> Result<&FaultProxy> {
+        Ok(match place {
+            Place::ExporterToApi(i) => &self.clusters[i].to_api,
+            Place::PrometheusToExporter(i) => &self.clusters[i].from_prometheus,
+            Place::PrometheusToStore => &self.store.as_ref().context("no store")?.1,
+            Place::AggregatorToBackend(i) => &self.replicas[i].to_backend,
+            Place::AggregatorToHub(i) => &self.replicas[i].to_hub,
+            Place::SweeperToHub => &self.sweeper_to_hub,
+            _ => bail!("{place:?} is no road"),
+        })
+    }
+
+    /// Waits until these gates are all open, or all closed, as far as was recorded.
+    pub(crate) async fn are(&self, gates: &[&str], open: bool, deadline: Duration) -> Result<()> {
+        let what = format!("{gates:?} are {}", if open { "open" } else { "closed" });
+        eventually(deadline, &what, async || {
+            self.revive()?;
+            let versions = self.recorder.so_far();
+            for gate in gates {
+                let last = versions.iter().rev().find(|version| version.gate == *gate);
+                let last = last.with_context(|| format!("there is no gate {gate}"))?;
+                ensure!(last.is_open() == open, "{gate}: {}", last.object["status"]);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Names of all gates.
+    pub(crate) fn gates() -> Vec<&'static str> {
+        GATES.iter().map(|(name, ..)| *name).collect()
+    }
+
+    /// Names of the gates that wait for no soak.
+    pub(crate) fn quick_gates() -> Vec<&'static str> {
+        GATES.iter().filter(|(.., soak)| *soak == 0).map(|(name, ..)| *name).collect()
+    }
+
+    /// All that has happened so far.
+    pub(crate) async fn timeline(&self) -> Result<Timeline> {
+        let versions = self.recorder.versions().await?;
+        Ok(Timeline { versions, ..self.log().clone() })
+    }
+
+    /// Holds everything so far against the promise. What breaks it is told with what happened around it.
+    ///
+    /// # Errors
+    /// When it is broken, or nobody knows.
+    pub(crate) async fn check(&self) -> Result<Tally> {
+        let at = now();
+        let timeline = self.timeline().await?;
+        let (violations, tally) = check::check(&timeline, &self.rules, at);
+        let Some(first) = violations.first() else { return Ok(tally) };
+        let told = timeline.tell(self.started, first.at - 90.0);
+        let all: Vec<String> =
+            violations.iter().map(|it| format!("at {:.3}: {}", it.at - self.started, it.what)).collect();
+        bail!("the promise is broken {} times:\n{}\n{told}", all.len(), all.join("\n"))
+    }
+
+    /// What happened lately, for a failure.
+    pub(crate) fn tell(&self) -> String {
+        let timeline = Timeline { versions: self.recorder.so_far(), ..self.log().clone() };
+        timeline.tell(self.started, now() - 120.0)
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        self.stalls.abort();
+        self.clusters.iter().for_each(|cluster| cluster.mover.abort());
+    }
+}
+
+impl Cluster {
+    async fn start(rig: &Rig, etcd: &Etcd, name: &str, log: &Log) -> Result<Self> {
+        let api = ApiServer::start(rig, etcd, name).await?;
+        api.install_crds(&crds::flux()?).await?;
+        api.ensure_namespace(FLUX_NAMESPACE).await?;
+        let to_api = FaultProxy::start(rig, api.address()).await?;
+        let kubeconfig = api.kubeconfig_via(to_api.address())?;
+        let timeout = format!("{CONTACT_TIMEOUT}s");
+        let more = ["--contact-timeout", &timeout];
+        let exporter = Exporter::start(rig, &format!("exporter-{name}"), &kubeconfig, &more).await?;
+        let from_prometheus = FaultProxy::start(rig, exporter.address()).await?;
+        let workload = Arc::new(Workload::of(api, exporter).await?);
+        workload.create(APP).await?;
+        let (goal, goals) = watch::channel(None);
+        let mover = tokio::spawn(keep_moving(Arc::clone(&workload), goals, Arc::clone(log)));
+        Ok(Self { workload, to_api, from_prometheus, goal, mover })
+    }
+}
+
+/// Writes what is to become true, as the cluster's own controllers would: until the API server has taken it.
+async fn keep_moving(workload: Arc<Workload>, mut goals: watch::Receiver<Option<Truth>>, log: Log) {
+    let lock = || log.lock().unwrap_or_else(PoisonError::into_inner);
+    while goals.changed().await.is_ok() {
+        let Some(truth) = goals.borrow_and_update().clone() else { continue };
+        let index = {
+            let (cluster, truth) = (workload.name().to_owned(), truth.clone());
+            let mut log = lock();
+            log.moves.push(Move { cluster, truth, from: now(), until: Seconds::INFINITY });
+            log.moves.len() - 1
+        };
+        // It must be known when it has come true, so an attempt is never given up while it might still succeed.
+        while let Err(error) = write(&workload, &truth).await {
+            tracing::debug!(%error, "not yet");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        lock().moves[index].until = now();
+    }
+}
+
+async fn write(workload: &Workload, truth: &Truth) -> Result<()> {
+    let (revision, status) = match truth {
+        Truth::Healthy(revision) => (revision, workload::delivered(revision)),
+        Truth::Failed(revision) => (revision, workload::failed(revision, "deployment/app is not ready")),
+    };
+    workload.want(APP, revision).await?;
+    workload.set_status(APP, status).await
+}
+
+/// Notes how late this process's own timers are: the programs under test are so too.
+async fn measure_stalls(log: Log) {
+    let step = Duration::from_millis(200);
+    loop {
+        let before = now();
+        tokio::time::sleep(step).await;
+        let late = now() - before - step.as_secs_f64();
+        if late > 0.3 {
+            log.lock().unwrap_or_else(PoisonError::into_inner).stalls.push((now(), late));
+        }
+    }
+}
+
+fn options(name: &str, backend: Backend, road: &FaultProxy) -> AggregatorOptions {
+    let mut options = AggregatorOptions::new(road.url());
+    options.settle_delay = if backend.settle_delay() == 1 { "1s" } else { "3s" };
+    options.namespace = hub::NAMESPACE.to_owned();
+    let seconds = |seconds: u64| format!("{seconds}s");
+    let flavour = match backend {
+        Backend::Prometheus => "prometheus",
+        Backend::VictoriaMetrics => "victoriametrics",
+    };
+    let more = [
+        ("--identity", name.to_owned()),
+        ("--backend-flavour", flavour.to_owned()),
+        ("--backend-timeout", seconds(BACKEND_TIMEOUT)),
+        ("--leader-elect-lease-duration", seconds(LEASE_DURATION)),
+        ("--leader-elect-renew-deadline", seconds(LEASE_DURATION / 2)),
+        ("--leader-elect-retry-period", seconds(RETRY_PERIOD)),
+    ];
+    options.more = more.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect();
+    options
+}
+
+fn rules(backend: Backend) -> Rules {
+    let seconds = |seconds: u64| seconds as Seconds;
+    let names = |clusters: &[&str]| clusters.iter().map(|it| (*it).to_owned()).collect();
+    let gates = GATES.iter().map(|(name, clusters, need, soak)| {
+        ((*name).to_owned(), Gate { targets: names(clusters), need: *need, soak: seconds(*soak) })
+    });
+    Rules {
+        stale_after: seconds(backend.stale_after()),
+        settle_delay: seconds(backend.settle_delay()),
+        contact_timeout: seconds(CONTACT_TIMEOUT),
+        heartbeat_timeout: seconds(HEARTBEAT_TIMEOUT),
+        sweep_period: seconds(HEARTBEAT_TIMEOUT) / 10.0,
+        // The lease, two tries, and a poll whose queries are not answered.
+        takeover: seconds(LEASE_DURATION + 2 * RETRY_PERIOD + 2 * BACKEND_TIMEOUT),
+        call_timeout: 10.0,
+        network_delay: 2.0 * DELAY.as_secs_f64(),
+        slack: 2.0,
+        gates: gates.collect(),
+    }
+}
