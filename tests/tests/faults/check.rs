@@ -161,10 +161,10 @@ fn was_healthy(
 /// How old the evidence of an open gate may get between `as_of` and `end`.
 fn longest_stand(timeline: &Timeline, rules: &Rules, as_of: Seconds, end: Seconds) -> Seconds {
     let sweep = rules.heartbeat_timeout + rules.sweep_period + rules.slack;
-    let held_up = timeline
-        .troubles
-        .iter()
-        .any(|it| matches!(it.part, Part::Aggregator | Part::Hub) && it.from <= end && it.until >= as_of);
+    let held_up = timeline.troubles.iter().any(|it| {
+        let on_the_way = it.holds_back && matches!(it.part, Part::Aggregator | Part::Hub);
+        on_the_way && it.from <= end && it.until >= as_of
+    });
     let stalls = timeline.stalls.iter().filter(|(at, _)| (as_of..=end).contains(at));
     // Whole seconds, rounded down.
     let rounding = 1.0;
@@ -323,7 +323,8 @@ mod tests {
         // 1 + 8 + 1 + 8 after 100.
         assert_eq!(found(&opened_and(117.9), 130.0).len(), 0);
         assert!(found(&opened_and(118.1), 130.0)[0].contains("is the most"));
-        let trouble = |part| Trouble { what: "gone".to_owned(), part, from: 102.0, until: 130.0 };
+        let trouble =
+            |part| Trouble { what: "gone".to_owned(), part, holds_back: false, from: 102.0, until: 130.0 };
         let mut timeline = opened_and(118.1);
         timeline.troubles = vec![trouble(Part::Sweeper)];
         assert_eq!(found(&timeline, 130.0).len(), 1, "the aggregator could");
@@ -333,9 +334,13 @@ mod tests {
         assert_eq!(found(&timeline, 130.0).len(), 0);
         timeline.troubles = vec![trouble(Part::Sweeper), trouble(Part::Aggregator)];
         assert_eq!(found(&timeline, 130.0).len(), 0);
-        // The sweeper alone is late by one heartbeat at most.
-        let mut timeline = opened_and(126.1);
+        let mut timeline = opened_and(118.1);
         timeline.troubles = vec![trouble(Part::Aggregator)];
+        assert_eq!(found(&timeline, 130.0).len(), 1, "the sweeper could");
+        // A heartbeat that is held up gives the sweeper as long again, and no more.
+        timeline.troubles[0].holds_back = true;
+        assert_eq!(found(&timeline, 130.0).len(), 0);
+        timeline.versions[1].at = 126.1;
         assert_eq!(found(&timeline, 130.0).len(), 1);
     }
 

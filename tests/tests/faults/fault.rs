@@ -145,9 +145,14 @@ impl Fault {
         })
     }
 
-    /// Whether what is on the way is only held back, and arrives later.
-    pub(crate) const fn holds_back(self) -> bool {
+    /// Whether everything stands still, and goes on later.
+    pub(crate) const fn stands_still(self) -> bool {
         matches!(self.how, How::Frozen | How::HalfOpen)
+    }
+
+    /// Whether what is on the way may arrive late, and not only be lost.
+    pub(crate) const fn holds_back(self) -> bool {
+        self.stands_still() || matches!(self.how, How::Slowed)
     }
 
     /// Its kind, in which clusters and replicas are all the same.

@@ -56,6 +56,9 @@ pub(crate) fn rounds(leader: usize, with_store: bool) -> Vec<Round> {
     for fault in at(Place::Aggregator(leader)).chain(at(Place::AggregatorToHub(leader))) {
         rounds.push(Round { faults: vec![fault], bad: vec![rounds.len() % 2], closes: true });
     }
+    // With nobody left to lead there is only the sweeper.
+    let all = [leader, standby].map(|i| Fault { place: Place::Aggregator(i), how: How::Killed });
+    rounds.push(Round { faults: all.to_vec(), bad: vec![rounds.len() % 2], closes: true });
     for fault in at(Place::HubApi).chain(at(Place::HubEtcd)) {
         rounds.push(Round { faults: vec![fault], bad: vec![rounds.len() % 2], closes: false });
     }
@@ -71,11 +74,11 @@ impl Round {
             () if self
                 .faults
                 .iter()
-                .any(|it| matches!(it.place, Place::Aggregator(_)) && it.holds_back()) =>
+                .any(|it| matches!(it.place, Place::Aggregator(_)) && it.stands_still()) =>
             {
                 rules.takeover
             }
-            () if self.faults.iter().any(|it| it.holds_back()) => {
+            () if self.faults.iter().any(|it| it.stands_still()) => {
                 rules.stale_after + rules.settle_delay + 1.0
             }
             // Long enough to be missed.

@@ -274,7 +274,8 @@ impl System {
         let index = {
             let mut log = self.log();
             let (from, until) = (now(), Seconds::INFINITY);
-            log.troubles.push(Trouble { what: fault.to_string(), part: fault.place.part(), from, until });
+            let (what, part, holds_back) = (fault.to_string(), fault.place.part(), fault.holds_back());
+            log.troubles.push(Trouble { what, part, holds_back, from, until });
             log.troubles.len() - 1
         };
         self.active().insert(fault.place, (fault.how, index));

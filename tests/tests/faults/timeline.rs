@@ -50,6 +50,8 @@ pub(crate) enum Part {
 pub(crate) struct Trouble {
     pub(crate) what: String,
     pub(crate) part: Part,
+    /// Whether what is on the way may arrive late, and not only be lost.
+    pub(crate) holds_back: bool,
     pub(crate) from: Seconds,
     pub(crate) until: Seconds,
 }
