@@ -5,12 +5,14 @@
 //!   reason ─┼─> metric ──> sample ──> digest        (exporter: render and attest)
 //!   fingerprint ┘             ^
 //!                     stream ─┘                     (aggregator: undo the pipeline, then verify)
+//!                 exposition ─┘                     (aggregator: read what an exporter rendered)
 //! ```
 //!
 //! The same rules in words, with worked vectors for an implementation in another language, are in
 //! `docs/contract.md` and `contract/vectors.json`.
 
 pub mod digest;
+pub mod exposition;
 pub mod fingerprint;
 pub mod metric;
 pub mod reason;

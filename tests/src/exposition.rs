@@ -1,7 +1,7 @@
 //! Reads an exposition as text, the way a test looks at what a program says.
 
-use anyhow::{Context, Result, bail, ensure};
-use statusbridge_contract::{ApplyState, Digest, Fingerprint, Health, Metric, label, sample};
+use anyhow::{Context, Result, ensure};
+use statusbridge_contract::{ApplyState, Digest, Fingerprint, Health, Metric, exposition, label, sample};
 use std::collections::BTreeMap;
 
 /// One line of an exposition.
@@ -47,11 +47,15 @@ impl Exposition {
     /// Reads a text.
     ///
     /// # Errors
-    /// When a line is no sample.
+    /// When a line is no sample, as [`exposition::read`] says.
     pub fn parse(text: &str) -> Result<Self> {
-        let samples = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
-        let lines = samples.map(|l| line(l).with_context(|| format!("the line {l:?}")));
-        Ok(Self { lines: lines.collect::<Result<_>>()? })
+        let mut lines = Vec::new();
+        exposition::read(text, |sample| {
+            let labels = sample.labels.iter().map(|(n, v)| ((*n).to_owned(), v.to_string())).collect();
+            lines.push(Line { name: sample.name.to_owned(), labels, value: sample.value });
+        })
+        .with_context(|| text.to_owned())?;
+        Ok(Self { lines })
     }
 
     /// Value of the only sample of this name that carries all of these labels.
@@ -129,41 +133,6 @@ impl Exposition {
     }
 }
 
-fn line(text: &str) -> Result<Line> {
-    let end = text.find(['{', ' ']).context("no value")?;
-    let (name, mut rest) = text.split_at(end);
-    let mut labels = BTreeMap::new();
-    if let Some(inside) = rest.strip_prefix('{') {
-        rest = inside;
-        while !rest.starts_with('}') {
-            let (label, after) = rest.split_once("=\"").context("a label without value")?;
-            let (value, after) = quoted(after)?;
-            labels.insert(label.trim_start_matches(',').to_owned(), value);
-            rest = after;
-        }
-        rest = &rest[1..];
-    }
-    let value = rest.split_whitespace().next().context("no value")?;
-    Ok(Line { name: name.to_owned(), labels, value: value.parse()? })
-}
-
-/// The text up to the closing quote, and what comes after it.
-fn quoted(text: &str) -> Result<(String, &str)> {
-    let mut out = String::new();
-    let mut chars = text.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => return Ok((out, &text[at + 1..])),
-            '\\' => match chars.next().context("nothing after a backslash")?.1 {
-                'n' => out.push('\n'),
-                other => out.push(other),
-            },
-            other => out.push(other),
-        }
-    }
-    bail!("a label value without end")
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -171,7 +140,7 @@ mod tests {
 
     #[test]
     fn samples_are_read_with_their_labels() {
-        let text = "# HELP a what\na{} 1\nb 2.5 1700000000\nc{x=\"1\",y=\"a\\\\b\\\"c\\nd}\"} 3e2\n";
+        let text = "# HELP a what\na{} 1\nb 2.5\nc{x=\"1\",y=\"a\\\\b\\\"c\\nd}\"} 3e2\n";
         let read = Exposition::parse(text).unwrap();
         assert_eq!(read.value("a", &[]), Some(1.0));
         assert_eq!(read.value("b", &[]), Some(2.5));
