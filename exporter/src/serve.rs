@@ -151,7 +151,8 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     }
     if let Some(certificate) = certificate {
         entrance.tls = Some(certificate.tls());
-        tasks.spawn(certificate.follow(metrics.clone()));
+        let metrics = metrics.clone();
+        tasks.spawn(certificate.follow(move |good| metrics.certificate_reloaded(good)));
     }
     tasks.spawn(learn_cluster_uid(client, bridge.clone()));
     tasks.spawn(reload::follow(of, seen, metrics, sender));

@@ -12,6 +12,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulShutdown, Watcher},
 };
+use statusbridge_serving::tls::Tls;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -22,7 +23,6 @@ use tracing::debug;
 use crate::{
     authorize::Guard,
     exposition::{Exposition, Format},
-    tls::Tls,
 };
 
 /// What the server asks the rest of the process.
