@@ -99,6 +99,13 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// What counts of ClusterProfiles, for whoever needs it.
+    pub fn profiles(&self) -> profiles::Settings {
+        let scraped = self.feeds.scrape.as_ref().and_then(|scrape| scrape.cluster_profiles.as_ref());
+        let address_property = scraped.map(|profiles| profiles.property.clone());
+        profiles::Settings { address_property, ..self.cluster_profiles.clone() }
+    }
+
     /// Reads YAML; nothing but white space and comments is the default.
     fn parse(text: &str) -> Result<Self, serde_saphyr::Error> {
         Ok(serde_saphyr::from_str::<Option<Self>>(text)?.unwrap_or_default())

@@ -145,7 +145,7 @@ impl Controller {
             fleet: Fleet::new(fleet),
             packages: Packages::default(),
             gates: Gates::default(),
-            profiles: Profiles::new(config.current().cluster_profiles.clone()),
+            profiles: Profiles::new(config.current().profiles()),
             config,
             graph: Graph::default(),
             answers_by_feed: Vec::new(),
@@ -220,8 +220,8 @@ impl Controller {
                     if self.replan() {
                         rounds = JoinSet::new();
                     }
-                    if *self.profiles.settings() != self.config.current().cluster_profiles {
-                        self.profiles = Profiles::new(self.config.current().cluster_profiles.clone());
+                    if *self.profiles.settings() != self.config.current().profiles() {
+                        self.profiles = Profiles::new(self.config.current().profiles());
                         profiles = self.watch_profiles();
                     }
                     self.judge_all().await;
@@ -235,6 +235,7 @@ impl Controller {
                     }
                     // Nobody waits for an answer any longer: then the feed is gone.
                     Some(Message::Looks { feed, reply }) => drop(reply.send(self.looks(feed))),
+                    Some(Message::Addresses { reply }) => drop(reply.send(self.profiles.addresses())),
                     Some(Message::Polled { feed, polled }) => {
                         self.polled(feed, *polled);
                         self.judge_all().await;

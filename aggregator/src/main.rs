@@ -56,7 +56,7 @@ fn main() -> Result<()> {
         Some(Command::SetRevision(args)) => block_on(set_revision::run(args)),
         None => match cli.serve {
             Some(args) => block_on(serve::serve(args)),
-            None => anyhow::bail!("--backend is required; see --help"),
+            None => anyhow::bail!("--backend or --config is required; see --help"),
         },
     }
 }

@@ -63,6 +63,57 @@ impl WriteResult {
     }
 }
 
+/// What became of a push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PushResult {
+    /// It adds up.
+    Verified,
+    /// It does not add up, or cannot be used for another reason.
+    Unverified,
+    /// What is known is younger.
+    Old,
+    /// The token is not known.
+    Unauthorized,
+    /// It is no exposition, or came in another way than it should.
+    Malformed,
+    /// It is too large.
+    TooLarge,
+    /// It did not come in time.
+    Slow,
+    /// There was no room for it.
+    Busy,
+    /// This replica does not lead.
+    Standby,
+}
+
+impl PushResult {
+    const ALL: [Self; 9] = [
+        Self::Verified,
+        Self::Unverified,
+        Self::Old,
+        Self::Unauthorized,
+        Self::Malformed,
+        Self::TooLarge,
+        Self::Slow,
+        Self::Busy,
+        Self::Standby,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Verified => "verified",
+            Self::Unverified => "unverified",
+            Self::Old => "old",
+            Self::Unauthorized => "unauthorized",
+            Self::Malformed => "malformed",
+            Self::TooLarge => "too_large",
+            Self::Slow => "slow",
+            Self::Busy => "busy",
+            Self::Standby => "standby",
+        }
+    }
+}
+
 /// What a gate is, for counting: each gate is one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateState {
@@ -101,6 +152,11 @@ struct ByState {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByResult {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByKind {
     kind: &'static str,
 }
@@ -134,6 +190,8 @@ pub struct Metrics {
     renewals: Family<ByOutcome, Counter>,
     sweeps: Family<ByOutcome, Counter>,
     discovered: Family<ByState, Gauge>,
+    scrapes: Family<ByOutcome, Counter>,
+    pushes: Family<ByResult, Counter>,
 }
 
 impl Metrics {
@@ -159,6 +217,8 @@ impl Metrics {
             invalid,
             leader,
             renewals,
+            scrapes,
+            pushes,
             ..
         } = &mut metrics;
         let registry = registry.sub_registry_with_prefix("statusbridge_aggregator");
@@ -194,11 +254,16 @@ impl Metrics {
         );
         registry.register("invalid_objects", "Objects whose spec cannot be judged", invalid.clone());
         registry.register("is_leader", "Whether this process leads: 1 or 0", leader.clone());
+        registry.register("scrapes", "Scrapes of exporters by the aggregator itself", scrapes.clone());
+        registry.register("pushes", "Expositions that exporters pushed, by what became of them", pushes.clone());
         registry.register("lease_renewals", "Renewals of the leader's lease", renewals.clone());
         for result in [Outcome::success, Outcome::failure] {
-            for outcomes in [&metrics.polls, &metrics.heartbeats, &metrics.renewals] {
+            for outcomes in [&metrics.polls, &metrics.heartbeats, &metrics.renewals, &metrics.scrapes] {
                 drop(outcomes.get_or_create(&ByOutcome { result }));
             }
+        }
+        for result in PushResult::ALL {
+            drop(metrics.pushes.get_or_create(&ByResult { result: result.name() }));
         }
         for kind in [Kind::FleetPackage, Kind::FleetPackageSlice, Kind::RolloutGate] {
             metrics.count_writes(kind);
@@ -267,6 +332,8 @@ impl Metrics {
             renewals: Family::default(),
             sweeps: Family::default(),
             discovered: Family::default(),
+            scrapes: Family::default(),
+            pushes: Family::default(),
         }
     }
 
@@ -285,6 +352,16 @@ impl Metrics {
             self.streams.get_or_create(&ByState { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
         self.newest_evidence.set(newest_evidence.unwrap_or(0.0));
+    }
+
+    /// An exporter was scraped, or could not be.
+    pub fn scraped(&self, ok: bool) {
+        self.scrapes.get_or_create(&ByOutcome { result: ok.into() }).inc();
+    }
+
+    /// An exporter pushed.
+    pub fn pushed(&self, result: PushResult) {
+        self.pushes.get_or_create(&ByResult { result: result.name() }).inc();
     }
 
     /// How many packages discovery has made a FleetPackage for, and for how many it did not.

@@ -28,6 +28,7 @@ use crate::heartbeat::Heartbeat;
 use crate::lease::{self, Candidate};
 use crate::metrics::Metrics;
 use crate::poll::{PollConfig, Poller};
+use crate::reception::Reception;
 use crate::server::{self, Health};
 use crate::sweeper::Sweeper;
 use crate::write::CALL_TIMEOUT;
@@ -181,7 +182,7 @@ impl LeaderArgs {
 pub struct BackendArgs {
     /// Base address of the Prometheus query API, for instance http://prometheus:9090
     #[arg(long = "backend", env = "STATUSBRIDGE_BACKEND", value_name = "URL")]
-    url: String,
+    url: Option<String>,
     /// What kind of backend it is: any, prometheus, thanos, victoriametrics
     #[arg(long = "backend-flavour", env = "STATUSBRIDGE_BACKEND_FLAVOUR", default_value = "any")]
     flavour: crate::feed::Flavour,
@@ -253,7 +254,8 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         poll_interval: args.poll_interval.max(Duration::from_millis(100)),
         writes_per_second: args.writes_per_second,
     };
-    let plan = plan(&args, pace.poll_interval);
+    let reception = Reception::new(metrics.clone());
+    let plan = plan(&args, pace.poll_interval, metrics.clone(), reception);
     // Each leadership starts from nothing: what was known before may have been overtaken.
     let fresh = |epoch: Option<i64>| -> Result<Controller> {
         let file = ConfigFile::open(args.config.clone())?;
@@ -296,9 +298,26 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
 }
 
 /// How the feeds are made that flags and the configuration name.
-fn plan(args: &ServeArgs, interval: Duration) -> Plan {
+fn plan(args: &ServeArgs, interval: Duration, metrics: Arc<Metrics>, reception: Arc<Reception>) -> Plan {
     let (backend, settle) = (args.backend.clone(), args.settle_delay);
-    Arc::new(move |_| Ok(vec![feeds::query(backend.poller(settle)?, interval)]))
+    Arc::new(move |config| {
+        let mut feeds = Vec::new();
+        if let Some(feed) = backend.feed() {
+            feeds.push(feeds::query(backend.poller(feed, settle)?, interval));
+        }
+        if let Some(scrape) = &config.feeds.scrape {
+            feeds.push(feeds::scrape(scrape.clone(), metrics.clone())?);
+        }
+        // Last: it takes effect at once.
+        match &config.feeds.push {
+            Some(push) => feeds.push(feeds::push(push.clone(), interval, reception.clone())?),
+            None => reception.close(),
+        }
+        if feeds.is_empty() {
+            bail!("there is nothing to ask: neither --backend nor `feeds` in the configuration file");
+        }
+        Ok(feeds)
+    })
 }
 
 /// Runs the sweeper until it is told to stop.
@@ -409,21 +428,21 @@ fn log_to_stderr(format: LogFormat) {
 }
 
 impl BackendArgs {
-    fn poller(&self, settle_delay: Duration) -> Result<Poller> {
-        let feed = PromFeed::new(self.feed()).context("metrics backend")?;
+    fn poller(&self, feed: FeedConfig, settle_delay: Duration) -> Result<Poller> {
+        let feed = PromFeed::new(feed).context("metrics backend")?;
         Ok(Poller::new(self.poll(settle_delay), feed))
     }
 
-    /// Where the backend is and how to talk to it.
-    pub(crate) fn feed(&self) -> FeedConfig {
-        FeedConfig {
+    /// Where the backend is and how to talk to it, if there is one.
+    pub(crate) fn feed(&self) -> Option<FeedConfig> {
+        Some(FeedConfig {
             flavour: self.flavour,
             timeout: self.timeout,
             headers: self.headers.clone(),
             bearer_token_file: self.bearer_token_file.clone(),
             ca_file: self.ca_file.clone(),
-            ..FeedConfig::new(self.url.clone())
-        }
+            ..FeedConfig::new(self.url.clone()?)
+        })
     }
 
     /// How it is polled.

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use statusbridge_contract::{
-    Digest, Fingerprint, Metric, PACKAGE_METRICS, label, reason, sample, stream::StreamLabels,
+    CONTRACT_VERSION, Digest, Fingerprint, Metric, PACKAGE_METRICS, label, reason, sample, stream::StreamLabels,
 };
 
 use crate::checks::{Answers, Templates};
+use crate::clock::Seconds;
 use crate::decide::{Backend, Moment};
 use crate::dependencies::Graph;
 use crate::judge::{Gates, Packages, World};
@@ -117,6 +118,20 @@ impl Exposition {
     pub(crate) fn digest(&self) -> u64 {
         digest(&self.lines())
     }
+}
+
+/// The text of an exposition that was rendered then.
+pub(crate) fn text(exposition: &Exposition, rendered: Seconds) -> String {
+    let mut text = String::from("# HELP of what is read\n");
+    let mut say = |metric: Metric, labels: &[(&str, &str)], value: u64| {
+        text += &(sample::canonical(metric.name(), labels, value) + "\n");
+    };
+    for line in exposition.lines() {
+        say(line.metric, &line.own(), line.value);
+    }
+    say(Metric::Digest, &[(label::CONTRACT, CONTRACT_VERSION)], exposition.digest());
+    say(Metric::RenderedTimestamp, &[], rendered as u64);
+    text + "statusbridge_exporter_scrapes_total 4\nprocess_cpu_seconds_total 0.25\n"
 }
 
 pub(crate) fn digest(lines: &[Line]) -> u64 {

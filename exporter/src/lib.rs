@@ -16,6 +16,7 @@ pub mod objects;
 pub mod own_metrics;
 pub mod preset;
 pub mod projection;
+pub mod push;
 pub mod rbac;
 pub mod reload;
 pub mod replay;

@@ -46,6 +46,11 @@ struct OfSource {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfPush {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfRefusal {
     cause: &'static str,
 }
@@ -63,6 +68,8 @@ pub struct OwnMetrics {
     certificate_good: Gauge,
     scrapes_refused: Family<OfRefusal, Counter>,
     scrapes: Histogram,
+    pushes: Family<OfPush, Counter>,
+    last_push: Gauge,
 }
 
 impl Default for OwnMetrics {
@@ -80,6 +87,8 @@ impl Default for OwnMetrics {
             certificate_good: Gauge::default(),
             scrapes_refused: Family::default(),
             scrapes: Histogram::new(buckets),
+            pushes: Family::default(),
+            last_push: Gauge::default(),
         };
         own.registered()
     }
@@ -144,6 +153,16 @@ impl OwnMetrics {
             "Time from a scrape's request to the last byte handed to the connection",
             self.scrapes.clone(),
         );
+        registry.register(
+            "statusbridge_exporter_pushes",
+            "Pushes to an aggregator that got through, or did not",
+            self.pushes.clone(),
+        );
+        registry.register(
+            "statusbridge_exporter_last_successful_push_timestamp_seconds",
+            "When a push last got through, in unix seconds; 0 when none ever did",
+            self.last_push.clone(),
+        );
         registry.register_collector(Box::new(Process));
         self
     }
@@ -198,6 +217,15 @@ impl OwnMetrics {
     /// A scrape was answered.
     pub fn scraped(&self, took: Duration) {
         self.scrapes.observe(took.as_secs_f64());
+    }
+
+    /// A push got through, or did not.
+    pub fn pushed(&self, through: bool) {
+        let result = if through { "success" } else { "failure" };
+        self.pushes.get_or_create(&OfPush { result }).inc();
+        if through {
+            self.last_push.set(jiff::Timestamp::now().as_second());
+        }
     }
 
     /// All of it in a format, without OpenMetrics' end mark.

@@ -30,9 +30,10 @@ use crate::{
     engine::{Command, Engine, SharedPublished, SourceId},
     exposition::{Exposition, Format},
     own_metrics::OwnMetrics,
+    push::PushArgs,
     reload,
     server::{self, Entrance, Subject},
-    store::Limits,
+    store::{Limits, Snapshot},
     tls::TlsArgs,
     watch::{self, Discovery, Event, KindId, Watcher, WatcherSettings},
 };
@@ -69,6 +70,9 @@ pub struct ServeArgs {
     /// (TokenReview) and whether they may get the path /metrics (SubjectAccessReview).
     #[arg(long)]
     pub authorize_scrapes: bool,
+    /// Pushing, for where nobody can scrape.
+    #[command(flatten)]
+    pub push: PushArgs,
     /// A source is no longer up when one of its watches was silent for this long, in seconds or
     /// like 2m. Servers send something about every minute.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
@@ -94,7 +98,7 @@ pub enum LogFormat {
     Json,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed = match text.parse::<u32>() {
         Ok(seconds) => Duration::from_secs(seconds.into()),
         Err(_) => text
@@ -118,6 +122,7 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     if args.authorize_scrapes && certificate.is_none() {
         warn!("bearer tokens of scrapes come without TLS: whoever listens on the way can use them");
     }
+    let pusher = args.push.pusher()?;
     let client = client(&args).await?;
     let listener =
         TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
@@ -153,6 +158,9 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
         entrance.tls = Some(certificate.tls());
         let metrics = metrics.clone();
         tasks.spawn(certificate.follow(move |good| metrics.certificate_reloaded(good)));
+    }
+    if let Some(pusher) = pusher {
+        tasks.spawn(pusher.run(bridge.clone(), metrics.clone()));
     }
     tasks.spawn(learn_cluster_uid(client, bridge.clone()));
     tasks.spawn(reload::follow(of, seen, metrics, sender));
@@ -268,19 +276,32 @@ struct Bridge {
     alive: AtomicU64,
 }
 
-impl Subject for Bridge {
-    fn exposition(&self, format: Format) -> Result<Exposition, String> {
+impl Bridge {
+    /// What there is to show at `now` (unix seconds), or why there is nothing yet.
+    fn snapshot(&self, now: i64) -> Result<Snapshot, String> {
         let uid = Fingerprint::from_value(self.cluster_uid.load(Ordering::Relaxed)).filter(|f| !f.is_none());
         // A restart must not look like another cluster for the moment until the UID is read.
         if uid.is_none() && self.start.elapsed() < WITHOUT_UID {
             return Err(format!("the UID of namespace {CLUSTER_NAMESPACE} is not known yet"));
         }
         let published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(published.snapshot(uid, self.timeout, now))
+    }
+}
+
+impl Subject for Bridge {
+    fn exposition(&self, format: Format) -> Result<Exposition, String> {
         let now = unix_millis().div_euclid(1000);
-        let snapshot = published.snapshot(uid, self.timeout, now);
-        drop(published);
+        let snapshot = self.snapshot(now)?;
         let own = self.metrics.render(format).unwrap_or_default();
         Ok(Exposition::new(snapshot, format, Some(now), Bytes::from(own)))
+    }
+
+    fn digest(&self) -> Option<u64> {
+        // Who scrapes an exporter waits for it to be ready; so does whom it pushes to.
+        self.ready().ok()?;
+        let snapshot = self.snapshot(unix_millis().div_euclid(1000)).ok()?;
+        Some(snapshot.digest().value())
     }
 
     fn healthy(&self) -> Result<(), String> {

@@ -29,6 +29,8 @@ use crate::{
 pub trait Subject: Send + Sync + 'static {
     /// The exposition as it is now; `Err` with the reason while there is none yet.
     fn exposition(&self, format: Format) -> Result<Exposition, String>;
+    /// The digest of what an exposition would say now; `None` while there is none yet.
+    fn digest(&self) -> Option<u64>;
     /// `Err` with the reason when the process no longer does its work.
     fn healthy(&self) -> Result<(), String>;
     /// `Err` with the reason while not everything has been read yet.

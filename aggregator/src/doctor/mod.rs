@@ -69,9 +69,13 @@ enum Output {
 /// # Errors
 /// When the report cannot be made.
 pub async fn doctor(args: DoctorArgs) -> Result<u8> {
+    let Some(feed) = args.backend.feed() else {
+        eprintln!("--backend says which backend is asked");
+        return Ok(2);
+    };
     let (limits, hub) = limits(&args).await;
     let questions = ask::Questions {
-        feed: args.backend.feed(),
+        feed,
         poll: args.backend.poll(args.settle_delay),
         fleet: args.backend.fleet(),
         limits,

@@ -229,7 +229,7 @@ impl QueryApi for PromFeed {
 }
 
 /// An error with its causes; reqwest's own message leaves them out.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -9,6 +9,9 @@ use crate::poll::{Look, LookedBack, PollReport};
 /// Work on the fleet.
 pub type Work = Box<dyn FnOnce(&mut Fleet) + Send>;
 
+/// Names of clusters and URLs of their exporters, or why they are not known.
+pub type Addresses = Result<Vec<(String, String)>, String>;
+
 /// What a feed says.
 pub enum Message {
     /// This is to be done to the fleet.
@@ -19,6 +22,11 @@ pub enum Message {
         feed: usize,
         /// Where to say it.
         reply: oneshot::Sender<Vec<Look>>,
+    },
+    /// Where do exporters answer, as ClusterProfiles tell?
+    Addresses {
+        /// Where to say it.
+        reply: oneshot::Sender<Addresses>,
     },
     /// A poll has ended.
     Polled {
@@ -61,6 +69,13 @@ impl Desk {
         let (reply, looks) = oneshot::channel();
         self.say(Message::Looks { feed: self.feed, reply }).await;
         or_never(looks).await
+    }
+
+    /// Where exporters answer, as ClusterProfiles tell.
+    pub async fn addresses(&self) -> Addresses {
+        let (reply, addresses) = oneshot::channel();
+        self.say(Message::Addresses { reply }).await;
+        or_never(addresses).await
     }
 
     /// Says how a poll ended.

@@ -10,9 +10,12 @@
 
 mod desk;
 mod pause;
+pub mod push;
 mod query;
+pub mod scrape;
 mod settings;
 mod standing;
+mod tally;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,10 +29,13 @@ use crate::clock::Seconds;
 use crate::config::Config;
 use crate::fleet::FeedName;
 
-pub use desk::{Desk, Message, Polled, Work};
+pub use desk::{Addresses, Desk, Message, Polled, Work};
+pub use push::push;
 pub use query::query;
+pub use scrape::scrape;
 pub use settings::Settings;
 pub use standing::{LastPoll, Overall, Standing};
+pub use tally::Receipt;
 
 /// Messages that may wait for the controller.
 const WAITING: usize = 64;

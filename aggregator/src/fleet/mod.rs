@@ -159,6 +159,11 @@ impl Fleet {
         Some(&self.clusters.get(cluster)?.streams.get(stream)?.verified.as_ref()?.content)
     }
 
+    /// Why what a stream's newest digest attests is not verified, if it is not.
+    pub fn fault(&self, cluster: &str, stream: &StreamLabels) -> Option<&str> {
+        self.clusters.get(cluster)?.streams.get(stream)?.fault.as_deref()
+    }
+
     /// How many samples a cluster's streams were when last verified; None when some stream never was.
     pub fn samples(&self, cluster: &str) -> Option<u64> {
         let streams = self.clusters.get(cluster)?.streams.values();

@@ -4,7 +4,7 @@
 //!   discovery ─> list and watch ──News──> Profiles ──select(labels)──> cluster names, each with its doubts
 //! ```
 //!
-//! Of a profile only labels, the name of its cluster and ControlPlaneHealthy are kept, whatever the
+//! Of a profile only labels, the name of its cluster, ControlPlaneHealthy and the address of its exporter are kept, whatever the
 //! version of the API. What cannot be told stays in sight: a profile without a cluster's name, or
 //! two for one cluster, are selected and close; while there is no whole list nothing is selected,
 //! and [`Profiles::membership`] says so.
@@ -40,6 +40,8 @@ struct Profile {
     cluster: Result<String, String>,
     /// Why its control plane is said to be unhealthy, if it is.
     unhealthy: Option<String>,
+    /// Where its exporter answers, if anybody wants to know.
+    address: Option<String>,
 }
 
 impl Profile {
@@ -57,6 +59,11 @@ impl Profile {
             labels: object.metadata.labels.clone().unwrap_or_default(),
             cluster: settings.cluster_name.of(object),
             unhealthy,
+            address: settings
+                .address_property
+                .as_ref()
+                .and_then(|name| settings::property(object, name))
+                .map(str::to_owned),
         }
     }
 }
@@ -216,6 +223,22 @@ impl Profiles {
             [only] => self.known.get(only)?.unhealthy.as_deref(),
             _ => None,
         }
+    }
+
+    /// Clusters and where their exporters answer, of profiles that say so and leave no doubt about whose
+    /// they are.
+    ///
+    /// # Errors
+    /// In words, as long as the list has never been whole.
+    pub fn addresses(&self) -> Result<Vec<(String, String)>, String> {
+        if let State::Unlisted(error) = &self.state {
+            return Err(error.clone());
+        }
+        let address = |(cluster, keys): (&String, &Vec<Key>)| match (self.doubt(keys), keys.as_slice()) {
+            (None, [only]) => Some((cluster.clone(), self.known.get(only)?.address.clone()?)),
+            _ => None,
+        };
+        Ok(self.clusters.iter().filter_map(address).collect())
     }
 
     /// Whether what is selected is all there is to be selected.

@@ -11,6 +11,9 @@ pub struct Settings {
     pub namespace: Option<String>,
     /// Where a profile has the cluster's name as the metrics pipeline labels it.
     pub cluster_name: ClusterName,
+    /// Property that has the URL of the cluster's exporter, if anybody wants to know.
+    #[serde(skip)]
+    pub address_property: Option<String>,
 }
 
 /// Where a profile has the name of its cluster.
@@ -52,6 +55,13 @@ impl TryFrom<Written> for ClusterName {
     }
 }
 
+/// A property of a profile.
+pub(super) fn property<'a>(profile: &'a DynamicObject, name: &str) -> Option<&'a str> {
+    let properties = profile.data["status"]["properties"].as_array();
+    let found = properties.into_iter().flatten().find(|it| it["name"] == name)?;
+    found["value"].as_str().filter(|value| !value.is_empty())
+}
+
 impl ClusterName {
     /// The name of the profile's cluster.
     ///
@@ -60,11 +70,7 @@ impl ClusterName {
     pub(super) fn of(&self, profile: &DynamicObject) -> Result<String, String> {
         let (name, place) = match self {
             Self::Name => (profile.metadata.name.as_deref(), "name".to_owned()),
-            Self::Property(property) => {
-                let properties = profile.data["status"]["properties"].as_array();
-                let found = properties.into_iter().flatten().find(|it| it["name"] == property.as_str());
-                (found.and_then(|it| it["value"].as_str()), format!("property {property}"))
-            }
+            Self::Property(property) => (self::property(profile, property), format!("property {property}")),
             Self::Label(label) => {
                 let labels = profile.metadata.labels.as_ref();
                 (labels.and_then(|labels| labels.get(label)).map(String::as_str), format!("label {label}"))
@@ -87,7 +93,7 @@ mod tests {
     #[case("clusterName: {label: example.com/name}", ClusterName::Label("example.com/name".into()))]
     fn what_can_be_written(#[case] text: &str, #[case] expected: ClusterName) {
         let settings: Settings = serde_saphyr::from_str(text).unwrap();
-        assert_eq!(settings, Settings { namespace: None, cluster_name: expected });
+        assert_eq!(settings, Settings { cluster_name: expected, ..Settings::default() });
     }
 
     #[rstest]

@@ -1,0 +1,222 @@
+//! Exporters that are scraped from here, with no metrics backend in between.
+//!
+//! ```text
+//!   targets (named, or by ClusterProfiles) ──GET, so many at a time──> expositions ──> fleet
+//! ```
+//!
+//! Each exporter is scraped by itself: one that hangs holds up none but itself. Those that failed last
+//! time have turns of their own, so that however many hang, the others do not wait for them.
+
+mod client;
+mod settings;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use self::client::Clients;
+use super::tally::{Receipt, Tally};
+use super::{Desk, Feed};
+use crate::clock;
+use crate::expositions::{self, Origin, Outcome};
+use crate::fleet::{Access, FEED_LABEL};
+use crate::metrics::Metrics;
+pub use settings::{FromProfiles, Settings, Target, Tls};
+
+/// Name of the feed.
+pub const NAME: &str = "scrape";
+
+/// Scrapes under way at the same time, of exporters that answered last time.
+const AT_ONCE: usize = 64;
+/// The same of those that did not.
+const AT_ONCE_FAILING: usize = 16;
+/// Expositions read at the same time.
+const READ_AT_ONCE: usize = 4;
+/// What is wrong with an exporter that is no longer scraped is not told after so many intervals.
+const FORGOTTEN: u32 = 3;
+
+/// A feed that scrapes exporters itself.
+///
+/// # Errors
+/// When the settings cannot be used.
+pub fn scrape(settings: Settings, metrics: Arc<Metrics>) -> anyhow::Result<Feed> {
+    settings.check()?;
+    let scraper = Scraper {
+        settings: Arc::new(settings),
+        metrics,
+        clients: Clients::default(),
+        turns: Turns::default(),
+        failing: HashSet::new(),
+    };
+    let run = move |desk| -> futures::future::BoxFuture<'static, ()> { Box::pin(scraper.run(desk)) };
+    Ok(Feed { name: NAME.into(), settle: 0.0, asker: None, run: Box::new(run) })
+}
+
+/// Cluster and URL.
+type Id = (String, String);
+
+struct Scraper {
+    settings: Arc<Settings>,
+    metrics: Arc<Metrics>,
+    clients: Clients,
+    turns: Turns,
+    /// Exporters that failed last time.
+    failing: HashSet<Id>,
+}
+
+#[derive(Clone)]
+struct Turns {
+    good: Arc<Semaphore>,
+    failing: Arc<Semaphore>,
+    reading: Arc<Semaphore>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        let of = |permits| Arc::new(Semaphore::new(permits));
+        Self { good: of(AT_ONCE), failing: of(AT_ONCE_FAILING), reading: of(READ_AT_ONCE) }
+    }
+}
+
+impl Scraper {
+    async fn run(mut self, mut desk: Desk) {
+        let pace = self.settings.interval;
+        let mut tally = Tally::new(pace, Instant::now());
+        let mut ticks = interval(pace);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut scrapes = JoinSet::new();
+        let mut under_way = HashSet::new();
+        // Before every exporter was tried once nobody knows which clusters there are.
+        let mut complete = false;
+        let a_round = pace.max(2 * self.settings.timeout);
+        let mut patience = Instant::now() + a_round;
+        let mut error = None;
+        loop {
+            // While something is under way, a report is early enough when the next one begins.
+            let due = if complete { tally.due() } else { patience };
+            tokio::select! {
+                _ = ticks.tick() => {
+                    let (targets, missing) = self.targets(&desk).await;
+                    error = missing;
+                    for target in targets {
+                        let id = (target.cluster.clone(), target.url.clone());
+                        if under_way.insert(id.clone()) {
+                            let scraped = self.scrape(target, desk.clone());
+                            scrapes.spawn(async move { (id, scraped.await) });
+                        }
+                    }
+                    if scrapes.is_empty() {
+                        tally.due_by(Instant::now());
+                        complete |= error.is_none();
+                    }
+                }
+                Some(Ok((id, receipt))) = scrapes.join_next() => {
+                    match receipt.outcome {
+                        Ok(_) => self.failing.remove(&id),
+                        Err(_) => self.failing.insert(id.clone()),
+                    };
+                    under_way.remove(&id);
+                    tally.take(receipt, Instant::now());
+                    if scrapes.is_empty() {
+                        complete |= error.is_none();
+                        tally.due_by(Instant::now());
+                    }
+                }
+                () = sleep_until(due) => {
+                    // One that hangs has been tried, but what nobody knows of has not.
+                    complete |= error.is_none();
+                    patience = Instant::now() + a_round;
+                    let polled = tally.report(error.clone(), pace * FORGOTTEN, Instant::now(), clock::now());
+                    let (t, error) = (polled.t, polled.report.error.clone());
+                    desk.with(move |fleet| match error {
+                        None => fleet.answered(NAME, t),
+                        Some(error) => fleet.unanswered(NAME, error),
+                    }).await;
+                    desk.polled(polled).await;
+                }
+            }
+        }
+    }
+
+    /// What is to be scraped now, and why that may not be all.
+    async fn targets(&self, desk: &Desk) -> (Vec<Target>, Option<String>) {
+        let mut targets = self.settings.targets.clone();
+        let Some(profiles) = &self.settings.cluster_profiles else { return (targets, None) };
+        let addresses = match desk.addresses().await {
+            Ok(addresses) => addresses,
+            Err(error) => return (targets, Some(format!("ClusterProfiles: {error}"))),
+        };
+        targets.extend(addresses.into_iter().map(|(cluster, url)| Target {
+            cluster,
+            url,
+            bearer_token_file: profiles.bearer_token_file.clone(),
+            tls: profiles.tls.clone(),
+        }));
+        (targets, None)
+    }
+
+    /// Scrapes one exporter, once it is its turn.
+    fn scrape(&mut self, target: Target, mut desk: Desk) -> impl Future<Output = Receipt> + use<> {
+        let client = self.clients.get(&target.tls).and_then(|client| admit(&target).map(|()| client));
+        let turns = self.turns.clone();
+        let failing = self.failing.contains(&(target.cluster.clone(), target.url.clone()));
+        let (settings, metrics) = (self.settings.clone(), self.metrics.clone());
+        async move {
+            let subject = format!("cluster {}, {}", target.cluster, target.url);
+            let mut receipt = Receipt { subject, samples: 0, bytes: 0, outcome: Ok(Outcome::Old) };
+            receipt.outcome = match client {
+                Ok(client) => {
+                    let scrape = Scrape { target, client, settings: &settings };
+                    scrape.run(&turns, failing, &mut desk, &mut receipt).await
+                }
+                Err(error) => Err(error),
+            };
+            metrics.scraped(matches!(receipt.outcome, Ok(Outcome::Verified { .. } | Outcome::Old)));
+            receipt
+        }
+    }
+}
+
+/// Fails for what a ClusterProfile must not bring about: a token that is sent in the clear.
+fn admit(target: &Target) -> Result<(), String> {
+    let url = settings::check_url(&target.url).map_err(|error| format!("{error:#}"))?;
+    match &target.bearer_token_file {
+        Some(_) if url.scheme() != "https" => Err("a bearer token is sent over https only".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+struct Scrape<'a> {
+    target: Target,
+    client: reqwest::Client,
+    settings: &'a Settings,
+}
+
+impl Scrape<'_> {
+    async fn run(
+        self,
+        turns: &Turns,
+        failing: bool,
+        desk: &mut Desk,
+        receipt: &mut Receipt,
+    ) -> Result<Outcome, String> {
+        let Self { target, client, settings } = self;
+        let turn = if failing { &turns.failing } else { &turns.good };
+        let _turn = turn.acquire().await;
+        // What comes is not older than the question.
+        let at = clock::now();
+        let body = client::fetch(&client, &target, settings.timeout, settings.max_bytes).await?;
+        receipt.bytes = body.len() as u64;
+        let labels = [("cluster", target.cluster.as_str()), ("instance", &target.url), (FEED_LABEL, NAME)];
+        let stream = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let origin = Origin { cluster: target.cluster, stream, at };
+        let _reading = turns.reading.acquire().await;
+        let read = tokio::task::spawn_blocking(move || expositions::read(&body, origin)).await;
+        let evidence = read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        receipt.samples = evidence.samples;
+        Ok(desk.with(move |fleet| evidence.fold(fleet, clock::now())).await)
+    }
+}

@@ -1,0 +1,178 @@
+//! Which cluster a token is for.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+/// A line of the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    cluster: String,
+    sha256: String,
+}
+
+type Hash = [u8; 32];
+
+/// Hashes of tokens, each of one cluster. A cluster may have several, so that they can be exchanged.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tokens {
+    entries: Vec<(Hash, String)>,
+}
+
+impl Tokens {
+    /// Reads a YAML list of `{cluster, sha256}`.
+    ///
+    /// # Errors
+    /// In words; no token or hash is in them.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let entries = serde_saphyr::from_str::<Option<Vec<Entry>>>(text).map_err(|error| error.to_string())?;
+        let mut tokens = Self::default();
+        for (number, Entry { cluster, sha256 }) in entries.unwrap_or_default().into_iter().enumerate() {
+            if cluster.is_empty() {
+                return Err(format!("[{number}]: cluster is empty"));
+            }
+            let hash = hex(&sha256).ok_or(format!("[{number}]: sha256 is not 64 hex digits"))?;
+            if tokens.entries.iter().any(|(known, _)| *known == hash) {
+                return Err(format!("[{number}]: the token of {cluster} is there already"));
+            }
+            tokens.entries.push((hash, cluster));
+        }
+        Ok(tokens)
+    }
+
+    /// The cluster that a token is for. How long it takes does not depend on how near it is to any.
+    pub fn cluster_of(&self, token: &str) -> Option<&str> {
+        let hash: Hash = Sha256::digest(token).into();
+        let mut found = None;
+        for (known, cluster) in &self.entries {
+            let difference = known.iter().zip(&hash).fold(0, |sum, (a, b)| sum | (a ^ b));
+            if difference == 0 {
+                found = Some(cluster.as_str());
+            }
+        }
+        found
+    }
+
+    /// Names of the clusters that have one.
+    pub fn clusters(&self) -> BTreeSet<&str> {
+        self.entries.iter().map(|(_, cluster)| cluster.as_str()).collect()
+    }
+}
+
+fn hex(text: &str) -> Option<Hash> {
+    let mut hash = Hash::default();
+    if text.len() != 2 * hash.len() || !text.bytes().all(|c| c.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (place, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
+    }
+    Some(hash)
+}
+
+/// The file, and what it said when it could last be used.
+#[derive(Debug)]
+pub struct TokensFile {
+    path: PathBuf,
+    found: Result<String, String>,
+    current: Tokens,
+}
+
+impl TokensFile {
+    /// Reads it for the first time.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub fn open(path: PathBuf) -> anyhow::Result<Self> {
+        let read = |path: &PathBuf| {
+            let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+            Ok((Tokens::parse(&text)?, text))
+        };
+        match read(&path) {
+            Ok((current, text)) => Ok(Self { path, found: Ok(text), current }),
+            Err::<_, String>(error) => anyhow::bail!("{}: {error}", path.display()),
+        }
+    }
+
+    /// What it said when it could last be used.
+    pub fn current(&self) -> &Tokens {
+        &self.current
+    }
+
+    /// Reads it again. `None` when there is nothing that was not said before.
+    ///
+    /// # Errors
+    /// When it cannot be used; then what it said before stays in force.
+    pub fn reread(&mut self) -> Option<Result<&Tokens, String>> {
+        let found = std::fs::read_to_string(&self.path).map_err(|error| error.to_string());
+        if found == self.found {
+            return None;
+        }
+        self.found = found;
+        let parsed = self.found.as_ref().map_err(Clone::clone).and_then(|text| Tokens::parse(text));
+        match parsed {
+            Ok(tokens) => {
+                self.current = tokens;
+                Some(Ok(&self.current))
+            }
+            Err(error) => Some(Err(format!("{}: {error}", self.path.display()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    // SHA-256 of "abc" and of nothing.
+    const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    const NOTHING: &str = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855";
+
+    #[test]
+    fn a_token_is_of_one_cluster() {
+        let text = format!("- {{cluster: eu-1, sha256: {ABC}}}\n- {{cluster: us-1, sha256: {NOTHING}}}\n");
+        let tokens = Tokens::parse(&text).unwrap();
+        assert_eq!((tokens.cluster_of("abc"), tokens.cluster_of("")), (Some("eu-1"), Some("us-1")));
+        assert_eq!((tokens.cluster_of("abcd"), tokens.cluster_of(ABC)), (None, None));
+        assert_eq!(tokens.clusters().into_iter().collect::<Vec<_>>(), ["eu-1", "us-1"]);
+        assert_eq!(Tokens::parse("# none\n"), Ok(Tokens::default()));
+    }
+
+    #[rstest]
+    #[case("- {cluster: a, sha256: abc}", "[0]: sha256 is not 64 hex digits")]
+    #[case("- {cluster: '', sha256: abc}", "[0]: cluster is empty")]
+    #[case("- {cluster: a, token: abc}", "token")]
+    #[case("a: b", "")]
+    fn what_cannot_be_used_is_told(#[case] text: &str, #[case] expected: &str) {
+        let error = Tokens::parse(text).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn one_token_for_two_clusters_is_refused_and_the_hash_not_told() {
+        let text = format!("- {{cluster: a, sha256: {ABC}}}\n- {{cluster: b, sha256: {ABC}}}\n");
+        let error = Tokens::parse(&text).unwrap_err();
+        assert!(error.contains("[1]") && !error.contains("ba7816"), "{error}");
+    }
+
+    #[test]
+    fn a_bad_new_version_keeps_the_old_and_is_told_once() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let write = |text: &str| std::fs::write(file.path(), text).unwrap();
+        write(&format!("- {{cluster: a, sha256: {ABC}}}\n"));
+        let mut tokens = TokensFile::open(file.path().to_owned()).unwrap();
+        assert!(tokens.reread().is_none());
+        write("- nonsense\n");
+        assert!(tokens.reread().unwrap().is_err());
+        assert!(tokens.reread().is_none());
+        assert_eq!(tokens.current().cluster_of("abc"), Some("a"));
+        write(&format!("- {{cluster: b, sha256: {ABC}}}\n"));
+        assert_eq!(tokens.reread().unwrap().unwrap().cluster_of("abc"), Some("b"));
+        assert!(TokensFile::open("/nowhere/tokens".into()).is_err());
+    }
+}
