@@ -255,7 +255,11 @@ impl Metrics {
         registry.register("invalid_objects", "Objects whose spec cannot be judged", invalid.clone());
         registry.register("is_leader", "Whether this process leads: 1 or 0", leader.clone());
         registry.register("scrapes", "Scrapes of exporters by the aggregator itself", scrapes.clone());
-        registry.register("pushes", "Expositions that exporters pushed, by what became of them", pushes.clone());
+        registry.register(
+            "pushes",
+            "Expositions that exporters pushed, by what became of them",
+            pushes.clone(),
+        );
         registry.register("lease_renewals", "Renewals of the leader's lease", renewals.clone());
         for result in [Outcome::success, Outcome::failure] {
             for outcomes in [&metrics.polls, &metrics.heartbeats, &metrics.renewals, &metrics.scrapes] {

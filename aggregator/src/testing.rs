@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use statusbridge_contract::{
-    CONTRACT_VERSION, Digest, Fingerprint, Metric, PACKAGE_METRICS, label, reason, sample, stream::StreamLabels,
+    CONTRACT_VERSION, Digest, Fingerprint, Metric, PACKAGE_METRICS, label, reason, sample,
+    stream::StreamLabels,
 };
 
 use crate::checks::{Answers, Templates};

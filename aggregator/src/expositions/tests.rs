@@ -29,10 +29,7 @@ fn fleet() -> Fleet {
 #[test]
 fn what_adds_up_is_taken_and_the_same_again_confirms_it() {
     let mut fleet = fleet();
-    assert_eq!(
-        fold(&mut fleet, "c", &text(&exposition("r1"), T), T + 0.3),
-        Outcome::Verified { news: true }
-    );
+    assert_eq!(fold(&mut fleet, "c", &text(&exposition("r1"), T), T + 0.3), Outcome::Verified { news: true });
     assert_eq!(
         fold(&mut fleet, "c", &text(&exposition("r1"), T + 50.0), T + 50.3),
         Outcome::Verified { news: false }
@@ -79,7 +76,13 @@ fn a_clock_that_is_off_is_told() {
 fn what_does_not_add_up_confirms_nothing_whatever_its_digest() {
     let good = text(&exposition("r1"), T);
     let edits: [(&str, &dyn Fn(&str) -> String); 4] = [
-        ("package_health", &|text| text.replacen("health{package=\"p\",package_namespace=\"ns\",package_source=\"flux\"} 0", "health{package=\"p\",package_namespace=\"ns\",package_source=\"flux\"} 5", 1)),
+        ("package_health", &|text| {
+            text.replacen(
+                "health{package=\"p\",package_namespace=\"ns\",package_source=\"flux\"} 0",
+                "health{package=\"p\",package_namespace=\"ns\",package_source=\"flux\"} 5",
+                1,
+            )
+        }),
         ("samples of package p", &|text| {
             let kept = text.lines().filter(|line| !line.contains("package=\"p\""));
             kept.flat_map(|line| [line, "\n"]).collect()
@@ -132,7 +135,10 @@ fn what_is_no_exposition_of_the_contract_says_nothing_of_anybody() {
     let cases = [
         (good.replace(&format!("{digest}\n"), ""), "it has no statusbridge_digest"),
         (format!("{good}{digest}\n"), "it has several samples of statusbridge_digest"),
-        (good.replace("{package=\"p\"", "{cluster=\"d\",package=\"p\""), "a label `cluster`, which no exporter sets"),
+        (
+            good.replace("{package=\"p\"", "{cluster=\"d\",package=\"p\""),
+            "a label `cluster`, which no exporter sets",
+        ),
         (good.trim_end().to_owned(), "breaks off"),
         ("<html></html>\n".to_owned(), "line 1: "),
         (String::new(), "it has no statusbridge_digest"),

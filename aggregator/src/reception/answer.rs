@@ -59,16 +59,12 @@ impl Answer {
 pub(super) async fn answer(request: Request<Incoming>, front: &Arc<Front>) -> Response<Full<Bytes>> {
     let answer = match (request.uri().path() == PATH, request.method()) {
         (true, &Method::POST) => take(request, front).await,
-        (true, _) => Answer {
-            status: StatusCode::METHOD_NOT_ALLOWED,
-            counts: None,
-            text: "only POST".to_owned(),
-        },
-        (false, _) => Answer {
-            status: StatusCode::NOT_FOUND,
-            counts: None,
-            text: format!("not found: try {PATH}"),
-        },
+        (true, _) => {
+            Answer { status: StatusCode::METHOD_NOT_ALLOWED, counts: None, text: "only POST".to_owned() }
+        }
+        (false, _) => {
+            Answer { status: StatusCode::NOT_FOUND, counts: None, text: format!("not found: try {PATH}") }
+        }
     };
     answer.counts.iter().for_each(|result| front.metrics.pushed(*result));
     answer.respond()
@@ -182,9 +178,7 @@ fn no_body(error: NoBody, max: usize) -> Answer {
             let text = "too many pushes at the same time".to_owned();
             (StatusCode::SERVICE_UNAVAILABLE, PushResult::Busy, text)
         }
-        NoBody::Broken => {
-            (StatusCode::BAD_REQUEST, PushResult::Malformed, "it broke off".to_owned())
-        }
+        NoBody::Broken => (StatusCode::BAD_REQUEST, PushResult::Malformed, "it broke off".to_owned()),
         NoBody::NotPacked(error) => {
             (StatusCode::BAD_REQUEST, PushResult::Malformed, format!("it is not packed as gzip: {error}"))
         }

@@ -47,11 +47,7 @@ pub(super) struct Arrived {
 impl Limits {
     /// A body may take so long to arrive.
     pub(super) fn new(arrival: Duration) -> Self {
-        Self {
-            budget: Arc::new(Semaphore::new(BUDGET)),
-            reading: Semaphore::new(READ_AT_ONCE),
-            arrival,
-        }
+        Self { budget: Arc::new(Semaphore::new(BUDGET)), reading: Semaphore::new(READ_AT_ONCE), arrival }
     }
 
     /// Receives a body of at most `max` bytes.

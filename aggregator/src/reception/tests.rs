@@ -164,7 +164,10 @@ async fn nobody_reports_for_another_whatever_is_said() {
         assert_eq!(status, 401, "{token}: {said}");
     }
     let nobody = world.http.post(world.url()).body(exposition("r1")).send().await.unwrap();
-    assert_eq!((nobody.status().as_u16(), &nobody.headers()["www-authenticate"]), (401, &"Bearer".parse().unwrap()));
+    assert_eq!(
+        (nobody.status().as_u16(), &nobody.headers()["www-authenticate"]),
+        (401, &"Bearer".parse().unwrap())
+    );
     let basic = world.http.post(world.url()).basic_auth("one", Some("one")).body(exposition("r1"));
     assert_eq!(answers(basic).await.0, 401);
     assert_eq!(world.standing("b"), Standing::Missing);
@@ -194,8 +197,11 @@ async fn tokens_are_exchanged_and_taken_away_while_it_runs() {
 #[tokio::test]
 async fn what_does_not_add_up_is_told_why_and_noted() {
     let world = World::leader(&entry("a", "one")).await;
-    let torn: String =
-        exposition("r1").lines().filter(|line| !line.contains("package_health")).flat_map(|l| [l, "\n"]).collect();
+    let torn: String = exposition("r1")
+        .lines()
+        .filter(|line| !line.contains("package_health"))
+        .flat_map(|l| [l, "\n"])
+        .collect();
     let (status, said) = answers(world.push("one", torn)).await;
     assert!(status == 422 && said.contains("add up to") && said.contains("package_health"), "{said}");
     assert_eq!(world.standing("a"), Standing::Unverified);
@@ -246,7 +252,9 @@ async fn what_is_too_large_is_refused_before_and_after_it_was_unpacked() {
 async fn one_that_sends_slowly_is_cut_off_and_holds_up_nobody() {
     let world = World::leader(&(entry("a", "one") + &entry("b", "two"))).await;
     let address = world.reception.address().unwrap();
-    let head = format!("POST {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer one\r\ncontent-length: 1000\r\n\r\n");
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer one\r\ncontent-length: 1000\r\n\r\n"
+    );
     let mut slow = Vec::new();
     for _ in 0..4 {
         let mut connection = TcpStream::connect(address).await.unwrap();

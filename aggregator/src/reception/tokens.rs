@@ -28,7 +28,8 @@ impl Tokens {
     /// # Errors
     /// In words; no token or hash is in them.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let entries = serde_saphyr::from_str::<Option<Vec<Entry>>>(text).map_err(|error| error.to_string())?;
+        let entries =
+            serde_saphyr::from_str::<Option<Vec<Entry>>>(text).map_err(|error| error.to_string())?;
         let mut tokens = Self::default();
         for (number, Entry { cluster, sha256 }) in entries.unwrap_or_default().into_iter().enumerate() {
             if cluster.is_empty() {

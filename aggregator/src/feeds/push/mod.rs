@@ -19,7 +19,7 @@ use super::tally::Tally;
 use super::{Desk, Feed};
 use crate::clock;
 use crate::fleet::Access;
-use crate::reception::{Reception, Receipts, TokensFile};
+use crate::reception::{Receipts, Reception, TokensFile};
 pub use settings::Settings;
 
 /// Name of the feed.

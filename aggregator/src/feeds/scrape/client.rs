@@ -24,9 +24,8 @@ impl Clients {
     /// A client with what is in the files now; only made anew when that has changed.
     pub(super) fn get(&mut self, tls: &Tls) -> Result<Client, String> {
         let read = |file: &Option<PathBuf>| {
-            let read = |file: &PathBuf| {
-                std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))
-            };
+            let read =
+                |file: &PathBuf| std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
             file.as_ref().map(read)
         };
         let found = [&tls.ca_file, &tls.cert_file, &tls.key_file].map(read);
@@ -68,10 +67,8 @@ pub(super) async fn fetch(
     timeout: Duration,
     max_bytes: usize,
 ) -> Result<Vec<u8>, String> {
-    let mut request = client
-        .get(&target.url)
-        .header(header::ACCEPT, "text/plain;version=0.0.4")
-        .timeout(timeout);
+    let mut request =
+        client.get(&target.url).header(header::ACCEPT, "text/plain;version=0.0.4").timeout(timeout);
     if let Some(file) = &target.bearer_token_file {
         let token = tokio::fs::read_to_string(file).await;
         let token = token.map_err(|error| format!("{}: {error}", file.display()))?;
