@@ -20,7 +20,7 @@ use crate::board::Board;
 use crate::config::ConfigFile;
 use crate::controller::{Controller, Pace};
 use crate::discover;
-use crate::feed::{FeedConfig, PromFeed};
+use crate::feed::{ClientCertificate, Credentials, FeedConfig, PromFeed, TlsFiles};
 use crate::feeds::{self, Plan};
 use crate::fence::{Fence, FenceLayer};
 use crate::fleet::FleetSettings;
@@ -190,11 +190,44 @@ pub struct BackendArgs {
     #[arg(long = "backend-header", value_name = "NAME: VALUE", value_parser = header)]
     headers: Vec<(String, String)>,
     /// File with a bearer token for the backend; read again for every query
-    #[arg(long = "backend-bearer-token-file", env = "STATUSBRIDGE_BACKEND_BEARER_TOKEN_FILE")]
+    #[arg(
+        long = "backend-bearer-token-file",
+        env = "STATUSBRIDGE_BACKEND_BEARER_TOKEN_FILE",
+        conflicts_with = "username"
+    )]
     bearer_token_file: Option<PathBuf>,
-    /// PEM file with certificate authorities to trust for the backend
+    /// User for HTTP basic authentication at the backend
+    #[arg(
+        long = "backend-basic-auth-username",
+        env = "STATUSBRIDGE_BACKEND_BASIC_AUTH_USERNAME",
+        requires = "password_file"
+    )]
+    username: Option<String>,
+    /// File with that user's password; read again for every query
+    #[arg(
+        long = "backend-basic-auth-password-file",
+        env = "STATUSBRIDGE_BACKEND_BASIC_AUTH_PASSWORD_FILE",
+        requires = "username",
+        value_name = "FILE"
+    )]
+    password_file: Option<PathBuf>,
+    /// PEM file with certificate authorities to trust for the backend; read again when it changes
     #[arg(long = "backend-ca-file", env = "STATUSBRIDGE_BACKEND_CA_FILE")]
     ca_file: Option<PathBuf>,
+    /// PEM file with the certificate to show to the backend; read again when it changes
+    #[arg(
+        long = "backend-client-cert-file",
+        env = "STATUSBRIDGE_BACKEND_CLIENT_CERT_FILE",
+        requires = "client_key_file"
+    )]
+    client_cert_file: Option<PathBuf>,
+    /// PEM file with the private key of that certificate
+    #[arg(
+        long = "backend-client-key-file",
+        env = "STATUSBRIDGE_BACKEND_CLIENT_KEY_FILE",
+        requires = "client_cert_file"
+    )]
+    client_key_file: Option<PathBuf>,
     /// Longest time for one query
     #[arg(long = "backend-timeout", env = "STATUSBRIDGE_BACKEND_TIMEOUT", default_value = "10s", value_parser = duration)]
     timeout: Duration,
@@ -243,10 +276,13 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let fenced = FenceLayer { fence: fence.clone(), call: CALL_TIMEOUT };
     let client =
         ClientBuilder::try_from(config.clone()).context("client of the hub")?.with_layer(&fenced).build();
+    let named = ConfigFile::open(args.config.clone())?;
+    let timeouts = named.current().feeds.backends.iter().map(|backend| backend.timeout);
+    let timeout = timeouts.fold(args.backend.timeout, Duration::max);
     // The backend may take its time; only a loop that stands still is dead.
-    let health = Health::new(args.poll_interval + 10 * args.backend.timeout + Duration::from_secs(60));
+    let health = Health::new(args.poll_interval + 10 * timeout + Duration::from_secs(60));
     // A round that is late because the backend is slow is not a loop that stands still.
-    let patience = 4 * args.poll_interval.max(Duration::from_secs(1)) + 2 * args.backend.timeout;
+    let patience = 4 * args.poll_interval.max(Duration::from_secs(1)) + 2 * timeout;
     let board = args.serve_gates.then(|| Board::new(patience));
     let metrics = Arc::new(Metrics::aggregator().with_gates(board.clone()));
     let seconds = i32::try_from(4 * args.poll_interval.as_secs()).unwrap_or(i32::MAX).max(1);
@@ -299,11 +335,16 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
 
 /// How the feeds are made that flags and the configuration name.
 fn plan(args: &ServeArgs, interval: Duration, metrics: Arc<Metrics>, reception: Arc<Reception>) -> Plan {
-    let (backend, settle) = (args.backend.clone(), args.settle_delay);
+    let (flags, settle) = (args.backend.clone(), args.settle_delay);
     Arc::new(move |config| {
         let mut feeds = Vec::new();
-        if let Some(feed) = backend.feed() {
-            feeds.push(feeds::query(backend.poller(feed, settle)?, interval));
+        if let Some(backend) = flags.feed() {
+            let client = PromFeed::new(backend).context("metrics backend")?;
+            let poll = PollConfig { feed: config.feeds.name_of_flags().into(), ..flags.poll(settle) };
+            feeds.push(feeds::query(Poller::new(poll, client), interval));
+        }
+        for backend in config.feeds.backends.iter() {
+            feeds.push(backend.feed(settle, interval)?);
         }
         if let Some(scrape) = &config.feeds.scrape {
             feeds.push(feeds::scrape(scrape.clone(), metrics.clone())?);
@@ -428,20 +469,26 @@ fn log_to_stderr(format: LogFormat) {
 }
 
 impl BackendArgs {
-    fn poller(&self, feed: FeedConfig, settle_delay: Duration) -> Result<Poller> {
-        let feed = PromFeed::new(feed).context("metrics backend")?;
-        Ok(Poller::new(self.poll(settle_delay), feed))
-    }
-
-    /// Where the backend is and how to talk to it, if there is one.
+    /// Where the backend is and how to talk to it, if flags name one.
     pub(crate) fn feed(&self) -> Option<FeedConfig> {
+        let credentials =
+            match (&self.bearer_token_file, self.username.clone().zip(self.password_file.clone())) {
+                (Some(file), _) => Credentials::BearerTokenFile(file.clone()),
+                (None, Some((username, password_file))) => Credentials::Basic { username, password_file },
+                (None, None) => Credentials::None,
+            };
+        let client = self.client_cert_file.clone().zip(self.client_key_file.clone());
         Some(FeedConfig {
             flavour: self.flavour,
             timeout: self.timeout,
             headers: self.headers.clone(),
-            bearer_token_file: self.bearer_token_file.clone(),
-            ca_file: self.ca_file.clone(),
-            ..FeedConfig::new(self.url.clone()?)
+            credentials,
+            tls: TlsFiles {
+                ca: self.ca_file.clone(),
+                client: client.map(|(certificate, key)| ClientCertificate { certificate, key }),
+                server_name: None,
+            },
+            ..FeedConfig::new(self.url.clone().filter(|url| !url.is_empty())?)
         })
     }
 

@@ -8,7 +8,7 @@ use tokio::{
     net::TcpListener,
 };
 
-use super::{FeedConfig, FeedError, Labels, PromFeed, QueryApi as _, Sample, Sink};
+use super::{Credentials, FeedConfig, FeedError, Labels, PromFeed, QueryApi as _, Sample, Sink};
 
 struct Count(usize);
 
@@ -112,7 +112,7 @@ async fn a_query_says_what_when_and_that_partial_answers_are_no_answers() {
     std::fs::write(token.path(), "secret\n").unwrap();
     let mut config = FeedConfig::new(&url);
     config.headers = vec![("X-Scope-OrgID".into(), "team".into())];
-    config.bearer_token_file = Some(token.path().into());
+    config.credentials = Credentials::BearerTokenFile(token.path().into());
     let sink = feed_of(config).query("up{a=\"b\"}", 1_700_000_000.5, Count(0)).await.unwrap();
     assert_eq!(sink.0, 0);
     let request = server.await.unwrap();

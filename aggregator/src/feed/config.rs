@@ -1,6 +1,13 @@
 //! How to reach a metrics backend.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use reqwest::RequestBuilder;
+
+use super::FeedError;
 
 /// Which backend answers; decides the parameters that make partial answers failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,10 +75,70 @@ pub struct FeedConfig {
     pub max_clock_skew: Duration,
     /// Headers sent along, for instance `X-Scope-OrgID`.
     pub headers: Vec<(String, String)>,
-    /// File holding a bearer token; read again for every query, so it may be rotated.
-    pub bearer_token_file: Option<PathBuf>,
-    /// PEM file with certificate authorities trusted besides the system's.
-    pub ca_file: Option<PathBuf>,
+    /// As whom to ask.
+    pub credentials: Credentials,
+    /// Whom to trust, and with which certificate to come.
+    pub tls: TlsFiles,
+}
+
+/// As whom a backend is asked. Files are read for every query, so that what is in them may be rotated.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Credentials {
+    /// As nobody, or as whom a client certificate or a header says.
+    #[default]
+    None,
+    /// With the bearer token in this file.
+    BearerTokenFile(PathBuf),
+    /// By HTTP basic authentication.
+    Basic {
+        /// The user.
+        username: String,
+        /// File holding the password.
+        password_file: PathBuf,
+    },
+}
+
+impl Credentials {
+    /// Adds them to a request.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) async fn sign(&self, request: RequestBuilder) -> Result<RequestBuilder, FeedError> {
+        Ok(match self {
+            Self::None => request,
+            Self::BearerTokenFile(path) => request.bearer_auth(secret(path).await?.trim()),
+            Self::Basic { username, password_file } => {
+                let password = secret(password_file).await?;
+                // A line's end, as editors and `echo` leave it, is not meant; blanks may be.
+                request.basic_auth(username, Some(password.trim_end_matches(['\n', '\r'])))
+            }
+        })
+    }
+}
+
+async fn secret(path: &Path) -> Result<String, FeedError> {
+    let read = tokio::fs::read_to_string(path).await;
+    read.map_err(|e| FeedError::Config(format!("{}: {e}", path.display())))
+}
+
+/// Files that TLS is made of, all PEM. They are looked at with every query and used anew when they changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Certificate authorities trusted besides the system's.
+    pub ca: Option<PathBuf>,
+    /// The client's certificate.
+    pub client: Option<ClientCertificate>,
+    /// The name that the backend's certificate must be for, when it is not that of the address.
+    pub server_name: Option<String>,
+}
+
+/// A client's certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The certificate, followed by those that it was signed with, if any.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 impl FeedConfig {
@@ -83,8 +150,8 @@ impl FeedConfig {
             timeout: Duration::from_secs(30),
             max_clock_skew: Duration::from_secs(10),
             headers: Vec::new(),
-            bearer_token_file: None,
-            ca_file: None,
+            credentials: Credentials::None,
+            tls: TlsFiles::default(),
         }
     }
 }

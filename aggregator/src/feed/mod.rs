@@ -13,6 +13,7 @@ mod body;
 #[cfg(test)]
 mod client_tests;
 mod config;
+mod connector;
 mod error;
 mod probe;
 mod selector;
@@ -26,18 +27,19 @@ use std::{
     },
 };
 
-use reqwest::{Client, RequestBuilder, Response, Url, header};
+use reqwest::{RequestBuilder, Response, Url, header};
 
 pub(crate) use error::excerpt;
 pub use {
     answer::read as read_answer,
-    config::{FeedConfig, Flavour},
+    config::{ClientCertificate, Credentials, FeedConfig, Flavour, TlsFiles},
     error::FeedError,
     selector::{any_of, cluster_selector, contract_selector, head_selector, package_selector},
     series::{Labels, Sample, Sink},
 };
 
 use crate::clock::{self, Seconds};
+use connector::Connector;
 
 /// How much of an error's body is shown, in bytes.
 const EXCERPT: usize = 256;
@@ -65,7 +67,7 @@ pub trait QueryApi: Send + Sync {
 #[derive(Debug, Clone)]
 pub struct PromFeed {
     config: FeedConfig,
-    client: Client,
+    connector: Arc<Connector>,
     url: Url,
     received: Arc<AtomicU64>,
 }
@@ -73,29 +75,9 @@ pub struct PromFeed {
 impl PromFeed {
     /// A client; nothing is sent yet. A TLS provider must be installed as the process' default.
     pub fn new(config: FeedConfig) -> Result<Self, FeedError> {
-        let bad = |e: &dyn std::fmt::Display| FeedError::Config(e.to_string());
-        let mut url = Url::parse(&config.url).map_err(|e| bad(&format!("url `{}`: {e}", config.url)))?;
-        let path = format!("{}/api/v1/query", url.path().trim_end_matches('/'));
-        url.set_path(&path);
-        let mut headers = header::HeaderMap::new();
-        for (name, value) in &config.headers {
-            let name: header::HeaderName = name.parse().map_err(|e| bad(&format!("header `{name}`: {e}")))?;
-            let value = value.parse().map_err(|e| bad(&format!("value of header `{name}`: {e}")))?;
-            headers.append(name, value);
-        }
-        let mut client = Client::builder()
-            .default_headers(headers)
-            .timeout(config.timeout)
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("statusbridge-aggregator/", env!("CARGO_PKG_VERSION")));
-        if let Some(path) = &config.ca_file {
-            let pem = std::fs::read(path).map_err(|e| bad(&format!("{}: {e}", path.display())))?;
-            let bundle = reqwest::Certificate::from_pem_bundle(&pem)
-                .map_err(|e| bad(&format!("{}: {}", path.display(), chain(&e))))?;
-            client = client.tls_certs_merge(bundle);
-        }
-        let client = client.build().map_err(|e| bad(&chain(&e)))?;
-        Ok(Self { config, client, url, received: Arc::default() })
+        let connector = Arc::new(Connector::new(&config)?);
+        let url = connector.url(&format!("{}/api/v1/query", connector.base().path().trim_end_matches('/')));
+        Ok(Self { config, connector, url, received: Arc::default() })
     }
 
     async fn send(&self, expression: &str, at: Seconds) -> Result<Response, FeedError> {
@@ -125,18 +107,12 @@ impl PromFeed {
             .append_pair("timeout", &format!("{}ms", self.config.timeout.as_millis()))
             .extend_pairs(self.config.flavour.parameters());
         let body = form.query().unwrap_or_default().to_owned();
-        let mut request = self
-            .client
+        let client = self.connector.client().await?;
+        let request = client
             .post(self.url.clone())
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(body);
-        if let Some(path) = &self.config.bearer_token_file {
-            let token = tokio::fs::read_to_string(path)
-                .await
-                .map_err(|e| FeedError::Config(format!("{}: {e}", path.display())))?;
-            request = request.bearer_auth(token.trim());
-        }
-        Ok(request)
+        self.config.credentials.sign(request).await
     }
 
     /// An aggregator whose clock lags would take old data for fresh, one whose clock is ahead would

@@ -29,10 +29,8 @@ impl PromFeed {
         let mut url = self.url.clone();
         let base = url.path().strip_suffix("query").map(str::to_owned)?;
         url.set_path(&format!("{base}{path}"));
-        let mut request = self.client.get(url);
-        if let Some(path) = &self.config.bearer_token_file {
-            request = request.bearer_auth(tokio::fs::read_to_string(path).await.ok()?.trim());
-        }
+        let request = self.connector.client().await.ok()?.get(url);
+        let request = self.config.credentials.sign(request).await.ok()?;
         let mut response = request.send().await.ok().filter(|response| response.status().is_success())?;
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.ok()? {

@@ -8,6 +8,7 @@
 //!
 //! So a feed that is slow or broken keeps no other waiting, and nobody who judges.
 
+mod backends;
 mod desk;
 mod pause;
 pub mod push;
@@ -29,6 +30,7 @@ use crate::clock::Seconds;
 use crate::config::Config;
 use crate::fleet::FeedName;
 
+pub use backends::{Backend, Backends};
 pub use desk::{Addresses, Desk, Message, Polled, Work};
 pub use push::push;
 pub use query::query;

@@ -4,18 +4,30 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de::Error};
 
-use super::{push, scrape};
+use super::{backends::Backends, push, scrape};
 use crate::serve::duration;
 
 /// By which ways evidence comes.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Settings {
+    /// Metrics backends, beside the one that flags name.
+    pub backends: Backends,
     /// Exporters that are scraped from here.
     pub scrape: Option<scrape::Settings>,
     /// Exporters may push.
     pub push: Option<push::Settings>,
 }
+
+impl Settings {
+    /// What the backend of the flags is called: nothing, unless it has to be told from others.
+    pub fn name_of_flags(&self) -> &'static str {
+        if self.backends.is_empty() { "" } else { FLAGS }
+    }
+}
+
+/// Name of the backend that flags name, where there are others.
+pub(super) const FLAGS: &str = "default";
 
 /// Reads a duration such as `15s`, which is more than nothing.
 pub(super) fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {

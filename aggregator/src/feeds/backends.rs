@@ -1,0 +1,311 @@
+//! The metrics backends that the configuration file names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::{Deserialize, Deserializer, de};
+
+use super::settings::FLAGS;
+use super::{Feed, push, query, scrape};
+use crate::feed::{ClientCertificate, Credentials, FeedConfig, Flavour, PromFeed, TlsFiles};
+use crate::poll::{PollConfig, Poller};
+
+/// Longest time that may be given for one query: a poll is several, and must end while it is of use.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(120);
+/// Longest time that a backend may be asked behind the present.
+const LONGEST_SETTLE: Duration = Duration::from_secs(600);
+
+/// Backends with names that tell them apart.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(try_from = "Vec<Backend>")]
+pub struct Backends(Vec<Backend>);
+
+impl std::ops::Deref for Backends {
+    type Target = [Backend];
+    fn deref(&self) -> &[Backend] {
+        &self.0
+    }
+}
+
+impl TryFrom<Vec<Backend>> for Backends {
+    type Error = String;
+
+    fn try_from(backends: Vec<Backend>) -> Result<Self, String> {
+        let mut names = BTreeSet::new();
+        for (i, backend) in backends.iter().enumerate() {
+            let field = |field: &str, error: &str| Err(format!("backends[{i}].{field}: {error}"));
+            if !names.insert(&backend.name) {
+                return field("name", &format!("`{}` is the name of another one too", backend.name));
+            }
+            if let Err((wrong, error)) = backend.check() {
+                return field(wrong, &error);
+            }
+        }
+        Ok(Self(backends))
+    }
+}
+
+/// One backend.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Backend {
+    /// What it is called in messages, and what tells its streams from those of others.
+    pub name: String,
+    /// Base address of its query API.
+    pub url: String,
+    /// What kind it is.
+    #[serde(default, deserialize_with = "flavour")]
+    pub flavour: Flavour,
+    /// Headers sent with every query, such as a tenant's.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// File with a bearer token; read again for every query.
+    pub bearer_token_file: Option<PathBuf>,
+    /// User and password; not beside a bearer token.
+    pub basic_auth: Option<BasicAuth>,
+    /// Whom to trust, and with which certificate to come.
+    #[serde(default)]
+    pub tls: Tls,
+    /// Longest time for one query.
+    #[serde(default = "timeout", deserialize_with = "duration")]
+    pub timeout: Duration,
+    /// Label that the metrics pipeline gives the cluster's name.
+    #[serde(default = "cluster_label")]
+    pub cluster_label: String,
+    /// Labels that do not tell streams apart.
+    #[serde(default)]
+    pub ignore_labels: Vec<String>,
+    /// How far behind the present it is asked; left out: what the flag says.
+    #[serde(default, deserialize_with = "some_duration")]
+    pub settle_delay: Option<Duration>,
+    /// Samples asked for in one query, at most if clusters are not larger themselves.
+    pub batch_samples: Option<NonZeroU64>,
+    /// Whether it is asked the queries of checks.
+    #[serde(default = "yes")]
+    pub checks: bool,
+}
+
+/// User and password.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BasicAuth {
+    /// The user.
+    pub username: String,
+    /// File with the password; read again for every query.
+    pub password_file: PathBuf,
+}
+
+/// Files that TLS is made of, all PEM; used anew when they change.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Tls {
+    /// Certificate authorities trusted besides the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The client's certificate.
+    pub cert_file: Option<PathBuf>,
+    /// Its private key.
+    pub key_file: Option<PathBuf>,
+    /// The name that the backend's certificate must be for, when it is not that of the address.
+    pub server_name: Option<String>,
+}
+
+impl Backend {
+    /// The field that is wrong, and what is wrong with it.
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let wrong = |field, error: &str| Err((field, error.to_owned()));
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if self.name.is_empty() || self.name.len() > 63 || !self.name.chars().all(plain) {
+            return wrong("name", "has to be of 1 to 63 letters, digits, `-`, `_` and `.`");
+        }
+        if self.name == FLAGS {
+            return wrong("name", &format!("`{FLAGS}` is the backend that flags name"));
+        }
+        if [scrape::NAME, push::NAME].contains(&self.name.as_str()) {
+            return wrong("name", &format!("`{}` is the name of another feed", self.name));
+        }
+        if self.bearer_token_file.is_some() && self.basic_auth.is_some() {
+            return wrong("basicAuth", "cannot be used beside bearerTokenFile");
+        }
+        let authorizes = self.bearer_token_file.is_some() || self.basic_auth.is_some();
+        if authorizes && self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            return wrong("headers", "Authorization cannot be used beside bearerTokenFile or basicAuth");
+        }
+        if self.tls.cert_file.is_some() != self.tls.key_file.is_some() {
+            return wrong("tls", "certFile and keyFile are of use only together");
+        }
+        if self.timeout.is_zero() || self.timeout > LONGEST_TIMEOUT {
+            return wrong("timeout", "has to be more than 0s and at most 2m");
+        }
+        if self.settle_delay.is_some_and(|delay| delay > LONGEST_SETTLE) {
+            return wrong("settleDelay", "has to be at most 10m");
+        }
+        if self.cluster_label.is_empty() {
+            return wrong("clusterLabel", "is empty");
+        }
+        // What address, headers and server name are worth, the client knows.
+        PromFeed::new(self.config()).map(drop).or_else(|error| wrong("url", &error.to_string()))
+    }
+
+    /// How to talk to it.
+    fn config(&self) -> FeedConfig {
+        let credentials = match (&self.bearer_token_file, &self.basic_auth) {
+            (Some(file), _) => Credentials::BearerTokenFile(file.clone()),
+            (None, Some(BasicAuth { username, password_file })) => {
+                Credentials::Basic { username: username.clone(), password_file: password_file.clone() }
+            }
+            (None, None) => Credentials::None,
+        };
+        let client = self.tls.cert_file.clone().zip(self.tls.key_file.clone());
+        FeedConfig {
+            flavour: self.flavour,
+            timeout: self.timeout,
+            headers: self.headers.clone().into_iter().collect(),
+            credentials,
+            tls: TlsFiles {
+                ca: self.tls.ca_file.clone(),
+                client: client.map(|(certificate, key)| ClientCertificate { certificate, key }),
+                server_name: self.tls.server_name.clone(),
+            },
+            ..FeedConfig::new(self.url.clone())
+        }
+    }
+
+    /// The feed that polls it once an `interval`, so far behind the present unless it says otherwise.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub fn feed(&self, settle: Duration, interval: Duration) -> anyhow::Result<Feed> {
+        let client = PromFeed::new(self.config()).with_context(|| format!("backend {}", self.name))?;
+        let defaults = PollConfig::default();
+        let settle = self.settle_delay.unwrap_or(settle).as_secs_f64();
+        let poll = PollConfig {
+            feed: self.name.as_str().into(),
+            cluster_label: self.cluster_label.clone(),
+            ignored_labels: self.ignore_labels.clone(),
+            batch_samples: self.batch_samples.map_or(defaults.batch_samples, NonZeroU64::get),
+            settle,
+            max_settle: defaults.max_settle.max(settle),
+        };
+        let feed = query(Poller::new(poll, client), interval);
+        Ok(if self.checks { feed } else { Feed { asker: None, ..feed } })
+    }
+}
+
+fn timeout() -> Duration {
+    Duration::from_secs(10)
+}
+
+fn cluster_label() -> String {
+    "cluster".to_owned()
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn flavour<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Flavour, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    crate::serve::duration(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+}
+
+fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    duration(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::feeds::Settings;
+
+    fn parse(yaml: &str) -> Result<Settings, String> {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        serde_saphyr::from_str(yaml).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_left_out_is_as_the_flags_have_it() {
+        let settings = parse("backends: [{name: eu, url: 'http://thanos:9090'}]").unwrap();
+        let [backend] = &*settings.backends else { panic!("{settings:?}") };
+        assert_eq!((backend.flavour, backend.timeout, backend.checks), (Flavour::Any, timeout(), true));
+        assert_eq!((backend.cluster_label.as_str(), backend.settle_delay), ("cluster", None));
+        let feed = backend.feed(Duration::from_secs(7), Duration::from_secs(15)).unwrap();
+        assert_eq!((&*feed.name, feed.settle, feed.asker.is_some()), ("eu", 7.0, true));
+        assert_eq!((settings.name_of_flags(), parse("{}").unwrap().name_of_flags()), (FLAGS, ""));
+    }
+
+    #[test]
+    fn everything_can_be_said() {
+        let settings = parse(
+            "
+            backends:
+            - name: eu
+              url: https://10.0.0.1/prometheus
+              flavour: thanos
+              headers: {X-Scope-OrgID: fleet}
+              basicAuth: {username: reader, passwordFile: /secrets/password}
+              tls: {caFile: /ca, certFile: /cert, keyFile: /key, serverName: thanos.example}
+              timeout: 1m
+              clusterLabel: k8s_cluster
+              ignoreLabels: [replica]
+              settleDelay: 1500ms
+              batchSamples: 1000
+              checks: false
+            ",
+        )
+        .unwrap();
+        let config = settings.backends[0].config();
+        assert_eq!(config.headers, [("X-Scope-OrgID".to_owned(), "fleet".to_owned())]);
+        assert_eq!(config.tls.client.unwrap().key, PathBuf::from("/key"));
+        let (username, password_file) = ("reader".to_owned(), "/secrets/password".into());
+        assert_eq!(config.credentials, Credentials::Basic { username, password_file });
+        let feed = settings.backends[0].feed(Duration::ZERO, Duration::from_secs(15)).unwrap();
+        assert_eq!((feed.settle, feed.asker.is_some()), (1.5, false));
+    }
+
+    #[rstest]
+    #[case::no_name("url: http://a", "name")]
+    #[case::empty_name("name: '', url: http://a", "backends[0].name: has to be")]
+    #[case::odd_name("name: 'a b', url: http://a", "backends[0].name: has to be")]
+    #[case::name_of_flags("name: default, url: http://a", "backends[0].name: `default` is")]
+    #[case::name_of_another_feed("name: push, url: http://a", "backends[0].name: `push` is")]
+    #[case::name_twice("name: a, url: http://a}, {name: a, url: http://b", "backends[1].name: `a` is")]
+    #[case::no_address("name: a", "url")]
+    #[case::bad_address("name: a, url: thanos", "backends[0].url: backend is misconfigured: url `thanos`")]
+    #[case::bad_flavour("name: a, url: http://a, flavour: graphite", "`graphite` is none of")]
+    #[case::bad_header("name: a, url: http://a, headers: {'a b': c}", "header `a b`")]
+    #[case::two_credentials(
+        "name: a, url: http://a, bearerTokenFile: /t, basicAuth: {username: u, passwordFile: /p}",
+        "backends[0].basicAuth: cannot be used beside bearerTokenFile"
+    )]
+    #[case::authorization_twice(
+        "name: a, url: http://a, bearerTokenFile: /t, headers: {authorization: x}",
+        "backends[0].headers: "
+    )]
+    #[case::no_key("name: a, url: 'https://a', tls: {certFile: /c}", "backends[0].tls: certFile and keyFile")]
+    #[case::bad_timeout("name: a, url: http://a, timeout: soon", "\"soon\" is not a duration")]
+    #[case::no_time("name: a, url: http://a, timeout: 0s", "backends[0].timeout: ")]
+    #[case::no_batch("name: a, url: http://a, batchSamples: 0", "nonzero")]
+    #[case::no_label("name: a, url: http://a, clusterLabel: ''", "backends[0].clusterLabel: is empty")]
+    #[case::no_such_field("name: a, url: http://a, proxy: b", "proxy")]
+    fn what_is_wrong_is_said_with_the_field(#[case] backends: &str, #[case] expected: &str) {
+        let error = parse(&format!("backends: [{{{backends}}}]")).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[rstest]
+    #[case::of_an_address("10.0.0.2", "https://a")]
+    #[case::without_tls("b.example", "http://a")]
+    fn a_server_name_is_a_name_for_tls(#[case] name: &str, #[case] url: &str) {
+        let settings = parse(&format!("backends: [{{name: a, url: '{url}', tls: {{serverName: {name}}}}}]"));
+        let error = settings.unwrap_err();
+        assert!(error.contains(&format!("server name `{name}` is of no use for `{url}`")), "{error}");
+    }
+}
