@@ -22,6 +22,8 @@ pub mod label {
 
 use label::{APPLY_STATE, CODE, CONTRACT, HEALTH, PACKAGE, PACKAGE_NAMESPACE, PACKAGE_SOURCE, REASON};
 
+use crate::Version;
+
 /// Type of a metric as the exposition formats name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -34,7 +36,7 @@ pub enum Kind {
 const IDENTITY: &[&str] = &[PACKAGE, PACKAGE_NAMESPACE, PACKAGE_SOURCE];
 
 macro_rules! metrics {
-    ($($variant:ident = $name:literal, $kind:ident, $labels:expr, in_digest: $digest:literal, $help:literal;)+) => {
+    ($($variant:ident = $name:literal, $kind:ident, $labels:expr, since: $since:ident, in_digest: $digest:literal, $help:literal;)+) => {
         /// A metric of the contract.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Metric { $(#[doc = $help] $variant),+ }
@@ -64,6 +66,11 @@ macro_rules! metrics {
                 match self { $(Self::$variant => $digest),+ }
             }
 
+            /// The contract version that it came with.
+            pub const fn since(self) -> Version {
+                match self { $(Self::$variant => Version::$since),+ }
+            }
+
             /// What the metric says, one line without a full stop: HELP text and reference.
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$variant => $help),+ }
@@ -73,43 +80,43 @@ macro_rules! metrics {
 }
 
 metrics! {
-    PackageApplyState = "statusbridge_package_apply_state", Gauge, IDENTITY, in_digest: true,
+    PackageApplyState = "statusbridge_package_apply_state", Gauge, IDENTITY, since: V1, in_digest: true,
         "Apply state of the package by severity: 0 Applied, 1 Applying, 2 Pending, 3 Paused, 4 Deleting, 5 Unknown, 6 Failed";
-    PackageHealth = "statusbridge_package_health", Gauge, IDENTITY, in_digest: true,
+    PackageHealth = "statusbridge_package_health", Gauge, IDENTITY, since: V1, in_digest: true,
         "Health of the package by severity: 0 Current, 1 InProgress, 2 Terminating, 3 NotFound, 4 Unknown, 5 Failed";
-    PackageDesiredRevision = "statusbridge_package_desired_revision", Gauge, IDENTITY, in_digest: true,
+    PackageDesiredRevision = "statusbridge_package_desired_revision", Gauge, IDENTITY, since: V1, in_digest: true,
         "Fingerprint of the revision that the cluster has been told to run; 0 when not known";
-    PackageAppliedRevision = "statusbridge_package_applied_revision", Gauge, IDENTITY, in_digest: true,
+    PackageAppliedRevision = "statusbridge_package_applied_revision", Gauge, IDENTITY, since: V1, in_digest: true,
         "Fingerprint of the revision that was last applied in full; 0 when not known";
-    PackageHealthyRevision = "statusbridge_package_healthy_revision", Gauge, IDENTITY, in_digest: true,
+    PackageHealthyRevision = "statusbridge_package_healthy_revision", Gauge, IDENTITY, since: V1, in_digest: true,
         "Fingerprint of the revision that is applied in full and Current now; else 0";
-    PackageTransitionTimestamp = "statusbridge_package_transition_timestamp_seconds", Gauge, IDENTITY, in_digest: true,
+    PackageTransitionTimestamp = "statusbridge_package_transition_timestamp_seconds", Gauge, IDENTITY, since: V1, in_digest: true,
         "When apply state, health or healthy revision last changed, in unix seconds";
-    PackageTransitions = "statusbridge_package_transitions_total", Counter, IDENTITY, in_digest: true,
+    PackageTransitions = "statusbridge_package_transitions_total", Counter, IDENTITY, since: V1, in_digest: true,
         "Changes of apply state, health or healthy revision that this exporter process saw";
-    PackageReason = "statusbridge_package_reason", Gauge, IDENTITY, in_digest: true,
+    PackageReason = "statusbridge_package_reason", Gauge, IDENTITY, since: V1, in_digest: true,
         "Code of the reason for the state, see statusbridge_reason_info; 0 while Applied and Current";
-    PackageResources = "statusbridge_package_resources", Gauge, IDENTITY, in_digest: true,
+    PackageResources = "statusbridge_package_resources", Gauge, IDENTITY, since: V1, in_digest: true,
         "Resources in the inventory of the package";
-    PackageResourcesCurrent = "statusbridge_package_resources_current", Gauge, IDENTITY, in_digest: true,
+    PackageResourcesCurrent = "statusbridge_package_resources_current", Gauge, IDENTITY, since: V1, in_digest: true,
         "Resources in the inventory of the package that are Current";
-    PackageResourcesFailed = "statusbridge_package_resources_failed", Gauge, IDENTITY, in_digest: true,
+    PackageResourcesFailed = "statusbridge_package_resources_failed", Gauge, IDENTITY, since: V1, in_digest: true,
         "Resources in the inventory of the package that have failed";
-    ReasonInfo = "statusbridge_reason_info", Gauge, &[CODE, PACKAGE_SOURCE, REASON], in_digest: true,
+    ReasonInfo = "statusbridge_reason_info", Gauge, &[CODE, PACKAGE_SOURCE, REASON], since: V1, in_digest: true,
         "Always 1: which code in statusbridge_package_reason stands for which reason";
-    SourceUp = "statusbridge_source_up", Gauge, &[PACKAGE_SOURCE], in_digest: true,
+    SourceUp = "statusbridge_source_up", Gauge, &[PACKAGE_SOURCE], since: V1, in_digest: true,
         "1 while the first lists are complete and every watch of the source was heard from lately; 0 when what is shown is the last known";
-    SourcePackages = "statusbridge_source_packages", Gauge, &[PACKAGE_SOURCE], in_digest: true,
+    SourcePackages = "statusbridge_source_packages", Gauge, &[PACKAGE_SOURCE], since: V1, in_digest: true,
         "Packages that the source reads";
-    ClusterUid = "statusbridge_cluster_uid", Gauge, &[], in_digest: true,
+    ClusterUid = "statusbridge_cluster_uid", Gauge, &[], since: V1, in_digest: true,
         "Fingerprint of the UID of the kube-system namespace";
-    Digest = "statusbridge_digest", Gauge, &[CONTRACT], in_digest: false,
+    Digest = "statusbridge_digest", Gauge, &[CONTRACT], since: V1, in_digest: false,
         "Digest of every sample that the contract covers, the exporter's attestation of this exposition";
-    RenderedTimestamp = "statusbridge_rendered_timestamp_seconds", Gauge, &[], in_digest: false,
+    RenderedTimestamp = "statusbridge_rendered_timestamp_seconds", Gauge, &[], since: V1, in_digest: false,
         "When this exposition was rendered, in unix seconds";
-    SourceLastContact = "statusbridge_source_last_contact_timestamp_seconds", Gauge, &[PACKAGE_SOURCE], in_digest: false,
+    SourceLastContact = "statusbridge_source_last_contact_timestamp_seconds", Gauge, &[PACKAGE_SOURCE], since: V1, in_digest: false,
         "When the watch of the source that has been silent for longest was last heard from, in unix seconds";
-    Packages = "statusbridge_packages", Gauge, &[APPLY_STATE, HEALTH, PACKAGE_SOURCE], in_digest: false,
+    Packages = "statusbridge_packages", Gauge, &[APPLY_STATE, HEALTH, PACKAGE_SOURCE], since: V1, in_digest: false,
         "Packages by source, apply state and health";
 }
 

@@ -72,6 +72,10 @@ struct Cluster {
     uid: u64,
     /// How many seconds its clock is ahead.
     ahead: i64,
+    /// The contract version that its digest names; none is the current.
+    contract: Option<String>,
+    /// Metrics of packages that it has beside those of the contract, all 1 and covered by its digest.
+    more: Vec<String>,
     /// By namespace and name.
     packages: BTreeMap<(String, String), FakePackage>,
 }
@@ -119,6 +123,14 @@ impl FakeFleet {
     /// From now on the cluster's clock is so many seconds ahead. What it says of packages is not changed.
     pub fn clock_is_ahead(&self, cluster: &str, seconds: i64) {
         self.change(cluster, |cluster| cluster.ahead = seconds);
+    }
+
+    /// From now on the cluster's exporter is of this contract version, and its digest covers these metrics too.
+    pub fn publishes(&self, cluster: &str, contract: &str, more: &[&str]) {
+        self.change(cluster, |cluster| {
+            cluster.contract = Some(contract.to_owned());
+            cluster.more = more.iter().map(|name| (*name).to_owned()).collect();
+        });
     }
 
     /// What the cluster says of a package changes.
@@ -186,14 +198,14 @@ fn path(cluster: &str) -> String {
 
 /// What a cluster's exporter says now.
 fn render(cluster: &Cluster) -> String {
-    let Cluster { uid, ahead, packages } = cluster;
+    let Cluster { uid, ahead, contract, more, packages } = cluster;
     let mut page = String::new();
     let mut digest = Digest::default();
-    let mut say = |metric: Metric, labels: &[(&str, &str)], value: u64| {
-        if metric.in_digest() {
-            digest.add(sample::hash(metric.name(), labels, value));
+    let mut write = |name: &str, in_digest: bool, labels: &[(&str, &str)], value: u64| {
+        if in_digest {
+            digest.add(sample::hash(name, labels, value));
         }
-        page += &sample::canonical(metric.name(), labels, value);
+        page += &sample::canonical(name, labels, value);
         page.push('\n');
     };
     let revision = |text: &str| Fingerprint::of(text).value();
@@ -203,6 +215,9 @@ fn render(cluster: &Cluster) -> String {
             (label::PACKAGE_NAMESPACE, namespace.as_str()),
             (label::PACKAGE_SOURCE, SOURCE),
         ];
+        more.iter().for_each(|name| write(name, true, &labels, 1));
+        let mut say =
+            |metric: Metric, labels: &[_], value| write(metric.name(), metric.in_digest(), labels, value);
         say(Metric::PackageApplyState, &labels, package.apply.code());
         say(Metric::PackageHealth, &labels, package.health.code());
         say(Metric::PackageDesiredRevision, &labels, revision(&package.desired));
@@ -212,6 +227,9 @@ fn render(cluster: &Cluster) -> String {
         say(Metric::PackageTransitions, &labels, package.transitions);
         say(Metric::PackageReason, &labels, reason::code(&package.reason));
     }
+    let mut say = |metric: Metric, labels: &[(&str, &str)], value| {
+        write(metric.name(), metric.in_digest(), labels, value)
+    };
     let reasons: BTreeSet<&str> =
         packages.values().map(|p| p.reason.as_str()).filter(|r| !r.is_empty()).collect();
     for word in reasons {
@@ -233,8 +251,8 @@ fn render(cluster: &Cluster) -> String {
         let labels = [(label::APPLY_STATE, apply), (label::HEALTH, health), (label::PACKAGE_SOURCE, SOURCE)];
         say(Metric::Packages, &labels, count);
     }
-    let digest = digest.value();
-    page += &sample::canonical(Metric::Digest.name(), &[(label::CONTRACT, CONTRACT_VERSION)], digest);
+    let (digest, contract) = (digest.value(), contract.as_deref().unwrap_or(CONTRACT_VERSION));
+    page += &sample::canonical(Metric::Digest.name(), &[(label::CONTRACT, contract)], digest);
     page.push('\n');
     page
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use statusbridge_contract::CONTRACT_VERSION;
+use statusbridge_contract::Version;
 
 use super::{
     beat::{Beat, Heard},
@@ -71,10 +71,12 @@ impl Stream {
         }
         self.newest = Some(beat.at);
         self.note_rendered(beat);
-        if beat.contract != CONTRACT_VERSION {
+        if Version::readable(&beat.contract).is_none() {
+            let read: Vec<&str> = Version::READ.iter().map(|version| version.name()).collect();
             self.fault = Some(format!(
-                "its contract version `{}` is not one that this aggregator reads ({CONTRACT_VERSION})",
-                beat.contract
+                "its contract version `{}` is not one that this aggregator reads ({})",
+                beat.contract,
+                read.join(", ")
             ));
             return Heard::Unusable;
         }

@@ -133,6 +133,7 @@ mod tests {
             beat: beat("a", at),
             gathered: Box::default(),
             strays: Vec::new(),
+            unknown: Vec::new(),
         });
         let groups = stamp_groups(torn.into());
         let ats: Vec<Vec<Seconds>> = groups.iter().map(|g| g.iter().map(|u| u.beat.at).collect()).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use statusbridge_contract::{CONTRACT_VERSION, Metric, PACKAGE_METRICS, label, stream, stream::StreamLabels};
+use statusbridge_contract::{Metric, PACKAGE_METRICS, Version, label, stream, stream::StreamLabels};
 
 use super::PollConfig;
 use crate::{
@@ -93,9 +93,10 @@ fn without(mut stream: StreamLabels, ignored: &[String]) -> StreamLabels {
     stream
 }
 
-/// Of two digests of one stream, as an exporter's upgrade leaves them behind, the newer counts.
+/// Of two digests of one stream, as an exporter's upgrade leaves them behind, the newer counts; of two of
+/// the same scrape that of the later version among those that can be read.
 fn supersedes(beat: &Beat, other: &Beat) -> bool {
-    (beat.at, beat.contract == CONTRACT_VERSION) > (other.at, other.contract == CONTRACT_VERSION)
+    (beat.at, Version::readable(&beat.contract)) > (other.at, Version::readable(&other.contract))
 }
 
 fn digest_key(metric: Metric, labels: &Labels) -> DigestKey {

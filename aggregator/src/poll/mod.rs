@@ -12,7 +12,10 @@ mod batch;
 mod heads;
 mod look_back;
 mod read;
+#[cfg(test)]
+mod refusal_tests;
 mod settle;
+mod unknown;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -68,6 +71,8 @@ const PROBLEMS: usize = 16;
 const MOST_REFUSALS: usize = 8;
 /// Longest problem, in bytes.
 const PROBLEM: usize = 600;
+/// Longest fault of a stream, in bytes.
+const FAULT: usize = 480;
 
 /// What a poll came to.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -120,6 +125,8 @@ struct Unverified {
     beat: Beat,
     gathered: Box<Gathered>,
     strays: Vec<Stray>,
+    /// Metrics that it has and its contract version does not know.
+    unknown: Vec<String>,
 }
 
 impl Poller {
@@ -273,12 +280,14 @@ impl<Q: QueryApi> Poller<Q> {
         let still = settle_batch(fleet, due, read, t, recovered, report).await;
         let mut torn: HashMap<StreamLabels, Unverified> =
             torn.into_iter().map(|first| (first.beat.stream.clone(), first)).collect();
-        for unverified in still {
-            // A backend that cannot be read like this gives nothing: then the first reading tells more.
-            let told = match torn.remove(&unverified.beat.stream) {
-                Some(first) if unverified.gathered.samples == 0 => first,
-                _ => unverified,
-            };
+        // A backend that cannot be read like this gives nothing: then the first reading tells more.
+        let told = still.into_iter().map(|unverified| match torn.remove(&unverified.beat.stream) {
+            Some(first) if unverified.gathered.samples == 0 => first,
+            _ => unverified,
+        });
+        let mut told: Vec<Unverified> = told.collect();
+        unknown::ask(&self.feed, &self.config, &mut told, last).await;
+        for told in told {
             report.unverified += 1;
             report.problem(&fleet.with(move |fleet| reject(fleet, &told)).await);
         }
@@ -286,10 +295,23 @@ impl<Q: QueryApi> Poller<Q> {
     }
 }
 
+/// What an exporter has that its contract version does not know.
+fn not_known(contract: &str, metrics: &[String]) -> Option<String> {
+    let (first, others) = metrics.split_first()?;
+    let more = if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
+    Some(format!("the exporter has {first}{more}, which contract version {contract} does not know"))
+}
+
 /// Notes what does not add up, and says why.
-fn reject(fleet: &mut Fleet, Unverified { beat, gathered, strays }: &Unverified) -> String {
+fn reject(fleet: &mut Fleet, Unverified { beat, gathered, strays, unknown }: &Unverified) -> String {
     let last = fleet.verified(&beat.cluster, &beat.stream);
-    let fault = diagnose(gathered, beat.digest.unwrap_or_default(), &beat.stream, last, strays);
+    let digest = beat.digest.unwrap_or_default();
+    let fault = match not_known(&beat.contract, unknown) {
+        Some(news) => {
+            excerpt(&format!("{news}; {}", diagnose(gathered, digest, &beat.stream, last, strays)), FAULT)
+        }
+        None => diagnose(gathered, digest, &beat.stream, last, strays),
+    };
     let problem = format!("cluster {}: {fault}", beat.cluster);
     fleet.reject(beat, fault);
     problem
@@ -311,7 +333,7 @@ async fn settle_batch(
             Ok(content) => whole.push((beat, content)),
             Err(gathered) => {
                 let strays = strays.get(&beat.cluster).cloned().unwrap_or_default();
-                torn.push(Unverified { beat, gathered, strays });
+                torn.push(Unverified { beat, gathered, strays, unknown: Vec::new() });
             }
         }
     }

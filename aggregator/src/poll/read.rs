@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use statusbridge_contract::{Metric, stream, stream::StreamLabels};
+use statusbridge_contract::{Metric, Version, stream, stream::StreamLabels};
 
 use super::PollConfig;
 use crate::{
@@ -36,6 +36,8 @@ pub(super) struct Read {
     ignored: Vec<String>,
     cluster_label: String,
     places: HashMap<StreamLabels, Place>,
+    /// By number, like what is gathered: a digest covers what its version has.
+    versions: Vec<Option<Version>>,
     gathered: Vec<Gathered>,
     /// When reading raw: only samples stamped like this are kept, by number.
     stamps: Option<Vec<Seconds>>,
@@ -64,6 +66,7 @@ impl Read {
             ignored: config.ignored_labels.clone(),
             cluster_label: config.cluster_label.clone(),
             places,
+            versions: due.iter().map(|beat| Version::readable(&beat.contract)).collect(),
             gathered: due.iter().map(|_| Gathered::default()).collect(),
             stamps: raw.then(|| due.iter().map(|b| b.at).collect()),
             cluster_stamps,
@@ -121,6 +124,9 @@ impl Read {
 
     fn put(&mut self, place: Place, metric: Metric, own: &[(&'static str, &str)], samples: &[Sample]) {
         let Place::Due(i) = place else { return };
+        if !self.versions[i].is_some_and(|version| version.covers(metric)) {
+            return;
+        }
         let sample = match &self.stamps {
             Some(stamps) => samples.iter().find(|s| s.stamped(stamps[i])),
             None => samples.last(),

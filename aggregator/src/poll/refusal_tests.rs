@@ -1,0 +1,129 @@
+//! A backend that refuses more than it can answer.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use statusbridge_contract::{Metric, label};
+
+use super::{PollConfig, Poller};
+use crate::{
+    clock::Seconds,
+    feed::{FeedError, QueryApi, Sample, Sink, head_selector},
+    fleet::Fleet,
+    testing::{Exposition, healthy},
+};
+
+/// Clusters, and how many samples are answered at most.
+struct State {
+    clusters: BTreeMap<String, Exposition>,
+    most: usize,
+    refused: usize,
+    /// How many samples each query for what digests cover was about.
+    asked: Vec<usize>,
+}
+
+struct Small(Mutex<State>);
+
+impl Small {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl QueryApi for &Small {
+    async fn query<S: Sink>(&self, expression: &str, at: Seconds, mut sink: S) -> Result<S, FeedError> {
+        let mut state = self.state();
+        let mut give = |name: Option<Metric>, cluster: &str, own: &[(&str, &str)], value: f64| {
+            let name = name.map(|metric| ("__name__", metric.name()));
+            let labels = name.into_iter().chain([("cluster", cluster)]).chain(own.iter().copied());
+            sink.series(&labels.collect(), &[Sample { at, value }]);
+        };
+        let contract = [(label::CONTRACT, "1")];
+        if let Some((_, named)) = expression.split_once(",cluster=~\"") {
+            let named: Vec<&str> = named.trim_end_matches("\"}").split('|').collect();
+            let of = |name: &&str| state.clusters[*name].lines().len();
+            let samples = named.iter().map(of).sum();
+            if samples > state.most {
+                state.refused += 1;
+                return Err(FeedError::Api { kind: "execution".into(), message: "too many samples".into() });
+            }
+            state.asked.push(samples);
+            for name in named {
+                for line in state.clusters[name].lines() {
+                    give(Some(line.metric), name, &line.own(), line.value as f64);
+                }
+            }
+        } else {
+            for (name, exposition) in &state.clusters {
+                if expression == head_selector() {
+                    give(Some(Metric::Digest), name, &contract, exposition.digest() as f64);
+                    give(Some(Metric::RenderedTimestamp), name, &[], at.floor());
+                } else if expression == "timestamp(statusbridge_digest)" {
+                    give(None, name, &contract, at);
+                } else if expression == "timestamp(statusbridge_rendered_timestamp_seconds)" {
+                    give(None, name, &[], at);
+                } else if expression.starts_with("sum by (cluster)") {
+                    give(None, name, &[], exposition.packages.len() as f64);
+                }
+            }
+        }
+        Ok(sink)
+    }
+
+    fn received(&self) -> u64 {
+        0
+    }
+}
+
+const CLUSTERS: usize = 16;
+
+/// Every cluster has changed since.
+fn change(backend: &Small, at: u64) {
+    let exposition = |number: usize| {
+        let names = (0..10).map(|package| format!("p{package}"));
+        names.fold(Exposition::new(number as u64), |all, name| all.with(&name, healthy("r1", at, 1)))
+    };
+    backend.state().clusters =
+        (0..CLUSTERS).map(|number| (format!("c{number}"), exposition(number))).collect();
+}
+
+fn small(most: usize) -> Small {
+    Small(Mutex::new(State { clusters: BTreeMap::new(), most, refused: 0, asked: Vec::new() }))
+}
+
+#[tokio::test]
+async fn a_backend_is_asked_for_less_at_a_time_until_it_can_take_more_again() {
+    let backend = small(300);
+    let mut fleet = Fleet::default();
+    let mut poller = Poller::new(PollConfig::default(), &backend);
+    let mut poll = async |at: u64| {
+        change(&backend, at);
+        (backend.state().refused, backend.state().asked) = (0, Vec::new());
+        let report = poller.poll(&mut fleet, at as f64).await;
+        assert_eq!((report.error, report.verified), (None, CLUSTERS), "{at}");
+        (backend.state().refused, backend.state().asked.len())
+    };
+    let (refused, asked) = poll(1000).await;
+    assert!(refused >= 2 && asked >= 5, "{refused} refused, {asked} asked");
+    // It has learned.
+    assert_eq!(poll(1010).await.0, 0);
+    backend.state().most = usize::MAX;
+    let mut at = 1020;
+    while poll(at).await.1 > 1 {
+        at += 10;
+        assert!(at < 2500, "it never asks for more again");
+    }
+}
+
+#[tokio::test]
+async fn one_cluster_that_is_too_large_is_a_failure_that_says_so() {
+    let backend = small(50);
+    change(&backend, 1000);
+    let mut fleet = Fleet::default();
+    let report = Poller::new(PollConfig::default(), &backend).poll(&mut fleet, 1000.0).await;
+    assert_eq!(report.error.as_deref(), Some("backend refused the query: execution: too many samples"));
+    assert!(!report.ok && report.verified == 0);
+    assert!(backend.state().refused < 12, "{}", backend.state().refused);
+}

@@ -1,0 +1,66 @@
+//! Versions of the contract. A new one is a line here and the metrics that it adds.
+
+use crate::Metric;
+
+/// A version of the contract; a later one is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// The first.
+    V1,
+}
+
+impl Version {
+    /// What exporters publish.
+    pub const CURRENT: Self = Self::V1;
+
+    /// What aggregators read side by side: the version before, if there was one, and the current.
+    pub const READ: &'static [Self] = &[Self::V1];
+
+    /// How it stands in the digest's `contract` label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "1",
+        }
+    }
+
+    /// The version of this name, if aggregators read it.
+    pub fn readable(name: &str) -> Option<Self> {
+        Self::READ.iter().copied().find(|version| version.name() == name)
+    }
+
+    /// Whether it has this metric.
+    pub fn knows(self, metric: Metric) -> bool {
+        metric.since() <= self
+    }
+
+    /// Whether its digest covers this metric's samples.
+    pub fn covers(self, metric: Metric) -> bool {
+        self.knows(metric) && metric.in_digest()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_current_version_and_at_most_the_one_before_are_read() {
+        assert!(Version::READ.is_sorted() && (1..=2).contains(&Version::READ.len()));
+        assert_eq!(Version::READ.last(), Some(&Version::CURRENT));
+        for version in Version::READ {
+            assert_eq!(Version::readable(version.name()), Some(*version));
+        }
+        assert_eq!((Version::readable("0"), Version::readable("")), (None, None));
+    }
+
+    #[test]
+    fn the_current_version_has_every_metric_and_no_version_lacks_what_makes_a_digest() {
+        assert!(Metric::ALL.iter().all(|metric| Version::CURRENT.knows(*metric)));
+        for version in Version::READ {
+            for needed in [Metric::Digest, Metric::RenderedTimestamp, Metric::ClusterUid, Metric::SourceUp] {
+                assert!(version.knows(needed), "{version:?} lacks {needed:?}");
+            }
+        }
+        assert!(Version::V1.covers(Metric::PackageHealth) && !Version::V1.covers(Metric::Packages));
+    }
+}

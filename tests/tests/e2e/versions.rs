@@ -1,0 +1,50 @@
+//! Exporters of several contract versions side by side.
+
+use crate::world::*;
+use anyhow::{Result, ensure};
+use serde_json::json;
+use statusbridge_tests::*;
+
+#[tokio::test]
+async fn what_a_contract_version_does_not_know_is_named() {
+    run("e2e-versions", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        for name in ["old", "new", "newest"] {
+            fleet.says(name, APP, healthy_for(60));
+        }
+        // One whose digest covers what its own version does not have, and one of a version that nobody reads yet.
+        fleet.publishes("new", "1", &["statusbridge_package_foo"]);
+        fleet.publishes("newest", "2", &["statusbridge_package_foo"]);
+        let backend = Backend::prometheus(rig, &fleet, &["old", "new", "newest"]).await?;
+        let etcd = Etcd::start(rig).await?;
+        let hub = Hub::start_with(rig, &etcd, backend.options()).await?;
+        hub.report(APP, STALE_AFTER, json!({})).await?;
+        let mut histories = Vec::new();
+        for name in ["old", "new", "newest"] {
+            histories.push(hub.history(name).await?);
+            hub.gate(name, APP, &revision(1), json!({"clusters": {"names": [name]}})).await?;
+        }
+        hub.opens("old", SOON).await?;
+        for (name, why) in [
+            ("new", "the exporter has statusbridge_package_foo, which contract version 1 does not know"),
+            ("newest", "its contract version `2` is not one that this aggregator reads (1)"),
+        ] {
+            eventually(SOON, &format!("{name} says {why}"), async || {
+                let waiting = waiting(&hub.closes(name, "Unverified", SOON).await?);
+                ensure!(waiting.contains(why), "{waiting}");
+                Ok(())
+            })
+            .await?;
+        }
+        for history in &histories[1..] {
+            history.check("what cannot be verified opens nothing", closed).await?;
+        }
+        // As soon as what it says is what its version has, it is read; both leave no trace of what was.
+        for name in ["new", "newest"] {
+            fleet.publishes(name, "1", &[]);
+            hub.opens(name, SOON).await?;
+        }
+        Ok(())
+    })
+    .await;
+}
