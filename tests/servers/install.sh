@@ -21,6 +21,7 @@ kubernetes|k8s.io/kubernetes|kube-apiserver kubectl|k8s.io/kubernetes/cmd/kube-a
 etcd|go.etcd.io/etcd/server/v3|etcd|go.etcd.io/etcd/server/v3||1 minute|
 etcd-old|go.etcd.io/etcd/server/v3|etcd-old|go.etcd.io/etcd/server/v3||1 minute|
 prometheus|github.com/prometheus/prometheus|prometheus promtool|github.com/prometheus/prometheus/cmd/prometheus github.com/prometheus/prometheus/cmd/promtool|remove_all_sd|2 minutes|-X '$common'=@V@
+thanos|github.com/thanos-io/thanos|thanos|github.com/thanos-io/thanos/cmd/thanos|slicelabels|3 minutes|-X '$common'=@V@
 kustomize-controller|github.com/fluxcd/kustomize-controller|kustomize-controller|github.com/fluxcd/kustomize-controller||2 minutes|
 kpt|github.com/kptdev/kpt|kpt-live|statusbridge.dev/tests/servers/kpt||2 minutes|-X main.version=v@V@
 kstatus|sigs.k8s.io/cli-utils|kstatus|statusbridge.dev/tests/servers/kstatus||1 minute|
@@ -28,7 +29,7 @@ argocd-lua|github.com/yuin/gopher-lua|argocd-lua|statusbridge.dev/tests/servers/
 kube-state-metrics|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||2 minutes|-X '$common'=@V@
 '
 # kube-state-metrics is what the benchmark measures against: no test needs it.
-default_names="kubernetes etcd etcd-old prometheus victoria-metrics kustomize-controller kpt kstatus argocd-lua"
+default_names="kubernetes etcd etcd-old prometheus thanos victoria-metrics kustomize-controller kpt kstatus argocd-lua"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }

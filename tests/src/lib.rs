@@ -6,7 +6,8 @@
 //!  │            ├─ KustomizeController, Flux   packages delivered by somebody else's controller
 //!  │            ├─ Kpt                          packages applied by a command that leaves an inventory
 //!  │            └─ Exporter, Aggregator        our own programs
-//!  ├─ Prometheus, VictoriaMetrics
+//!  ├─ Prometheus, VictoriaMetrics, Thanos
+//!  ├─ Guard, Authority                         TLS, certificates and passwords in front of them
 //!  ├─ FaultProxy, FileServer, FakeFleet        in this process: faults on the way, bytes to serve, many clusters
 //!  └─ Workload, Hub, History                   a whole cluster, a whole hub, every version of an object
 //! ```
@@ -33,6 +34,7 @@
 //! ```
 
 mod apiserver;
+mod authority;
 pub mod crds;
 mod etcd;
 pub mod exposition;
@@ -40,6 +42,7 @@ pub mod fake_fleet;
 mod fault_proxy;
 mod file_server;
 mod flux;
+mod guard;
 pub mod history;
 pub mod hub;
 mod kpt;
@@ -50,12 +53,14 @@ mod process;
 mod prometheus;
 mod rig;
 mod servers;
+mod thanos;
 mod victoria_metrics;
 mod wait;
 pub mod watchdog;
 pub mod workload;
 
 pub use apiserver::ApiServer;
+pub use authority::{Authority, Certified};
 pub use etcd::Etcd;
 pub use fake_fleet::{FakeFleet, FakePackage};
 pub use fault_proxy::{Fault, FaultProxy};
@@ -64,6 +69,7 @@ pub use flux::{
     Flux, KustomizationOptions, KustomizeController, NAMESPACE as FLUX_NAMESPACE, Rollout,
     deployment_manifest,
 };
+pub use guard::{Demand, Guard};
 pub use history::History;
 pub use hub::Hub;
 pub use kpt::{Kpt, KptPackage, config_map_manifest, put_inventory, revision_manifest};
@@ -74,6 +80,7 @@ pub use process::Process;
 pub use prometheus::{Prometheus, PrometheusConfig, Sample, ScrapeJob};
 pub use rig::{Rig, run};
 pub use servers::program;
+pub use thanos::{ThanosQuerier, ThanosSidecar};
 pub use victoria_metrics::VictoriaMetrics;
 pub use wait::{eventually, holds_for};
 pub use workload::Workload;

@@ -69,6 +69,8 @@ pub struct PrometheusConfig {
     pub remote_write: Vec<String>,
     /// Files with recording and alerting rules.
     pub rule_files: Vec<PathBuf>,
+    /// Further flags.
+    pub flags: Vec<String>,
 }
 
 impl Default for PrometheusConfig {
@@ -79,6 +81,7 @@ impl Default for PrometheusConfig {
             jobs: Vec::new(),
             remote_write: Vec::new(),
             rule_files: Vec::new(),
+            flags: Vec::new(),
         }
     }
 }
@@ -162,6 +165,7 @@ impl Prometheus {
             "--storage.tsdb.retention.time=1d".to_owned(),
             "--log.level=warn".to_owned(),
         ];
+        let args = args.into_iter().chain(config.flags.iter().cloned());
         let process = Process::spawn(rig, &name, &program("prometheus")?, args, [])?;
         let server = Self { process, port, config_file, http: crate::servers::http()? };
         server.wait_ready().await?;

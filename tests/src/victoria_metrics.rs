@@ -18,6 +18,14 @@ impl VictoriaMetrics {
     /// # Errors
     /// When it does not come up.
     pub async fn start(rig: &Rig) -> Result<Self> {
+        Self::start_with(rig, &[]).await
+    }
+
+    /// Starts one with further flags.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn start_with(rig: &Rig, flags: &[&str]) -> Result<Self> {
         let port = Port::reserve()?;
         let name = format!("victoria-metrics-{}", port.number());
         let args = [
@@ -27,6 +35,7 @@ impl VictoriaMetrics {
             // It leaves 60 % of the machine to its caches otherwise, which tests that run in parallel need.
             "-memory.allowedBytes=128MB".to_owned(),
         ];
+        let args = args.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned()));
         let process = Process::spawn(rig, &name, &program("victoria-metrics")?, args, [])?;
         let server = Self { process, port, http: crate::servers::http()? };
         server.wait_ready().await?;

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod backend_faults;
+mod backends;
 mod cardinality;
 mod checks;
 mod doctor;
@@ -29,6 +30,8 @@ mod stale_after;
 mod streams;
 mod sweeper;
 mod tenants;
+mod thanos;
+mod versions;
 mod wait;
 mod watches;
 mod waves;
