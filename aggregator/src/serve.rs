@@ -338,8 +338,8 @@ fn plan(args: &ServeArgs, interval: Duration, metrics: Arc<Metrics>, reception: 
     let (flags, settle) = (args.backend.clone(), args.settle_delay);
     Arc::new(move |config| {
         let mut feeds = Vec::new();
-        if let Some(backend) = flags.feed() {
-            let client = PromFeed::new(backend).context("metrics backend")?;
+        if let Some(feed) = flags.feed() {
+            let client = PromFeed::new(feed).context("metrics backend")?;
             let poll = PollConfig { feed: config.feeds.name_of_flags().into(), ..flags.poll(settle) };
             feeds.push(feeds::query(Poller::new(poll, client), interval));
         }

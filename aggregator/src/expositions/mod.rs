@@ -10,7 +10,7 @@
 #[cfg(test)]
 mod tests;
 
-use statusbridge_contract::{CONTRACT_VERSION, Metric, exposition, label, stream::StreamLabels};
+use statusbridge_contract::{Metric, Version, exposition, label, stream::StreamLabels};
 
 use crate::clock::Seconds;
 use crate::feed::{Sample, excerpt};
@@ -180,7 +180,7 @@ impl Evidence {
 /// Takes note of an exposition that does not add up. What it says of its digest does not confirm what
 /// was verified before, even where it is the same.
 fn reject(fleet: &mut Fleet, beat: Beat, gathered: &Gathered, unknown: &[String], t: Seconds) -> Outcome {
-    let Some(digest) = beat.digest.filter(|_| beat.contract == CONTRACT_VERSION) else {
+    let Some(digest) = beat.digest.filter(|_| Version::readable(&beat.contract).is_some()) else {
         // What it lacks is found out where it is heard of.
         fleet.hear(&beat, t);
         let fault = fleet.fault(&beat.cluster, &beat.stream).unwrap_or_default().to_owned();
@@ -189,8 +189,8 @@ fn reject(fleet: &mut Fleet, beat: Beat, gathered: &Gathered, unknown: &[String]
     let last = fleet.verified(&beat.cluster, &beat.stream);
     let mut fault = diagnose(gathered, digest, &beat.stream, last, &[]);
     if !unknown.is_empty() {
-        let names = unknown.join(", ");
-        fault = format!("{fault}; it has {names}, which contract version {CONTRACT_VERSION} does not know");
+        let (names, contract) = (unknown.join(", "), &beat.contract);
+        fault = format!("{fault}; it has {names}, which contract version {contract} does not know");
     }
     if fleet.hear(&Beat { digest: None, ..beat.clone() }, t) == Heard::Old {
         return Outcome::Old;

@@ -176,7 +176,8 @@ fn serve_as(url: &mut Url, headers: &mut header::HeaderMap, name: &str) -> Optio
 fn resolving(client: ClientBuilder, url: &str) -> Result<ClientBuilder, String> {
     let url = Url::parse(url).map_err(|e| e.to_string())?;
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-    Ok(client.dns_resolver(Arc::new(Always(host.into()))))
+    // A proxy would look up the name itself.
+    Ok(client.no_proxy().dns_resolver(Arc::new(Always(host.into()))))
 }
 
 /// Looks up this name whatever it is asked for.

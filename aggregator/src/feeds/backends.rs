@@ -120,11 +120,8 @@ impl Backend {
         if self.name.is_empty() || self.name.len() > 63 || !self.name.chars().all(plain) {
             return wrong("name", "has to be of 1 to 63 letters, digits, `-`, `_` and `.`");
         }
-        if self.name == FLAGS {
-            return wrong("name", &format!("`{FLAGS}` is the backend that flags name"));
-        }
-        if [scrape::NAME, push::NAME].contains(&self.name.as_str()) {
-            return wrong("name", &format!("`{}` is the name of another feed", self.name));
+        if [FLAGS, scrape::NAME, push::NAME].contains(&self.name.as_str()) {
+            return wrong("name", &format!("`{}` is what another feed is called", self.name));
         }
         if self.bearer_token_file.is_some() && self.basic_auth.is_some() {
             return wrong("basicAuth", "cannot be used beside bearerTokenFile");

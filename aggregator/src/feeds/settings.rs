@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de::Error};
 
-use super::{backends::Backends, push, scrape};
+use super::backends::Backends;
+use super::{push, scrape};
 use crate::serve::duration;
 
 /// By which ways evidence comes.

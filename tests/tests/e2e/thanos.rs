@@ -82,7 +82,7 @@ async fn a_store_that_is_lost_or_forgotten_opens_nothing() {
         })
         .await?;
         // Nothing in the answer says that a part is missing, but who was expected.
-        fleet.says("here", APP, FakePackage { since: 0, ..FakePackage::healthy_at(&revision(2)) });
+        fleet.says("here", APP, FakePackage::healthy_at(&revision(2)));
         hub.closes("here", "Superseded", SOON).await?;
         for name in ["lost", "both"] {
             eventually(SOON, &format!("{name} names the cluster"), async || {
@@ -109,7 +109,7 @@ async fn a_store_that_is_lost_or_forgotten_opens_nothing() {
         .await?;
 
         sidecars[1].process().start()?;
-        fleet.says("lost", APP, FakePackage { since: 0, ..FakePackage::healthy_at(&revision(2)) });
+        fleet.says("lost", APP, FakePackage::healthy_at(&revision(2)));
         hub.opens("next", SOON).await?;
         hub.opens("next-reporting", SOON).await.map(drop)
     })
