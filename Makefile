@@ -42,10 +42,12 @@ demo: cargo demo-servers programs ## Watch a rollout through the gates, on the r
 model: cargo ## Try N generated histories (default 5000) on the code that decides
 	STATUSBRIDGE_MODEL_HISTORIES=$(or $(N),5000) $(CARGO) test --release -p statusbridge-aggregator --lib -- --nocapture model
 
-# BACKEND=victoria-metrics puts one behind Prometheus. See docs/proof.md.
+# BACKEND=victoria-metrics puts one behind Prometheus, ONLY=Sweeper makes only the faults of that name before the storm.
+# See docs/proof.md.
 faults: export STATUSBRIDGE_FAULTS_MINUTES = $(MINUTES)
 faults: export STATUSBRIDGE_FAULTS_SEED = $(SEED)
 faults: export STATUSBRIDGE_FAULTS_BACKEND = $(BACKEND)
+faults: export STATUSBRIDGE_FAULTS_ONLY = $(ONLY)
 faults: cargo servers programs ## Every fault, then a storm of MINUTES (default 10) from SEED, on the real servers
 	$(CARGO) test -p statusbridge-tests --test faults -- --ignored --nocapture --exact every_fault_and_a_long_storm
 

@@ -46,6 +46,10 @@ async fn every_fault(system: &System, with_store: bool) -> Result<()> {
         .await?;
         let round = &rounds::rounds(leader, with_store)[i];
         let names: Vec<String> = round.faults.iter().map(ToString::to_string).collect();
+        let only = std::env::var("STATUSBRIDGE_FAULTS_ONLY").unwrap_or_default();
+        if !names.join(", ").contains(&only) {
+            continue;
+        }
         println!("{:6.1} s  {}", timeline::now() - system.started, names.join(", "));
         told(system, round.run(system, 1).await.with_context(|| names.join(", ")))?;
     }

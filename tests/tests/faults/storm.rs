@@ -4,7 +4,7 @@ use crate::check::Tally;
 use crate::fault::Fault;
 use crate::fault::Place;
 use crate::system::{CLUSTERS, System, revision};
-use crate::timeline::{Truth, now};
+use crate::timeline::{Part, Truth, now};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -99,6 +99,11 @@ async fn step(
         let among: Vec<&Fault> = match under_way.len() < AT_ONCE && random.percent(70) {
             true => faults.iter().filter(|fault| !there(fault)).collect(),
             false => faults.iter().filter(there).collect(),
+        };
+        // While the hub is away there is little to see.
+        let among: Vec<&Fault> = match random.percent(70) {
+            true => among.into_iter().filter(|fault| fault.place.part() != Part::Hub).collect(),
+            false => among,
         };
         let lasts = Duration::from_millis(500 + random.below(14_500) as u64);
         if !among.is_empty() {
