@@ -38,7 +38,7 @@ fn told<T>(system: &System, result: Result<T>) -> Result<T> {
 }
 
 async fn every_fault(system: &System, with_store: bool) -> Result<()> {
-    let count = rounds::rounds(0, with_store).len();
+    let (count, mut made) = (rounds::rounds(0, with_store).len(), 0);
     for i in 0..count {
         let leader = statusbridge_tests::eventually(Duration::from_secs(60), "one leads", async || {
             system.leader().await
@@ -50,11 +50,12 @@ async fn every_fault(system: &System, with_store: bool) -> Result<()> {
         if !names.join(", ").contains(&only) {
             continue;
         }
+        made += 1;
         println!("{:6.1} s  {}", timeline::now() - system.started, names.join(", "));
         told(system, round.run(system, 1).await.with_context(|| names.join(", ")))?;
     }
     let tally = system.check().await?;
-    println!("{:6.1} s  {count} rounds: {tally:?}", timeline::now() - system.started);
+    println!("{:6.1} s  {made} of {count} rounds: {tally:?}", timeline::now() - system.started);
     Ok(())
 }
 
