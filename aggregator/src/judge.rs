@@ -6,7 +6,7 @@ use statusbridge_contract::Fingerprint;
 
 use crate::api::check::Check;
 use crate::api::common::{self, ClusterSet};
-use crate::api::fleet_package::Detail;
+use crate::api::fleet_package::{Detail, PackageRef};
 use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
 use crate::checks::{Answers, Templates, resolve};
 use crate::clock::Seconds;
@@ -122,7 +122,7 @@ impl World<'_> {
                 .ok()
                 .and_then(|spec| self.rarely_scraped(stale_after(spec), &chosen.targets)),
             backend: shown_backend(
-                self.backend_of(spec.ok().map(|it| &it.clusters), &chosen.targets),
+                self.backend_of(spec.ok().map(|it| (&it.clusters, &it.package)), &chosen.targets),
                 &grant,
             ),
             moment: self.moment,
@@ -134,16 +134,22 @@ impl World<'_> {
     }
 
     /// What the last polls mean for these targets. As long as some feed has never answered, nobody knows
-    /// what it would say of a cluster that was never seen, nor which clusters report.
-    fn backend_of(&self, clusters: Option<&ClusterSet>, targets: &[Target]) -> Backend<'_> {
+    /// what it would say of a cluster that was never seen, nor which clusters report. One that answers no
+    /// more concerns the clusters that it told of, whoever may be missing, and who reports.
+    fn backend_of(&self, of: Option<(&ClusterSet, &PackageRef)>, targets: &[Target]) -> Backend<'_> {
         let never_seen = |target: &Target| {
             target.observation.standing == Standing::Missing && target.observation.as_of.is_none()
         };
-        match self.unheard {
-            Some(error)
-                if clusters.is_some_and(|it| it.reporting.is_some()) || targets.iter().any(never_seen) =>
-            {
-                Backend::Unknown(error)
+        let whoever_reports = of.is_some_and(|(clusters, _)| clusters.reporting.is_some());
+        match (self.unheard, self.backend, of) {
+            (Some(error), ..) if whoever_reports || targets.iter().any(never_seen) => Backend::Unknown(error),
+            (_, Backend::Fails(any), Some((_, package))) if !whoever_reports && !targets.is_empty() => {
+                let package = PackageId::from(package);
+                let concerns = |target: &Target| match self.fleet.feed_of(&target.cluster, &package) {
+                    Some(feed) => self.fleet.error_of(feed),
+                    None => Some(any),
+                };
+                targets.iter().find_map(concerns).map_or(Backend::Answers, Backend::Fails)
             }
             _ => self.backend,
         }
@@ -172,7 +178,7 @@ impl World<'_> {
                 let Some(wanted) = self.wanted(&object.key, spec) else { return Rows::Unknown };
                 let grant = self.tenancy.grant(&object.key.namespace, &spec.package);
                 let chosen = self.sources(&grant).choose(spec, &spec.clusters, stale_after);
-                let backend = self.backend_of(Some(&spec.clusters), &chosen.targets);
+                let backend = self.backend_of(Some((&spec.clusters, &spec.package)), &chosen.targets);
                 match (chosen.membership, backend) {
                     (Membership::Forbidden(_), _) => Rows::Known(Vec::new()),
                     (Membership::Unlisted(_) | Membership::NotInstalled, _) | (_, Backend::Unknown(_)) => {
@@ -225,6 +231,7 @@ impl World<'_> {
             .ok()
             .and_then(|gate| self.packages.get(&object.key.beside(&gate.fleet_package_ref.name)));
         let package = package.map(|it| it.spec.as_ref().map_err(String::as_str));
+        let of = package.and_then(Result::ok).map(|it| &it.package);
         let grant = match package {
             Some(Ok(package)) => self.tenancy.grant(&object.key.namespace, &package.package),
             Some(Err(_)) | None => self.tenancy.grant_for_unreadable(),
@@ -249,6 +256,7 @@ impl World<'_> {
         };
         let dependencies = self.dependencies(object);
         let checks = self.checks(object, &grant);
+        let clusters = object.spec.as_ref().ok().map(|it| &it.clusters);
         let input = rollout_gate::Input {
             spec: object.spec.as_ref().map_err(String::as_str),
             generation: object.generation,
@@ -259,10 +267,7 @@ impl World<'_> {
             seen_anywhere,
             dependencies: &dependencies,
             checks: &checks,
-            backend: shown_backend(
-                self.backend_of(object.spec.as_ref().ok().map(|it| &it.clusters), &chosen.targets),
-                &grant,
-            ),
+            backend: shown_backend(self.backend_of(clusters.zip(of), &chosen.targets), &grant),
             moment: self.moment,
         };
         decide(&input, stale_after, mark)

@@ -188,18 +188,17 @@ impl Fleet {
 
     /// A feed's poll failed. Everything stays as it is, and ages.
     pub fn unanswered(&mut self, feed: &str, error: String) {
-        self.errors.insert(feed.into(), error);
+        self.errors.insert(feed.into(), named(feed, &error));
     }
 
-    /// Why one of these feeds does not answer, if one does not.
-    fn error_of<'a>(&self, feeds: impl Iterator<Item = &'a str>) -> Option<String> {
-        let errors = feeds.filter_map(|feed| self.errors.get_key_value(feed));
-        errors.map(|(feed, error)| named(feed, error)).next()
+    /// Why a feed does not answer, if it does not, with its name.
+    pub fn error_of(&self, feed: &str) -> Option<&str> {
+        self.errors.get(feed).map(String::as_str)
     }
 
     /// Why any feed does not answer.
-    fn any_error(&self) -> Option<String> {
-        self.error_of(self.errors.keys().map(AsRef::as_ref))
+    fn any_error(&self) -> Option<&str> {
+        self.errors.values().map(String::as_str).next()
     }
 
     /// The feed that last brought verified data of a package in a cluster.

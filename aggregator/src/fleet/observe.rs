@@ -54,7 +54,7 @@ impl Fleet {
 impl<'a> Question<'a> {
     fn never_seen(&self) -> Observation {
         let (reason, message) = match self.fleet.any_error() {
-            Some(error) => (reason::BACKEND_UNAVAILABLE, error),
+            Some(error) => (reason::BACKEND_UNAVAILABLE, error.to_owned()),
             None => (reason::CLUSTER_NOT_FOUND, format!("cluster `{}` was never seen", self.name)),
         };
         Observation { standing: Standing::Missing, as_of: None, row: None, reason, message }
@@ -172,7 +172,7 @@ impl<'a> Question<'a> {
             }
             None => "nothing was ever verified".to_owned(),
         };
-        if let Some(error) = self.fleet.error_of(cluster.streams.keys().map(feed_of)) {
+        if let Some(error) = cluster.streams.keys().find_map(|labels| self.fleet.error_of(feed_of(labels))) {
             let message = format!("{age}; {error}");
             return self.answer_with(last, Standing::Stale, reason::BACKEND_UNAVAILABLE, message);
         }

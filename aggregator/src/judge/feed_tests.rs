@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::decide::conditions::{OPEN, find};
-use crate::fleet::Beat;
+use crate::fleet::{Beat, FEED_LABEL};
 use crate::testing::{Exposition, Surroundings, gather, healthy, stream};
 use crate::verify::verify;
 
@@ -31,22 +31,68 @@ fn open(as_of: Seconds) -> Value {
         "conditions": [condition("Open"), condition("Succeeded"), condition("Ready")]})
 }
 
+/// A feed tells that all is well in a cluster, as of `at`.
+fn tell(fleet: &mut Fleet, feed: &str, cluster: &str, at: Seconds) {
+    let said = Exposition::new(1).with("p", healthy(REVISION, 10, 1));
+    let mut labels = vec![("cluster", cluster)];
+    if !feed.is_empty() {
+        labels.push((FEED_LABEL, feed));
+    }
+    let beat = Beat {
+        cluster: cluster.into(),
+        stream: stream(&labels),
+        contract: "1".into(),
+        digest: Some(said.digest()),
+        at,
+        rendered: Some((at, at)),
+        ..Beat::default()
+    };
+    fleet.hear(&beat, at);
+    fleet.accept(&beat, verify(gather(&said.lines()), said.digest()).unwrap(), at);
+}
+
 /// A fleet that knows cluster `a`, where all is well.
 fn fleet() -> Fleet {
     let mut fleet = Fleet::default();
-    let said = Exposition::new(1).with("p", healthy(REVISION, 10, 1));
-    let beat = Beat {
-        cluster: "a".into(),
-        stream: stream(&[("cluster", "a")]),
-        contract: "1".into(),
-        digest: Some(said.digest()),
-        at: T,
-        rendered: Some((T, T)),
-        ..Beat::default()
-    };
-    fleet.hear(&beat, T);
-    fleet.accept(&beat, verify(gather(&said.lines()), said.digest()).unwrap(), T);
+    tell(&mut fleet, "", "a", T);
     fleet
+}
+
+fn gate(around: &mut Surroundings, clusters: Value, status: Value) -> GateObject {
+    let package = json!({"package": {"source": "flux", "namespace": "ns", "name": "p"}, "staleAfter": "3m"});
+    around.packages.insert(object("FleetPackage", "p", package, Value::Null));
+    let spec = json!({"fleetPackageRef": {"name": "p"}, "revision": REVISION, "clusters": clusters});
+    Object::read(object("RolloutGate", "g", spec, status)).unwrap()
+}
+
+/// Two feeds have told of clusters, and some have failed since: what do gates say of it?
+#[rstest]
+#[case::of_the_one_that_answers(json!({"names": ["b"]}), &["a"], "True", "")]
+#[case::of_the_one_that_fails(json!({"names": ["a"]}), &["a"], "False", "feed a: gone")]
+#[case::of_both(json!({"names": ["b", "a"]}), &["a"], "False", "feed a: gone")]
+#[case::told_by_both_last_by_the_one_that_answers(json!({"names": ["both"]}), &["a"], "True", "")]
+#[case::told_by_both_last_by_the_one_that_fails(json!({"names": ["both"]}), &["b"], "False", "feed b: gone")]
+#[case::both_fail_and_the_right_one_is_named(json!({"names": ["b"]}), &["a", "b"], "False", "feed b: gone")]
+#[case::never_seen(json!({"names": ["c"]}), &["a"], "False", "feed a: gone")]
+#[case::whoever_reports(json!({"reporting": {"minClusters": 1}}), &["a"], "False", "feed a: gone")]
+fn a_feed_that_fails_stops_only_what_rests_on_it(
+    #[case] clusters: Value,
+    #[case] failing: &[&str],
+    #[case] open: &str,
+    #[case] says: &str,
+) {
+    let mut fleet = Fleet::default();
+    for (feed, cluster, at) in [("a", "a", T), ("b", "b", T), ("a", "both", T - 5.0), ("b", "both", T)] {
+        tell(&mut fleet, feed, cluster, at);
+    }
+    failing.iter().for_each(|feed| fleet.unanswered(feed, "gone".into()));
+    let mut around = Surroundings::default();
+    let gate = gate(&mut around, clusters, Value::Null);
+    let world = around.world(&fleet, Backend::Fails("feed a: gone"), Moment { t: T, now: T });
+    let status = world.gate(&gate).unwrap();
+    assert_eq!(find(&status.conditions, OPEN).unwrap().status, open);
+    let waiting = status.waiting_for.iter().map(|it| it.message.as_str()).collect::<Vec<_>>().join("; ");
+    assert!(waiting.contains(says) && (open == "False" || waiting.is_empty()), "{waiting}");
 }
 
 #[rstest]
@@ -61,10 +107,7 @@ fn a_gate_whose_clusters_another_feed_may_tell_of_waits_for_it(
     #[case] expected: &str,
 ) {
     let mut around = Surroundings::default();
-    let package = json!({"package": {"source": "flux", "namespace": "ns", "name": "p"}, "staleAfter": "3m"});
-    around.packages.insert(object("FleetPackage", "p", package, Value::Null));
-    let spec = json!({"fleetPackageRef": {"name": "p"}, "revision": REVISION, "clusters": clusters});
-    let gate = Object::read(object("RolloutGate", "g", spec, status)).unwrap();
+    let gate = gate(&mut around, clusters, status);
     let fleet = fleet();
     let world = around.world(&fleet, Backend::Answers, Moment { t: T, now: T });
     let said = |world: World<'_>| match world.gate(&gate) {

@@ -1,7 +1,7 @@
 //! Exporters of several contract versions side by side.
 
 use crate::world::*;
-use anyhow::{Result, ensure};
+use anyhow::ensure;
 use serde_json::json;
 use statusbridge_tests::*;
 

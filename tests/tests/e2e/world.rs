@@ -127,6 +127,12 @@ pub(crate) fn closed(version: &history::Version) -> Result<()> {
     Ok(())
 }
 
+/// Fails when a version of a gate is open; that it was open before is not taken back.
+pub(crate) fn not_open(version: &history::Version) -> Result<()> {
+    ensure!(version.condition("Open").0 != "True", "it is open");
+    Ok(())
+}
+
 /// Fails unless a version of a gate is open for the generation that it has.
 pub(crate) fn open(version: &history::Version) -> Result<()> {
     ensure!(version.condition("Open").0 == "True" && version.lets_pass(), "it is closed");
