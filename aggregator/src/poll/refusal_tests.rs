@@ -30,6 +30,11 @@ impl Small {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn forget(&self) {
+        let mut state = self.state();
+        (state.refused, state.asked) = (0, Vec::new());
+    }
 }
 
 impl QueryApi for &Small {
@@ -100,10 +105,11 @@ async fn a_backend_is_asked_for_less_at_a_time_until_it_can_take_more_again() {
     let mut poller = Poller::new(PollConfig::default(), &backend);
     let mut poll = async |at: u64| {
         change(&backend, at);
-        (backend.state().refused, backend.state().asked) = (0, Vec::new());
+        backend.forget();
         let report = poller.poll(&mut fleet, at as f64).await;
         assert_eq!((report.error, report.verified), (None, CLUSTERS), "{at}");
-        (backend.state().refused, backend.state().asked.len())
+        let state = backend.state();
+        (state.refused, state.asked.len())
     };
     let (refused, asked) = poll(1000).await;
     assert!(refused >= 2 && asked >= 5, "{refused} refused, {asked} asked");
