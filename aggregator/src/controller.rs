@@ -35,7 +35,7 @@ use crate::api::{ClusterSet, FleetPackageSpec, Reason, RolloutGateSpec, RolloutG
 use crate::backlog::{Backlog, Urgency};
 use crate::board::Board;
 use crate::checks::{self, Answers};
-use crate::clock::{self, Seconds};
+use crate::clock::{self, Floor, Seconds};
 use crate::config::ConfigFile;
 use crate::decide::conditions::{OPEN, READY, STALLED, find, is_true};
 use crate::decide::{Moment, only_refreshes};
@@ -102,6 +102,8 @@ pub struct Controller {
     discovery: Option<Discovery>,
     references: References,
     surveys: Surveys,
+    /// The time looked at when a feed answered last.
+    answered_at: Option<Floor>,
     complaints: Vec<String>,
     judged_all: bool,
     closings: BTreeSet<Key>,
@@ -153,6 +155,7 @@ impl Controller {
             slices: Slices::default(),
             discovery: None,
             surveys: Surveys::default(),
+            answered_at: None,
             complaints: Vec::new(),
             judged_all: false,
             closings: BTreeSet::new(),
@@ -396,8 +399,12 @@ impl Controller {
     /// Takes in how a feed's poll ended.
     fn polled(&mut self, feed: usize, polled: Polled) {
         self.metrics.polled(&polled.report, polled.took);
+        let answered = polled.report.ok;
         let Some(standing) = self.feeds.standing_mut(feed) else { return };
         standing.polled(polled);
+        if answered {
+            self.answered_at = Some(Floor::new(self.looked_at(clock::now())));
+        }
         self.overall = Overall::of(self.feeds.standings());
         let standings = self.feeds.standings();
         let (verified, unverified) =
@@ -567,8 +574,13 @@ impl Controller {
 
     fn moment(&self) -> Moment {
         let now = clock::now();
-        let settle = self.feeds.standings().iter().map(|it| it.settle).fold(0.0, Seconds::max);
-        Moment { t: now - settle, now }
+        let t = self.looked_at(now);
+        Moment { t: self.answered_at.map_or(t, |floor| floor.raise(t)), now }
+    }
+
+    /// The time that every feed is looked at, when it is `now` by this machine's clock.
+    fn looked_at(&self, now: Seconds) -> Seconds {
+        now - self.feeds.standings().iter().map(|it| it.settle).fold(0.0, Seconds::max)
     }
 
     fn world(&self, moment: Moment) -> World<'_> {

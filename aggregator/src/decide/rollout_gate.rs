@@ -31,6 +31,10 @@ pub enum PackageSpec<'a> {
     Unreadable(&'a str),
 }
 
+/// Evidence may seem to come from so far in the future when a leader's clock is compared with that of the
+/// one before. What is further ahead tells of a clock that was set, and nothing of its age.
+const CLOCKS_APART: Seconds = 30.0;
+
 /// All that a RolloutGate's status depends on.
 pub struct Input<'a> {
     /// The spec, or why it cannot be read.
@@ -126,7 +130,10 @@ fn keeps_for_now(input: &Input<'_>, spec: &RolloutGateSpec, previous: &RolloutGa
         && input.dependencies.are_met()
         && spec.override_.is_none()
         && package.managed_by.is_none()
-        && previous.as_of.as_ref().is_some_and(|as_of| input.moment.t - unix(as_of) <= stale_after)
+        && previous
+            .as_of
+            .as_ref()
+            .is_some_and(|as_of| (-CLOCKS_APART..=stale_after).contains(&(input.moment.t - unix(as_of))))
 }
 
 /// Whether the gate is open now, for this generation.
