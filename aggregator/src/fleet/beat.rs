@@ -4,6 +4,9 @@ use statusbridge_contract::{Metric, stream::StreamLabels};
 
 use crate::clock::Seconds;
 
+/// Samples whose timestamps differ by less are of one scrape: backends keep milliseconds.
+pub(super) const SAME_SCRAPE: Seconds = 0.000_5;
+
 /// The newest digest sample of a stream at the time of a poll.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Beat {
@@ -44,7 +47,7 @@ impl Beat {
     /// Backend time minus cluster time. Only samples of the same scrape tell it.
     pub fn offset(&self) -> Option<Seconds> {
         let (rendered, stamped) = self.rendered?;
-        ((stamped - self.at).abs() < 0.000_5).then_some(self.at - rendered)
+        ((stamped - self.at).abs() < SAME_SCRAPE).then_some(self.at - rendered)
     }
 
     /// What it lacks to be of use.
@@ -52,7 +55,7 @@ impl Beat {
         match self.digest {
             None => format!("the value of {} is no whole number", Metric::Digest.name()),
             Some(_) if self.rendered.is_none() => format!("{} is missing", Metric::RenderedTimestamp.name()),
-            Some(_) => "an old exposition is being repeated".to_owned(),
+            Some(_) => "an old exposition is being repeated, or its rendering time is not known".to_owned(),
         }
     }
 }

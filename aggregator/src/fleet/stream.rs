@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use statusbridge_contract::Version;
 
 use super::{
-    beat::{Beat, Heard},
+    beat::{Beat, Heard, SAME_SCRAPE},
     history::{History, Origin, Seen},
     names::Names,
     offset::Offset,
@@ -19,6 +19,21 @@ use crate::{
 const INTERVALS: usize = 16;
 /// Distances that it takes to tell how often a stream is scraped.
 const ENOUGH_INTERVALS: usize = 4;
+
+/// Scrapes whose rendering time is remembered: a digest may arrive later than the time that goes with it.
+const RENDERINGS: usize = 8;
+
+/// When the exposition of one scrape was rendered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Rendering {
+    /// As it says itself.
+    at: Seconds,
+    /// When it was scraped.
+    stamped: Seconds,
+    /// When the backend first had it. `None` when it was repeated before this process came: then nobody
+    /// knows how old it is.
+    first: Option<Seconds>,
+}
 
 /// What was verified last, and the memory that goes with it.
 #[derive(Debug)]
@@ -46,9 +61,8 @@ pub(super) struct Stream {
     pub(super) offset: Offset,
     /// The offset when something was last verified or confirmed.
     dated_by: Option<Offset>,
-    /// When the last exposition says it was rendered, and when the backend first had it. `None` when
-    /// it was repeated before this process came: then nobody knows how old it is.
-    rendered: Option<(Seconds, Option<Seconds>)>,
+    /// What the last scrapes say of when their expositions were rendered, the newest last.
+    renderings: VecDeque<Rendering>,
     /// Timestamp of the digest sample for which the samples were last asked.
     tried: Option<Seconds>,
     /// Why what the newest digest attests is not verified.
@@ -100,14 +114,20 @@ impl Stream {
     /// Takes note of when an exposition was rendered. One that is repeated says nothing about clocks.
     fn note_rendered(&mut self, beat: &Beat) {
         let Some((rendered, stamped)) = beat.rendered else { return };
-        let (known, repeated) = match self.rendered {
-            Some((before, _)) => (before == rendered, false),
-            None => (false, beat.repeats),
-        };
-        if known {
+        let last = self.renderings.back().copied();
+        if last.is_some_and(|last| stamped <= last.stamped) {
             return;
         }
-        self.rendered = Some((rendered, (!repeated).then_some(stamped)));
+        let known = last.filter(|last| last.at == rendered);
+        let repeated = last.is_none() && beat.repeats;
+        let first = known.map_or((!repeated).then_some(stamped), |known| known.first);
+        if self.renderings.len() == RENDERINGS {
+            self.renderings.pop_front();
+        }
+        self.renderings.push_back(Rendering { at: rendered, stamped, first });
+        if known.is_some() {
+            return;
+        }
         if let Some(measured) = beat.offset().filter(|_| !repeated) {
             self.offset.measure(measured);
         }
@@ -116,15 +136,19 @@ impl Stream {
     /// Time of the evidence: of the exposition itself, not of its passing through some gateway, and
     /// never after the poll. An exposition is no younger than when the backend first had it, whatever
     /// the cluster's clock says. None when that cannot be told.
+    ///
+    /// What was rendered later than the digest's scrape was another exposition: it says nothing of this
+    /// one. What was rendered before makes it only older.
     fn evidence(&self, beat: &Beat, t: Seconds) -> Option<Seconds> {
-        let (rendered, _) = beat.rendered?;
-        let (_, first) = self.rendered.filter(|(known, _)| *known == rendered)?;
-        Some(beat.at.min(rendered).min(first?).min(t))
+        beat.rendered?;
+        let mut before = self.renderings.iter().rev().skip_while(|it| it.stamped > beat.at + SAME_SCRAPE);
+        let rendering = before.next()?;
+        Some(beat.at.min(rendering.at).min(rendering.first?).min(t))
     }
 
     /// Whether the newest exposition came before.
     pub(super) fn is_repeated(&self) -> bool {
-        let first = self.rendered.and_then(|(_, first)| first);
+        let first = self.renderings.back().and_then(|last| last.first);
         self.newest.zip(first).is_some_and(|(newest, first)| newest > first)
     }
 
