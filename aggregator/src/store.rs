@@ -196,6 +196,12 @@ impl<O: Kept> Mirror<O> {
         before.is_none_or(|before| before.resource_version() != version).then_some(key)
     }
 
+    /// Takes in an object that was put together by a test.
+    #[cfg(test)]
+    pub(crate) fn put(&mut self, object: O) {
+        self.objects.insert(object.key().clone(), object);
+    }
+
     /// Forgets an object that is gone.
     pub fn remove(&mut self, key: &Key) {
         self.objects.remove(key);

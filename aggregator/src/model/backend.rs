@@ -1,14 +1,13 @@
 //! A metrics backend that loses, delays and leaves out what real ones do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use statusbridge_contract::Metric;
 
+use super::CLUSTER_LABEL;
 use crate::clock::Seconds;
 use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink, contract_selector, head_selector};
-
-use super::CLUSTER_LABEL;
 use crate::fleet::past::{OF_THE_PAST, STATES};
 use crate::poll::{repeats_query, turns_query};
 
@@ -18,16 +17,27 @@ const LOOKBACK: Seconds = 300.0;
 pub(super) const SHARDS: usize = 3;
 /// What passes between the queries of one poll.
 const BETWEEN_QUERIES: Seconds = 0.2;
+/// An aggregator whose clock is further off than this is not answered, see `FeedConfig`.
+pub(super) const MAX_CLOCK_SKEW: Seconds = 10.0;
 
-/// All labels of a series, `__name__` among them.
-pub(super) type Series = BTreeMap<String, String>;
+/// Some of a cluster's series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Every third, without heads.
+    Third(u8),
+    /// All that a digest covers.
+    Body,
+    /// The digest, and when it was rendered.
+    Heads,
+}
 
-struct Stored {
-    at: Seconds,
-    /// `None` is a stale marker.
-    value: Option<f64>,
-    /// When a query can find it.
-    arrives: Seconds,
+/// What answers do to a part of a cluster's series.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tear {
+    pub(super) part: Part,
+    /// Answers are as of so long ago; without it they lack the part.
+    pub(super) behind: Option<Seconds>,
+    pub(super) until: Seconds,
 }
 
 /// What is wrong with the backend now; times are ends.
@@ -39,16 +49,41 @@ pub(super) struct Faults {
     pub(super) lag: [(Seconds, Seconds); SHARDS],
     /// Stale markers are lost.
     pub(super) markers_lost: Seconds,
-    /// By cluster: a third of its series is missing from answers.
-    pub(super) torn: BTreeMap<String, Seconds>,
+    /// By cluster.
+    pub(super) torn: BTreeMap<String, Tear>,
     /// By cluster: all of its series are missing from answers.
     pub(super) forgotten: BTreeMap<String, Seconds>,
 }
 
+/// A series of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SeriesId(usize);
+
+struct Series {
+    metric: Metric,
+    cluster: String,
+    shard: usize,
+    /// Without and with the metric's name.
+    labels: [Labels; 2],
+    samples: Vec<Stored>,
+}
+
+#[derive(Clone, Copy)]
+struct Stored {
+    at: Seconds,
+    /// `None` is a stale marker.
+    value: Option<f64>,
+    /// When a query can find it.
+    arrives: Seconds,
+}
+
 #[derive(Default)]
 struct Store {
-    series: BTreeMap<Series, Vec<Stored>>,
+    series: Vec<Series>,
+    ids: HashMap<Vec<(String, String)>, usize>,
     shard_free: [Seconds; SHARDS],
+    /// Which series goes to which shard.
+    spread: usize,
     faults: Faults,
     now: Seconds,
 }
@@ -57,7 +92,21 @@ struct Store {
 #[derive(Clone, Default)]
 pub(super) struct Backend(Arc<Mutex<Store>>);
 
+/// The backend as an aggregator asks it, whose own clock may be wrong.
+#[derive(Clone)]
+pub(super) struct Asked {
+    pub(super) backend: Backend,
+    /// By how much the aggregator's clock is ahead.
+    pub(super) ahead: Arc<Mutex<Seconds>>,
+}
+
 impl Backend {
+    pub(super) fn new(spread: u8) -> Self {
+        let backend = Self::default();
+        backend.lock().spread = usize::from(spread);
+        backend
+    }
+
     fn lock(&self) -> MutexGuard<'_, Store> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,51 +119,91 @@ impl Backend {
         self.lock().now = now;
     }
 
+    /// The series of a metric with these other labels, which need not be in order.
+    pub(super) fn series(&self, metric: Metric, mut labels: Vec<(String, String)>) -> SeriesId {
+        labels.sort_unstable();
+        let mut key = labels.clone();
+        key.push(("__name__".to_owned(), metric.name().to_owned()));
+        let mut store = self.lock();
+        if let Some(id) = store.ids.get(&key) {
+            return SeriesId(*id);
+        }
+        let hash = |sum: usize, byte: u8| sum.wrapping_mul(31).wrapping_add(usize::from(byte));
+        let hash = key.iter().flat_map(|(_, value)| value.bytes()).fold(store.spread, hash);
+        let borrowed = || labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let cluster = borrowed().find(|(name, _)| *name == CLUSTER_LABEL).map_or("", |(_, value)| value);
+        let series = Series {
+            metric,
+            cluster: cluster.to_owned(),
+            shard: (hash >> 3) % SHARDS,
+            labels: [borrowed().collect(), borrowed().chain([("__name__", metric.name())]).collect()],
+            samples: Vec::new(),
+        };
+        let id = store.series.len();
+        store.series.push(series);
+        store.ids.insert(key, id);
+        SeriesId(id)
+    }
+
     /// Appends a sample, or a stale marker.
-    pub(super) fn append(&self, series: &Series, at: Seconds, value: Option<f64>) {
+    pub(super) fn append(&self, SeriesId(id): SeriesId, at: Seconds, value: Option<f64>) {
         let mut store = self.lock();
         if value.is_none() && at < store.faults.markers_lost {
             return;
         }
-        let shard = series.values().flat_map(|v| v.bytes()).map(usize::from).sum::<usize>() % SHARDS;
+        let shard = store.series[id].shard;
         let (lag, until) = store.faults.lag[shard];
         let delay = if at < until { lag } else { 0.5 };
         // A shard sends in order.
         let arrives = (at + delay).max(store.shard_free[shard]);
         store.shard_free[shard] = arrives;
-        store.series.entry(series.clone()).or_default().push(Stored { at, value, arrives });
+        store.series[id].samples.push(Stored { at, value, arrives });
+    }
+}
+
+impl Series {
+    /// Its samples until `now` that are not later than `t` and younger than `span`, the newest first.
+    fn visible(&self, now: Seconds, t: Seconds, span: Seconds) -> impl Iterator<Item = &Stored> {
+        let samples = self.samples.iter().rev().take_while(move |s| s.at > t - span);
+        samples.filter(move |s| s.arrives <= now && s.at <= t)
     }
 }
 
 impl Store {
-    /// Every series that a query finds, with its samples up to `t` and not older than `span`.
-    fn find(&self, t: Seconds, span: Seconds, want: &Want) -> Vec<(&Series, Vec<Sample>)> {
-        let mut found = Vec::new();
-        for (number, (series, stored)) in self.series.iter().enumerate() {
-            let cluster = series.get(CLUSTER_LABEL).map_or("", String::as_str);
-            let on =
-                |faults: &BTreeMap<String, Seconds>| faults.get(cluster).is_some_and(|end| self.now < *end);
-            if !want.wants(series, cluster) || on(&self.faults.forgotten) {
+    /// Hands out every series that a query finds, with its samples up to `t` and not older than `span`.
+    fn find(&self, t: Seconds, span: Seconds, want: &Want, mut take: impl FnMut(&Series, &[Sample])) {
+        let mut samples = Vec::new();
+        for (number, series) in self.series.iter().enumerate() {
+            let forgotten = self.faults.forgotten.get(&series.cluster);
+            if !want.wants(series) || forgotten.is_some_and(|end| self.now < *end) {
                 continue;
             }
-            if on(&self.faults.torn) && number % 3 == 0 && want.samples {
-                continue;
-            }
-            let mut visible = stored.iter().filter(|s| s.arrives <= self.now && s.at <= t && s.at > t - span);
-            let samples: Vec<Sample> = if want.raw {
-                visible.filter_map(|s| Some(Sample { at: s.at, value: s.value? })).collect()
-            } else {
-                visible
-                    .next_back()
-                    .and_then(|s| Some(Sample { at: s.at, value: s.value? }))
-                    .into_iter()
-                    .collect()
+            let tear = self.faults.torn.get(&series.cluster).filter(|tear| self.now < tear.until);
+            // Which streams take turns is told by what is found: no answer at all would say that none does.
+            let body = !want.turns && series.metric.in_digest() && series.metric != Metric::Digest;
+            let tear = tear.filter(|tear| match tear.part {
+                Part::Third(which) => body && number % 3 == usize::from(which) % 3,
+                Part::Body => body,
+                Part::Heads => !body,
+            });
+            let now = match tear {
+                Some(Tear { behind: None, .. }) => continue,
+                Some(Tear { behind: Some(behind), .. }) => self.now - behind,
+                None => self.now,
             };
+            let sample = |s: &Stored| Some(Sample { at: s.at, value: s.value? });
+            samples.clear();
+            let mut visible = series.visible(now, t, span);
+            if want.raw {
+                samples.extend(visible.filter_map(sample));
+                samples.reverse();
+            } else {
+                samples.extend(visible.next().and_then(sample));
+            }
             if !samples.is_empty() {
-                found.push((series, samples));
+                take(series, &samples);
             }
         }
-        found
     }
 }
 
@@ -123,19 +212,18 @@ struct Want {
     metrics: Vec<Metric>,
     clusters: Option<Vec<String>>,
     raw: bool,
-    /// Asks for the samples that a digest covers.
-    samples: bool,
+    /// Asks for UIDs that change.
+    turns: bool,
 }
 
 impl Want {
     fn heads(metrics: &[Metric]) -> Self {
-        Self { metrics: metrics.to_vec(), clusters: None, raw: false, samples: false }
+        Self { metrics: metrics.to_vec(), clusters: None, raw: false, turns: false }
     }
 
-    fn wants(&self, series: &Series, cluster: &str) -> bool {
-        let metric = series.get("__name__").and_then(|name| Metric::from_name(name));
-        metric.is_some_and(|metric| self.metrics.contains(&metric))
-            && self.clusters.as_ref().is_none_or(|all| all.iter().any(|name| name == cluster))
+    fn wants(&self, series: &Series) -> bool {
+        self.metrics.contains(&series.metric)
+            && self.clusters.as_ref().is_none_or(|all| all.contains(&series.cluster))
     }
 }
 
@@ -159,81 +247,56 @@ fn window(expression: &str) -> Seconds {
     range.and_then(|(ms, _)| ms.parse::<f64>().ok()).expect("a number of milliseconds") / 1000.0
 }
 
-impl QueryApi for Backend {
-    async fn query<S: Sink>(&self, expression: &str, at: Seconds, mut sink: S) -> Result<S, FeedError> {
-        let mut store = self.lock();
+impl QueryApi for Asked {
+    async fn query<S: Sink>(&self, expression: &str, at: Seconds, sink: S) -> Result<S, FeedError> {
+        let mut store = self.backend.lock();
         store.now += BETWEEN_QUERIES;
         if store.now < store.faults.refuses {
             return Err(FeedError::Http { status: 503, excerpt: "not now".to_owned() });
         }
-        let mut give = |series: &Series, name: bool, samples: &[Sample]| {
-            let labels: Labels = series
-                .iter()
-                .filter(|(key, _)| name || *key != "__name__")
-                .map(|(name, value)| (name.as_str(), value.as_str()))
-                .collect();
-            sink.series(&labels, samples);
-        };
+        let ahead = *self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        if ahead.abs() > MAX_CLOCK_SKEW {
+            return Err(FeedError::ClockDisagrees { ahead: -ahead });
+        }
+        Ok(store.answer(expression, at, sink))
+    }
+
+    fn received(&self) -> u64 {
+        0
+    }
+}
+
+impl Store {
+    fn answer<S: Sink>(&self, expression: &str, at: Seconds, mut sink: S) -> S {
         let stamp = |metric: Metric| format!("timestamp({})", metric.name());
         let stamped =
             [Metric::Digest, Metric::RenderedTimestamp].into_iter().find(|m| expression == stamp(*m));
         if let Some(metric) = stamped {
-            for (series, samples) in store.find(at, LOOKBACK, &Want::heads(&[metric])) {
-                let value = samples[0].at;
-                give(series, false, &[Sample { at, value }]);
-            }
+            self.find(at, LOOKBACK, &Want::heads(&[metric]), |series, samples| {
+                sink.series(&series.labels[0], &[Sample { at, value: samples[0].at }]);
+            });
         } else if expression == head_selector() {
             let want = Want::heads(&[Metric::Digest, Metric::RenderedTimestamp]);
-            for (series, samples) in store.find(at, LOOKBACK, &want) {
-                give(series, true, &[Sample { at, value: samples[0].value }]);
-            }
+            self.find(at, LOOKBACK, &want, |series, samples| {
+                sink.series(&series.labels[1], &[Sample { at, ..samples[0] }]);
+            });
         } else if expression == turns_query() || expression == repeats_query() {
             let turns = expression == turns_query();
             let metric = if turns { Metric::ClusterUid } else { Metric::RenderedTimestamp };
-            let want = Want { raw: true, ..Want::heads(&[metric]) };
-            for (series, samples) in store.find(at, 120.0, &want) {
+            let want = Want { raw: true, turns, ..Want::heads(&[metric]) };
+            self.find(at, 120.0, &want, |series, samples| {
                 let changes = samples.windows(2).filter(|pair| pair[0].value != pair[1].value).count() as f64;
                 let found = if turns { changes > 0.0 } else { changes < 0.8 * samples.len() as f64 - 1.0 };
                 if found {
-                    give(series, false, &[Sample { at, value: samples[0].value }]);
+                    sink.series(&series.labels[0], &[Sample { at, ..samples[0] }]);
                 }
-            }
+            });
         } else if expression.starts_with("group by (__name__,") {
             // Metrics that the contract does not know: there are none here.
         } else if expression.starts_with("label_replace(") {
-            // A package summed up: what a cluster's streams said of it, by part.
-            let want = Want {
-                metrics: OF_THE_PAST.to_vec(),
-                clusters: named_clusters(expression),
-                raw: true,
-                samples: true,
-            };
-            let mut parts = BTreeMap::<(&str, String), f64>::new();
-            for (series, samples) in store.find(at, window(expression), &want) {
-                let cluster = series.get(CLUSTER_LABEL).map_or("", String::as_str);
-                let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
-                let metric = series.get("__name__").and_then(|name| Metric::from_name(name));
-                let mut places = STATES.into_iter().chain([Metric::PackageTransitions]);
-                if let Some(i) = places.position(|place| Some(place) == metric) {
-                    *parts.entry((cluster, format!("series{i}"))).or_default() += 1.0;
-                }
-                if let Some(i) = STATES.iter().position(|state| Some(*state) == metric) {
-                    for value in values {
-                        let least = parts.entry((cluster, format!("min{i}"))).or_insert(value);
-                        *least = least.min(value);
-                        let most = parts.entry((cluster, format!("max{i}"))).or_insert(value);
-                        *most = most.max(value);
-                    }
-                } else if metric == Some(Metric::PackageTransitions) {
-                    let rises = values.windows(2).filter(|pair| pair[1] > pair[0]).count() as f64;
-                    let most = parts.entry((cluster, "rises".to_owned())).or_insert(rises);
-                    *most = most.max(rises);
-                }
-            }
-            for ((cluster, part), value) in parts {
-                let labels = [(CLUSTER_LABEL, cluster), ("statusbridge_part", &part)];
-                let series = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-                give(&series, false, &[Sample { at, value }]);
+            for ((cluster, part), value) in self.sum_up(expression, at) {
+                let labels = [(CLUSTER_LABEL, cluster.as_str()), ("statusbridge_part", part.as_str())];
+                sink.series(&labels.into_iter().collect(), &[Sample { at, value }]);
             }
         } else if is_past(expression) {
             let rendered = expression.contains("rendered");
@@ -242,20 +305,21 @@ impl QueryApi for Backend {
                 metrics: metrics.collect(),
                 clusters: named_clusters(expression),
                 raw: true,
-                samples: true,
+                turns: false,
             };
-            for (series, samples) in store.find(at, window(expression), &want) {
-                give(series, true, &samples);
-            }
+            self.find(at, window(expression), &want, |series, samples| {
+                sink.series(&series.labels[1], samples);
+            });
         } else if expression.starts_with("sum by") {
-            let mut sums = BTreeMap::<&str, f64>::new();
-            for (series, samples) in store.find(at, LOOKBACK, &Want::heads(&[Metric::SourcePackages])) {
-                *sums.entry(series.get(CLUSTER_LABEL).map_or("", String::as_str)).or_default() +=
-                    samples[0].value;
-            }
+            let mut sums = BTreeMap::<String, f64>::new();
+            self.find(at, LOOKBACK, &Want::heads(&[Metric::SourcePackages]), |series, samples| {
+                *sums.entry(series.cluster.clone()).or_default() += samples[0].value;
+            });
             for (cluster, value) in sums {
-                let series = [(CLUSTER_LABEL.to_owned(), cluster.to_owned())].into();
-                give(&series, false, &[Sample { at, value }]);
+                sink.series(
+                    &[(CLUSTER_LABEL, cluster.as_str())].into_iter().collect(),
+                    &[Sample { at, value }],
+                );
             }
         } else {
             let (selector, window) = match expression.split_once('[') {
@@ -274,19 +338,44 @@ impl QueryApi for Backend {
                 metrics: Metric::ALL.iter().copied().filter(|m| m.in_digest()).collect(),
                 clusters: Some(clusters),
                 raw: window.is_some(),
-                samples: true,
+                turns: false,
             };
-            for (series, samples) in store.find(at, window.unwrap_or(LOOKBACK), &want) {
-                match window {
-                    Some(_) => give(series, true, &samples),
-                    None => give(series, true, &[Sample { at, value: samples[0].value }]),
-                }
-            }
+            self.find(at, window.unwrap_or(LOOKBACK), &want, |series, samples| match window {
+                Some(_) => sink.series(&series.labels[1], samples),
+                None => sink.series(&series.labels[1], &[Sample { at, ..samples[0] }]),
+            });
         }
-        Ok(sink)
+        sink
     }
 
-    fn received(&self) -> u64 {
-        0
+    /// A package summed up: what a cluster's streams said of it, by part.
+    fn sum_up(&self, expression: &str, at: Seconds) -> BTreeMap<(String, String), f64> {
+        let want = Want {
+            metrics: OF_THE_PAST.to_vec(),
+            clusters: named_clusters(expression),
+            raw: true,
+            turns: false,
+        };
+        let mut parts = BTreeMap::<(String, String), f64>::new();
+        self.find(at, window(expression), &want, |series, samples| {
+            let mut part = |name: String, value: f64, fold: fn(f64, f64) -> f64| {
+                let entry = parts.entry((series.cluster.clone(), name));
+                entry.and_modify(|known| *known = fold(*known, value)).or_insert(value);
+            };
+            let mut places = STATES.into_iter().chain([Metric::PackageTransitions]);
+            if let Some(i) = places.position(|place| place == series.metric) {
+                part(format!("series{i}"), 1.0, |a, b| a + b);
+            }
+            if let Some(i) = STATES.iter().position(|state| *state == series.metric) {
+                for sample in samples {
+                    part(format!("min{i}"), sample.value, f64::min);
+                    part(format!("max{i}"), sample.value, f64::max);
+                }
+            } else if series.metric == Metric::PackageTransitions {
+                let rises = samples.windows(2).filter(|pair| pair[1].value > pair[0].value).count() as f64;
+                part("rises".to_owned(), rises, f64::max);
+            }
+        });
+        parts
     }
 }

@@ -1,10 +1,11 @@
 //! A workload cluster: what is true in it, what its exporter says, and how that is scraped.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 use statusbridge_contract::{Fingerprint, Metric, reason};
 
-use super::backend::{Backend, Series};
+use super::backend::{Backend, SeriesId};
+use super::story::Dates;
 use super::{CLUSTER_LABEL, PACKAGE, SCRAPE_INTERVAL};
 use crate::clock::Seconds;
 use crate::testing::{Exposition, package};
@@ -19,17 +20,41 @@ pub(super) struct Truth {
 }
 
 impl Truth {
+    /// Nothing is known or applied.
+    const NOTHING: Self =
+        Self { desired: Fingerprint::NONE, applied: Fingerprint::NONE, well: false, failed: false };
+
+    /// Applied in full and Current.
+    pub(super) fn healthy_at(revision: Fingerprint) -> Self {
+        Self { desired: revision, applied: revision, well: true, failed: false }
+    }
+
     /// The revision that is healthy: the old one stays so until the new one is applied.
     pub(super) fn healthy(self) -> Fingerprint {
         if self.well && !self.failed { self.applied } else { Fingerprint::NONE }
     }
 }
 
-/// An exposition and when it was rendered, by the cluster's clock.
+/// An exposition.
 #[derive(Debug, Clone)]
 struct Rendered {
-    exposition: Exposition,
-    at: u64,
+    /// Its values, in the order of the series; digest and rendering time come last.
+    values: Vec<u64>,
+    /// When it was rendered, if it says of the package what is so then.
+    tells_of: Option<Seconds>,
+}
+
+/// A Prometheus that scrapes the cluster.
+struct Replica {
+    name: String,
+    phase: u64,
+    /// What some gateway gives it instead of the exporter's word, and until when.
+    repeated: Option<(Rendered, Seconds)>,
+    /// Which process it scraped last.
+    before: Option<u32>,
+    /// Which run of the exporter it heard last, and when.
+    heard: Option<(u32, Seconds)>,
+    series: HashMap<u32, Vec<SeriesId>>,
 }
 
 /// One cluster.
@@ -38,64 +63,67 @@ pub(super) struct Cluster {
     uid: u64,
     /// What was true from when on, oldest first.
     pub(super) truth: Vec<(Seconds, Truth)>,
-    /// Whether the object says since when it is as it is; else the exporter says when it saw it.
-    dated: bool,
+    dates: Dates,
     /// The cluster's clock minus the backend's.
     pub(super) skew: Seconds,
-    /// Restarts of the exporter.
+    /// Restarts of the exporter somewhere else.
     process: u32,
+    /// Restarts of any kind.
+    run: u32,
     /// The exporter's process is away until then.
-    pub(super) away_until: Seconds,
+    away_until: Seconds,
     was_away: bool,
     transitions: u64,
     shown_since: u64,
+    /// When what is shown changed last, by the cluster's clock.
+    changed: u64,
     /// Its scrapes fail until then.
     pub(super) unscraped_until: Seconds,
-    /// Some gateway repeats what it has until then.
-    pub(super) repeated_until: Seconds,
     /// The exporter has lost its API server until then.
     pub(super) cut_until: Seconds,
-    /// What scrapes found lately, with the time until which they found it.
+    /// When the youngest exposition was rendered that was ever scraped and tells what is so.
+    pub(super) told_of: Seconds,
+    /// Whether nothing could be heard of it, from when on, oldest first.
     pub(super) silent: Vec<(Seconds, bool)>,
-    last: Option<Rendered>,
     replicas: Vec<Replica>,
 }
 
-/// A Prometheus that scrapes the cluster.
-struct Replica {
-    name: String,
-    phase: u64,
-    before: BTreeSet<Series>,
-}
-
 impl Cluster {
-    pub(super) fn new(number: usize, now: Seconds, dated: bool, replicas: usize) -> Self {
-        let none = Fingerprint::NONE;
-        let replicas = (0..replicas)
-            .map(|n| Replica {
-                name: format!("r{n}"),
-                phase: (4 * number + 7 * n) as u64 % SCRAPE_INTERVAL,
-                before: BTreeSet::new(),
-            })
-            .collect();
+    /// A cluster that is scraped from `phase` on, and each replica a while after the one before.
+    pub(super) fn new(uid: u64, name: &str, now: Seconds, dates: Dates, replicas: usize, phase: u64) -> Self {
+        let replica = |n: u64| Replica {
+            name: format!("r{n}"),
+            phase: (phase + 7 * n) % SCRAPE_INTERVAL,
+            repeated: None,
+            before: None,
+            heard: None,
+            series: HashMap::new(),
+        };
         Self {
-            name: format!("c{number}"),
-            uid: number as u64 + 1,
-            truth: vec![(now, Truth { desired: none, applied: none, well: false, failed: false })],
-            dated,
+            name: name.to_owned(),
+            uid,
+            truth: vec![(now, Truth::NOTHING)],
+            dates,
             skew: 0.0,
             process: 0,
+            run: 0,
             away_until: 0.0,
             was_away: false,
             transitions: 0,
             shown_since: now as u64,
+            changed: now as u64,
             unscraped_until: 0.0,
-            repeated_until: 0.0,
             cut_until: 0.0,
+            told_of: Seconds::NEG_INFINITY,
             silent: Vec::new(),
-            last: None,
-            replicas,
+            replicas: (0..replicas as u64).map(replica).collect(),
         }
+    }
+
+    /// The same, whose exporter runs somewhere else.
+    pub(super) fn elsewhere(mut self) -> Self {
+        self.process = 1000;
+        self
     }
 
     /// Whether nothing was heard of it at some time after `since`.
@@ -121,43 +149,81 @@ impl Cluster {
         if shown(before) != shown(after) {
             let seen = now >= self.away_until;
             self.transitions += u64::from(seen);
-            if self.dated || seen {
-                self.shown_since = self.clock(now);
+            self.changed = self.clock(now);
+            let dated = match self.dates {
+                Dates::Own => true,
+                Dates::Seen => seen,
+                // Counters tell of it, if this run of the exporter was heard right before.
+                Dates::Still => !seen || !self.replicas.iter().all(|r| self.was_heard(r, now)),
+            };
+            if dated {
+                self.shown_since = self.changed;
             }
         }
     }
 
+    /// The exporter goes, and comes back perhaps under another name.
     pub(super) fn restart(&mut self, now: Seconds, away: Seconds, moves: bool) {
         self.away_until = now + away;
         self.process += u32::from(moves);
+        self.run += 1;
         self.was_away = true;
+    }
+
+    /// Whether a replica heard this run of the exporter a moment ago.
+    fn was_heard(&self, replica: &Replica, now: Seconds) -> bool {
+        let lately = |at: Seconds| now - at <= 2.0 * SCRAPE_INTERVAL as Seconds;
+        replica.heard.is_some_and(|(run, at)| run == self.run && lately(at))
+    }
+
+    /// A gateway goes on giving what it has now, to one replica or to all.
+    pub(super) fn repeat(&mut self, now: Seconds, replica: Option<usize>, until: Seconds) {
+        if now < self.away_until {
+            return;
+        }
+        let (exposition, count) = (self.render(now), self.replicas.len());
+        for (n, it) in self.replicas.iter_mut().enumerate() {
+            if replica.is_none_or(|which| which % count == n) {
+                let old = it.repeated.take().filter(|(_, end)| now < *end);
+                it.repeated = Some((old.map_or_else(|| exposition.clone(), |(old, _)| old), until));
+            }
+        }
+    }
+
+    /// All that is wrong with exporter and scrapes is over.
+    pub(super) fn heal(&mut self, now: Seconds) {
+        for until in [&mut self.away_until, &mut self.unscraped_until, &mut self.cut_until] {
+            *until = until.min(now);
+        }
+        self.replicas.iter_mut().for_each(|replica| replica.repeated = None);
     }
 
     fn clock(&self, now: Seconds) -> u64 {
         (now + self.skew).max(0.0) as u64
     }
 
-    fn render(&self, now: Seconds) -> Rendered {
+    fn exposition(&self, now: Seconds) -> Exposition {
         let t = self.now_true();
         let code = |is: bool, code: u64| if is { code } else { 0 };
-        let settled = t.desired == t.applied;
-        let apply = code(!settled, 1);
-        let health = if t.failed { 5 } else { code(!t.well, 1) };
         let values = vec![
-            apply,
-            health,
+            code(t.desired != t.applied, 1),
+            if t.failed { 5 } else { code(!t.well, 1) },
             t.desired.value(),
             t.applied.value(),
             t.healthy().value(),
             self.shown_since,
             self.transitions,
-            code(t.failed, reason::code("HealthCheckFailed")),
+            code(t.failed, failed()),
         ];
-        let mut exposition = Exposition::new(self.uid).with(PACKAGE, values);
-        if now < self.cut_until {
-            exposition = exposition.down(&package(PACKAGE).source);
-        }
-        Rendered { exposition, at: self.clock(now) }
+        let exposition = Exposition::new(self.uid).with(PACKAGE, values);
+        if now < self.cut_until { exposition.down(&package(PACKAGE).source) } else { exposition }
+    }
+
+    fn render(&self, now: Seconds) -> Rendered {
+        let lines = self.exposition(now).lines();
+        let digest = crate::testing::digest(&lines);
+        let values = lines.iter().map(|line| line.value).chain([digest, self.clock(now)]).collect();
+        Rendered { values, tells_of: (now >= self.cut_until && now >= self.away_until).then_some(now) }
     }
 
     /// One second passes.
@@ -166,58 +232,75 @@ impl Cluster {
             self.was_away = false;
             // A new process counts from zero, and knows since when only where the object says so.
             self.transitions = 0;
-            if !self.dated {
-                self.shown_since = self.clock(now);
-            }
+            self.shown_since = match self.dates {
+                Dates::Own => self.shown_since,
+                Dates::Seen => self.clock(now),
+                Dates::Still => self.changed,
+            };
         }
-        let reachable = now >= self.away_until && now >= self.unscraped_until;
-        if now >= self.repeated_until {
-            self.last = Some(self.render(now));
-        }
-        let heard = reachable && now >= self.repeated_until && now >= self.cut_until;
+        let there = now >= self.away_until && now >= self.cut_until && now >= self.unscraped_until;
+        let heard =
+            there && self.replicas.iter().any(|r| r.repeated.as_ref().is_none_or(|(_, end)| now >= *end));
         if self.silent.last().is_none_or(|(_, silent)| *silent == heard) {
             self.silent.push((now, !heard));
         }
-        let found = self.last.clone().filter(|_| reachable);
-        let (name, instance) = (self.name.clone(), format!("exporter-{}", self.process));
-        for replica in &mut self.replicas {
-            if now as u64 % SCRAPE_INTERVAL != replica.phase {
-                continue;
+        for n in 0..self.replicas.len() {
+            if now as u64 % SCRAPE_INTERVAL == self.replicas[n].phase {
+                self.scrape(n, now, backend);
             }
-            let target = [
-                (CLUSTER_LABEL.to_owned(), name.clone()),
-                ("instance".to_owned(), instance.clone()),
-                ("replica".to_owned(), replica.name.clone()),
-            ];
-            let samples = found.as_ref().map(samples).unwrap_or_default();
-            let mut seen = BTreeSet::new();
-            for (mut series, value) in samples {
-                series.extend(target.clone());
-                backend.append(&series, now, Some(value));
-                seen.insert(series);
-            }
-            for gone in replica.before.difference(&seen) {
-                backend.append(gone, now, None);
-            }
-            replica.before = seen;
         }
+    }
+
+    fn scrape(&mut self, n: usize, now: Seconds, backend: &Backend) {
+        let repeated = self.replicas[n].repeated.as_ref().filter(|(_, end)| now < *end);
+        let is_new = repeated.is_none();
+        let found = match repeated {
+            _ if now < self.unscraped_until => None,
+            Some((exposition, _)) => Some(exposition.clone()),
+            None if now < self.away_until => None,
+            None => Some(self.render(now)),
+        };
+        let process = self.process;
+        if found.is_some() && !self.replicas[n].series.contains_key(&process) {
+            let series = self.series(n, now, backend);
+            self.replicas[n].series.insert(process, series);
+        }
+        let replica = &mut self.replicas[n];
+        let before = replica.before.take().filter(|before| found.is_none() || *before != process);
+        for gone in before.iter().filter_map(|before| replica.series.get(before)).flatten() {
+            backend.append(*gone, now, None);
+        }
+        if let Some(Rendered { values, tells_of }) = found {
+            self.told_of = self.told_of.max(tells_of.unwrap_or(self.told_of));
+            replica.before = Some(process);
+            replica.heard = if is_new { Some((self.run, now)) } else { replica.heard };
+            for (series, value) in replica.series.get(&process).into_iter().flatten().zip(values) {
+                backend.append(*series, now, Some(value as f64));
+            }
+        }
+    }
+
+    /// The series of one replica's scrapes, in the order of [`Self::render`].
+    fn series(&self, n: usize, now: Seconds, backend: &Backend) -> Vec<SeriesId> {
+        let owned = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let target = [
+            owned(CLUSTER_LABEL, &self.name),
+            owned("instance", &format!("exporter-{}", self.process)),
+            owned("replica", &self.replicas[n].name),
+        ];
+        let series = |metric, own: Vec<(String, String)>| {
+            backend.series(metric, own.into_iter().chain(target.clone()).collect())
+        };
+        let lines = self.exposition(now).lines();
+        let own = |own: Vec<(&str, &str)>| own.into_iter().map(|(name, value)| owned(name, value)).collect();
+        let mut all: Vec<SeriesId> = lines.iter().map(|line| series(line.metric, own(line.own()))).collect();
+        all.push(series(Metric::Digest, vec![owned("contract", "1")]));
+        all.push(series(Metric::RenderedTimestamp, Vec::new()));
+        all
     }
 }
 
-/// Every sample of an exposition, without the target's labels.
-fn samples(rendered: &Rendered) -> Vec<(Series, f64)> {
-    let named = |metric: Metric| ("__name__".to_owned(), metric.name().to_owned());
-    let mut all: Vec<(Series, f64)> = rendered
-        .exposition
-        .lines()
-        .into_iter()
-        .map(|line| {
-            let own = line.own.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
-            (own.chain([named(line.metric)]).collect(), line.value as f64)
-        })
-        .collect();
-    let contract = ("contract".to_owned(), "1".to_owned());
-    all.push(([named(Metric::Digest), contract].into(), rendered.exposition.digest() as f64));
-    all.push(([named(Metric::RenderedTimestamp)].into(), rendered.at as f64));
-    all
+fn failed() -> u64 {
+    static CODE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *CODE.get_or_init(|| reason::code("HealthCheckFailed"))
 }

@@ -1,83 +1,72 @@
 //! Clusters, backend, aggregators and hub, second by second.
 
-use futures::executor::block_on;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event as WatchEvent;
-use serde_json::{Value, json};
+use serde_json::json;
 use statusbridge_contract::Fingerprint;
 
-use super::backend::{Backend, SHARDS};
-use super::cluster::Cluster;
-use super::story::{Event, Setup, Story};
-use super::{CLUSTER_LABEL, PACKAGE, POLL_INTERVAL, START};
+use super::backend::{Backend, SHARDS, Tear};
+use super::cluster::{Cluster, Truth};
+use super::hub::Hub;
+use super::promise::{Broken, Claim};
+use super::replica::Replica;
+use super::story::{Dates, Event, Setup, Story};
+use super::timeline::Timeline;
+use super::{PACKAGE, POLL_INTERVAL, SCRAPE_INTERVAL, START};
 use crate::clock::Seconds;
 use crate::decide::conditions::{OPEN, is_true};
-use crate::decide::{self, Moment, silence};
-use crate::fleet::{Fleet, FleetSettings};
-use crate::judge::{GateObject, Gates, Packages};
-use crate::poll::{PollConfig, Poller};
+use crate::decide::silence;
+use crate::judge::{GateObject, Packages};
 use crate::store::Object;
-use crate::testing::{Surroundings, package};
+use crate::testing::package;
+use crate::write::CALL_TIMEOUT;
 
 /// `staleAfter` of the package.
 const STALE_AFTER: Seconds = 75.0;
 /// How old the heartbeat gets before the sweeper closes gates, and how often it looks.
 const SWEEP_AFTER: Seconds = 60.0;
 const SWEEP_EVERY: u64 = 5;
-/// A call to the hub takes no longer.
-pub(super) const CALL: Seconds = 10.0;
-/// Longest settle delay, see [`PollConfig`].
-const SETTLE: Seconds = 30.0;
+/// A cluster's clock may be off by so much before it is not believed, see `FleetSettings`.
+const MAX_SKEW: Seconds = 60.0;
+/// Without leader election, what a process sent before it died arrives within this time, and is heard
+/// of within that.
+const LATE_ALONE: Seconds = 60.0;
+const NEWS_ALONE: Seconds = 30.0;
 
 /// Names of the revisions.
 pub(super) fn revision(number: u8) -> String {
     format!("r{number}")
 }
 
-/// The gate as the hub has it.
-struct Gate {
-    version: u64,
-    generation: i64,
-    spec: Value,
-    status: Value,
-}
-
-/// One aggregator process.
-struct Aggregator {
-    fleet: Fleet,
-    poller: Poller<Backend>,
-    /// Why the last poll failed; `Err` as long as none was good.
-    last_poll: Option<Result<Option<String>, String>>,
-    frozen_until: Seconds,
-    next_poll: Seconds,
-    /// A write on its way: what it is based on, what it says, when it lands.
-    writing: Option<(u64, Value, Seconds)>,
-    beat_due: bool,
-}
-
 /// All of it.
 pub(super) struct World {
     setup: Setup,
-    now: Seconds,
-    clusters: Vec<Cluster>,
-    impostor: Cluster,
+    pub(super) now: Seconds,
+    pub(super) clusters: Vec<Cluster>,
+    /// Another one that comes to use the name of the first.
+    pub(super) impostor: Cluster,
+    impostor_until: Seconds,
     backend: Backend,
-    aggregator: Option<Aggregator>,
-    takeover_at: Seconds,
-    gate: Gate,
-    /// The gate as it was read at a version.
-    read: Option<(u64, GateObject)>,
-    /// One gate, which neither depends on others nor has checks.
-    around: Surroundings,
-    heartbeat: Seconds,
+    pub(super) hub: Hub,
+    pub(super) replicas: Vec<Replica>,
     /// What is still to become true: when, in which cluster, for which delivery.
     pending: Vec<(Seconds, usize, u32, Step)>,
     deliveries: Vec<u32>,
-    write_takes: Seconds,
     /// Until when some samples arrived late.
     lagging_until: Seconds,
-    /// Until when the aggregator was away last.
+    /// By how much the fastest of the clusters' clocks was ahead.
+    fastest: Seconds,
+    /// When an exporter moved last.
+    moved_at: Seconds,
+    /// Until when no aggregator watched.
     unwatched_until: Seconds,
+    /// Until when writes took their time.
+    slow_until: Seconds,
+    /// Until when something may be believed that was sent long ago.
+    late_until: Seconds,
+    /// The gate lies from then on: to try the model itself.
+    pub(super) lies_from: Option<Seconds>,
+    pub(super) timeline: Option<Timeline>,
 }
 
 #[derive(Clone, Copy)]
@@ -89,102 +78,118 @@ enum Step {
 }
 
 impl World {
-    fn new(setup: &Setup) -> Self {
-        let cluster = |n: usize| {
-            let mut cluster = Cluster::new(n, START, setup.dated[n], setup.replicas);
-            cluster.skew = f64::from(setup.ahead[n]);
+    pub(super) fn new(setup: &Setup) -> Self {
+        let phase = u64::from(setup.spread) % SCRAPE_INTERVAL;
+        let cluster = |(n, (dates, ahead)): (usize, &(Dates, i8))| {
+            let n = n as u64;
+            let name = format!("c{n}");
+            let mut cluster = Cluster::new(n + 1, &name, START, *dates, setup.replicas, phase + 4 * n);
+            cluster.skew = f64::from(*ahead);
             cluster
         };
-        let clusters: Vec<Cluster> = (0..setup.dated.len()).map(cluster).collect();
-        let mut impostor = Cluster::new(97, START, true, setup.replicas);
-        impostor.name.clone_from(&clusters[0].name);
-        impostor.unscraped_until = f64::MAX;
-        let names: Vec<&str> = clusters.iter().map(|c| c.name.as_str()).collect();
-        let spec = json!({
-            "fleetPackageRef": {"name": PACKAGE},
-            "revision": revision(1),
-            "clusters": {"names": names},
-            "maxFailures": setup.max_failures,
-            "minHealthy": setup.min_healthy,
-            "minSuccessTime": format!("{}s", setup.min_success),
-        });
+        let clusters: Vec<Cluster> = setup.clusters.iter().enumerate().map(cluster).collect();
+        let phase = u64::from(setup.spread / 15);
+        let mut impostor = Cluster::new(98, &clusters[0].name, START, Dates::Own, setup.replicas, phase);
+        if setup.apart {
+            impostor = impostor.elsewhere();
+        }
+        let backend = Backend::new(setup.spread);
+        let elects = setup.aggregators.len() > 1;
+        let replica = |(n, ahead): (usize, &i8)| Replica::new(n, START, f64::from(*ahead), elects, &backend);
+        let replicas = setup.aggregators.iter().enumerate().map(replica).collect();
         Self {
             setup: setup.clone(),
             now: START,
             deliveries: vec![0; clusters.len()],
+            hub: Hub::new(START, gate(setup, &clusters)),
             clusters,
             impostor,
-            backend: Backend::default(),
-            aggregator: None,
-            takeover_at: START,
-            gate: Gate { version: 1, generation: 1, spec, status: json!({"observedGeneration": -1}) },
-            read: None,
-            around: Surroundings { packages: packages(), ..Surroundings::default() },
-            heartbeat: START,
+            impostor_until: 0.0,
+            backend,
+            replicas,
             pending: Vec::new(),
-            write_takes: 0.0,
-            lagging_until: START,
+            lagging_until: 0.0,
+            fastest: setup.clusters.iter().map(|(_, ahead)| f64::from(*ahead)).fold(0.0, f64::max),
+            moved_at: START,
             unwatched_until: START,
+            slow_until: 0.0,
+            late_until: 0.0,
+            lies_from: None,
+            timeline: None,
         }
     }
 
     /// Plays a story to its end; `Err` says which promise was broken when.
-    pub(super) fn play(story: &Story) -> Result<(), String> {
-        let mut world = Self::new(&story.setup);
+    pub(super) fn play(story: &Story) -> Result<(), Broken> {
+        Self::new(&story.setup).go(story)
+    }
+
+    pub(super) fn go(&mut self, story: &Story) -> Result<(), Broken> {
         let mut events = story.events.clone();
         events.sort_by_key(|(at, _)| *at);
         let mut events = events.into_iter().peekable();
         for second in 0..story.length() {
             while let Some((_, event)) = events.next_if(|(at, _)| u64::from(*at) <= second) {
-                world.happens(event);
+                self.tell(|line| line.happens(&event));
+                self.happens(event);
             }
-            world.second();
-            world.no_lie()?;
+            self.second()?;
         }
-        world.quiet()
+        self.quiet()
     }
 
     /// When all faults are over and every cluster is healthy at the gate's revision, it opens.
-    fn quiet(&mut self) -> Result<(), String> {
+    fn quiet(&mut self) -> Result<(), Broken> {
+        self.tell(Timeline::all_is_well);
+        let (now, wanted) = (self.now, self.wanted());
         self.backend.fault(|faults| *faults = Default::default());
-        self.impostor.unscraped_until = f64::MAX;
-        self.write_takes = 0.0;
+        self.impostor_until = now;
+        self.hub.heal();
         self.pending.clear();
-        let wanted = self.wanted();
         for cluster in &mut self.clusters {
-            (cluster.away_until, cluster.unscraped_until) = (self.now, self.now);
-            (cluster.repeated_until, cluster.cut_until) = (self.now, self.now);
-            cluster.becomes(self.now, |t| {
-                *t = super::cluster::Truth { desired: wanted, applied: wanted, well: true, failed: false };
-            });
+            cluster.heal(now);
+            if cluster.skew.abs() > MAX_SKEW - 10.0 {
+                cluster.skew = 0.0;
+            }
+            cluster.becomes(now, |t| *t = Truth::healthy_at(wanted));
         }
-        if let Some(aggregator) = &mut self.aggregator {
-            aggregator.frozen_until = self.now;
-        }
-        self.takeover_at = self.takeover_at.min(self.now);
+        self.replicas.iter_mut().for_each(|replica| replica.heal(now));
         // What was wrong has to go out of date, and samples that were sent late to arrive.
         let patience = f64::from(self.setup.min_success) + 2.0 * STALE_AFTER + 300.0;
-        let end = self.now + patience;
+        let end = now + patience;
         while self.now < end {
-            self.second();
-            self.no_lie()?;
-            if self.open() {
+            self.second()?;
+            if self.is_open() {
                 return Ok(());
             }
         }
-        Err(format!("{} s after all was well: {}", patience, self.gate.status))
+        Err(Broken {
+            at: self.now,
+            why: format!("the gate is closed still, {patience} s after all was well"),
+        })
     }
 
-    fn wanted(&self) -> Fingerprint {
-        Fingerprint::of(self.gate.spec["revision"].as_str().expect("a revision"))
+    pub(super) fn wanted(&self) -> Fingerprint {
+        wanted(self.hub.gate())
+    }
+
+    /// The replica that leads, or did last.
+    fn leader(&self) -> usize {
+        let leads = |(_, replica): &(usize, &Replica)| replica.leads() && self.now >= replica.frozen_until;
+        let all = || self.replicas.iter().enumerate();
+        all().find(leads).or_else(|| all().find(|(_, it)| it.leads())).map_or(0, |(n, _)| n)
     }
 
     fn happens(&mut self, event: Event) {
         let now = self.now;
         let n = self.clusters.len();
+        let end = |lasts: u16| now + f64::from(lasts);
+        let which = |cluster: u8| usize::from(cluster) % n;
+        let leader = self.leader();
+        let alone = self.replicas.len() == 1;
         match event {
             Event::Deliver { cluster, to, takes, good } => {
-                let cluster = usize::from(cluster) % n;
+                let cluster = which(cluster);
                 let revision = Fingerprint::of(&revision(to));
                 self.deliveries[cluster] += 1;
                 let delivery = self.deliveries[cluster];
@@ -195,7 +200,7 @@ impl World {
                 self.pending.push((now + 2.0 * takes, cluster, delivery, end));
             }
             Event::Break { cluster, recovers } => {
-                let cluster = usize::from(cluster) % n;
+                let cluster = which(cluster);
                 let delivery = self.deliveries[cluster];
                 self.clusters[cluster].becomes(now, |t| t.failed = true);
                 if let Some(after) = recovers {
@@ -203,88 +208,77 @@ impl World {
                 }
             }
             Event::Restart { cluster, away, moves } => {
-                self.clusters[usize::from(cluster) % n].restart(now, f64::from(away), moves);
+                self.moved_at = now + f64::from(away);
+                self.clusters[which(cluster)].restart(now, f64::from(away), moves);
             }
-            Event::Unscraped { cluster, lasts } => {
-                self.clusters[usize::from(cluster) % n].unscraped_until = now + f64::from(lasts);
+            Event::Unscraped { cluster, lasts } => self.clusters[which(cluster)].unscraped_until = end(lasts),
+            Event::Repeated { cluster, replica, lasts } => {
+                self.clusters[which(cluster)].repeat(now, replica.map(usize::from), end(lasts));
             }
-            Event::Repeated { cluster, lasts } => {
-                self.clusters[usize::from(cluster) % n].repeated_until = now + f64::from(lasts);
-            }
-            Event::Cut { cluster, lasts } => {
-                self.clusters[usize::from(cluster) % n].cut_until = now + f64::from(lasts);
+            Event::Cut { cluster, lasts } => self.clusters[which(cluster)].cut_until = end(lasts),
+            Event::Clock { cluster, ahead } => {
+                self.clusters[which(cluster)].skew = f64::from(ahead);
+                self.fastest = self.fastest.max(f64::from(ahead));
             }
             Event::Impostor { revision: number, lasts } => {
                 let revision = Fingerprint::of(&revision(number));
-                self.impostor.becomes(now, |t| {
-                    *t = super::cluster::Truth {
-                        desired: revision,
-                        applied: revision,
-                        well: true,
-                        failed: false,
-                    };
-                });
-                self.impostor.unscraped_until = 0.0;
-                self.pending.push((now + f64::from(lasts), usize::MAX, 0, Step::Fails));
+                self.impostor.becomes(now, |t| *t = Truth::healthy_at(revision));
+                self.impostor_until = end(lasts);
             }
             Event::Lag { shard, delay, lasts } => {
-                let (delay, end) = (f64::from(delay), now + f64::from(lasts));
+                let (delay, end) = (f64::from(delay), end(lasts));
                 self.backend.fault(|faults| faults.lag[usize::from(shard) % SHARDS] = (delay, end));
                 self.lagging_until = self.lagging_until.max(end + delay);
             }
-            Event::LoseMarkers { lasts } => {
-                self.backend.fault(|faults| faults.markers_lost = now + f64::from(lasts));
-            }
-            Event::Torn { cluster, lasts } => {
-                let name = self.clusters[usize::from(cluster) % n].name.clone();
-                self.backend.fault(|faults| {
-                    faults.torn.insert(name, now + f64::from(lasts));
-                });
+            Event::LoseMarkers { lasts } => self.backend.fault(|faults| faults.markers_lost = end(lasts)),
+            Event::Torn { cluster, part, behind, lasts } => {
+                let name = self.clusters[which(cluster)].name.clone();
+                let tear = Tear { part, behind: behind.map(f64::from), until: end(lasts) };
+                self.backend.fault(|faults| _ = faults.torn.insert(name, tear));
             }
             Event::Forgotten { cluster, lasts } => {
-                let name = self.clusters[usize::from(cluster) % n].name.clone();
-                self.backend.fault(|faults| {
-                    faults.forgotten.insert(name, now + f64::from(lasts));
-                });
+                let name = self.clusters[which(cluster)].name.clone();
+                self.backend.fault(|faults| _ = faults.forgotten.insert(name, end(lasts)));
             }
-            Event::Refused { lasts } => {
-                self.backend.fault(|faults| faults.refuses = now + f64::from(lasts));
+            Event::Refused { lasts } => self.backend.fault(|faults| faults.refuses = end(lasts)),
+            Event::Frozen { lasts } => self.replicas[leader].frozen_until = end(lasts),
+            Event::Stalled { lasts } => self.replicas[leader].stalls = Some(f64::from(lasts)),
+            Event::Killed { away } => self.replicas[leader].kill(now, f64::from(away)),
+            Event::OwnClock { ahead } => self.replicas[leader].set_clock(f64::from(ahead)),
+            Event::Isolated { lasts } => self.replicas[leader].isolated_until = end(lasts),
+            Event::SlowWrites { seconds, lasts } => {
+                self.hub.mishaps.slow = (f64::from(seconds), end(lasts));
             }
-            Event::Frozen { lasts } => {
-                if let Some(aggregator) = &mut self.aggregator {
-                    aggregator.frozen_until = now + f64::from(lasts);
+            Event::LostAnswers { lasts } => self.hub.mishaps.no_answers = end(lasts),
+            Event::LateWrite { by } => {
+                let by = f64::from(by);
+                self.hub.mishaps.late = Some(if alone { by.min(LATE_ALONE) } else { by });
+            }
+            Event::LostWrite => self.hub.mishaps.lost = true,
+            Event::LateNews { by, lasts } => {
+                self.hub.mishaps.late_news = (f64::from(by).min(NEWS_ALONE), end(lasts));
+            }
+            Event::Regate { to } => self.hub.change(now, |gate| {
+                if let Ok(spec) = &mut gate.spec
+                    && spec.revision != revision(to)
+                {
+                    spec.revision = revision(to);
+                    gate.generation += 1;
                 }
-            }
-            Event::Killed { away } => {
-                // A request that was sent lands all the same.
-                if let Some(writing) = self.aggregator.take().and_then(|it| it.writing) {
-                    self.land(writing);
-                }
-                self.takeover_at = now + f64::from(away);
-            }
-            Event::SlowWrites { seconds } => self.write_takes = f64::from(seconds).min(CALL - 1.0),
-            Event::Regate { to } => {
-                self.gate.spec["revision"] = json!(revision(to));
-                self.gate.generation += 1;
-                self.gate.version += 1;
-            }
+            }),
         }
     }
 
-    fn second(&mut self) {
+    fn second(&mut self) -> Result<(), Broken> {
         self.now += 1.0;
         let now = self.now;
         self.backend.set_now(now);
         let due: Vec<_> = self.pending.extract_if(.., |(at, ..)| *at <= now).collect();
         for (_, cluster, delivery, step) in due {
-            if cluster == usize::MAX {
-                self.impostor.unscraped_until = f64::MAX;
-                continue;
-            }
             let current = delivery == self.deliveries[cluster];
             self.clusters[cluster].becomes(now, |t| match step {
                 Step::Applied if current => {
-                    *t = super::cluster::Truth { applied: t.desired, well: false, failed: false, ..*t }
+                    *t = Truth { applied: t.desired, well: false, failed: false, ..*t };
                 }
                 Step::Well if current => t.well = true,
                 Step::Fails if current => t.failed = true,
@@ -292,205 +286,159 @@ impl World {
                 _ => {}
             });
         }
+        self.impostor.unscraped_until = if now < self.impostor_until { 0.0 } else { f64::MAX };
         for cluster in self.clusters.iter_mut().chain([&mut self.impostor]) {
             cluster.tick(now, &self.backend);
         }
-        self.aggregate();
+        self.hub.arrive(now);
+        for replica in &mut self.replicas {
+            replica.tick(now, &mut self.hub);
+        }
         // The sweeper sees the heartbeat as it was renewed.
-        if (now as u64).is_multiple_of(SWEEP_EVERY) && now - self.heartbeat > SWEEP_AFTER {
+        if (now as u64).is_multiple_of(SWEEP_EVERY) && now - self.hub.heartbeat > SWEEP_AFTER {
             self.sweep();
         }
+        if self.lies_from.is_some_and(|from| now >= from) {
+            self.lie();
+        }
+        self.excuse();
+        let watch = self.timeline.take();
+        self.timeline = watch.map(|timeline| timeline.watch(self));
+        self.no_lie()
     }
 
-    fn aggregate(&mut self) {
+    /// Takes note of what may keep a gate open for longer.
+    fn excuse(&mut self) {
         let now = self.now;
-        if self.aggregator.is_none() && now >= self.takeover_at {
-            self.aggregator = Some(Aggregator {
-                fleet: Fleet::new(FleetSettings::default()),
-                poller: Poller::new(
-                    PollConfig { cluster_label: CLUSTER_LABEL.into(), ..PollConfig::default() },
-                    self.backend.clone(),
-                ),
-                last_poll: None,
-                frozen_until: 0.0,
-                next_poll: now,
-                writing: None,
-                beat_due: false,
-            });
-        }
-        let Some(mut aggregator) = self.aggregator.take() else {
+        if !self.replicas.iter().any(|replica| replica.watches(now)) {
             self.unwatched_until = now;
-            return;
-        };
-        if now >= aggregator.frozen_until {
-            self.work(&mut aggregator);
-        } else {
-            self.unwatched_until = now;
-            // What was sent before lands; nothing is sent.
-            if let Some(writing) = aggregator.writing.take_if(|(_, _, lands)| now >= *lands) {
-                self.land(writing);
-            }
         }
-        self.aggregator = Some(aggregator);
-    }
-
-    fn work(&mut self, aggregator: &mut Aggregator) {
-        let now = self.now;
-        if let Some(writing) = aggregator.writing.take_if(|(_, _, lands)| now >= *lands) {
-            self.land(writing);
+        if self.hub.has_trouble(now) {
+            self.slow_until = now;
         }
-        if now >= aggregator.next_poll {
-            let t = now - aggregator.poller.settle_delay();
-            let report = block_on(aggregator.poller.poll(&mut aggregator.fleet, t));
-            let known = matches!(aggregator.last_poll, Some(Ok(_)));
-            aggregator.last_poll = Some(match (report.error, known) {
-                (None, _) => Ok(None),
-                (Some(error), true) => Ok(Some(error)),
-                (Some(error), false) => Err(error),
-            });
-            aggregator.next_poll = now + POLL_INTERVAL;
-            aggregator.beat_due = true;
-            if let Some(Ok(None)) = aggregator.last_poll {
-                self.look_back(aggregator, t);
-            }
-        }
-        let backend = match &aggregator.last_poll {
-            None => return,
-            Some(Ok(None)) => decide::Backend::Answers,
-            Some(Ok(Some(error))) => decide::Backend::Fails(error),
-            Some(Err(error)) => decide::Backend::Unknown(error),
-        };
-        if aggregator.writing.is_some() {
-            return;
-        }
-        let moment = Moment { t: now - aggregator.poller.settle_delay(), now };
-        self.reread();
-        self.around.surveys.clear();
-        let judge = self.around.world(&aggregator.fleet, backend, moment);
-        match self.read.as_ref().and_then(|(_, gate)| judge.gate(gate)) {
-            Some(status) => {
-                let status = serde_json::to_value(status).expect("a status");
-                let writing = (self.gate.version, status, now + self.write_takes);
-                if self.write_takes == 0.0 {
-                    self.land(writing);
-                    self.beat(aggregator);
-                } else {
-                    aggregator.writing = Some(writing);
-                }
-            }
-            None => self.beat(aggregator),
-        }
-    }
-
-    /// Looks up what the gate has to know of a past that this aggregator did not watch.
-    fn look_back(&mut self, aggregator: &mut Aggregator, t: Seconds) {
-        let mut gates = Gates::default();
-        gates.insert(self.object());
-        let moment = Moment { t: self.now - aggregator.poller.settle_delay(), now: self.now };
-        self.around.surveys.clear();
-        let judge = self.around.world(&aggregator.fleet, decide::Backend::Answers, moment);
-        let looks = judge.looks(&gates);
-        // What is refused stays unknown, and is asked again after the next poll.
-        let _ = block_on(aggregator.poller.look_back(&mut aggregator.fleet, looks, t));
-    }
-
-    fn beat(&mut self, aggregator: &mut Aggregator) {
-        if std::mem::take(&mut aggregator.beat_due) {
-            self.heartbeat = self.now;
-        }
-    }
-
-    fn land(&mut self, (version, status, _): (u64, Value, Seconds)) {
-        if version == self.gate.version {
-            self.gate.version += 1;
-            self.gate.status = status;
+        if self.replicas.len() == 1 && self.hub.is_late(now) {
+            self.late_until = now;
         }
     }
 
     fn sweep(&mut self) {
-        self.reread();
-        let Some((_, gate)) = &self.read else { return };
+        let gate = self.hub.gate();
         let (Ok(spec), Some(status)) = (&gate.spec, &gate.status) else { return };
         if let Some(closed) = silence::close(Ok(spec), status, self.now) {
-            self.gate.status = serde_json::to_value(closed).expect("a status");
-            self.gate.version += 1;
+            self.hub.change(self.now, |gate| gate.status = Some(closed));
         }
     }
 
-    /// Reads the gate if it has another version than when it was read last.
-    fn reread(&mut self) {
-        if self.read.as_ref().is_some_and(|(version, _)| *version == self.gate.version) {
-            return;
-        }
-        self.read = Some((self.gate.version, Object::read(self.object()).expect("a name")));
-    }
-
-    fn object(&self) -> DynamicObject {
-        serde_json::from_value(json!({
-            "apiVersion": "statusbridge.dev/v1alpha1",
-            "kind": "RolloutGate",
-            "metadata": {
-                "namespace": "fleet",
-                "name": "gate",
-                "uid": "1",
-                "resourceVersion": self.gate.version.to_string(),
-                "generation": self.gate.generation,
-            },
-            "spec": self.gate.spec,
-            "status": self.gate.status,
-        }))
-        .expect("a gate")
+    /// Opens the gate, come what may.
+    fn lie(&mut self) {
+        self.hub.change(self.now, |gate| {
+            let Some(status) = &mut gate.status else { return };
+            status.observed_generation = Some(gate.generation);
+            for condition in status.conditions.iter_mut().filter(|condition| condition.type_ == OPEN) {
+                condition.status = "True".to_owned();
+                condition.message = "believe me".to_owned();
+            }
+        });
     }
 
     /// Whether a reader who follows the rules is let through.
-    fn open(&mut self) -> bool {
-        self.reread();
-        let status = self.read.as_ref().and_then(|(_, gate)| gate.status.as_ref());
-        status.is_some_and(|status| {
-            status.observed_generation == Some(self.gate.generation) && is_true(&status.conditions, OPEN)
+    pub(super) fn is_open(&self) -> bool {
+        let gate = self.hub.gate();
+        gate.status.as_ref().is_some_and(|status| {
+            status.observed_generation == Some(gate.generation) && is_true(&status.conditions, OPEN)
         })
     }
 
+    /// How old the evidence of an open gate may be. A verdict is good for `staleAfter` of the time that
+    /// polls look at, and stands until the next poll.
+    fn patience(&self) -> Seconds {
+        let settle = self.replicas.iter().filter_map(Replica::settle_delay).fold(5.0, f64::max);
+        let behind = self.replicas.iter().map(Replica::behind).fold(0.0, f64::max);
+        let lately = |until: Seconds, and_then: Seconds| self.now - until <= and_then;
+        let call = CALL_TIMEOUT.as_secs_f64();
+        let mut patience = STALE_AFTER + settle + behind + POLL_INTERVAL + 3.0;
+        // What a fast clock dates is as old as its first scrape, at least. Of a stream that is new, it takes
+        // several scrapes to tell that it only repeats.
+        let began = self.replicas.iter().filter_map(Replica::began).fold(self.moved_at, f64::max);
+        let scrapes = if lately(began, 2.0 * patience) { 3 } else { 1 };
+        patience += self.fastest.min((scrapes * SCRAPE_INTERVAL) as Seconds);
+        // Nobody watched, until the sweeper noticed or somebody came back.
+        if lately(self.unwatched_until, 2.0 + behind) {
+            patience += SWEEP_AFTER + SWEEP_EVERY as f64;
+        }
+        // The closing was sent twice, the first time after another write.
+        if lately(self.slow_until, POLL_INTERVAL + call) {
+            patience += 2.0 * call;
+        }
+        if lately(self.late_until, POLL_INTERVAL + NEWS_ALONE) {
+            patience += LATE_ALONE + NEWS_ALONE;
+        }
+        patience
+    }
+
     /// The promise: an open gate has the clusters behind it that it asks for.
-    fn no_lie(&mut self) -> Result<(), String> {
-        if !self.open() {
+    fn no_lie(&self) -> Result<(), Broken> {
+        if !self.is_open() {
             return Ok(());
         }
-        // A verdict is good for as long as its evidence, and for what it takes to notice and to write.
-        let mut window = STALE_AFTER + SETTLE + POLL_INTERVAL + 2.0 * CALL;
-        if self.now - self.unwatched_until < SWEEP_AFTER + window {
-            window += SWEEP_AFTER + SWEEP_EVERY as f64;
-        }
-        let since = self.now - window;
-        let wanted = self.wanted();
-        let soak = f64::from(self.setup.min_success);
-        let well = |c: &Cluster| was_well(c, wanted, soak, since, self.now);
+        let since = self.now - self.patience();
         // While nothing comes of a cluster, another one of its name is taken for it: clusters are replaced.
         let unheard = self.clusters[0].silent_after(since) || self.lagging_until >= since;
-        let replaced = unheard && well(&self.impostor);
-        let is_replaced = |c: &Cluster| replaced && c.name == self.impostor.name;
-        let well = self.clusters.iter().filter(|c| well(c) || is_replaced(c)).count();
-        let total = self.clusters.len();
-        let need = usize::from(self.setup.min_healthy);
-        if well < need {
-            return Err(format!(
-                "at {}: open at {wanted}, {well} of {total} were healthy for {soak} s at any time since {since}: {}",
-                self.now, self.gate.status
-            ));
+        let claim = Claim {
+            now: self.now,
+            since,
+            revision: self.wanted(),
+            soak: f64::from(self.setup.min_success),
+            need: usize::from(self.setup.min_healthy),
+            budget: usize::from(self.setup.max_failures),
+            clusters: &self.clusters,
+            successor: unheard.then_some(&self.impostor),
+        };
+        claim.holds().map_err(|why| Broken { at: self.now, why })
+    }
+
+    fn tell(&mut self, tell: impl FnOnce(&mut Timeline)) {
+        let now = self.now;
+        if let Some(timeline) = &mut self.timeline {
+            timeline.now(now);
+            tell(timeline);
         }
-        let bad = self.clusters.iter().filter(|c| was_bad(c, wanted, since) && !is_replaced(c)).count();
-        if bad > usize::from(self.setup.max_failures) {
-            return Err(format!(
-                "at {}: open, {bad} clusters failed or silent ever since {since}: {}",
-                self.now, self.gate.status
-            ));
-        }
-        Ok(())
     }
 }
 
+/// The revision that a gate is about.
+fn wanted(gate: &GateObject) -> Fingerprint {
+    gate.spec.as_ref().map_or(Fingerprint::NONE, |spec| Fingerprint::of(&spec.revision))
+}
+
+/// The gate as it is made.
+fn gate(setup: &Setup, clusters: &[Cluster]) -> GateObject {
+    let names: Vec<&str> = clusters.iter().map(|c| c.name.as_str()).collect();
+    let object = json!({
+        "apiVersion": "statusbridge.dev/v1alpha1",
+        "kind": "RolloutGate",
+        "metadata": {
+            "namespace": "fleet",
+            "name": "gate",
+            "uid": "1",
+            "resourceVersion": "1",
+            "generation": 1,
+        },
+        "spec": {
+            "fleetPackageRef": {"name": PACKAGE},
+            "revision": revision(1),
+            "clusters": {"names": names},
+            "maxFailures": setup.max_failures,
+            "minHealthy": setup.min_healthy,
+            "minSuccessTime": format!("{}s", setup.min_success),
+        },
+        "status": {"observedGeneration": -1},
+    });
+    Object::read(serde_json::from_value(object).expect("a gate")).expect("a name")
+}
+
 /// The FleetPackage.
-fn packages() -> Packages {
+pub(super) fn packages() -> Packages {
     let id = package(PACKAGE);
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1",
@@ -507,31 +455,4 @@ fn packages() -> Packages {
         packages.apply(event);
     }
     packages
-}
-
-/// Whether the cluster was healthy at the revision at some time after `since`, for `soak` seconds.
-fn was_well(cluster: &Cluster, wanted: Fingerprint, soak: Seconds, since: Seconds, now: Seconds) -> bool {
-    // Times are whole seconds on the way, and clocks are measured to two.
-    let soak = (soak - super::CLOCK_SLACK).max(0.0);
-    let mut began = None;
-    let ends = cluster.truth.iter().skip(1).map(|(at, _)| *at).chain([now]);
-    for ((start, truth), end) in cluster.truth.iter().zip(ends) {
-        if truth.healthy() == wanted {
-            let began = *began.get_or_insert(*start);
-            if end >= since && end - began >= soak {
-                return true;
-            }
-        } else {
-            began = None;
-        }
-    }
-    false
-}
-
-/// Whether the cluster was failed at the revision, or nothing of it was heard, all the time since.
-fn was_bad(cluster: &Cluster, wanted: Fingerprint, since: Seconds) -> bool {
-    let failed = |t: &crate::model::cluster::Truth| t.desired == wanted && t.failed;
-    let always_failed = cluster.truth.last().is_some_and(|(at, t)| *at <= since && failed(t));
-    let always_silent = cluster.silent.last().is_some_and(|(at, silent)| *at <= since && *silent);
-    always_failed || always_silent
 }

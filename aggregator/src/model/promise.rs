@@ -1,0 +1,89 @@
+//! The promise, held against what is true.
+
+use std::fmt;
+
+use statusbridge_contract::Fingerprint;
+
+use super::cluster::{Cluster, Truth};
+use super::{CLOCK_SLACK, START};
+use crate::clock::Seconds;
+
+/// A promise that was not kept.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Broken {
+    pub(super) at: Seconds,
+    pub(super) why: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "after {} s: {}", self.at - START, self.why)
+    }
+}
+
+/// What an open gate claims.
+pub(super) struct Claim<'a> {
+    pub(super) now: Seconds,
+    /// It is about what was so at some time after this.
+    pub(super) since: Seconds,
+    pub(super) revision: Fingerprint,
+    pub(super) soak: Seconds,
+    pub(super) need: usize,
+    pub(super) budget: usize,
+    pub(super) clusters: &'a [Cluster],
+    /// A cluster that has taken the name of the first, which is not heard any more.
+    pub(super) successor: Option<&'a Cluster>,
+}
+
+impl Claim<'_> {
+    /// Whether it is true: that enough clusters were healthy at the revision, for as long as they must
+    /// be, at a time that is not too long ago; and that not more are failed or silent than may be.
+    pub(super) fn holds(&self) -> Result<(), String> {
+        let (revision, since) = (self.revision, self.since);
+        let well = |c: &Cluster| was_well(c, revision, self.soak, since, self.now);
+        let replaced = |c: &Cluster| self.successor.is_some_and(|s| s.name == c.name && well(s));
+        let healthy = self.clusters.iter().filter(|c| well(c) || replaced(c)).count();
+        let (total, ago) = (self.clusters.len(), self.now - since);
+        if healthy < self.need {
+            return Err(format!(
+                "the gate is open, but only {healthy} of {total} clusters were healthy at its revision for {} s \
+                 at any time in the last {ago} s, {} must be",
+                self.soak, self.need
+            ));
+        }
+        let bad = self.clusters.iter().filter(|c| was_bad(c, revision, since) && !replaced(c)).count();
+        if bad > self.budget {
+            return Err(format!(
+                "the gate is open, but {bad} of {total} clusters were failed or silent in all of the last {ago} s, \
+                 {} may be",
+                self.budget
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether the cluster was healthy at the revision at some time after `since`, for `soak` seconds.
+fn was_well(cluster: &Cluster, wanted: Fingerprint, soak: Seconds, since: Seconds, now: Seconds) -> bool {
+    let soak = (soak - CLOCK_SLACK).max(0.0);
+    let mut began = None;
+    let ends = cluster.truth.iter().skip(1).map(|(at, _)| *at).chain([now]);
+    for ((start, truth), end) in cluster.truth.iter().zip(ends) {
+        if truth.healthy() == wanted && truth.desired == wanted {
+            let began = *began.get_or_insert(*start);
+            if end >= since && end - began >= soak {
+                return true;
+            }
+        } else {
+            began = None;
+        }
+    }
+    false
+}
+
+/// Whether the cluster was failed at the revision, or nothing of it was heard, all the time since.
+fn was_bad(cluster: &Cluster, wanted: Fingerprint, since: Seconds) -> bool {
+    let failed = |t: &Truth| t.desired == wanted && t.failed;
+    let always_failed = cluster.truth.last().is_some_and(|(at, t)| *at <= since && failed(t));
+    always_failed || cluster.told_of < since
+}

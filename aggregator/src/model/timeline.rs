@@ -1,0 +1,223 @@
+//! A history in words: what happened, what was true, what the gate said.
+
+use std::fmt::Write as _;
+
+use statusbridge_contract::Fingerprint;
+
+use super::START;
+use super::backend::Part;
+use super::cluster::Truth;
+use super::story::{Dates, Event, Setup, Story};
+use super::world::{World, revision};
+use crate::clock::Seconds;
+use crate::decide::conditions::{OPEN, find};
+
+/// Plays a story once more, and tells it.
+pub(super) fn tell(story: &Story) -> String {
+    tell_of(World::new(&story.setup), story)
+}
+
+/// The same of a world that was tampered with.
+pub(super) fn tell_of(mut world: World, story: &Story) -> String {
+    world.timeline = Some(Timeline::new(&story.setup));
+    let outcome = world.go(story);
+    let mut timeline = world.timeline.take().unwrap_or_default();
+    timeline.now(world.now);
+    match outcome {
+        Ok(()) => timeline.line("end", "every promise was kept"),
+        Err(broken) => timeline.line("BROKEN", &broken.why),
+    }
+    timeline.text
+}
+
+/// What was told so far.
+#[derive(Debug, Default)]
+pub(super) struct Timeline {
+    text: String,
+    now: Seconds,
+    truths: Vec<Truth>,
+    gate: String,
+    leaders: Vec<bool>,
+    clusters: usize,
+}
+
+impl Timeline {
+    fn new(setup: &Setup) -> Self {
+        let mut timeline = Self { now: START, clusters: setup.clusters.len(), ..Self::default() };
+        for (n, (dates, ahead)) in setup.clusters.iter().enumerate() {
+            let dates = match dates {
+                Dates::Own => "its objects say since when",
+                Dates::Seen => "its exporter says since when",
+                Dates::Still => "the times of its objects stand still",
+            };
+            timeline.line(&format!("c{n}"), &format!("{dates}; its clock is {ahead} s ahead"));
+        }
+        let Setup { replicas, min_healthy, max_failures, min_success, aggregators, spread, apart, .. } =
+            setup;
+        timeline.line(
+            "gate",
+            &format!("asks for {min_healthy} healthy for {min_success} s, and at most {max_failures} failed or silent"),
+        );
+        timeline.line(
+            "setup",
+            &format!(
+                "{replicas} scrape each cluster; aggregators' clocks ahead: {aggregators:?} s; spread {spread}; \
+                 {} target for an impostor",
+                if *apart { "another" } else { "the same" }
+            ),
+        );
+        timeline
+    }
+
+    pub(super) fn now(&mut self, now: Seconds) {
+        self.now = now;
+    }
+
+    fn line(&mut self, who: &str, what: &str) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.text, "{:>5} s  {who:<10}  {what}", self.now - START);
+    }
+
+    pub(super) fn all_is_well(&mut self) {
+        self.line("all", "every fault ends, every cluster is told to be healthy at the gate's revision");
+    }
+
+    pub(super) fn happens(&mut self, event: &Event) {
+        let (who, what) = words(event, self.clusters);
+        self.line(&who, &what);
+    }
+
+    /// Takes note of what has become of it within a second.
+    pub(super) fn watch(mut self, world: &World) -> Self {
+        self.now = world.now;
+        let truths: Vec<Truth> =
+            world.clusters.iter().chain([&world.impostor]).map(|c| c.now_true()).collect();
+        for (n, truth) in truths.iter().enumerate() {
+            if self.truths.get(n) != Some(truth) && (n < world.clusters.len() || !self.truths.is_empty()) {
+                let name = if n < world.clusters.len() { format!("c{n}") } else { "impostor".to_owned() };
+                self.line(&name, &format!("is {}", state(*truth)));
+            }
+        }
+        self.truths = truths;
+        let leaders: Vec<bool> = world.replicas.iter().map(|it| it.leads()).collect();
+        for (n, leads) in leaders.iter().enumerate() {
+            if self.leaders.get(n).copied().unwrap_or_default() != *leads {
+                self.line(&format!("aggregator {n}"), if *leads { "leads" } else { "leads no more" });
+            }
+        }
+        self.leaders = leaders;
+        let gate = verdict(world);
+        if gate != self.gate {
+            self.line("gate", &gate);
+            self.gate = gate;
+        }
+        self
+    }
+}
+
+fn name(of: Fingerprint) -> String {
+    let known = (1..4).map(revision).find(|name| Fingerprint::of(name) == of);
+    known.unwrap_or_else(|| "nothing".to_owned())
+}
+
+fn state(truth: Truth) -> String {
+    let state = match (truth.failed, truth.well) {
+        (true, _) => "failed",
+        (false, true) => "healthy",
+        (false, false) => "not healthy yet",
+    };
+    match truth.desired == truth.applied {
+        true => format!("{state} at {}", name(truth.applied)),
+        false => format!("{state} at {}, told to run {}", name(truth.applied), name(truth.desired)),
+    }
+}
+
+/// What a reader of the gate is told.
+fn verdict(world: &World) -> String {
+    let gate = world.hub.gate();
+    let revision = gate.spec.as_ref().map(|spec| spec.revision.clone()).unwrap_or_default();
+    let status = gate.status.as_ref();
+    let answers = status.is_some_and(|status| status.observed_generation == Some(gate.generation));
+    let open = status.and_then(|status| find(&status.conditions, OPEN));
+    match open.filter(|_| answers) {
+        Some(open) => {
+            let word = if world.is_open() { "OPEN" } else { "closed" };
+            format!("{word} at {revision}: {} ({})", open.message, open.reason)
+        }
+        None => format!("not judged yet at {revision}"),
+    }
+}
+
+fn words(event: &Event, clusters: usize) -> (String, String) {
+    let cluster = |n: &u8| format!("c{}", usize::from(*n) % clusters.max(1));
+    let (who, what) = match event {
+        Event::Deliver { cluster: n, to, takes, good } => {
+            let end = if *good { "healthy" } else { "failed" };
+            (cluster(n), format!("is told to run r{to}: applied after {takes} s, {end} after as many more"))
+        }
+        Event::Break { cluster: n, recovers: Some(after) } => {
+            (cluster(n), format!("breaks, and recovers after {after} s"))
+        }
+        Event::Break { cluster: n, recovers: None } => (cluster(n), "breaks".to_owned()),
+        Event::Restart { cluster: n, away, moves } => {
+            let moves = if *moves { ", elsewhere" } else { "" };
+            (cluster(n), format!("its exporter restarts and is away for {away} s{moves}"))
+        }
+        Event::Unscraped { cluster: n, lasts } => (cluster(n), format!("scrapes fail for {lasts} s")),
+        Event::Repeated { cluster: n, replica, lasts } => {
+            let whom = replica.map_or("all".to_owned(), |replica| format!("replica {replica}"));
+            (cluster(n), format!("a gateway repeats its exposition to {whom} for {lasts} s"))
+        }
+        Event::Cut { cluster: n, lasts } => {
+            (cluster(n), format!("its exporter loses the API server for {lasts} s"))
+        }
+        Event::Clock { cluster: n, ahead } => (cluster(n), format!("its clock is set {ahead} s ahead")),
+        Event::Impostor { revision, lasts } => {
+            ("impostor".to_owned(), format!("reports as c0 for {lasts} s, healthy at r{revision}"))
+        }
+        Event::Lag { shard, delay, lasts } => {
+            ("backend".to_owned(), format!("shard {shard} is {delay} s late for {lasts} s"))
+        }
+        Event::LoseMarkers { lasts } => {
+            ("backend".to_owned(), format!("stale markers are lost for {lasts} s"))
+        }
+        Event::Torn { cluster: n, part, behind, lasts } => {
+            let part = match part {
+                Part::Third(which) => format!("every third series (from {which})"),
+                Part::Body => "all series but digests".to_owned(),
+                Part::Heads => "digests".to_owned(),
+            };
+            let n = cluster(n);
+            let what = match behind {
+                Some(behind) => format!("answers have {part} of {n} as of {behind} s ago, for {lasts} s"),
+                None => format!("answers lack {part} of {n} for {lasts} s"),
+            };
+            ("backend".to_owned(), what)
+        }
+        Event::Forgotten { cluster: n, lasts } => {
+            ("backend".to_owned(), format!("answers lack {} for {lasts} s", cluster(n)))
+        }
+        Event::Refused { lasts } => ("backend".to_owned(), format!("refuses queries for {lasts} s")),
+        Event::Frozen { lasts } => ("leader".to_owned(), format!("stands still for {lasts} s")),
+        Event::Stalled { lasts } => (
+            "leader".to_owned(),
+            format!("will stand still for {lasts} s before it sends what it decides next"),
+        ),
+        Event::Killed { away } => ("leader".to_owned(), format!("is killed, its pod is away for {away} s")),
+        Event::OwnClock { ahead } => ("leader".to_owned(), format!("its clock is set {ahead} s ahead")),
+        Event::Isolated { lasts } => ("leader".to_owned(), format!("does not reach the hub for {lasts} s")),
+        Event::SlowWrites { seconds, lasts } => {
+            ("hub".to_owned(), format!("writes take {seconds} s, for {lasts} s"))
+        }
+        Event::LostAnswers { lasts } => {
+            ("hub".to_owned(), format!("answers to writes are lost for {lasts} s"))
+        }
+        Event::LateWrite { by } => ("hub".to_owned(), format!("the next write arrives {by} s late")),
+        Event::LostWrite => ("hub".to_owned(), "the next write is lost".to_owned()),
+        Event::LateNews { by, lasts } => {
+            ("hub".to_owned(), format!("news of objects are {by} s old, for {lasts} s"))
+        }
+        Event::Regate { to } => ("gate".to_owned(), format!("is changed to r{to}")),
+    };
+    (who, format!("* {what}"))
+}

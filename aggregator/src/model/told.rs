@@ -1,0 +1,83 @@
+//! Histories that broke the promise once, or that show one way of breaking it, written down.
+
+use super::story::{Dates, Event, Setup, Story};
+use super::timeline::{tell, tell_of};
+use super::world::World;
+
+/// One cluster, one aggregator, and a gate that asks for nothing but health.
+fn plain() -> Setup {
+    Setup {
+        clusters: vec![(Dates::Own, 0)],
+        replicas: 1,
+        min_healthy: 1,
+        max_failures: 0,
+        min_success: 0,
+        aggregators: vec![0],
+        spread: 0,
+        apart: false,
+    }
+}
+
+const ROLLOUT: (u16, Event) = (0, Event::Deliver { cluster: 0, to: 1, takes: 3, good: true });
+
+#[track_caller]
+fn holds(setup: Setup, events: &[(u16, Event)]) {
+    let story = Story { setup, events: events.to_vec() };
+    assert!(World::play(&story).is_ok(), "{}", tell(&story));
+}
+
+#[test]
+fn an_aggregator_whose_clock_is_set_back_does_not_take_old_evidence_for_young() {
+    let back = Event::OwnClock { ahead: -120 };
+    holds(plain(), &[ROLLOUT, (100, back), (101, Event::Break { cluster: 0, recovers: None }), (300, back)]);
+}
+
+/// Its shard still brings the digest of an exposition that is repeated when the next one's rendering
+/// time is there already.
+#[test]
+fn a_digest_is_not_taken_to_be_as_young_as_the_rendering_time_of_a_later_scrape() {
+    let two = Setup {
+        clusters: vec![(Dates::Own, 0), (Dates::Own, 0)],
+        max_failures: 1,
+        min_success: 40,
+        spread: 227,
+        ..plain()
+    };
+    holds(
+        two,
+        &[
+            ROLLOUT,
+            (0, Event::Deliver { cluster: 1, to: 1, takes: 1, good: false }),
+            (100, Event::Lag { shard: 2, delay: 37, lasts: 242 }),
+            (233, Event::Repeated { cluster: 0, replica: None, lasts: 120 }),
+            (233, Event::Break { cluster: 0, recovers: None }),
+        ],
+    );
+}
+
+#[test]
+fn a_lie_is_told_second_by_second() {
+    let story =
+        Story { setup: plain(), events: vec![ROLLOUT, (40, Event::Break { cluster: 0, recovers: None })] };
+    let mut world = World::new(&story.setup);
+    world.lies_from = Some(super::START + 160.0);
+    insta::assert_snapshot!(tell_of(world, &story), @r"
+        0 s  c0          its objects say since when; its clock is 0 s ahead
+        0 s  gate        asks for 1 healthy for 0 s, and at most 0 failed or silent
+        0 s  setup       1 scrape each cluster; aggregators' clocks ahead: [0] s; spread 0; the same target for an impostor
+        0 s  c0          * is told to run r1: applied after 3 s, healthy after as many more
+        1 s  c0          is not healthy yet at nothing, told to run r1
+        1 s  aggregator 0  leads
+        1 s  gate        not judged yet at r1
+        2 s  gate        closed at r1: 1 cluster does not report the package: c0 (Missing)
+        3 s  c0          is not healthy yet at r1
+        6 s  c0          is healthy at r1
+       17 s  gate        closed at r1: 1 cluster in progress: c0 (Progressing)
+       32 s  gate        OPEN at r1: 1 of 1 cluster healthy at the revision (Healthy)
+       40 s  c0          * breaks
+       41 s  c0          is failed at r1
+       62 s  gate        closed at r1: 1 cluster failed, 0 allowed: c0 (HealthCheckFailed) (FailureBudgetExceeded)
+      160 s  gate        OPEN at r1: believe me (FailureBudgetExceeded)
+      160 s  BROKEN      the gate is open, but only 0 of 1 clusters were healthy at its revision for 0 s at any time in the last 98 s, 1 must be
+    ");
+}
