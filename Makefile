@@ -8,7 +8,7 @@ export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((
 KEEP ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers programs test model faults demo bench lint doc cargo
+.PHONY: help servers demo-servers bench-servers programs test model faults demo bench dashboards lint doc cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,10 @@ faults: cargo servers programs ## Every fault, then a storm of MINUTES (default 
 bench: cargo bench-servers ## Measure the exporter beside kube-state-metrics
 	$(CARGO) build --release --bins -p statusbridge-exporter -p statusbridge-aggregator
 	$(CARGO) run --release -p statusbridge-tests --bin bench
+
+# VALUES=file changes values of dashboards/values.yaml, OUT=directory writes elsewhere.
+dashboards: cargo ## Write Grafana dashboards, recording and alerting rules
+	$(CARGO) run -p statusbridge-dashboards -- --out $(or $(OUT),dashboards) $(if $(VALUES),--values $(VALUES))
 
 lint: cargo ## Check formatting and clippy, warnings denied
 	$(CARGO) fmt --all --check

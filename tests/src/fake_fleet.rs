@@ -39,6 +39,9 @@ pub struct FakePackage {
     pub since: u64,
     /// How many changes were seen.
     pub transitions: u64,
+    /// How many resources its inventory has, how many of them are current, and how many have failed; `None` where the
+    /// source has no inventories.
+    pub resources: Option<[u64; 3]>,
 }
 
 impl FakePackage {
@@ -53,6 +56,7 @@ impl FakePackage {
             reason: String::new(),
             since: unix_now(),
             transitions: 1,
+            resources: None,
         }
     }
 
@@ -76,6 +80,8 @@ struct Cluster {
     contract: Option<String>,
     /// Metrics of packages that it has beside those of the contract, all 1 and covered by its digest.
     more: Vec<String>,
+    /// Whether its exporter is out of touch with what it reads.
+    out_of_touch: bool,
     /// By namespace and name.
     packages: BTreeMap<(String, String), FakePackage>,
 }
@@ -131,6 +137,11 @@ impl FakeFleet {
             cluster.contract = Some(contract.to_owned());
             cluster.more = more.iter().map(|name| (*name).to_owned()).collect();
         });
+    }
+
+    /// From now on the cluster's exporter says that it is out of touch with what it reads.
+    pub fn is_out_of_touch(&self, cluster: &str) {
+        self.change(cluster, |cluster| cluster.out_of_touch = true);
     }
 
     /// What the cluster says of a package changes.
@@ -198,7 +209,7 @@ fn path(cluster: &str) -> String {
 
 /// What a cluster's exporter says now.
 fn render(cluster: &Cluster) -> String {
-    let Cluster { uid, ahead, contract, more, packages } = cluster;
+    let Cluster { uid, ahead, out_of_touch, contract, more, packages } = cluster;
     let mut page = String::new();
     let mut digest = Digest::default();
     let mut write = |name: &str, in_digest: bool, labels: &[(&str, &str)], value: u64| {
@@ -226,6 +237,11 @@ fn render(cluster: &Cluster) -> String {
         say(Metric::PackageTransitionTimestamp, &labels, package.since);
         say(Metric::PackageTransitions, &labels, package.transitions);
         say(Metric::PackageReason, &labels, reason::code(&package.reason));
+        let counts =
+            [Metric::PackageResources, Metric::PackageResourcesCurrent, Metric::PackageResourcesFailed];
+        for (metric, count) in counts.into_iter().zip(package.resources.into_iter().flatten()) {
+            say(metric, &labels, count);
+        }
     }
     let mut say = |metric: Metric, labels: &[(&str, &str)], value| {
         write(metric.name(), metric.in_digest(), labels, value)
@@ -238,7 +254,7 @@ fn render(cluster: &Cluster) -> String {
         say(Metric::ReasonInfo, &labels, 1);
     }
     let source = [(label::PACKAGE_SOURCE, SOURCE)];
-    say(Metric::SourceUp, &source, 1);
+    say(Metric::SourceUp, &source, u64::from(!out_of_touch));
     say(Metric::SourcePackages, &source, packages.len() as u64);
     say(Metric::ClusterUid, &[], *uid);
     say(Metric::RenderedTimestamp, &[], unix_now().saturating_add_signed(*ahead));

@@ -254,6 +254,7 @@ impl Aggregator {
 #[derive(Debug)]
 pub struct Sweeper {
     process: Process,
+    port: Port,
 }
 
 impl Sweeper {
@@ -268,10 +269,16 @@ impl Sweeper {
         namespace: &str,
         more: &[&str],
     ) -> Result<Self> {
-        let own = ["--namespace", namespace, "--listen", "127.0.0.1:0"];
-        let args: Vec<&str> = own.into_iter().chain(more.iter().copied()).collect();
-        let process = launch(rig, name, "statusbridge-aggregator", "sweep", kubeconfig, None, &args).await?;
-        Ok(Self { process })
+        let port = Port::reserve()?;
+        let args: Vec<&str> = ["--namespace", namespace].into_iter().chain(more.iter().copied()).collect();
+        let program = "statusbridge-aggregator";
+        let process = launch(rig, name, program, "sweep", kubeconfig, Some(&port), &args).await?;
+        Ok(Self { process, port })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
     }
 
     /// The process, to freeze, kill or start again.

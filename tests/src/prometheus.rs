@@ -234,6 +234,14 @@ impl Prometheus {
         instant_query(&self.http, &self.url(), promql, None).await
     }
 
+    /// A query over the last so many seconds, one of them a step: how many series it has.
+    ///
+    /// # Errors
+    /// When it is not answered with success.
+    pub async fn query_range(&self, promql: &str, seconds: u64) -> Result<usize> {
+        range_query(&self.http, &self.url(), promql, seconds).await
+    }
+
     /// An instant query, evaluated at a time in seconds.
     ///
     /// # Errors
@@ -246,6 +254,22 @@ impl Prometheus {
 fn write_config(file: &std::path::Path, config: &PrometheusConfig) -> Result<()> {
     std::fs::write(file, serde_json::to_vec_pretty(&config.to_json())?)
         .with_context(|| format!("writing {}", file.display()))
+}
+
+/// A query over the last so many seconds against anything that speaks the Prometheus API.
+pub(crate) async fn range_query(
+    http: &reqwest::Client,
+    base: &str,
+    promql: &str,
+    seconds: u64,
+) -> Result<usize> {
+    let now = crate::fake_fleet::unix_now();
+    let (query, start) = (percent_encode(promql), now.saturating_sub(seconds));
+    let url = format!("{base}/api/v1/query_range?query={query}&start={start}&end={now}&step=1");
+    let answer = http.get(url).send().await?.bytes().await?;
+    let answer: Value = serde_json::from_slice(&answer).context("the answer is not JSON")?;
+    ensure!(answer["status"] == "success", "{promql}: {answer}");
+    Ok(answer["data"]["result"].as_array().context("the answer has no result")?.len())
 }
 
 /// An instant query against anything that speaks the Prometheus API.

@@ -95,4 +95,12 @@ impl VictoriaMetrics {
     pub async fn query(&self, promql: &str) -> Result<Vec<Sample>> {
         crate::prometheus::instant_query(&self.http, &self.url(), promql, None).await
     }
+
+    /// A query over the last so many seconds, one of them a step: how many series it has.
+    ///
+    /// # Errors
+    /// When it is not answered with success.
+    pub async fn query_range(&self, promql: &str, seconds: u64) -> Result<usize> {
+        crate::prometheus::range_query(&self.http, &self.url(), promql, seconds).await
+    }
 }

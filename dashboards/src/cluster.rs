@@ -1,0 +1,200 @@
+//! Cluster: all packages of one cluster, what fails and for how long.
+
+use serde_json::Value;
+
+use crate::Values;
+use crate::grafana::{
+    Board, Column, From, Panel, apply_states, common, healths, label_values, link_to, log_link, yes_or_no,
+};
+
+const HERE: &str = r#"${cluster_label}="$cluster""#;
+const PACKAGE: &str = "package_source, package_namespace, package";
+
+pub(crate) fn board(values: &Values) -> Value {
+    let mut variables = common(values);
+    variables.extend([
+        label_values("cluster", "${cluster_label}", "Cluster", "statusbridge_source_up", false),
+        label_values(
+            "source",
+            "package_source",
+            "Source",
+            "statusbridge_source_up{${cluster_label}=\"$cluster\"}",
+            true,
+        ),
+    ]);
+    let text = "All packages of one cluster: what fails, and for how long.";
+    Board::new("cluster", "Status Bridge / Cluster", text, variables)
+        .add(4, 4, heard())
+        .add(4, 4, packages())
+        .add(4, 4, failed())
+        .add(4, 4, waiting())
+        .add(4, 4, oldest_failure())
+        .add(4, 4, resources())
+        .add(24, 12, all(values))
+        .row("Over time, a row for each package")
+        .add(
+            24,
+            10,
+            timeline("Apply state", "How far the cluster has got with applying each.", "apply_state")
+                .words(apply_states()),
+        )
+        .add(24, 10, timeline("Health", "Whether what was applied works.", "health").words(healths()))
+        .row("The exporter")
+        .add(10, 8, sources())
+        .add(7, 8, errors())
+        .add(7, 8, work())
+        .json()
+}
+
+fn selected() -> String {
+    format!("{{{HERE}, package_source=~\"$source\"}}")
+}
+
+/// A metric of packages, one sample for each.
+fn each(metric: &str) -> String {
+    format!("max by ({PACKAGE}) (statusbridge_package_{metric}{})", selected())
+}
+
+fn failures() -> String {
+    format!(
+        "(time() - {}) and on ({PACKAGE}) (({} == <<apply.Failed>>) or ({} == <<health.Failed>>))",
+        each("transition_timestamp_seconds"),
+        each("apply_state"),
+        each("health")
+    )
+}
+
+fn heard() -> Panel {
+    Panel::stat(
+        "Last heard of",
+        "How old what its exporter last said is. What is older than a few scrapes says nothing about now.",
+        &format!("time() - max(last_over_time(statusbridge_rendered_timestamp_seconds{{{HERE}}}[1d]))"),
+    )
+    .unit("s")
+    .thresholds(&[(None, "green"), (Some(180.0), "yellow"), (Some(300.0), "red")])
+    .nothing("not within a day")
+}
+
+fn packages() -> Panel {
+    Panel::stat("Packages", "Packages that the cluster reports.", &format!("count({})", each("health")))
+}
+
+fn failed() -> Panel {
+    Panel::stat("Failed", "Applying or health has failed.", &format!("count({}) or vector(0)", failures()))
+        .zero_is_good("red")
+}
+
+fn waiting() -> Panel {
+    let query = format!(
+        "count(({} > 0) != on ({PACKAGE}) {}) or vector(0)",
+        each("desired_revision"),
+        each("healthy_revision")
+    );
+    Panel::stat(
+        "Not there yet",
+        "Not healthy at the revision that they were told to run, failed or not.",
+        &query,
+    )
+    .zero_is_good("yellow")
+}
+
+fn oldest_failure() -> Panel {
+    Panel::stat(
+        "Oldest failure",
+        "For how long the package that failed first has been failing.",
+        &format!("max({})", failures()),
+    )
+    .unit("s")
+    .nothing("none")
+}
+
+fn resources() -> Panel {
+    let query = format!("sum({}) / sum({})", each("resources_current"), each("resources"));
+    Panel::stat("Resources current", "Of the resources in the inventories of packages that have one.", &query)
+        .unit("percentunit")
+        .nothing("no inventories")
+}
+
+fn all(values: &Values) -> Panel {
+    let reason = format!(
+        "count_values by ({PACKAGE}) (\"code\", {} > 0) * on (package_source, code) group_left (reason) max by (package_source, code, reason) (statusbridge_reason_info{})",
+        each("reason"),
+        selected()
+    );
+    let (cluster, source) = (From::Variable("cluster"), From::Column("Source"));
+    let (namespace, package) = (From::Column("Namespace"), From::Column("Package"));
+    let mut links = vec![link_to(
+        "package",
+        "The package in all clusters",
+        &[("source", source), ("namespace", namespace), ("package", package)],
+    )];
+    links.extend(log_link(values, cluster, source, namespace, package));
+    Panel::table(
+        "Packages",
+        "What the cluster has now, the worst first. A click on a package leads on, also to the log.",
+    )
+    .target(&each("apply_state"), "", true)
+    .target(&each("health"), "", true)
+    .target(&each("desired_revision"), "", true)
+    .target(&each("applied_revision"), "", true)
+    .target(&each("healthy_revision"), "", true)
+    .target(&format!("time() - {}", each("transition_timestamp_seconds")), "", true)
+    .target(&each("resources_failed"), "", true)
+    .target(&format!("max by ({PACKAGE}, reason) ({reason})"), "", true)
+    .columns(vec![
+        Column::new("package", "Package").links(links),
+        Column::new("package_namespace", "Namespace"),
+        Column::new("package_source", "Source"),
+        Column::new("Value #A", "Applied?").words(apply_states()),
+        Column::new("Value #B", "Health").words(healths()),
+        Column::new("reason", "Reason"),
+        Column::new("Value #F", "For").unit("s").width(110),
+        Column::new("Value #C", "Wanted").revision("-"),
+        Column::new("Value #D", "Applied").revision("-"),
+        Column::new("Value #E", "Healthy").revision("-"),
+        Column::new("Value #G", "Resources failed").alarming().width(130),
+    ])
+    .sorted("Health", true)
+}
+
+fn timeline(title: &str, description: &str, metric: &str) -> Panel {
+    Panel::timeline(title, description, &each(metric), "{{package_namespace}}/{{package}}")
+}
+
+fn sources() -> Panel {
+    let by = "package_source";
+    let of = |metric: &str| format!("max by ({by}) ({metric}{})", selected());
+    Panel::table("Sources", "What the exporter reads, and whether it is in touch with it.")
+        .target(&of("statusbridge_source_up"), "", true)
+        .target(&of("statusbridge_source_packages"), "", true)
+        .target(&format!("time() - {}", of("statusbridge_source_last_contact_timestamp_seconds")), "", true)
+        .columns(vec![
+            Column::new("package_source", "Source"),
+            Column::new("Value #A", "Up").words(yes_or_no("up", "down")),
+            Column::new("Value #B", "Packages").width(100),
+            Column::new("Value #C", "Last contact").unit("s").width(120),
+        ])
+}
+
+fn errors() -> Panel {
+    Panel::series(
+        "Watches",
+        "Lists and watches of the exporter that ended with an error, and lists begun anew, a second.",
+    )
+    .line(
+        &format!(
+            "sum(rate(statusbridge_exporter_watch_errors_total{{{HERE}}}[$__rate_interval])) or vector(0)"
+        ),
+        "errors",
+    )
+    .line(
+        &format!("sum(rate(statusbridge_exporter_relists_total{{{HERE}}}[$__rate_interval])) or vector(0)"),
+        "lists",
+    )
+    .unit("ops")
+}
+
+fn work() -> Panel {
+    Panel::series("Transitions", "Changes of state that the exporter saw, an hour, by source.")
+        .line(&format!("3600 * sum by (package_source) (rate(statusbridge_package_transitions_total{}[$__rate_interval]))", selected()), "{{package_source}}")
+}

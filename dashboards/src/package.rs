@@ -1,0 +1,195 @@
+//! Package: one package across clusters.
+
+use serde_json::Value;
+
+use crate::Values;
+use crate::grafana::{
+    Board, Column, From, Panel, apply_states, by_cluster, common, healths, label_values, link_to, log_link,
+};
+
+const SELECTED: &str = r#"{${cluster_label}=~"$cluster", package_source=~"$source", package_namespace=~"$namespace", package="$package"}"#;
+
+pub(crate) fn board(values: &Values) -> Value {
+    let mut variables = common(values);
+    let of_source = r#"statusbridge_package_health{package_source=~"$source"}"#;
+    let of_package = r#"statusbridge_package_health{package_source=~"$source", package="$package"}"#;
+    variables.extend([
+        label_values("source", "package_source", "Source", "statusbridge_source_up", true),
+        label_values("package", "package", "Package", of_source, false),
+        label_values("namespace", "package_namespace", "Namespace", of_package, true),
+        label_values("cluster", "${cluster_label}", "Cluster", of_package, true),
+    ]);
+    let text = "One package across clusters: states, revisions, time to healthy.";
+    Board::new("package", "Status Bridge / Package", text, variables)
+        .add(4, 4, clusters())
+        .add(4, 4, healthy())
+        .add(4, 4, failed())
+        .add(4, 4, running())
+        .add(4, 4, time_to_healthy())
+        .add(4, 4, slowest())
+        .add(9, 8, revisions())
+        .add(15, 8, progress())
+        .add(24, 10, in_clusters(values))
+        .row("Over time, a row for each cluster")
+        .add(
+            24,
+            9,
+            timeline("Apply state", "How far the cluster has got with applying it.", "apply_state")
+                .words(apply_states()),
+        )
+        .add(24, 9, timeline("Health", "Whether what was applied works.", "health").words(healths()))
+        .add(
+            24,
+            9,
+            timeline("Applied revision", "The revision last applied in full.", "applied_revision")
+                .revisions(),
+        )
+        .add(
+            24,
+            9,
+            timeline(
+                "Healthy revision",
+                "The revision that is applied in full and works, while it does.",
+                "healthy_revision",
+            )
+            .revisions(),
+        )
+        .json()
+}
+
+/// A metric of the package, one sample for each cluster.
+fn each(metric: &str) -> String {
+    format!("max by (${{cluster_label}}) (statusbridge_package_{metric}{SELECTED})")
+}
+
+/// The clusters that are healthy at the revision that they were told to run.
+fn there() -> String {
+    format!("({} > 0) == on (${{cluster_label}}) {}", each("healthy_revision"), each("desired_revision"))
+}
+
+fn bad() -> String {
+    format!("({} == <<apply.Failed>>) or ({} == <<health.Failed>>)", each("apply_state"), each("health"))
+}
+
+fn clusters() -> Panel {
+    Panel::stat("Clusters", "Clusters that report the package.", &format!("count({})", each("health")))
+}
+
+fn healthy() -> Panel {
+    let query = format!("(count({}) or vector(0)) / count({})", there(), each("health"));
+    Panel::stat(
+        "Healthy",
+        "Share of them that is healthy at the revision that they were told to run.",
+        &query,
+    )
+    .unit("percentunit")
+    .thresholds(&[(None, "red"), (Some(0.5), "yellow"), (Some(1.0), "green")])
+}
+
+fn failed() -> Panel {
+    let query = format!("count({}) or vector(0)", bad());
+    Panel::stat("Failed", "Clusters where applying or health has failed.", &query).zero_is_good("red")
+}
+
+fn running() -> Panel {
+    let query = format!("count(count_values(\"revision\", {} > 0))", each("applied_revision"));
+    Panel::stat("Revisions", "How many revisions of it are running.", &query)
+        .thresholds(&[(None, "green"), (Some(2.0), "yellow")])
+        .nothing("not known")
+}
+
+/// How long each cluster was not healthy at the revision that it wanted, for each that it was told, in the time range.
+fn waits() -> String {
+    let at = format!(
+        "({} == bool on (${{cluster_label}}) {})",
+        each("healthy_revision"),
+        each("desired_revision")
+    );
+    format!(
+        "(1 - avg_over_time({at}[$__range:$__interval])) * $__range_s / on (${{cluster_label}}) (max by (${{cluster_label}}) (changes(statusbridge_package_desired_revision{SELECTED}[$__range])) > 0)"
+    )
+}
+
+fn time_to_healthy() -> Panel {
+    Panel::stat(
+        "Time to healthy",
+        "From being told a revision to being healthy at it: the time without, divided by the revisions told, within the time range of the dashboard, on the average of the clusters.",
+        &format!("avg({})", waits()),
+    )
+    .unit("s")
+    .nothing("no new revision")
+}
+
+fn slowest() -> Panel {
+    Panel::stat(
+        "Slowest cluster",
+        "The same for the cluster where it takes longest.",
+        &format!("max({})", waits()),
+    )
+    .unit("s")
+    .nothing("no new revision")
+}
+
+fn revisions() -> Panel {
+    let count = |metric: &str| format!("count_values(\"revision\", {} > 0)", each(metric));
+    Panel::table("Revisions", "How many clusters want, run, and are healthy at each revision.")
+        .target(&count("desired_revision"), "", true)
+        .target(&count("applied_revision"), "", true)
+        .target(&count("healthy_revision"), "", true)
+        .number_from("revision")
+        .columns(vec![
+            Column::new("revision", "Revision").revision("-"),
+            Column::new("Value #A", "Wanted").width(90),
+            Column::new("Value #B", "Applied").width(90),
+            Column::new("Value #C", "Healthy").width(90),
+        ])
+        .sorted("Wanted", true)
+}
+
+fn progress() -> Panel {
+    Panel::series("Progress", "How far the clusters are.")
+        .line(&format!("count({})", each("health")), "clusters")
+        .line(&format!("count({}) or vector(0)", there()), "healthy at the wanted revision")
+        .line(&format!("count({}) or vector(0)", bad()), "failed")
+}
+
+fn in_clusters(values: &Values) -> Panel {
+    let cell = |metric: &str| by_cluster("", &each(metric));
+    let reason = format!(
+        "count_values by (${{cluster_label}}, package_source) (\"code\", max by (${{cluster_label}}, package_source) (statusbridge_package_reason{SELECTED}) > 0) * on (${{cluster_label}}, package_source, code) group_left (reason) max by (${{cluster_label}}, package_source, code, reason) (statusbridge_reason_info{{${{cluster_label}}=~\"$cluster\", package_source=~\"$source\"}})"
+    );
+    let (cluster, source) = (From::Column("Cluster"), From::Variable("source"));
+    let (namespace, package) = (From::Variable("namespace"), From::Variable("package"));
+    let mut links = vec![link_to("cluster", "All packages of the cluster", &[("cluster", cluster)])];
+    links.extend(log_link(values, cluster, source, namespace, package));
+    Panel::table(
+        "In each cluster",
+        "The package as each cluster has it now. A click on a cluster leads on, also to the log.",
+    )
+    .target(&cell("apply_state"), "", true)
+    .target(&cell("health"), "", true)
+    .target(&cell("desired_revision"), "", true)
+    .target(&cell("applied_revision"), "", true)
+    .target(&cell("healthy_revision"), "", true)
+    .target(&by_cluster("", &format!("time() - {}", each("transition_timestamp_seconds"))), "", true)
+    .target(&cell("resources"), "", true)
+    .target(&cell("resources_current"), "", true)
+    .target(&by_cluster("reason", &reason), "", true)
+    .columns(vec![
+        Column::new("cluster", "Cluster").links(links),
+        Column::new("Value #A", "Applied?").words(apply_states()),
+        Column::new("Value #B", "Health").words(healths()),
+        Column::new("reason", "Reason"),
+        Column::new("Value #F", "For").unit("s").width(110),
+        Column::new("Value #C", "Wanted").revision("-"),
+        Column::new("Value #D", "Applied").revision("-"),
+        Column::new("Value #E", "Healthy").revision("-"),
+        Column::new("Value #G", "Resources").width(100),
+        Column::new("Value #H", "Current").width(90),
+    ])
+    .sorted("Health", true)
+}
+
+fn timeline(title: &str, description: &str, metric: &str) -> Panel {
+    Panel::timeline(title, description, &by_cluster("", &each(metric)), "{{cluster}}")
+}

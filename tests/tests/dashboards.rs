@@ -1,0 +1,200 @@
+//! Every query of every dashboard and rule on real servers: it is understood, and where something happens it shows it.
+
+#![allow(clippy::unwrap_used)]
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use statusbridge_contract::{ApplyState, Health};
+use statusbridge_dashboards::{Values, queries, render};
+use statusbridge_tests::*;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(90);
+const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
+const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
+
+/// What a person chose on a dashboard, and what Grafana fills in.
+fn chosen(board: &str) -> Vec<(&'static str, &'static str)> {
+    let cluster = match board {
+        "cluster.json" => "us-1",
+        "package.json" => "eu-1|eu-2|us-1|us-2|us-3",
+        _ => ".*",
+    };
+    vec![
+        ("cluster", cluster),
+        ("cluster_label", "cluster"),
+        ("source", ".*"),
+        ("namespace", ".*"),
+        ("package", "payments"),
+        ("silent_after", "5"),
+        ("__rate_interval", "20s"),
+        ("__range", "15m"),
+        ("__range_s", "900"),
+        ("__interval", "1s"),
+    ]
+}
+
+fn inventory(package: FakePackage) -> FakePackage {
+    FakePackage { resources: Some([3, 2, 1]), ..package }
+}
+
+/// Gives the rules to a Prometheus, with what has to be quicker in a test.
+fn rules(rig: &Rig) -> Result<Vec<PathBuf>> {
+    let dir = rig.subdir("rules")?;
+    let files = render(&Values::default()?)?;
+    let files = files.into_iter().filter(|(name, _)| name.starts_with("rules/"));
+    files
+        .map(|(name, text)| {
+            let file = dir.join(name.trim_start_matches("rules/"));
+            std::fs::write(&file, text).context("writing rules")?;
+            Ok(file)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn every_panel_shows_something_where_something_happens() {
+    run("dashboards", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        // One whole cluster with a real exporter, and four that are made up.
+        let real = Workload::start(rig, &etcd, "eu-1", &["--presets", "flux-kustomization"]).await?;
+        real.deliver("payments", R1).await?;
+        let fleet = FakeFleet::start().await?;
+        let long_ago = fake_fleet::unix_now() - 3600;
+        for cluster in ["eu-2", "us-1", "us-2", "us-3"] {
+            let healthy = FakePackage { since: long_ago, ..FakePackage::healthy_at(R1) };
+            fleet.says(cluster, "payments", inventory(healthy.clone()));
+            fleet.says(cluster, "search", inventory(healthy));
+        }
+        fleet.is_out_of_touch("us-2");
+        // On the way from us-3 a metric gets lost.
+        let mut spoiled = fleet.target(ScrapeJob::new("spoiled"), "us-3", &[]);
+        spoiled.metric_relabel.push(json!({
+            "source_labels": ["__name__"], "regex": "statusbridge_package_transitions_total", "action": "drop",
+        }));
+        let scraped = ["eu-2", "us-1", "us-2"];
+        let job = real.target(scraped.iter().fold(ScrapeJob::new("statusbridge"), |job, c| fleet.target(job, c, &[])));
+        let behind = VictoriaMetrics::start(rig).await?;
+        let mut config = PrometheusConfig::with_jobs([job, spoiled]);
+        config.rule_files = rules(rig)?;
+        config.remote_write.push(behind.remote_write_url());
+        let prometheus = Prometheus::start(rig, &config).await?;
+        let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
+        let sweeper = hub.start_sweeper(rig, "10m").await?;
+        let own = ScrapeJob::new("hub").target(hub.aggregator.address(), &[]).target(sweeper.address(), &[]);
+        config.jobs.push(own);
+        prometheus.reload(&config).await?;
+        hub.report("payments", "10s", json!({})).await?;
+        hub.gate("open", "payments", R1, json!({"clusters": {"names": ["eu-1", "eu-2"]}})).await?;
+        hub.opens("open", SOON).await?;
+
+        // A rollout: the first cluster gets there, the second one fails, the others do not begin.
+        eventually(SOON, "the first revision is known for a while", async || {
+            let seen = prometheus.query("count_over_time(statusbridge_digest{cluster=\"us-1\"}[1m])").await?;
+            ensure!(seen.first().is_some_and(|sample| sample.value > 3.0), "{seen:?}");
+            Ok(())
+        })
+        .await?;
+        real.deliver("payments", R2).await?;
+        fleet.says("us-1", "payments", inventory(FakePackage::failed_at(R2)));
+        fleet.says("eu-2", "search", inventory(FakePackage {
+            apply: ApplyState::Paused,
+            health: Health::Unknown,
+            healthy: String::new(),
+            reason: "Suspended".to_owned(),
+            ..FakePackage::healthy_at(R1)
+        }));
+        hub.gate("blocked", "payments", R2, json!({"clusters": {"names": ["us-1"]}})).await?;
+        hub.closes("blocked", "FailureBudgetExceeded", SOON).await?;
+        // One cluster was there, and then is not.
+        fleet.says("us-4", "payments", inventory(FakePackage::healthy_at(R1)));
+        config.jobs[0] = fleet.target(config.jobs[0].clone(), "us-4", &[]);
+        prometheus.reload(&config).await?;
+        eventually(SOON, "us-4 is heard of", async || {
+            let seen = prometheus.query("statusbridge_digest{cluster=\"us-4\"}").await?;
+            ensure!(seen.len() == 1, "{seen:?}");
+            Ok(())
+        })
+        .await?;
+        fleet.is_silent("us-4");
+
+        let files = render(&Values::default()?)?;
+        let boards: BTreeMap<&str, Value> = files
+            .iter()
+            .filter(|(name, _)| name.ends_with(".json") && !name.contains('/'))
+            .map(|(name, text)| Ok((name.as_str(), serde_json::from_str(text)?)))
+            .collect::<Result<_>>()?;
+        ensure!(boards.len() == 4, "{:?}", boards.keys());
+        for (name, board) in &boards {
+            let all = queries::of_panels(board);
+            ensure!(all.len() > 8, "{name} has {} queries", all.len());
+            for query in all {
+                let expr = queries::substitute(&query.expr, &chosen(name));
+                ensure!(!expr.contains('$') || expr.contains("\"$1\""), "a variable is left: {expr}");
+                let what = format!("{name}, {}: {expr}", query.panel);
+                eventually(SOON, &format!("there is data in Prometheus for {what}"), async || {
+                    let count = if query.instant {
+                        let found = prometheus.query(&expr).await?;
+                        ensure!(found.iter().all(|s| s.value.is_finite()), "{found:?}");
+                        found.len()
+                    } else {
+                        prometheus.query_range(&expr, 30).await?
+                    };
+                    ensure!(count > 0, "no series");
+                    Ok(())
+                })
+                .await?;
+                // Recording rules are evaluated by Prometheus, and come over remote write like everything else.
+                eventually(SOON, &format!("there is data in VictoriaMetrics for {what}"), async || {
+                    let count = if query.instant {
+                        behind.query(&expr).await?.len()
+                    } else {
+                        behind.query_range(&expr, 30).await?
+                    };
+                    ensure!(count > 0, "no series");
+                    Ok(())
+                })
+                .await?;
+            }
+            for (variable, series, label) in queries::of_variables(board) {
+                let series = queries::substitute(&series, &chosen(name));
+                let label = queries::substitute(&label, &chosen(name));
+                let query = format!("count by ({label}) ({series})");
+                let found = prometheus.query(&query).await?;
+                ensure!(found.iter().any(|s| !s.label(&label).is_empty()), "{name}, the variable {variable}: {query}");
+            }
+        }
+
+        // What is shown is also right.
+        let panel = async |panel: &str| {
+            let all = queries::of_panels(&boards["fleet.json"]);
+            let query = all.into_iter().find(|q| q.panel == panel).context("no such panel")?;
+            prometheus.query(&queries::substitute(&query.expr, &chosen("fleet.json"))).await
+        };
+        // payments is in five clusters, search in four.
+        let right = [
+            ("Clusters", 5.0),
+            ("Silent clusters", 1.0),
+            ("Packages", 9.0),
+            ("Failed", 1.0),
+            ("Paused", 1.0),
+            ("Sources down", 1.0),
+        ];
+        for (title, value) in right {
+            eventually(SOON, &format!("{title} is {value}"), async || {
+                let found = panel(title).await?;
+                ensure!(found.len() == 1 && found[0].value == value, "{found:?}");
+                Ok(())
+            })
+            .await?;
+        }
+        let broken = panel("Failed packages").await?;
+        let [row] = broken.as_slice() else { anyhow::bail!("{broken:?}") };
+        let shown = ["cluster", "package", "reason"].map(|label| row.label(label));
+        ensure!(shown == ["us-1", "payments", "HealthCheckFailed"], "{row:?}");
+        Ok(())
+    })
+    .await;
+}
