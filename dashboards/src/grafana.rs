@@ -464,11 +464,9 @@ pub(crate) fn label_values(name: &str, label: &str, title: &str, series: &str, s
         "query": {"query": query, "refId": format!("{name}-values")}, "refresh": 2, "sort": 7, "hide": 0, "regex": "",
         "includeAll": several, "multi": several, "options": [], "skipUrlSync": false,
     });
-    if let Some(fields) = variable.as_object_mut() {
-        if several {
-            fields.insert("allValue".to_owned(), json!(".*"));
-            fields.insert("current".to_owned(), json!({"text": "All", "value": "$__all"}));
-        }
+    if several {
+        variable["allValue"] = json!(".*");
+        variable["current"] = json!({"text": "All", "value": "$__all"});
     }
     variable
 }
