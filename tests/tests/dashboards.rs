@@ -194,7 +194,36 @@ async fn every_panel_shows_something_where_something_happens() {
         let [row] = broken.as_slice() else { anyhow::bail!("{broken:?}") };
         let shown = ["cluster", "package", "reason"].map(|label| row.label(label));
         ensure!(shown == ["us-1", "payments", "HealthCheckFailed"], "{row:?}");
-        Ok(())
+
+        // Every rule can be evaluated, and those alerts that have a cause begin to wait for their time.
+        let caused = [
+            "StatusBridgePackageFailed",
+            "StatusBridgeSourceDown",
+            "StatusBridgeStreamUnverified",
+            "StatusBridgeGateBlocked",
+            "StatusBridgeGateClosed",
+        ];
+        eventually(SOON, "the alerts that have a cause, and no others, are pending", async || {
+            let rules = rules_of(&prometheus).await?;
+            ensure!(rules.len() == 23, "{} rules", rules.len());
+            for rule in rules {
+                ensure!(rule["health"] == "ok", "{rule}");
+                if let (Some(name), Some(state)) = (rule["name"].as_str(), rule["state"].as_str()) {
+                    let wanted = if caused.contains(&name) { "pending" } else { "inactive" };
+                    ensure!(state == wanted, "{name} is {state}");
+                }
+            }
+            Ok(())
+        })
+        .await
     })
     .await;
+}
+
+/// All rules as a Prometheus knows them.
+async fn rules_of(prometheus: &Prometheus) -> Result<Vec<Value>> {
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    let answer: Value = http.get(format!("{}/api/v1/rules", prometheus.url())).send().await?.json().await?;
+    let groups = answer["data"]["groups"].as_array().context("no groups")?;
+    Ok(groups.iter().flat_map(|group| group["rules"].as_array().cloned().unwrap_or_default()).collect())
 }
