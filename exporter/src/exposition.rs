@@ -235,7 +235,7 @@ mod tests {
     use std::sync::Arc;
 
     use rstest::rstest;
-    use statusbridge_contract::{ApplyState, Fingerprint, Health};
+    use statusbridge_contract::{ApplyState, Digest, Fingerprint, Health, exposition};
 
     use super::*;
     use crate::{
@@ -312,6 +312,32 @@ mod tests {
             )
             + "# EOF\n";
         assert_eq!(open, expected);
+    }
+
+    #[test]
+    fn what_is_written_reads_back_and_adds_up() {
+        for format in [Format::Text, Format::OpenMetrics] {
+            let (mut digest, mut said, mut names) = (Digest::default(), None, Vec::new());
+            exposition::read(&text(format), |sample| {
+                let metric = Metric::from_name(sample.name).unwrap();
+                let labels: Vec<(&str, &str)> = sample.labels.iter().map(|(n, v)| (*n, v.as_ref())).collect();
+                if metric.in_digest() {
+                    digest.add(sample::hash(sample.name, &labels, sample.value as u64));
+                } else if metric == Metric::Digest {
+                    said = Some(sample.value as u64);
+                }
+                names.extend(labels.iter().filter(|(n, _)| *n == "package").map(|(_, v)| (*v).to_owned()));
+            })
+            .unwrap();
+            assert_eq!(said, Some(digest.value()));
+            names.dedup();
+            assert!(names.starts_with(&["pay\"ments".to_owned(), "wide".to_owned()]), "{names:?}");
+        }
+        let own = crate::own_metrics::OwnMetrics::default();
+        own.pushed(true);
+        for format in [Format::Text, Format::OpenMetrics] {
+            exposition::read(&own.render(format).unwrap(), |_| {}).unwrap();
+        }
     }
 
     #[test]

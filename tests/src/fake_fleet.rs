@@ -8,6 +8,7 @@ use statusbridge_contract::{
     ApplyState, CONTRACT_VERSION, Digest, Fingerprint, Health, Metric, label, reason, sample,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -185,6 +186,11 @@ impl FakeFleet {
     pub fn is_silent(&self, cluster: &str) {
         self.clusters().remove(cluster);
         self.server.remove(&path(cluster));
+    }
+
+    /// Where all exporters listen.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
     }
 
     /// Where a cluster's exporter answers.

@@ -44,11 +44,25 @@ impl Hub {
     ///
     /// # Errors
     /// When something does not come up.
-    pub async fn start_with(rig: &Rig, etcd: &Etcd, mut options: AggregatorOptions) -> Result<Self> {
-        let api = ApiServer::start(rig, etcd, "hub").await?;
+    pub async fn start_with(rig: &Rig, etcd: &Etcd, options: AggregatorOptions) -> Result<Self> {
+        Self::start_named(rig, etcd, "hub", options).await
+    }
+
+    /// The same under another name, for several hubs in one test.
+    ///
+    /// # Errors
+    /// When something does not come up.
+    pub async fn start_named(
+        rig: &Rig,
+        etcd: &Etcd,
+        name: &str,
+        mut options: AggregatorOptions,
+    ) -> Result<Self> {
+        let api = ApiServer::start(rig, etcd, name).await?;
         let Accounts { aggregator: account, sweeper: sweeper_account } = install(&api).await?;
         options.namespace = NAMESPACE.to_owned();
-        let aggregator = Aggregator::start(rig, "aggregator", &account, &options).await?;
+        let process = if name == "hub" { "aggregator".to_owned() } else { format!("aggregator-{name}") };
+        let aggregator = Aggregator::start(rig, &process, &account, &options).await?;
         let fleet_packages = api.dynamic(&kind("FleetPackage"), Some("default")).await?;
         let gates = api.dynamic(&kind("RolloutGate"), Some("default")).await?;
         Ok(Self { api, aggregator, account, sweeper_account, fleet_packages, gates })

@@ -148,7 +148,7 @@ impl Exporter {
 /// Settings of an aggregator, fast enough for tests.
 #[derive(Debug, Clone)]
 pub struct AggregatorOptions {
-    /// Base URL of the backend.
+    /// Base URL of the backend; empty for none.
     pub backend: String,
     /// `--poll-interval`.
     pub poll_interval: &'static str,
@@ -210,7 +210,10 @@ impl Aggregator {
         options: &AggregatorOptions,
     ) -> Result<Self> {
         let port = Port::reserve()?;
-        let mut args = vec!["--backend", &options.backend, "--cluster-label", &options.cluster_label];
+        let mut args = vec!["--cluster-label", &options.cluster_label];
+        if !options.backend.is_empty() {
+            args.extend(["--backend", &options.backend]);
+        }
         args.extend(["--poll-interval", options.poll_interval, "--settle-delay", options.settle_delay]);
         args.extend(["--namespace", &options.namespace]);
         args.extend(options.more.iter().map(String::as_str));

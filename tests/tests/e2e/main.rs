@@ -22,6 +22,7 @@ mod profiles;
 mod recipes;
 mod references;
 mod reports;
+mod roads;
 mod rubbish;
 mod set_revision;
 mod soak;

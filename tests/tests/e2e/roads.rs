@@ -1,0 +1,347 @@
+//! Three roads for the same evidence: PromQL, scrapes of our own, and pushes. The hub must not tell which.
+
+use crate::profiles::{profile, profile_kind};
+use crate::world::*;
+use anyhow::{Result, ensure};
+use futures::future::try_join_all;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use statusbridge_tests::*;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Names of the clusters, each with its token.
+const CLUSTERS: [(&str, &str); 2] = [("c1", "the token of c1"), ("c2", "the token of c2")];
+const GATE: &str = "wave";
+
+/// A file in the rig's directory.
+fn file(rig: &Rig, name: &str, text: impl AsRef<[u8]>) -> Result<PathBuf> {
+    let path = rig.dir().join(name);
+    std::fs::write(&path, text)?;
+    Ok(path)
+}
+
+fn token_entry(cluster: &str, token: &str) -> Value {
+    let hash: String = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect();
+    json!({"cluster": cluster, "sha256": hash})
+}
+
+/// Options of an aggregator without a backend that goes by this configuration. YAML is JSON too.
+fn options(rig: &Rig, name: &str, config: &Value) -> Result<AggregatorOptions> {
+    let mut options = AggregatorOptions::new("");
+    let config = file(rig, &format!("{name}.yaml"), config.to_string())?;
+    options.more = vec!["--config".to_owned(), config.display().to_string()];
+    Ok(options)
+}
+
+/// An address to push to, with a certificate for it.
+struct Door {
+    port: Port,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Door {
+    fn new(rig: &Rig) -> Result<Self> {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+        Ok(Self {
+            port: Port::reserve()?,
+            certificate: file(rig, "push.crt", made.cert.pem())?,
+            key: file(rig, "push.key", made.signing_key.serialize_pem())?,
+        })
+    }
+
+    fn config(&self, tokens: &Path) -> Value {
+        json!({"feeds": {"push": {
+            "listen": self.port.address(), "certFile": self.certificate, "keyFile": self.key, "tokensFile": tokens,
+        }}})
+    }
+
+    fn url(&self) -> String {
+        format!("https://{}/v1alpha1/push", self.port.address())
+    }
+
+    /// Arguments of an exporter that pushes here with the token in a file.
+    fn arguments(&self, token: &Path) -> Vec<String> {
+        let flags = [
+            ("--push-url", self.url()),
+            ("--push-token-file", token.display().to_string()),
+            ("--push-ca-file", self.certificate.display().to_string()),
+            ("--push-interval", "1s".to_owned()),
+        ];
+        flags.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
+    }
+}
+
+/// The same clusters, seen by three hubs.
+struct Roads {
+    clusters: Vec<Workload>,
+    hubs: Vec<(&'static str, Hub)>,
+    _prometheus: Prometheus,
+    _etcd: Etcd,
+}
+
+impl Roads {
+    async fn start(rig: &Rig) -> Result<Self> {
+        let etcd = Etcd::start(rig).await?;
+        let door = Door::new(rig)?;
+        let clusters = try_join_all(CLUSTERS.map(async |(name, token)| {
+            let token = file(rig, &format!("{name}.token"), token)?;
+            let arguments = door.arguments(&token);
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            Workload::start(rig, &etcd, name, &arguments).await
+        }))
+        .await?;
+        let config = PrometheusConfig::with_jobs([clusters.iter().fold(job(), |job, c| c.target(job))]);
+        let prometheus = Prometheus::start(rig, &config).await?;
+        let targets: Vec<Value> = clusters
+            .iter()
+            .map(|c| json!({"cluster": c.name(), "url": format!("http://{}/metrics", c.exporter.address())}))
+            .collect();
+        let scrape = json!({"feeds": {"scrape": {"interval": "1s", "timeout": "2s", "targets": targets}}});
+        let tokens = json!(CLUSTERS.map(|(name, token)| token_entry(name, token)));
+        let tokens = file(rig, "tokens.yaml", tokens.to_string())?;
+        let hubs = [
+            ("promql", AggregatorOptions::new(prometheus.url())),
+            ("scrape", options(rig, "scrape", &scrape)?),
+            ("push", options(rig, "push", &door.config(&tokens))?),
+        ];
+        let hubs = try_join_all(hubs.map(async |(road, options)| {
+            anyhow::Ok((road, Hub::start_named(rig, &etcd, &format!("hub-{road}"), options).await?))
+        }))
+        .await?;
+        Ok(Self { clusters, hubs, _prometheus: prometheus, _etcd: etcd })
+    }
+
+    /// Has the package reported and gated at a revision, everywhere alike.
+    async fn gate(&self, revision: &str) -> Result<()> {
+        let names: Vec<&str> = self.clusters.iter().map(Workload::name).collect();
+        for (_, hub) in &self.hubs {
+            hub.report(
+                APP,
+                STALE_AFTER,
+                json!({"revision": revision, "detail": "All", "clusters": {"names": names}}),
+            )
+            .await?;
+            hub.gate(GATE, APP, revision, json!({"clusters": {"names": names}})).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all hubs say the same of the package and of the gate, whose `Open` has this status and
+    /// reason.
+    async fn all_say(&self, open: (&str, &str)) -> Result<()> {
+        eventually(SOON, &format!("all hubs say Open={open:?} and all else alike"), async || {
+            let mut said = Vec::new();
+            for (road, hub) in &self.hubs {
+                let (gate, report) = (hub.get_gate(GATE).await?, hub.get_report(APP).await?);
+                for (object, kind) in [(&gate, "Open"), (&report, "Ready")] {
+                    let observed = object.data["status"]["observedGeneration"].as_i64();
+                    ensure!(observed == object.metadata.generation, "{road} has not looked at {kind} yet");
+                }
+                let is = history::condition(&gate, "Open");
+                ensure!(is == open, "{road} says {is:?}: {}", gate.data["status"]);
+                said.push((road, timeless(&gate.data["status"]), timeless(&report.data["status"])));
+            }
+            let (_, gate, report) = &said[0];
+            for (road, other_gate, other_report) in &said {
+                ensure!(gate == other_gate, "promql: {gate}\n{road}: {other_gate}");
+                ensure!(report == other_report, "promql: {report}\n{road}: {other_report}");
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// The same without times, and without the number of the leadership.
+fn timeless(status: &Value) -> Value {
+    match status {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(name, _)| *name != "epoch");
+            kept.map(|(name, value)| (name.clone(), timeless(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(timeless).collect(),
+        Value::String(text) if text.parse::<jiff::Timestamp>().is_ok() => json!("a time"),
+        other => other.clone(),
+    }
+}
+
+#[tokio::test]
+async fn the_same_fleet_has_the_same_status_whichever_road_it_is_seen_by() {
+    run("e2e-roads-same", async |rig| {
+        let world = Roads::start(rig).await?;
+        let [c1, c2] = world.clusters.as_slice() else { unreachable!("two clusters") };
+        let (healthy, waits) = (("True", "Healthy"), |reason| ("False", reason));
+
+        // A good revision.
+        world.gate(&revision(1)).await?;
+        world.all_say(waits("Missing")).await?;
+        c1.deliver(APP, &revision(1)).await?;
+        world.all_say(waits("Missing")).await?;
+        c2.deliver(APP, &revision(1)).await?;
+        world.all_say(healthy).await?;
+
+        // A bad one.
+        world.gate(&revision(2)).await?;
+        world.all_say(waits("RevisionNeverSeen")).await?;
+        c1.fail(APP, &revision(2), "timeout waiting for: [Deployment/default/app status: 'Failed']").await?;
+        world.all_say(waits("FailureBudgetExceeded")).await?;
+
+        // One that puts it right.
+        world.gate(&revision(3)).await?;
+        for cluster in [c1, c2] {
+            cluster.deliver(APP, &revision(3)).await?;
+        }
+        world.all_say(healthy).await?;
+
+        // An exporter that dies, and comes back.
+        c2.exporter.process().kill();
+        world.all_say(waits("Stale")).await?;
+        c2.exporter.process().start()?;
+        world.all_say(healthy).await?;
+
+        // Aggregators that restart close nothing.
+        let mut histories = Vec::new();
+        for (_, hub) in &world.hubs {
+            histories.push(hub.history(GATE).await?);
+        }
+        for (_, hub) in &world.hubs {
+            hub.aggregator.process().kill();
+            hub.aggregator.process().start()?;
+        }
+        for (_, hub) in &world.hubs {
+            hub.aggregator.wait_ready().await?;
+        }
+        world.all_say(healthy).await?;
+        for history in histories {
+            history.check("a restart closes nothing", open).await?;
+        }
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_exporter_that_hangs_holds_up_no_other_and_a_profile_may_name_one() {
+    run("e2e-roads-scrape", async |rig| {
+        const PROPERTY: &str = "exporter.example.com/url";
+        let fleet = FakeFleet::start().await?;
+        for cluster in ["near", "far", "listed"] {
+            fleet.says(cluster, APP, healthy_for(3600));
+        }
+        let proxy = FaultProxy::start(rig, fleet.address()).await?;
+        let far = fleet.url("far").replace(&fleet.address().to_string(), &proxy.address().to_string());
+        let config = json!({
+            "clusterProfiles": {"namespace": "inventory"},
+            "feeds": {"scrape": {
+                "interval": "1s", "timeout": "60s", "clusterProfiles": {"property": PROPERTY},
+                "targets": [{"cluster": "near", "url": fleet.url("near")}, {"cluster": "far", "url": far}],
+            }},
+        });
+        let etcd = Etcd::start(rig).await?;
+        let hub = Hub::start_with(rig, &etcd, options(rig, "scrape", &config)?).await?;
+        hub.report(APP, STALE_AFTER, json!({})).await?;
+        for cluster in ["near", "far", "listed"] {
+            hub.gate(cluster, APP, &revision(1), json!({"clusters": {"names": [cluster]}})).await?;
+        }
+        hub.opens("near", SOON).await?;
+        hub.opens("far", SOON).await?;
+        hub.closes("listed", "Missing", SOON).await?;
+
+        hub.api.install_crds(&crds::cluster_inventory()?).await?;
+        hub.api.ensure_namespace("inventory").await?;
+        profile(&hub.api, "inventory", "listed", json!({})).await?;
+        let status = json!({
+            "apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ClusterProfile",
+            "metadata": {"namespace": "inventory", "name": "listed"},
+            "status": {"properties": [{"name": PROPERTY, "value": fleet.url("listed")}]},
+        });
+        let profiles = hub.api.dynamic(&profile_kind(), Some("inventory")).await?;
+        let params = PatchParams::apply("inventory").force();
+        profiles.patch_status("listed", &params, &Patch::Apply(&status)).await?;
+        hub.opens("listed", SOON).await?;
+
+        // Nobody else waits for the answer, which is waited for much longer than this.
+        proxy.set(Fault::Freeze);
+        hub.closes("far", "Stale", STALE_BY).await?;
+        fleet.says("near", APP, FakePackage::healthy_at(&revision(2)));
+        hub.gate("near", APP, &revision(2), json!({"clusters": {"names": ["near"]}})).await?;
+        hub.opens("near", Duration::from_secs(20)).await?;
+        hub.opens("listed", SOON).await?;
+
+        // What answers with something else is not there, and the log says why.
+        fleet.is_silent("near");
+        hub.closes("near", "Stale", STALE_BY).await?;
+        let log = hub.aggregator.process().log();
+        ensure!(log.contains("cluster near") && log.contains("HTTP 404"), "{log}");
+        proxy.set(Fault::Pass);
+        hub.opens("far", Duration::from_secs(90)).await.map(drop)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_exporter_whose_token_or_certificate_is_wrong_is_not_heard_until_it_is_put_right() {
+    run("e2e-roads-push", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let door = Door::new(rig)?;
+        let tokens = json!([token_entry("c1", "one"), token_entry("c2", "two")]);
+        let tokens = file(rig, "tokens.yaml", tokens.to_string())?;
+        let mut config = door.config(&tokens);
+        config["feeds"]["push"]["expectWithin"] = json!("2s");
+        let hub = Hub::start_with(rig, &etcd, options(rig, "push", &config)?).await?;
+        hub.report(APP, STALE_AFTER, json!({})).await?;
+        for cluster in ["c1", "c2"] {
+            hub.gate(cluster, APP, &revision(1), json!({"clusters": {"names": [cluster]}})).await?;
+        }
+        let token = file(rig, "token", "wrong")?;
+        let arguments = door.arguments(&token);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        // Whatever it is called: it has the token of c1.
+        let cluster = Workload::start(rig, &etcd, "c2", &arguments).await?;
+        cluster.deliver(APP, &revision(1)).await?;
+        let told = async |words: &str| {
+            eventually(SOON, &format!("the exporter's log says {words:?}"), async || {
+                let log = cluster.exporter.process().log();
+                ensure!(log.contains(words), "{log}");
+                Ok(())
+            })
+            .await
+        };
+        told("HTTP 401: the bearer token is of no cluster").await?;
+        hub.closes("c1", "Missing", SOON).await?;
+        let failures =
+            cluster.says().await?.value("statusbridge_exporter_pushes_total", &[("result", "failure")]);
+        ensure!(failures > Some(0.0), "{failures:?}");
+
+        std::fs::write(&token, "one\n")?;
+        hub.opens("c1", SOON).await?;
+        told("pushes get through again").await?;
+        hub.closes("c2", "Missing", SOON).await?;
+
+        // Both sides read the certificate again.
+        let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+        std::fs::write(&door.certificate, other.cert.pem())?;
+        std::fs::write(&door.key, other.signing_key.serialize_pem())?;
+        eventually(SOON, "the new certificate is served", async || {
+            let log = hub.aggregator.process().log();
+            ensure!(log.contains("the TLS certificate has changed"), "{log}");
+            Ok(())
+        })
+        .await?;
+        cluster.deliver(APP, &revision(2)).await?;
+        hub.gate("c1", APP, &revision(2), json!({"clusters": {"names": ["c1"]}})).await?;
+        hub.opens("c1", SOON).await?;
+
+        // A token that is taken away.
+        std::fs::write(&tokens, json!([token_entry("c2", "two")]).to_string())?;
+        hub.closes("c1", "Stale", SOON).await?;
+        let refused =
+            hub.aggregator.metric("statusbridge_aggregator_pushes_total{result=\"unauthorized\"}").await?;
+        ensure!(refused > 0.0, "{refused}");
+        hub.closes("c2", "Missing", SOON).await.map(drop)
+    })
+    .await;
+}
