@@ -347,7 +347,7 @@ fn plan(args: &ServeArgs, interval: Duration, metrics: Arc<Metrics>, reception: 
             feeds.push(backend.feed(settle, interval)?);
         }
         if let Some(scrape) = &config.feeds.scrape {
-            feeds.push(feeds::scrape(scrape.clone(), metrics.clone())?);
+            feeds.push(feeds::scrape(scrape.clone(), interval, metrics.clone())?);
         }
         // Last: it takes effect at once.
         match &config.feeds.push {

@@ -9,9 +9,12 @@
 
 mod client;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -35,17 +38,21 @@ const AT_ONCE: usize = 64;
 const AT_ONCE_FAILING: usize = 16;
 /// Expositions read at the same time.
 const READ_AT_ONCE: usize = 4;
-/// What is wrong with an exporter that is no longer scraped is not told after so many intervals.
+/// What is wrong with an exporter that is no longer scraped is not told after so many rounds.
 const FORGOTTEN: u32 = 3;
 
-/// A feed that scrapes exporters itself.
+/// Why nothing can be said of clusters that were never seen.
+const INCOMPLETE: &str = "not every exporter has been tried yet";
+
+/// A feed that scrapes exporters itself, and reports at least every `pace`.
 ///
 /// # Errors
 /// When the settings cannot be used.
-pub fn scrape(settings: Settings, metrics: Arc<Metrics>) -> anyhow::Result<Feed> {
+pub fn scrape(settings: Settings, pace: Duration, metrics: Arc<Metrics>) -> anyhow::Result<Feed> {
     settings.check()?;
     let scraper = Scraper {
         settings: Arc::new(settings),
+        pace,
         metrics,
         clients: Clients::default(),
         turns: Turns::default(),
@@ -60,6 +67,7 @@ type Id = (String, String);
 
 struct Scraper {
     settings: Arc<Settings>,
+    pace: Duration,
     metrics: Arc<Metrics>,
     clients: Clients,
     turns: Turns,
@@ -83,20 +91,16 @@ impl Default for Turns {
 
 impl Scraper {
     async fn run(mut self, mut desk: Desk) {
-        let pace = self.settings.interval;
-        let mut tally = Tally::new(pace, Instant::now());
-        let mut ticks = interval(pace);
+        let mut tally = Tally::new(self.pace, Instant::now());
+        let mut ticks = interval(self.settings.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut scrapes = JoinSet::new();
         let mut under_way = HashSet::new();
         // Before every exporter was tried once nobody knows which clusters there are.
         let mut complete = false;
-        let a_round = pace.max(2 * self.settings.timeout);
-        let mut patience = Instant::now() + a_round;
+        let mut patience = Instant::now() + 2 * self.settings.timeout;
         let mut error = None;
         loop {
-            // While something is under way, a report is early enough when the next one begins.
-            let due = if complete { tally.due() } else { patience };
             tokio::select! {
                 _ = ticks.tick() => {
                     let (targets, missing) = self.targets(&desk).await;
@@ -125,16 +129,23 @@ impl Scraper {
                         tally.due_by(Instant::now());
                     }
                 }
-                () = sleep_until(due) => {
+                () = sleep_until(patience), if !complete => {
                     // One that hangs has been tried, but what nobody knows of has not.
-                    complete |= error.is_none();
-                    patience = Instant::now() + a_round;
-                    let polled = tally.report(error.clone(), pace * FORGOTTEN, Instant::now(), clock::now());
-                    let (t, error) = (polled.t, polled.report.error.clone());
-                    desk.with(move |fleet| match error {
-                        None => fleet.answered(NAME, t),
-                        Some(error) => fleet.unanswered(NAME, error),
-                    }).await;
+                    complete = error.is_none();
+                    patience = Instant::now() + 2 * self.settings.timeout;
+                    tally.due_by(Instant::now());
+                }
+                () = sleep_until(tally.due()) => {
+                    let incomplete = (!complete).then(|| INCOMPLETE.to_owned());
+                    let problem = error.clone().or(incomplete);
+                    let forget_after = FORGOTTEN * (self.settings.interval + self.settings.timeout);
+                    let polled = tally.report(problem, forget_after, Instant::now(), clock::now());
+                    let t = polled.t;
+                    match error.clone() {
+                        Some(error) => desk.with(move |fleet| fleet.unanswered(NAME, error)).await,
+                        None if complete => desk.with(move |fleet| fleet.answered(NAME, t)).await,
+                        None => {}
+                    }
                     desk.polled(polled).await;
                 }
             }
