@@ -15,7 +15,7 @@ use statusbridge_contract::{Metric, Version, exposition, label, stream::StreamLa
 use crate::clock::Seconds;
 use crate::feed::{Sample, excerpt};
 use crate::fleet::{Beat, Fleet, Heard};
-use crate::verify::{Content, Gathered, diagnose, verify};
+use crate::verify::{Content, Gathered, diagnose, verify, with_unknown};
 
 /// Names of metrics that the contract does not know which are told, at most.
 const UNKNOWN: usize = 4;
@@ -88,7 +88,7 @@ pub enum Outcome {
 /// When it is no exposition of this contract.
 pub fn read(text: &[u8], origin: Origin) -> Result<Evidence, NoExposition> {
     let text = std::str::from_utf8(text).map_err(|_| NoExposition::NotText)?;
-    let mut found = Found::default();
+    let mut found = Found { version: version(text)?, ..Found::default() };
     exposition::read(text, |sample| found.take(&sample))?;
     found.fault.map_or(Ok(()), Err)?;
     let (contract, digest) = found.digest.ok_or(NoExposition::NoDigest)?;
@@ -103,8 +103,25 @@ pub fn read(text: &[u8], origin: Origin) -> Result<Evidence, NoExposition> {
     Ok(Evidence { beat, said, unknown: found.unknown, samples })
 }
 
+/// The version of the contract by which the text has to be read, if that is possible.
+fn version(text: &str) -> Result<Option<Version>, exposition::ReadError> {
+    let begin = format!("\n{}{{", Metric::Digest.name());
+    let at = match text.starts_with(begin.trim_start()) {
+        true => Some(0),
+        false => text.find(&begin).map(|at| at + 1),
+    };
+    let Some(line) = at.and_then(|at| text.get(at..)?.split_inclusive('\n').next()) else { return Ok(None) };
+    let mut version = None;
+    exposition::read(line, |sample| {
+        let contract = sample.labels.iter().find(|(name, _)| *name == label::CONTRACT);
+        version = contract.and_then(|(_, name)| Version::readable(name));
+    })?;
+    Ok(version)
+}
+
 #[derive(Default)]
 struct Found {
+    version: Option<Version>,
     digest: Option<(String, Option<u64>)>,
     rendered: Option<Option<Seconds>>,
     gathered: Gathered,
@@ -142,7 +159,10 @@ impl Found {
                     self.fault.get_or_insert(NoExposition::Several(metric));
                 }
             }
-            _ => self.gathered.add(metric, own, value),
+            _ if self.version.is_some_and(|version| version.knows(metric)) => {
+                self.gathered.add(metric, own, value);
+            }
+            _ => self.note_unknown(sample.name),
         }
     }
 
@@ -187,11 +207,8 @@ fn reject(fleet: &mut Fleet, beat: Beat, gathered: &Gathered, unknown: &[String]
         return Outcome::Unverified(fault);
     };
     let last = fleet.verified(&beat.cluster, &beat.stream);
-    let mut fault = diagnose(gathered, digest, &beat.stream, last, &[]);
-    if !unknown.is_empty() {
-        let (names, contract) = (unknown.join(", "), &beat.contract);
-        fault = format!("{fault}; it has {names}, which contract version {contract} does not know");
-    }
+    let fault = diagnose(gathered, digest, &beat.stream, last, &[]);
+    let fault = with_unknown(fault, &beat.contract, unknown);
     if fleet.hear(&Beat { digest: None, ..beat.clone() }, t) == Heard::Old {
         return Outcome::Old;
     }

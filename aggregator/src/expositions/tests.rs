@@ -75,7 +75,8 @@ fn a_clock_that_is_off_is_told() {
 #[test]
 fn what_does_not_add_up_confirms_nothing_whatever_its_digest() {
     let good = text(&exposition("r1"), T);
-    let edits: [(&str, &dyn Fn(&str) -> String); 4] = [
+    type Edit<'a> = (&'a str, &'a dyn Fn(&str) -> String);
+    let edits: [Edit<'_>; 4] = [
         ("package_health", &|text| {
             text.replacen(
                 "health{package=\"p\",package_namespace=\"ns\",package_source=\"flux\"} 0",

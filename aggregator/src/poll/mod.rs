@@ -26,7 +26,7 @@ use crate::{
     clock::Seconds,
     feed::{FeedError, PromFeed, QueryApi, contract_selector, excerpt},
     fleet::{Access, Beat, FeedName, Fleet, Heard},
-    verify::{Gathered, Stray, diagnose, verify},
+    verify::{Gathered, Stray, diagnose, verify, with_unknown},
 };
 use batch::{Batch, Limit, batches, stamp_groups};
 #[cfg(test)]
@@ -71,8 +71,6 @@ const PROBLEMS: usize = 16;
 const MOST_REFUSALS: usize = 8;
 /// Longest problem, in bytes.
 const PROBLEM: usize = 600;
-/// Longest fault of a stream, in bytes.
-const FAULT: usize = 480;
 
 /// What a poll came to.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -295,23 +293,12 @@ impl<Q: QueryApi> Poller<Q> {
     }
 }
 
-/// What an exporter has that its contract version does not know.
-fn not_known(contract: &str, metrics: &[String]) -> Option<String> {
-    let (first, others) = metrics.split_first()?;
-    let more = if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
-    Some(format!("the exporter has {first}{more}, which contract version {contract} does not know"))
-}
-
 /// Notes what does not add up, and says why.
 fn reject(fleet: &mut Fleet, Unverified { beat, gathered, strays, unknown }: &Unverified) -> String {
     let last = fleet.verified(&beat.cluster, &beat.stream);
     let digest = beat.digest.unwrap_or_default();
-    let fault = match not_known(&beat.contract, unknown) {
-        Some(news) => {
-            excerpt(&format!("{news}; {}", diagnose(gathered, digest, &beat.stream, last, strays)), FAULT)
-        }
-        None => diagnose(gathered, digest, &beat.stream, last, strays),
-    };
+    let fault = diagnose(gathered, digest, &beat.stream, last, strays);
+    let fault = with_unknown(fault, &beat.contract, unknown);
     let problem = format!("cluster {}: {fault}", beat.cluster);
     fleet.reject(beat, fault);
     problem

@@ -11,6 +11,7 @@ mod gathered;
 mod guess;
 #[cfg(test)]
 mod tests;
+mod unknown;
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,7 @@ pub use {
     content::{Content, Package},
     diagnose::{Stray, diagnose},
     gathered::Gathered,
+    unknown::with_unknown,
 };
 
 use content::parts;

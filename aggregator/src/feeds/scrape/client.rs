@@ -13,11 +13,13 @@ use crate::feed::{chain, excerpt};
 const EXCERPT: usize = 200;
 
 type Found = Result<Vec<u8>, String>;
+/// Authorities, certificate and key.
+type Files = [Option<Found>; 3];
 
 /// Clients by what they trust and show.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
-    by_files: HashMap<Tls, ([Option<Found>; 3], Result<Client, String>)>,
+    by_files: HashMap<Tls, (Files, Result<Client, String>)>,
 }
 
 impl Clients {
@@ -38,7 +40,7 @@ impl Clients {
     }
 }
 
-fn client([authorities, certificate, key]: &[Option<Found>; 3]) -> Result<Client, String> {
+fn client([authorities, certificate, key]: &Files) -> Result<Client, String> {
     let mut builder = Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("statusbridge-aggregator/", env!("CARGO_PKG_VERSION")));
