@@ -88,7 +88,7 @@ pub enum Outcome {
 /// When it is no exposition of this contract.
 pub fn read(text: &[u8], origin: Origin) -> Result<Evidence, NoExposition> {
     let text = std::str::from_utf8(text).map_err(|_| NoExposition::NotText)?;
-    let mut found = Found { version: version(text)?, ..Found::default() };
+    let mut found = Found { version: version(text), ..Found::default() };
     exposition::read(text, |sample| found.take(&sample))?;
     found.fault.map_or(Ok(()), Err)?;
     let (contract, digest) = found.digest.ok_or(NoExposition::NoDigest)?;
@@ -104,19 +104,19 @@ pub fn read(text: &[u8], origin: Origin) -> Result<Evidence, NoExposition> {
 }
 
 /// The version of the contract by which the text has to be read, if that is possible.
-fn version(text: &str) -> Result<Option<Version>, exposition::ReadError> {
+fn version(text: &str) -> Option<Version> {
     let begin = format!("\n{}{{", Metric::Digest.name());
     let at = match text.starts_with(begin.trim_start()) {
         true => Some(0),
         false => text.find(&begin).map(|at| at + 1),
     };
-    let Some(line) = at.and_then(|at| text.get(at..)?.split_inclusive('\n').next()) else { return Ok(None) };
+    let line = text.get(at?..)?.split_inclusive('\n').next()?;
     let mut version = None;
-    exposition::read(line, |sample| {
+    let read = exposition::read(line, |sample| {
         let contract = sample.labels.iter().find(|(name, _)| *name == label::CONTRACT);
         version = contract.and_then(|(_, name)| Version::readable(name));
-    })?;
-    Ok(version)
+    });
+    read.ok().and(version)
 }
 
 #[derive(Default)]

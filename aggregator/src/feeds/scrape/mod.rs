@@ -104,6 +104,10 @@ impl Scraper {
             tokio::select! {
                 _ = ticks.tick() => {
                     let (targets, missing) = self.targets(&desk).await;
+                    if error.is_some() && missing.is_none() {
+                        // Who has only now become known has to be tried first.
+                        patience = Instant::now() + 2 * self.settings.timeout;
+                    }
                     error = missing;
                     for target in targets {
                         let id = (target.cluster.clone(), target.url.clone());
