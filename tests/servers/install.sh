@@ -14,6 +14,7 @@ cache=${STATUSBRIDGE_CACHE:-${XDG_CACHE_HOME:-${HOME:?set HOME or STATUSBRIDGE_C
 assets=${KUBEBUILDER_ASSETS:-}
 common=github.com/prometheus/common/version.Version
 k8s=k8s.io/component-base/version
+helm=helm.sh/helm/v3/pkg
 
 # name | module whose version counts | programs | packages | build tags | usual duration on two cores | linker flags
 servers='
@@ -27,9 +28,11 @@ kpt|github.com/kptdev/kpt|kpt-live|statusbridge.dev/tests/servers/kpt||2 minutes
 kstatus|sigs.k8s.io/cli-utils|kstatus|statusbridge.dev/tests/servers/kstatus||1 minute|
 argocd-lua|github.com/yuin/gopher-lua|argocd-lua|statusbridge.dev/tests/servers/argocd-lua||some seconds|
 kube-state-metrics|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||2 minutes|-X '$common'=@V@
+helm|helm.sh/helm/v3|helm|helm.sh/helm/v3/cmd/helm||3 minutes|-X helm.sh/helm/v3/internal/version.version=v@V@ -X '$helm'/chartutil.k8sVersionMajor=1 -X '$helm'/chartutil.k8sVersionMinor=36 -X '$helm'/lint/rules.k8sVersionMajor=1 -X '$helm'/lint/rules.k8sVersionMinor=36
+kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconform/cmd/kubeconform||1 minute|-X main.version=v@V@
 '
-# kube-state-metrics is what the benchmark measures against: no test needs it.
-default_names="kubernetes etcd etcd-old prometheus thanos victoria-metrics kustomize-controller kpt kstatus argocd-lua"
+# kube-state-metrics is what the benchmark measures against, kubeconform what deploy/check runs: no test needs them.
+default_names="kubernetes etcd etcd-old prometheus thanos victoria-metrics kustomize-controller kpt kstatus argocd-lua helm"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
@@ -179,7 +182,7 @@ fetch_victoria_metrics() {
 
 print_paths() {
   local n p
-  for n in $default_names kube-state-metrics; do
+  for n in $default_names kube-state-metrics kubeconform; do
     if [ "$n" = victoria-metrics ]; then
       echo "$n=$(vm_program)"
       continue

@@ -1,0 +1,228 @@
+{{- define "aggregator.fullname" -}}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 54 | trimSuffix "-" }}
+{{- else }}
+{{- $name := default .Chart.Name .Values.nameOverride }}
+{{- if contains $name .Release.Name }}{{ .Release.Name | trunc 54 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-%s" .Release.Name $name | trunc 54 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "aggregator.sweeperName" -}}
+{{ include "aggregator.fullname" . }}-sweeper
+{{- end }}
+
+{{/* Cluster-scoped objects of two releases of one name in two namespaces must not meet. */}}
+{{- define "aggregator.clusterName" -}}
+{{- $fullname := include "aggregator.fullname" . }}
+{{- if eq .Release.Namespace "statusbridge-system" }}{{ $fullname }}{{ else }}{{ printf "%s-%s" .Release.Namespace $fullname }}{{ end }}
+{{- end }}
+
+{{- define "aggregator.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}{{ default (include "aggregator.fullname" .) .Values.serviceAccount.name }}
+{{- else }}{{ default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "aggregator.sweeperServiceAccountName" -}}
+{{- with .Values.sweeper.serviceAccount }}
+{{- if .create }}{{ default (include "aggregator.sweeperName" $) .name }}
+{{- else }}{{ default "default" .name }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "aggregator.instance" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* Of a dict with root and component. */}}
+{{- define "aggregator.selector" -}}
+{{ include "aggregator.instance" .root }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "aggregator.commonLabels" -}}
+app.kubernetes.io/part-of: statusbridge
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "aggregator.labels" -}}
+{{ include "aggregator.selector" . }}
+{{ include "aggregator.commonLabels" .root }}
+{{- end }}
+
+{{- define "aggregator.image" -}}
+{{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else }}{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end }}
+{{- end }}
+
+{{- define "aggregator.configMap" -}}
+{{- if .Values.configMap }}{{ .Values.configMap }}
+{{- else if .Values.config }}{{ include "aggregator.fullname" . }}
+{{- end }}
+{{- end }}
+
+{{/* Where ClusterProfiles are read: a namespace, or everywhere when empty. */}}
+{{- define "aggregator.profilesNamespace" -}}
+{{- if .Values.rbac.clusterProfiles.namespace }}{{ .Values.rbac.clusterProfiles.namespace }}
+{{- else }}
+{{- $config := .Values.config }}
+{{- if kindIs "string" $config }}{{ $config = fromYaml $config }}{{ end }}
+{{- default dict $config | dig "clusterProfiles" "namespace" "" }}
+{{- end }}
+{{- end }}
+
+{{/*
+The rules of a role in files/rbac, which are deploy/rbac: dict with root, file, kind, name, and optionally
+`only` or `without`, an API group.
+*/}}
+{{- define "aggregator.rulesOf" -}}
+{{- $of := . }}
+{{- $rules := list }}
+{{- range .root.Files.Get (printf "files/rbac/%s.yaml" .file) | splitList "\n---\n" }}
+{{- $object := fromYaml . }}
+{{- if and (eq $object.kind $of.kind) (eq $object.metadata.name $of.name) }}
+{{- range $object.rules }}
+{{- if and (or (not $of.only) (has $of.only .apiGroups)) (or (not $of.without) (not (has $of.without .apiGroups))) }}
+{{- $rules = append $rules . }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if empty $rules }}{{ fail (printf "files/rbac/%s.yaml has no rules of %s %s" .file .kind .name) }}{{ end }}
+{{- toYaml $rules }}
+{{- end }}
+
+{{/*
+Provisional, until docs/bench.md has figures of the aggregator: 1 KiB for a package in a cluster, and as much again
+for the moment in which an answer is read.
+*/}}
+{{- define "aggregator.resources" -}}
+{{- if .Values.resources }}{{ toYaml .Values.resources }}
+{{- else }}
+{{- $memory := add 32 (div (add (int .Values.sizing.packageClusters) 999) 1000) -}}
+requests:
+  cpu: {{ add 20 (div (int .Values.sizing.packageClusters) 5000) }}m
+  memory: {{ $memory }}Mi
+limits:
+  memory: {{ mul 2 $memory }}Mi
+{{- end }}
+{{- end }}
+
+{{/* The pod of a dict with root, component, account, resources, args, env, volumes, volumeMounts (YAML texts). */}}
+{{- define "aggregator.podTemplate" -}}
+{{- $values := .root.Values -}}
+metadata:
+  labels:
+    {{- include "aggregator.selector" . | nindent 4 }}
+    app.kubernetes.io/part-of: statusbridge
+    {{- with $values.commonLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- with $values.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- if or $values.podAnnotations $values.monitoring.annotations }}
+  annotations:
+    {{- if $values.monitoring.annotations }}
+    prometheus.io/scrape: "true"
+    prometheus.io/port: "8080"
+    prometheus.io/path: /metrics
+    {{- end }}
+    {{- with $values.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- end }}
+spec:
+  serviceAccountName: {{ .account }}
+  automountServiceAccountToken: true
+  # Else a Service of this name would set variables that look like ours.
+  enableServiceLinks: false
+  {{- with $values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 65532
+    runAsGroup: 65532
+    fsGroup: 65532
+    seccompProfile: {type: RuntimeDefault}
+  containers:
+  - name: {{ .component }}
+    image: {{ include "aggregator.image" .root }}
+    imagePullPolicy: {{ $values.image.pullPolicy }}
+    args:
+    {{- .args | nindent 4 }}
+    env:
+    - name: POD_NAMESPACE
+      valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+    - name: RUST_LOG
+      value: {{ $values.logLevel | quote }}
+    - name: STATUSBRIDGE_LOG_FORMAT
+      value: {{ $values.logFormat }}
+    {{- .env | nindent 4 }}
+    ports:
+    - name: http
+      containerPort: 8080
+    livenessProbe:
+      httpGet: {path: /healthz, port: http}
+      periodSeconds: 10
+      timeoutSeconds: 5
+      failureThreshold: 6
+    readinessProbe:
+      httpGet: {path: /readyz, port: http}
+      periodSeconds: 5
+      timeoutSeconds: 5
+    resources:
+      {{- .resources | nindent 6 }}
+    securityContext:
+      allowPrivilegeEscalation: false
+      readOnlyRootFilesystem: true
+      runAsNonRoot: true
+      capabilities: {drop: [ALL]}
+    {{- with .volumeMounts }}
+    volumeMounts:
+    {{- . | nindent 4 }}
+    {{- end }}
+  {{- with .volumes }}
+  volumes:
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with $values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  {{- with $values.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $values.tolerations }}
+  tolerations:
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- with $values.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  topologySpreadConstraints:
+  {{- with $values.topologySpreadConstraints }}
+  {{- toYaml . | nindent 2 }}
+  {{- else }}
+  {{- range $key := list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+  - maxSkew: 1
+    topologyKey: {{ $key }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "aggregator.selector" $ | nindent 8 }}
+  {{- end }}
+  {{- end }}
+{{- end }}
