@@ -8,7 +8,7 @@ export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((
 KEEP ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers programs test model faults demo bench dashboards lint doc cargo
+.PHONY: help servers demo-servers bench-servers programs test model faults demo bench dashboards lint doc manifests generate static image cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +25,7 @@ bench-servers: servers ## Build also what only the benchmark runs
 # Tests and demo start these. They would build them themselves, but in silence, and apart from the
 # rest of the workspace with other features of the same libraries, which means building those twice.
 debug := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
-test demo faults: export STATUSBRIDGE_BIN_DIR ?= $(debug)
+test demo faults manifests: export STATUSBRIDGE_BIN_DIR ?= $(debug)
 
 programs: cargo
 	$(CARGO) build --workspace --bins
@@ -66,3 +66,23 @@ lint: cargo ## Check formatting and clippy, warnings denied
 
 doc: cargo ## Build the API documentation, warnings denied
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+manifests: cargo programs ## Check charts, kustomize bases and all other manifests, without a cluster
+	@deploy/check
+
+generate: ## Write what in deploy/ is made from something else
+	@deploy/generate
+
+# PROFILE=dev is quicker, SBOM=0 leaves out the bill of materials.
+static: cargo ## Build static binaries for amd64 and arm64 into target/static
+	@deploy/static
+
+# PREBUILT=1 takes what `make static` has left; BUILDER=…, IMAGE_PREFIX=registry.example.org/statusbridge/, TAG=… .
+BUILDER ?= $(firstword $(foreach b,docker podman buildah,$(if $(shell command -v $(b) 2>/dev/null),$(b))))
+TAG ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+image: ## Build both container images
+	@test -n "$(BUILDER)" || { echo "error: there is no docker, podman or buildah; make static builds the binaries" >&2; exit 1; }
+	for half in exporter aggregator; do \
+	  $(BUILDER) build --file deploy/Containerfile --target $$half $(if $(PREBUILT),--build-arg BINARIES=prebuilt) \
+	    --tag $(IMAGE_PREFIX)statusbridge-$$half:$(TAG) . || exit 1; \
+	done

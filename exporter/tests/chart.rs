@@ -36,8 +36,9 @@ fn watched(preset: &str, leaf_health: Option<&str>) -> BTreeSet<String> {
             continue; // the one namespace that the chart always adds
         }
         assert_eq!(texts(&rule["verbs"]), ["get", "list", "watch"]);
-        for (group, plural) in
-            texts(&rule["apiGroups"]).iter().flat_map(|g| texts(&rule["resources"]).into_iter().map(move |r| (g, r)))
+        for (group, plural) in texts(&rule["apiGroups"])
+            .iter()
+            .flat_map(|g| texts(&rule["resources"]).into_iter().map(move |r| (g, r)))
         {
             resources.insert(if group.is_empty() { plural } else { format!("{plural}.{group}") });
         }
@@ -72,7 +73,10 @@ fn generated() -> String {
             list(&mut yaml, "    ", own);
         }
     }
-    assert!(!usual.is_empty(), "no preset looks at leaves: the chart has to learn the usual ones from elsewhere");
+    assert!(
+        !usual.is_empty(),
+        "no preset looks at leaves: the chart has to learn the usual ones from elsewhere"
+    );
     yaml.push_str("# What packages usually consist of.\nleaves:\n");
     list(&mut yaml, "", usual);
     yaml

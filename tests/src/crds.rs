@@ -63,6 +63,22 @@ pub fn own() -> Result<Vec<PathBuf>> {
     yaml_files(&repository().join("deploy/crds"))
 }
 
+/// KUDO's Instance, Operator and OperatorVersion.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn kudo() -> Result<Vec<PathBuf>> {
+    yaml_files(&repository().join("tests/crds/kudo"))
+}
+
+/// The monitors of prometheus-operator and of the VictoriaMetrics operator.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn monitoring() -> Result<Vec<PathBuf>> {
+    yaml_files(&repository().join("tests/monitoring-crds"))
+}
+
 /// Every CRD in `tests/crds` by its name, in sets that one API server can have: a CRD that several files define
 /// (versions or channels of one project, two projects) is another one in each set.
 ///

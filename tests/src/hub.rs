@@ -63,6 +63,19 @@ impl Hub {
         options.namespace = NAMESPACE.to_owned();
         let process = if name == "hub" { "aggregator".to_owned() } else { format!("aggregator-{name}") };
         let aggregator = Aggregator::start(rig, &process, &account, &options).await?;
+        Self::of(api, aggregator, account, sweeper_account).await
+    }
+
+    /// Of an API server and an aggregator that are there, and the kubeconfig files of both service accounts.
+    ///
+    /// # Errors
+    /// When our kinds are not served.
+    pub async fn of(
+        api: ApiServer,
+        aggregator: Aggregator,
+        account: PathBuf,
+        sweeper_account: PathBuf,
+    ) -> Result<Self> {
         let fleet_packages = api.dynamic(&kind("FleetPackage"), Some("default")).await?;
         let gates = api.dynamic(&kind("RolloutGate"), Some("default")).await?;
         Ok(Self { api, aggregator, account, sweeper_account, fleet_packages, gates })
