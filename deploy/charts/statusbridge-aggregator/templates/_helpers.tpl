@@ -117,7 +117,7 @@ limits:
 {{- end }}
 {{- end }}
 
-{{/* The pod of a dict with root, component, account, resources, args, env, volumes, volumeMounts (YAML texts). */}}
+{{/* The pod of a dict with root, component, account, resources, args, env, ports, volumes, volumeMounts (YAML texts). */}}
 {{- define "aggregator.podTemplate" -}}
 {{- $values := .root.Values -}}
 metadata:
@@ -173,6 +173,9 @@ spec:
     ports:
     - name: http
       containerPort: 8080
+    {{- with .ports }}
+    {{- . | nindent 4 }}
+    {{- end }}
     livenessProbe:
       httpGet: {path: /healthz, port: http}
       periodSeconds: 10
