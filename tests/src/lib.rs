@@ -54,6 +54,7 @@ mod prometheus;
 mod rig;
 mod servers;
 mod thanos;
+pub mod usage;
 mod victoria_metrics;
 mod wait;
 pub mod watchdog;

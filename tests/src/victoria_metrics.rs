@@ -81,8 +81,17 @@ impl VictoriaMetrics {
     /// # Errors
     /// When it refuses them.
     pub async fn import(&self, exposition: &str) -> Result<()> {
-        let url = format!("{}/api/v1/import/prometheus", self.url());
-        let answer = self.http.post(url).body(exposition.to_owned()).send().await?;
+        self.import_as(exposition.to_owned(), &[]).await
+    }
+
+    /// The same, with further labels on every sample.
+    ///
+    /// # Errors
+    /// When it refuses them.
+    pub async fn import_as(&self, exposition: String, labels: &[(&str, &str)]) -> Result<()> {
+        let labels: Vec<String> = labels.iter().map(|(n, v)| format!("extra_label={n}={v}")).collect();
+        let url = format!("{}/api/v1/import/prometheus?{}", self.url(), labels.join("&"));
+        let answer = self.http.post(url).body(exposition).send().await?;
         ensure!(answer.status().is_success(), "import: {}", answer.status());
         Ok(())
     }

@@ -11,12 +11,11 @@ mod fleet;
 mod leaves;
 mod report;
 mod subject;
-mod usage;
 
 use anyhow::{Context, Result, bail, ensure};
 use cluster::{Bench, Cluster};
 use figures::{Figures, Run};
-use statusbridge_tests::Rig;
+use statusbridge_tests::{Rig, usage};
 use std::process::ExitCode;
 use std::time::Instant;
 use subject::Program;

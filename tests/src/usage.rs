@@ -1,4 +1,4 @@
-//! What a process uses, from /proc.
+//! What a process uses, from /proc: for benchmarks.
 
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
@@ -7,12 +7,18 @@ use std::time::{Duration, Instant};
 const TICKS: u64 = 100;
 
 /// Resident memory in bytes.
-pub(crate) fn resident(pid: u32) -> Result<u64> {
+///
+/// # Errors
+/// When the process is gone.
+pub fn resident(pid: u32) -> Result<u64> {
     memory(pid, "VmRSS:")
 }
 
 /// The most memory in bytes that was ever resident.
-pub(crate) fn highest_resident(pid: u32) -> Result<u64> {
+///
+/// # Errors
+/// When the process is gone.
+pub fn highest_resident(pid: u32) -> Result<u64> {
     memory(pid, "VmHWM:")
 }
 
@@ -24,7 +30,10 @@ fn memory(pid: u32, field: &str) -> Result<u64> {
 }
 
 /// Processor time used so far, user and system.
-pub(crate) fn processor(pid: u32) -> Result<Duration> {
+///
+/// # Errors
+/// When the process is gone.
+pub fn processor(pid: u32) -> Result<Duration> {
     let stat = read(pid, "stat")?;
     // The name, in parentheses, may hold anything; the fields after it are numbers.
     let (_, fields) = stat.rsplit_once(')').context("no name")?;
@@ -34,7 +43,10 @@ pub(crate) fn processor(pid: u32) -> Result<Duration> {
 }
 
 /// Waits until a process has nothing more to do: it used next to nothing for a second.
-pub(crate) async fn until_idle(pid: u32) -> Result<()> {
+///
+/// # Errors
+/// When it does not come to rest within three minutes, or is gone.
+pub async fn until_idle(pid: u32) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(180);
     let mut before = processor(pid)?;
     while Instant::now() < deadline {
@@ -49,7 +61,7 @@ pub(crate) async fn until_idle(pid: u32) -> Result<()> {
 }
 
 /// This machine, and how busy it was over the last minute.
-pub(crate) fn machine() -> String {
+pub fn machine() -> String {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let (cpu, load) = (read("/proc/cpuinfo"), read("/proc/loadavg"));
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

@@ -1,0 +1,306 @@
+//! A metrics backend that answers for a generated fleet, in the words of Prometheus' query API.
+
+use crate::generated::{Generated, JOB, Millis};
+use crate::query::Query;
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use futures::stream;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use statusbridge_contract::{CONTRACT_VERSION, Metric};
+use statusbridge_tests::Port;
+use std::convert::Infallible;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// How much is sent at a time.
+const CHUNK: usize = 64 << 10;
+/// Pieces on their way between whoever writes and the connection.
+const CHUNKS: usize = 8;
+
+type Body = BoxBody<Bytes, Infallible>;
+
+/// The backend.
+pub(crate) struct Backend {
+    port: Port,
+    served: Arc<Served>,
+    task: JoinHandle<()>,
+}
+
+/// What was answered so far.
+#[derive(Default)]
+pub(crate) struct Served {
+    /// Bytes of answers before compression.
+    plain: AtomicU64,
+    /// Bytes sent.
+    sent: AtomicU64,
+    /// The first query that was refused, and why.
+    refused: Mutex<Option<String>>,
+}
+
+impl Backend {
+    /// Starts one.
+    pub(crate) async fn start(fleet: Arc<Generated>) -> Result<Self> {
+        let port = Port::reserve()?;
+        let listener = TcpListener::bind(port.address()).await.context("listening")?;
+        let served = Arc::new(Served::default());
+        let task = tokio::spawn(serve(listener, fleet, served.clone()));
+        Ok(Self { port, served, task })
+    }
+
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.port.address())
+    }
+
+    /// Bytes of answers so far, before compression and as they were sent.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.served.plain.load(Ordering::Relaxed), self.served.sent.load(Ordering::Relaxed))
+    }
+
+    /// What it was asked that it does not know.
+    pub(crate) fn refused(&self) -> Option<String> {
+        self.served.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, fleet: Arc<Generated>, served: Arc<Served>) {
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((stream, _)) = accepted else { continue };
+                let (fleet, served) = (fleet.clone(), served.clone());
+                connections.spawn(async move {
+                    let answer = service_fn(move |request| answer(request, fleet.clone(), served.clone()));
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), answer)
+                        .await;
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    fleet: Arc<Generated>,
+    served: Arc<Served>,
+) -> Result<Response<Body>, Infallible> {
+    let gzip = request.headers().get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+    let gzip = gzip.is_some_and(|codings| codings.contains("gzip"));
+    match read(request, &fleet).await {
+        Ok((query, t)) => {
+            let (chunks, rest) = mpsc::channel::<Bytes>(CHUNKS);
+            tokio::task::spawn_blocking(move || {
+                let sent = Chunks { chunks, buffer: Vec::with_capacity(CHUNK), sent: &served.sent };
+                // Whoever asked may have gone away.
+                let _ = if gzip {
+                    let mut out =
+                        Counted { out: GzEncoder::new(sent, Compression::fast()), plain: &served.plain };
+                    write_answer(&mut out, &fleet, &query, t).and_then(|()| out.out.finish()?.flush())
+                } else {
+                    let mut out = Counted { out: sent, plain: &served.plain };
+                    write_answer(&mut out, &fleet, &query, t).and_then(|()| out.out.flush())
+                };
+            });
+            let frames = stream::unfold(rest, |mut rest| async move {
+                let chunk = rest.recv().await?;
+                Some((Ok::<_, Infallible>(Frame::data(chunk)), rest))
+            });
+            let mut response = Response::new(BodyExt::boxed(StreamBody::new(frames)));
+            if gzip {
+                response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            }
+            Ok(response)
+        }
+        Err(error) => {
+            let text = format!("{error:#}");
+            served.refused.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| text.clone());
+            let body = serde_json::json!({"status": "error", "errorType": "bad_data", "error": text});
+            let mut response = Response::new(Full::new(Bytes::from(body.to_string())).boxed());
+            *response.status_mut() = StatusCode::BAD_REQUEST;
+            Ok(response)
+        }
+    }
+}
+
+/// The query and the time of its evaluation.
+async fn read(request: Request<Incoming>, fleet: &Generated) -> Result<(Query, Millis)> {
+    anyhow::ensure!(request.uri().path() == "/api/v1/query", "no path that is known here");
+    let body = request.into_body().collect().await.context("reading the request")?.to_bytes();
+    // A URL's query has the form's encoding.
+    let form = String::from_utf8(body.to_vec()).context("a form in another encoding")?;
+    let form = reqwest::Url::parse(&format!("http://form/?{form}")).context("no form")?;
+    let field = |name: &str| form.query_pairs().find(|(n, _)| n == name).map(|(_, value)| value.into_owned());
+    let t: f64 = field("time").context("no time")?.parse().context("a time that is no number")?;
+    Ok((Query::read(&field("query").context("no query")?, fleet)?, (t * 1000.0).round() as Millis))
+}
+
+/// Sends what is written in pieces. Writing blocks: use it on a blocking thread.
+struct Chunks<'a> {
+    chunks: mpsc::Sender<Bytes>,
+    buffer: Vec<u8>,
+    sent: &'a AtomicU64,
+}
+
+impl Chunks<'_> {
+    fn send(&mut self) -> io::Result<()> {
+        let full = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK));
+        self.sent.fetch_add(full.len() as u64, Ordering::Relaxed);
+        self.chunks.blocking_send(full.into()).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+impl Write for Chunks<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= CHUNK {
+            self.send()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() { Ok(()) } else { self.send() }
+    }
+}
+
+/// Counts what goes through it.
+struct Counted<'a, W> {
+    out: W,
+    plain: &'a AtomicU64,
+}
+
+impl<W: Write> Counted<'_, W> {
+    fn put(&mut self, text: &str) -> io::Result<()> {
+        self.plain.fetch_add(text.len() as u64, Ordering::Relaxed);
+        self.out.write_all(text.as_bytes())
+    }
+}
+
+/// Writes a whole answer.
+fn write_answer<W: Write>(
+    out: &mut Counted<'_, W>,
+    fleet: &Generated,
+    query: &Query,
+    t: Millis,
+) -> io::Result<()> {
+    let kind = match query {
+        Query::Contents { window: Some(_), .. } => "matrix",
+        _ => "vector",
+    };
+    out.put(&format!("{{\"status\":\"success\",\"data\":{{\"resultType\":\"{kind}\",\"result\":["))?;
+    let mut text = String::with_capacity(2 * CHUNK);
+    let mut result = Series { text: &mut text, first: true };
+    match query {
+        Query::Oddities => {}
+        Query::Heads | Query::Stamps(_) | Query::Sizes => {
+            for cluster in 0..fleet.len() {
+                head(&mut result, fleet, query, cluster, t);
+                result.pass_on(out)?;
+            }
+        }
+        Query::Contents { clusters, window } => {
+            for cluster in clusters {
+                content(&mut result, fleet, *cluster, *window, t);
+                result.pass_on(out)?;
+            }
+        }
+    }
+    out.put(&text)?;
+    out.put("]}}")
+}
+
+/// Series as they are written one after another.
+struct Series<'a> {
+    text: &'a mut String,
+    first: bool,
+}
+
+impl Series<'_> {
+    fn pass_on<W: Write>(&mut self, out: &mut Counted<'_, W>) -> io::Result<()> {
+        if self.text.len() >= CHUNK {
+            out.put(self.text)?;
+            self.text.clear();
+        }
+        Ok(())
+    }
+
+    /// A series with labels in order of their names, as backends write them.
+    fn add(
+        &mut self,
+        name: Option<Metric>,
+        labels: &[(&str, &str)],
+        samples: &[(Millis, &str)],
+        matrix: bool,
+    ) {
+        self.text.push_str(if std::mem::take(&mut self.first) { "{\"metric\":{" } else { ",{\"metric\":{" });
+        let name = name.map(|metric| ("__name__", metric.name()));
+        for (n, (label, value)) in name.iter().chain(labels).enumerate() {
+            let comma = if n == 0 { "" } else { "," };
+            self.text.extend([comma, "\"", label, "\":\"", value, "\""]);
+        }
+        self.text.push_str(if matrix { "},\"values\":[" } else { "},\"value\":" });
+        for (n, (at, value)) in samples.iter().enumerate() {
+            let (seconds, millis) = (at.div_euclid(1000), at.rem_euclid(1000));
+            let comma = if n == 0 { "" } else { "," };
+            let time = format!("{comma}[{seconds}.{millis:03},\"");
+            self.text.extend([time.as_str(), value, "\"]"]);
+        }
+        self.text.push_str(if matrix { "]}" } else { "}" });
+    }
+}
+
+fn head(result: &mut Series<'_>, fleet: &Generated, query: &Query, cluster: usize, t: Millis) {
+    let Some(origin) = fleet.origin(cluster) else { return };
+    let scraped = fleet.last_scrape(cluster, t);
+    let name = ("cluster", origin.cluster);
+    let digest = [name, ("contract", CONTRACT_VERSION), ("instance", origin.instance), ("job", JOB)];
+    let rendered = [name, ("instance", origin.instance), ("job", JOB)];
+    let stamp = format!("{}.{:03}", scraped / 1000, scraped % 1000);
+    let mut add =
+        |metric, labels: &[(&str, &str)], value: &str| result.add(metric, labels, &[(t, value)], false);
+    match query {
+        Query::Heads => {
+            add(Some(Metric::Digest), &digest, &fleet.digest(cluster, scraped).to_string());
+            add(Some(Metric::RenderedTimestamp), &rendered, &(scraped / 1000).to_string());
+        }
+        Query::Stamps(Metric::Digest) => add(None, &digest, &stamp),
+        Query::Stamps(_) => add(None, &rendered, &stamp),
+        Query::Sizes => add(None, &[name], &fleet.packages.len().to_string()),
+        Query::Oddities | Query::Contents { .. } => {}
+    }
+}
+
+fn content(result: &mut Series<'_>, fleet: &Generated, cluster: usize, window: Option<Millis>, t: Millis) {
+    let Some(origin) = fleet.origin(cluster) else { return };
+    let scraped = fleet.last_scrape(cluster, t);
+    // Windows are shorter than the time between scrapes.
+    if window.is_some_and(|window| scraped <= t - window) {
+        return;
+    }
+    let at = if window.is_some() { scraped } else { t };
+    let mut number = itoa::Buffer::new();
+    fleet.each(cluster, scraped, |metric, own, value| {
+        let mut labels = vec![("cluster", origin.cluster), ("instance", origin.instance), ("job", JOB)];
+        labels.extend(own);
+        labels.sort_unstable();
+        result.add(Some(metric), &labels, &[(at, number.format(value))], window.is_some());
+    });
+}

@@ -1,0 +1,243 @@
+//! The hub: objects of a rollout in waves, the aggregator, and what both have to say about themselves.
+
+use crate::generated::{Generated, NAMESPACE as PACKAGE_NAMESPACE, SOURCE, cluster_name, revision};
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::api::{Api, DynamicObject};
+use serde_json::{Value, json};
+use statusbridge_tests::history::condition;
+use statusbridge_tests::{Aggregator, AggregatorOptions, ApiServer, Etcd, Rig, hub, usage};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Time between two polls.
+pub(crate) const POLL_INTERVAL: &str = "15s";
+/// How far behind the present the backend is asked.
+pub(crate) const SETTLE_DELAY: &str = "5s";
+/// Clusters of the first wave.
+const CANARIES: usize = 10;
+/// Objects made at the same time.
+const WRITERS: usize = 16;
+
+/// The hub.
+pub(crate) struct Hub {
+    pub(crate) api: ApiServer,
+    account: PathBuf,
+    options: AggregatorOptions,
+    gates: Api<DynamicObject>,
+    packages: Api<DynamicObject>,
+    _etcd: Etcd,
+}
+
+/// An aggregator, running.
+pub(crate) struct Running {
+    pub(crate) aggregator: Aggregator,
+    pub(crate) started: Instant,
+}
+
+/// What an aggregator has used and done at some moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Account {
+    /// Processor time.
+    pub(crate) processor: Duration,
+    /// Good polls.
+    pub(crate) polls: u64,
+    /// Bytes of the backend's answers, unpacked.
+    pub(crate) bytes: u64,
+    /// Streams whose digest added up at the last poll.
+    pub(crate) verified: u64,
+    /// Streams that had to be read again.
+    pub(crate) reread: u64,
+    /// Status writes that were accepted.
+    pub(crate) writes: u64,
+    /// Status writes that wait.
+    pub(crate) pending: u64,
+}
+
+impl Account {
+    /// What was used and done since `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            processor: self.processor.saturating_sub(before.processor),
+            polls: self.polls - before.polls,
+            bytes: self.bytes - before.bytes,
+            reread: self.reread - before.reread,
+            writes: self.writes - before.writes,
+            ..self
+        }
+    }
+}
+
+impl Hub {
+    /// An API server with the CRDs, for an aggregator that reads `backend`.
+    pub(crate) async fn start(rig: &Rig, backend: &str) -> Result<Self> {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "hub").await?;
+        let account = hub::install(&api).await?.aggregator;
+        let options = AggregatorOptions {
+            poll_interval: POLL_INTERVAL,
+            settle_delay: SETTLE_DELAY,
+            namespace: hub::NAMESPACE.to_owned(),
+            // A replica that takes over first waits for the lease: that time is not the aggregator's work.
+            more: ["--leader-elect=false", "--backend-timeout", "120s", "--writes-per-second", "100"]
+                .map(str::to_owned)
+                .to_vec(),
+            ..AggregatorOptions::new(backend)
+        };
+        let gates = api.dynamic(&hub::kind("RolloutGate"), Some("default")).await?;
+        let packages = api.dynamic(&hub::kind("FleetPackage"), Some("default")).await?;
+        Ok(Self { api, account, options, gates, packages, _etcd: etcd })
+    }
+
+    /// Starts the aggregator, without waiting for it.
+    pub(crate) async fn launch(&self, rig: &Rig) -> Result<Running> {
+        let started = Instant::now();
+        let aggregator = Aggregator::launch(rig, "aggregator", &self.account, &self.options).await?;
+        Ok(Running { aggregator, started })
+    }
+
+    /// Makes a FleetPackage and three gates for each of so many packages: some canaries, a wave by name, and all that
+    /// report. They want what the clusters have at first, but for the gate of the wave, which wants the next revision.
+    pub(crate) async fn make_objects(
+        &self,
+        fleet: &Generated,
+        packages: usize,
+        wave: usize,
+        stale_after: &str,
+    ) -> Result<usize> {
+        let mut objects = Vec::new();
+        for package in fleet.packages.iter().take(packages) {
+            let names = |count: usize| (0..count.min(fleet.len())).map(cluster_name).collect::<Vec<_>>();
+            let reference = json!({"source": SOURCE, "namespace": PACKAGE_NAMESPACE, "name": package});
+            objects.push(object(
+                "FleetPackage",
+                package,
+                json!({"package": reference, "staleAfter": stale_after}),
+            ));
+            let mut gate = |name: &str, number: u64, clusters: Value| {
+                let spec = json!({
+                    "fleetPackageRef": {"name": package}, "revision": revision(package, number), "clusters": clusters,
+                });
+                objects.push(object("RolloutGate", &format!("{package}-{name}"), spec));
+            };
+            gate("canary", 0, json!({"names": names(CANARIES)}));
+            gate("wave", 1, json!({"names": names(wave)}));
+            gate("rest", 0, json!({"reporting": {"minClusters": 1}}));
+        }
+        let made =
+            stream::iter(&objects).map(|object| self.api.apply_object(object)).buffer_unordered(WRITERS);
+        made.try_for_each(|_| async { Ok(()) }).await?;
+        Ok(objects.len())
+    }
+
+    /// How many FleetPackages and gates have a status that answers them.
+    pub(crate) async fn judged(&self) -> Result<usize> {
+        let mut judged = 0;
+        for kind in [&self.packages, &self.gates] {
+            let all = kind.list(&kube::api::ListParams::default()).await?;
+            let answers = |object: &&DynamicObject| {
+                object.data["status"]["observedGeneration"].as_i64() == object.metadata.generation
+            };
+            judged += all.iter().filter(answers).count();
+        }
+        Ok(judged)
+    }
+
+    /// Waits until a gate is open.
+    pub(crate) async fn opens(&self, gate: &str, deadline: Duration) -> Result<()> {
+        statusbridge_tests::eventually(deadline, &format!("{gate} is open"), async || {
+            let gate = self.gates.get(gate).await?;
+            ensure!(condition(&gate, "Open").0 == "True", "{}", gate.data["status"]);
+            Ok(())
+        })
+        .await
+    }
+
+    /// How many writes of our objects' statuses the API server has accepted, and the bytes of their bodies.
+    pub(crate) async fn writes(&self) -> Result<(u64, u64)> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let client = self.api.client();
+        let text = client.request_text(request).await.context("reading the API server's metrics")?;
+        let ours = |line: &&str| {
+            ["fleetpackages", "rolloutgates"].iter().any(|r| line.contains(&format!("resource=\"{r}\"")))
+                && ["PATCH", "APPLY", "patch", "apply"]
+                    .iter()
+                    .any(|v| line.contains(&format!("verb=\"{v}\"")))
+        };
+        let sum = |name: &str| -> u64 {
+            let samples = text.lines().filter(|line| line.starts_with(name)).filter(ours);
+            samples.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>() as u64
+        };
+        Ok((sum("apiserver_request_body_size_bytes_count{"), sum("apiserver_request_body_size_bytes_sum{")))
+    }
+}
+
+impl Running {
+    /// The process.
+    pub(crate) fn pid(&self) -> Result<u32> {
+        self.aggregator.process().pid().context("the aggregator does not run")
+    }
+
+    /// What it has used and done so far; None while it does not answer yet.
+    pub(crate) async fn account(&self, http: &reqwest::Client) -> Result<Option<Account>> {
+        self.aggregator.process().ensure_running()?;
+        let url = format!("http://{}/metrics", self.aggregator.address());
+        let Ok(answer) = http.get(url).send().await else { return Ok(None) };
+        let page = answer.text().await?;
+        let samples: BTreeMap<&str, f64> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("statusbridge_aggregator_")?.rsplit_once(' '))
+            .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
+            .collect();
+        let sample = |name: &str| samples.get(name).copied().unwrap_or_default() as u64;
+        let of_all = |prefix: &str, label: &str| {
+            let all = samples.iter().filter(|(name, _)| name.starts_with(prefix) && name.contains(label));
+            all.map(|(_, value)| *value).sum::<f64>() as u64
+        };
+        Ok(Some(Account {
+            processor: usage::processor(self.pid()?)?,
+            polls: sample("polls_total{result=\"success\"}"),
+            bytes: sample("poll_bytes_total"),
+            verified: sample("streams{state=\"verified\"}"),
+            reread: sample("streams_reread_total"),
+            writes: of_all("hub_writes_total{", "result=\"done\""),
+            pending: sample("pending_writes"),
+        }))
+    }
+
+    /// Waits until what it has used and done is as wanted.
+    pub(crate) async fn wait(
+        &self,
+        what: &str,
+        deadline: Duration,
+        mut done: impl FnMut(&Account) -> bool,
+    ) -> Result<Account> {
+        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?;
+        statusbridge_tests::eventually(deadline, what, async || {
+            // Each look costs a little of what is measured.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let account = self.account(&http).await?.context("it does not answer yet")?;
+            ensure!(done(&account), "{account:?}");
+            Ok(account)
+        })
+        .await
+        .inspect_err(|_| self.aggregator.process().rig().mark_failed())
+    }
+
+    /// Waits until so many polls more have ended.
+    pub(crate) async fn polls(&self, more: u64) -> Result<Account> {
+        let mut until = None;
+        self.wait("polls end", Duration::from_secs(60 * (more + 2)), |account| {
+            account.polls >= *until.get_or_insert(account.polls + more)
+        })
+        .await
+    }
+}
+
+fn object(kind: &str, name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind,
+        "metadata": {"name": name, "namespace": "default"}, "spec": spec,
+    })
+}

@@ -1,0 +1,118 @@
+//! The result as a table in Markdown.
+
+use crate::figures::{Figures, Run, Work};
+use crate::generated::Generated;
+use std::time::Duration;
+
+/// What a row asks for: in words, and whether the value is good enough.
+type Aim = Option<(&'static str, bool)>;
+
+/// The table. The aims are about a whole fleet of a million packages; on a smaller one they are not asked for.
+pub(crate) fn render(
+    backend: &str,
+    machine: &str,
+    fleet: &Generated,
+    run: &Run,
+    figures: &Figures,
+) -> String {
+    let (clusters, packages) = (fleet.len(), fleet.packages.len());
+    let whole = clusters * packages >= 1_000_000;
+    let mut table = format!(
+        "{clusters} clusters with {packages} packages each, {} series, in {backend}, scraped every {} s; {} \
+         FleetPackages with three gates each. {machine}.\n\n| | | aim | met |\n|---|---|---|---|\n",
+        clusters * fleet.samples_of_a_cluster(),
+        fleet.interval / 1000,
+        run.fleet_packages,
+    );
+    let mut row = |what: &str, value: String, aim: Aim| {
+        let (aim, met) = match aim.filter(|_| whole) {
+            Some((aim, met)) => (aim, if met { "yes" } else { "**no**" }),
+            None => ("", ""),
+        };
+        table += &format!("| {what} | {value} | {aim} | {met} |\n");
+    };
+    let f = figures;
+    let ratio = |work: &Work| work.took.as_secs_f64() / f.yardstick.as_secs_f64();
+
+    row("resident memory after the first synchronisation", mega(f.resident[0]), None);
+    row("the same with all objects in the hub", mega(f.resident[1]), None);
+    let most = f.resident[2].max(f.resident[3]);
+    row("resident memory at most, restart included", mega(most), Some(("300 MB", most <= 300_000_000)));
+    row("the same for a package", format!("{:.0} bytes", most as f64 / (clusters * packages) as f64), None);
+
+    row("reading everything once, without looking at it", seconds(f.yardstick), None);
+    row("first synchronisation", seconds(f.first.took), None);
+    row("the same in readings", format!("{:.2}", ratio(&f.first)), None);
+    row("CPU for it", seconds(f.first.account.processor), None);
+    row("bytes read, before compression", mega(f.first.account.bytes), None);
+    row("the backend's CPU meanwhile", seconds(f.first.backend), None);
+
+    let polls = |work: &Work| work.account.polls.max(1) as f64;
+    let each = |work: &Work| work.account.processor.div_f64(polls(work));
+    let under = Duration::from_millis(200);
+    row(
+        "CPU for a quiet poll, nothing in the hub",
+        millis(each(&f.bare)),
+        Some(("under 200 ms", each(&f.bare) < under)),
+    );
+    row(
+        "CPU for a quiet poll, all judged and refreshed",
+        millis(each(&f.quiet)),
+        Some(("under 200 ms", each(&f.quiet) < under)),
+    );
+    let bytes = f.quiet.account.bytes as f64 / polls(&f.quiet);
+    row("bytes of a quiet poll, before compression", mega(bytes as u64), Some(("under 8 MB", bytes < 8e6)));
+    let minutes = f.quiet.took.as_secs_f64() / 60.0;
+    let rate = |(writes, bytes): (u64, u64)| {
+        format!("{:.0} of {}", writes as f64 / minutes, kilo(bytes.checked_div(writes).unwrap_or_default()))
+    };
+    row("writes to the hub a minute while quiet", rate(f.quiet_writes), None);
+
+    let (objects, judged) = &f.judged;
+    row(&format!("from {objects} new objects to a status on each"), seconds(judged.took), None);
+    row("CPU for it, polls included", seconds(judged.account.processor), None);
+
+    row(&format!("CPU for {} changed clusters", f.changed.0), millis(f.changed.1.account.processor), None);
+    let wave = f.wave.account.processor;
+    row(
+        &format!("CPU for {} changed clusters at once", run.wave.min(clusters)),
+        millis(wave),
+        Some(("under 2 s", wave < Duration::from_secs(2))),
+    );
+    row("bytes read for them, before compression", mega(f.wave.account.bytes), None);
+    row("from their change to the gate's verdict", seconds(f.opened), None);
+    let (writes, bytes) = f.wave_writes;
+    row("writes to the hub meanwhile", format!("{writes}, {} in all", kilo(bytes)), None);
+
+    row("restart to first verdict", seconds(f.restart.took), None);
+    // Reading takes its time, and the backend is on the same machine.
+    row(
+        "the same in readings",
+        format!("{:.2}", ratio(&f.restart)),
+        Some(("bounded by the backend", ratio(&f.restart) < 2.0)),
+    );
+    row("CPU for it", seconds(f.restart.account.processor), None);
+    row("the backend's CPU meanwhile", seconds(f.restart.backend), None);
+    row(
+        "streams that had to be read again",
+        (f.quiet.account.reread + f.wave.account.reread).to_string(),
+        None,
+    );
+    table
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.0} ms", time.as_secs_f64() * 1e3)
+}
+
+fn mega(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+fn kilo(bytes: u64) -> String {
+    format!("{:.1} KB", bytes as f64 / 1e3)
+}
