@@ -1,6 +1,6 @@
 //! What the fleet says of packages at one moment: found out once, however many gates depend on it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use statusbridge_contract::Fingerprint;
@@ -11,6 +11,9 @@ use crate::fleet::{Fleet, Observation, PackageId};
 
 /// Packages that are remembered at a time: those that depend on the same package are judged together.
 const PACKAGES: usize = 32;
+/// The same in observations, each of some hundred bytes: beyond so many, packages that were done with are
+/// forgotten.
+const OBSERVATIONS: usize = 16_384;
 
 /// What was found out so far. It belongs to one state of the fleet and of the ClusterProfiles.
 #[derive(Debug, Default)]
@@ -35,8 +38,8 @@ pub struct Survey {
     stale_after: Seconds,
     observed: Mutex<HashMap<String, Observation>>,
     reporting: OnceLock<Arc<[String]>>,
-    /// The clusters that were seen to want or have each revision.
-    revisions: OnceLock<BTreeMap<Fingerprint, Vec<String>>>,
+    /// The clusters that were seen to want or have each revision, as places in `reporting`.
+    revisions: OnceLock<BTreeMap<Fingerprint, Vec<usize>>>,
     /// What was made of the reporting clusters for those who may see everything.
     targets: OnceLock<Arc<[Target]>>,
 }
@@ -53,7 +56,7 @@ impl Surveys {
         if let Some(survey) = surveys.get(&subject) {
             return survey.clone();
         }
-        if surveys.len() >= PACKAGES {
+        if surveys.len() >= PACKAGES || surveys.values().map(|it| it.len()).sum::<usize>() >= OBSERVATIONS {
             surveys.clear();
         }
         let survey = Arc::new(Survey {
@@ -82,13 +85,27 @@ impl Surveys {
 }
 
 impl Survey {
+    /// How many observations it holds.
+    fn len(&self) -> usize {
+        lock(&self.observed).len() + self.targets.get().map_or(0, |targets| targets.len())
+    }
+
+    /// What is known of the package in a cluster, without being remembered.
+    pub fn look(&self, fleet: &Fleet, cluster: &str) -> Observation {
+        fleet.observe(cluster, &self.package, self.t, self.stale_after)
+    }
+
     /// What is known of the package in a cluster.
     pub fn observe(&self, fleet: &Fleet, cluster: &str) -> Observation {
+        let all = self.targets.get().map(AsRef::as_ref).unwrap_or_default();
+        if let Ok(at) = all.binary_search_by(|target| target.cluster.as_str().cmp(cluster)) {
+            return all[at].observation.clone();
+        }
         let mut observed = lock(&self.observed);
         if let Some(observation) = observed.get(cluster) {
             return observation.clone();
         }
-        let observation = fleet.observe(cluster, &self.package, self.t, self.stale_after);
+        let observation = self.look(fleet, cluster);
         observed.insert(cluster.to_owned(), observation.clone());
         observation
     }
@@ -98,7 +115,7 @@ impl Survey {
         self.reporting.get_or_init(|| fleet.reporting(&self.package).into()).clone()
     }
 
-    /// What is made of the reporting clusters for those who may see everything.
+    /// What is made of the reporting clusters for those who may see everything, in order of their names.
     pub fn all_targets(&self, make: impl FnOnce() -> Arc<[Target]>) -> Arc<[Target]> {
         self.targets.get_or_init(make).clone()
     }
@@ -111,10 +128,20 @@ impl Survey {
         revision: Fingerprint,
         may_look: impl Fn(&str) -> bool,
     ) -> bool {
+        let reporting = self.reporting(fleet);
         let revisions = self.revisions.get_or_init(|| {
-            let owned = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect();
-            fleet.revisions(&self.package).into_iter().map(|(r, names)| (r, owned(names))).collect()
+            let places = |names: Vec<&str>| {
+                // Both are in order.
+                let mut at = 0;
+                let place = |name: &str| {
+                    at += reporting[at..].iter().position(|known| known == name)?;
+                    Some(at)
+                };
+                names.into_iter().filter_map(place).collect()
+            };
+            fleet.revisions(&self.package).into_iter().map(|(r, names)| (r, places(names))).collect()
         });
-        revisions.get(&revision).is_some_and(|clusters| clusters.iter().any(|cluster| may_look(cluster)))
+        let clusters = revisions.get(&revision).into_iter().flatten();
+        clusters.filter_map(|at| reporting.get(*at)).any(|cluster| may_look(cluster))
     }
 }

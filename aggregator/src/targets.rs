@@ -72,12 +72,13 @@ impl Sources<'_> {
             Ok(Choice::Names(names)) => all(names.iter().map(String::as_str).collect()),
             Ok(Choice::Reporting(_)) => {
                 let names = survey.reporting(self.fleet);
-                let made = || {
+                let targets = if *self.grant == Grant::Everything {
+                    let anew = |name: &String| self.target(name, survey.look(self.fleet, name));
+                    survey.all_targets(|| names.iter().map(anew).collect())
+                } else {
                     let seen = names.iter().filter(|name| self.grant.allows(name));
                     seen.map(|name| look(name)).collect()
                 };
-                let everything = *self.grant == Grant::Everything;
-                let targets = if everything { survey.all_targets(made) } else { made() };
                 Chosen { targets, membership: Membership::Known }
             }
             Ok(Choice::Selector(selector)) => {
@@ -100,8 +101,13 @@ impl Sources<'_> {
     }
 
     fn look(&self, cluster: &str, survey: &Survey) -> Target {
-        let mut observation = survey.observe(self.fleet, cluster);
-        if self.grant.is_one_of_several() {
+        self.target(cluster, survey.observe(self.fleet, cluster))
+    }
+
+    /// What is made of an observation; the same when it was made before.
+    fn target(&self, cluster: &str, mut observation: Observation) -> Target {
+        let is_made = observation.reason == reason::CONTROL_PLANE_UNHEALTHY;
+        if self.grant.is_one_of_several() && !is_made {
             // It may name packages or streams of others.
             observation.message.clear();
         }

@@ -6,6 +6,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Appends a label value, escaped as the text exposition format wants it.
 pub fn escape_label_value(out: &mut String, value: &str) {
+    // Hardly any value has something to escape.
+    if !value.bytes().any(|b| matches!(b, b'\\' | b'"' | b'\n')) {
+        return out.push_str(value);
+    }
     for c in value.chars() {
         match c {
             '\\' => out.push_str("\\\\"),
@@ -18,30 +22,41 @@ pub fn escape_label_value(out: &mut String, value: &str) {
 
 /// Appends `{name="value",…}`: own labels sorted by name, values escaped.
 pub fn write_labels(out: &mut String, labels: &[(&str, &str)]) {
+    let mut write = |labels: &mut dyn Iterator<Item = &(&str, &str)>| {
+        out.push('{');
+        for (i, (name, value)) in labels.enumerate() {
+            if i > 0 {
+                out.push(',');
+            }
+            out.push_str(name);
+            out.push_str("=\"");
+            escape_label_value(out, value);
+            out.push('"');
+        }
+        out.push('}');
+    };
+    if labels.is_sorted() {
+        return write(&mut labels.iter());
+    }
     let mut sorted: Vec<&(&str, &str)> = labels.iter().collect();
     sorted.sort_unstable();
-    out.push('{');
-    for (i, (name, value)) in sorted.into_iter().enumerate() {
-        if i > 0 {
-            out.push(',');
-        }
-        out.push_str(name);
-        out.push_str("=\"");
-        escape_label_value(out, value);
-        out.push('"');
-    }
-    out.push('}');
+    write(&mut sorted.into_iter());
 }
 
 /// A sample in canonical form: metric name, own labels in braces (empty braces when it has none), a
 /// space, the value in decimal. Labels may be given in any order.
 pub fn canonical(metric: &str, labels: &[(&str, &str)], value: u64) -> String {
     let mut out = String::with_capacity(192);
+    write_canonical(&mut out, metric, labels, value);
+    out
+}
+
+/// Appends a sample in [`canonical`] form.
+pub fn write_canonical(out: &mut String, metric: &str, labels: &[(&str, &str)], value: u64) {
     out.push_str(metric);
-    write_labels(&mut out, labels);
+    write_labels(out, labels);
     // Writing to a String cannot fail.
     let _ = write!(out, " {value}");
-    out
 }
 
 /// Hash of a canonical form: XXH3-64, seed 0.

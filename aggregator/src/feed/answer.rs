@@ -8,6 +8,7 @@ use serde::{
 };
 
 use super::{
+    elements,
     error::FeedError,
     series::{Labels, Sample, Sink},
 };
@@ -17,15 +18,25 @@ use super::{
 /// Fields may come in any order. A body that ends early, goes on after its end, or says anything
 /// but an unreserved success is an error.
 pub fn read(body: impl Read, sink: &mut dyn Sink) -> Result<(), FeedError> {
-    let mut json = serde_json::Deserializer::from_reader(body);
+    let mut buffer = Buffer::default();
+    let frame = elements::take_out(body, |series| {
+        let mut json = serde_json::Deserializer::from_slice(series);
+        OneSeries { buffer: &mut buffer }.deserialize(&mut json).map_err(why)?;
+        sink.series(&buffer.labels, &buffer.samples);
+        Ok(())
+    })?;
+    let mut json = serde_json::Deserializer::from_slice(&frame);
     let head = Answer { sink }.deserialize(&mut json).and_then(|head| json.end().map(|()| head));
-    let head = head.map_err(|error| match error.classify() {
+    head.map_err(why)?.verdict()
+}
+
+fn why(error: serde_json::Error) -> FeedError {
+    match error.classify() {
         serde_json::error::Category::Eof | serde_json::error::Category::Io => {
             FeedError::Truncated(error.to_string())
         }
         _ => FeedError::Malformed(error.to_string()),
-    })?;
-    head.verdict()
+    }
 }
 
 /// Everything of an answer but its series.

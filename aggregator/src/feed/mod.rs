@@ -14,6 +14,7 @@ mod body;
 mod client_tests;
 mod config;
 mod connector;
+mod elements;
 mod error;
 mod probe;
 mod selector;

@@ -47,7 +47,7 @@ impl Fleet {
         let key = key(package);
         let unknown = self.clusters.iter().filter(|(_, cluster)| {
             let mut verified = cluster.streams.values().filter_map(|s| s.verified.as_ref());
-            cluster.watch.known_since(&key) > since && verified.any(|v| v.content.find(&key).is_some())
+            cluster.watch.known_since(&key) > since && verified.any(|v| v.content.has(&key))
         });
         unknown.map(|(name, _)| name.as_str()).collect()
     }
@@ -64,7 +64,7 @@ impl Fleet {
         let streams = self.clusters.get(cluster).into_iter().flat_map(|c| &c.streams);
         streams
             .filter(|(labels, _)| feed_of(labels) == feed)
-            .filter(|(_, s)| s.verified.as_ref().is_some_and(|v| v.content.find(&key).is_some()))
+            .filter(|(_, s)| s.verified.as_ref().is_some_and(|v| v.content.has(&key)))
             .map(|(labels, _)| IdentityLabels::of(labels))
             .collect()
     }
@@ -80,7 +80,7 @@ impl Fleet {
         let key = key(package);
         let Some(cluster) = self.clusters.get_mut(cluster) else { return false };
         let mut verified = cluster.streams.values().filter_map(|s| s.verified.as_ref());
-        let quiet = verified.any(|v| v.content.find(&key).is_some_and(|(_, now)| extent.is_quiet(now)));
+        let quiet = verified.any(|v| v.content.find(&key).is_some_and(|(_, now)| extent.is_quiet(&now)));
         if quiet {
             cluster.watch.looked_up(&key, from);
         }

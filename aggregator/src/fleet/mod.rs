@@ -74,14 +74,15 @@ pub struct Fleet {
 
 #[derive(Debug, Default)]
 struct Cluster {
-    streams: BTreeMap<StreamLabels, Stream>,
+    /// Boxed, as a map has room for many more than the one that most clusters have.
+    streams: BTreeMap<StreamLabels, Box<Stream>>,
     watch: Watch,
 }
 
 impl Cluster {
     /// How far apart its digest samples are.
     fn scrape_interval(&self) -> Option<Seconds> {
-        self.streams.values().filter_map(Stream::interval).reduce(f64::max)
+        self.streams.values().filter_map(|stream| stream.interval()).reduce(f64::max)
     }
 
     /// The poll at `t` verified what a stream was at `at`, or found it confirmed.
@@ -118,8 +119,15 @@ impl Fleet {
 
     /// Takes note of a digest sample found by the poll at `t`, and says what it calls for.
     pub fn hear(&mut self, beat: &Beat, t: Seconds) -> Heard {
-        let cluster = self.clusters.entry(beat.cluster.clone()).or_default();
-        let heard = cluster.streams.entry(beat.stream.clone()).or_default().hear(beat, t);
+        let cluster = match self.clusters.get_mut(&beat.cluster) {
+            Some(known) => known,
+            None => self.clusters.entry(beat.cluster.clone()).or_default(),
+        };
+        let stream = match cluster.streams.get_mut(&beat.stream) {
+            Some(known) => known,
+            None => cluster.streams.entry(beat.stream.clone()).or_default(),
+        };
+        let heard = stream.hear(beat, t);
         if heard == Heard::Confirmed {
             cluster.watched(&beat.stream, beat.at, t);
         }
@@ -179,8 +187,7 @@ impl Fleet {
             let verified = cluster.streams.values_mut().filter_map(|s| s.verified.as_mut());
             verified.for_each(|v| v.forget(before));
             let Cluster { streams, watch } = cluster;
-            let there =
-                |s: &Stream, key: &str| s.verified.as_ref().is_some_and(|v| v.content.find(key).is_some());
+            let there = |s: &Stream, key: &str| s.verified.as_ref().is_some_and(|v| v.content.has(key));
             watch.keep(|key| streams.values().any(|s| there(s, key)));
             !cluster.streams.is_empty()
         });
@@ -206,7 +213,7 @@ impl Fleet {
         let key = key(package);
         let streams = &self.clusters.get(cluster)?.streams;
         let verified = streams.iter().filter_map(|(labels, s)| Some((labels, s.verified.as_ref()?)));
-        let has = verified.filter(|(_, v)| v.content.find(&key).is_some());
+        let has = verified.filter(|(_, v)| v.content.has(&key));
         has.max_by(|a, b| a.1.evidence.total_cmp(&b.1.evidence)).map(|(labels, _)| feed_of(labels))
     }
 
@@ -215,7 +222,7 @@ impl Fleet {
         let key = key(package);
         let reports = |cluster: &Cluster| {
             let mut verified = cluster.streams.values().filter_map(|s| s.verified.as_ref());
-            verified.any(|v| v.content.find(&key).is_some())
+            verified.any(|v| v.content.has(&key))
         };
         self.clusters.iter().filter(|(_, c)| reports(c)).map(|(name, _)| name.clone()).collect()
     }
@@ -227,8 +234,8 @@ impl Fleet {
         let mut found = HashMap::<&str, PackageId>::new();
         for (name, cluster) in &self.clusters {
             let verified = cluster.streams.values().filter_map(|s| s.verified.as_ref());
-            for package in verified.flat_map(|v| &v.content.packages) {
-                let key = package.key.as_ref();
+            for key in verified.flat_map(|v| v.content.packages.keys().iter()) {
+                let key = key.as_ref();
                 if found.contains_key(key) {
                     continue;
                 }
@@ -247,18 +254,21 @@ impl Fleet {
     }
 
     /// Every revision of the package that some cluster was seen to want, have applied or have healthy, with
-    /// the clusters.
-    pub fn revisions(&self, package: &PackageId) -> BTreeMap<Fingerprint, BTreeSet<&str>> {
+    /// the sorted names of the clusters.
+    pub fn revisions(&self, package: &PackageId) -> BTreeMap<Fingerprint, Vec<&str>> {
         const REVISIONS: [Metric; 3] =
             [Metric::PackageDesiredRevision, Metric::PackageAppliedRevision, Metric::PackageHealthyRevision];
         let key = key(package);
-        let mut seen: BTreeMap<Fingerprint, BTreeSet<&str>> = BTreeMap::new();
+        let mut seen: BTreeMap<Fingerprint, Vec<&str>> = BTreeMap::new();
         for (name, cluster) in &self.clusters {
             let verified = cluster.streams.values().filter_map(|s| s.verified.as_ref()?.find(&key));
             for (package, history) in verified {
                 let own = REVISIONS.map(|metric| package.revision(metric)).into_iter();
                 for revision in own.chain([history.previously_applied]).filter(|r| !r.is_none()) {
-                    seen.entry(revision).or_default().insert(name);
+                    let clusters = seen.entry(revision).or_default();
+                    if clusters.last() != Some(&name.as_str()) {
+                        clusters.push(name);
+                    }
                 }
             }
         }

@@ -1,18 +1,53 @@
-//! One copy of each package's identity for all clusters.
+//! One copy for all clusters of what many of them say in the same words.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, hash::Hash, sync::Arc};
 
-/// Interned strings.
+use crate::verify::{Content, content::Reason};
+
+/// What was said.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    all: HashSet<Arc<str>>,
+    keys: Interned<str>,
+    lists: Interned<[Arc<str>]>,
+    dictionaries: Interned<[Reason]>,
+}
+
+/// Values of which there is one copy.
+#[derive(Debug)]
+struct Interned<T: ?Sized> {
+    all: HashSet<Arc<T>>,
     /// Size at which unused ones are looked for.
     limit: usize,
 }
 
+impl<T: ?Sized> Default for Interned<T> {
+    fn default() -> Self {
+        Self { all: HashSet::new(), limit: 0 }
+    }
+}
+
 impl Names {
-    /// The one copy of a name.
-    pub(super) fn intern(&mut self, name: Arc<str>) -> Arc<str> {
+    /// Has a content share what others say too; `old` is what the same stream said before.
+    pub(super) fn share(&mut self, content: &mut Content, old: Option<&Content>) {
+        if let Some(old) = old {
+            content.packages.share(old.packages.keys());
+            if content.reasons == old.reasons {
+                content.reasons = old.reasons.clone();
+            }
+        }
+        if !old.is_some_and(|old| Arc::ptr_eq(old.packages.keys(), content.packages.keys())) {
+            let keys = content.packages.keys().iter().map(|key| self.keys.intern(key.clone())).collect();
+            content.packages.share(&self.lists.intern(keys));
+        }
+        if !old.is_some_and(|old| Arc::ptr_eq(&old.reasons, &content.reasons)) {
+            content.reasons = self.dictionaries.intern(content.reasons.clone());
+        }
+    }
+}
+
+impl<T: ?Sized + Eq + Hash> Interned<T> {
+    /// The one copy of a value.
+    fn intern(&mut self, name: Arc<T>) -> Arc<T> {
         if let Some(known) = self.all.get(&name) {
             return known.clone();
         }
@@ -31,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_name_is_kept_once_and_only_while_used() {
-        let mut names = Names::default();
+        let mut names = Interned::<str>::default();
         let one = names.intern("a".into());
         assert!(Arc::ptr_eq(&one, &names.intern("a".into())));
         for i in 0..5000 {

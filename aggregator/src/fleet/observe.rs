@@ -68,12 +68,11 @@ impl<'a> Question<'a> {
                 Some(Known { labels, stream, verified: stream.verified.as_ref()? })
             })
             .collect();
-        let live: Vec<Known<'a>> =
-            known.iter().copied().filter(|k| self.fresh(k.verified.evidence)).collect();
+        let live = || filtered(&known, |k| self.fresh(k.verified.evidence));
         // A cluster whose clock is wrong, or whose data does not add up, is alive all the same.
         let heard = filtered(&known, |k| k.stream.newest.is_some_and(|at| self.fresh(at)));
         if let Some(message) = self.two_clusters(&heard) {
-            let last = freshest(&live);
+            let last = freshest(&live());
             return self.answer_with(last, Standing::Conflict, reason::CLUSTER_NAME_CONFLICT, message);
         }
         let trusted = |k: &Known<'_>| self.skew(k.stream).is_none();
@@ -81,7 +80,7 @@ impl<'a> Question<'a> {
         let has_source = |k: &Known<'_>| k.verified.content.source(&self.package.source).is_some();
         let relevant: Vec<Known<'a>> = known.iter().copied().filter(has_source).collect();
         if relevant.is_empty() {
-            return match freshest(&filtered(&live, trusted)) {
+            return match freshest(&filtered(&live(), trusted)) {
                 Some(last) => self.answer_with(
                     Some(last),
                     Standing::Missing,
@@ -100,7 +99,7 @@ impl<'a> Question<'a> {
         if let Some(message) = self.disagreement(&up) {
             return self.answer_with(Some(best), Standing::Conflict, reason::STREAMS_DISAGREE, message);
         }
-        if best.verified.find(&self.key).is_none() {
+        if !best.verified.content.has(&self.key) {
             let message = format!("cluster `{}` reports no such package", self.name);
             return self.answer_with(Some(best), Standing::Missing, reason::PACKAGE_NOT_FOUND, message);
         }
@@ -109,7 +108,7 @@ impl<'a> Question<'a> {
             None => String::new(),
         };
         let mut answer = self.answer_with(Some(best), Standing::Fresh, reason::REPORTED, message);
-        if let Some(row) = &mut answer.row {
+        if let Some(row) = answer.row.as_mut().filter(|_| up.len() > 1) {
             row.since = self.latest_since(best, &up);
         }
         answer
@@ -145,7 +144,7 @@ impl<'a> Question<'a> {
             applied: package.revision(Metric::PackageAppliedRevision),
             healthy: package.revision(Metric::PackageHealthyRevision),
             reason: known.verified.content.reason(&self.package.source, package.value(Metric::PackageReason)),
-            since: history.since(package, known.stream.offset),
+            since: history.since(&package, known.stream.offset),
             known_since: self.known_since,
             previously_applied: history.previously_applied,
         })
@@ -157,7 +156,7 @@ impl<'a> Question<'a> {
         let Some((wanted, _)) = best.verified.find(&self.key) else { return self.t };
         let same = up.iter().filter_map(|k| {
             let (package, history) = k.verified.find(&self.key)?;
-            package.same_state(wanted).then(|| history.since(package, k.stream.offset))
+            package.same_state(&wanted).then(|| history.since(&package, k.stream.offset))
         });
         same.fold(f64::MIN, f64::max)
     }
@@ -165,7 +164,8 @@ impl<'a> Question<'a> {
     /// Nothing can be relied upon: says why, with what was known last.
     fn not_fresh(&self, cluster: &Cluster, known: &[Known<'_>]) -> Observation {
         let last = freshest(known);
-        let heard = |s: &&Stream| s.newest.is_some_and(|newest| self.fresh(newest));
+        let live = |s: &&Stream| s.newest.is_some_and(|newest| self.fresh(newest));
+        let heard = || cluster.streams.values().map(AsRef::as_ref).filter(live);
         let age = match last {
             Some(last) => {
                 format!("the last verified evidence is {:.0} s old", self.t - last.verified.evidence)
@@ -176,7 +176,7 @@ impl<'a> Question<'a> {
             let message = format!("{age}; {error}");
             return self.answer_with(last, Standing::Stale, reason::BACKEND_UNAVAILABLE, message);
         }
-        if let Some(skew) = cluster.streams.values().filter(heard).find_map(|s| self.skew(s)) {
+        if let Some(skew) = heard().find_map(|s| self.skew(s)) {
             let (amount, side) = (skew.abs().round(), if skew > 0.0 { "behind" } else { "ahead of" });
             let message = format!(
                 "the exporter's clock is {amount} s {side} the metrics backend's: clock skew, or a gateway \
@@ -184,11 +184,11 @@ impl<'a> Question<'a> {
             );
             return self.answer_with(last, Standing::ClockSkew, reason::CLOCK_SKEW, message);
         }
-        if let Some(fault) = cluster.streams.values().filter(heard).find_map(|s| s.fault.as_ref()) {
+        if let Some(fault) = heard().find_map(|s| s.fault.as_ref()) {
             let message = format!("{age}; {fault}");
             return self.answer_with(last, Standing::Unverified, reason::UNVERIFIED, message);
         }
-        let message = match cluster.streams.values().filter(heard).any(Stream::is_repeated) {
+        let message = match heard().any(|s| s.is_repeated()) {
             true => format!("{age}: what is scraped is an old exposition, repeated by some gateway"),
             false => age,
         };
@@ -241,7 +241,7 @@ impl<'a> Question<'a> {
             for b in &up[i + 1..] {
                 let (ours, theirs) = (a.verified.find(&self.key), b.verified.find(&self.key));
                 let same = match (ours, theirs) {
-                    (Some((ours, _)), Some((theirs, _))) => ours.same_state(theirs),
+                    (Some((ours, _)), Some((theirs, _))) => ours.same_state(&theirs),
                     (None, None) => true,
                     _ => false,
                 };

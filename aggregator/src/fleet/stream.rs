@@ -159,13 +159,13 @@ impl Stream {
     }
 
     /// Replaces what was verified. `sibling` is asked about packages that this stream did not have.
-    pub(super) fn accept<'a>(
+    pub(super) fn accept(
         &mut self,
         beat: &Beat,
         mut content: Content,
         t: Seconds,
         names: &mut Names,
-        sibling: impl Fn(&str) -> Option<(&'a Package, History, Offset)>,
+        sibling: impl Fn(&str) -> Option<(Package, History, Offset)>,
     ) {
         let Some(evidence) = self.evidence(beat, t) else { return };
         let seen = Seen { evidence, at: beat.at.min(t) };
@@ -173,19 +173,18 @@ impl Stream {
         self.fault = None;
         let old = self.verified.take();
         let mut histories = Vec::with_capacity(content.packages.len());
-        for package in &mut content.packages {
-            package.key = names.intern(package.key.clone());
-            let own =
-                old.as_ref().and_then(|o| o.content.find(&package.key).map(|(i, p)| (p, o.histories[i])));
+        names.share(&mut content, old.as_ref().map(|old| &old.content));
+        for package in content.packages.iter() {
+            let own = old.as_ref().and_then(|old| old.find(&package.key));
             histories.push(match (own, || sibling(&package.key)) {
                 (Some((before, history)), _) => {
-                    history.next(before, package, seen, self.offset, Origin::Same)
+                    history.next(&before, &package, seen, self.offset, Origin::Same)
                 }
                 (None, sibling) => match sibling() {
                     Some((before, history, offset)) => {
-                        history.next(before, package, seen, offset, Origin::Sibling)
+                        history.next(&before, &package, seen, offset, Origin::Sibling)
                     }
-                    None => History::first(package, seen),
+                    None => History::first(&package, seen),
                 },
             });
         }
@@ -212,7 +211,7 @@ impl Stream {
         let was = self.dated_by.replace(self.offset).filter(|was| self.offset.is_before(*was));
         if let (Some(was), Some(verified)) = (was, &mut self.verified) {
             let packages = verified.content.packages.iter().zip(&mut verified.histories);
-            packages.for_each(|(package, history)| history.clock_set(package, was, at));
+            packages.for_each(|(package, history)| history.clock_set(&package, was, at));
         }
     }
 
@@ -241,10 +240,12 @@ impl Verified {
             false => Some((old.content.uid, old.evidence)),
         };
         self.removed = old.removed;
-        self.removed.retain(|(key, _)| self.content.find(key).is_none());
-        let gone = old.content.packages.into_iter().filter(|p| self.content.find(&p.key).is_none());
-        let gone: Vec<_> = gone.map(|p| (p.key, seen)).collect();
-        self.removed.extend(gone);
+        self.removed.retain(|(key, _)| !self.content.has(key));
+        let (before, now) = (old.content.packages.keys(), self.content.packages.keys());
+        if !Arc::ptr_eq(before, now) {
+            let gone = before.iter().filter(|key| !self.content.has(key));
+            self.removed.extend(gone.map(|key| (key.clone(), seen)));
+        }
     }
 
     /// Its digest was seen again.
@@ -278,12 +279,12 @@ impl Verified {
 
     /// A package's history, to change it.
     pub(super) fn history_mut(&mut self, key: &str) -> Option<&mut History> {
-        let (at, _) = self.content.find(key)?;
+        let at = self.content.packages.position(key)?;
         self.histories.get_mut(at)
     }
 
     /// A package and its history.
-    pub(super) fn find(&self, key: &str) -> Option<(&Package, History)> {
+    pub(super) fn find(&self, key: &str) -> Option<(Package, History)> {
         self.content.find(key).map(|(i, p)| (p, self.histories[i]))
     }
 

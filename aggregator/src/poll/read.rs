@@ -1,6 +1,6 @@
 //! Sorts the samples of an answer into the streams that they belong to.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use statusbridge_contract::{Metric, Version, stream, stream::StreamLabels};
 
@@ -48,6 +48,8 @@ pub(super) struct Read {
     seen: HashMap<String, Place>,
     /// Such labels of the series at hand.
     rest: String,
+    /// Those of the series before it, and their place: mostly the same.
+    last: Option<(String, Place)>,
     pub(super) samples: u64,
 }
 
@@ -55,8 +57,11 @@ impl Read {
     /// Gathers for `due`; `beats` are all streams that have a digest. When reading `raw`, only
     /// samples stamped like their stream's digest are kept.
     pub(super) fn at(config: &PollConfig, due: &[Beat], beats: &[Beat], raw: bool) -> Self {
+        // Only these clusters are asked about.
+        let clusters: HashSet<&str> = due.iter().map(|b| b.cluster.as_str()).collect();
+        let others = beats.iter().filter(|b| clusters.contains(b.cluster.as_str()));
         let mut places: HashMap<StreamLabels, Place> =
-            beats.iter().map(|b| (as_returned(b), Place::Other)).collect();
+            others.map(|b| (as_returned(b), Place::Other)).collect();
         let mut cluster_stamps: HashMap<String, Vec<Seconds>> = HashMap::new();
         for (i, beat) in due.iter().enumerate() {
             places.insert(as_returned(beat), Place::Due(i));
@@ -73,6 +78,7 @@ impl Read {
             strays: HashMap::new(),
             seen: HashMap::new(),
             rest: String::new(),
+            last: None,
             samples: 0,
         }
     }
@@ -117,7 +123,16 @@ impl Read {
                 self.rest.extend([name, "\0", value, "\0"]);
             }
         }
-        let Some(place) = self.seen.get(&self.rest).copied() else { return false };
+        let place = match &self.last {
+            Some((labels, place)) if *labels == self.rest => *place,
+            _ => {
+                let Some(place) = self.seen.get(&self.rest).copied() else { return false };
+                let (labels, known) = self.last.get_or_insert_with(|| (String::new(), place));
+                labels.clone_from(&self.rest);
+                *known = place;
+                place
+            }
+        };
         self.put(place, metric, &own[..owned], samples);
         true
     }

@@ -1,8 +1,10 @@
-//! What one exposition attests, kept compactly: a package is its name and eleven numbers.
+//! What one exposition attests: a package is its name and eleven numbers.
 
 use std::sync::Arc;
 
 use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label, sample};
+
+use super::packages::Packages;
 
 /// Place of a metric in [`PACKAGE_METRICS`].
 pub fn slot(metric: Metric) -> Option<usize> {
@@ -94,7 +96,7 @@ pub struct Source {
 }
 
 /// An entry of the dictionary of reasons.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reason {
     /// The source whose dictionary it is in.
     pub source: Box<str>,
@@ -118,16 +120,21 @@ pub struct Content {
     /// The sources, by name.
     pub sources: Vec<Source>,
     /// The dictionary of reasons, by source, code and word.
-    pub reasons: Vec<Reason>,
+    pub reasons: Arc<[Reason]>,
     /// The packages, by key.
-    pub packages: Vec<Package>,
+    pub packages: Packages,
 }
 
 impl Content {
     /// A package, by its [`key`], and its place among [`Content::packages`].
-    pub fn find(&self, key: &str) -> Option<(usize, &Package)> {
-        let at = self.packages.binary_search_by(|p| p.key.as_ref().cmp(key)).ok()?;
-        Some((at, &self.packages[at]))
+    pub fn find(&self, key: &str) -> Option<(usize, Package)> {
+        let at = self.packages.position(key)?;
+        Some((at, self.packages.get(at)?))
+    }
+
+    /// Whether there is a package with this [`key`].
+    pub fn has(&self, key: &str) -> bool {
+        self.packages.position(key).is_some()
     }
 
     /// What it says about a source.

@@ -42,6 +42,11 @@ pub struct Gathered {
     /// In order of arrival.
     pub packages: Vec<Package>,
     index: HashMap<Arc<str>, u32>,
+    /// Where the package of the next sample is likely to be: samples mostly come metric by metric, each
+    /// time with the packages in the same order.
+    next: usize,
+    /// Reused from sample to sample.
+    text: String,
     /// Samples whose value is no whole number.
     pub not_whole: Few,
     /// Samples that arrived more than once.
@@ -68,7 +73,9 @@ impl Gathered {
             self.not_whole.note(|| format!("{} reads {}", show(metric, own), sample.value));
             return;
         };
-        self.digest.add(sample::hash(metric.name(), own, value));
+        self.text.clear();
+        sample::write_canonical(&mut self.text, metric.name(), own, value);
+        self.digest.add(sample::hash_canonical(self.text.as_bytes()));
         let before = match metric {
             Metric::ClusterUid => self.uid.replace(value),
             Metric::SourceUp => self.source(get(label::PACKAGE_SOURCE)).0.replace(value),
@@ -77,11 +84,10 @@ impl Gathered {
                 let names = [label::PACKAGE_SOURCE, label::CODE, label::REASON];
                 self.reasons.insert(names.map(|n| get(n).into()), value)
             }
-            _ => self.package_sample(
-                metric,
-                &key(get(label::PACKAGE_SOURCE), get(label::PACKAGE_NAMESPACE), get(label::PACKAGE)),
-                value,
-            ),
+            _ => {
+                let identity = [label::PACKAGE_SOURCE, label::PACKAGE_NAMESPACE, label::PACKAGE].map(&get);
+                self.package_sample(metric, identity, value)
+            }
         };
         if before.is_some() {
             self.twice.note(|| show(metric, own));
@@ -93,23 +99,37 @@ impl Gathered {
     }
 
     /// Notes a package's sample; gives the value that it had, if it had one.
-    fn package_sample(&mut self, metric: Metric, key: &str, value: u64) -> Option<u64> {
+    fn package_sample(&mut self, metric: Metric, identity: [&str; 3], value: u64) -> Option<u64> {
         let slot = slot(metric)?;
-        let at = match self.index.get(key) {
-            Some(at) => *at,
-            None => {
-                let at = u32::try_from(self.packages.len()).unwrap_or(u32::MAX);
-                let key: Arc<str> = key.into();
-                self.index.insert(key.clone(), at);
-                self.packages.push(Package::new(key));
-                at
+        let at = match self.packages.get(self.next).or_else(|| self.packages.first()) {
+            Some(package) if is_key(&package.key, identity) => {
+                if self.next < self.packages.len() {
+                    self.next
+                } else {
+                    0
+                }
             }
+            _ => self.place(identity),
         };
-        let package = self.packages.get_mut(at as usize)?;
+        self.next = at + 1;
+        let package = self.packages.get_mut(at)?;
         let before = (package.present & 1 << slot != 0).then_some(package.values[slot]);
         package.present |= 1 << slot;
         package.values[slot] = value;
         before
+    }
+
+    /// Where a package is kept, from now on if it was not before.
+    fn place(&mut self, [source, namespace, name]: [&str; 3]) -> usize {
+        let key = key(source, namespace, name);
+        if let Some(at) = self.index.get(key.as_str()) {
+            return *at as usize;
+        }
+        let at = self.packages.len();
+        let key: Arc<str> = key.into();
+        self.index.insert(key.clone(), u32::try_from(at).unwrap_or(u32::MAX));
+        self.packages.push(Package::new(key));
+        at
     }
 
     /// A package by its key.
@@ -125,9 +145,6 @@ impl Gathered {
 
     /// Puts it in order, without its faults.
     pub(super) fn into_content(self) -> Content {
-        let mut packages = self.packages;
-        packages.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        packages.shrink_to_fit();
         let source = |(name, (up, packages))| Source { name, up, packages };
         let reason =
             |([source, code, word], value): ([Box<str>; 3], u64)| Reason { source, code, word, value };
@@ -137,9 +154,16 @@ impl Gathered {
             uid: self.uid,
             sources: self.sources.into_iter().map(source).collect(),
             reasons: self.reasons.into_iter().map(reason).collect(),
-            packages,
+            packages: self.packages.into_iter().collect(),
         }
     }
+}
+
+/// Whether this is the key of the package with this source, namespace and name.
+fn is_key(key: &str, [source, namespace, name]: [&str; 3]) -> bool {
+    let rest = key.strip_prefix(source).and_then(|rest| rest.strip_prefix('\0'));
+    let rest = rest.and_then(|rest| rest.strip_prefix(namespace)).and_then(|rest| rest.strip_prefix('\0'));
+    rest == Some(name)
 }
 
 /// A series as PromQL writes it.

@@ -16,12 +16,15 @@ use super::{
 pub(super) fn guess(gathered: &Gathered, digest: u64, last: &Content) -> Option<String> {
     let wanted = Wanted(digest.wrapping_sub(gathered.digest.value()) & MAX_48_BITS);
     let now: BTreeMap<&str, &Package> = gathered.packages.iter().map(|p| (p.key.as_ref(), p)).collect();
-    let gone: Vec<&Package> = last.packages.iter().filter(|p| !now.contains_key(p.key.as_ref())).collect();
-    let new: Vec<&Package> = gathered.packages.iter().filter(|p| last.find(&p.key).is_none()).collect();
+    let gone: Vec<Package> = last.packages.iter().filter(|p| !now.contains_key(p.key.as_ref())).collect();
+    let gone: Vec<&Package> = gone.iter().collect();
+    let new: Vec<&Package> = gathered.packages.iter().filter(|p| !last.has(&p.key)).collect();
     renamed(&gone, &new)
         .or_else(|| gone.iter().find_map(|p| vanished(p, wanted)))
         .or_else(|| new.iter().find_map(|p| surplus(p, wanted)))
-        .or_else(|| gathered.packages.iter().find_map(|p| changed(p, last.find(&p.key).map(|f| f.1), wanted)))
+        .or_else(|| {
+            gathered.packages.iter().find_map(|p| changed(p, last.find(&p.key).map(|f| f.1).as_ref(), wanted))
+        })
         .or_else(|| outside_packages(gathered, last, wanted))
 }
 

@@ -9,6 +9,7 @@ pub mod content;
 mod diagnose;
 mod gathered;
 mod guess;
+pub mod packages;
 #[cfg(test)]
 mod tests;
 mod unknown;
