@@ -7,6 +7,7 @@ mod backend;
 mod figures;
 mod generated;
 mod hub;
+mod propagation;
 mod query;
 mod report;
 mod victoria;
@@ -46,11 +47,16 @@ async fn run() -> Result<()> {
 
 async fn measure(rig: &Rig) -> Result<()> {
     own_program("statusbridge-aggregator").await?;
+    if setting("BENCH").as_deref() == Some("propagation") {
+        let table = propagation::measure(rig, number("WRITES", 200)?, number("OTHERS", 99)?).await?;
+        say(&format!("\n{table}"));
+        return Ok(());
+    }
     let parts = match setting("BENCH").as_deref() {
         None => vec![Part::Generated, Part::Victoria],
         Some("generated") => vec![Part::Generated],
         Some("victoria") => vec![Part::Victoria],
-        Some(other) => bail!("BENCH is `{other}`; it has to be `generated` or `victoria`"),
+        Some(other) => bail!("BENCH is `{other}`; it has to be `generated`, `victoria` or `propagation`"),
     };
     let mut tables = Vec::new();
     for part in parts {
