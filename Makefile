@@ -8,7 +8,7 @@ export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((
 KEEP ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers programs test model faults demo bench dashboards lint doc manifests generate static image cargo
+.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test model faults demo bench bench-fleet dashboards lint doc manifests generate static image cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,7 @@ bench-servers: servers ## Build also what only the benchmark runs
 # Tests and demo start these. They would build them themselves, but in silence, and apart from the
 # rest of the workspace with other features of the same libraries, which means building those twice.
 debug := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
+release := $(abspath $(or $(CARGO_TARGET_DIR),target))/release
 test demo faults manifests: export STATUSBRIDGE_BIN_DIR ?= $(debug)
 
 programs: cargo
@@ -59,6 +60,15 @@ bench: cargo bench-servers ## Measure the exporter beside kube-state-metrics
 # VALUES=file changes values of dashboards/values.yaml, OUT=directory writes elsewhere.
 dashboards: cargo ## Write Grafana dashboards, recording and alerting rules
 	$(CARGO) run -p statusbridge-dashboards -- --out $(or $(OUT),dashboards) $(if $(VALUES),--values $(VALUES))
+
+bench-fleet-servers:
+	@tests/servers/install.sh kubernetes etcd victoria-metrics prometheus
+
+# BENCH=generated, victoria or propagation runs one part, CLUSTERS and PACKAGES say how large: see docs/bench-fleet.md. All is built
+# at one go, as features that two programs share would otherwise be built twice.
+bench-fleet: cargo bench-fleet-servers ## Measure the aggregator over ten thousand clusters
+	$(CARGO) build --release -p statusbridge-aggregator -p statusbridge-exporter -p statusbridge-tests --bin statusbridge-aggregator --bin statusbridge-exporter --bin bench_fleet
+	STATUSBRIDGE_BIN_DIR=$(release) $(release)/bench_fleet
 
 lint: cargo ## Check formatting and clippy, warnings denied
 	$(CARGO) fmt --all --check
