@@ -102,8 +102,8 @@ The rules of a role in files/rbac, which are deploy/rbac: dict with root, file, 
 {{- end }}
 
 {{/*
-Provisional, until docs/bench.md has figures of the aggregator: 1 KiB for a package in a cluster, and as much again
-for the moment in which an answer is read.
+1 KiB for a package in a cluster, and as much again as limit: twice what parts of a run with a million packages took
+(docs/bench-fleet.md), until whole runs are there.
 */}}
 {{- define "aggregator.resources" -}}
 {{- if .Values.resources }}{{ toYaml .Values.resources }}
