@@ -38,6 +38,8 @@ impl KustomizeController {
             format!("--metrics-addr={}", metrics.address()),
             format!("--health-addr={}", health.address()),
             "--events-addr=".to_owned(),
+            // What waits for another looks again soon.
+            "--requeue-dependency=2s".to_owned(),
             // Intervals of a few seconds stay what they are.
             "--interval-jitter-percentage=0".to_owned(),
         ];
