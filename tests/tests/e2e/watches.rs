@@ -210,19 +210,25 @@ async fn what_was_deleted_while_the_watch_was_down_is_gone_when_it_is_back() {
     .await;
 }
 
+/// A cluster whose exporter reaches it through a proxy, with the first revision.
+async fn behind_proxy(rig: &Rig) -> Result<(Etcd, FaultProxy, Workload)> {
+    let etcd = Etcd::start(rig).await?;
+    let api = ApiServer::start(rig, &etcd, "c1").await?;
+    api.install_crds(&crds::flux()?).await?;
+    api.ensure_namespace(FLUX_NAMESPACE).await?;
+    let proxy = FaultProxy::start(rig, api.address()).await?;
+    let kubeconfig = api.kubeconfig_via(proxy.address())?;
+    let exporter = Exporter::start(rig, "exporter", &kubeconfig, &IMPATIENT).await?;
+    let cluster = Workload::of(api, exporter).await?;
+    cluster.deliver(APP, &revision(1)).await?;
+    shows(&cluster, &[(APP, 1)]).await?;
+    Ok((etcd, proxy, cluster))
+}
+
 #[tokio::test]
 async fn what_changed_while_the_watch_was_down_is_known_before_the_source_is_up_again() {
     run("e2e-watch-catches-up", async |rig| {
-        let etcd = Etcd::start(rig).await?;
-        let api = ApiServer::start(rig, &etcd, "c1").await?;
-        api.install_crds(&crds::flux()?).await?;
-        api.ensure_namespace(FLUX_NAMESPACE).await?;
-        let proxy = FaultProxy::start(rig, api.address()).await?;
-        let kubeconfig = api.kubeconfig_via(proxy.address())?;
-        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &IMPATIENT).await?;
-        let cluster = Workload::of(api, exporter).await?;
-        cluster.deliver(APP, &revision(1)).await?;
-        shows(&cluster, &[(APP, 1)]).await?;
+        let (_etcd, proxy, cluster) = behind_proxy(rig).await?;
 
         proxy.set(Fault::Refuse);
         up(&cluster, false).await?;
@@ -246,16 +252,7 @@ async fn what_changed_while_the_watch_was_down_is_known_before_the_source_is_up_
 #[tokio::test]
 async fn a_source_stays_up_after_an_outage_that_taught_its_watches_to_wait() {
     run("e2e-watch-backoff", async |rig| {
-        let etcd = Etcd::start(rig).await?;
-        let api = ApiServer::start(rig, &etcd, "c1").await?;
-        api.install_crds(&crds::flux()?).await?;
-        api.ensure_namespace(FLUX_NAMESPACE).await?;
-        let proxy = FaultProxy::start(rig, api.address()).await?;
-        let kubeconfig = api.kubeconfig_via(proxy.address())?;
-        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &IMPATIENT).await?;
-        let cluster = Workload::of(api, exporter).await?;
-        cluster.deliver(APP, &revision(1)).await?;
-        shows(&cluster, &[(APP, 1)]).await?;
+        let (_etcd, proxy, cluster) = behind_proxy(rig).await?;
         // Each try takes twice as long as the one before to come.
         proxy.set(Fault::Refuse);
         let tries = async || {
