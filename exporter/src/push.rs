@@ -38,7 +38,7 @@ const EXCERPT: usize = 300;
 /// Where to push to, and how often.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct PushArgs {
-    /// Push to an aggregator: the URL of its endpoint, as https://hub.example.com:8443/v1alpha1/push.
+    /// Push to an aggregator: the URL of its endpoint, as https://hub:8443/v1alpha1/push.
     /// /metrics goes on being served.
     #[arg(long, value_name = "URL", requires = "push_token_file")]
     pub push_url: Option<String>,

@@ -1,6 +1,8 @@
 //! Writes JSON Schemas for kubeconform: of Kubernetes' own kinds from its OpenAPI document, and of CRDs.
 //!
-//!     schemas OUT SWAGGER CRD…
+//! ```text
+//! schemas OUT SWAGGER CRD…
+//! ```
 //!
 //! A kind's schema is OUT/GROUP/KIND_VERSION.json, with the version for a group in the core. Fields that nobody knows are
 //! refused, as the API server does with strict validation.
