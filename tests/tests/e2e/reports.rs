@@ -426,8 +426,13 @@ async fn a_verdict_is_explained_with_read_rights_and_what_speaks_against_it() {
         hub.report(APP, "10s", json!({"revision": revision(1)})).await?;
         let wave = json!({"clusters": {"names": names}, "maxFailures": 1, "minHealthy": 1});
         hub.gate("wave", APP, &revision(1), wave.clone()).await?;
-        hub.opens("wave", SOON).await?;
-        let text = explain(&viewer, &["gate/wave", "-n", "default"]).await?;
+        // It opens with one of them, whichever was heard of first.
+        let text = eventually(SOON, "both clusters are healthy", async || {
+            let gate = hub.get_gate("wave").await?;
+            ensure!(gate.data["status"]["clusters"]["healthy"] == 2, "{}", gate.data["status"]);
+            explain(&viewer, &["gate/wave", "-n", "default"]).await
+        })
+        .await?;
         let short = Fingerprint::of(&revision(1)).to_string();
         for part in [
             "RolloutGate default/wave, generation 1 (status answers 1)",
