@@ -130,9 +130,10 @@ impl Pusher {
                         told = Some(failure.text.clone());
                     }
                     // Its authority may have changed.
-                    match client(self.ca_file.as_ref()) {
-                        Ok(client) if self.ca_file.is_some() => self.client = client,
-                        _ => {}
+                    if self.ca_file.is_some()
+                        && let Ok(client) = client(self.ca_file.as_ref())
+                    {
+                        self.client = client;
                     }
                 }
             }
@@ -152,7 +153,9 @@ impl Pusher {
             .header(header::CONTENT_ENCODING, "gzip")
             .header(INSTANCE, &self.instance)
             .body(body.concat());
-        let mut response = request.send().await.map_err(|error| chain(&error))?;
+        // An error's own message leaves out its causes.
+        let mut response =
+            request.send().await.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
         let status = response.status();
         if status == StatusCode::NO_CONTENT || status == StatusCode::OK {
             return Ok(());
@@ -185,17 +188,6 @@ fn client(ca_file: Option<&PathBuf>) -> anyhow::Result<Client> {
         builder = builder.tls_certs_merge(bundle);
     }
     builder.build().context("cannot make a client to push with")
-}
-
-/// An error with its causes; reqwest's own message leaves them out.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 /// A number from 0 to 1.
