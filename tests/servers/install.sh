@@ -27,12 +27,15 @@ kustomize-controller|github.com/fluxcd/kustomize-controller|kustomize-controller
 kpt|github.com/kptdev/kpt|kpt-live|statusbridge.dev/tests/servers/kpt||2 minutes|-X main.version=v@V@
 kstatus|sigs.k8s.io/cli-utils|kstatus|statusbridge.dev/tests/servers/kstatus||1 minute|
 argocd-lua|github.com/yuin/gopher-lua|argocd-lua|statusbridge.dev/tests/servers/argocd-lua||some seconds|
+argo-rollouts|github.com/argoproj/argo-rollouts|rollouts-controller|github.com/argoproj/argo-rollouts/cmd/rollouts-controller||4 minutes|
+kubefleet|go.goms.io/fleet|kubefleet-updaterun|statusbridge.dev/tests/servers/kubefleet||2 minutes|
+ocm-placement|open-cluster-management.io/ocm|ocm-placement|statusbridge.dev/tests/servers/ocm-placement||3 minutes|
 kube-state-metrics|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||2 minutes|-X '$common'=@V@
 helm|helm.sh/helm/v3|helm|helm.sh/helm/v3/cmd/helm||3 minutes|-X helm.sh/helm/v3/internal/version.version=v@V@ -X '$helm'/chartutil.k8sVersionMajor=1 -X '$helm'/chartutil.k8sVersionMinor=36 -X '$helm'/lint/rules.k8sVersionMajor=1 -X '$helm'/lint/rules.k8sVersionMinor=36
 kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconform/cmd/kubeconform||1 minute|-X main.version=v@V@
 '
 # kube-state-metrics is what the benchmark measures against, kubeconform what deploy/check runs: no test needs them.
-default_names="kubernetes etcd etcd-old prometheus thanos victoria-metrics kustomize-controller kpt kstatus argocd-lua helm"
+default_names="kubernetes etcd etcd-old prometheus thanos victoria-metrics kustomize-controller kpt kstatus argocd-lua argo-rollouts kubefleet ocm-placement helm"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }

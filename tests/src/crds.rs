@@ -1,4 +1,5 @@
-//! CRD files: the upstream ones in `tests/crds` (see PROVENANCE.md there) and our own in `deploy/crds`.
+//! CRD files: the upstream ones in `tests/crds`, `tests/monitoring-crds` and `tests/consumer-crds` (see PROVENANCE.md
+//! there) and our own in `deploy/crds`.
 
 use crate::{ApiServer, eventually};
 use anyhow::{Context, Result, ensure};
@@ -77,6 +78,15 @@ pub fn kudo() -> Result<Vec<PathBuf>> {
 /// When the directory cannot be read.
 pub fn monitoring() -> Result<Vec<PathBuf>> {
     yaml_files(&repository().join("tests/monitoring-crds"))
+}
+
+/// Those of a tool that reads gates, by its name in `tests/consumer-crds`: `argo-rollouts`, `kubefleet`,
+/// `open-cluster-management`, `tekton`.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn consumer(name: &str) -> Result<Vec<PathBuf>> {
+    yaml_files(&repository().join("tests/consumer-crds").join(name))
 }
 
 /// Every CRD in `tests/crds` by its name, in sets that one API server can have: a CRD that several files define
