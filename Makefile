@@ -8,7 +8,7 @@ export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((
 KEEP ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test model faults demo bench bench-fleet dashboards lint doc manifests generate static image cargo
+.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test model faults demo bench bench-fleet dashboards lint doc manifests generate static image check-image cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,3 +96,6 @@ image: ## Build both container images
 	  $(BUILDER) build --file deploy/Containerfile --target $$half $(if $(PREBUILT),--build-arg BINARIES=prebuilt) \
 	    --tag $(IMAGE_PREFIX)statusbridge-$$half:$(TAG) . || exit 1; \
 	done
+
+check-image: ## Build both container images from what `make static` has left, and look into them
+	@deploy/check-image
