@@ -172,6 +172,13 @@ async fn an_analysis_of_argo_rollouts_succeeds_only_while_the_gate_is_open_for_i
         rollouts.ends_as("other-revision", "Inconclusive").await?;
         rollouts.ends_as("no-gate", "Error").await?;
 
+        // What the recipe warns of: somebody else answers. Should this end otherwise one day, the warning can go.
+        let other = FileServer::start().await?;
+        other.put("/v1alpha1/gates/default/wave-1", "<html>please log in</html>");
+        let args = [("gate", "wave-1"), ("namespace", "default"), ("revision", &*revision(3))];
+        rollouts.run("not-json", &at(&web, &other.address().to_string(), 3)?, &args).await?;
+        rollouts.ends_as("not-json", "Successful").await?;
+
         // A cluster failed: it will not open by itself, and nobody waits for an hour.
         one.fleet.says("c1", APP, FakePackage::failed_at(&revision(2)));
         hub.closes("wave-1", "FailureBudgetExceeded", SOON).await?;
