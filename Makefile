@@ -8,7 +8,7 @@ export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((
 KEEP ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test model faults demo bench bench-fleet dashboards lint doc manifests generate static image check-image cargo
+.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test model faults demo bench bench-fleet dashboards lint doc reference manifests generate static image check-image cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ lint: cargo ## Check formatting and clippy, warnings denied
 
 doc: cargo ## Build the API documentation, warnings denied
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+reference: cargo ## Write the reference pages in docs/: API, sources, metrics
+	$(CARGO) run -p statusbridge-reference
 
 manifests: cargo programs ## Check charts, kustomize bases and all other manifests, without a cluster
 	@deploy/check

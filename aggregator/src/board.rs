@@ -25,8 +25,11 @@ use crate::store::Key;
 /// Name of the metric.
 pub const METRIC: &str = "statusbridge_gate_open";
 
+/// Its labels.
+pub const LABELS: [&str; 2] = ["gate_namespace", "gate"];
+
 /// What the metric says.
-const HELP: &str = "Fingerprint of the revision that the rollout gate is open for; 0 while it is closed or this process cannot say";
+pub const HELP: &str = "Fingerprint of the revision that the rollout gate is open for; 0 while it is closed or this process cannot say";
 
 /// The gates, and whether this process may speak of them.
 pub struct Board {
@@ -183,7 +186,8 @@ impl Collector for Board {
         let mut family = encoder.encode_descriptor(METRIC, HELP, None, MetricType::Gauge)?;
         for (key, gate) in &inner.gates {
             let value = if silent { 0 } else { inner.read(gate, None, now).open_for() };
-            let labels = [("gate_namespace", key.namespace.as_str()), ("gate", key.name.as_str())];
+            let [namespace, gate_label] = LABELS;
+            let labels = [(namespace, key.namespace.as_str()), (gate_label, key.name.as_str())];
             let gauge = prometheus_client::metrics::gauge::ConstGauge::new(i64::try_from(value).unwrap_or(0));
             gauge.encode(family.encode_family(&labels)?)?;
         }

@@ -2,22 +2,33 @@
 
 /// Own label names: chosen so that nothing in a pipeline is likely to carry them too.
 pub mod label {
-    /// Which source read the package.
-    pub const PACKAGE_SOURCE: &str = "package_source";
-    /// Namespace of the package's object; left out when it is cluster-scoped.
-    pub const PACKAGE_NAMESPACE: &str = "package_namespace";
-    /// Name of the package's object.
-    pub const PACKAGE: &str = "package";
-    /// A reason as a word.
-    pub const REASON: &str = "reason";
-    /// The decimal code that stands for a reason in `statusbridge_package_reason`.
-    pub const CODE: &str = "code";
-    /// Contract version of an exposition.
-    pub const CONTRACT: &str = "contract";
-    /// Name of an apply state, in counts for people.
-    pub const APPLY_STATE: &str = "apply_state";
-    /// Name of a health, in counts for people.
-    pub const HEALTH: &str = "health";
+    macro_rules! labels {
+        ($($(#[doc = $doc:literal])+ $name:ident = $word:literal,)+) => {
+            $($(#[doc = $doc])+ pub const $name: &str = $word;)+
+
+            /// Every own label with what it says: for the reference.
+            pub const ALL: &[(&str, &str)] = &[$(($word, concat!($($doc),+))),+];
+        };
+    }
+
+    labels! {
+        /// Which source read the package.
+        PACKAGE_SOURCE = "package_source",
+        /// Namespace of the package's object; left out when it is cluster-scoped.
+        PACKAGE_NAMESPACE = "package_namespace",
+        /// Name of the package's object.
+        PACKAGE = "package",
+        /// A reason as a word.
+        REASON = "reason",
+        /// The decimal code that stands for a reason in `statusbridge_package_reason`.
+        CODE = "code",
+        /// Contract version of an exposition.
+        CONTRACT = "contract",
+        /// Name of an apply state, in counts for people.
+        APPLY_STATE = "apply_state",
+        /// Name of a health, in counts for people.
+        HEALTH = "health",
+    }
 }
 
 use label::{APPLY_STATE, CODE, CONTRACT, HEALTH, PACKAGE, PACKAGE_NAMESPACE, PACKAGE_SOURCE, REASON};

@@ -18,11 +18,11 @@ impl fmt::Display for UnknownState {
 impl std::error::Error for UnknownState {}
 
 macro_rules! state {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[doc = $meaning:literal])+ $variant:ident = $code:literal),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
-        pub enum $name { $($(#[$vdoc])* $variant = $code),+ }
+        pub enum $name { $($(#[doc = $meaning])+ $variant = $code),+ }
 
         impl $name {
             /// Every state, mildest first.
@@ -41,6 +41,11 @@ macro_rules! state {
             /// The state's name, as labels and people have it.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => stringify!($variant)),+ }
+            }
+
+            /// What the state means, in a sentence: for the reference.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($meaning),+)),+ }
             }
         }
 

@@ -58,6 +58,9 @@ impl Refusal {
         }
     }
 
+    /// Every word that [`Self::cause`] has: for the reference.
+    pub const CAUSES: [&str; 3] = ["unauthenticated", "forbidden", "unavailable"];
+
     fn cause(&self) -> &'static str {
         match self {
             Self::Unauthenticated => "unauthenticated",

@@ -1,4 +1,5 @@
-//! The exporter's metrics about itself. None of them is part of the contract.
+//! The exporter's metrics about itself. None of them is part of the contract. What is said of them here is what
+//! docs/metrics.md says.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{exposition::Format, source::KindRef};
+use crate::{authorize::Refusal, exposition::Format, source::KindRef, watch::Fault};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfKind {
@@ -95,6 +96,27 @@ impl Default for OwnMetrics {
 }
 
 impl OwnMetrics {
+    /// Metrics of which each has a series, with `value` for each label that may have any: for the reference.
+    pub fn with_every_series(value: &str) -> Self {
+        let own = Self::default();
+        let kind = OfKind { group: value.to_owned(), kind: value.to_owned() };
+        for cause in Fault::CAUSES {
+            let OfKind { group, kind } = kind.clone();
+            drop(own.watch_errors.get_or_create(&OfWatchError { group, kind, cause }));
+        }
+        for family in [&own.relists, &own.events] {
+            drop(family.get_or_create(&kind));
+        }
+        own.evaluated(value, true);
+        own.left_out(value, 0);
+        for cause in Refusal::CAUSES {
+            drop(own.scrapes_refused.get_or_create(&OfRefusal { cause }));
+        }
+        own.pushed(true);
+        own.pushed(false);
+        own
+    }
+
     fn registered(mut self) -> Self {
         let registry = &mut self.registry;
         // A gauge and not an info, which the text format and its tools do not know.

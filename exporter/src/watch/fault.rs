@@ -37,6 +37,19 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Every word that [`Self::cause`] has: for the reference.
+    pub const CAUSES: [&str; 9] = [
+        "not_served",
+        "expired",
+        "streaming_refused",
+        "forbidden",
+        "server",
+        "connection",
+        "silent",
+        "malformed",
+        "stopping",
+    ];
+
     /// One word for metrics.
     pub const fn cause(&self) -> &'static str {
         match self {

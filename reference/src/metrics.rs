@@ -1,0 +1,154 @@
+//! The metrics: those of the contract, and those of the programs about themselves.
+
+use anyhow::{Context, Result};
+use statusbridge_aggregator::{board, metrics::Metrics};
+use statusbridge_contract::{ApplyState, CONTRACT_VERSION, Health, Metric, label, metric::Kind};
+use statusbridge_exporter::{exposition::Format, own_metrics::OwnMetrics};
+
+use crate::family::{self, ANY, Family};
+use crate::markdown::{code, codes, sentence, table};
+
+/// The page.
+pub(crate) fn page() -> Result<String> {
+    let mut out = format!(
+        "# Metrics\n\n\
+         - [The contract](#the-contract): what an exporter says of packages, and an aggregator verifies\n\
+         - [Codes](#codes): the words that values stand for\n\
+         - [The exporter's own](#the-exporters-own), [the aggregator's](#the-aggregators), \
+         [the sweeper's](#the-sweepers): what the programs say of themselves\n\n\
+         ## The contract\n\n\
+         Version {CONTRACT_VERSION}. How the digest is made and what a pipeline may do to these: \
+         [contract.md](contract.md). Every value is a whole number.\n\n"
+    );
+    out.push_str(&table(["metric", "type", "labels", "unit", "in the digest", "meaning"], contract()));
+    out.push_str(
+        "\nA package has one series of each metric with the labels `package`, `package_namespace` and `package_source`: \
+         eleven with an inventory, eight without, seven with `--without reasons,resources`.\n\n",
+    );
+    let labels = label::ALL.iter().map(|(name, meaning)| [code(name), sentence(meaning.trim())]);
+    out.push_str(&table(["label", "meaning"], labels));
+    out.push_str("\n## Codes\n\nOrdered by severity, so that `max` over packages is the worst of them.\n\n");
+    let states = ApplyState::ALL.iter().map(|s| state(s.code(), s.name(), s.meaning()));
+    out.push_str(&table([&code(Metric::PackageApplyState.name()), "word", "meaning"], states));
+    out.push('\n');
+    let states = Health::ALL.iter().map(|s| state(s.code(), s.name(), s.meaning()));
+    out.push_str(&table([&code(Metric::PackageHealth.name()), "word", "meaning"], states));
+    out.push_str(&format!(
+        "\nThe codes of {} are the first 24 bits of the word's SHA-256; {} has each that is in use, as `code` and \
+         `reason`, and everything past the 128th of a source as `Other`.\n",
+        code(Metric::PackageReason.name()),
+        code(Metric::ReasonInfo.name()),
+    ));
+
+    out.push_str("\n## The exporter's own\n\nOn the same page as the contract's, and no part of it.\n\n");
+    let own = OwnMetrics::with_every_series(ANY).render(Format::OpenMetrics)?;
+    out.push_str(&own_table(family::read(&own).context("the exporter's metrics")?));
+
+    out.push_str(
+        "\n## The aggregator's\n\nThe number of series is fixed, but for the gates'. A standby shows the same series; what \
+         only a leader knows is 0 there, and ages are NaN.\n\n",
+    );
+    let mut own = family::read(&Metrics::aggregator().render()?).context("the aggregator's metrics")?;
+    own.push(gates());
+    out.push_str(&own_table(own));
+
+    out.push_str("\n## The sweeper's\n\n");
+    out.push_str(&own_table(family::read(&Metrics::sweeper().render()?).context("the sweeper's metrics")?));
+    Ok(out)
+}
+
+fn contract() -> impl Iterator<Item = [String; 6]> {
+    Metric::ALL.iter().map(|metric| {
+        let kind = match metric.kind() {
+            Kind::Gauge => "gauge",
+            Kind::Counter => "counter",
+        };
+        let mut meaning = sentence(metric.help());
+        if metric.of_inventory() {
+            meaning.push_str(" Only for sources with an inventory; left out by `--without resources`.");
+        } else if matches!(metric, Metric::PackageReason | Metric::ReasonInfo) {
+            meaning.push_str(" Left out by `--without reasons`.");
+        }
+        let digest = if metric.in_digest() { "yes" } else { "no" };
+        [code(metric.name()), kind.into(), labels_of(metric), unit(*metric).into(), digest.into(), meaning]
+    })
+}
+
+fn labels_of(metric: &Metric) -> String {
+    let labels = codes(metric.labels());
+    if labels.is_empty() { "–".to_owned() } else { labels }
+}
+
+/// What a value is counted in.
+const fn unit(metric: Metric) -> &'static str {
+    match metric {
+        Metric::PackageApplyState | Metric::PackageHealth | Metric::PackageReason => "[code](#codes)",
+        Metric::PackageDesiredRevision
+        | Metric::PackageAppliedRevision
+        | Metric::PackageHealthyRevision
+        | Metric::ClusterUid => "[fingerprint](contract.md#fingerprint)",
+        Metric::PackageTransitionTimestamp | Metric::RenderedTimestamp | Metric::SourceLastContact => {
+            "unix seconds"
+        }
+        Metric::PackageTransitions => "changes",
+        Metric::PackageResources | Metric::PackageResourcesCurrent | Metric::PackageResourcesFailed => {
+            "objects"
+        }
+        Metric::ReasonInfo | Metric::SourceUp => "–",
+        Metric::SourcePackages | Metric::Packages => "packages",
+        Metric::Digest => "[digest](contract.md#canonical-form-and-digest)",
+    }
+}
+
+fn state(code: u64, word: &str, meaning: &str) -> [String; 3] {
+    [code.to_string(), word.to_owned(), sentence(meaning.trim())]
+}
+
+/// The metric of gates, which has no series while there are none.
+fn gates() -> Family {
+    let any = |label: &&str| ((*label).to_owned(), vec![ANY.to_owned()]);
+    Family {
+        name: board::METRIC.to_owned(),
+        kind: "gauge".to_owned(),
+        help: board::HELP.to_owned(),
+        labels: board::LABELS.iter().map(any).collect(),
+    }
+}
+
+fn own_table(families: Vec<Family>) -> String {
+    let rows = families.into_iter().map(|family| {
+        let labels: Vec<_> = family
+            .labels
+            .iter()
+            .map(|(name, values)| match values.as_slice() {
+                [any] if any == ANY || any == env!("CARGO_PKG_VERSION") => code(name),
+                values => format!("{}: {}", code(name), codes(values)),
+            })
+            .collect();
+        let labels = if labels.is_empty() { "–".to_owned() } else { labels.join("; ") };
+        [
+            code(&family.name),
+            family.kind.clone(),
+            labels,
+            own_unit(&family).to_owned(),
+            sentence(&family.help),
+        ]
+    });
+    table(["metric", "type", "labels", "unit", "meaning"], rows)
+}
+
+/// By the name, as Prometheus' conventions have it.
+fn own_unit(family: &Family) -> &'static str {
+    let name = family.name.trim_end_matches("_total");
+    if name.ends_with("_timestamp_seconds") {
+        "unix seconds"
+    } else if name.ends_with("_seconds") {
+        "seconds"
+    } else if name.ends_with("_bytes") {
+        "bytes"
+    } else if name == board::METRIC {
+        "[fingerprint](contract.md#fingerprint)"
+    } else {
+        "–"
+    }
+}
