@@ -29,6 +29,11 @@ impl Placeholders {
         Ok(Self(all))
     }
 
+    /// Whether a value is a text that is not empty.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0[name].as_str().is_some_and(|text| !text.is_empty())
+    }
+
     /// A text with all placeholders filled in.
     pub(crate) fn fill(&self, template: &str) -> Result<String> {
         let mut out = String::with_capacity(template.len());

@@ -13,11 +13,18 @@ const TEMPLATES: [(&str, &str); 3] = [
     ("bridge-alerts", include_str!("rules/bridge-alerts.yaml.in")),
 ];
 
+/// Leaves out the links to runbooks: better none than one that leads nowhere.
+fn without_runbooks(template: &str) -> String {
+    template.lines().filter(|line| !line.contains("<<runbooks>>")).map(|line| format!("{line}\n")).collect()
+}
+
 /// Every file with rules.
 pub(crate) fn render(placeholders: &Placeholders) -> Result<Files> {
     let mut files = Files::new();
     for (name, template) in TEMPLATES {
-        let text = placeholders.fill(template).with_context(|| format!("the rules {name}"))?;
+        let template =
+            if placeholders.has("runbooks") { template.to_owned() } else { without_runbooks(template) };
+        let text = placeholders.fill(&template).with_context(|| format!("the rules {name}"))?;
         let rules: Value = serde_saphyr::from_str(&text).with_context(|| format!("the rules {name}"))?;
         let object = json!({
             "apiVersion": "monitoring.coreos.com/v1",
