@@ -8,7 +8,7 @@ export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((
 KEEP ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test model faults demo bench bench-fleet dashboards lint doc reference manifests generate static image check-image cargo
+.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults demo bench bench-fleet dashboards lint doc reference manifests generate static image check-image cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,13 +26,17 @@ bench-servers: servers ## Build also what only the benchmark runs
 # rest of the workspace with other features of the same libraries, which means building those twice.
 debug := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
 release := $(abspath $(or $(CARGO_TARGET_DIR),target))/release
-test demo faults manifests: export STATUSBRIDGE_BIN_DIR ?= $(debug)
+test pipelines demo faults manifests: export STATUSBRIDGE_BIN_DIR ?= $(debug)
 
 programs: cargo
 	$(CARGO) build --workspace --bins
 
 test: cargo servers programs ## Run every test, on the real servers
 	$(CARGO) test --workspace
+
+pipelines: cargo programs ## Try the OpenTelemetry Collector as pipeline too, which takes some minutes to build
+	@tests/servers/install.sh kubernetes etcd victoria-metrics otel-collector
+	$(CARGO) test -p statusbridge-tests --test e2e -- --ignored pipelines
 
 demo-servers:
 	@tests/servers/install.sh kubernetes etcd prometheus kustomize-controller

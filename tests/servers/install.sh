@@ -32,9 +32,11 @@ kubefleet|go.goms.io/fleet|kubefleet-updaterun|statusbridge.dev/tests/servers/ku
 ocm-placement|open-cluster-management.io/ocm|ocm-placement|statusbridge.dev/tests/servers/ocm-placement||3 minutes|
 kube-state-metrics|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||2 minutes|-X '$common'=@V@
 helm|helm.sh/helm/v3|helm|helm.sh/helm/v3/cmd/helm||3 minutes|-X helm.sh/helm/v3/internal/version.version=v@V@ -X '$helm'/chartutil.k8sVersionMajor=1 -X '$helm'/chartutil.k8sVersionMinor=36 -X '$helm'/lint/rules.k8sVersionMajor=1 -X '$helm'/lint/rules.k8sVersionMinor=36
+otel-collector|github.com/open-telemetry/opentelemetry-collector-contrib/receiver/prometheusreceiver|otel-collector|statusbridge.dev/tests/servers/otel-collector|remove_all_sd|4 minutes|-X main.version=v@V@
 kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconform/cmd/kubeconform||1 minute|-X main.version=v@V@
 '
-# kube-state-metrics is what the benchmark measures against, kubeconform what deploy/check runs: no test needs them.
+# kube-state-metrics is what the benchmark measures against, kubeconform what deploy/check runs, otel-collector what
+# `make pipelines` tries: no other test needs them.
 default_names="kubernetes etcd etcd-old prometheus thanos victoria-metrics kustomize-controller kpt kstatus argocd-lua argo-rollouts kubefleet ocm-placement helm"
 
 say() { printf '%s\n' "$*" >&2; }
@@ -143,25 +145,31 @@ have_all() {
   for p in $(wanted_programs); do [ -x "$1/$p" ] || return 1; done
 }
 
-# VictoriaMetrics is not published where Go modules are, so it is the Debian package, unpacked without root, or a
-# program on PATH.
+# VictoriaMetrics is not published where Go modules are, so it and vmagent are from the Debian package, unpacked without
+# root, or programs on PATH.
 vm_dir=$cache/victoria-metrics-debian
-vm_program() {
-  if [ -x "$vm_dir/victoria-metrics" ]; then
-    echo "$vm_dir/victoria-metrics"
+vm_programs="victoria-metrics vmagent"
+vm_program() { # name
+  if [ -x "$vm_dir/$1" ]; then
+    echo "$vm_dir/$1"
   else
-    command -v victoria-metrics || command -v victoria-metrics-prod || echo "$vm_dir/victoria-metrics"
+    command -v "$1" || command -v "$1-prod" || echo "$vm_dir/$1"
   fi
 }
 
+have_vm_programs() {
+  local p
+  for p in $vm_programs; do [ -x "$(vm_program "$p")" ] || return 1; done
+}
+
 fetch_victoria_metrics() {
-  local tmp started=$SECONDS private
-  [ -x "$(vm_program)" ] && return 0
+  local tmp started=$SECONDS private p
+  have_vm_programs && return 0
   exec 9>"$cache/.lock-victoria-metrics"
   flock 9
-  if [ ! -x "$(vm_program)" ]; then
+  if ! have_vm_programs; then
     command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
-      die "victoria-metrics: put it on PATH (it is fetched as a Debian package only where there is apt-get)"
+      die "put $vm_programs on PATH (they are fetched as a Debian package only where there is apt-get)"
     say "[victoria-metrics] fetching the Debian package (usually some seconds)"
     tmp=$(mktemp -d "$cache/.build-XXXXXX")
     trap 'rm -rf "$tmp"' EXIT
@@ -172,10 +180,10 @@ fetch_victoria_metrics() {
       cd "$tmp"
       apt-get -qq -o APT::Sandbox::User= download victoria-metrics ||
         { apt-get -qq "${private[@]}" update && apt-get -qq "${private[@]}" download victoria-metrics; }
-    ) >"$tmp/log" 2>&1 || { tail -n 5 "$tmp/log" >&2; die "the Debian package victoria-metrics cannot be had; put victoria-metrics on PATH"; }
+    ) >"$tmp/log" 2>&1 || { tail -n 5 "$tmp/log" >&2; die "the Debian package victoria-metrics cannot be had; put $vm_programs on PATH"; }
     dpkg-deb -x "$tmp"/victoria-metrics_*.deb "$tmp/root"
     mkdir -p "$vm_dir"
-    mv -f "$tmp/root/usr/bin/victoria-metrics" "$vm_dir/victoria-metrics"
+    for p in $vm_programs; do mv -f "$tmp/root/usr/bin/$p" "$vm_dir/$p"; done
     rm -rf "$tmp"
     trap - EXIT
     say "[victoria-metrics] done in $((SECONDS - started)) s"
@@ -185,9 +193,9 @@ fetch_victoria_metrics() {
 
 print_paths() {
   local n p
-  for n in $default_names kube-state-metrics kubeconform; do
+  for n in $default_names kube-state-metrics kubeconform otel-collector; do
     if [ "$n" = victoria-metrics ]; then
-      echo "$n=$(vm_program)"
+      for p in $vm_programs; do echo "$p=$(vm_program "$p")"; done
       continue
     fi
     select_server "$n"

@@ -7,6 +7,7 @@
 //!  │            ├─ Kpt                          packages applied by a command that leaves an inventory
 //!  │            └─ Exporter, Aggregator        our own programs
 //!  ├─ Prometheus, VictoriaMetrics, Thanos
+//!  ├─ Pipeline                                  what scrapes and writes, by the files of deploy/pipelines
 //!  ├─ Guard, Authority                         TLS, certificates and passwords in front of them
 //!  ├─ FaultProxy, FileServer, FakeFleet        in this process: faults on the way, bytes to serve, many clusters
 //!  └─ Workload, Hub, History                   a whole cluster, a whole hub, every version of an object
@@ -48,6 +49,7 @@ pub mod hub;
 mod kpt;
 mod kubeconfig;
 mod own;
+mod pipelines;
 mod ports;
 mod process;
 mod prometheus;
@@ -76,6 +78,7 @@ pub use hub::Hub;
 pub use kpt::{Kpt, KptPackage, config_map_manifest, put_inventory, revision_manifest};
 pub use kubeconfig::Kubeconfig;
 pub use own::{Aggregator, AggregatorOptions, Exporter, Sweeper, own_command, own_program};
+pub use pipelines::{Pipeline, Road};
 pub use ports::Port;
 pub use process::Process;
 pub use prometheus::{Prometheus, PrometheusConfig, Sample, ScrapeJob};

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// Path of a server's program: `kube-apiserver`, `kubectl`, `etcd`, `etcd-old`, `prometheus`, `promtool`,
-/// `thanos`, `victoria-metrics`, `kustomize-controller`, `kpt-live`, `kstatus`, `argocd-lua`, `rollouts-controller`,
-/// `kubefleet-updaterun`, `ocm-placement`, `helm`, `kube-state-metrics`, `kubeconform`.
+/// `thanos`, `victoria-metrics`, `vmagent`, `otel-collector`, `kustomize-controller`, `kpt-live`, `kstatus`, `argocd-lua`,
+/// `rollouts-controller`, `kubefleet-updaterun`, `ocm-placement`, `helm`, `kube-state-metrics`, `kubeconform`.
 ///
 /// # Errors
 /// When it was not built yet; the message says how.
@@ -23,7 +23,11 @@ pub fn program(name: &str) -> Result<PathBuf> {
     };
     let path = paths.get(name).with_context(|| format!("no server program is called {name}"))?;
     if !path.exists() {
-        let target = if name == "kube-state-metrics" { "bench-servers" } else { "servers" };
+        let target = match name {
+            "kube-state-metrics" => "bench-servers",
+            "otel-collector" => "pipelines",
+            _ => "servers",
+        };
         bail!("{name} is not built yet ({} is missing): run `make {target}`", path.display());
     }
     Ok(path.clone())

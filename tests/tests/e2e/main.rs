@@ -17,6 +17,7 @@ mod logs;
 mod missing_clusters;
 mod odd_names;
 mod old_objects;
+mod pipelines;
 mod previous_revision;
 mod profiles;
 mod recipes;

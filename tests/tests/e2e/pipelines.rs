@@ -1,0 +1,135 @@
+//! Whatever carries an exposition to a backend, it adds up there: by the configurations that are shipped.
+
+use crate::world::*;
+use anyhow::{Result, ensure};
+use kube::api::DeleteParams;
+use statusbridge_aggregator::clock;
+use statusbridge_aggregator::feed::{FeedConfig, Flavour, PromFeed};
+use statusbridge_aggregator::fleet::{Fleet, FleetSettings, PackageId};
+use statusbridge_aggregator::poll::{PollConfig, PollReport, Poller};
+use statusbridge_tests::fake_fleet::SOURCE;
+use statusbridge_tests::*;
+
+/// Remote write takes its time.
+const SETTLE: f64 = 3.0;
+
+/// An aggregator's eyes, without a hub.
+struct Reader {
+    poller: Poller<PromFeed>,
+    known: Fleet,
+}
+
+impl Reader {
+    fn of(backend: &VictoriaMetrics) -> Result<Self> {
+        let feed = PromFeed::new(FeedConfig {
+            flavour: Flavour::VictoriaMetrics,
+            ..FeedConfig::new(backend.url())
+        })?;
+        let known = Fleet::new(FleetSettings::default());
+        Ok(Self { poller: Poller::new(PollConfig::default(), feed), known })
+    }
+
+    /// Waits until these many streams add up, these many do not, and these clusters report the package.
+    async fn sees(
+        &mut self,
+        streams: (usize, usize),
+        package: &str,
+        clusters: &[&str],
+    ) -> Result<PollReport> {
+        let id = PackageId {
+            source: SOURCE.to_owned(),
+            namespace: Some(FLUX_NAMESPACE.to_owned()),
+            name: package.to_owned(),
+        };
+        let what = format!("{streams:?} streams, and {package} in {clusters:?}");
+        let Self { poller, known } = self;
+        eventually(SOON, &what, async || {
+            let report = poller.poll(known, clock::now() - SETTLE).await;
+            ensure!(report.ok && (report.verified, report.unverified) == streams, "{report:?}");
+            let mut reporting = known.reporting(&id);
+            reporting.sort();
+            ensure!(reporting == clusters, "{reporting:?}: {report:?}");
+            Ok(report)
+        })
+        .await
+    }
+}
+
+/// A package that is there for good and one that failed, so that there is a reason.
+async fn cluster(rig: &Rig, etcd: &Etcd) -> Result<Workload> {
+    let cluster = Workload::start(rig, etcd, "c1", &[]).await?;
+    cluster.deliver(APP, &revision(1)).await?;
+    cluster.deliver("other", &revision(1)).await?;
+    cluster.fail("other", &revision(2), "health check failed").await?;
+    Ok(cluster)
+}
+
+fn road(name: &str, cluster: &Workload, backend: &VictoriaMetrics) -> Road {
+    Road {
+        cluster: name.to_owned(),
+        exporter: cluster.exporter.address(),
+        write_url: backend.remote_write_url(),
+    }
+}
+
+#[tokio::test]
+async fn what_prometheus_and_vmagent_write_adds_up() {
+    run("e2e-pipelines", async |rig| {
+        let (etcd, backend) = (Etcd::start(rig).await?, VictoriaMetrics::start(rig).await?);
+        let cluster = cluster(rig, &etcd).await?;
+        let _pipelines = [
+            Pipeline::prometheus(rig, &road("prometheus", &cluster, &backend)).await?,
+            Pipeline::vmagent(rig, &road("vmagent", &cluster, &backend)).await?,
+        ];
+        let mut reader = Reader::of(&backend)?;
+        let both = ["prometheus", "vmagent"];
+        reader.sees((2, 0), "other", &both).await?;
+        // What is gone is gone: by stale markers, or by being read again as it was stamped.
+        cluster.kustomizations().delete("other", &DeleteParams::default()).await?;
+        reader.sees((2, 0), "other", &[]).await?;
+        reader.sees((2, 0), APP, &both).await.map(drop)
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "the Collector takes minutes to build: make pipelines"]
+async fn what_the_opentelemetry_collector_writes_adds_up_unless_it_changes_names() {
+    run("e2e-collector", async |rig| {
+        let (etcd, backend) = (Etcd::start(rig).await?, VictoriaMetrics::start(rig).await?);
+        let cluster = cluster(rig, &etcd).await?;
+        let start = |name: &str, more: &[(&str, &str)]| {
+            Pipeline::collector(rig, &road(name, &cluster, &backend), more)
+        };
+        // As shipped, and with what other people's configurations are likely to have.
+        let _good = [
+            start("collector", &[])?,
+            start(
+                "usual",
+                &[
+                    (
+                        "    target_info: {enabled: false}",
+                        "    resource_to_telemetry_conversion: {enabled: true}",
+                    ),
+                    ("    disable_scope_info: true", "    add_metric_suffixes: false"),
+                ],
+            )?,
+        ];
+        let mut reader = Reader::of(&backend)?;
+        let both = ["collector", "usual"];
+        reader.sees((2, 0), "other", &both).await?;
+        cluster.kustomizations().delete("other", &DeleteParams::default()).await?;
+        reader.sees((2, 0), "other", &[]).await?;
+
+        // A name that is trimmed and not given back is noticed, and named; one that is prefixed is nobody's.
+        let trim = ("  prometheus:\n", "  prometheus:\n    trim_metric_suffixes: true\n");
+        let no_suffix = ("    disable_scope_info: true", "    add_metric_suffixes: false");
+        let prefix = ("    disable_scope_info: true", "    namespace: otel");
+        let _bad = [start("trimmed", &[trim, no_suffix])?, start("prefixed", &[prefix])?];
+        let report = reader.sees((2, 1), APP, &both).await?;
+        let said = report.problems.join("\n");
+        ensure!(said.contains("trimmed") && said.contains("statusbridge_package_transitions"), "{said}");
+        Ok(())
+    })
+    .await;
+}
