@@ -222,9 +222,9 @@ pub struct PackageCounts {
     pub conflicting: u64,
     /// Have been told to run the wanted revision.
     pub updated: u64,
-    /// Of these, have applied it in full.
+    /// Of those that are updated, have applied it in full.
     pub applied: u64,
-    /// Of these, are healthy.
+    /// Of those that have applied it, are healthy at it.
     pub healthy: u64,
     /// Are on the way.
     pub progressing: u64,

@@ -55,7 +55,7 @@ pub struct ClusterRow {
     #[schemars(length(max = 1024))]
     pub reason: String,
     /// The revision that the cluster has been told to run: the FleetPackage's in its own words when
-    /// they are short, any other as 12 hex digits. Left out, as are the next two, when it is not
+    /// they are short, any other as 12 hex digits. Left out, as are the other two, when it is not
     /// known from fresh, verified status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]

@@ -221,11 +221,11 @@ pub struct GateCounts {
     pub updated: u64,
     /// Are not done: not updated, being applied, not healthy yet, paused, soaking.
     pub progressing: u64,
-    /// Of these, healthy at the revision but not for long enough.
+    /// Of those that are progressing, are healthy at the revision but not for long enough.
     pub soaking: u64,
     /// Failed to apply the gate's revision, are unhealthy at it, or are not there by the deadline.
     pub failed: u64,
-    /// Of these, not at the revision by `progressDeadline`.
+    /// Of those that have failed, are not at the revision by `progressDeadline`.
     pub timed_out: u64,
     /// Have moved on to another revision.
     pub superseded: u64,
