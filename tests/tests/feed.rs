@@ -418,6 +418,17 @@ async fn replicas_do_not_flap_and_clusters_of_one_name_conflict() {
         );
         prometheus.reload(&PrometheusConfig::with_jobs(replicas)).await?;
         reader.until_healthy("c1", "p1", revision).await?;
+
+        // Under the very same labels, whosever turn it is.
+        let same = |exporter: &Exporter, name: &str| {
+            ScrapeJob::new(name)
+                .target(exporter.address, &[("cluster", "c2"), ("instance", "i"), ("job", "z")])
+        };
+        prometheus.reload(&PrometheusConfig::with_jobs([same(&exporter, "z")])).await?;
+        reader.until_healthy("c2", "p1", revision).await?;
+        prometheus.reload(&PrometheusConfig::with_jobs([same(&exporter, "z"), same(&other, "zz")])).await?;
+        let seen = reader.until("c2", "p1", "a conflict", |o| o.standing == Standing::Conflict).await?;
+        assert_eq!(seen.reason, "ClusterNameConflict");
         Ok(())
     })
     .await;

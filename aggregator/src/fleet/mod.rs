@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use statusbridge_contract::{Fingerprint, Metric, stream::StreamLabels};
 
 pub use access::{Access, FEED_LABEL, FeedName, feed_of};
-pub use beat::{Beat, Heard};
+pub use beat::{Beat, Heard, TURNS_UNTOLD, Turns};
 pub use look_back::IdentityLabels;
 pub use observation::{Observation, PackageId, Row, Standing};
 pub use view::StreamView;

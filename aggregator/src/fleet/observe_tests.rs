@@ -3,7 +3,7 @@
 use rstest::rstest;
 use statusbridge_contract::{Fingerprint, stream::StreamLabels};
 
-use super::{Beat, Fleet, FleetSettings, Heard, Observation, Row, Standing, observation::reason};
+use super::{Beat, Fleet, FleetSettings, Heard, Observation, Row, Standing, Turns, observation::reason};
 use crate::{
     clock::Seconds,
     testing::{Exposition, failed, gather, healthy, package, stream},
@@ -274,12 +274,31 @@ fn a_digest_that_is_of_no_use_is_no_evidence(#[case] beat: Beat, #[case] message
 #[test]
 fn clusters_that_take_turns_under_the_same_labels_conflict_whosever_turn_it_is() {
     let mut story = story().whole("i", 1985.0, &r1());
-    let beat = Beat { takes_turns: true, ..story.beat("i", 2000.0, &r1()) };
+    let beat = Beat { turns: Turns::Taken { until: 2000.0 }, ..story.beat("i", 2000.0, &r1()) };
     assert_eq!(story.fleet.hear(&beat, 2000.0), Heard::Confirmed);
     let got = story.at(2050.0);
     assert_eq!((got.standing, got.reason), (Conflict, reason::CLUSTER_NAME_CONFLICT));
     let story = story.whole("i", 2200.0, &r1());
     assert_eq!(story.at(2210.0).standing, Fresh);
+}
+
+#[test]
+fn who_may_write_as_the_stream_has_to_be_told() {
+    let mut story = story().whole("i", 1800.0, &r1());
+    let untold = Beat { turns: Turns::Untold, ..story.beat("i", 2000.0, &r1()) };
+    assert_eq!(story.fleet.hear(&untold, 2000.0), Heard::Unusable);
+    let got = story.at(2050.0);
+    assert_eq!((got.standing, got.as_of), (Unverified, Some(1800.0)));
+    assert!(got.message.contains("does not say whether another cluster writes"), "{}", got.message);
+    // What is known up to some time is worth no more than that.
+    let told = Beat { turns: Turns::None { until: 1900.0 }, ..untold };
+    assert_eq!(story.fleet.hear(&told, 2000.0), Heard::Confirmed);
+    assert_eq!(story.at(2050.0).as_of, Some(1900.0));
+    // An exporter that does not know its cluster's UID cannot be told from another.
+    let nameless = Exposition { uid: 0, ..Exposition::default() };
+    let content = verify(gather(&nameless.lines()), nameless.digest()).unwrap();
+    let beat = Beat { turns: Turns::Untold, ..story.beat("i", 2010.0, &nameless) };
+    assert!(beat.tells_turns(None) && !beat.tells_turns(content.uid));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use statusbridge_contract::Version;
 
 use super::{
-    beat::{Beat, Heard, SAME_SCRAPE},
+    beat::{Beat, Heard, SAME_SCRAPE, TURNS_UNTOLD, Turns},
     history::{History, Origin, Seen},
     names::Names,
     offset::Offset,
@@ -99,6 +99,10 @@ impl Stream {
             return Heard::Unusable;
         };
         if let Some(verified) = self.verified.as_mut().filter(|v| v.content.digest == digest) {
+            let Some(evidence) = beat.bound(evidence, verified.content.uid) else {
+                self.fault = Some(TURNS_UNTOLD.to_owned());
+                return Heard::Unusable;
+            };
             verified.confirm(evidence);
             verified.watch_turns(beat, evidence);
             self.fault = None;
@@ -167,7 +171,8 @@ impl Stream {
         names: &mut Names,
         sibling: impl Fn(&str) -> Option<(Package, History, Offset)>,
     ) {
-        let Some(evidence) = self.evidence(beat, t) else { return };
+        let evidence = self.evidence(beat, t).and_then(|it| beat.bound(it, content.uid));
+        let Some(evidence) = evidence else { return };
         let seen = Seen { evidence, at: beat.at.min(t) };
         self.tried = Some(beat.at);
         self.fault = None;
@@ -261,7 +266,7 @@ impl Verified {
 
     /// Remembers that another cluster was seen under the very same labels.
     fn watch_turns(&mut self, beat: &Beat, evidence: Seconds) {
-        if beat.takes_turns {
+        if matches!(beat.turns, Turns::Taken { .. }) {
             let other = self.other_uid.and_then(|(uid, _)| uid);
             self.other_uid = Some((other, evidence));
         }

@@ -13,6 +13,8 @@ use crate::poll::{repeats_query, turns_query};
 
 /// For how long a series without new samples is still found (Prometheus' lookback).
 const LOOKBACK: Seconds = 300.0;
+/// For how long the queries for what is odd look back.
+const WINDOW: Seconds = 120.0;
 /// Shards of the remote write.
 pub(super) const SHARDS: usize = 3;
 /// What passes between the queries of one poll.
@@ -179,8 +181,7 @@ impl Store {
                 continue;
             }
             let tear = self.faults.torn.get(&series.cluster).filter(|tear| self.now < tear.until);
-            // Which streams take turns is told by what is found: no answer at all would say that none does.
-            let body = !want.turns && series.metric.in_digest() && series.metric != Metric::Digest;
+            let body = series.metric.in_digest() && series.metric != Metric::Digest;
             let tear = tear.filter(|tear| match tear.part {
                 Part::Third(which) => body && number % 3 == usize::from(which) % 3,
                 Part::Body => body,
@@ -212,13 +213,11 @@ struct Want {
     metrics: Vec<Metric>,
     clusters: Option<Vec<String>>,
     raw: bool,
-    /// Asks for UIDs that change.
-    turns: bool,
 }
 
 impl Want {
     fn heads(metrics: &[Metric]) -> Self {
-        Self { metrics: metrics.to_vec(), clusters: None, raw: false, turns: false }
+        Self { metrics: metrics.to_vec(), clusters: None, raw: false }
     }
 
     fn wants(&self, series: &Series) -> bool {
@@ -245,6 +244,11 @@ fn named_clusters(expression: &str) -> Option<Vec<String>> {
 fn window(expression: &str) -> Seconds {
     let range = expression.split_once('[').and_then(|(_, rest)| rest.split_once("ms]"));
     range.and_then(|(ms, _)| ms.parse::<f64>().ok()).expect("a number of milliseconds") / 1000.0
+}
+
+/// How often the value is another than before.
+fn changes(samples: &[Sample]) -> f64 {
+    samples.windows(2).filter(|pair| pair[0].value != pair[1].value).count() as f64
 }
 
 impl QueryApi for Asked {
@@ -280,16 +284,20 @@ impl Store {
             self.find(at, LOOKBACK, &want, |series, samples| {
                 sink.series(&series.labels[1], &[Sample { at, ..samples[0] }]);
             });
-        } else if expression == turns_query() || expression == repeats_query() {
-            let turns = expression == turns_query();
-            let metric = if turns { Metric::ClusterUid } else { Metric::RenderedTimestamp };
-            let want = Want { raw: true, turns, ..Want::heads(&[metric]) };
-            self.find(at, 120.0, &want, |series, samples| {
-                let changes = samples.windows(2).filter(|pair| pair[0].value != pair[1].value).count() as f64;
-                let found = if turns { changes > 0.0 } else { changes < 0.8 * samples.len() as f64 - 1.0 };
-                if found {
+        } else if expression == repeats_query() {
+            let want = Want { raw: true, ..Want::heads(&[Metric::RenderedTimestamp]) };
+            self.find(at, WINDOW, &want, |series, samples| {
+                if changes(samples) < 0.8 * samples.len() as f64 - 1.0 {
                     sink.series(&series.labels[0], &[Sample { at, ..samples[0] }]);
                 }
+            });
+        } else if expression == turns_query() {
+            let want = Want { raw: true, ..Want::heads(&[Metric::ClusterUid]) };
+            self.find(at, LOOKBACK, &want, |series, samples| {
+                let lately = samples.iter().position(|sample| sample.at > at - WINDOW);
+                let turns = changes(&samples[lately.unwrap_or(samples.len())..]) > 0.0;
+                let stamp = samples.last().map_or(0.0, |last| last.at);
+                sink.series(&series.labels[0], &[Sample { at, value: if turns { -stamp } else { stamp } }]);
             });
         } else if expression.starts_with("group by (__name__,") {
             // Metrics that the contract does not know: there are none here.
@@ -301,12 +309,7 @@ impl Store {
         } else if is_past(expression) {
             let rendered = expression.contains("rendered");
             let metrics = OF_THE_PAST.into_iter().filter(|m| (*m == Metric::RenderedTimestamp) == rendered);
-            let want = Want {
-                metrics: metrics.collect(),
-                clusters: named_clusters(expression),
-                raw: true,
-                turns: false,
-            };
+            let want = Want { metrics: metrics.collect(), clusters: named_clusters(expression), raw: true };
             self.find(at, window(expression), &want, |series, samples| {
                 sink.series(&series.labels[1], samples);
             });
@@ -338,7 +341,6 @@ impl Store {
                 metrics: Metric::ALL.iter().copied().filter(|m| m.in_digest()).collect(),
                 clusters: Some(clusters),
                 raw: window.is_some(),
-                turns: false,
             };
             self.find(at, window.unwrap_or(LOOKBACK), &want, |series, samples| match window {
                 Some(_) => sink.series(&series.labels[1], samples),
@@ -350,12 +352,7 @@ impl Store {
 
     /// A package summed up: what a cluster's streams said of it, by part.
     fn sum_up(&self, expression: &str, at: Seconds) -> BTreeMap<(String, String), f64> {
-        let want = Want {
-            metrics: OF_THE_PAST.to_vec(),
-            clusters: named_clusters(expression),
-            raw: true,
-            turns: false,
-        };
+        let want = Want { metrics: OF_THE_PAST.to_vec(), clusters: named_clusters(expression), raw: true };
         let mut parts = BTreeMap::<(String, String), f64>::new();
         self.find(at, window(expression), &want, |series, samples| {
             let mut part = |name: String, value: f64, fold: fn(f64, f64) -> f64| {

@@ -8,7 +8,7 @@ use super::PollConfig;
 use crate::{
     clock::Seconds,
     feed::{FeedError, Labels, QueryApi, Sample, Sink, head_selector},
-    fleet::{Beat, FEED_LABEL},
+    fleet::{Beat, FEED_LABEL, Turns},
 };
 
 /// What the head queries found.
@@ -24,21 +24,29 @@ pub(super) struct Heads {
 /// The labels of a digest sample: contract version and stream.
 type DigestKey = (String, StreamLabels);
 
-/// How far back a stream is looked at as a whole: several scrapes.
-const WINDOW: &str = "2m";
+/// How far back a stream is looked at as a whole, in seconds: several scrapes.
+const WINDOW: u32 = 120;
 
-/// Finds the streams whose UID was not always the same lately. Two clusters that write under the very
-/// same labels take turns, and polls may come at a time at which it is always the turn of the same.
+/// Tells of every stream when its UID came last; less than nothing where that was not always the same lately.
+/// Two clusters that write under the very same labels take turns, and polls may come at a time at which it
+/// is always the turn of the same.
+///
+/// Whatever is lost of the samples that this is about, no number comes of it, or an old one: where there is
+/// no number, nobody says that a stream is one cluster's. Of one that came before the window nothing else
+/// is known than when that was.
 pub(crate) fn turns_query() -> String {
     let uid = Metric::ClusterUid.name();
-    format!("max_over_time({uid}[{WINDOW}]) != min_over_time({uid}[{WINDOW}])")
+    format!(
+        "timestamp({uid}) * (1 - 2 * (max_over_time({uid}[{WINDOW}s]) != bool min_over_time({uid}[{WINDOW}s]))) \
+         or timestamp({uid}) < time() - {WINDOW}"
+    )
 }
 
 /// Finds the streams in which the same exposition keeps coming: it is older than it seems. Where
 /// scrapes are a second apart, two of them may well fall into the same second.
 pub(crate) fn repeats_query() -> String {
     let rendered = Metric::RenderedTimestamp.name();
-    format!("changes({rendered}[{WINDOW}]) < 0.8 * count_over_time({rendered}[{WINDOW}]) - 1")
+    format!("changes({rendered}[{WINDOW}s]) < 0.8 * count_over_time({rendered}[{WINDOW}s]) - 1")
 }
 
 /// Reads every stream's digest, its timestamp, and when it was rendered, all at `t`.
@@ -55,10 +63,9 @@ pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) 
         feed.query(&repeats, t, Stamps::of(Metric::RenderedTimestamp)),
     )?;
     let samples = values.samples + digests.samples + rendered.samples + turns.samples + repeats.samples;
-    let streams = |stamps: Stamps| -> BTreeSet<StreamLabels> {
-        stamps.stamps.into_keys().map(|(_, stream)| without(stream, &config.ignored_labels)).collect()
-    };
-    let (turns, repeats) = (streams(turns), streams(repeats));
+    let repeats: BTreeSet<StreamLabels> =
+        repeats.stamps.into_keys().map(|(_, stream)| without(stream, &config.ignored_labels)).collect();
+    let turns = turns_of(turns, &config.ignored_labels);
     let mut beats: BTreeMap<StreamLabels, Beat> = BTreeMap::new();
     let mut unnamed = 0;
     for ((contract, labels), digest) in values.digests {
@@ -73,11 +80,12 @@ pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) 
         let Some(at) = digests.stamps.get(&key).copied() else { continue };
         let (contract, stream) = key;
         let mut stream = without(stream, &config.ignored_labels);
-        let (takes_turns, repeats) = (turns.contains(&stream), repeats.contains(&stream));
+        let (turns, repeats) = (turns.get(&stream).copied(), repeats.contains(&stream));
         if !config.feed.is_empty() {
             stream.insert(FEED_LABEL.to_owned(), config.feed.as_ref().to_owned());
         }
-        let beat = Beat { cluster, stream, contract, digest, at, rendered, takes_turns, repeats };
+        let turns = turns.unwrap_or(Turns::Untold);
+        let beat = Beat { cluster, stream, contract, digest, at, rendered, turns, repeats };
         match beats.get(&beat.stream) {
             Some(other) if !supersedes(&beat, other) => {}
             _ => {
@@ -86,6 +94,19 @@ pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) 
         }
     }
     Ok(Heads { beats: beats.into_values().collect(), unnamed, samples })
+}
+
+/// What the answer to [`turns_query`] says of each stream; what is worse counts where labels are ignored.
+fn turns_of(answer: Stamps, ignored: &[String]) -> HashMap<StreamLabels, Turns> {
+    let mut turns = HashMap::new();
+    for ((_, stream), stamp) in answer.stamps {
+        let told = if stamp < 0.0 { Turns::Taken { until: -stamp } } else { Turns::None { until: stamp } };
+        turns
+            .entry(without(stream, ignored))
+            .and_modify(|it: &mut Turns| *it = it.worse(told))
+            .or_insert(told);
+    }
+    turns
 }
 
 fn without(mut stream: StreamLabels, ignored: &[String]) -> StreamLabels {
@@ -183,5 +204,35 @@ impl Sink for Packages {
         if let (Some(cluster), Some(sample)) = (labels.get(&self.label), samples.last()) {
             self.counts.insert(cluster.to_owned(), sample.whole().unwrap_or_default());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::stream;
+
+    #[test]
+    fn a_stream_is_one_clusters_only_when_that_was_said() {
+        let mut answer = Stamps::of(Metric::ClusterUid);
+        let said = [
+            ("a", "0", 100.0),
+            ("b", "0", -90.0),
+            ("c", "0", 100.0),
+            ("c", "1", 70.0),
+            ("d", "0", -60.0),
+            ("d", "1", 80.0),
+        ];
+        for (instance, replica, value) in said {
+            let labels = [("cluster", "c"), ("instance", instance), ("replica", replica)];
+            answer.series(&labels.into_iter().collect(), &[Sample { at: 105.0, value }]);
+        }
+        let turns = turns_of(answer, &["replica".to_owned()]);
+        let of = |instance| turns.get(&stream(&[("cluster", "c"), ("instance", instance)])).copied();
+        assert_eq!(of("a"), Some(Turns::None { until: 100.0 }));
+        assert_eq!(of("b"), Some(Turns::Taken { until: 90.0 }));
+        assert_eq!(of("c"), Some(Turns::None { until: 70.0 }));
+        assert_eq!(of("d"), Some(Turns::Taken { until: 60.0 }));
+        assert_eq!(of("e"), None);
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     checks::Asker,
     clock::Seconds,
     feed::{FeedError, PromFeed, QueryApi, contract_selector, excerpt},
-    fleet::{Access, Beat, FeedName, Fleet, Heard},
+    fleet::{Access, Beat, FeedName, Fleet, Heard, TURNS_UNTOLD},
     verify::{Gathered, Stray, diagnose, verify, with_unknown},
 };
 use batch::{Batch, Limit, batches, stamp_groups};
@@ -313,11 +313,12 @@ async fn settle_batch(
     recovered: &mut usize,
     report: &mut PollReport,
 ) -> Vec<Unverified> {
-    let (mut whole, mut torn) = (Vec::new(), Vec::new());
+    let (mut whole, mut torn, mut untold) = (Vec::new(), Vec::new(), Vec::new());
     let (gathered, strays) = read.finish();
     for (beat, gathered) in due.into_iter().zip(gathered) {
         match verify(gathered, beat.digest.unwrap_or_default()) {
-            Ok(content) => whole.push((beat, content)),
+            Ok(content) if beat.tells_turns(content.uid) => whole.push((beat, content)),
+            Ok(_) => untold.push(beat),
             Err(gathered) => {
                 let strays = strays.get(&beat.cluster).cloned().unwrap_or_default();
                 torn.push(Unverified { beat, gathered, strays, unknown: Vec::new() });
@@ -325,8 +326,13 @@ async fn settle_batch(
         }
     }
     report.verified += whole.len();
+    report.unverified += untold.len();
+    for beat in &untold {
+        report.problem(&format!("cluster {}: {TURNS_UNTOLD}", beat.cluster));
+    }
     *recovered += fleet
         .with(move |fleet| {
+            untold.iter().for_each(|beat| fleet.reject(beat, TURNS_UNTOLD.to_owned()));
             whole.into_iter().filter_map(|(b, c)| fleet.accept(&b, c, t).then_some(())).count()
         })
         .await;

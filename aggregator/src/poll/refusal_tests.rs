@@ -7,7 +7,7 @@ use std::{
 
 use statusbridge_contract::{Metric, label};
 
-use super::{PollConfig, Poller};
+use super::{PollConfig, Poller, turns_query};
 use crate::{
     clock::Seconds,
     feed::{FeedError, QueryApi, Sample, Sink, head_selector},
@@ -67,6 +67,8 @@ impl QueryApi for &Small {
                     give(Some(Metric::RenderedTimestamp), name, &[], at.floor());
                 } else if expression == "timestamp(statusbridge_digest)" {
                     give(None, name, &contract, at);
+                } else if expression == turns_query() {
+                    give(None, name, &[], at);
                 } else if expression == "timestamp(statusbridge_rendered_timestamp_seconds)" {
                     give(None, name, &[], at);
                 } else if expression.starts_with("sum by (cluster)") {

@@ -20,8 +20,8 @@ pub(crate) enum Query {
     Contents { clusters: Vec<usize>, window: Option<Millis> },
 }
 
-const UID: &str = "statusbridge_cluster_uid[2m]";
-const RENDERED: &str = "statusbridge_rendered_timestamp_seconds[2m]";
+const UID: &str = "statusbridge_cluster_uid";
+const RENDERED: &str = "statusbridge_rendered_timestamp_seconds[120s]";
 
 impl Query {
     /// Reads a query about this fleet.
@@ -33,9 +33,15 @@ impl Query {
         if let Some(metric) = [Metric::Digest, Metric::RenderedTimestamp].into_iter().find(|m| stamp(*m)) {
             return Ok(Self::Stamps(metric));
         }
-        if text == format!("max_over_time({UID}) != min_over_time({UID})")
-            || text == format!("changes({RENDERED}) < 0.8 * count_over_time({RENDERED}) - 1")
-        {
+        let turns = format!(
+            "timestamp({UID}) * (1 - 2 * (max_over_time({UID}[120s]) != bool min_over_time({UID}[120s]))) \
+             or timestamp({UID}) < time() - 120"
+        );
+        if text == turns {
+            // Nobody takes turns.
+            return Ok(Self::Stamps(Metric::ClusterUid));
+        }
+        if text == format!("changes({RENDERED}) < 0.8 * count_over_time({RENDERED}) - 1") {
             return Ok(Self::Oddities);
         }
         if text == "sum by (cluster) (statusbridge_source_packages)" {
