@@ -111,7 +111,8 @@ impl Sources<'_> {
             // It may name packages or streams of others.
             observation.message.clear();
         }
-        let silent = [reason::CLUSTER_NOT_FOUND, reason::EXPORTER_SILENT, reason::SOURCE_DOWN];
+        let silent =
+            [reason::CLUSTER_NOT_FOUND, reason::EXPORTER_SILENT, reason::SCRAPE_FAILED, reason::SOURCE_DOWN];
         if silent.contains(&observation.reason)
             && let Some(unhealthy) = self.profiles.unhealthy(cluster)
         {

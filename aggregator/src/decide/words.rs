@@ -2,7 +2,7 @@
 
 use super::{Target, clusters};
 use crate::api::Reason;
-use crate::fleet::observation::reason::{CLUSTER_NAME_UNKNOWN, CONTROL_PLANE_UNHEALTHY};
+use crate::fleet::observation::reason::{CLUSTER_NAME_UNKNOWN, CONTROL_PLANE_UNHEALTHY, SCRAPE_FAILED};
 
 /// What is the matter with so many clusters, in words.
 pub(super) fn phrase(reason: Reason, count: u64) -> String {
@@ -27,15 +27,15 @@ pub(super) fn phrase(reason: Reason, count: u64) -> String {
 }
 
 /// The cluster's name, and for a failure the package's own word for it; for one that is not heard
-/// from what its ClusterProfile says.
+/// from what its ClusterProfile says, or why it cannot be scraped.
 pub(super) fn named(reason: Reason, target: &Target) -> String {
     let seen = &target.observation;
     let word = match reason {
         Reason::Failed | Reason::HealthUnknown => seen.row.as_ref().and_then(|row| row.reason.as_deref()),
         Reason::Stale | Reason::Missing
-            if [CLUSTER_NAME_UNKNOWN, CONTROL_PLANE_UNHEALTHY].contains(&seen.reason) =>
+            if [CLUSTER_NAME_UNKNOWN, CONTROL_PLANE_UNHEALTHY, SCRAPE_FAILED].contains(&seen.reason) =>
         {
-            Some(seen.message.as_str())
+            Some(seen.message.as_str()).filter(|message| !message.is_empty())
         }
         _ => None,
     };

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tracing::{info, warn};
 
-use super::{Feed, Polled};
+use super::{Feed, Polled, push, scrape};
 use crate::checks::Asker;
 use crate::clock::Seconds;
 use crate::decide::Backend;
@@ -65,8 +65,9 @@ impl Standing {
         let Polled { t, settle, report, looked, .. } = polled;
         (self.polled_at, self.settle, self.heard) = (t, settle, Instant::now());
         let feed = self.name.as_ref();
+        let words = Words::of(feed);
         let news = report.problems.iter().filter(|problem| !self.problems.contains(problem));
-        news.for_each(|problem| warn!(feed, %problem, "what the backend returned"));
+        news.for_each(|problem| warn!(feed, %problem, "{}", words.problem));
         self.problems = report.problems;
         let before = std::mem::replace(&mut self.last, LastPoll::Good);
         if let Some(error) = report.error {
@@ -77,13 +78,13 @@ impl Standing {
                 LastPoll::Bad(last) => (true, last != error),
             };
             if news {
-                warn!(feed, %error, "the metrics backend does not answer");
+                warn!(feed, %error, "{}", words.fails);
             }
             self.last = if known { LastPoll::Bad(error) } else { LastPoll::NeverGood(error) };
         } else {
             if before != LastPoll::Good {
                 let streams = report.verified + report.unverified;
-                info!(feed, streams, "the metrics backend answers");
+                info!(feed, streams, "{}", words.answers);
             }
             self.streams = (report.verified, report.unverified);
         }
@@ -120,6 +121,35 @@ impl Standing {
             LastPoll::Good => None,
             LastPoll::None => Some(named(&self.name, "it is being asked for the first time")),
             LastPoll::NeverGood(error) | LastPoll::Bad(error) => Some(named(&self.name, error)),
+        }
+    }
+}
+
+/// What a feed is called in the log.
+struct Words {
+    problem: &'static str,
+    fails: &'static str,
+    answers: &'static str,
+}
+
+impl Words {
+    fn of(feed: &str) -> Self {
+        match feed {
+            scrape::NAME => Self {
+                problem: "what came of a scrape",
+                fails: "not all exporters can be tried",
+                answers: "all exporters were tried",
+            },
+            push::NAME => Self {
+                problem: "what an exporter pushed",
+                fails: "not all exporters have been waited for",
+                answers: "all exporters have pushed, or were waited for",
+            },
+            _ => Self {
+                problem: "what the backend returned",
+                fails: "the metrics backend does not answer",
+                answers: "the metrics backend answers",
+            },
         }
     }
 }

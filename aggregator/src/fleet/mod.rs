@@ -24,6 +24,7 @@ mod soak_tests;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod unscraped;
 mod view;
 mod watch;
 
@@ -43,6 +44,7 @@ use crate::{
 };
 use names::Names;
 use stream::Stream;
+use unscraped::Unscraped;
 use watch::{Watch, longest_gap};
 
 /// Limits by which evidence is judged.
@@ -70,6 +72,7 @@ pub struct Fleet {
     names: Names,
     /// Why the last poll failed, by the feed.
     errors: BTreeMap<FeedName, String>,
+    unscraped: Unscraped,
 }
 
 #[derive(Debug, Default)]

@@ -87,6 +87,8 @@ pub mod reason {
     pub const PACKAGE_NOT_FOUND: &str = "PackageNotFound";
     /// The cluster's exporter was not heard from for too long.
     pub const EXPORTER_SILENT: &str = "ExporterSilent";
+    /// The aggregator itself scrapes the cluster's exporter, and cannot.
+    pub const SCRAPE_FAILED: &str = "ScrapeFailed";
     /// The exporter says that it lost contact with the objects it reads.
     pub const SOURCE_DOWN: &str = "SourceDown";
     /// Data arrives, but does not add up to its digest.

@@ -53,9 +53,10 @@ impl Fleet {
 
 impl<'a> Question<'a> {
     fn never_seen(&self) -> Observation {
-        let (reason, message) = match self.fleet.any_error() {
-            Some(error) => (reason::BACKEND_UNAVAILABLE, error.to_owned()),
-            None => (reason::CLUSTER_NOT_FOUND, format!("cluster `{}` was never seen", self.name)),
+        let (reason, message) = match (self.fleet.unscraped.why(self.name), self.fleet.any_error()) {
+            (Some(why), _) => (reason::SCRAPE_FAILED, why),
+            (None, Some(error)) => (reason::BACKEND_UNAVAILABLE, error.to_owned()),
+            (None, None) => (reason::CLUSTER_NOT_FOUND, format!("cluster `{}` was never seen", self.name)),
         };
         Observation { standing: Standing::Missing, as_of: None, row: None, reason, message }
     }
@@ -187,6 +188,9 @@ impl<'a> Question<'a> {
         if let Some(fault) = heard().find_map(|s| s.fault.as_ref()) {
             let message = format!("{age}; {fault}");
             return self.answer_with(last, Standing::Unverified, reason::UNVERIFIED, message);
+        }
+        if let Some(why) = self.fleet.unscraped.why(self.name) {
+            return self.answer_with(last, Standing::Stale, reason::SCRAPE_FAILED, why);
         }
         let message = match heard().any(|s| s.is_repeated()) {
             true => format!("{age}: what is scraped is an old exposition, repeated by some gateway"),

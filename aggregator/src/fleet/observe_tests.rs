@@ -302,6 +302,24 @@ fn who_may_write_as_the_stream_has_to_be_told() {
 }
 
 #[test]
+fn a_cluster_that_cannot_be_scraped_says_why_while_it_is_silent() {
+    let mut story = story().whole("i", 1900.0, &r1());
+    for (cluster, url) in [("c1", "http://a/"), ("c1", "http://b/"), ("c2", "http://c/")] {
+        story.fleet.unscraped(cluster, url, Some("connection refused".into()));
+    }
+    assert_eq!(story.at(1950.0).standing, Fresh);
+    let silent = story.at(2200.0);
+    assert_eq!((silent.standing, silent.reason, silent.as_of), (Stale, reason::SCRAPE_FAILED, Some(1900.0)));
+    assert_eq!(silent.message, "cannot be scraped: connection refused");
+    let never = story.fleet.observe("c2", &package("p"), 2200.0, STALE_AFTER);
+    assert_eq!((never.standing, never.reason), (Missing, reason::SCRAPE_FAILED));
+    story.fleet.unscraped("c1", "http://a/", None);
+    assert_eq!(story.at(2200.0).reason, reason::SCRAPE_FAILED);
+    story.fleet.unscraped("c1", "http://b/", None);
+    assert_eq!(story.at(2200.0).reason, reason::EXPORTER_SILENT);
+}
+
+#[test]
 fn a_digest_is_tried_once() {
     let mut story = story().torn("i", 2000.0, &r1());
     assert_eq!(story.fleet.hear(&story.beat("i", 2000.0, &r1()), 2005.0), Heard::Tried);

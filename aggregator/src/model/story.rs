@@ -161,6 +161,14 @@ fn acts() -> BoxedStrategy<Act> {
                 }),
             ]
         ),
+        // It breaks and recovers while nobody watches, and its exporter forgets that it did.
+        2 => (blinds(), 0..40_u16, 0..3_u8, 1..30_u8, 0..60_u16, 0..20_u8).prop_map(
+            |(blind, later, cluster, recovers, then, away)| vec![
+                (0, blind),
+                (later, Event::Break { cluster, recovers: Some(recovers) }),
+                (later + u16::from(recovers) + then, Event::Restart { cluster, away, moves: false }),
+            ]
+        ),
         // Something is on its way to the hub while the leader changes.
         3 => (hub_troubles(), soon(), events(), soon(), leaving()).prop_map(
             |(trouble, news, event, gone, leaves)| vec![(0, trouble), (news, event), (gone, leaves)]
@@ -208,6 +216,17 @@ fn covers() -> BoxedStrategy<Event> {
         2 => (cluster, 0..90_u8, any::<bool>())
             .prop_map(|(cluster, away, moves)| Event::Restart { cluster, away, moves }),
     ].boxed()
+}
+
+/// What keeps everybody from watching for longer than is no break.
+fn blinds() -> BoxedStrategy<Event> {
+    let lasts = || 100..300_u16;
+    prop_oneof![
+        2 => lasts().prop_map(|lasts| Event::Refused { lasts }),
+        1 => lasts().prop_map(|lasts| Event::Frozen { lasts }),
+        1 => (0..3_u8, lasts()).prop_map(|(cluster, lasts)| Event::Forgotten { cluster, lasts }),
+    ]
+    .boxed()
 }
 
 fn leaving() -> BoxedStrategy<Event> {

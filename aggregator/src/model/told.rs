@@ -55,6 +55,23 @@ fn a_digest_is_not_taken_to_be_as_young_as_the_rendering_time_of_a_later_scrape(
     );
 }
 
+/// Its successor finds the gate as it was before and has nothing to add, but for the number of its leadership.
+#[test]
+fn what_a_leader_sent_before_it_died_arrives_too_late() {
+    let two = Setup { aggregators: vec![0, 0], ..plain() };
+    holds(
+        two,
+        &[
+            ROLLOUT,
+            (0, Event::Unscraped { cluster: 0, lasts: 25 }),
+            (40, Event::LateWrite { by: 200 }),
+            (48, Event::Killed { away: 0 }),
+            (48, Event::Forgotten { cluster: 0, lasts: 400 }),
+            (50, Event::Break { cluster: 0, recovers: None }),
+        ],
+    );
+}
+
 #[test]
 fn a_lie_is_told_second_by_second() {
     let story =

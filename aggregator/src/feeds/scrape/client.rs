@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use reqwest::{Certificate, Client, Identity, StatusCode, header};
 
+use super::failure::Failure;
 use super::settings::{Target, Tls};
 use crate::feed::{chain, excerpt};
 
@@ -62,37 +63,46 @@ fn client([authorities, certificate, key]: &Files) -> Result<Client, String> {
 /// The exposition of one exporter, unpacked.
 ///
 /// # Errors
-/// In words, when it is not got as a whole.
+/// When it is not got as a whole.
 pub(super) async fn fetch(
     client: &Client,
     target: &Target,
     timeout: Duration,
     max_bytes: usize,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, Failure> {
     let mut request =
         client.get(&target.url).header(header::ACCEPT, "text/plain;version=0.0.4").timeout(timeout);
     if let Some(file) = &target.bearer_token_file {
         let token = tokio::fs::read_to_string(file).await;
-        let token = token.map_err(|error| format!("{}: {error}", file.display()))?;
+        let unread =
+            |error| Failure::new("its bearer token cannot be read", format!("{}: {error}", file.display()));
+        let token = token.map_err(unread)?;
         request = request.bearer_auth(token.trim());
     }
     let told = |error: reqwest::Error| match error.is_timeout() {
-        true => format!("no whole answer within {} s", timeout.as_secs_f64()),
-        // The URL is told anyway.
-        false => chain(&error.without_url()),
+        true => Failure::plain(format!("no whole answer within {} s", timeout.as_secs_f64())),
+        false => {
+            // The URL is told anyway.
+            let error = error.without_url();
+            Failure::of(&error, chain(&error))
+        }
     };
     let mut response = request.send().await.map_err(told)?;
     let status = response.status();
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(told)? {
         if body.len() + chunk.len() > max_bytes {
-            return Err(format!("it is larger than maxBytes ({max_bytes})"));
+            return Err(Failure::plain(format!("it is larger than maxBytes ({max_bytes})")));
         }
         body.extend_from_slice(&chunk);
     }
     match status {
         StatusCode::OK => Ok(body),
-        _ => Err(format!("HTTP {}: {}", status.as_u16(), excerpt(&String::from_utf8_lossy(&body), EXCERPT))),
+        _ => {
+            let brief = format!("HTTP {}", status.as_u16());
+            let text = format!("{brief}: {}", excerpt(&String::from_utf8_lossy(&body), EXCERPT));
+            Err(Failure::new(brief, text))
+        }
     }
 }
 
@@ -122,7 +132,7 @@ mod tests {
     }
 
     /// What comes of a scrape that is answered like this; without an answer the server hangs.
-    async fn scrape(answer: Option<Vec<u8>>, token: Option<PathBuf>) -> (Result<Vec<u8>, String>, String) {
+    async fn scrape(answer: Option<Vec<u8>>, token: Option<PathBuf>) -> (Result<Vec<u8>, Failure>, String) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target = Target {
@@ -174,7 +184,7 @@ mod tests {
     #[case::nothing(None, "no whole answer within 0.5 s")]
     #[tokio::test]
     async fn what_is_not_the_whole_is_nothing(#[case] answer: Option<Vec<u8>>, #[case] expected: &str) {
-        let error = scrape(answer, None).await.0.unwrap_err();
+        let error = scrape(answer, None).await.0.unwrap_err().text;
         assert!(error.contains(expected), "{error}");
     }
 
@@ -183,7 +193,7 @@ mod tests {
         let bomb = packed(&vec![b'#'; 1000 * MAX]);
         assert!(bomb.len() < 10 * MAX);
         let answer = http("200 OK", "content-encoding: gzip\r\n", bomb.len(), &bomb);
-        let error = scrape(Some(answer), None).await.0.unwrap_err();
+        let error = scrape(Some(answer), None).await.0.unwrap_err().text;
         assert!(error.contains("larger than maxBytes"), "{error}");
     }
 

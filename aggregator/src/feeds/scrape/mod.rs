@@ -8,23 +8,26 @@
 //! time have turns of their own, so that however many hang, the others do not wait for them.
 
 mod client;
+mod failure;
 mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use self::client::Clients;
+use self::failure::{Failing, Failure};
 use super::tally::{Receipt, Tally};
 use super::{Desk, Feed};
-use crate::clock;
-use crate::expositions::{self, Origin, Outcome};
+use crate::clock::{self, Seconds};
+use crate::expositions::{self, Evidence, Origin, Outcome};
 use crate::fleet::{Access, FEED_LABEL};
 use crate::metrics::Metrics;
 pub use settings::{FromProfiles, Settings, Target, Tls};
@@ -56,7 +59,7 @@ pub fn scrape(settings: Settings, pace: Duration, metrics: Arc<Metrics>) -> anyh
         metrics,
         clients: Clients::default(),
         turns: Turns::default(),
-        failing: HashSet::new(),
+        failing: Failing::default(),
     };
     let run = move |desk| -> futures::future::BoxFuture<'static, ()> { Box::pin(scraper.run(desk)) };
     Ok(Feed { name: NAME.into(), settle: 0.0, asker: None, run: Box::new(run) })
@@ -72,7 +75,7 @@ struct Scraper {
     clients: Clients,
     turns: Turns,
     /// Exporters that failed last time.
-    failing: HashSet<Id>,
+    failing: Failing,
 }
 
 #[derive(Clone)]
@@ -109,6 +112,7 @@ impl Scraper {
                         patience = Instant::now() + 2 * self.settings.timeout;
                     }
                     error = missing;
+                    self.forget_all_but(&targets, &mut desk).await;
                     for target in targets {
                         let id = (target.cluster.clone(), target.url.clone());
                         if under_way.insert(id.clone()) {
@@ -121,11 +125,8 @@ impl Scraper {
                         complete |= error.is_none();
                     }
                 }
-                Some(Ok((id, receipt))) = scrapes.join_next() => {
-                    match receipt.outcome {
-                        Ok(_) => self.failing.remove(&id),
-                        Err(_) => self.failing.insert(id.clone()),
-                    };
+                Some(Ok((id, Scraped { receipt, failure }))) = scrapes.join_next() => {
+                    self.tell(&id, failure, &mut desk).await;
                     under_way.remove(&id);
                     tally.take(receipt, Instant::now());
                     if scrapes.is_empty() {
@@ -156,6 +157,26 @@ impl Scraper {
         }
     }
 
+    /// Takes note of how an exporter was found, so that what rests on its cluster can say why it is silent.
+    async fn tell(&mut self, (cluster, url): &Id, failure: Option<String>, desk: &mut Desk) {
+        let id = (cluster.clone(), url.clone());
+        let news = match failure {
+            Some(why) => self.failing.failed(&id, why).map(Some),
+            None => self.failing.answered(&id).then_some(None),
+        };
+        if let Some(news) = news {
+            desk.with(move |fleet| fleet.unscraped(&id.0, &id.1, news)).await;
+        }
+    }
+
+    /// What is no longer scraped does not fail either.
+    async fn forget_all_but(&mut self, targets: &[Target], desk: &mut Desk) {
+        let ids: BTreeSet<Id> = targets.iter().map(|it| (it.cluster.clone(), it.url.clone())).collect();
+        for (cluster, url) in self.failing.keep(&ids) {
+            desk.with(move |fleet| fleet.unscraped(&cluster, &url, None)).await;
+        }
+    }
+
     /// What is to be scraped now, and why that may not be all.
     async fn targets(&self, desk: &Desk) -> (Vec<Target>, Option<String>) {
         let mut targets = self.settings.targets.clone();
@@ -174,25 +195,41 @@ impl Scraper {
     }
 
     /// Scrapes one exporter, once it is its turn.
-    fn scrape(&mut self, target: Target, mut desk: Desk) -> impl Future<Output = Receipt> + use<> {
-        let client = self.clients.get(&target.tls).and_then(|client| admit(&target).map(|()| client));
+    fn scrape(&mut self, target: Target, mut desk: Desk) -> impl Future<Output = Scraped> + use<> {
+        let client = client_for(&mut self.clients, &target);
         let turns = self.turns.clone();
         let failing = self.failing.contains(&(target.cluster.clone(), target.url.clone()));
         let (settings, metrics) = (self.settings.clone(), self.metrics.clone());
         async move {
             let subject = format!("cluster {}, {}", target.cluster, target.url);
             let mut receipt = Receipt { subject, samples: 0, bytes: 0, outcome: Ok(Outcome::Old) };
-            receipt.outcome = match client {
+            let outcome = match client {
                 Ok(client) => {
                     let scrape = Scrape { target, client, settings: &settings };
                     scrape.run(&turns, failing, &mut desk, &mut receipt).await
                 }
-                Err(error) => Err(error),
+                Err(failure) => Err(failure),
             };
-            metrics.scraped(matches!(receipt.outcome, Ok(Outcome::Verified { .. } | Outcome::Old)));
-            receipt
+            metrics.scraped(matches!(outcome, Ok(Outcome::Verified { .. } | Outcome::Old)));
+            let failure = outcome.as_ref().err().map(|failure| failure.brief.clone());
+            receipt.outcome = outcome.map_err(|failure| failure.text);
+            Scraped { receipt, failure }
         }
     }
+}
+
+/// What came of one scrape.
+struct Scraped {
+    receipt: Receipt,
+    /// Why there was nothing to read, in a few words.
+    failure: Option<String>,
+}
+
+/// What to ask a target with.
+fn client_for(clients: &mut Clients, target: &Target) -> Result<reqwest::Client, Failure> {
+    let client =
+        clients.get(&target.tls).map_err(|error| Failure::new("its TLS files cannot be used", error))?;
+    admit(target).map(|()| client).map_err(Failure::plain)
 }
 
 /// Fails for what a ClusterProfile must not bring about: a token that is sent in the clear.
@@ -217,7 +254,7 @@ impl Scrape<'_> {
         failing: bool,
         desk: &mut Desk,
         receipt: &mut Receipt,
-    ) -> Result<Outcome, String> {
+    ) -> Result<Outcome, Failure> {
         let Self { target, client, settings } = self;
         let turn = if failing { &turns.failing } else { &turns.good };
         let _turn = turn.acquire().await;
@@ -225,13 +262,43 @@ impl Scrape<'_> {
         let at = clock::now();
         let body = client::fetch(&client, &target, settings.timeout, settings.max_bytes).await?;
         receipt.bytes = body.len() as u64;
-        let labels = [("cluster", target.cluster.as_str()), ("instance", &target.url), (FEED_LABEL, NAME)];
-        let stream = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let origin = Origin { cluster: target.cluster, stream, at };
         let _reading = turns.reading.acquire().await;
-        let read = tokio::task::spawn_blocking(move || expositions::read(&body, origin)).await;
-        let evidence = read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        let evidence = read(target, body, at).await?;
         receipt.samples = evidence.samples;
         Ok(desk.with(move |fleet| evidence.fold(fleet, clock::now())).await)
     }
+}
+
+/// Reads and checks what a target answered to a question that was sent at `at`.
+async fn read(target: Target, body: Vec<u8>, at: Seconds) -> Result<Evidence, Failure> {
+    let labels = [("cluster", target.cluster.as_str()), ("instance", &target.url), (FEED_LABEL, NAME)];
+    let stream = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let origin = Origin { cluster: target.cluster, stream, at };
+    let unread = |error: &dyn std::error::Error| {
+        Failure::new("what answers is no exporter of this contract", error.to_string())
+    };
+    let read = tokio::task::spawn_blocking(move || expositions::read(&body, origin)).await;
+    read.map_err(|error| unread(&error))?.map_err(|error| unread(&error))
+}
+
+/// Scrapes each target once, so many at a time, and gives what came of it.
+pub(crate) async fn look(
+    settings: &Settings,
+    targets: Vec<Target>,
+) -> Vec<(Target, Result<Evidence, Failure>)> {
+    let mut clients = Clients::default();
+    let scrapes = targets.into_iter().map(|target| {
+        let client = client_for(&mut clients, &target);
+        async move {
+            let at = clock::now();
+            let evidence = async {
+                let body = client::fetch(&client?, &target, settings.timeout, settings.max_bytes).await?;
+                read(target.clone(), body, at).await
+            };
+            let evidence = evidence.await;
+            (target, evidence)
+        }
+    });
+    let scrapes: Vec<_> = scrapes.collect();
+    futures::stream::iter(scrapes).buffer_unordered(AT_ONCE_FAILING).collect().await
 }

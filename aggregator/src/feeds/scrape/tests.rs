@@ -82,6 +82,11 @@ async fn nothing_is_said_of_clusters_before_all_were_tried_and_then_what_is_wron
     assert_eq!(world.standing("a"), Standing::Fresh);
     assert_eq!(world.standing("b"), Standing::Missing);
     assert_eq!((polled.report.verified, polled.report.unverified), (1, 1));
+    let silent = world.fleet.observe("b", &package("p"), clock::now(), 60.0);
+    assert_eq!(
+        (silent.reason, &*silent.message),
+        ("ScrapeFailed", "cannot be scraped: no whole answer within 1 s")
+    );
     let problem = &polled.report.problems[0];
     assert!(problem.contains("cluster b, http://") && problem.contains("within 1 s"), "{problem}");
     // The one that hangs goes on hanging, and the other one goes on being heard.
