@@ -43,6 +43,9 @@ pub enum Fault {
     /// Every series comes twice, the second time with the label `replica="twin"`, as from two servers that scrape
     /// the same. Connections that exist are cut. Query APIs over plain HTTP only.
     Twins,
+    /// Every answer says of itself that it is partial, in the way of VictoriaMetrics' cluster: data that looks whole,
+    /// and a field. Connections that exist are cut. Query APIs over plain HTTP only.
+    Partial,
     /// Every series comes twice, with the same labels. Connections that exist are cut. Query APIs over plain HTTP
     /// only.
     Doubles,
@@ -181,6 +184,7 @@ async fn connection(client: TcpStream, way: Way, setting: watch::Receiver<Settin
             Fault::TooManyRequests => refuse(client, "429 Too Many Requests").await,
             Fault::HalfBody => half_body(client, &way).await,
             Fault::OldAnswers => old_answers(client, &way).await,
+            Fault::Partial => partial(client, &way).await,
             Fault::Twins => twice(client, &way, Some("twin")).await,
             Fault::Doubles => twice(client, &way, None).await,
         }
@@ -346,6 +350,16 @@ fn timeless(request: &[u8]) -> Option<Vec<u8>> {
     let text = format!("{}&{}", String::from_utf8_lossy(line), String::from_utf8_lossy(&request[head..]));
     let parts = text.split(['&', '?', ' ']).filter(|part| !part.starts_with("time="));
     Some(parts.collect::<Vec<_>>().join("&").into_bytes())
+}
+
+async fn partial(mut client: TcpStream, way: &Way) -> Result<()> {
+    let request = read_request(&mut client).await?;
+    let (status, body) = ask(&request, way).await?;
+    let mut said: Value = serde_json::from_slice(&body)?;
+    if said["status"] == "success" {
+        said["isPartial"] = json!(true);
+    }
+    answer(client, way, &say(&status, said.to_string().as_bytes())).await
 }
 
 async fn twice(mut client: TcpStream, way: &Way, replica: Option<&str>) -> Result<()> {

@@ -283,6 +283,30 @@ async fn a_backend_is_asked_for_no_more_than_it_answers() {
             })
             .await?;
         }
+
+        // A cluster of VictoriaMetrics that lacks a node answers with what the others have, and says so in a field.
+        let way = FaultProxy::start(rig, victoria_metrics.address()).await?;
+        for flavour in [Flavour::VictoriaMetrics, Flavour::Any] {
+            let feed = PromFeed::new(FeedConfig { flavour, ..FeedConfig::new(way.url()) })?;
+            let mut poller = Poller::new(PollConfig::default(), feed);
+            let mut known = Fleet::new(FleetSettings::default());
+            let whole = async |poller: &mut Poller, known: &mut Fleet| {
+                eventually(SOON, "what is whole is believed", async || {
+                    let report = poller.poll(known, clock::now() - 3.0).await;
+                    ensure!(report.ok && report.verified == clusters.len(), "{report:?}");
+                    Ok(())
+                })
+                .await
+            };
+            whole(&mut poller, &mut known).await?;
+            way.set(Fault::Partial);
+            let before = known.newest_evidence();
+            let report = poller.poll(&mut known, clock::now() - 3.0).await;
+            ensure!(!report.ok && report.error_kind == Some("partial"), "{flavour:?}: {report:?}");
+            ensure!(known.newest_evidence() == before, "evidence of a partial answer");
+            way.set(Fault::Pass);
+            whole(&mut poller, &mut known).await?;
+        }
         Ok(())
     })
     .await;
