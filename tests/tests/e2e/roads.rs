@@ -155,7 +155,8 @@ impl Roads {
     }
 }
 
-/// The same without times, and without the number of the leadership.
+/// The same without times, and without the number of the leadership. Why a cluster is silent only those know who
+/// scrape it.
 fn timeless(status: &Value) -> Value {
     match status {
         Value::Object(fields) => {
@@ -164,6 +165,8 @@ fn timeless(status: &Value) -> Value {
         }
         Value::Array(items) => items.iter().map(timeless).collect(),
         Value::String(text) if text.parse::<jiff::Timestamp>().is_ok() => json!("a time"),
+        Value::String(text) if text == "ScrapeFailed" => json!("ExporterSilent"),
+        Value::String(text) => json!(text.replace(" (cannot be scraped: connection refused)", "")),
         other => other.clone(),
     }
 }
@@ -199,6 +202,24 @@ async fn the_same_fleet_has_the_same_status_whichever_road_it_is_seen_by() {
         // An exporter that dies, and comes back.
         c2.exporter.process().kill();
         world.all_say(waits("Stale")).await?;
+        // Only who scrapes by itself knows why, and says it in the same words as long as it is so.
+        let (_, scraping) = &world.hubs[1];
+        eventually(SOON, "the status says why", async || {
+            let (gate, report) = (scraping.get_gate(GATE).await?, scraping.get_report(APP).await?);
+            let said = waiting(&gate);
+            ensure!(said.contains("c2 (cannot be scraped: connection refused)"), "{said}");
+            let problem = &report.data["status"]["problems"][0];
+            ensure!(problem["clusterName"] == "c2" && problem["reason"] == "ScrapeFailed", "{problem}");
+            Ok(())
+        })
+        .await?;
+        let said = waiting(&scraping.get_gate(GATE).await?);
+        holds_for(Duration::from_secs(5), "it is said in the same words", async || {
+            let now = waiting(&scraping.get_gate(GATE).await?);
+            ensure!(now == said, "{now} after {said}");
+            Ok(())
+        })
+        .await?;
         c2.exporter.process().start()?;
         world.all_say(healthy).await?;
 
