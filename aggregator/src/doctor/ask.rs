@@ -149,25 +149,28 @@ async fn verify(
         torn.extend(faulty);
         tokio::time::sleep(Duration::from_secs_f64(next.min(NEXT_SCRAPE))).await;
     }
-    survey.streams = fleet
-        .streams()
-        .map(|stream| StreamSeen {
-            cluster: stream.cluster.to_owned(),
-            labels: stream.labels.clone(),
-            newest: stream.newest,
-            clock_offset: stream.clock_offset,
-            fault: stream.fault.map(str::to_owned),
-            was_torn: torn.contains(stream.labels),
-            down: stream
-                .content
-                .iter()
-                .flat_map(|content| &content.sources)
-                .filter(|source| source.up == Some(0))
-                .map(|source| source.name.to_string())
-                .collect(),
-        })
-        .collect();
+    survey.streams = seen(&fleet, &torn);
     Ok(())
+}
+
+/// The streams of a fleet, and which of them were torn before.
+pub(super) fn seen(fleet: &Fleet, torn: &BTreeSet<StreamLabels>) -> Vec<StreamSeen> {
+    let seen = fleet.streams().map(|stream| StreamSeen {
+        cluster: stream.cluster.to_owned(),
+        labels: stream.labels.clone(),
+        newest: stream.newest,
+        clock_offset: stream.clock_offset,
+        fault: stream.fault.map(str::to_owned),
+        was_torn: torn.contains(stream.labels),
+        down: stream
+            .content
+            .iter()
+            .flat_map(|content| &content.sources)
+            .filter(|source| source.up == Some(0))
+            .map(|source| source.name.to_string())
+            .collect(),
+    });
+    seen.collect()
 }
 
 /// How old evidence may be, by the FleetPackages of the hub.

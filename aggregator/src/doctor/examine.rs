@@ -6,7 +6,7 @@ use statusbridge_contract::{Fingerprint, Metric, stream::StreamLabels};
 
 use super::cluster_label::{candidates, of_target};
 use super::finding::{Check, Finding, Level};
-use super::survey::{StreamSeen, Survey};
+use super::survey::{Limit, StreamSeen, Survey, Unscraped};
 use crate::clock::Seconds;
 use crate::feed::Flavour;
 
@@ -21,21 +21,73 @@ const SCRAPES: Seconds = 4.0;
 
 const LEAVE_ALONE: &str = "let metric_relabel_configs of the scrape job and write_relabel_configs of remote write leave statusbridge_.* alone";
 
-/// Everything that is to be said, the worst first.
+/// Everything that is to be said when there is no other feed, the worst first.
 pub fn examine(survey: &Survey) -> Vec<Finding> {
+    let mut findings = of_feed(survey);
+    if !survey.streams.is_empty() {
+        findings.extend(unknown_clusters(&survey.limits, &known(survey), &survey.cluster_label));
+    }
+    ordered(findings)
+}
+
+/// What is to be said of one feed by itself.
+pub(super) fn of_feed(survey: &Survey) -> Vec<Finding> {
     let mut findings = Vec::new();
-    backend(survey, &mut findings);
-    digests(survey, &mut findings);
-    cluster_label(survey, &mut findings);
+    if !survey.direct {
+        backend(survey, &mut findings);
+        digests(survey, &mut findings);
+        cluster_label(survey, &mut findings);
+    }
+    unscraped(survey, &mut findings);
     names_and_uids(survey, &mut findings);
     verification(survey, &mut findings);
     silence(survey, &mut findings);
     scrape_interval(survey, &mut findings);
     exporters(survey, &mut findings);
-    renamed(survey, &mut findings);
-    replicas(survey, &mut findings);
-    findings.sort_by_key(|finding: &Finding| (finding.level, finding.check));
+    if !survey.direct {
+        renamed(survey, &mut findings);
+        replicas(survey, &mut findings);
+    }
+    findings
+}
+
+/// In the order in which they are shown, each kind bounded.
+pub(super) fn ordered(mut findings: Vec<Finding>) -> Vec<Finding> {
+    findings.sort_by_key(|finding| (finding.level, finding.check));
     bounded(findings)
+}
+
+/// Every cluster that a feed tells of, or should.
+pub(super) fn known(survey: &Survey) -> BTreeSet<&str> {
+    let silent = survey.unscraped.iter().map(|it| it.cluster.as_str());
+    survey.streams.iter().map(|stream| stream.cluster.as_str()).chain(silent).collect()
+}
+
+/// FleetPackages that name clusters which nobody knows.
+pub(super) fn unknown_clusters(limits: &[Limit], known: &BTreeSet<&str>, label: &str) -> Vec<Finding> {
+    let of = |limit: &Limit| {
+        let names = limit.clusters.iter().flatten();
+        let unknown: Vec<String> =
+            names.filter(|cluster| !known.contains(cluster.as_str())).cloned().collect();
+        (!unknown.is_empty()).then(|| {
+            Finding::problem(
+                Check::UnknownCluster,
+                format!("{} names clusters that send nothing: {}", limit.who, list(&unknown)),
+                format!("write names as the label `{label}` has them, or ship these clusters' metrics"),
+            )
+        })
+    };
+    limits.iter().filter_map(of).collect()
+}
+
+fn unscraped(survey: &Survey, findings: &mut Vec<Finding>) {
+    for Unscraped { cluster, url, why } in &survey.unscraped {
+        findings.push(Finding::problem(
+            Check::ScrapeFailed,
+            format!("cluster `{cluster}`, {url}: {why}"),
+            "look whether the exporter runs there, and whether a network policy, a token or a certificate keeps this machine out",
+        ));
+    }
 }
 
 /// Leaves out what only repeats.
@@ -181,6 +233,7 @@ fn names_and_uids(survey: &Survey, findings: &mut Vec<Finding>) {
             true => format!(
                 "honor_labels: true in the federation job: `{renamed}` holds the names that the clusters had"
             ),
+            false if survey.direct => "give each target the name of the cluster that it is in".to_owned(),
             false => format!("give each cluster a `{}` of its own where it is scraped", survey.cluster_label),
         };
         let message = format!("{} clusters report as `{name}`: {}", uids.len(), shown.join(" and "));
@@ -212,6 +265,7 @@ fn verification(survey: &Survey, findings: &mut Vec<Finding>) {
             fault if fault.contains("rounded") || fault.contains("no whole number") => {
                 "send values as they are: no rounding to significant digits, no float32, in remote write or storage"
             }
+            _ if survey.direct => "let whatever answers there pass on what the exporter says as it is",
             _ => LEAVE_ALONE,
         };
         let message = format!("cluster `{}` {}: {fault}", stream.cluster, show(&stream.labels));
@@ -263,25 +317,6 @@ fn silence(survey: &Survey, findings: &mut Vec<Finding>) {
             ),
             "look whether its exporter runs and is scraped (`up` of the scrape job), and whether remote write keeps up",
         ));
-    }
-    for limit in &survey.limits {
-        let unknown: Vec<String> = limit
-            .clusters
-            .iter()
-            .flatten()
-            .filter(|cluster| !clusters.contains_key(cluster.as_str()))
-            .cloned()
-            .collect();
-        if !unknown.is_empty() && !survey.streams.is_empty() {
-            findings.push(Finding::problem(
-                Check::UnknownCluster,
-                format!("{} names clusters that send nothing: {}", limit.who, list(&unknown)),
-                format!(
-                    "write names as the label `{}` has them, or ship these clusters' metrics",
-                    survey.cluster_label
-                ),
-            ));
-        }
     }
 }
 

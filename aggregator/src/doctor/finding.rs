@@ -38,6 +38,14 @@ macro_rules! checks {
 }
 
 checks! {
+    /// The backend cannot be asked.
+    BackendUnavailable,
+    /// An exporter that the aggregator is to scrape itself cannot be scraped.
+    ScrapeFailed,
+    /// Nobody knows which exporters ClusterProfiles name.
+    ClusterProfiles,
+    /// Tokens or certificate for pushes cannot be used.
+    Pushes,
     /// The backend answers only in part.
     PartialAnswers,
     /// The backend's clock and that of the machine that asks differ.

@@ -3,17 +3,22 @@
 //! ```text
 //!   backend, hub --ask--> Survey --examine--> findings --> text or JSON, exit code
 //! ```
+//!
+//! With a configuration file that names feeds, each of them is looked at, and the findings are those of a feed.
 
 mod ask;
 mod cluster_label;
 mod examine;
 mod finding;
+mod scraped;
+mod several;
 mod survey;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -21,11 +26,13 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::clock::Seconds;
+use crate::config::ConfigFile;
+use crate::feeds;
 use crate::serve::{Access, BackendArgs, duration};
 
 pub use examine::examine;
 pub use finding::{Check, Finding, Level};
-pub use survey::{DigestSeen, Limit, StreamSeen, Survey};
+pub use survey::{DigestSeen, Limit, StreamSeen, Survey, Unscraped};
 
 /// `staleAfter` of a FleetPackage that does not say it.
 const DEFAULT_STALE_AFTER: Duration = Duration::from_secs(180);
@@ -42,6 +49,9 @@ pub struct DoctorArgs {
     /// How old evidence may be [default: what the hub's FleetPackages say, or 3m without a hub]
     #[arg(long, value_parser = duration)]
     stale_after: Option<Duration>,
+    /// The configuration file of serve: every feed that it names is looked at
+    #[arg(long, env = "STATUSBRIDGE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     access: Access,
     /// Form of what is printed
@@ -53,7 +63,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  fit; there may be advice
   1  there are problems
-  2  the backend cannot be asked";
+  2  the backend cannot be asked, or the configuration file cannot be used";
 
 /// Form of what is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -69,8 +79,19 @@ enum Output {
 /// # Errors
 /// When the report cannot be made.
 pub async fn doctor(args: DoctorArgs) -> Result<u8> {
+    let config = match ConfigFile::open(args.config.clone()) {
+        Ok(file) => file.current().clone(),
+        Err(error) => {
+            eprintln!("{error}");
+            return Ok(2);
+        }
+    };
+    if config.feeds != feeds::Settings::default() {
+        let (limits, hub) = limits(&args).await;
+        return several::doctor(&args, &config, limits, hub).await;
+    }
     let Some(feed) = args.backend.feed() else {
-        eprintln!("--backend says which backend is asked");
+        eprintln!("--backend says which backend is asked, or --config which feeds are");
         return Ok(2);
     };
     let (limits, hub) = limits(&args).await;
@@ -126,10 +147,15 @@ async fn limits(args: &DoctorArgs) -> (Vec<Limit>, String) {
 struct Report {
     /// No problem was found.
     fit: bool,
-    backend: String,
+    /// Name of the feed, where there may be several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    feed: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backend: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     flavour: Option<&'static str>,
-    hub: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hub: Option<String>,
     clusters: usize,
     streams: usize,
     verified: usize,
@@ -141,14 +167,18 @@ struct Report {
 
 impl Report {
     fn new(backend: String, hub: String, survey: &Survey) -> Self {
-        let findings = examine(survey);
+        Self { hub: Some(hub), ..Self::of(Some(backend), survey, examine(survey)) }
+    }
+
+    fn of(backend: Option<String>, survey: &Survey, findings: Vec<Finding>) -> Self {
         let clusters: BTreeSet<&str> = survey.streams.iter().map(|stream| stream.cluster.as_str()).collect();
         let intervals = survey.digests.values().filter_map(DigestSeen::interval);
         Self {
-            fit: findings.iter().all(|finding| finding.level != Level::Problem),
+            fit: is_fit(&findings),
+            feed: None,
             backend,
             flavour: survey.found_flavour.map(crate::feed::Flavour::name),
-            hub,
+            hub: None,
             clusters: clusters.len(),
             streams: survey.streams.len(),
             verified: survey.streams.iter().filter(|stream| stream.fault.is_none()).count(),
@@ -157,11 +187,21 @@ impl Report {
         }
     }
 
-    fn text(&self) -> String {
+    /// All but the last line.
+    fn body(&self) -> String {
         let mut text = String::new();
         // Writing into a string does not fail.
-        let flavour = self.flavour.map(|flavour| format!(" ({flavour})")).unwrap_or_default();
-        let _ = writeln!(text, "backend {}{flavour}", self.backend);
+        let named: Vec<String> = [
+            self.feed.as_ref().map(|feed| format!("feed {feed}")),
+            self.backend.as_ref().map(|url| {
+                let flavour = self.flavour.map(|flavour| format!(" ({flavour})")).unwrap_or_default();
+                format!("backend {url}{flavour}")
+            }),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let _ = writeln!(text, "{}", named.join(", "));
         let interval = self.scrape_interval_seconds.map(|it| format!(", scraped every {it} s"));
         let _ = writeln!(
             text,
@@ -171,15 +211,34 @@ impl Report {
             self.verified,
             interval.unwrap_or_default()
         );
-        let _ = writeln!(text, "hub: {}", self.hub);
-        for Finding { level, check, message, fix } in &self.findings {
-            let level = match level {
-                Level::Problem => "problem",
-                Level::Advice => "advice",
-            };
-            let _ = writeln!(text, "{level} {}: {message}\n    -> {fix}", check.name());
+        if let Some(hub) = &self.hub {
+            let _ = writeln!(text, "hub: {hub}");
         }
-        let _ = writeln!(text, "{}", if self.fit { "fit" } else { "not fit" });
-        text
+        text + &lines(&self.findings)
     }
+
+    fn text(&self) -> String {
+        self.body() + verdict(self.fit)
+    }
+}
+
+fn is_fit(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.level != Level::Problem)
+}
+
+fn lines(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for Finding { level, check, message, fix } in findings {
+        let level = match level {
+            Level::Problem => "problem",
+            Level::Advice => "advice",
+        };
+        // Writing into a string does not fail.
+        let _ = writeln!(text, "{level} {}: {message}\n    -> {fix}", check.name());
+    }
+    text
+}
+
+fn verdict(fit: bool) -> &'static str {
+    if fit { "fit\n" } else { "not fit\n" }
 }

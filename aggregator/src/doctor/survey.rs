@@ -36,6 +36,21 @@ pub struct Survey {
     pub streams: Vec<StreamSeen>,
     /// Who says how old evidence may be.
     pub limits: Vec<Limit>,
+    /// Exporters were scraped from here: there is no backend in between.
+    pub direct: bool,
+    /// Exporters that could not be scraped.
+    pub unscraped: Vec<Unscraped>,
+}
+
+/// An exporter that could not be scraped.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unscraped {
+    /// Name of its cluster.
+    pub cluster: String,
+    /// Its address.
+    pub url: String,
+    /// Why.
+    pub why: String,
 }
 
 impl Default for Survey {
@@ -54,6 +69,8 @@ impl Default for Survey {
             collisions: BTreeMap::new(),
             streams: Vec::new(),
             limits: Vec::new(),
+            direct: false,
+            unscraped: Vec::new(),
         }
     }
 }

@@ -147,7 +147,7 @@ impl Backend {
     }
 
     /// How to talk to it.
-    fn config(&self) -> FeedConfig {
+    pub(crate) fn config(&self) -> FeedConfig {
         let credentials = match (&self.bearer_token_file, &self.basic_auth) {
             (Some(file), _) => Credentials::BearerTokenFile(file.clone()),
             (None, Some(BasicAuth { username, password_file })) => {
@@ -176,18 +176,22 @@ impl Backend {
     /// When it cannot be used.
     pub fn feed(&self, settle: Duration, interval: Duration) -> anyhow::Result<Feed> {
         let client = PromFeed::new(self.config()).with_context(|| format!("backend {}", self.name))?;
+        let feed = query(Poller::new(self.poll(settle), client), interval);
+        Ok(if self.checks { feed } else { Feed { asker: None, ..feed } })
+    }
+
+    /// How it is polled, so far behind the present unless it says otherwise.
+    pub(crate) fn poll(&self, settle: Duration) -> PollConfig {
         let defaults = PollConfig::default();
         let settle = self.settle_delay.unwrap_or(settle).as_secs_f64();
-        let poll = PollConfig {
+        PollConfig {
             feed: self.name.as_str().into(),
             cluster_label: self.cluster_label.clone(),
             ignored_labels: self.ignore_labels.clone(),
             batch_samples: self.batch_samples.map_or(defaults.batch_samples, NonZeroU64::get),
             settle,
             max_settle: defaults.max_settle.max(settle),
-        };
-        let feed = query(Poller::new(poll, client), interval);
-        Ok(if self.checks { feed } else { Feed { asker: None, ..feed } })
+        }
     }
 }
 

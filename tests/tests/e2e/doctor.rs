@@ -236,6 +236,48 @@ async fn whatever_is_broken_in_the_pipeline_is_named_with_what_to_change() {
         let said = "scraped every 1 s: c1, c2; --stale-after allows 4 s";
         self::finds(&backend, &strict, 1, "ScrapeInterval", said, "set staleAfter to at least 5s").await?;
 
+        // Every feed that a configuration names, each with what is wrong with it.
+        let tokens = rig.dir().join("tokens.yaml");
+        std::fs::write(&tokens, json!([{"cluster": "c3", "sha256": "0".repeat(64)}]).to_string())?;
+        let feeds = json!({"feeds": {
+            "backends": [
+                {"name": "east", "url": backend, "flavour": "prometheus"},
+                {"name": "west", "url": "http://127.0.0.1:1", "timeout": "1s"},
+            ],
+            "scrape": {"interval": "1s", "timeout": "1s", "targets": [
+                {"cluster": "c1", "url": world.fleet.url("c1")},
+                {"cluster": "c4", "url": "http://127.0.0.1:1/metrics"},
+            ]},
+            "push": {"insecure": true, "tokensFile": tokens},
+        }});
+        let config = rig.dir().join("aggregator.yaml");
+        std::fs::write(&config, feeds.to_string())?;
+        let args = ["--config", &config.display().to_string(), "--stale-after", "30s"];
+        eventually(SOON, "each feed is looked at", async || {
+            let (code, report) = doctor("", &args).await?;
+            let feeds = report["feeds"].as_array().context("no feeds")?;
+            let found: Vec<(&Value, Vec<&Value>)> = feeds
+                .iter()
+                .map(|feed| {
+                    let findings = feed["findings"].as_array().into_iter().flatten();
+                    (&feed["feed"], findings.map(|finding| &finding["check"]).collect())
+                })
+                .collect();
+            let expected = [
+                ("east", json!([])),
+                ("west", json!(["BackendUnavailable"])),
+                ("scrape", json!(["ScrapeFailed"])),
+                ("push", json!([])),
+            ];
+            let expected = expected.map(|(feed, checks)| json!([feed, checks]));
+            ensure!(json!(found) == json!(expected) && code == 1, "{code} {report:#}");
+            let message = feeds[2]["findings"][0]["message"].as_str().unwrap_or_default();
+            ensure!(message.starts_with("cluster `c4`, http://127.0.0.1:1/metrics: "), "{message}");
+            ensure!(feeds[2]["verified"] == 1 && feeds[3]["clusters"] == 1, "{report:#}");
+            Ok(())
+        })
+        .await?;
+
         // A backend of another kind than was said.
         let as_any = ["--stale-after", "30s"];
         let as_thanos = ["--stale-after", "30s", "--backend-flavour", "thanos"];

@@ -1,14 +1,16 @@
 //! Section `feeds.push` of the configuration.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde::Deserialize;
+use statusbridge_serving::tls::Certificate;
 
 use crate::feeds::settings::span;
-use crate::reception::Doors;
+use crate::reception::{Doors, TokensFile};
 
 /// Where exporters may push, and who they are.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -51,6 +53,16 @@ impl Settings {
         self.doors()?;
         ensure!(!self.tokens_file.as_os_str().is_empty(), "feeds.push.tokensFile is missing");
         Ok(())
+    }
+
+    /// The clusters that may push, after a look at all files that pushes need.
+    pub(crate) fn look(&self) -> Result<BTreeSet<String>> {
+        self.check()?;
+        if let Some((certificate, key)) = self.doors()?.certificate {
+            Certificate::new(certificate, key)?;
+        }
+        let tokens = TokensFile::open(self.tokens_file.clone())?;
+        Ok(tokens.current().clusters().into_iter().map(str::to_owned).collect())
     }
 
     /// Where to listen, and with which certificate.

@@ -179,19 +179,13 @@ impl Scraper {
 
     /// What is to be scraped now, and why that may not be all.
     async fn targets(&self, desk: &Desk) -> (Vec<Target>, Option<String>) {
-        let mut targets = self.settings.targets.clone();
-        let Some(profiles) = &self.settings.cluster_profiles else { return (targets, None) };
-        let addresses = match desk.addresses().await {
-            Ok(addresses) => addresses,
-            Err(error) => return (targets, Some(format!("ClusterProfiles: {error}"))),
-        };
-        targets.extend(addresses.into_iter().map(|(cluster, url)| Target {
-            cluster,
-            url,
-            bearer_token_file: profiles.bearer_token_file.clone(),
-            tls: profiles.tls.clone(),
-        }));
-        (targets, None)
+        if self.settings.cluster_profiles.is_none() {
+            return (self.settings.targets.clone(), None);
+        }
+        match desk.addresses().await {
+            Ok(addresses) => (self.settings.all_targets(addresses), None),
+            Err(error) => (self.settings.targets.clone(), Some(format!("ClusterProfiles: {error}"))),
+        }
     }
 
     /// Scrapes one exporter, once it is its turn.

@@ -109,6 +109,21 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Everything that is to be scraped, with what ClusterProfiles say of where exporters answer.
+    pub(crate) fn all_targets(&self, addresses: Vec<(String, String)>) -> Vec<Target> {
+        let from_profiles = self.cluster_profiles.iter().flat_map(move |profiles| {
+            addresses.clone().into_iter().map(|(cluster, url)| Target {
+                cluster,
+                url,
+                bearer_token_file: profiles.bearer_token_file.clone(),
+                tls: profiles.tls.clone(),
+            })
+        });
+        self.targets.iter().cloned().chain(from_profiles).collect()
+    }
+}
+
 impl Target {
     fn check(&self) -> Result<()> {
         ensure!(!self.cluster.is_empty(), "cluster is empty");

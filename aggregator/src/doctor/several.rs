@@ -1,0 +1,226 @@
+//! Looks at every feed that the configuration file names, and says of each what is wrong with it.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result};
+use futures::future::join_all;
+use serde::Serialize;
+
+use super::examine::{known, of_feed, ordered, unknown_clusters};
+use super::{
+    Check, DoctorArgs, Finding, Limit, Output, Report, Survey, ask, is_fit, lines, scraped, verdict,
+};
+use crate::config::Config;
+use crate::feed::FeedConfig;
+use crate::feeds::{push, scrape};
+use crate::poll::PollConfig;
+
+/// What each feed comes to, and what concerns them all.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct All {
+    /// No problem was found.
+    fit: bool,
+    hub: String,
+    feeds: Vec<Report>,
+    findings: Vec<Finding>,
+}
+
+/// A feed that was looked at.
+pub(super) struct Looked {
+    name: String,
+    backend: Option<String>,
+    survey: Survey,
+    /// What is known besides the survey.
+    findings: Vec<Finding>,
+    /// Clusters that it is to tell of, though it cannot be seen whether they do.
+    expected: BTreeSet<String>,
+}
+
+/// Looks, prints what was found, and gives the exit code.
+///
+/// # Errors
+/// When the report cannot be made.
+pub(super) async fn doctor(
+    args: &DoctorArgs,
+    config: &Config,
+    limits: Vec<Limit>,
+    hub: String,
+) -> Result<u8> {
+    let settings = &config.feeds;
+    let flags = args.backend.feed().map(|feed| {
+        let name = settings.name_of_flags();
+        let name = if name.is_empty() { "--backend" } else { name };
+        (name.to_owned(), feed, args.backend.poll(args.settle_delay))
+    });
+    let named = settings.backends.iter().map(|it| (it.name.clone(), it.config(), it.poll(args.settle_delay)));
+    let backends = join_all(flags.into_iter().chain(named).map(|it| backend(args, it, &limits)));
+    let scrapes = async {
+        match &settings.scrape {
+            Some(scrape) => Some(scrapes(args, config, scrape, &limits).await),
+            None => None,
+        }
+    };
+    let (mut looked, scraped) = tokio::join!(backends, scrapes);
+    looked.extend(scraped);
+    looked.extend(settings.push.as_ref().map(pushes));
+    let all = all(looked, &limits, hub);
+    match args.output {
+        Output::Text => print!("{}", all.text()),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&all).context("writing the report")?),
+    }
+    Ok(u8::from(!all.fit))
+}
+
+async fn backend(
+    args: &DoctorArgs,
+    (name, feed, poll): (String, FeedConfig, PollConfig),
+    limits: &[Limit],
+) -> Looked {
+    let backend = Some(feed.url.clone());
+    // Streams are told apart by what the pipeline gives them, and there is but one feed to look at here.
+    let poll = PollConfig { feed: Default::default(), ..poll };
+    let questions = ask::Questions { feed, poll, fleet: args.backend.fleet(), limits: limits.to_vec() };
+    match ask::survey(questions).await {
+        Ok(survey) => {
+            let findings = of_feed(&survey);
+            Looked { name, backend, survey, findings, expected: BTreeSet::new() }
+        }
+        Err(error) => {
+            let fix = "look at its address, its credentials and certificates, and whether it runs";
+            let findings = vec![Finding::problem(Check::BackendUnavailable, error.to_string(), fix)];
+            Looked { name, backend, survey: Survey::default(), findings, expected: BTreeSet::new() }
+        }
+    }
+}
+
+async fn scrapes(
+    args: &DoctorArgs,
+    config: &Config,
+    settings: &scrape::Settings,
+    limits: &[Limit],
+) -> Looked {
+    let mut findings = Vec::new();
+    let mut addresses = Vec::new();
+    if settings.cluster_profiles.is_some() {
+        let listed = match args.access.connect(None).await {
+            Ok((client, _)) => scraped::addresses(client, config.profiles()).await,
+            Err(error) => Err(format!("{error:#}")),
+        };
+        match listed {
+            Ok(listed) => addresses = listed,
+            Err(error) => findings.push(Finding::problem(
+                Check::ClusterProfiles,
+                format!("ClusterProfiles cannot be listed: {error}"),
+                "install their CRD, and give whoever asks the right to list them (--kubeconfig, --context)",
+            )),
+        }
+    }
+    let survey = scraped::survey(settings, addresses, limits.to_vec(), args.backend.fleet()).await;
+    findings.extend(of_feed(&survey));
+    Looked { name: scrape::NAME.to_owned(), backend: None, survey, findings, expected: BTreeSet::new() }
+}
+
+/// Who pushes cannot be seen from here; what pushes need can.
+fn pushes(settings: &push::Settings) -> Looked {
+    let (expected, findings) = match settings.look() {
+        Ok(clusters) => (clusters, Vec::new()),
+        Err(error) => {
+            let fix = "put right the file or the field: the aggregator does not start with it";
+            (BTreeSet::new(), vec![Finding::problem(Check::Pushes, format!("{error:#}"), fix)])
+        }
+    };
+    Looked { name: push::NAME.to_owned(), backend: None, survey: Survey::default(), findings, expected }
+}
+
+/// Puts together what was found.
+fn all(looked: Vec<Looked>, limits: &[Limit], hub: String) -> All {
+    let clusters: BTreeSet<&str> = looked
+        .iter()
+        .flat_map(|it| known(&it.survey).into_iter().chain(it.expected.iter().map(String::as_str)))
+        .collect();
+    let findings = match clusters.is_empty() {
+        true => Vec::new(),
+        false => ordered(unknown_clusters(limits, &clusters, "cluster")),
+    };
+    let feeds: Vec<Report> = looked
+        .into_iter()
+        .map(|it| {
+            let report = Report::of(it.backend, &it.survey, ordered(it.findings));
+            let clusters = report.clusters.max(it.expected.len());
+            Report { feed: Some(it.name), clusters, ..report }
+        })
+        .collect();
+    All { fit: is_fit(&findings) && feeds.iter().all(|feed| feed.fit), hub, feeds, findings }
+}
+
+impl All {
+    fn text(&self) -> String {
+        let feeds: String = self.feeds.iter().map(Report::body).collect();
+        format!("{feeds}hub: {}\n{}{}", self.hub, lines(&self.findings), verdict(self.fit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::{DigestSeen, StreamSeen, Unscraped};
+    use crate::testing::stream;
+
+    fn looked(name: &str, cluster: &str, uid: u64) -> Looked {
+        let labels = stream(&[("cluster", cluster)]);
+        let survey = Survey {
+            t: 1000.0,
+            digests: [(labels.clone(), DigestSeen { uid: Some(uid), stamps: vec![980.0, 995.0] })].into(),
+            streams: vec![StreamSeen {
+                cluster: cluster.to_owned(),
+                labels,
+                newest: Some(995.0),
+                ..StreamSeen::default()
+            }],
+            direct: true,
+            ..Survey::default()
+        };
+        Looked {
+            name: name.to_owned(),
+            backend: None,
+            survey,
+            findings: Vec::new(),
+            expected: BTreeSet::new(),
+        }
+    }
+
+    fn limit(clusters: &[&str]) -> Limit {
+        let clusters = clusters.iter().map(|it| (*it).to_owned()).collect();
+        Limit { who: "FleetPackage a/b".to_owned(), stale_after: 180.0, clusters: Some(clusters) }
+    }
+
+    #[test]
+    fn each_finding_says_whose_it_is_and_a_cluster_of_another_feed_is_known() {
+        let (east, mut scrape) = (looked("east", "a", 1), looked("scrape", "b", 2));
+        scrape.survey.unscraped.push(Unscraped {
+            cluster: "c".to_owned(),
+            url: "http://c/".to_owned(),
+            why: "connection refused".to_owned(),
+        });
+        scrape.findings = of_feed(&scrape.survey);
+        let pushes = Looked { expected: ["d".to_owned()].into(), ..looked("push", "d", 3) };
+        let limits = [limit(&["a", "b", "c", "d"]), limit(&["a", "z"])];
+        let all = all(vec![east, scrape, pushes], &limits, "2 FleetPackages".to_owned());
+        insta::assert_snapshot!(all.text(), @r"
+        feed east
+        clusters 1, streams 1, verified 1, scraped every 15 s
+        feed scrape
+        clusters 1, streams 1, verified 1, scraped every 15 s
+        problem ScrapeFailed: cluster `c`, http://c/: connection refused
+            -> look whether the exporter runs there, and whether a network policy, a token or a certificate keeps this machine out
+        feed push
+        clusters 1, streams 1, verified 1, scraped every 15 s
+        hub: 2 FleetPackages
+        problem UnknownCluster: FleetPackage a/b names clusters that send nothing: z
+            -> write names as the label `cluster` has them, or ship these clusters' metrics
+        not fit
+        ");
+        assert!(!all.fit && all.feeds[0].fit && !all.feeds[1].fit);
+    }
+}
