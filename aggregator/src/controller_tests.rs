@@ -10,10 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::feeds::Feed;
-use crate::fleet::Beat;
 use crate::poll::PollReport;
-use crate::testing::{Exposition, gather, healthy, stream};
-use crate::verify::verify;
+use crate::testing::{Exposition, healthy, tell};
 
 /// Gates by name, and what was asked: `GET wave-1`, `PATCH wave-1 True`.
 #[derive(Default)]
@@ -133,17 +131,7 @@ async fn controller(hub: &Arc<Hub>, known: impl IntoIterator<Item = Value>) -> C
     };
     let mut fleet = Fleet::default();
     let (said, at) = (Exposition::new(1).with("p", healthy("r1", 10, 1)), clock::now() - 10.0);
-    let beat = Beat {
-        cluster: "a".into(),
-        stream: stream(&[("cluster", "a")]),
-        contract: "1".into(),
-        digest: Some(said.digest()),
-        at,
-        rendered: Some((at, at)),
-        ..Beat::default()
-    };
-    fleet.hear(&beat, at);
-    fleet.accept(&beat, verify(gather(&said.lines()), said.digest()).unwrap(), at);
+    tell(&mut fleet, &[("cluster", "a")], &said, at);
     let mut controller = Controller::new(
         client.clone(),
         ConfigFile::default(),

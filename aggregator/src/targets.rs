@@ -157,28 +157,17 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use crate::fleet::{Beat, FleetSettings};
+    use crate::fleet::FleetSettings;
     use crate::profiles::{ClusterName, News, Settings};
     use crate::tenancy::Tenancy;
-    use crate::testing::{Exposition, gather, healthy, stream};
-    use crate::verify::verify;
+    use crate::testing::{Exposition, healthy, tell};
 
     const T: Seconds = 10_000.0;
 
     fn fleet(heard: Option<(&Exposition, Seconds)>) -> Fleet {
         let mut fleet = Fleet::new(FleetSettings::default());
         if let Some((exposition, at)) = heard {
-            let beat = Beat {
-                cluster: "c".into(),
-                stream: stream(&[("cluster", "c")]),
-                contract: "1".into(),
-                digest: Some(exposition.digest()),
-                at,
-                rendered: Some((at, at)),
-                ..Beat::default()
-            };
-            fleet.hear(&beat, at);
-            fleet.accept(&beat, verify(gather(&exposition.lines()), exposition.digest()).unwrap(), at);
+            tell(&mut fleet, &[("cluster", "c")], exposition, at);
         }
         fleet
     }

@@ -18,7 +18,11 @@ use crate::store::Key;
 use crate::survey::Surveys;
 use crate::tenancy::Tenancy;
 use crate::write::Kind;
-use crate::{feed::Sample, fleet::Fleet, fleet::PackageId, verify::Gathered};
+use crate::{
+    feed::Sample,
+    fleet::{Beat, Fleet, Heard, PackageId},
+    verify::{Gathered, verify},
+};
 
 /// Own labels and value of one sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,6 +153,28 @@ pub(crate) fn gather(lines: &[Line]) -> Gathered {
 
 pub(crate) fn stream(labels: &[(&str, &str)]) -> StreamLabels {
     labels.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
+}
+
+/// The digest sample of an exposition that was rendered and scraped at `at`, of a stream that names its cluster.
+pub(crate) fn beat(labels: &[(&str, &str)], said: &Exposition, at: Seconds) -> Beat {
+    let stream = stream(labels);
+    Beat {
+        cluster: stream.get("cluster").cloned().unwrap_or_default(),
+        stream,
+        contract: CONTRACT_VERSION.to_owned(),
+        digest: Some(said.digest()),
+        at,
+        rendered: Some((at, at)),
+        ..Beat::default()
+    }
+}
+
+/// Has a fleet know what a stream said at `at`, whole and right away.
+pub(crate) fn tell(fleet: &mut Fleet, labels: &[(&str, &str)], said: &Exposition, at: Seconds) {
+    let beat = beat(labels, said, at);
+    if fleet.hear(&beat, at) == Heard::Unread {
+        fleet.accept(&beat, verify(gather(&said.lines()), said.digest()).unwrap(), at);
+    }
 }
 
 /// All that a [`World`] refers to but the fleet: nothing, unless a test says otherwise.

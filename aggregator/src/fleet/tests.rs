@@ -8,7 +8,7 @@ use statusbridge_contract::Fingerprint;
 use super::{Beat, FEED_LABEL, Fleet, FleetSettings, Heard, Standing};
 use crate::{
     clock::Seconds,
-    testing::{Exposition, failed, gather, healthy, package, stream},
+    testing::{Exposition, beat, failed, gather, healthy, package, stream, tell},
     verify::verify,
 };
 
@@ -140,19 +140,7 @@ fn check(
 fn what_is_not_heard_from_is_forgotten_but_only_when_the_backend_answers() {
     let mut fleet = Fleet::new(FleetSettings::default());
     let hear = |fleet: &mut Fleet, cluster: &str, at: Seconds| {
-        let exposition = exposition(0);
-        let beat = Beat {
-            cluster: cluster.into(),
-            stream: stream(&[("cluster", cluster)]),
-            contract: "1".into(),
-            digest: Some(exposition.digest()),
-            at,
-            rendered: Some((at, at)),
-            ..Beat::default()
-        };
-        if fleet.hear(&beat, at) == Heard::Unread {
-            fleet.accept(&beat, verify(gather(&exposition.lines()), exposition.digest()).unwrap(), at);
-        }
+        tell(fleet, &[("cluster", cluster)], &exposition(0), at);
     };
     hear(&mut fleet, "b", 1000.0);
     hear(&mut fleet, "a", 1000.0);
@@ -177,15 +165,7 @@ fn what_is_not_heard_from_is_forgotten_but_only_when_the_backend_answers() {
 fn packages_are_known_from_verified_data_of_clusters_that_may_be_looked_at() {
     let mut fleet = Fleet::new(FleetSettings::default());
     let mut hear = |cluster: &str, exposition: &Exposition, whole: bool| {
-        let beat = Beat {
-            cluster: cluster.into(),
-            stream: stream(&[("cluster", cluster)]),
-            contract: "1".into(),
-            digest: Some(exposition.digest()),
-            at: 100.0,
-            rendered: Some((100.0, 100.0)),
-            ..Beat::default()
-        };
+        let beat = beat(&[("cluster", cluster)], exposition, 100.0);
         fleet.hear(&beat, 100.0);
         match whole {
             true => drop(fleet.accept(
@@ -234,9 +214,7 @@ fn a_cluster_is_taken_from_where_it_is_freshest_and_a_feed_that_fails_is_named()
     let mut fleet = Fleet::new(FleetSettings::default());
     for (feed, at, says) in [("eu", 1000.0, "r1"), ("us", 1040.0, "r2")] {
         let exposition = Exposition::new(1).with("p", healthy(says, 900, 1));
-        let beat = Beat { digest: Some(exposition.digest()), ..by(feed, at) };
-        fleet.hear(&beat, at);
-        fleet.accept(&beat, verify(gather(&exposition.lines()), exposition.digest()).unwrap(), at);
+        tell(&mut fleet, &[("cluster", "c"), (FEED_LABEL, feed)], &exposition, at);
     }
     let observe = |fleet: &Fleet, t| fleet.observe("c", &package("p"), t, STALE_AFTER);
     assert_eq!(observe(&fleet, 1050.0).row.unwrap().healthy, Fingerprint::of("r2"));

@@ -5,9 +5,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::decide::conditions::{OPEN, find};
-use crate::fleet::{Beat, FEED_LABEL};
-use crate::testing::{Exposition, Surroundings, gather, healthy, stream};
-use crate::verify::verify;
+use crate::fleet::FEED_LABEL;
+use crate::testing::{self, Exposition, Surroundings, healthy};
 
 const T: Seconds = 10_000.0;
 const REVISION: &str = "r1";
@@ -38,17 +37,7 @@ fn tell(fleet: &mut Fleet, feed: &str, cluster: &str, at: Seconds) {
     if !feed.is_empty() {
         labels.push((FEED_LABEL, feed));
     }
-    let beat = Beat {
-        cluster: cluster.into(),
-        stream: stream(&labels),
-        contract: "1".into(),
-        digest: Some(said.digest()),
-        at,
-        rendered: Some((at, at)),
-        ..Beat::default()
-    };
-    fleet.hear(&beat, at);
-    fleet.accept(&beat, verify(gather(&said.lines()), said.digest()).unwrap(), at);
+    testing::tell(fleet, &labels, &said, at);
 }
 
 /// A fleet that knows cluster `a`, where all is well.

@@ -10,12 +10,11 @@ use statusbridge_contract::Fingerprint;
 
 use crate::clock::Seconds;
 use crate::decide::{Backend, Moment};
-use crate::fleet::{Beat, Fleet, FleetSettings, Heard};
+use crate::fleet::{Fleet, FleetSettings};
 use crate::judge::{Gates, Packages, World};
 use crate::store::Store;
 use crate::survey::Surveys;
-use crate::testing::{Exposition, Surroundings, gather, healthy, package, stream};
-use crate::verify::verify;
+use crate::testing::{Exposition, Surroundings, healthy, package, tell};
 
 const T: Seconds = 1_800_000_000.0;
 
@@ -53,18 +52,7 @@ fn fleet(clusters: usize, packages: &[&str]) -> Fleet {
     let exposition =
         packages.iter().fold(Exposition::new(7), |all, name| all.with(name, healthy("r1", since, 3)));
     for n in 0..clusters {
-        let cluster = format!("c{n:04}");
-        let beat = Beat {
-            stream: stream(&[("cluster", &cluster)]),
-            cluster,
-            contract: "1".into(),
-            digest: Some(exposition.digest()),
-            at: T,
-            rendered: Some((T, T)),
-            ..Beat::default()
-        };
-        assert_eq!(fleet.hear(&beat, T), Heard::Unread);
-        fleet.accept(&beat, verify(gather(&exposition.lines()), exposition.digest()).unwrap(), T);
+        tell(&mut fleet, &[("cluster", &format!("c{n:04}"))], &exposition, T);
     }
     fleet
 }

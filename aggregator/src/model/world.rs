@@ -362,13 +362,12 @@ impl World {
         let began = self.replicas.iter().filter_map(Replica::began).fold(self.moved_at, f64::max);
         let scrapes = if lately(began, 2.0 * patience) { 3 } else { 1 };
         patience += self.fastest.min((scrapes * SCRAPE_INTERVAL) as Seconds);
-        // Nobody watched, until the sweeper noticed or somebody came back.
-        if lately(self.unwatched_until, 2.0 + behind) {
-            patience += SWEEP_AFTER + SWEEP_EVERY as f64;
-        }
         // The closing was sent twice, the first time after another write.
-        if lately(self.slow_until, POLL_INTERVAL + call) {
-            patience += 2.0 * call;
+        let sent_twice = if lately(self.slow_until, POLL_INTERVAL + call) { 2.0 * call } else { 0.0 };
+        patience += sent_twice;
+        // Nobody watched, until the sweeper noticed or somebody came back and was heard.
+        if lately(self.unwatched_until, 2.0 + behind + sent_twice) {
+            patience += SWEEP_AFTER + SWEEP_EVERY as f64;
         }
         if lately(self.late_until, POLL_INTERVAL + NEWS_ALONE) {
             patience += LATE_ALONE + NEWS_ALONE;

@@ -336,10 +336,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        fleet::Beat,
         poll::PollConfig,
-        testing::{Exposition, gather, healthy},
-        verify::verify,
+        testing::{Exposition, healthy, tell},
     };
 
     fn question(look: &Look, clusters: usize) -> Question {
@@ -379,17 +377,7 @@ mod tests {
     fn known() -> Fleet {
         let mut fleet = Fleet::default();
         let exposition = Exposition::new(7).with("p", healthy("r1", 500, 3));
-        let beat = Beat {
-            cluster: "c".into(),
-            stream: crate::testing::stream(&[("cluster", "c")]),
-            contract: "1".into(),
-            digest: Some(exposition.digest()),
-            at: 2000.0,
-            rendered: Some((2000.0, 2000.0)),
-            ..Beat::default()
-        };
-        fleet.hear(&beat, 2000.0);
-        fleet.accept(&beat, verify(gather(&exposition.lines()), exposition.digest()).unwrap(), 2000.0);
+        tell(&mut fleet, &[("cluster", "c")], &exposition, 2000.0);
         fleet
     }
 
