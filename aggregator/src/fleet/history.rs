@@ -42,8 +42,12 @@ fn since(package: &Package) -> u64 {
 impl History {
     /// Of a package that was never seen before.
     pub(super) fn first(package: &Package, seen: Seen) -> Self {
-        // Without a time of the cluster's, what was seen is all there is.
-        let floor = if since(package) == 0 { seen.at } else { 0.0 };
+        // Without a time of the cluster's, what was seen is all there is. A clock that is ahead may have been
+        // set after it gave the time: nobody was there to notice, so that time is not moved into the past.
+        let floor = match since(package) {
+            0 => seen.at,
+            theirs => (theirs as Seconds).min(seen.at),
+        };
         Self { previously_applied: Fingerprint::NONE, changed_at: seen.evidence, floor }
     }
 
@@ -154,6 +158,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_dated_before_anybody_looked_is_not_moved_into_the_past() {
+        let (mut ahead, mut behind) = (Offset::default(), Offset::default());
+        ahead.measure(-56.0);
+        behind.measure(56.0);
+        let since = |theirs, offset| {
+            let package = package(&healthy("r1", theirs, 3));
+            History::first(&package, seen(SEEN)).since(&package, offset)
+        };
+        assert_eq!((since(900, ahead), since(900, behind)), (900.0, 956.0));
+        // It did not happen after it was seen.
+        assert_eq!(since(1030, ahead), SEEN);
+    }
+
+    #[test]
     fn a_package_is_small() {
         // A fleet of a million packages is to fit 300 MB.
         assert!(size_of::<Package>() + size_of::<History>() <= 136);
@@ -163,7 +181,7 @@ mod tests {
     fn counters_of_another_process_are_not_compared() {
         let (old, new) = (package(&healthy("r1", 100, 3)), package(&healthy("r1", 100, 9)));
         let next = |origin| first(500.0).next(&old, &new, seen(SEEN), Offset::default(), origin).floor;
-        assert_eq!((next(Origin::Same), next(Origin::Sibling)), (SEEN, 0.0));
+        assert_eq!((next(Origin::Same), next(Origin::Sibling)), (SEEN, 100.0));
     }
 
     #[test]

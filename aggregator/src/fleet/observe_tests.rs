@@ -229,8 +229,11 @@ fn a_restart_that_does_not_know_since_when_starts_the_soak_again_for_good() {
 
 #[test]
 fn since_is_told_in_the_backends_clock() {
+    // What was dated before the first look is not moved into the past; what is dated later is known better.
     let story = story().behind(-40.0).whole("i", 2000.0, &r1());
-    assert_eq!(row(&story, 2010.0).since, 860.0);
+    assert_eq!(row(&story, 2010.0).since, 900.0);
+    let story = story.whole("i", 2020.0, &Exposition::new(7).with("p", healthy("r2", 2050, 2)));
+    assert_eq!(row(&story, 2030.0).since, 2010.0);
     let story = self::story().behind(30.0).whole("i", 2000.0, &r1());
     assert_eq!(row(&story, 2010.0).since, 930.0);
 }

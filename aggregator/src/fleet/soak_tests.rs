@@ -333,8 +333,8 @@ fn a_lost_sample_is_no_move_and_hides_none() {
         }
         past.floor()
     };
-    assert_eq!(told(&[], false), Some(0.0));
-    assert_eq!(told(&[(2, Metric::PackageHealth), (4, Metric::PackageTransitions)], false), Some(0.0));
+    assert_eq!(told(&[], false), Some(500.0));
+    assert_eq!(told(&[(2, Metric::PackageHealth), (4, Metric::PackageTransitions)], false), Some(500.0));
     assert_eq!(told(&[], true), Some(1030.0));
     assert_eq!(told(&[(3, Metric::PackageTransitions)], true), Some(1040.0));
     assert_eq!(told(&[(0, Metric::PackageTransitions)], true), Some(1030.0));

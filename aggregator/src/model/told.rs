@@ -55,6 +55,18 @@ fn a_digest_is_not_taken_to_be_as_young_as_the_rendering_time_of_a_later_scrape(
     );
 }
 
+#[test]
+fn a_clock_that_is_set_before_the_first_scrape_shortens_no_soak() {
+    holds(
+        Setup { min_success: 120, ..plain() },
+        &[
+            ROLLOUT,
+            (0, Event::Unscraped { cluster: 0, lasts: 8 }),
+            (7, Event::Clock { cluster: 0, ahead: 56 }),
+        ],
+    );
+}
+
 /// Its successor finds the gate as it was before and has nothing to add, but for the number of its leadership.
 #[test]
 fn what_a_leader_sent_before_it_died_arrives_too_late() {
@@ -66,6 +78,8 @@ fn what_a_leader_sent_before_it_died_arrives_too_late() {
             (0, Event::Unscraped { cluster: 0, lasts: 25 }),
             (40, Event::LateWrite { by: 200 }),
             (48, Event::Killed { away: 0 }),
+            // Long enough for somebody to see the gate open.
+            (240, Event::LateNews { by: 30, lasts: 60 }),
             (48, Event::Forgotten { cluster: 0, lasts: 400 }),
             (50, Event::Break { cluster: 0, recovers: None }),
         ],
