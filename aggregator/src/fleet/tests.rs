@@ -197,18 +197,6 @@ fn packages_are_known_from_verified_data_of_clusters_that_may_be_looked_at() {
     assert_eq!(but_one.into_iter().map(|id| id.name).collect::<Vec<_>>(), ["a", "c"]);
 }
 
-/// What cluster `c` says by way of a feed.
-fn by(feed: &str, at: Seconds) -> Beat {
-    Beat {
-        cluster: "c".into(),
-        stream: stream(&[("cluster", "c"), (FEED_LABEL, feed)]),
-        contract: "1".into(),
-        at,
-        rendered: Some((at, at)),
-        ..Beat::default()
-    }
-}
-
 #[test]
 fn a_cluster_is_taken_from_where_it_is_freshest_and_a_feed_that_fails_is_named() {
     let mut fleet = Fleet::new(FleetSettings::default());

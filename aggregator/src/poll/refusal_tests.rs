@@ -67,9 +67,9 @@ impl QueryApi for &Small {
                     give(Some(Metric::RenderedTimestamp), name, &[], at.floor());
                 } else if expression == "timestamp(statusbridge_digest)" {
                     give(None, name, &contract, at);
-                } else if expression == turns_query() {
-                    give(None, name, &[], at);
-                } else if expression == "timestamp(statusbridge_rendered_timestamp_seconds)" {
+                } else if expression == "timestamp(statusbridge_rendered_timestamp_seconds)"
+                    || expression == turns_query()
+                {
                     give(None, name, &[], at);
                 } else if expression.starts_with("sum by (cluster)") {
                     give(None, name, &[], exposition.packages.len() as f64);
