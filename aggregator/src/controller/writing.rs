@@ -1,0 +1,262 @@
+//! How statuses get into the hub: closings at once, all else one by one within the write budget, each
+//! decided anew at the moment of writing.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use futures::stream::{self, StreamExt};
+use tracing::warn;
+
+use super::{Controller, is_open};
+use crate::api::{Reason, RolloutGateStatus};
+use crate::backlog::Urgency;
+use crate::decide::Moment;
+use crate::decide::conditions::{OPEN, READY, STALLED, find, is_true};
+use crate::discover::Discovery;
+use crate::metrics::{GateState, WriteResult};
+use crate::settle::{Settled, settle};
+use crate::slices::{self, Change};
+use crate::store::Key;
+use crate::write::{self, Kind, Written};
+
+/// How many closings are written at the same time.
+const CLOSINGS_AT_ONCE: usize = 8;
+/// How many slices of one FleetPackage are written at the same time, before it is decided again.
+const SLICES_AT_ONCE: usize = 8;
+
+impl Controller {
+    /// Writes the closings, and the heartbeat once all of them have landed.
+    pub(super) async fn close(&mut self) {
+        while !self.closings.is_empty() {
+            let world = self.world(self.moment());
+            let settled: Vec<(Key, Settled)> = stream::iter(&self.closings)
+                .map(|key| async {
+                    match self.gates.get(key) {
+                        Some(gate) => (key.clone(), settle(&self.client, &world, &self.metrics, gate).await),
+                        None => (key.clone(), Settled::Gone),
+                    }
+                })
+                .buffer_unordered(CLOSINGS_AT_ONCE)
+                .collect()
+                .await;
+            let mut landed = BTreeSet::new();
+            for (key, settled) in settled {
+                if !matches!(settled, Settled::Unsettled | Settled::Doubtful) {
+                    self.closings.remove(&key);
+                    landed.insert(key.clone());
+                }
+                self.remember(Kind::RolloutGate, &key, settled);
+            }
+            self.show_closings();
+            if landed.is_empty() {
+                break;
+            }
+            // What rests on a gate that closed, or did not have to after all.
+            let concerned = self.concerned(landed.clone());
+            self.sort_gates(concerned.difference(&landed).cloned().collect(), self.moment());
+        }
+        if self.closings.is_empty() && self.beat_due && self.can_judge() {
+            let closed_at = Instant::now();
+            match self.heartbeat.beat().await {
+                Ok(()) => {
+                    self.beat_due = false;
+                    self.board.iter().for_each(|board| board.spoke(closed_at));
+                }
+                Err(error) => warn!(%error, "the heartbeat could not be renewed"),
+            }
+            self.metrics.beat(!self.beat_due);
+        }
+        self.count_gates();
+    }
+
+    pub(super) fn has_writes(&self) -> bool {
+        !self.backlog.is_empty() || self.discovery.as_ref().is_some_and(Discovery::is_due)
+    }
+
+    /// Writes what waits longest, as it should be by now. Says how many writes that were.
+    pub(super) async fn write_next(&mut self) -> u32 {
+        let written = self.write_queued().await;
+        if written == 0
+            && let Some(discovery) = &mut self.discovery
+        {
+            discovery.write_next(&self.client, &self.metrics).await;
+        }
+        self.count_gates();
+        written.max(1)
+    }
+
+    async fn write_queued(&mut self) -> u32 {
+        // One moment for all: what was found out of the fleet is remembered for that.
+        let moment = self.moment();
+        // Most of what waited may have been settled meanwhile; that costs no write.
+        while let Some((kind, key)) = self.backlog.pop() {
+            if kind == Kind::RolloutGate && !self.may_be_written(&key, moment).await {
+                // The next poll finds it again.
+                break;
+            }
+            let world = self.world(moment);
+            let settled = match kind {
+                Kind::RolloutGate => match self.gates.get(&key) {
+                    Some(gate) if world.gate(gate).is_some() => {
+                        settle(&self.client, &world, &self.metrics, gate).await
+                    }
+                    _ => continue,
+                },
+                Kind::FleetPackage => match self.packages.get(&key) {
+                    Some(package) if world.package(package).is_some() => {
+                        settle(&self.client, &world, &self.metrics, package).await
+                    }
+                    _ => continue,
+                },
+                Kind::FleetPackageSlice => match self.write_slices(&key, moment).await {
+                    0 => continue,
+                    written => return written,
+                },
+            };
+            self.remember(kind, &key, settled);
+            if kind == Kind::RolloutGate {
+                let mut concerned = self.concerned(BTreeSet::from([key.clone()]));
+                concerned.remove(&key);
+                self.judge(BTreeSet::new(), concerned).await;
+            }
+            return 1;
+        }
+        0
+    }
+
+    /// Writes some of the slices of a FleetPackage; what is left goes to the end of the queue. Says how
+    /// many writes that were.
+    async fn write_slices(&mut self, package: &Key, moment: Moment) -> u32 {
+        let changes = self.slice_changes(&self.world(moment), &slices::by_owner(&self.slices), package);
+        let is_delete = |change: &Change| matches!(change, Change::Delete(_));
+        // Removals only once all else has landed.
+        let removing = changes.first().is_some_and(is_delete);
+        let now: Vec<&Change> =
+            changes.iter().take_while(|it| is_delete(it) == removing).take(SLICES_AT_ONCE).collect();
+        let uid = self.packages.get(package).map(|it| it.uid.as_str()).unwrap_or_default();
+        let client = &self.client;
+        let results: Vec<_> = stream::iter(&now)
+            .map(|change| slices::write(client, package, uid, change))
+            .buffered(SLICES_AT_ONCE)
+            .collect()
+            .await;
+        let mut landed = true;
+        for (change, result) in now.iter().zip(results) {
+            let told = match result {
+                Ok(Written::Done(object)) => {
+                    self.slices.insert(*object);
+                    WriteResult::Done
+                }
+                Ok(Written::Gone) => {
+                    if let Change::Update(slice, _) | Change::Delete(slice) = change {
+                        self.slices.remove(&slice.key);
+                    }
+                    if is_delete(change) { WriteResult::Done } else { WriteResult::Gone }
+                }
+                // The watch brings what it is now, and the next poll finds it again.
+                Ok(Written::Conflict) => {
+                    landed = false;
+                    WriteResult::Conflict
+                }
+                Err(error) => {
+                    warn!(%package, %error, "a slice could not be written");
+                    landed = false;
+                    WriteResult::Error
+                }
+            };
+            self.metrics.wrote(Kind::FleetPackageSlice, told);
+        }
+        let written = now.len();
+        if landed && written < changes.len() {
+            self.backlog.push((Kind::FleetPackageSlice, package.clone()), Urgency::Refresh);
+        }
+        u32::try_from(written).unwrap_or(u32::MAX)
+    }
+
+    /// Before a gate that depends on others opens, these are read anew: a watch that lags must not
+    /// let it open on what they said of an earlier spec. False when that is not possible.
+    pub(super) async fn may_be_written(&mut self, key: &Key, moment: Moment) -> bool {
+        let Some(gate) = self.gates.get(key) else { return true };
+        let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
+        if others.is_empty()
+            || is_open(gate.status.as_ref())
+            || !is_open(self.world(moment).gate(gate).as_ref())
+        {
+            return true;
+        }
+        let others: BTreeSet<Key> = others.iter().map(|other| key.beside(&other.name)).collect();
+        let mut changed = BTreeSet::new();
+        for other in others {
+            match write::read(&self.client, Kind::RolloutGate, &other).await {
+                Ok(Some(object)) => changed.extend(self.gates.insert(object)),
+                Ok(None) => {
+                    self.gates.remove(&other);
+                    changed.insert(other);
+                }
+                Err(error) => {
+                    warn!(gate = %key, dependency = %other, %error, "could not be read");
+                    return false;
+                }
+            }
+        }
+        for key in &changed {
+            self.is_new(Kind::RolloutGate, key);
+        }
+        if !changed.is_empty() {
+            let concerned = self.concerned(changed);
+            self.judge(BTreeSet::new(), concerned).await;
+        }
+        true
+    }
+
+    fn remember(&mut self, kind: Kind, key: &Key, settled: Settled) {
+        let changed = match (settled, kind) {
+            (Settled::Done(Some(object)), Kind::RolloutGate) => self.gates.insert(*object).is_some(),
+            (Settled::Done(Some(object)), Kind::FleetPackage) => self.packages.insert(*object).is_some(),
+            (Settled::Gone, Kind::RolloutGate) => {
+                self.gates.remove(key);
+                true
+            }
+            (Settled::Gone, Kind::FleetPackage) => {
+                self.packages.remove(key);
+                true
+            }
+            (Settled::Doubtful, _) => {
+                self.doubtful.insert((kind, key.clone()));
+                false
+            }
+            // The next poll finds it again. Slices are remembered where they are written.
+            (Settled::Done(None) | Settled::Unsettled, _) | (_, Kind::FleetPackageSlice) => false,
+        };
+        if changed {
+            self.is_new(kind, key);
+        }
+    }
+
+    pub(super) fn show_closings(&self) {
+        self.board.iter().for_each(|board| board.closing(&self.closings));
+    }
+
+    fn count_gates(&self) {
+        let gates = || self.gates.iter().filter_map(|gate| gate.status.as_ref());
+        self.metrics.gates(self.gates.iter().map(|gate| gate_state(gate.status.as_ref())));
+        let packages = self.packages.iter().filter_map(|package| package.status.as_ref());
+        let invalid = |conditions| {
+            find(conditions, READY).is_some_and(|ready| ready.reason == Reason::InvalidSpec.name())
+        };
+        self.metrics.invalid(Kind::RolloutGate, gates().filter(|it| invalid(&it.conditions)).count());
+        self.metrics.invalid(Kind::FleetPackage, packages.filter(|it| invalid(&it.conditions)).count());
+        self.metrics.queued(self.backlog.len());
+    }
+}
+
+fn gate_state(status: Option<&RolloutGateStatus>) -> GateState {
+    let Some(status) = status else { return GateState::Closed };
+    let by_hand = find(&status.conditions, OPEN).is_some_and(|open| open.reason == Reason::Overridden.name());
+    match () {
+        () if by_hand => GateState::Overridden,
+        () if is_open(Some(status)) => GateState::Open,
+        () if is_true(&status.conditions, STALLED) => GateState::Stalled,
+        () => GateState::Closed,
+    }
+}
