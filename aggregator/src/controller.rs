@@ -55,6 +55,7 @@ use crate::server::Health;
 use crate::slices::{self, Change, Slice, Slices};
 use crate::store::Key;
 use crate::survey::Surveys;
+use crate::verdicts::Verdicts;
 use crate::write::Kind;
 
 /// How much of what is heard of ClusterProfiles is taken in before it is judged.
@@ -98,6 +99,7 @@ pub struct Controller {
     discovery: Option<Discovery>,
     references: References,
     surveys: Surveys,
+    verdicts: Verdicts,
     /// The time looked at when a feed answered last.
     answered_at: Option<Floor>,
     complaints: Vec<String>,
@@ -151,6 +153,7 @@ impl Controller {
             slices: Slices::default(),
             discovery: None,
             surveys: Surveys::default(),
+            verdicts: Verdicts::default(),
             answered_at: None,
             complaints: Vec::new(),
             judged_all: false,
@@ -375,6 +378,7 @@ impl Controller {
             None => false,
             Some(Ok(_)) => {
                 self.surveys.clear();
+                self.verdicts.clear();
                 info!("the configuration has changed");
                 true
             }
@@ -594,6 +598,7 @@ impl Controller {
             doubtful: &self.doubtful,
             references: self.references.ledger(),
             surveys: &self.surveys,
+            verdicts: &self.verdicts,
             backend: self.overall.backend(),
             unheard: self.overall.unheard(),
             moment,
@@ -606,11 +611,17 @@ impl Controller {
         match kind {
             Kind::RolloutGate => {
                 let gate = self.gates.get(key);
+                if gate.is_none() {
+                    self.verdicts.forget(kind, key);
+                }
                 self.announcer.see::<RolloutGateSpec>(key, gate);
                 self.board.iter().for_each(|board| board.gate(key, gate));
             }
             Kind::FleetPackage => {
                 let package = self.packages.get(key);
+                if package.is_none() {
+                    self.verdicts.forget(kind, key);
+                }
                 self.announcer.see::<FleetPackageSpec>(key, package);
                 self.board.iter().for_each(|board| board.package(key, package));
                 self.refer(key);

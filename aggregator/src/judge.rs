@@ -26,7 +26,9 @@ use crate::store::{Key, Object, Store};
 use crate::survey::Surveys;
 use crate::targets::{Chosen, Sources, shown_backend};
 use crate::tenancy::{Grant, Tenancy};
+use crate::verdicts::{Found, Still, Verdicts};
 use crate::write::Kind;
+use again::{NEVER, fleet_key};
 
 /// A FleetPackage of the hub.
 pub type PackageObject = Object<FleetPackageSpec, FleetPackageStatus>;
@@ -73,6 +75,8 @@ pub struct World<'a> {
     pub references: &'a Ledger,
     /// What was found out about the fleet, as it is now.
     pub surveys: &'a Surveys,
+    /// What objects were judged to be, and what that rests on.
+    pub verdicts: &'a Verdicts,
     /// What the last polls came to.
     pub backend: Backend<'a>,
     /// Why some feed has never answered this process, though others have.
@@ -92,6 +96,17 @@ impl World<'_> {
         let spec = object.spec.as_ref();
         if spec.is_ok_and(|spec| spec.managed_by.is_some()) {
             return None;
+        }
+        let basis = self.basis_of_package(object);
+        let basis = basis.as_ref().map(|(basis, spec)| (basis, *spec));
+        if let (Some(basis), Some(status)) = (basis, &object.status) {
+            match self.still(Kind::FleetPackage, object, basis, status.as_of.as_ref()) {
+                Still::Stands => return None,
+                Still::Refreshed(at) => {
+                    return Some(FleetPackageStatus { as_of: Some(at), ..status.clone() });
+                }
+                Still::Unknown => {}
+            }
         }
         let grant = match spec {
             Ok(spec) => self.tenancy.grant(&object.key.namespace, &spec.package),
@@ -129,8 +144,18 @@ impl World<'_> {
         });
         status.tenancy = mark;
         status.epoch = self.epoch;
-        let stale_after = self.patience(Kind::FleetPackage, &object.key, spec.map_or(0.0, stale_after));
-        worth_writing(object.status.as_ref(), &status, stale_after).then_some(status)
+        let patience = self.patience(Kind::FleetPackage, &object.key, spec.map_or(0.0, stale_after));
+        let worth = worth_writing(object.status.as_ref(), &status, patience);
+        let found = Found {
+            package: spec.map(fleet_key).unwrap_or_default(),
+            targets: &chosen.targets,
+            stale_after: spec.map_or(0.0, stale_after),
+            as_of: status.as_of.as_ref(),
+            until: Moment { t: NEVER, now: NEVER },
+            stands: !worth,
+        };
+        self.keep(Kind::FleetPackage, object, basis, found);
+        worth.then_some(status)
     }
 
     /// What the last polls mean for these targets. As long as some feed has never answered, nobody knows
@@ -203,10 +228,30 @@ impl World<'_> {
 
     /// The status that a RolloutGate should get, if it is worth a write.
     pub fn gate(&self, object: &GateObject) -> Option<RolloutGateStatus> {
+        let basis = self.basis_of_gate(object);
+        let basis = basis.as_ref().map(|(basis, package)| (basis, *package));
+        if let (Some(basis), Some(status)) = (basis, &object.status) {
+            match self.still(Kind::RolloutGate, object, basis, status.as_of.as_ref()) {
+                Still::Stands => return None,
+                Still::Refreshed(at) => return Some(RolloutGateStatus { as_of: Some(at), ..status.clone() }),
+                Still::Unknown => {}
+            }
+        }
         self.with_input(object, |input, stale_after, tenancy| {
             let status = RolloutGateStatus { tenancy, epoch: self.epoch, ..rollout_gate::decide(input) };
-            let stale_after = self.patience(Kind::RolloutGate, &object.key, stale_after);
-            worth_writing(object.status.as_ref(), &status, stale_after).then_some(status)
+            let patience = self.patience(Kind::RolloutGate, &object.key, stale_after);
+            let worth = worth_writing(object.status.as_ref(), &status, patience);
+            let never = Moment { t: NEVER, now: NEVER };
+            let found = Found {
+                package: basis.map(|(_, package)| fleet_key(package)).unwrap_or_default(),
+                targets: input.targets,
+                stale_after,
+                as_of: status.as_of.as_ref(),
+                until: input.spec.map_or(never, |spec| rollout_gate::holds_until(input, spec)),
+                stands: !worth,
+            };
+            self.keep(Kind::RolloutGate, object, basis, found);
+            worth.then_some(status)
         })
     }
 
@@ -415,6 +460,9 @@ fn stale_after(package: &FleetPackageSpec) -> Seconds {
     common::seconds(&package.stale_after).unwrap_or(0.0)
 }
 
+mod again;
+#[cfg(test)]
+mod again_tests;
 #[cfg(test)]
 mod dependency_tests;
 #[cfg(test)]

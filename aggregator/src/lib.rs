@@ -30,6 +30,7 @@ pub mod profiles;
 pub mod reading;
 pub mod reception;
 pub mod references;
+mod serial;
 pub mod serve;
 pub mod server;
 pub mod set_revision;
@@ -42,6 +43,7 @@ mod targets;
 pub mod tenancy;
 #[cfg(test)]
 mod testing;
+pub mod verdicts;
 pub mod verify;
 pub mod wait;
 pub mod write;

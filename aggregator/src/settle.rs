@@ -20,9 +20,9 @@ use crate::write::{self, Basis, HubError, Kind, Written};
 const ATTEMPTS: usize = 5;
 
 /// A spec that a status can be decided for.
-pub trait Judged: DeserializeOwned + Sized {
+pub trait Judged: DeserializeOwned + PartialEq + Sized {
     /// Its status.
-    type Status: Serialize + DeserializeOwned;
+    type Status: Serialize + DeserializeOwned + PartialEq;
     /// Its kind.
     const KIND: Kind;
     /// The status that it should get, if it is worth a write.
@@ -87,6 +87,9 @@ pub async fn settle<S: Judged>(
         let raw = match write::status(client, S::KIND, basis, &status).await {
             Ok(Written::Done(raw)) => {
                 metrics.wrote(S::KIND, WriteResult::Done);
+                if let Some(after) = Object::read(raw.as_ref().clone()) {
+                    world.verdicts.landed(S::KIND, object, &status, &after);
+                }
                 return Settled::Done(Some(raw));
             }
             Ok(Written::Gone) => {

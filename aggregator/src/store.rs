@@ -2,6 +2,7 @@
 //! no other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
@@ -44,6 +45,8 @@ pub struct Object<S, T> {
     pub labels: BTreeMap<String, String>,
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
+    /// The same for the very same spec of the very same object, whatever its version.
+    pub terms: u64,
     /// The spec, or why it cannot be read.
     pub spec: Result<S, String>,
     /// The status, when there is one that can be read.
@@ -56,7 +59,10 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
         let metadata = object.metadata;
         let spec = object.data.get_mut("spec").map(serde_json::Value::take).unwrap_or_default();
         let status = object.data.get_mut("status").map(serde_json::Value::take).unwrap_or_default();
+        let mut terms = DefaultHasher::new();
+        (&metadata.uid, metadata.generation, spec.to_string()).hash(&mut terms);
         Some(Self {
+            terms: terms.finish(),
             key: Key { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name? },
             uid: metadata.uid.unwrap_or_default(),
             resource_version: metadata.resource_version.unwrap_or_default(),

@@ -100,6 +100,11 @@ impl Sources<'_> {
         }
     }
 
+    /// What is known of the package in a cluster, without being remembered.
+    pub(crate) fn see(&self, cluster: &str, package: &PackageId, stale_after: Seconds) -> Target {
+        self.target(cluster, self.fleet.observe(cluster, package, self.t, stale_after))
+    }
+
     fn look(&self, cluster: &str, survey: &Survey) -> Target {
         self.target(cluster, survey.observe(self.fleet, cluster))
     }

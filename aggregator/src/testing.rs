@@ -17,6 +17,7 @@ use crate::references::Ledger;
 use crate::store::Key;
 use crate::survey::Surveys;
 use crate::tenancy::Tenancy;
+use crate::verdicts::Verdicts;
 use crate::write::Kind;
 use crate::{
     feed::Sample,
@@ -190,6 +191,7 @@ pub(crate) struct Surroundings {
     pub(crate) references: Ledger,
     pub(crate) surveys: Surveys,
     pub(crate) doubtful: BTreeSet<(Kind, Key)>,
+    pub(crate) verdicts: Verdicts,
 }
 
 impl Default for Surroundings {
@@ -206,6 +208,7 @@ impl Default for Surroundings {
             references: Ledger::default(),
             surveys: Surveys::default(),
             doubtful: BTreeSet::new(),
+            verdicts: Verdicts::default(),
         }
     }
 }
@@ -228,6 +231,7 @@ impl Surroundings {
             unheard: None,
             epoch: None,
             doubtful: &self.doubtful,
+            verdicts: &self.verdicts,
             moment,
         }
     }

@@ -97,22 +97,21 @@ impl Controller {
             let world = self.world(moment);
             let settled = match kind {
                 Kind::RolloutGate => match self.gates.get(&key) {
-                    Some(gate) if world.gate(gate).is_some() => {
-                        settle(&self.client, &world, &self.metrics, gate).await
-                    }
-                    _ => continue,
+                    Some(gate) => settle(&self.client, &world, &self.metrics, gate).await,
+                    None => continue,
                 },
                 Kind::FleetPackage => match self.packages.get(&key) {
-                    Some(package) if world.package(package).is_some() => {
-                        settle(&self.client, &world, &self.metrics, package).await
-                    }
-                    _ => continue,
+                    Some(package) => settle(&self.client, &world, &self.metrics, package).await,
+                    None => continue,
                 },
                 Kind::FleetPackageSlice => match self.write_slices(&key, moment).await {
                     0 => continue,
                     written => return written,
                 },
             };
+            if matches!(settled, Settled::Done(None)) {
+                continue;
+            }
             self.remember(kind, &key, settled);
             if kind == Kind::RolloutGate {
                 let mut concerned = self.concerned(BTreeSet::from([key.clone()]));

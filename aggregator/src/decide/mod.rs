@@ -21,7 +21,7 @@ mod membership;
 pub mod rollout_gate;
 pub mod rows;
 pub mod silence;
-mod words;
+pub(crate) mod words;
 
 use std::collections::BTreeMap;
 

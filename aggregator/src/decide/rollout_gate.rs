@@ -1,5 +1,6 @@
 //! The status of a RolloutGate.
 
+mod until;
 mod waiting;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -18,6 +19,7 @@ use crate::api::check::CheckStatus;
 use crate::api::rollout_gate::{GateCounts, Override, OverrideState, Require, Waiting};
 use crate::api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
 use crate::clock::Seconds;
+pub use until::holds_until;
 use waiting::entry;
 
 /// The FleetPackage that a gate refers to.

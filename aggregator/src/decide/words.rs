@@ -44,3 +44,12 @@ pub(super) fn named(reason: Reason, target: &Target) -> String {
         None => target.cluster.clone(),
     }
 }
+
+/// What an observation says besides an age: a text that grows older with every poll would be
+/// written at every poll.
+pub(crate) fn lasting(message: &str) -> &str {
+    match message.split_once("; ") {
+        Some((age, rest)) if age.ends_with(" old") || age.ends_with("verified") => rest,
+        _ => message,
+    }
+}

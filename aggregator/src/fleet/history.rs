@@ -93,6 +93,11 @@ impl History {
         }
     }
 
+    /// Whether the same follows from it for what is known of the package now.
+    pub(super) fn says_the_same(self, other: Self) -> bool {
+        (self.previously_applied, self.floor) == (other.previously_applied, other.floor)
+    }
+
     /// The cluster's clock was set: what it dated before `at` is not moved into the past by that.
     pub(super) fn clock_set(&mut self, package: &Package, was: Offset, at: Seconds) {
         if since(package) != 0 {

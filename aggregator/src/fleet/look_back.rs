@@ -78,6 +78,7 @@ impl Fleet {
     /// was all the time what it is now. If not, its scrapes have to be read.
     pub fn sum_up(&mut self, cluster: &str, package: &PackageId, from: Seconds, extent: &Extent) -> bool {
         let key = key(package);
+        self.changes.package(&key.as_str().into());
         let Some(cluster) = self.clusters.get_mut(cluster) else { return false };
         let mut verified = cluster.streams.values().filter_map(|s| s.verified.as_ref());
         let quiet = verified.any(|v| v.content.find(&key).is_some_and(|(_, now)| extent.is_quiet(&now)));
@@ -93,6 +94,7 @@ impl Fleet {
         let (Some(floor), Some(cluster)) = (past.floor(), self.clusters.get_mut(cluster)) else {
             return false;
         };
+        self.changes.package(&key.as_str().into());
         let verified = cluster.streams.values_mut().filter_map(|s| s.verified.as_mut());
         let histories = verified.filter_map(|v| v.history_mut(&key));
         histories.for_each(|history| history.floor = history.floor.max(floor));

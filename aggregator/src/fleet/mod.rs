@@ -10,6 +10,7 @@
 
 mod access;
 mod beat;
+mod changes;
 mod history;
 mod look_back;
 mod names;
@@ -34,6 +35,7 @@ use statusbridge_contract::{Fingerprint, Metric, stream::StreamLabels};
 
 pub use access::{Access, FEED_LABEL, FeedName, feed_of};
 pub use beat::{Beat, Heard, TURNS_UNTOLD, Turns};
+pub use changes::{Clusters, Mark, Since};
 pub use look_back::IdentityLabels;
 pub use observation::{Observation, PackageId, Row, Standing};
 pub use view::StreamView;
@@ -42,6 +44,7 @@ use crate::{
     clock::Seconds,
     verify::{Content, content},
 };
+use changes::{Changes, Face};
 use names::Names;
 use stream::Stream;
 use unscraped::Unscraped;
@@ -73,10 +76,13 @@ pub struct Fleet {
     /// Why the last poll failed, by the feed.
     errors: BTreeMap<FeedName, String>,
     unscraped: Unscraped,
+    changes: Changes,
 }
 
 #[derive(Debug, Default)]
 struct Cluster {
+    /// Where it is in what is noted of changes.
+    place: u32,
     /// Boxed, as a map has room for many more than the one that most clusters have.
     streams: BTreeMap<StreamLabels, Box<Stream>>,
     watch: Watch,
@@ -88,12 +94,17 @@ impl Cluster {
         self.streams.values().filter_map(|stream| stream.interval()).reduce(f64::max)
     }
 
-    /// The poll at `t` verified what a stream was at `at`, or found it confirmed.
-    fn watched(&mut self, stream: &StreamLabels, at: Seconds, t: Seconds) {
+    /// How far apart its digest samples are, in whole seconds: that stands still.
+    fn scrape_seconds(&self) -> Option<Seconds> {
+        self.scrape_interval().map(Seconds::round)
+    }
+
+    /// The poll at `t` verified what a stream was at `at`, or found it confirmed. Whether its past is known
+    /// from another time on than before.
+    fn watched(&mut self, stream: &StreamLabels, at: Seconds, t: Seconds) -> bool {
         let longest_gap = longest_gap(self.scrape_interval());
-        if let Some(verified) = self.streams.get(stream).and_then(|s| s.verified.as_ref()) {
-            self.watch.saw(&verified.content, at.min(t), t, longest_gap);
-        }
+        let verified = self.streams.get(stream).and_then(|s| s.verified.as_ref());
+        verified.is_some_and(|verified| self.watch.saw(&verified.content, at.min(t), t, longest_gap))
     }
 }
 
@@ -103,7 +114,7 @@ pub fn named(feed: &str, text: &str) -> String {
 }
 
 /// The identity of a package as its samples are kept.
-fn key(package: &PackageId) -> String {
+pub(crate) fn key(package: &PackageId) -> String {
     content::key(&package.source, package.namespace.as_deref().unwrap_or_default(), &package.name)
 }
 
@@ -120,49 +131,89 @@ impl Fleet {
         Self { settings, ..Self::default() }
     }
 
+    /// The cluster of this name, from now on if there was none.
+    fn cluster<'a>(
+        clusters: &'a mut BTreeMap<String, Cluster>,
+        changes: &mut Changes,
+        name: &str,
+    ) -> &'a mut Cluster {
+        if !clusters.contains_key(name) {
+            clusters.insert(name.to_owned(), Cluster { place: changes.place(), ..Cluster::default() });
+        }
+        clusters.entry(name.to_owned()).or_default()
+    }
+
     /// Takes note of a digest sample found by the poll at `t`, and says what it calls for.
     pub fn hear(&mut self, beat: &Beat, t: Seconds) -> Heard {
         let cluster = match self.clusters.get_mut(&beat.cluster) {
             Some(known) => known,
-            None => self.clusters.entry(beat.cluster.clone()).or_default(),
+            None => Self::cluster(&mut self.clusters, &mut self.changes, &beat.cluster),
         };
+        let scraped = cluster.scrape_seconds();
         let stream = match cluster.streams.get_mut(&beat.stream) {
             Some(known) => known,
             None => cluster.streams.entry(beat.stream.clone()).or_default(),
         };
+        let (face, evidence) = (Face::of(stream, &self.settings), stream.evidence_so_far());
         let heard = stream.hear(beat, t);
+        let mut changed = Face::of(stream, &self.settings) != face;
         if heard == Heard::Confirmed {
-            cluster.watched(&beat.stream, beat.at, t);
+            changed |= cluster.watched(&beat.stream, beat.at, t);
         }
+        changed |= cluster.scrape_seconds() != scraped || !cluster.is_calm(&beat.stream, evidence);
+        if changed {
+            self.changes.cluster(cluster.place);
+        }
+        self.changes.evidence(cluster.place, &cluster.verified(), &self.settings);
         heard
     }
 
     /// Takes the verified content that a digest sample attests. Says whether the stream recovered:
     /// whether what an earlier digest sample attested had not verified.
     pub fn accept(&mut self, beat: &Beat, content: Content, t: Seconds) -> bool {
-        let cluster = self.clusters.entry(beat.cluster.clone()).or_default();
+        let cluster = Self::cluster(&mut self.clusters, &mut self.changes, &beat.cluster);
         let mut stream = cluster.streams.remove(&beat.stream).unwrap_or_default();
         let recovered = stream.fault.is_some();
         let uid = content.uid;
-        stream.accept(beat, content, t, &mut self.names, |key| {
-            let siblings = cluster.streams.values().filter_map(|s| Some((s, s.verified.as_ref()?)));
-            siblings
-                .filter(|(_, verified)| verified.content.uid == uid)
-                .filter_map(|(s, verified)| {
-                    verified.find(key).map(|(p, h)| (verified.evidence, p, h, s.offset))
-                })
-                .max_by(|a, b| a.0.total_cmp(&b.0))
-                .map(|(_, package, history, offset)| (package, history, offset))
-        });
+        let (face, evidence) = (Face::of(&stream, &self.settings), stream.evidence_so_far());
+        let same_sources = stream.verified.as_ref().is_some_and(|old| old.content.has_same_sources(&content));
+        let changes = &mut self.changes;
+        stream.accept(
+            beat,
+            content,
+            t,
+            &mut self.names,
+            |key| changes.package(key),
+            |key| {
+                let siblings = cluster.streams.values().filter_map(|s| Some((s, s.verified.as_ref()?)));
+                siblings
+                    .filter(|(_, verified)| verified.content.uid == uid)
+                    .filter_map(|(s, verified)| {
+                        verified.find(key).map(|(p, h)| (verified.evidence, p, h, s.offset))
+                    })
+                    .max_by(|a, b| a.0.total_cmp(&b.0))
+                    .map(|(_, package, history, offset)| (package, history, offset))
+            },
+        );
+        let same = same_sources && Face::of(&stream, &self.settings) == face;
         cluster.streams.insert(beat.stream.clone(), stream);
-        cluster.watched(&beat.stream, beat.at, t);
+        let watched = cluster.watched(&beat.stream, beat.at, t);
+        if !same || watched || !cluster.is_calm(&beat.stream, evidence) {
+            self.changes.cluster(cluster.place);
+        }
+        self.changes.evidence(cluster.place, &cluster.verified(), &self.settings);
         recovered
     }
 
     /// Notes why what a digest sample attests did not verify. What was verified before stays, and ages.
     pub fn reject(&mut self, beat: &Beat, fault: String) {
-        let cluster = self.clusters.entry(beat.cluster.clone()).or_default();
-        cluster.streams.entry(beat.stream.clone()).or_default().reject(beat, fault);
+        let cluster = Self::cluster(&mut self.clusters, &mut self.changes, &beat.cluster);
+        let stream = cluster.streams.entry(beat.stream.clone()).or_default();
+        let face = Face::of(stream, &self.settings);
+        stream.reject(beat, fault);
+        if Face::of(stream, &self.settings) != face {
+            self.changes.cluster(cluster.place);
+        }
     }
 
     /// What was last verified of a stream.
@@ -183,22 +234,46 @@ impl Fleet {
 
     /// A feed's poll at `t` got its answers: drops what was not heard from by it for long.
     pub fn answered(&mut self, feed: &str, t: Seconds) {
-        self.errors.remove(feed);
+        if self.errors.remove(feed).is_some() {
+            self.changes.everything();
+        }
         let before = t - self.settings.forget_after;
+        let (changes, settings) = (&mut self.changes, &self.settings);
         self.clusters.retain(|_, cluster| {
-            cluster.streams.retain(|labels, stream| feed_of(labels) != feed || stream.last_heard() >= before);
+            let mut changed = false;
+            cluster.streams.retain(|labels, stream| {
+                let stays = feed_of(labels) != feed || stream.last_heard() >= before;
+                if !stays {
+                    changed = true;
+                    let verified = stream.verified.iter();
+                    verified
+                        .flat_map(|v| v.content.packages.keys().iter())
+                        .for_each(|key| changes.package(key));
+                }
+                stays
+            });
             let verified = cluster.streams.values_mut().filter_map(|s| s.verified.as_mut());
-            verified.for_each(|v| v.forget(before));
-            let Cluster { streams, watch } = cluster;
+            verified.for_each(|v| changed |= v.forget(before));
+            let Cluster { streams, watch, .. } = cluster;
             let there = |s: &Stream, key: &str| s.verified.as_ref().is_some_and(|v| v.content.has(key));
             watch.keep(|key| streams.values().any(|s| there(s, key)));
-            !cluster.streams.is_empty()
+            let stays = !cluster.streams.is_empty();
+            match (stays, changed) {
+                (false, _) => changes.gone(cluster.place),
+                (true, true) => {
+                    changes.cluster(cluster.place);
+                    changes.evidence(cluster.place, &cluster.verified(), settings);
+                }
+                (true, false) => {}
+            }
+            stays
         });
     }
 
     /// A feed's poll failed. Everything stays as it is, and ages.
     pub fn unanswered(&mut self, feed: &str, error: String) {
         self.errors.insert(feed.into(), named(feed, &error));
+        self.changes.everything();
     }
 
     /// Why a feed does not answer, if it does not, with its name.
@@ -294,13 +369,13 @@ impl Fleet {
         self.clusters.values().filter_map(evidence).map(|evidence| t - evidence).collect()
     }
 
-    /// The longest scrape interval of any cluster; 0 when none is known.
+    /// The longest scrape interval of any cluster, in whole seconds; 0 when none is known.
     pub fn slowest_scrapes(&self) -> Seconds {
-        self.clusters.values().filter_map(Cluster::scrape_interval).fold(0.0, f64::max)
+        self.clusters.values().filter_map(Cluster::scrape_seconds).fold(0.0, f64::max)
     }
 
-    /// How far apart the cluster's digest samples were seen to be, in seconds.
+    /// How far apart the cluster's digest samples were seen to be, in whole seconds.
     pub fn scrape_interval(&self, cluster: &str) -> Option<Seconds> {
-        self.clusters.get(cluster)?.scrape_interval()
+        self.clusters.get(cluster)?.scrape_seconds()
     }
 }

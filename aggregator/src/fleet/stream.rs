@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use statusbridge_contract::Version;
+use statusbridge_contract::{Metric, Version};
 
 use super::{
     beat::{Beat, Heard, SAME_SCRAPE, TURNS_UNTOLD, Turns},
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     clock::Seconds,
-    verify::{Content, Package},
+    verify::{Content, Package, content::parts},
 };
 
 /// Distances between digest samples that are remembered.
@@ -60,7 +60,7 @@ pub(super) struct Stream {
     pub(super) newest: Option<Seconds>,
     pub(super) offset: Offset,
     /// The offset when something was last verified or confirmed.
-    dated_by: Option<Offset>,
+    pub(super) dated_by: Option<Offset>,
     /// What the last scrapes say of when their expositions were rendered, the newest last.
     renderings: VecDeque<Rendering>,
     /// Timestamp of the digest sample for which the samples were last asked.
@@ -162,13 +162,15 @@ impl Stream {
         self.fault = Some(fault);
     }
 
-    /// Replaces what was verified. `sibling` is asked about packages that this stream did not have.
+    /// Replaces what was verified. `changed` is told the packages of which something else is to be said now;
+    /// `sibling` is asked about packages that this stream did not have.
     pub(super) fn accept(
         &mut self,
         beat: &Beat,
         mut content: Content,
         t: Seconds,
         names: &mut Names,
+        mut changed: impl FnMut(&Arc<str>),
         sibling: impl Fn(&str) -> Option<(Package, History, Offset)>,
     ) {
         let evidence = self.evidence(beat, t).and_then(|it| beat.bound(it, content.uid));
@@ -179,19 +181,37 @@ impl Stream {
         let old = self.verified.take();
         let mut histories = Vec::with_capacity(content.packages.len());
         names.share(&mut content, old.as_ref().map(|old| &old.content));
+        let same_words = old.as_ref().is_some_and(|old| Arc::ptr_eq(&old.content.reasons, &content.reasons));
         for package in content.packages.iter() {
             let own = old.as_ref().and_then(|old| old.find(&package.key));
-            histories.push(match (own, || sibling(&package.key)) {
-                (Some((before, history)), _) => {
-                    history.next(&before, &package, seen, self.offset, Origin::Same)
+            let (history, same) = match (own, || sibling(&package.key)) {
+                (Some((before, was)), _) => {
+                    let history = was.next(&before, &package, seen, self.offset, Origin::Same);
+                    let word = |content: &Content| {
+                        let code = package.value(Metric::PackageReason);
+                        content.reason(parts(&package.key).0, code)
+                    };
+                    let same_word =
+                        || same_words || old.as_ref().is_some_and(|old| word(&old.content) == word(&content));
+                    (history, before.same_row(&package) && history.says_the_same(was) && same_word())
                 }
                 (None, sibling) => match sibling() {
-                    Some((before, history, offset)) => {
-                        history.next(&before, &package, seen, offset, Origin::Sibling)
+                    Some((before, was, offset)) => {
+                        let history = was.next(&before, &package, seen, offset, Origin::Sibling);
+                        (history, before.same_row(&package) && history.says_the_same(was))
                     }
-                    None => History::first(&package, seen),
+                    None => (History::first(&package, seen), false),
                 },
-            });
+            };
+            if !same {
+                changed(&package.key);
+            }
+            histories.push(history);
+        }
+        if let Some(old) = &old
+            && !Arc::ptr_eq(old.content.packages.keys(), content.packages.keys())
+        {
+            old.content.packages.keys().iter().filter(|key| !content.has(key)).for_each(&mut changed);
         }
         let mut next = Verified {
             content,
@@ -218,6 +238,20 @@ impl Stream {
             let packages = verified.content.packages.iter().zip(&mut verified.histories);
             packages.for_each(|(package, history)| history.clock_set(&package, was, at));
         }
+    }
+
+    /// How young what was verified is known to be.
+    pub(super) fn evidence_so_far(&self) -> Option<Seconds> {
+        self.verified.as_ref().map(|verified| verified.evidence)
+    }
+
+    /// Whether it makes no difference to any package whether this stream answers or the other, or both.
+    pub(super) fn says_the_same(&self, other: &Self) -> bool {
+        let (Some(ours), Some(theirs)) = (&self.verified, &other.verified) else { return false };
+        let histories = || ours.histories.iter().zip(&theirs.histories);
+        (&self.fault, self.offset.correct(0.0)) == (&other.fault, other.offset.correct(0.0))
+            && ours.content == theirs.content
+            && histories().all(|(ours, theirs)| ours.says_the_same(*theirs))
     }
 
     /// When it was last heard from.
@@ -301,9 +335,16 @@ impl Verified {
         }
     }
 
-    /// Forgets what went away long ago.
-    pub(super) fn forget(&mut self, before: Seconds) {
+    /// Forgets what went away long ago. Whether there was anything.
+    pub(super) fn forget(&mut self, before: Seconds) -> bool {
+        let (removed, other_uid) = (self.removed.len(), self.other_uid);
         self.removed.retain(|(_, at)| *at >= before);
         self.other_uid = self.other_uid.filter(|(_, at)| *at >= before);
+        self.removed.len() != removed || self.other_uid != other_uid
+    }
+
+    /// Whether no package of the one can be a package of the other.
+    pub(super) fn shares_no_source(&self, other: &Self) -> bool {
+        self.content.sources.iter().all(|source| other.content.source(&source.name).is_none())
     }
 }

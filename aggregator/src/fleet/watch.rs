@@ -37,9 +37,11 @@ pub(super) fn longest_gap(interval: Option<Seconds>) -> Seconds {
 }
 
 impl Watch {
-    /// The poll at `t` found verified content that was stamped `at`.
-    pub(super) fn saw(&mut self, content: &Content, at: Seconds, t: Seconds, longest_gap: Seconds) {
-        if self.uid != content.uid {
+    /// The poll at `t` found verified content that was stamped `at`. Whether the past of any package is known
+    /// from another time on for that.
+    pub(super) fn saw(&mut self, content: &Content, at: Seconds, t: Seconds, longest_gap: Seconds) -> bool {
+        let mut changed = self.uid != content.uid;
+        if changed {
             // Another cluster has taken the name.
             *self = Self { uid: content.uid, ..Self::default() };
         }
@@ -47,12 +49,17 @@ impl Watch {
             match self.sources.iter_mut().find(|(name, _)| *name == source.name) {
                 Some((_, seen)) if at - seen.to <= longest_gap => seen.to = seen.to.max(at),
                 Some((name, seen)) => {
+                    changed = true;
                     *seen = Unbroken { from: t, to: at };
                     self.looked_up.retain(|key, _| content::parts(key).0 != name.as_ref());
                 }
-                None => self.sources.push((source.name.clone(), Unbroken { from: t, to: at })),
+                None => {
+                    changed = true;
+                    self.sources.push((source.name.clone(), Unbroken { from: t, to: at }));
+                }
             }
         }
+        changed
     }
 
     /// The package's past was looked up from then on.

@@ -373,7 +373,10 @@ impl Work {
         match hub.answer(now, number).filter(|_| now >= replica.isolated_until) {
             Some(Outcome::Done(version)) => {
                 self.closing = false;
-                self.gate = hub.written(version).clone();
+                let before = std::mem::replace(&mut self.gate, hub.written(version).clone());
+                if let Some(sent) = &self.gate.status {
+                    self.around.verdicts.landed(Kind::RolloutGate, &before, sent, &self.gate);
+                }
                 self.around.doubtful.clear();
                 true
             }

@@ -22,6 +22,7 @@ use kube::runtime::watcher::Event;
 use crate::api::label_selector::{LabelSelector, Labels};
 use crate::clock::Seconds;
 use crate::decide::Membership;
+use crate::serial;
 use crate::store::Key;
 pub use settings::{ClusterName, Settings};
 pub use watch::{News, watch};
@@ -106,6 +107,7 @@ pub struct Profiles {
     /// Keys of the profiles of one cluster; a profile without a cluster's name is by itself.
     clusters: BTreeMap<String, Vec<Key>>,
     state: State,
+    revision: u64,
 }
 
 impl Profiles {
@@ -117,6 +119,7 @@ impl Profiles {
             listing: None,
             clusters: BTreeMap::new(),
             state: State::Unlisted("they have not been listed yet".to_owned()),
+            revision: serial::next(),
         }
     }
 
@@ -128,13 +131,22 @@ impl Profiles {
     /// Takes in what was heard at `now`, and says whether selectors may choose differently for it.
     pub fn apply(&mut self, news: impl IntoIterator<Item = News>, now: Seconds) -> bool {
         let mut changed = false;
+        let before = self.state.clone();
         for news in news {
             changed |= self.apply_one(news, now);
         }
         if changed {
             self.clusters = self.by_cluster();
         }
+        if changed || self.state != before {
+            self.revision = serial::next();
+        }
         changed
+    }
+
+    /// Another one whenever anything is said of any cluster that was not said before.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 
     fn apply_one(&mut self, news: News, now: Seconds) -> bool {

@@ -77,6 +77,14 @@ impl Package {
         sample::hash(metric.name(), &identity(&self.key), value)
     }
 
+    /// Whether two observations say the same of all that counts for a verdict: of states, revisions, reason,
+    /// and since when.
+    pub fn same_row(&self, other: &Self) -> bool {
+        const REST: usize = 6; // the first six metrics, and the reason
+        let reason = |package: &Self| package.value(Metric::PackageReason);
+        self.values[..REST] == other.values[..REST] && reason(self) == reason(other)
+    }
+
     /// Whether two observations say the same about apply state, health and revisions.
     pub fn same_state(&self, other: &Self) -> bool {
         const STATE: usize = 5; // the first five metrics
@@ -135,6 +143,13 @@ impl Content {
     /// Whether there is a package with this [`key`].
     pub fn has(&self, key: &str) -> bool {
         self.packages.position(key).is_some()
+    }
+
+    /// Whether the same sources of the same cluster are up, and no others.
+    pub fn has_same_sources(&self, other: &Self) -> bool {
+        let ups =
+            |content: &Self| content.sources.iter().map(|it| (it.name.clone(), it.up)).collect::<Vec<_>>();
+        self.uid == other.uid && ups(self) == ups(other)
     }
 
     /// What it says about a source.

@@ -7,7 +7,7 @@ use crate::api::rollout_gate::Waiting;
 use crate::api::{Reason, RolloutGateSpec};
 use crate::clock::Seconds;
 use crate::decide::classify::{Soak, soak};
-use crate::decide::words::{named, phrase};
+use crate::decide::words::{lasting, named, phrase};
 use crate::decide::{Target, clusters, list, revisions, shorten, time};
 
 /// Most clusters that one `waitingFor` entry names.
@@ -76,15 +76,6 @@ fn soaking(input: &Input<'_>, terms: &Terms<'_>, group: &[(Reason, &Target)]) ->
         text.push_str(&format!("; the past{whose} has yet to be looked up in the metrics backend"));
     }
     text
-}
-
-/// What an observation says besides an age: a text that grows older with every poll would be
-/// written at every poll.
-fn lasting(message: &str) -> &str {
-    match message.split_once("; ") {
-        Some((age, rest)) if age.ends_with(" old") || age.ends_with("verified") => rest,
-        _ => message,
-    }
 }
 
 fn never_seen(input: &Input<'_>, spec: &RolloutGateSpec, wanted: Fingerprint) -> String {
