@@ -10,6 +10,7 @@ use serde::{
 use super::{
     elements,
     error::FeedError,
+    quick,
     series::{Labels, Sample, Sink},
 };
 
@@ -20,8 +21,9 @@ use super::{
 pub fn read(body: impl Read, sink: &mut dyn Sink) -> Result<(), FeedError> {
     let mut buffer = Buffer::default();
     let frame = elements::take_out(body, |series| {
-        let mut json = serde_json::Deserializer::from_slice(series);
-        OneSeries { buffer: &mut buffer }.deserialize(&mut json).map_err(why)?;
+        if !quick::series(series, &mut buffer.labels, &mut buffer.samples) {
+            buffer.parse(series)?;
+        }
         sink.series(&buffer.labels, &buffer.samples);
         Ok(())
     })?;
@@ -190,6 +192,22 @@ struct Buffer {
     labels: Labels,
     samples: Vec<Sample>,
     name: String,
+}
+
+impl Buffer {
+    /// Parses a series, however it is written.
+    fn parse(&mut self, series: &[u8]) -> Result<(), FeedError> {
+        let mut json = serde_json::Deserializer::from_slice(series);
+        OneSeries { buffer: self }.deserialize(&mut json).map_err(why)
+    }
+}
+
+/// What the parser makes of one series that knows all of JSON.
+#[cfg(test)]
+pub(super) fn parse_fully(series: &[u8]) -> Result<(Labels, Vec<Sample>), FeedError> {
+    let mut buffer = Buffer::default();
+    buffer.parse(series)?;
+    Ok((buffer.labels, buffer.samples))
 }
 
 struct OneSeries<'a> {

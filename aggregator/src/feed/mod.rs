@@ -17,15 +17,13 @@ mod connector;
 mod elements;
 mod error;
 mod probe;
+mod quick;
 mod selector;
 mod series;
 
-use std::{
-    io::BufReader,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use reqwest::{RequestBuilder, Response, Url, header};
@@ -46,8 +44,6 @@ use connector::Connector;
 const EXCERPT: usize = 256;
 /// How much of an error's body is read, in bytes.
 const ERROR_BODY: usize = 16 << 10;
-/// How much is read from the connection before the parser is asked, in bytes.
-const READ_BUFFER: usize = 64 << 10;
 
 /// Whoever answers instant queries.
 pub trait QueryApi: Send + Sync {
@@ -154,17 +150,14 @@ impl PromFeed {
     }
 
     async fn fold<S: Sink>(&self, mut response: Response, mut sink: S) -> Result<S, FeedError> {
-        let (chunks, reader) = body::pipe();
-        let parser = tokio::task::spawn_blocking(move || {
-            let read = answer::read(BufReader::with_capacity(READ_BUFFER, reader), &mut sink);
-            read.map(|()| sink)
-        });
+        let (mut body, reader) = body::pipe();
+        let parser = tokio::task::spawn_blocking(move || answer::read(reader, &mut sink).map(|()| sink));
         let sent = loop {
             match response.chunk().await {
                 // The parser gave up: its own error says why.
                 Ok(Some(chunk)) => {
                     self.received.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-                    if chunks.send(chunk).await.is_err() {
+                    if body.write(chunk).await.is_err() {
                         break Ok(());
                     }
                 }
@@ -172,7 +165,7 @@ impl PromFeed {
                 Err(error) => break Err(self.transport(&error)),
             }
         };
-        drop(chunks);
+        body.finish().await;
         let parsed = parser.await.map_err(|e| FeedError::Malformed(e.to_string()))?;
         sent.and(parsed)
     }

@@ -86,11 +86,12 @@ fn steps() -> impl Strategy<Value = Vec<(Step, bool)>> {
         Just(json!({"reporting": {"minClusters": 1}})),
         Just(json!({"selector": {"matchLabels": {"in": "true"}}})),
     ];
-    let gate = (clusters.clone(), any::<bool>(), 0..6_u8, 0..PACKAGES.len()).prop_map(|(clusters, first, more, package)| {
+    let gate = (clusters.clone(), any::<bool>(), 0..8_u8, 0..PACKAGES.len()).prop_map(|(clusters, first, more, package)| {
         let revision = if first { "r1" } else { "r2" };
         let mut spec = json!({"fleetPackageRef": {"name": PACKAGES[package]}, "revision": revision, "clusters": clusters});
         let more = match more {
-            0 => json!({"minSuccessTime": "90s"}),
+            0 | 6 => json!({"minSuccessTime": "90s"}),
+            7 => json!({"minSuccessTime": "5m"}),
             1 => json!({"progressDeadline": "2m", "maxFailures": 1}),
             2 => json!({"override": {"state": "Open", "reason": "trust me", "until": "2027-01-15T08:05:00Z"}}),
             3 => json!({"dependsOn": [{"name": "g0"}]}),
@@ -111,7 +112,7 @@ fn steps() -> impl Strategy<Value = Vec<(Step, bool)>> {
         spec
     });
     let step = prop_oneof![
-        30 => prop_oneof![Just(15), 1..90_u16].prop_map(Step::Round),
+        30 => prop_oneof![4 => Just(15), 2 => 1..90_u16, 1 => 100..200_u16].prop_map(Step::Round),
         4 => (1..200_u16).prop_map(Step::Wait),
         6 => (cluster(), instance(), 0..30_u16).prop_map(|(cluster, instance, late)| Step::Beat { cluster, instance, late }),
         3 => (cluster(), instance()).prop_map(|(cluster, instance)| Step::Torn { cluster, instance }),

@@ -1,6 +1,6 @@
 //! The few samples per stream that say whether anything has to be read.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 
 use statusbridge_contract::{Metric, PACKAGE_METRICS, Version, label, stream, stream::StreamLabels};
 
@@ -20,9 +20,6 @@ pub(super) struct Heads {
     /// Samples received.
     pub(super) samples: u64,
 }
-
-/// The labels of a digest sample: contract version and stream.
-type DigestKey = (String, StreamLabels);
 
 /// How far back a stream is looked at as a whole, in seconds: several scrapes.
 const WINDOW: u32 = 120;
@@ -63,55 +60,53 @@ pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) 
         feed.query(&repeats, t, Stamps::of(Metric::RenderedTimestamp)),
     )?;
     let samples = values.samples + digests.samples + rendered.samples + turns.samples + repeats.samples;
-    let repeats: BTreeSet<StreamLabels> =
-        repeats.stamps.into_keys().map(|(_, stream)| without(stream, &config.ignored_labels)).collect();
+    let repeats: HashSet<String> =
+        repeats.stamps.into_keys().map(|key| key.of_stream(&config.ignored_labels)).collect();
     let turns = turns_of(turns, &config.ignored_labels);
-    let mut beats: BTreeMap<StreamLabels, Beat> = BTreeMap::new();
+    let mut beats: HashMap<String, Beat> = HashMap::with_capacity(values.digests.len());
     let mut unnamed = 0;
-    for ((contract, labels), digest) in values.digests {
-        let Some(cluster) = labels.get(&config.cluster_label).filter(|c| !c.is_empty()).cloned() else {
+    for (key, digest) in values.digests {
+        let Some(cluster) = key.label(&config.cluster_label).filter(|c| !c.is_empty()).map(str::to_owned)
+        else {
             unnamed += 1;
             continue;
         };
-        let no_contract = (String::new(), labels.clone());
-        let rendered = values.rendered.get(&labels).copied().zip(rendered.stamps.get(&no_contract).copied());
-        let key = (contract, labels);
         // Both queries ask at the same time: a digest without a timestamp came in between.
         let Some(at) = digests.stamps.get(&key).copied() else { continue };
-        let (contract, stream) = key;
-        let mut stream = without(stream, &config.ignored_labels);
-        let (turns, repeats) = (turns.get(&stream).copied(), repeats.contains(&stream));
+        let HeadKey { contract, labels } = key;
+        let stream = HeadKey { contract: String::new(), labels };
+        let rendered = values.rendered.get(&stream).copied().zip(rendered.stamps.get(&stream).copied());
+        let text = stream.of_stream(&config.ignored_labels);
+        let (turns, repeats) = (turns.get(&text).copied(), repeats.contains(&text));
+        let mut stream = stream.into_stream(&config.ignored_labels);
         if !config.feed.is_empty() {
             stream.insert(FEED_LABEL.to_owned(), config.feed.as_ref().to_owned());
         }
         let turns = turns.unwrap_or(Turns::Untold);
         let beat = Beat { cluster, stream, contract, digest, at, rendered, turns, repeats };
-        match beats.get(&beat.stream) {
+        match beats.get(&text) {
             Some(other) if !supersedes(&beat, other) => {}
             _ => {
-                beats.insert(beat.stream.clone(), beat);
+                beats.insert(text, beat);
             }
         }
     }
-    Ok(Heads { beats: beats.into_values().collect(), unnamed, samples })
+    let mut beats: Vec<(String, Beat)> = beats.into_iter().collect();
+    beats.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    Ok(Heads { beats: beats.into_iter().map(|(_, beat)| beat).collect(), unnamed, samples })
 }
 
 /// What the answer to [`turns_query`] says of each stream; what is worse counts where labels are ignored.
-fn turns_of(answer: Stamps, ignored: &[String]) -> HashMap<StreamLabels, Turns> {
+fn turns_of(answer: Stamps, ignored: &[String]) -> HashMap<String, Turns> {
     let mut turns = HashMap::new();
-    for ((_, stream), stamp) in answer.stamps {
+    for (key, stamp) in answer.stamps {
         let told = if stamp < 0.0 { Turns::Taken { until: -stamp } } else { Turns::None { until: stamp } };
         turns
-            .entry(without(stream, ignored))
+            .entry(key.of_stream(ignored))
             .and_modify(|it: &mut Turns| *it = it.worse(told))
             .or_insert(told);
     }
     turns
-}
-
-fn without(mut stream: StreamLabels, ignored: &[String]) -> StreamLabels {
-    stream.retain(|name, _| !ignored.contains(name));
-    stream
 }
 
 /// Of two digests of one stream, as an exporter's upgrade leaves them behind, the newer counts; of two of
@@ -120,17 +115,88 @@ fn supersedes(beat: &Beat, other: &Beat) -> bool {
     (beat.at, Version::readable(&beat.contract)) > (other.at, Version::readable(&other.contract))
 }
 
-fn digest_key(metric: Metric, labels: &Labels) -> DigestKey {
-    let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
-    let split = stream::split(metric, owned, &[]);
-    let contract = split.own.into_iter().find(|(name, _)| *name == label::CONTRACT);
-    (contract.map(|(_, value)| value).unwrap_or_default(), split.stream)
+/// The labels of a head sample: contract version and stream.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct HeadKey {
+    contract: String,
+    /// Names and values, each with an end, in order of the names: cheaper to make and to compare than a map.
+    labels: String,
+}
+
+/// What ends a name or a value.
+const END: char = '\0';
+
+impl HeadKey {
+    fn of(metric: Metric, labels: &Labels) -> Self {
+        let (mut contract, mut text) = ("", String::with_capacity(128));
+        let mut before = "";
+        for (name, value) in labels.iter() {
+            // Whose label that is takes more to find out; so does their order.
+            if name.starts_with("exported_") || name < before {
+                return Self::with_care(metric, labels);
+            }
+            before = name;
+            if metric == Metric::Digest && name == label::CONTRACT {
+                contract = value;
+            } else if name != "__name__" {
+                push(&mut text, name, value);
+            }
+        }
+        Self { contract: contract.to_owned(), labels: text }
+    }
+
+    fn with_care(metric: Metric, labels: &Labels) -> Self {
+        let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
+        let split = stream::split(metric, owned, &[]);
+        let contract = split.own.into_iter().find(|(name, _)| *name == label::CONTRACT);
+        let mut text = String::new();
+        split.stream.iter().for_each(|(name, value)| push(&mut text, name, value));
+        Self { contract: contract.map(|(_, value)| value).unwrap_or_default(), labels: text }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut parts = self.labels.split_terminator(END);
+        std::iter::from_fn(move || parts.next().zip(parts.next()))
+    }
+
+    fn label(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// The labels that tell the stream from others, as text.
+    fn of_stream(&self, ignored: &[String]) -> String {
+        if ignored.is_empty() {
+            return self.labels.clone();
+        }
+        let mut text = String::with_capacity(self.labels.len());
+        let kept = self.iter().filter(|(name, _)| !ignored.iter().any(|it| it == name));
+        kept.for_each(|(name, value)| push(&mut text, name, value));
+        text
+    }
+
+    /// The same as they are kept.
+    fn into_stream(self, ignored: &[String]) -> StreamLabels {
+        let kept = self.iter().filter(|(name, _)| !ignored.iter().any(|it| it == name));
+        kept.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+}
+
+fn push(text: &mut String, name: &str, value: &str) {
+    for part in [name, value] {
+        if part.contains(END) {
+            // Such a stream is not found again among what is read, and so never verified.
+            text.push_str(&part.replace(END, "\u{fffd}"));
+        } else {
+            text.push_str(part);
+        }
+        text.push(END);
+    }
 }
 
 #[derive(Default)]
 struct Values {
-    digests: BTreeMap<DigestKey, Option<u64>>,
-    rendered: HashMap<StreamLabels, Seconds>,
+    digests: HashMap<HeadKey, Option<u64>>,
+    rendered: HashMap<HeadKey, Seconds>,
     samples: u64,
 }
 
@@ -139,13 +205,13 @@ impl Sink for Values {
         let metric = labels.get("__name__").and_then(Metric::from_name);
         let (Some(metric), Some(sample)) = (metric, samples.last()) else { return };
         self.samples += 1;
-        let key = digest_key(metric, labels);
+        let key = HeadKey::of(metric, labels);
         match (metric, sample.whole()) {
             (Metric::Digest, digest) => {
                 self.digests.insert(key, digest);
             }
             (Metric::RenderedTimestamp, Some(seconds)) => {
-                self.rendered.insert(key.1, seconds as Seconds);
+                self.rendered.insert(key, seconds as Seconds);
             }
             _ => {}
         }
@@ -154,7 +220,7 @@ impl Sink for Values {
 
 struct Stamps {
     metric: Metric,
-    stamps: HashMap<DigestKey, Seconds>,
+    stamps: HashMap<HeadKey, Seconds>,
     samples: u64,
 }
 
@@ -168,7 +234,7 @@ impl Sink for Stamps {
     fn series(&mut self, labels: &Labels, samples: &[Sample]) {
         if let Some(sample) = samples.last().filter(|s| s.value.is_finite()) {
             self.samples += 1;
-            self.stamps.insert(digest_key(self.metric, labels), sample.value);
+            self.stamps.insert(HeadKey::of(self.metric, labels), sample.value);
         }
     }
 }
@@ -210,7 +276,6 @@ impl Sink for Packages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::stream;
 
     #[test]
     fn a_stream_is_one_clusters_only_when_that_was_said() {
@@ -228,7 +293,10 @@ mod tests {
             answer.series(&labels.into_iter().collect(), &[Sample { at: 105.0, value }]);
         }
         let turns = turns_of(answer, &["replica".to_owned()]);
-        let of = |instance| turns.get(&stream(&[("cluster", "c"), ("instance", instance)])).copied();
+        let of = |instance| {
+            let labels: Labels = [("cluster", "c"), ("instance", instance)].into_iter().collect();
+            turns.get(&HeadKey::of(Metric::ClusterUid, &labels).of_stream(&[])).copied()
+        };
         assert_eq!(of("a"), Some(Turns::None { until: 100.0 }));
         assert_eq!(of("b"), Some(Turns::Taken { until: 90.0 }));
         assert_eq!(of("c"), Some(Turns::None { until: 70.0 }));

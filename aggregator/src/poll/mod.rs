@@ -17,8 +17,9 @@ mod refusal_tests;
 mod settle;
 mod unknown;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
+use futures::stream::{FuturesOrdered, StreamExt};
 use statusbridge_contract::stream::StreamLabels;
 
 use crate::{
@@ -69,6 +70,8 @@ impl Default for PollConfig {
 const PROBLEMS: usize = 16;
 /// How often a backend may refuse the size of a query before a poll is given up.
 const MOST_REFUSALS: usize = 8;
+/// Batches that are read at the same time: each takes memory.
+const AT_ONCE: usize = 2;
 /// Longest problem, in bytes.
 const PROBLEM: usize = 600;
 
@@ -212,49 +215,80 @@ impl<Q: QueryApi> Poller<Q> {
             }
         }
         report.read = unread.len();
-        let sizes = heads::sizes(&self.feed, &self.config, known, t).await?;
+        let Self { config, feed, settle, limit } = self;
+        let sizes = heads::sizes(feed, config, known, t).await?;
+        let reader = Reader::new(feed, config, &unread, &beats, t);
         let (mut recovered, mut refusals) = (0, 0);
-        let mut queue = VecDeque::from(batches(unread, &sizes, self.limit.samples()));
-        while let Some(batch) = queue.pop_front() {
-            let torn = match self.read(fleet, &batch, &beats, t, &mut recovered, report).await {
-                Ok(torn) => torn,
+        let mut queue = VecDeque::from(batches(unread, &sizes, limit.samples()));
+        // While one batch is verified, the next is on its way.
+        let (mut asked, mut answers) = (VecDeque::<Batch>::new(), FuturesOrdered::new());
+        loop {
+            while answers.len() < AT_ONCE
+                && let Some(batch) = queue.pop_front()
+            {
+                answers.push_back(reader.read(batch.clone()));
+                asked.push_back(batch);
+            }
+            let (Some(answer), Some(batch)) = (answers.next().await, asked.pop_front()) else { break };
+            let torn = match answer {
+                Ok(read) => {
+                    report.samples += read.samples;
+                    settle_batch(fleet, batch.beats, read, t, &mut recovered, report).await
+                }
                 Err(error) if error.may_be_size() && batch.clusters.len() > 1 && refusals < MOST_REFUSALS => {
                     refusals += 1;
-                    self.limit.refused(batch::samples(&batch, &sizes));
-                    let left = batch.beats.into_iter().chain(queue.into_iter().flat_map(|b| b.beats));
-                    queue = batches(left.collect(), &sizes, self.limit.samples()).into();
+                    limit.refused(batch::samples(&batch, &sizes));
+                    answers = FuturesOrdered::new();
+                    let left = [batch].into_iter().chain(asked.drain(..)).chain(queue);
+                    queue = batches(left.flat_map(|b| b.beats).collect(), &sizes, limit.samples()).into();
                     continue;
                 }
                 Err(error) => return Err(error),
             };
             report.reread += torn.len();
             for group in stamp_groups(torn) {
-                self.read_again(fleet, group, &beats, t, &mut recovered, report).await?;
+                reader.read_again(fleet, group, &mut recovered, report).await?;
             }
         }
         if refusals == 0 {
-            self.limit.served();
+            limit.served();
         }
-        self.settle.learn(report.read, recovered);
+        settle.learn(report.read, recovered);
         Ok(())
     }
+}
 
-    /// Reads a batch at `t`; gives back what does not add up.
-    async fn read(
-        &self,
-        fleet: &mut impl Access,
-        batch: &Batch,
-        beats: &[Beat],
-        t: Seconds,
-        recovered: &mut usize,
-        report: &mut PollReport,
-    ) -> Result<Vec<Unverified>, FeedError> {
+/// Reads streams of one backend at one time.
+struct Reader<'a, Q> {
+    feed: &'a Q,
+    config: &'a PollConfig,
+    /// All streams that have a digest, of the clusters that are read.
+    beats: HashMap<&'a str, Vec<&'a Beat>>,
+    t: Seconds,
+}
+
+impl<'a, Q: QueryApi> Reader<'a, Q> {
+    fn new(feed: &'a Q, config: &'a PollConfig, due: &[Beat], beats: &'a [Beat], t: Seconds) -> Self {
+        let clusters: HashSet<&str> = due.iter().map(|beat| beat.cluster.as_str()).collect();
+        let mut of_them = HashMap::<&str, Vec<&Beat>>::with_capacity(clusters.len());
+        for beat in beats.iter().filter(|beat| clusters.contains(beat.cluster.as_str())) {
+            of_them.entry(&beat.cluster).or_default().push(beat);
+        }
+        Self { feed, config, beats: of_them, t }
+    }
+
+    /// What gathers the samples of these streams.
+    fn sink(&self, due: &[Beat], raw: bool) -> Read {
+        let clusters: BTreeSet<&str> = due.iter().map(|beat| beat.cluster.as_str()).collect();
+        let beats = clusters.into_iter().filter_map(|cluster| self.beats.get(cluster)).flatten().copied();
+        Read::at(self.config, due, beats, raw)
+    }
+
+    /// Reads a batch.
+    async fn read(&self, batch: Batch) -> Result<Read, FeedError> {
         let selector =
             contract_selector(&self.config.cluster_label, batch.clusters.iter().map(String::as_str));
-        let read = Read::at(&self.config, &batch.beats, beats, false);
-        let read = self.feed.query(&selector, t, read).await?;
-        report.samples += read.samples;
-        Ok(settle_batch(fleet, batch.beats.clone(), read, t, recovered, report).await)
+        self.feed.query(&selector, self.t, self.sink(&batch.beats, false)).await
     }
 
     /// Reads torn streams again, keeping only samples stamped like their digest: that heals lost
@@ -263,8 +297,6 @@ impl<Q: QueryApi> Poller<Q> {
         &self,
         fleet: &mut impl Access,
         torn: Vec<Unverified>,
-        beats: &[Beat],
-        t: Seconds,
         recovered: &mut usize,
         report: &mut PollReport,
     ) -> Result<(), FeedError> {
@@ -273,9 +305,9 @@ impl<Q: QueryApi> Poller<Q> {
         let clusters: BTreeSet<&str> = due.iter().map(|b| b.cluster.as_str()).collect();
         let window = ((last - first) * 1000.0).round() as u64 + 1000;
         let selector = contract_selector(&self.config.cluster_label, clusters) + &format!("[{window}ms]");
-        let read = self.feed.query(&selector, last, Read::at(&self.config, &due, beats, true)).await?;
+        let read = self.feed.query(&selector, last, self.sink(&due, true)).await?;
         report.samples += read.samples;
-        let still = settle_batch(fleet, due, read, t, recovered, report).await;
+        let still = settle_batch(fleet, due, read, self.t, recovered, report).await;
         let mut torn: HashMap<StreamLabels, Unverified> =
             torn.into_iter().map(|first| (first.beat.stream.clone(), first)).collect();
         // A backend that cannot be read like this gives nothing: then the first reading tells more.
@@ -284,7 +316,7 @@ impl<Q: QueryApi> Poller<Q> {
             _ => unverified,
         });
         let mut told: Vec<Unverified> = told.collect();
-        unknown::ask(&self.feed, &self.config, &mut told, last).await;
+        unknown::ask(self.feed, self.config, &mut told, last).await;
         for told in told {
             report.unverified += 1;
             report.problem(&fleet.with(move |fleet| reject(fleet, &told)).await);

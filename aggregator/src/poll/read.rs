@@ -1,6 +1,6 @@
 //! Sorts the samples of an answer into the streams that they belong to.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use statusbridge_contract::{Metric, Version, stream, stream::StreamLabels};
 
@@ -54,14 +54,16 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// Gathers for `due`; `beats` are all streams that have a digest. When reading `raw`, only
-    /// samples stamped like their stream's digest are kept.
-    pub(super) fn at(config: &PollConfig, due: &[Beat], beats: &[Beat], raw: bool) -> Self {
-        // Only these clusters are asked about.
-        let clusters: HashSet<&str> = due.iter().map(|b| b.cluster.as_str()).collect();
-        let others = beats.iter().filter(|b| clusters.contains(b.cluster.as_str()));
+    /// Gathers for `due`; `beats` are all streams of these clusters that have a digest. When reading
+    /// `raw`, only samples stamped like their stream's digest are kept.
+    pub(super) fn at<'b>(
+        config: &PollConfig,
+        due: &[Beat],
+        beats: impl IntoIterator<Item = &'b Beat>,
+        raw: bool,
+    ) -> Self {
         let mut places: HashMap<StreamLabels, Place> =
-            others.map(|b| (as_returned(b), Place::Other)).collect();
+            beats.into_iter().map(|b| (as_returned(b), Place::Other)).collect();
         let mut cluster_stamps: HashMap<String, Vec<Seconds>> = HashMap::new();
         for (i, beat) in due.iter().enumerate() {
             places.insert(as_returned(beat), Place::Due(i));
