@@ -90,9 +90,9 @@ impl Survey {
         lock(&self.observed).len() + self.targets.get().map_or(0, |targets| targets.len())
     }
 
-    /// What is known of the package in a cluster, without being remembered.
-    pub fn look(&self, fleet: &Fleet, cluster: &str) -> Observation {
-        fleet.observe(cluster, &self.package, self.t, self.stale_after)
+    /// What is known of the package in every cluster that reports it, without being remembered.
+    pub fn look_at_all<'f>(&self, fleet: &'f Fleet) -> impl Iterator<Item = (&'f str, Observation)> {
+        fleet.observe_all(&self.package, self.t, self.stale_after)
     }
 
     /// What is known of the package in a cluster.
@@ -105,7 +105,7 @@ impl Survey {
         if let Some(observation) = observed.get(cluster) {
             return observation.clone();
         }
-        let observation = self.look(fleet, cluster);
+        let observation = fleet.observe(cluster, &self.package, self.t, self.stale_after);
         observed.insert(cluster.to_owned(), observation.clone());
         observation
     }

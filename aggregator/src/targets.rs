@@ -71,11 +71,11 @@ impl Sources<'_> {
             Err(_) => Chosen::nobody(),
             Ok(Choice::Names(names)) => all(names.iter().map(String::as_str).collect()),
             Ok(Choice::Reporting(_)) => {
-                let names = survey.reporting(self.fleet);
                 let targets = if *self.grant == Grant::Everything {
-                    let anew = |name: &String| self.target(name, survey.look(self.fleet, name));
-                    survey.all_targets(|| names.iter().map(anew).collect())
+                    let all = || survey.look_at_all(self.fleet);
+                    survey.all_targets(|| all().map(|(name, seen)| self.target(name, seen)).collect())
                 } else {
+                    let names = survey.reporting(self.fleet);
                     let seen = names.iter().filter(|name| self.grant.allows(name));
                     seen.map(|name| look(name)).collect()
                 };

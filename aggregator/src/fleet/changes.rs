@@ -11,6 +11,7 @@
 //! cannot be told cheaply that nothing has changed, something has.
 
 use std::collections::HashMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
@@ -269,8 +270,17 @@ impl Fleet {
     ) -> Option<(Clusters, Option<Seconds>)> {
         let mut words = vec![0_u64; self.changes.clusters.len().div_ceil(64)];
         let mut turns_at = None::<Seconds>;
+        let mut next = self.clusters.range::<str, _>(..);
         for name in names {
-            let cluster = self.clusters.get(name)?;
+            // Mostly they come one after another.
+            let cluster = match next.next() {
+                Some((known, cluster)) if known == name => cluster,
+                _ => {
+                    let cluster = self.clusters.get(name)?;
+                    next = self.clusters.range::<str, _>((Bound::Excluded(name), Bound::Unbounded));
+                    cluster
+                }
+            };
             let place = cluster.place as usize;
             *words.get_mut(place / 64)? |= 1 << (place % 64);
             turns_at = turns_at.into_iter().chain(cluster.turns_at(t, stale_after)).reduce(Seconds::min);

@@ -89,6 +89,12 @@ struct Cluster {
 }
 
 impl Cluster {
+    /// Whether it reports the package with this key, or did lately.
+    fn reports(&self, key: &str) -> bool {
+        let mut verified = self.streams.values().filter_map(|s| s.verified.as_ref());
+        verified.any(|v| v.content.has(key))
+    }
+
     /// How far apart its digest samples are.
     fn scrape_interval(&self) -> Option<Seconds> {
         self.streams.values().filter_map(|stream| stream.interval()).reduce(f64::max)
@@ -298,11 +304,7 @@ impl Fleet {
     /// Sorted names of the clusters that report the package or did lately, stale ones included.
     pub fn reporting(&self, package: &PackageId) -> Vec<String> {
         let key = key(package);
-        let reports = |cluster: &Cluster| {
-            let mut verified = cluster.streams.values().filter_map(|s| s.verified.as_ref());
-            verified.any(|v| v.content.has(&key))
-        };
-        self.clusters.iter().filter(|(_, c)| reports(c)).map(|(name, _)| name.clone()).collect()
+        self.clusters.iter().filter(|(_, c)| c.reports(&key)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Every package of which verified data is known of a cluster where it may be looked at.

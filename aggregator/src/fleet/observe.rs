@@ -24,7 +24,7 @@ struct Question<'a> {
     fleet: &'a Fleet,
     name: &'a str,
     package: &'a PackageId,
-    key: String,
+    key: &'a str,
     known_since: Seconds,
     t: Seconds,
     stale_after: Seconds,
@@ -42,16 +42,60 @@ impl Fleet {
     ) -> Observation {
         let key = key(package);
         let found = self.clusters.get(cluster);
-        let known_since = found.map_or(Seconds::INFINITY, |found| found.watch.known_since(&key));
-        let question = Question { fleet: self, name: cluster, package, key, known_since, t, stale_after };
+        let question = Question::of(self, (cluster, found), (package, &key), t, stale_after);
         match found {
             Some(cluster) => question.answer(cluster),
             None => question.never_seen(),
         }
     }
+
+    /// The same of every cluster that [reports](Self::reporting) the package, by name.
+    pub fn observe_all(
+        &self,
+        package: &PackageId,
+        t: Seconds,
+        stale_after: Seconds,
+    ) -> impl Iterator<Item = (&str, Observation)> {
+        let (key, package) = (key(package), package.clone());
+        self.clusters.iter().filter_map(move |(name, cluster)| {
+            let question = || Question::of(self, (name, Some(cluster)), (&package, &key), t, stale_after);
+            cluster.reports(&key).then(|| (name.as_str(), question().answer(cluster)))
+        })
+    }
 }
 
 impl<'a> Question<'a> {
+    fn of(
+        fleet: &'a Fleet,
+        (name, found): (&'a str, Option<&Cluster>),
+        (package, key): (&'a PackageId, &'a str),
+        t: Seconds,
+        stale_after: Seconds,
+    ) -> Self {
+        let known_since = found.map_or(Seconds::INFINITY, |found| found.watch.known_since(key));
+        Self { fleet, name, package, key, known_since, t, stale_after }
+    }
+
+    /// The usual case, with nothing to weigh: the only stream is fresh and has the package.
+    fn plain(&self, cluster: &'a Cluster) -> Option<Observation> {
+        let (labels, stream) = cluster.streams.first_key_value()?;
+        let verified = stream.verified.as_ref().filter(|verified| verified.other_uid.is_none())?;
+        let is_plain = cluster.streams.len() == 1
+            && stream.fault.is_none()
+            && self.fresh(verified.evidence)
+            && self.skew(stream).is_none()
+            && verified.is_up(&self.package.source);
+        let known = Known { labels, stream, verified };
+        let row = is_plain.then(|| self.row(known)).flatten()?;
+        Some(Observation {
+            standing: Standing::Fresh,
+            as_of: Some(verified.evidence),
+            row: Some(row),
+            reason: reason::REPORTED,
+            message: String::new(),
+        })
+    }
+
     fn never_seen(&self) -> Observation {
         let (reason, message) = match (self.fleet.unscraped.why(self.name), self.fleet.any_error()) {
             (Some(why), _) => (reason::SCRAPE_FAILED, why),
@@ -62,6 +106,9 @@ impl<'a> Question<'a> {
     }
 
     fn answer(&self, cluster: &'a Cluster) -> Observation {
+        if let Some(plain) = self.plain(cluster) {
+            return plain;
+        }
         let known: Vec<Known<'a>> = cluster
             .streams
             .iter()
@@ -100,7 +147,7 @@ impl<'a> Question<'a> {
         if let Some(message) = self.disagreement(&up) {
             return self.answer_with(Some(best), Standing::Conflict, reason::STREAMS_DISAGREE, message);
         }
-        if !best.verified.content.has(&self.key) {
+        if !best.verified.content.has(self.key) {
             let message = format!("cluster `{}` reports no such package", self.name);
             return self.answer_with(Some(best), Standing::Missing, reason::PACKAGE_NOT_FOUND, message);
         }
@@ -135,7 +182,7 @@ impl<'a> Question<'a> {
     }
 
     fn row(&self, known: Known<'_>) -> Option<Row> {
-        let (package, history) = known.verified.find(&self.key)?;
+        let (package, history) = known.verified.find(self.key)?;
         Some(Row {
             // Verified content has only codes that the contract knows.
             apply: ApplyState::from_code(package.value(Metric::PackageApplyState))
@@ -154,9 +201,9 @@ impl<'a> Question<'a> {
     /// Streams of several processes or replicas may date the same state differently: the latest
     /// counts, so that the answer does not change with whichever was scraped last.
     fn latest_since(&self, best: Known<'_>, up: &[Known<'_>]) -> Seconds {
-        let Some((wanted, _)) = best.verified.find(&self.key) else { return self.t };
+        let Some((wanted, _)) = best.verified.find(self.key) else { return self.t };
         let same = up.iter().filter_map(|k| {
-            let (package, history) = k.verified.find(&self.key)?;
+            let (package, history) = k.verified.find(self.key)?;
             package.same_state(&wanted).then(|| history.since(&package, k.stream.offset))
         });
         same.fold(f64::MIN, f64::max)
@@ -243,14 +290,13 @@ impl<'a> Question<'a> {
     fn disagreement(&self, up: &[Known<'_>]) -> Option<String> {
         for (i, a) in up.iter().enumerate() {
             for b in &up[i + 1..] {
-                let (ours, theirs) = (a.verified.find(&self.key), b.verified.find(&self.key));
+                let (ours, theirs) = (a.verified.find(self.key), b.verified.find(self.key));
                 let same = match (ours, theirs) {
                     (Some((ours, _)), Some((theirs, _))) => ours.same_state(&theirs),
                     (None, None) => true,
                     _ => false,
                 };
-                let changed =
-                    a.verified.unchanged_since(&self.key).max(b.verified.unchanged_since(&self.key));
+                let changed = a.verified.unchanged_since(self.key).max(b.verified.unchanged_since(self.key));
                 // The evidence of both must reach that far: one that lags only lags.
                 let proven = a.verified.evidence.min(b.verified.evidence) - changed;
                 if !same && proven > self.fleet.settings.conflict_after {
