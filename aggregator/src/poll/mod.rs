@@ -59,7 +59,8 @@ impl Default for PollConfig {
             feed: FeedName::default(),
             cluster_label: "cluster".into(),
             ignored_labels: Vec::new(),
-            batch_samples: 500_000,
+            // VictoriaMetrics refuses queries for more than 300,000 series, unless told otherwise.
+            batch_samples: 250_000,
             settle: 5.0,
             max_settle: 30.0,
         }
