@@ -17,10 +17,8 @@ impl World<'_> {
     fn basis(&self, kind: Kind, key: &Key, terms: u64, package: &FleetPackageSpec) -> Option<Basis> {
         let answers = self.backend == Backend::Answers && self.unheard.is_none();
         let is_sure = !self.doubtful.contains(&(kind, key.clone()));
-        let revision = match &package.revision_from {
-            Some(from) => Some(self.references.resolution(key, from).clone()),
-            None => None,
-        };
+        let revision =
+            package.revision_from.as_ref().map(|from| self.references.resolution(key, from).clone());
         (answers && is_sure && package.managed_by.is_none()).then(|| Basis {
             terms,
             dependencies: Vec::new(),

@@ -337,7 +337,7 @@ impl History {
                 });
                 let profile: DynamicObject = serde_json::from_value(profile).unwrap();
                 let mut news = vec![Watched::Apply(profile)];
-                if self.versions % 2 == 0 {
+                if self.versions.is_multiple_of(2) {
                     news.splice(0..0, [Watched::Init, Watched::InitDone]);
                 }
                 self.around.profiles.apply(news.into_iter().map(News::from), self.t);
@@ -405,7 +405,7 @@ impl History {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn judging_again_comes_to_the_same_as_judging_anew(steps in steps()) {
