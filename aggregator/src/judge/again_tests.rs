@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::{Beat, FleetSettings, Heard};
+use crate::fleet::{Beat, FleetSettings, Heard, Turns};
 use crate::profiles::News;
 use crate::testing::{Exposition, Surroundings, Values, failed, gather, healthy, package, stream};
 use crate::verify::verify;
@@ -241,7 +241,11 @@ impl History {
             digest: Some(if torn { digest ^ 1 } else { digest }),
             at,
             rendered: Some((at - behind, at)),
-            takes_turns,
+            // The backend may know of the stream as a whole until a little earlier only.
+            turns: match takes_turns {
+                true => Turns::Taken { until: at },
+                false => Turns::None { until: at - late.rem_euclid(3.0) },
+            },
             ..Beat::default()
         };
         if self.fleet.hear(&beat, self.t) == Heard::Unread {

@@ -101,10 +101,7 @@ fn turns_of(answer: Stamps, ignored: &[String]) -> HashMap<String, Turns> {
     let mut turns = HashMap::new();
     for (key, stamp) in answer.stamps {
         let told = if stamp < 0.0 { Turns::Taken { until: -stamp } } else { Turns::None { until: stamp } };
-        turns
-            .entry(key.of_stream(ignored))
-            .and_modify(|it: &mut Turns| *it = it.worse(told))
-            .or_insert(told);
+        turns.entry(key.of_stream(ignored)).and_modify(|it: &mut Turns| *it = it.worse(told)).or_insert(told);
     }
     turns
 }
