@@ -25,6 +25,7 @@ pub mod metrics;
 #[cfg(test)]
 mod model;
 pub mod names;
+pub mod operations;
 pub mod poll;
 pub mod profiles;
 pub mod reading;

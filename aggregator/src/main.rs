@@ -1,4 +1,4 @@
-//! The aggregator's binary: `serve` (default), `sweep`, `explain`, `wait`, `doctor`, `set-revision`, `crds`.
+//! The aggregator's binary: `serve` (default), `sweep`, `explain`, `wait`, `doctor`, `history`, `set-revision`, `crds`.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use statusbridge_aggregator::doctor::{self, DoctorArgs};
 use statusbridge_aggregator::explain::{self, ExplainArgs};
+use statusbridge_aggregator::operations::{self, HistoryArgs};
 use statusbridge_aggregator::serve::{self, ServeArgs, SweepArgs};
 use statusbridge_aggregator::set_revision::{self, SetRevisionArgs};
 use statusbridge_aggregator::wait::{self, WaitArgs};
@@ -33,6 +34,8 @@ enum Command {
     Wait(WaitArgs),
     /// Say whether clusters, metrics pipeline and backend are fit, and what to change
     Doctor(Box<DoctorArgs>),
+    /// Say what each cluster did about a package: operations, durations, failures, and what was not seen
+    History(Box<HistoryArgs>),
     /// Move a FleetPackage and its gates to another revision, gates first
     SetRevision(SetRevisionArgs),
     /// Print the CRDs, or write them into a directory
@@ -53,6 +56,7 @@ fn main() -> Result<()> {
         Some(Command::Sweep(args)) => block_on(serve::sweep(args)),
         Some(Command::Wait(args)) => end_with(block_on(wait::wait(args))?),
         Some(Command::Doctor(args)) => end_with(block_on(doctor::doctor(*args))?),
+        Some(Command::History(args)) => end_with(block_on(operations::history(*args))?),
         Some(Command::SetRevision(args)) => block_on(set_revision::run(args)),
         None => match cli.serve {
             Some(args) => block_on(serve::serve(args)),

@@ -16,6 +16,7 @@ use clap::{Args, ValueEnum};
 pub use account::{Account, account};
 pub use read::{Heartbeat, Seen};
 pub use text::render;
+pub(crate) use text::span;
 
 use crate::clock;
 use crate::serve::Access;

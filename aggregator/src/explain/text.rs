@@ -14,7 +14,7 @@ use crate::clock::Seconds;
 const LABEL: usize = 14;
 
 /// A span of time in at most two units: `45s`, `3m20s`, `5h2m`, `3d4h`.
-pub(super) fn span(seconds: Seconds) -> String {
+pub(crate) fn span(seconds: Seconds) -> String {
     let whole = seconds.abs().round() as u64;
     let (days, hours, minutes, rest) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60, whole % 60);
     let sign = if seconds <= -0.5 { "-" } else { "" };

@@ -24,7 +24,8 @@ pub struct IdentityLabels {
 }
 
 impl IdentityLabels {
-    fn of(stream: &StreamLabels) -> Self {
+    /// Those in a stream with these labels.
+    pub fn of(stream: &StreamLabels) -> Self {
         let renamed = |own: &str| {
             let mut name = own.to_owned();
             while stream.contains_key(&name) {

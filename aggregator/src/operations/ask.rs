@@ -1,0 +1,369 @@
+//! Asks a backend for a package's past.
+//!
+//! ```text
+//!   which streams? --> a coarse look at each part of the time --plan--> every scrape where something moved
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use statusbridge_contract::{Metric, Version, label, stream, stream::StreamLabels};
+
+use super::fold::Evidence;
+use super::plan::{self, Piece, Window};
+use super::sight::{OF_PACKAGE, START_TIME, Scrapes, State, place};
+use crate::clock::Seconds;
+use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink, any_of, contract_selector, package_selector};
+use crate::fleet::{FEED_LABEL, IdentityLabels, PackageId};
+use crate::poll::PollConfig;
+use crate::verify::{Content, Gathered, content, verify};
+
+/// Samples that are received of one backend at most.
+const MOST_SAMPLES: u64 = 50_000_000;
+/// Bytes of cluster names in one query; VictoriaMetrics refuses queries of more than 16 KiB by default.
+const NAMES: usize = 6 << 10;
+
+/// Why a backend's history cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AskError {
+    /// It gave no whole answer.
+    #[error(transparent)]
+    Feed(#[from] FeedError),
+    /// It would be more than this program takes.
+    #[error("these are more than {MOST_SAMPLES} samples: ask for fewer clusters or a shorter time")]
+    TooMuch,
+}
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub(super) struct Question {
+    /// The package.
+    pub(super) package: PackageId,
+    /// In which clusters; in all when empty.
+    pub(super) clusters: BTreeSet<String>,
+    /// From when on.
+    pub(super) from: Seconds,
+    /// Until when.
+    pub(super) to: Seconds,
+}
+
+/// What a backend knows.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// By cluster, every cluster that has had the package.
+    pub(super) clusters: HashMap<String, Scrapes>,
+    /// Words for codes of reasons.
+    pub(super) reasons: BTreeMap<u64, String>,
+    /// Digests without a cluster label: they count for nobody.
+    pub(super) unnamed: usize,
+}
+
+/// One backend.
+pub(super) struct Backend<Q> {
+    /// What asks it.
+    pub(super) feed: Q,
+    /// How its streams are told apart.
+    pub(super) config: PollConfig,
+    received: u64,
+}
+
+impl<Q: QueryApi> Backend<Q> {
+    /// Nothing is sent yet.
+    pub(super) fn new(feed: Q, config: PollConfig) -> Self {
+        Self { feed, config, received: 0 }
+    }
+
+    /// Reads the past.
+    ///
+    /// # Errors
+    /// When any part of it cannot be had: what is missing here would look as if nothing had happened.
+    pub(super) async fn ask(&mut self, question: &Question) -> Result<Found, AskError> {
+        let mut found = Found::default();
+        for part in plan::parts(question.from, question.to) {
+            let groups = self.streams(question, part, &mut found).await?;
+            let mut coarse = HashMap::new();
+            let step = plan::step(part);
+            for (labels, clusters) in &groups {
+                let samples = |cluster: &str| {
+                    let streams = clusters.get(cluster).map_or(1, |sizes| sizes.len() as u64);
+                    streams * (OF_PACKAGE.len() as u64 + 2) * ((part.1 - part.0) / step) as u64
+                };
+                let names = clusters.keys().cloned();
+                let pieces = plan::pieces(part, names, samples, self.config.batch_samples, NAMES);
+                self.read(question, labels, pieces, Some(step), &mut coarse).await?;
+            }
+            coarse.retain(|_, scrapes: &mut Scrapes| scrapes.has_package());
+            for (labels, clusters) in &groups {
+                let mut windows: BTreeMap<Window, Vec<String>> = BTreeMap::new();
+                for (cluster, scrapes) in clusters.keys().filter_map(|c| coarse.get_key_value(c)) {
+                    for window in plan::moved(part, step, scrapes.by_stream()) {
+                        windows.entry(window).or_default().push(cluster.clone());
+                    }
+                }
+                for (window, mut names) in windows {
+                    names.sort_unstable();
+                    let share = (window.1 - window.0) as f64 / (part.1 - part.0).max(1) as f64;
+                    let samples = |cluster: &str| {
+                        let sizes = clusters.get(cluster).map_or(0, |sizes| sizes.iter().sum());
+                        ((OF_PACKAGE.len() + 2) as f64 * share * sizes as f64) as u64
+                    };
+                    let pieces = plan::pieces(window, names, samples, self.config.batch_samples, NAMES);
+                    self.read(question, labels, pieces, None, &mut found.clusters).await?;
+                }
+            }
+            self.reasons(question, part, &mut found.reasons).await?;
+        }
+        found.clusters.values_mut().for_each(|scrapes| scrapes.begin_at(question.from));
+        Ok(found)
+    }
+
+    /// The streams of a part of the time: by the labels that packages have in them and by cluster, how
+    /// many scrapes each has.
+    async fn streams(
+        &mut self,
+        question: &Question,
+        part: Window,
+        found: &mut Found,
+    ) -> Result<BTreeMap<IdentityLabels, BTreeMap<String, Vec<u64>>>, AskError> {
+        let clusters: Vec<&str> = question.clusters.iter().map(String::as_str).collect();
+        let digests = self.named(&[Metric::Digest.name()], &clusters);
+        let query = format!("count_over_time({digests}[{}ms])", part.1 - part.0);
+        let counted = self.query(&query, part, Digests::default()).await?;
+        let mut groups: BTreeMap<IdentityLabels, BTreeMap<String, Vec<u64>>> = BTreeMap::new();
+        let mut unnamed = 0;
+        for (stream, _, count) in counted.all {
+            let Some(cluster) = stream.get(&self.config.cluster_label).filter(|c| !c.is_empty()) else {
+                unnamed += 1;
+                continue;
+            };
+            let group = groups.entry(IdentityLabels::of(&stream)).or_default();
+            group.entry(cluster.clone()).or_default().push(count.unwrap_or_default().max(1));
+        }
+        found.unnamed = found.unnamed.max(unnamed);
+        Ok(groups)
+    }
+
+    /// Reads scrapes, or looks at distances of `step`, piece by piece; what is too large is halved.
+    async fn read(
+        &mut self,
+        question: &Question,
+        labels: &IdentityLabels,
+        pieces: Vec<Piece>,
+        step: Option<i64>,
+        into: &mut HashMap<String, Scrapes>,
+    ) -> Result<(), AskError> {
+        let mut work = pieces;
+        while let Some(piece) = work.pop() {
+            match self.piece(question, labels, &piece, step).await {
+                Ok(read) => {
+                    for (cluster, scrapes) in read.clusters {
+                        into.entry(cluster).or_default().absorb(scrapes);
+                    }
+                }
+                Err(AskError::Feed(error)) if error.may_be_size() => match piece.halves() {
+                    Some(halves) => work.extend(halves),
+                    None => return Err(error.into()),
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn piece(
+        &mut self,
+        question: &Question,
+        labels: &IdentityLabels,
+        piece: &Piece,
+        step: Option<i64>,
+    ) -> Result<Read, AskError> {
+        let (from, to) = piece.window;
+        let range = match step {
+            Some(step) => format!("[{}ms:{step}ms]", to - from),
+            None => format!("[{}ms]", to - from),
+        };
+        let clusters: Vec<&str> = piece.clusters.iter().map(String::as_str).collect();
+        let label = &self.config.cluster_label;
+        let package =
+            package_selector(&OF_PACKAGE, label, clusters.iter().copied(), labels, &question.package);
+        let of_cluster = self.named(&[Metric::RenderedTimestamp.name(), START_TIME], &clusters);
+        let mut read = Read {
+            label: label.clone(),
+            ignored: self.config.ignored_labels.clone(),
+            feed: self.config.feed.as_ref().to_owned(),
+            ..Read::default()
+        };
+        for selector in [package, of_cluster] {
+            let before = read.samples;
+            read = self.query(&(selector + &range), piece.window, read).await?;
+            self.received += read.samples - before;
+            if self.received > MOST_SAMPLES {
+                return Err(AskError::TooMuch);
+            }
+        }
+        Ok(read)
+    }
+
+    async fn reasons(
+        &mut self,
+        question: &Question,
+        part: Window,
+        words: &mut BTreeMap<u64, String>,
+    ) -> Result<(), AskError> {
+        let clusters: Vec<&str> = question.clusters.iter().map(String::as_str).collect();
+        let info = self.named(&[Metric::ReasonInfo.name()], &clusters);
+        let query = format!(
+            "max by ({}, {}) (max_over_time({info}[{}ms]))",
+            label::CODE,
+            label::REASON,
+            part.1 - part.0
+        );
+        words.extend(self.query(&query, part, Words::default()).await?.0);
+        Ok(())
+    }
+
+    /// Whether an exposition that adds up says what an outcome rests on; if not, why not.
+    ///
+    /// # Errors
+    /// When the backend gives no whole answer.
+    pub(super) async fn attest(
+        &mut self,
+        package: &PackageId,
+        cluster: &str,
+        evidence: &Evidence,
+    ) -> Result<Result<(), String>, AskError> {
+        let at = ((evidence.at * 1000.0).round() as i64, (evidence.at * 1000.0).round() as i64);
+        let digests = self.named(&[Metric::Digest.name()], &[cluster]);
+        let mut sums = Sums { ignored: self.config.ignored_labels.clone(), ..Sums::default() };
+        for (mut stream, contract, digest) in self.query(&digests, at, Digests::default()).await?.all {
+            stream.retain(|name, _| !sums.ignored.contains(name));
+            if let Some((version, digest)) = Version::readable(&contract).zip(digest) {
+                sums.streams.insert(stream, (version, digest, Gathered::default()));
+            }
+        }
+        let selector = contract_selector(&self.config.cluster_label, [cluster]);
+        let sums = self.query(&selector, at, sums).await?;
+        let namespace = package.namespace.as_deref().unwrap_or_default();
+        let key = content::key(&package.source, namespace, &package.name);
+        let mut why = "no digest is there for it";
+        for (_, digest, gathered) in sums.streams.into_values() {
+            match verify(gathered, digest) {
+                Ok(content) if says(&content, &key, evidence.package) => return Ok(Ok(())),
+                Ok(_) => why = "what adds up says something else",
+                Err(_) => why = "the samples do not add up to the digest",
+            }
+        }
+        Ok(Err(why.to_owned()))
+    }
+
+    /// Selects metrics of some clusters, or of all.
+    fn named(&self, metrics: &[&str], clusters: &[&str]) -> String {
+        let metrics = metrics.join("|");
+        match clusters {
+            [] => format!("{{__name__=~\"{metrics}\"}}"),
+            some => {
+                let label = &self.config.cluster_label;
+                format!("{{__name__=~\"{metrics}\",{label}=~\"{}\"}}", any_of(some.iter().copied()))
+            }
+        }
+    }
+
+    async fn query<S: Sink>(&self, query: &str, (_, to): Window, sink: S) -> Result<S, AskError> {
+        Ok(self.feed.query(query, to as Seconds / 1000.0, sink).await?)
+    }
+}
+
+/// Whether verified content has the package in just this state.
+fn says(content: &Content, key: &str, state: Option<State>) -> bool {
+    let found = content.find(key).map(|(_, package)| package);
+    match (found, state) {
+        (None, None) => true,
+        (Some(package), Some(state)) => {
+            let expected = [
+                (Metric::PackageApplyState, state.apply.code()),
+                (Metric::PackageHealth, state.health.code()),
+                (Metric::PackageDesiredRevision, state.desired.value()),
+                (Metric::PackageAppliedRevision, state.applied.value()),
+                (Metric::PackageHealthyRevision, state.healthy.value()),
+                (Metric::PackageTransitionTimestamp, state.since),
+            ];
+            expected.iter().all(|(metric, value)| package.value(*metric) == *value)
+        }
+        _ => false,
+    }
+}
+
+/// Stream, contract version and value of each digest.
+#[derive(Default)]
+struct Digests {
+    all: Vec<(StreamLabels, String, Option<u64>)>,
+}
+
+impl Sink for Digests {
+    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
+        let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
+        let split = stream::split(Metric::Digest, owned, &[]);
+        let contract = split.own.into_iter().next().map(|(_, value)| value).unwrap_or_default();
+        self.all.push((split.stream, contract, samples.last().and_then(|s| s.whole())));
+    }
+}
+
+/// Scrapes by cluster.
+#[derive(Default)]
+struct Read {
+    label: String,
+    ignored: Vec<String>,
+    feed: String,
+    clusters: HashMap<String, Scrapes>,
+    samples: u64,
+}
+
+impl Sink for Read {
+    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
+        self.samples += samples.len() as u64;
+        let (Some(name), Some(cluster)) = (labels.get("__name__"), labels.get(&self.label)) else { return };
+        let Some(place) = place(name) else { return };
+        // No metric of ours without labels of its own is told apart from another one by them.
+        let metric = Metric::from_name(name).unwrap_or(Metric::RenderedTimestamp);
+        let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
+        let mut stream = stream::split(metric, owned, &self.ignored).stream;
+        if !self.feed.is_empty() {
+            stream.insert(FEED_LABEL.to_owned(), self.feed.clone());
+        }
+        self.clusters.entry(cluster.to_owned()).or_default().add(stream, place, samples);
+    }
+}
+
+/// Words by code.
+#[derive(Default)]
+struct Words(BTreeMap<u64, String>);
+
+impl Sink for Words {
+    fn series(&mut self, labels: &Labels, _: &[Sample]) {
+        let code = labels.get(label::CODE).and_then(|code| code.parse().ok());
+        if let (Some(code), Some(word)) = (code, labels.get(label::REASON)) {
+            self.0.insert(code, word.to_owned());
+        }
+    }
+}
+
+/// What each stream's samples add up to.
+#[derive(Default)]
+struct Sums {
+    ignored: Vec<String>,
+    streams: BTreeMap<StreamLabels, (Version, u64, Gathered)>,
+}
+
+impl Sink for Sums {
+    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
+        let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
+        let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
+        let split = stream::split(metric, owned, &self.ignored);
+        if let (Some((version, _, gathered)), Some(sample)) =
+            (self.streams.get_mut(&split.stream), samples.last())
+            && version.covers(metric)
+        {
+            let own: Vec<_> = split.own.iter().map(|(n, v)| (*n, v.as_str())).collect();
+            gathered.add(metric, &own, *sample);
+        }
+    }
+}
