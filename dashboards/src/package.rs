@@ -29,6 +29,7 @@ pub(crate) fn board(values: &Values) -> Value {
         .add(4, 4, slowest())
         .add(9, 8, revisions())
         .add(15, 8, progress())
+        .add(24, 7, by_revision())
         .add(24, 10, in_clusters(values))
         .row("Over time, a row for each cluster")
         .add(
@@ -128,6 +129,41 @@ fn slowest() -> Panel {
     )
     .unit("s")
     .nothing("no new revision")
+}
+
+/// When something that has a revision was first so within the time range, by revision.
+fn first(what: &str) -> String {
+    format!("min_over_time((0 * {what} + time())[$__range:$__interval])")
+}
+
+fn at_revision(metric: &str) -> String {
+    format!("count_values(\"revision\", {} > 0)", each(metric))
+}
+
+fn by_revision() -> Panel {
+    // What was wanted before the time range began took longer than it shows.
+    let before = format!(
+        "count_values(\"revision\", max by (${{cluster_label}}) (statusbridge_package_desired_revision{SELECTED} offset $__range) > 0)"
+    );
+    let told = format!("{} unless on (revision) {before}", first(&at_revision("desired_revision")));
+    let healthy = at_revision("healthy_revision");
+    let everywhere = format!("({healthy} == on () group_left () count({}))", each("health"));
+    let after = |first: &str| format!("{first} - on (revision) ({told})");
+    Panel::table(
+        "Time to healthy by revision",
+        "For each revision that any cluster was first told within the time range of the dashboard: from then until the first cluster was healthy at it, and until all were at the same time. `statusbridge-aggregator history` tells it cluster by cluster.",
+    )
+    .target(&format!("1000 * ({told})"), "", true)
+    .target(&after(&first(&healthy)), "", true)
+    .target(&after(&first(&everywhere)), "", true)
+    .number_from("revision")
+    .columns(vec![
+        Column::new("revision", "Revision").revision("-"),
+        Column::new("Value #A", "First wanted").unit("dateTimeAsIso"),
+        Column::new("Value #B", "First cluster healthy after").unit("s"),
+        Column::new("Value #C", "All clusters healthy after").unit("s"),
+    ])
+    .sorted("First wanted", true)
 }
 
 fn revisions() -> Panel {

@@ -161,6 +161,7 @@ impl Source {
         let detail = Detail {
             message: message.unwrap_or_default(),
             worst_resource,
+            operation: text(&program.operation, &scope, MAX_MESSAGE)?,
             desired_revision: joined(desired),
             attempted_revision: joined(attempted),
             applied_revision: joined(applied),

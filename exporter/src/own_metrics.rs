@@ -153,6 +153,12 @@ impl OwnMetrics {
             "Packages that a limit keeps out of the series; their source is not up",
             self.left_out.clone(),
         );
+        // Counters of the contract begin with the process: this tells one from the next.
+        registry.register(
+            "statusbridge_exporter_start_time_seconds",
+            "When this process started, in unix seconds",
+            ConstGauge::new(jiff::Timestamp::now().as_second()),
+        );
         self.sources_good.set(1);
         registry.register(
             "statusbridge_exporter_sources_last_reload_successful",

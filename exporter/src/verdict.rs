@@ -56,6 +56,8 @@ pub struct Detail {
     pub message: String,
     /// The thing that is worst off, where the system names it.
     pub worst_resource: Option<String>,
+    /// The run of the controller that it is about, where the system names it.
+    pub operation: Option<String>,
     /// The wanted revision as the system writes it.
     pub desired_revision: Option<String>,
     /// The revision that was last tried.

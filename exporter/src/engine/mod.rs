@@ -509,6 +509,7 @@ fn log_transition(source: &str, key: &PackageKey, before: Option<&Shown>, after:
         attempted_revision = detail.attempted_revision,
         healthy_fingerprint = %verdict.healthy,
         worst_resource = detail.worst_resource,
+        operation = detail.operation,
         reason = verdict.reason.as_deref(),
         message = detail.message,
     );

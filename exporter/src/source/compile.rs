@@ -136,6 +136,7 @@ impl Compiler<'_> {
             reason: optional("reason", &d.reason, &after)?,
             message: optional("message", &d.message, &after)?,
             worst_resource: optional("worstResource", &d.worst_resource, &after)?,
+            operation: optional("operation", &d.operation, &after)?,
             since: optional("since", &d.since, &after)?,
             inventory: match d.inventory {
                 Some(i) => Some(InventoryProgram {

@@ -80,6 +80,10 @@ pub(super) struct Definition {
     /// What is worst off in the package, for the log: a CEL expression that gives a text.
     #[schemars(length(min = 1))]
     pub(super) worst_resource: Option<String>,
+    /// Which run of its controller the state is about, such as the name and uid of a plan, for the log: a
+    /// CEL expression that gives a text.
+    #[schemars(length(min = 1))]
+    pub(super) operation: Option<String>,
     /// Since when it is in this state, if the object can say: a CEL expression that gives a timestamp,
     /// RFC 3339 text or unix seconds.
     #[schemars(length(min = 1))]

@@ -150,6 +150,7 @@ pub(crate) struct Program {
     pub(crate) reason: Option<Expression>,
     pub(crate) message: Option<Expression>,
     pub(crate) worst_resource: Option<Expression>,
+    pub(crate) operation: Option<Expression>,
     pub(crate) since: Option<Expression>,
     pub(crate) inventory: Option<InventoryProgram>,
     pub(crate) leaves: Option<LeavesProgram>,

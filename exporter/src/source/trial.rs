@@ -76,7 +76,7 @@ impl Program {
     }
 
     pub(super) fn texts(&self) -> impl Iterator<Item = &Expression> {
-        self.reason.iter().chain(&self.message).chain(&self.worst_resource)
+        self.reason.iter().chain(&self.message).chain(&self.worst_resource).chain(&self.operation)
     }
 }
 

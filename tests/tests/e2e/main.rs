@@ -12,6 +12,7 @@ mod doctor;
 mod exporter_silent;
 mod flux_delivers;
 mod gates_page;
+mod history;
 mod leadership;
 mod logs;
 mod missing_clusters;

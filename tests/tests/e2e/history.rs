@@ -1,0 +1,267 @@
+//! `statusbridge-aggregator history`: what clusters did, out of what a real backend has kept, and what of it
+//! nobody saw.
+
+use crate::world::*;
+use anyhow::{Context, Result, ensure};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+use statusbridge_contract::Fingerprint;
+use statusbridge_dashboards::{Values, queries, render};
+use statusbridge_tests::fake_fleet::{SOURCE, unix_now};
+use statusbridge_tests::*;
+use std::path::PathBuf;
+
+const RUN: &str = "6f5b0a52-0d6e-4a3c-8e2f-2f2f3b3c4d5e";
+
+/// An Instance of KUDO, and who writes it.
+struct Kudo(Api<DynamicObject>);
+
+impl Kudo {
+    async fn install(cluster: &Workload) -> Result<Self> {
+        cluster.api.install_crds(&crds::kudo()?).await?;
+        let kind = GroupVersionKind::gvk("kudo.dev", "v1beta1", "Instance");
+        let instances = cluster.api.dynamic(&kind, Some("default")).await?;
+        cluster
+            .api
+            .apply_object(&json!({
+                "apiVersion": "kudo.dev/v1beta1", "kind": "Instance",
+                "metadata": {"name": "kafka", "namespace": "default"},
+                "spec": {"operatorVersion": {"name": "kafka-1.0"}, "parameters": {"COUNT": "1"}},
+            }))
+            .await?;
+        let kudo = Self(instances);
+        kudo.plan(Value::Null, "deploy", "first", "COMPLETE").await?;
+        Ok(kudo)
+    }
+
+    /// The plan that is scheduled, and how a run of one is, since now.
+    async fn plan(&self, scheduled: Value, plan: &str, uid: &str, status: &str) -> Result<()> {
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let params = PatchParams::default();
+        let spec = json!({"spec": {"planExecution": scheduled}});
+        self.0.patch("kafka", &params, &Patch::Merge(spec)).await?;
+        let (ready, reason) = match status {
+            "COMPLETE" => ("True", "ResourcesReady"),
+            _ => ("Unknown", "PlanInProgress"),
+        };
+        let status = json!({"status": {
+            "planStatus": {plan: {"name": plan, "status": status, "uid": uid, "lastUpdatedTimestamp": now}},
+            "conditions": [{
+                "type": "Ready", "status": ready, "reason": reason, "message": "", "lastTransitionTime": now,
+            }],
+        }});
+        self.0.patch_status("kafka", &params, &Patch::Merge(status)).await?;
+        Ok(())
+    }
+}
+
+/// What `history` prints, and its exit code.
+async fn history(args: &[&str]) -> Result<(i32, String)> {
+    let args = [&["history", "--settle-delay", "1s", "--since", "10m"], args].concat();
+    let out = own_command("statusbridge-aggregator", &args).await?.output().await?;
+    let code = out.status.code().context("killed")?;
+    ensure!([0, 3].contains(&code), "{args:?}: {code}: {}", String::from_utf8_lossy(&out.stderr));
+    Ok((code, String::from_utf8(out.stdout)?))
+}
+
+async fn json_of(args: &[&str]) -> Result<Value> {
+    let (_, text) = history(&[args, &["-o", "json"]].concat()).await?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// Trigger, outcome, revision and reason of each operation.
+fn told(cluster: &Value) -> Vec<[&str; 4]> {
+    let operations = cluster["operations"].as_array().into_iter().flatten();
+    let fields = ["trigger", "outcome", "fingerprint", "reason"];
+    operations.map(|op| fields.map(|field| op[field].as_str().unwrap_or_default())).collect()
+}
+
+fn seconds(time: &Value) -> Result<i64> {
+    let text = time.as_str().with_context(|| format!("{time} is no time"))?;
+    Ok(text.parse::<jiff::Timestamp>()?.as_second())
+}
+
+/// The value of a metric of a package, as Prometheus has it now.
+async fn holds(prometheus: &Prometheus, query: &str) -> Result<()> {
+    eventually(SOON, query, async || {
+        let found = prometheus.query(query).await?;
+        ensure!(!found.is_empty(), "it does not hold");
+        Ok(())
+    })
+    .await
+}
+
+/// Shown, for as long as a coarse look at the past would not miss.
+async fn is_scraped(prometheus: &Prometheus, package: &str, metric: &str, value: u64) -> Result<()> {
+    let series = format!("statusbridge_package_{metric}{{package=\"{package}\"}}");
+    holds(prometheus, &format!("{series} == {value} and {series} offset 1s == {value}")).await
+}
+
+#[tokio::test]
+async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
+    run("e2e-history", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let cluster = Workload::start(rig, &etcd, "c1", &[]).await?;
+        let kudo = Kudo::install(&cluster).await?;
+        let behind = VictoriaMetrics::start(rig).await?;
+        let mut config = PrometheusConfig::with_jobs([cluster.target(job())]);
+        config.remote_write.push(behind.remote_write_url());
+        let prometheus = Prometheus::start(rig, &config).await?;
+        let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
+        let (r1, r2, r3) = (revision(1), revision(2), revision(3));
+        let at = |revision: &str| json!({"revision": revision, "clusters": {"names": ["c1"]}});
+        let digits = |revision: &str| Fingerprint::of(revision).to_string();
+        let value = |revision: &str| Fingerprint::of(revision).value();
+
+        // Two revisions, of which the first one fails.
+        cluster.deliver(APP, &r1).await?;
+        hub.report(APP, STALE_AFTER, at(&r1)).await?;
+        hub.reports(APP, "Ready", "True", "Healthy", SOON).await?;
+        is_scraped(&prometheus, APP, "desired_revision", value(&r1)).await?;
+        cluster.fail(APP, &r2, "timeout waiting for: [Deployment/app]").await?;
+        hub.report(APP, STALE_AFTER, at(&r2)).await?;
+        is_scraped(&prometheus, APP, "health", 5).await?;
+        let before = unix_now() as i64;
+        cluster.deliver(APP, &r3).await?;
+        hub.report(APP, STALE_AFTER, at(&r3)).await?;
+        let report = hub.reports(APP, "Ready", "True", "Healthy", SOON).await?;
+        is_scraped(&prometheus, APP, "healthy_revision", value(&r3)).await?;
+
+        // It fails and recovers while nothing is scraped.
+        let quiet = PrometheusConfig { jobs: Vec::new(), ..config.clone() };
+        prometheus.reload(&quiet).await?;
+        let counted = cluster.shows(APP).await?.transitions;
+        cluster.fail(APP, &r3, "it flaps").await?;
+        eventually(SOON, "the exporter sees it fail", async || {
+            ensure!(cluster.shows(APP).await?.transitions == counted + 1, "not yet");
+            Ok(())
+        })
+        .await?;
+        cluster.deliver(APP, &r3).await?;
+        eventually(SOON, "the exporter sees it recover", async || {
+            ensure!(cluster.shows(APP).await?.transitions == counted + 2, "not yet");
+            Ok(())
+        })
+        .await?;
+        prometheus.reload(&config).await?;
+
+        // A plan of KUDO, in the middle of which the exporter is killed.
+        is_scraped(&prometheus, "kafka", "apply_state", 0).await?;
+        let scheduled = json!({"planName": "update", "uid": RUN});
+        kudo.plan(scheduled, "update", RUN, "IN_PROGRESS").await?;
+        is_scraped(&prometheus, "kafka", "apply_state", 1).await?;
+        cluster.exporter.process().kill();
+        kudo.plan(Value::Null, "update", RUN, "COMPLETE").await?;
+        let ended = unix_now();
+        eventually(SOON, "the next second", async || {
+            ensure!(unix_now() > ended, "not yet");
+            Ok(())
+        })
+        .await?;
+        let killed = cluster.exporter.process().log();
+        cluster.exporter.process().start()?;
+        cluster.exporter.wait_ready().await?;
+        is_scraped(&prometheus, "kafka", "healthy_revision", value("kafka-1.0")).await?;
+
+        let account = hub.account.display().to_string();
+        let backend = prometheus.url();
+        let of_app = [APP, "--namespace", "default", "--kubeconfig", &account];
+        let on = |backend: &'static str, url: &str| -> Vec<String> {
+            let more = ["--backend-flavour", backend, "--backend", url];
+            of_app.iter().chain(&more).map(|arg| (*arg).to_owned()).collect()
+        };
+        let expected = vec![
+            ["Revision", "Failed", &digits(&r2), "HealthCheckFailed"].map(str::to_owned),
+            ["Revision", "Healthy", &digits(&r3), ""].map(str::to_owned),
+        ];
+        let mut r3_healthy = 0;
+        for args in [on("prometheus", &backend), on("victoriametrics", &behind.url())] {
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            eventually(SOON, "the history is told", async || {
+                let report = json_of(&[&args[..], &["--cluster", "c1,nowhere"]].concat()).await?;
+                let [c1, nowhere] = report["clusters"].as_array().map_or(&[][..], Vec::as_slice) else {
+                    anyhow::bail!("{report:#}");
+                };
+                ensure!(nowhere["clusterName"] == "nowhere" && nowhere["lastSeenAt"].is_null(), "{nowhere:#}");
+                ensure!(c1["clusterName"] == "c1" && told(c1) == expected, "{c1:#}");
+                let gaps = c1["unseen"].as_array().context("no list of what was not seen")?;
+                let missing: u64 = gaps.iter().filter_map(|gap| gap["transitions"].as_u64()).sum();
+                ensure!(missing == 2, "{gaps:?}");
+                let operations = c1["operations"].as_array().context("no operations")?;
+                ensure!(operations.iter().all(|op| op["verified"] == "yes"), "{operations:#?}");
+                ensure!(operations[1]["revision"] == json!(r3), "{operations:#?}");
+                r3_healthy = seconds(&operations[1]["healthy"]["at"])?;
+                ensure!(r3_healthy >= before, "{operations:#?}");
+                Ok(())
+            })
+            .await?;
+        }
+
+        // The FleetPackage noticed it when a poll had seen it, which is a few seconds later.
+        let entry = &report.data["status"]["history"][0];
+        ensure!(entry["revision"] == json!(r3), "{entry}");
+        let noticed = seconds(&entry["healthyAt"])?;
+        ensure!((r3_healthy..r3_healthy + 20).contains(&noticed), "{noticed} for {r3_healthy}");
+        // So says the dashboard, by when it was scraped.
+        let board: Value = serde_json::from_str(&render(&Values::default()?)?["package.json"])?;
+        let chosen = [
+            ("cluster", "c1"), ("cluster_label", "cluster"), ("source", ".*"), ("namespace", ".*"),
+            ("package", APP), ("__range", "10m"), ("__interval", "1s"),
+        ];
+        let panel = queries::of_panels(&board).into_iter().filter(|q| q.panel == "Time to healthy by revision");
+        let mut shown = Vec::new();
+        for query in panel {
+            let found = prometheus.query(&queries::substitute(&query.expr, &chosen)).await?;
+            let of_r3 = found.iter().find(|sample| sample.label("revision") == value(&r3).to_string());
+            shown.push(of_r3.with_context(|| format!("nothing of r3: {found:?}"))?.value);
+        }
+        let [told, first, all] = shown[..] else { anyhow::bail!("{shown:?}") };
+        let shown = (told / 1000.0 + all) as i64;
+        ensure!(first == all && (r3_healthy..r3_healthy + 20).contains(&shown), "{shown} for {r3_healthy}");
+        ensure!((noticed - shown).abs() < 20, "{noticed} in the hub, {shown} on the dashboard");
+
+        // The plan is one operation from its beginning to its end, which no exporter saw.
+        let kafka = ["default/kafka", "--source", "kudo-instance", "--backend", &backend];
+        let report = json_of(&kafka).await?;
+        let c1 = &report["clusters"][0];
+        let kafka_at = digits("kafka-1.0");
+        ensure!(told(c1) == [["Apply", "Healthy", &kafka_at, ""]], "{c1:#}");
+        let operation = &c1["operations"][0];
+        let healthy = &operation["healthy"];
+        ensure!(healthy["exact"] == true && (seconds(&healthy["at"])? - ended as i64).abs() <= 1, "{operation:#}");
+        ensure!(operation["transitions"].as_array().is_some_and(|all| all.len() == 2), "{operation:#}");
+        ensure!(c1["unseen"][0]["uncounted"] == true && c1["unseen"][0]["transitions"] == 0, "{c1:#}");
+        // The log names the run, on both sides of the restart.
+        for log in [killed.as_str(), cluster.exporter.process().log().trim_start_matches(killed.as_str())] {
+            let run = format!("update/{RUN}");
+            let lines = log.lines().filter(|line| line.contains("kafka") && line.contains(&run));
+            ensure!(lines.count() >= 1, "{run}: {log}");
+        }
+
+        // For people; and both backends hold the same cluster, which is named once.
+        let file: PathBuf = rig.dir().join("history.yaml");
+        let second = json!({"feeds": {"backends": [
+            {"name": "behind", "url": behind.url(), "flavour": "victoriametrics"},
+        ]}});
+        std::fs::write(&file, second.to_string())?;
+        let file = file.display().to_string();
+        let args = on("prometheus", &backend);
+        let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
+        args.extend(["--config", &file]);
+        let (code, text) = history(&args).await?;
+        ensure!(code == 0, "{text}");
+        ensure!(text.lines().filter(|line| line.starts_with("c1 ")).count() == 1, "{text}");
+        ensure!(text.contains(&digits(&r2)) && text.contains("Failed: HealthCheckFailed"), "{text}");
+        ensure!(text.contains("2 transitions between ") && text.contains("not seen"), "{text}");
+        // One that does not answer: said, and told by the exit code.
+        std::fs::write(&file, second.to_string().replace(&behind.url(), "http://127.0.0.1:1"))?;
+        let (code, text) = history(&args).await?;
+        ensure!(code == 3 && text.contains("NOTE      backend behind: "), "{code}: {text}");
+        ensure!(text.contains("Failed: HealthCheckFailed") && !text.contains("UNVERIFIED"), "{text}");
+        let none = ["kafka", "--source", SOURCE, "--backend", "http://127.0.0.1:1"];
+        ensure!(history(&none).await.is_err(), "nobody answers");
+        Ok(())
+    })
+    .await;
+}
