@@ -9,7 +9,7 @@ mod support;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{preset::Preset, transition::Shown};
+use statusbridge_exporter::{preset::Preset, source::RelatedObjects, transition::Shown};
 use support::{Replay, recording};
 
 const REVISION: &str = "kafka-2.0-1.0.0";
@@ -117,4 +117,20 @@ fn times_of_transitions_are_when_the_plan_ended() {
     let source = Preset::find("kudo-instance").expect("a preset").source().expect("it compiles");
     let (last, _) = Replay::default().step(&source, &shown[51].0, &[], i64::from(u32::MAX) * 1000);
     assert_eq!(last.transition_timestamp, shown[51].1.transition_timestamp);
+}
+
+#[test]
+fn the_log_tells_one_run_of_a_plan_from_the_next() {
+    let source = Preset::find("kudo-instance").expect("a preset").source().expect("it compiles");
+    let mut runs: Vec<String> = Vec::new();
+    for object in versions() {
+        let text = |v: &Value| v.as_str().map(str::to_owned);
+        let scheduled = text(&object["spec"]["planExecution"]["uid"]);
+        let run = scheduled.or_else(|| text(&object["status"]["planStatus"]["deploy"]["uid"]));
+        let detail = source.evaluate(&object, &RelatedObjects(Vec::new())).detail;
+        assert_eq!(detail.operation, run.as_ref().map(|uid| format!("deploy/{uid}")));
+        runs.extend(run);
+    }
+    runs.dedup();
+    assert!(runs.len() >= 2, "the recording has several runs of the plan: {runs:?}");
 }

@@ -237,6 +237,10 @@ impl Fold {
 
     /// The package is there and was not before.
     fn appear(&mut self, before: Seconds, look: &Look, state: State) {
+        if let Link::Same(missing @ 1..) = look.link {
+            self.story.gaps.push(Gap { after: before, before: look.at, missing, uncounted: false });
+            bound(&mut self.story.gaps, &mut self.story.left_out);
+        }
         let moment = moment(before, None, look, state);
         self.open = Some(operation(state, Trigger::New, Some(moment), Evidence::of(look)));
         self.note(&Step { at: look.at, moment, span: moment, changed: false, hides: false }, None, state);

@@ -60,11 +60,11 @@ pub(super) fn follow(streams: &[Stream], patience: Seconds) -> Vec<Look> {
 fn dated(last: Option<(usize, Sight)>, stream: usize, now: &Sight, link: Link) -> bool {
     let before_it_began = || now.package.zip(now.started).is_some_and(|((it, _), began)| it.since < began);
     match (link, last) {
-        (Link::Same(_), _) => true,
         // The process that did not have the package before has seen it come.
-        (Link::First, Some((was, before))) => {
+        (_, Some((was, before))) if before.package.is_none() => {
             was == stream && before.started.is_some() && before.started == now.started || before_it_began()
         }
+        (Link::Same(_), _) => true,
         _ => before_it_began(),
     }
 }
@@ -94,7 +94,12 @@ fn is_late(sight: &Sight, last: &Sight) -> bool {
 }
 
 fn link(streams: &[Stream], (was, before): (usize, &Sight), (is, now): (usize, &Sight)) -> Link {
-    let (Some((old, moves)), Some((new, count))) = (before.package, now.package) else { return Link::First };
+    let ((old, moves), (new, count)) = match (before.package, now.package) {
+        (Some(old), Some(new)) => (old, new),
+        // It is counted from when it was found.
+        (None, Some((_, count))) if was == is => return Link::Same(count),
+        _ => return Link::First,
+    };
     if was == is {
         let restarted = before.started.zip(now.started).is_some_and(|(then, now)| then != now);
         return if restarted { Link::Restarted(count) } else { counted((old, moves), (new, count)) };

@@ -216,13 +216,22 @@ pub(super) fn time(at: Seconds) -> Timestamp {
     Timestamp::from_second(at.round() as i64).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
+/// What happened between two times happened between these.
+fn around(after: Seconds, before: Seconds) -> (Timestamp, Timestamp) {
+    (time(after.floor()), time(before.ceil()))
+}
+
 impl From<fold::Moment> for Moment {
     fn from(moment: fold::Moment) -> Self {
-        let after = match moment.known {
-            Known::After(after) => Some(time(after)),
-            Known::Exactly | Known::By => None,
+        let (after, at) = match moment.known {
+            Known::After(after) => {
+                let (after, at) = around(after, moment.at);
+                (Some(after), at)
+            }
+            Known::Exactly => (None, time(moment.at)),
+            Known::By => (None, time(moment.at.ceil())),
         };
-        Self { at: time(moment.at), exact: moment.known == Known::Exactly, after }
+        Self { at, exact: moment.known == Known::Exactly, after }
     }
 }
 
@@ -255,11 +264,9 @@ impl Cluster {
             healthy_revision: words.revision(state.healthy),
             since: (state.since > 0).then(|| time(state.since as Seconds + story.offset)),
         });
-        let gaps = story.gaps.iter().map(|gap| Gap {
-            after: time(gap.after),
-            before: time(gap.before),
-            transitions: gap.missing,
-            uncounted: gap.uncounted,
+        let gaps = story.gaps.iter().map(|gap| {
+            let (after, before) = around(gap.after, gap.before);
+            Gap { after, before, transitions: gap.missing, uncounted: gap.uncounted }
         });
         Self {
             now,
@@ -284,7 +291,7 @@ impl Operation {
         };
         let duration = operation.started.zip(done).and_then(|(started, done)| {
             let exact = started.known == Known::Exactly && done.known == Known::Exactly;
-            Some((((done.at - started.not_before()?).max(0.0)).round() as u64, exact))
+            Some(((done.at - started.not_before()?).max(0.0).ceil() as u64, exact))
         });
         let transitions = operation.transitions.iter().map(|transition| Transition {
             moment: transition.moment.into(),

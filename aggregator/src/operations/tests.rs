@@ -7,8 +7,11 @@ use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
 use super::fold::{Known, Moment, Operation, Outcome, Story, Trigger, fold};
 use super::follow::{Link, Look, follow};
+use super::report::{self, Cluster, Report, Verified, Words};
 use super::sight::{Sight, State, Stream};
+use super::text;
 use crate::clock::Seconds;
+use crate::fleet::PackageId;
 
 fn revision(number: u64) -> Fingerprint {
     Fingerprint::of(&format!("r{number}"))
@@ -394,4 +397,112 @@ fn what_goes_on_for_ever_is_bounded_and_says_so() {
     let [operation] = story.operations.as_slice() else { panic!("{}", story.operations.len()) };
     assert_eq!((operation.transitions.len() as u64, operation.more_transitions), (50, 150));
     assert_eq!((story.gaps.len(), story.left_out), (100, 100));
+}
+
+/// A report of a cluster with a failure, a rollout and gaps, a quiet one, and one of which nothing is known.
+fn report() -> Report {
+    let mut all = looks(&[
+        (Way::Applying, 1, 112, 1),
+        (Way::Unhealthy, 1, 125, 1),
+        (Way::Applying, 2, 142, 3),
+        (Way::Healthy, 2, 155, 1),
+        (Way::Unhealthy, 2, 170, 1),
+    ]);
+    all[3].link = Link::Restarted(3);
+    for look in &mut all {
+        look.at += 1_000_000.0;
+        look.offset = 1_000_000.0;
+    }
+    let busy = fold(all);
+    let quiet = fold(looks(&[]));
+    let words = Words {
+        revisions: [(revision(2), "v2".to_owned())].into(),
+        reasons: [(5, "HealthCheckFailed".to_owned())].into(),
+    };
+    let verified = vec![Verified::Yes, Verified::No("no digest is there for it".into()), Verified::NotTried];
+    let package = PackageId { source: "flux".into(), namespace: Some("ns".into()), name: "p".into() };
+    Report {
+        package: (&package).into(),
+        fleet_package: Some("default/payments".to_owned()),
+        from: report::time(1_000_000.0),
+        to: report::time(1_000_200.0),
+        clusters: vec![
+            Cluster { unusable_scrapes: 2, ..Cluster::new("eu-1".to_owned(), &busy, verified, &words) },
+            Cluster::new("us-1".to_owned(), &quiet, Vec::new(), &words),
+            Cluster::unknown("us-2".to_owned()),
+        ],
+        notes: vec!["backend b: no\nanswer".to_owned()],
+    }
+}
+
+#[test]
+fn the_table() {
+    insta::assert_snapshot!(text::render(&report()), @r#"
+    Package   flux ns/p
+    Report    FleetPackage default/payments
+    Range     1970-01-12T13:46:40Z to 1970-01-12T13:50:00Z
+    NOTE      backend b: no answer
+
+    CLUSTER   REVISION       TRIGGER    STARTED                 APPLIED      HEALTHY     DURATION   OUTCOME
+    eu-1      82f3e9c695dc   revision   ≤1970-01-12T13:48:35Z   ≤13:48:50Z   -           ≤25s       Failed: HealthCheckFailed
+              another exporter process between 1970-01-12T13:48:50Z and 1970-01-12T13:49:05Z: 2 transitions or more not seen
+              db77fd01af95   revision   ≤1970-01-12T13:49:05Z   13:49:15Z    13:49:15Z   ≤25s       Healthy (UNVERIFIED: no digest is there for it)
+              db77fd01af95   health     1970-01-12T13:49:30Z    -            -           0s         Failed: HealthCheckFailed (not verified)
+              2 scrapes were not whole and not counted
+    us-1      Applied, Current at dd191696e15e since 1970-01-01T00:00:50Z: no operation in this time
+    us-2      nothing was heard of the package in this time
+    "#);
+}
+
+#[test]
+fn the_json() {
+    let report = serde_json::to_value(report()).unwrap();
+    insta::assert_snapshot!(serde_json::to_string_pretty(&report["clusters"][0]["operations"][1]).unwrap(), @r#"
+    {
+      "applied": {
+        "at": "1970-01-12T13:49:15Z",
+        "exact": true
+      },
+      "durationAtMost": true,
+      "durationSeconds": 25,
+      "ended": {
+        "at": "1970-01-12T13:49:15Z",
+        "exact": true
+      },
+      "fingerprint": "db77fd01af95",
+      "healthy": {
+        "at": "1970-01-12T13:49:15Z",
+        "exact": true
+      },
+      "outcome": "Healthy",
+      "revision": "v2",
+      "started": {
+        "after": "1970-01-12T13:48:50Z",
+        "at": "1970-01-12T13:49:05Z",
+        "exact": false
+      },
+      "transitions": [
+        {
+          "applyState": "Applying",
+          "at": "1970-01-12T13:49:02Z",
+          "exact": true,
+          "health": "InProgress",
+          "reason": "code 0x2"
+        },
+        {
+          "applyState": "Applied",
+          "at": "1970-01-12T13:49:15Z",
+          "exact": true,
+          "health": "Current",
+          "healthyFingerprint": "db77fd01af95"
+        }
+      ],
+      "trigger": "Revision",
+      "verified": {
+        "no": "no digest is there for it"
+      }
+    }
+    "#);
+    insta::assert_snapshot!(report["clusters"][0]["unseen"], @r#"[{"after":"1970-01-12T13:48:50Z","before":"1970-01-12T13:49:05Z","transitions":2,"uncounted":true}]"#);
+    insta::assert_snapshot!(report["clusters"][1], @r#"{"clusterName":"us-1","lastSeenAt":"1970-01-01T00:01:40Z","now":{"applyState":"Applied","desiredRevision":"dd191696e15e","health":"Current","healthyRevision":"dd191696e15e","since":"1970-01-01T00:00:50Z"},"operations":[],"unseen":[]}"#);
 }
