@@ -7,6 +7,7 @@ use statusbridge_contract::Fingerprint;
 use crate::api::check::Check;
 use crate::api::common::{self, ClusterSet};
 use crate::api::fleet_package::{Detail, PackageRef};
+use crate::api::trace::StageStatus;
 use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
 use crate::checks::{Answers, Templates, resolve};
 use crate::clock::Seconds;
@@ -16,6 +17,7 @@ use crate::decide::dependencies::{Dependencies, Dependency};
 use crate::decide::fleet_package::{RarelyScraped, Unresolved, Wanted};
 use crate::decide::rollout_gate::PackageSpec;
 use crate::decide::rows::{self, Evident};
+use crate::decide::trace::{self, Trace};
 use crate::decide::{Backend, Membership, Moment, Target, fleet_package, rollout_gate, worth_writing};
 use crate::dependencies::{Graph, is_open};
 use crate::fleet::{Fleet, PackageId, Standing};
@@ -112,7 +114,7 @@ impl World<'_> {
             Ok(spec) => self.tenancy.grant(&object.key.namespace, &spec.package),
             Err(_) => self.tenancy.grant_for_unreadable(),
         };
-        let mark = grant.mark();
+        let mark = self.mark(&grant, &object.key, spec.ok());
         let previous = object.status.as_ref().filter(|status| carries_over(&mark, &status.tenancy));
         let unread = Unresolved::unread();
         let wanted = match spec.map(|spec| self.wanted(&object.key, spec)) {
@@ -122,8 +124,14 @@ impl World<'_> {
             Ok(Some(wanted)) => wanted,
             Err(_) => Wanted::Own,
         };
+        let known = previous.map(|it| it.trace.as_slice()).unwrap_or_default();
+        let trace = match (spec, wanted.text()) {
+            (Ok(spec), Some(revision)) => Some(self.trace(&object.key, spec, revision, known)),
+            _ => None,
+        };
+        let wanted = trace.as_ref().map_or(wanted, |trace| wanted.through(trace));
         let chosen = match spec {
-            Ok(spec) => self.sources(&grant).choose(spec, &spec.clusters, stale_after(spec)),
+            Ok(spec) => self.sources(&grant).choose(&spec.package, &spec.clusters, stale_after(spec)),
             Err(_) => Chosen::nobody(),
         };
         let mut status = fleet_package::decide(&fleet_package::Input {
@@ -131,6 +139,8 @@ impl World<'_> {
             generation: object.generation,
             previous,
             wanted,
+            // While it cannot be said what is traced, what was known stays as it was.
+            stages: trace.as_ref().map_or(known, |trace| &trace.stages),
             targets: &chosen.targets,
             membership: &chosen.membership,
             rarely_scraped: spec
@@ -190,6 +200,44 @@ impl World<'_> {
         }
     }
 
+    /// How far a revision has come in the stages of a FleetPackage, and what comes of it. `known` is what
+    /// was found out before.
+    fn trace(&self, key: &Key, spec: &FleetPackageSpec, revision: &str, known: &[StageStatus]) -> Trace {
+        if spec.trace.is_empty() {
+            return Trace::none(revision);
+        }
+        let stale_after = stale_after(spec);
+        let stages: Vec<trace::Stage<'_>> = spec
+            .trace
+            .iter()
+            .map(|stage| {
+                let (package, clusters) = (stage.package(), stage.clusters());
+                let grant = self.tenancy.grant(&key.namespace, &package);
+                let chosen = self.sources(&grant).choose(&package, &clusters, stale_after);
+                let backend = self.backend_of(Some((&clusters, &package)), &chosen.targets);
+                let unanswered = match shown_backend(backend, &grant) {
+                    Backend::Unknown(error) => Some(error.to_owned()),
+                    Backend::Answers | Backend::Fails(_) => None,
+                };
+                let Chosen { targets, membership } = chosen;
+                trace::Stage { spec: stage, targets, membership, unanswered }
+            })
+            .collect();
+        trace::follow(&stages, revision, known, stale_after, self.moment)
+    }
+
+    /// Stands for all that the namespace of a FleetPackage may see of what it is about.
+    fn mark(&self, grant: &Grant<'_>, key: &Key, spec: Option<&FleetPackageSpec>) -> Option<String> {
+        let own = grant.mark()?;
+        let stages = spec.map(|spec| spec.trace.as_slice()).unwrap_or_default();
+        if stages.is_empty() {
+            return Some(own);
+        }
+        let stages = stages.iter().filter_map(|it| self.tenancy.grant(&key.namespace, &it.package()).mark());
+        let all: Vec<String> = std::iter::once(own).chain(stages).collect();
+        Some(Fingerprint::of(&all.join(" ")).to_string())
+    }
+
     /// What the slices of a FleetPackage should hold.
     pub fn rows(&self, object: &PackageObject) -> Rows {
         let Ok(spec) = &object.spec else { return Rows::Unknown };
@@ -202,7 +250,10 @@ impl World<'_> {
             (Ok(stale_after), Detail::All) => {
                 let Some(wanted) = self.wanted(&object.key, spec) else { return Rows::Unknown };
                 let grant = self.tenancy.grant(&object.key.namespace, &spec.package);
-                let chosen = self.sources(&grant).choose(spec, &spec.clusters, stale_after);
+                let known = traced(object, &self.mark(&grant, &object.key, Some(spec)));
+                let trace = wanted.text().map(|text| self.trace(&object.key, spec, text, known));
+                let wanted = trace.as_ref().map_or(wanted, |trace| wanted.through(trace));
+                let chosen = self.sources(&grant).choose(&spec.package, &spec.clusters, stale_after);
                 let backend = self.backend_of(Some((&spec.clusters, &spec.package)), &chosen.targets);
                 match (chosen.membership, backend) {
                     (Membership::Forbidden(_), _) => Rows::Known(Vec::new()),
@@ -275,6 +326,7 @@ impl World<'_> {
             .as_ref()
             .ok()
             .and_then(|gate| self.packages.get(&object.key.beside(&gate.fleet_package_ref.name)));
+        let found = package;
         let package = package.map(|it| it.spec.as_ref().map_err(String::as_str));
         let of = package.and_then(Result::ok).map(|it| &it.package);
         let grant = match package {
@@ -283,17 +335,26 @@ impl World<'_> {
         };
         // While there is no package, nothing is shown that was not granted before.
         let mark = match package {
-            Some(_) => grant.mark(),
+            Some(spec) => self.mark(&grant, &object.key, spec.ok()),
             None => object.status.as_ref().and_then(|status| status.tenancy.clone()),
         };
         let previous = object.status.as_ref().filter(|status| carries_over(&mark, &status.tenancy));
+        let trace = match (found, package, &object.spec) {
+            (Some(found), Some(Ok(package)), Ok(gate)) => {
+                self.trace(&found.key, package, &gate.revision, traced(found, &mark))
+            }
+            _ => Trace::none(""),
+        };
+        let artifact = trace.artifact.as_ref().copied().map_err(String::as_str);
         let (package, chosen, seen_anywhere, stale_after) = match (package, &object.spec) {
             (Some(Ok(package)), Ok(gate)) => {
-                let (id, revision) = (PackageId::from(&package.package), Fingerprint::of(&gate.revision));
+                let id = PackageId::from(&package.package);
                 let stale_after = stale_after(package);
                 let survey = self.surveys.of(id, self.moment.t, stale_after);
-                let seen = survey.seen_anywhere(self.fleet, revision, |cluster| grant.allows(cluster));
-                let chosen = self.sources(&grant).choose(package, &gate.clusters, stale_after);
+                let seen =
+                    |revision| survey.seen_anywhere(self.fleet, revision, |cluster| grant.allows(cluster));
+                let seen = artifact.is_ok_and(seen);
+                let chosen = self.sources(&grant).choose(&package.package, &gate.clusters, stale_after);
                 (PackageSpec::Found(package), chosen, seen, stale_after)
             }
             (Some(Err(error)), _) => (PackageSpec::Unreadable(error), Chosen::nobody(), false, 0.0),
@@ -307,6 +368,8 @@ impl World<'_> {
             generation: object.generation,
             previous,
             package,
+            artifact,
+            stages: &trace.stages,
             targets: &chosen.targets,
             membership: &chosen.membership,
             seen_anywhere,
@@ -409,7 +472,8 @@ impl World<'_> {
         }
         let mut looks: BTreeMap<(bool, PackageId), Look> = BTreeMap::new();
         for (key, gates) in soaks {
-            let Some(Ok(package)) = self.packages.get(&key).map(|it| &it.spec) else { continue };
+            let Some(object) = self.packages.get(&key) else { continue };
+            let Ok(package) = &object.spec else { continue };
             let id = PackageId::from(&package.package);
             let longest = gates.iter().map(|(.., span)| *span).fold(0.0, f64::max);
             // Evidence that counts is not older than this.
@@ -421,8 +485,14 @@ impl World<'_> {
             for (gate, spec, _) in gates {
                 let open = gate.status.as_ref().is_some_and(|status| is_true(&status.conditions, OPEN));
                 let grant = self.tenancy.grant(&gate.key.namespace, &package.package);
-                let chosen = self.sources(&grant).choose(package, &spec.clusters, stale_after(package));
-                for (cluster, from) in rollout_gate::unknown_pasts(spec, &chosen.targets, self.moment) {
+                let mark = self.mark(&grant, &object.key, Some(package));
+                let trace = self.trace(&object.key, package, &spec.revision, traced(object, &mark));
+                let Ok(artifact) = trace.artifact else { continue };
+                let chosen =
+                    self.sources(&grant).choose(&package.package, &spec.clusters, stale_after(package));
+                for (cluster, from) in
+                    rollout_gate::unknown_pasts(spec, artifact, &chosen.targets, self.moment)
+                {
                     if unknown.binary_search(&cluster).is_err() {
                         continue;
                     }
@@ -449,6 +519,12 @@ impl World<'_> {
 /// namespace might see something else then.
 fn carries_over(now: &Option<String>, then: &Option<String>) -> bool {
     now.is_none() || now == then
+}
+
+/// What a status says of the stages of the trace, as far as it may be built upon.
+fn traced<'a>(object: &'a PackageObject, mark: &Option<String>) -> &'a [StageStatus] {
+    let status = object.status.as_ref().filter(|status| carries_over(mark, &status.tenancy));
+    status.map(|status| status.trace.as_slice()).unwrap_or_default()
 }
 
 fn answers(status: Option<&FleetPackageStatus>, generation: i64) -> bool {

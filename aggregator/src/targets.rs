@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::api::ClusterSet;
 use crate::api::common::Choice;
-use crate::api::{ClusterSet, FleetPackageSpec};
+use crate::api::fleet_package::PackageRef;
 use crate::clock::Seconds;
 use crate::decide::{Backend, HIDDEN, Membership, Target};
 use crate::fleet::observation::{Observation, Standing, reason};
@@ -51,16 +52,11 @@ impl Chosen {
 
 impl Sources<'_> {
     /// The clusters that `clusters` means, and what is known of the package there.
-    pub(crate) fn choose(
-        &self,
-        package: &FleetPackageSpec,
-        clusters: &ClusterSet,
-        stale_after: Seconds,
-    ) -> Chosen {
-        if let Some(refusal) = self.grant.refuses(&package.package, clusters) {
+    pub(crate) fn choose(&self, package: &PackageRef, clusters: &ClusterSet, stale_after: Seconds) -> Chosen {
+        if let Some(refusal) = self.grant.refuses(package, clusters) {
             return Chosen::refused(&refusal);
         }
-        let survey = self.surveys.of(PackageId::from(&package.package), self.t, stale_after);
+        let survey = self.surveys.of(PackageId::from(package), self.t, stale_after);
         let look = |cluster: &str| self.look(cluster, &survey);
         let all = |names: BTreeSet<&str>| Chosen {
             targets: names.into_iter().map(look).collect(),
@@ -162,6 +158,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
+    use crate::api::FleetPackageSpec;
     use crate::fleet::FleetSettings;
     use crate::profiles::{ClusterName, News, Settings};
     use crate::tenancy::Tenancy;
@@ -197,7 +194,7 @@ mod tests {
         let grant = tenancy.grant("tenant", &package.package);
         let surveys = Surveys::default();
         Sources { fleet, profiles, surveys: &surveys, grant: &grant, t: T }.choose(
-            &package,
+            &package.package,
             &package.clusters,
             180.0,
         )

@@ -15,7 +15,8 @@ pub struct SourceArgs {
     /// the name of a preset takes its place.
     #[arg(long = "sources", value_name = "FILE|DIR", env = "STATUSBRIDGE_SOURCES", value_delimiter = ',')]
     pub files: Vec<PathBuf>,
-    /// Use only these presets; an empty value for none. All of them when left out.
+    /// Use only these presets; an empty value for none. When left out: all of them but those of what
+    /// other packages are made of (flux-gitrepository, flux-ocirepository, olm-clustercatalog).
     #[arg(long, value_name = "NAME,…", env = "STATUSBRIDGE_PRESETS")]
     pub presets: Option<String>,
     /// Sources whose packages' objects are to be looked at, with kstatus, beside those that have it
@@ -88,7 +89,7 @@ impl SourceArgs {
     }
 
     fn presets(&self) -> Result<Vec<Preset>, SourceError> {
-        let Some(names) = &self.presets else { return Ok(PRESETS.to_vec()) };
+        let Some(names) = &self.presets else { return Ok(Preset::usual().collect()) };
         let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
         names
             .map(|name| {
@@ -115,7 +116,13 @@ mod tests {
     #[test]
     fn presets_can_be_chosen_and_replaced() {
         let all: Vec<&str> = PRESETS.iter().map(|p| p.name).collect();
-        assert_eq!(names(&SourceArgs::default()), Ok(all.iter().map(ToString::to_string).collect()));
+        let every = SourceArgs { presets: Some(all.join(",")), ..SourceArgs::default() };
+        assert_eq!(names(&every), Ok(all.iter().map(ToString::to_string).collect()));
+        let usual: Vec<String> = Preset::usual().map(|p| p.name.to_owned()).collect();
+        assert!(
+            usual.contains(&"flux-kustomization".into()) && !usual.contains(&"flux-gitrepository".into())
+        );
+        assert_eq!(names(&SourceArgs::default()), Ok(usual));
         let none = SourceArgs { presets: Some(String::new()), ..SourceArgs::default() };
         assert_eq!(names(&none), Ok(vec![]));
         let unknown = SourceArgs { presets: Some("flux-kustomisation".into()), ..SourceArgs::default() };

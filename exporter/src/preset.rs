@@ -31,15 +31,32 @@ pub const PRESETS: &[Preset] = presets![
     "crossplane-configuration",
     "crossplane-function",
     "crossplane-provider",
+    "flux-gitrepository",
     "flux-helmrelease",
     "flux-kustomization",
+    "flux-ocirepository",
     "kpt-resourcegroup",
     "kudo-instance",
+    "olm-clustercatalog",
     "olm-clusterextension",
     "rukpak-bundledeployment",
 ];
 
+/// Those that have to be asked for by name: what they read is what other packages are made of, and
+/// would be counted beside these.
+const ON_REQUEST: [&str; 3] = ["flux-gitrepository", "flux-ocirepository", "olm-clustercatalog"];
+
 impl Preset {
+    /// Those that are used when none is named.
+    pub fn usual() -> impl Iterator<Item = Self> {
+        PRESETS.iter().copied().filter(|preset| preset.is_usual())
+    }
+
+    /// Whether it is used when none is named.
+    pub fn is_usual(self) -> bool {
+        !ON_REQUEST.contains(&self.name)
+    }
+
     /// The preset of that name.
     pub fn find(name: &str) -> Option<Self> {
         PRESETS.iter().copied().find(|preset| preset.name == name)
@@ -67,6 +84,7 @@ mod tests {
             assert_eq!(source.name, preset.name);
         }
         assert!(PRESETS.is_sorted_by_key(|preset| preset.name));
+        assert!(ON_REQUEST.iter().all(|name| Preset::find(name).is_some()));
     }
 
     #[test]

@@ -64,6 +64,14 @@ pub fn own() -> Result<Vec<PathBuf>> {
     yaml_files(&repository().join("deploy/crds"))
 }
 
+/// Cartographer's Workload and Deliverable, and what it runs things with.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn cartographer() -> Result<Vec<PathBuf>> {
+    yaml_files(&repository().join("tests/crds/cartographer"))
+}
+
 /// KUDO's Instance, Operator and OperatorVersion.
 ///
 /// # Errors

@@ -111,6 +111,7 @@ async fn the_least_rights_that_rbac_prints_are_enough() {
     run("exporter-rbac", async |rig| {
         let etcd = Etcd::start(rig).await?;
         let sources: Vec<Source> = PRESETS.iter().map(|p| p.source()).collect::<Result<_, _>>()?;
+        let every = PRESETS.iter().map(|p| p.name).collect::<Vec<_>>().join(",");
         let mut seen_up = BTreeSet::new();
         for (number, crds) in crds::upstream()?.iter().enumerate() {
             let api = ApiServer::start(rig, &etcd, &format!("set-{number}")).await?;
@@ -118,8 +119,11 @@ async fn the_least_rights_that_rbac_prints_are_enough() {
             api.ensure_namespace(FLUX_NAMESPACE).await?;
             let by_category = sources.iter().flat_map(|source| found_by_category(source, crds));
             let by_category = by_category.collect::<Vec<_>>().join(",");
-            let kubeconfig = Exporter::grant(&api, &["--resource", &by_category]).await?;
-            let exporter = Exporter::start(rig, &format!("exporter-{number}"), &kubeconfig, &[]).await?;
+            let kubeconfig =
+                Exporter::grant(&api, &["--presets", &every, "--resource", &by_category]).await?;
+            let arguments = ["--presets", &every];
+            let exporter =
+                Exporter::start(rig, &format!("exporter-{number}"), &kubeconfig, &arguments).await?;
             let cluster = Workload::of(api, exporter).await?;
             cluster.deliver("payments", "r1").await?;
             let expected: Vec<&str> =

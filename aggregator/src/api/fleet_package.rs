@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::common::ClusterSet;
 use super::revision_from::RevisionFrom;
+use super::trace::{StageStatus, TraceStage};
 use crate::fleet::observation::PackageId;
 
 /// Which package, at which revision, in which clusters.
@@ -42,6 +43,10 @@ use crate::fleet::observation::PackageId;
     {
         "rule": "!has(self.revision) || !has(self.revisionFrom)",
         "message": "revision and revisionFrom exclude each other"
+    },
+    {
+        "rule": "!has(self.trace) || size(self.trace) == 0 || has(self.revision) || has(self.revisionFrom)",
+        "message": "a trace follows a revision: set revision or revisionFrom"
     }
 ]))]
 pub struct FleetPackageSpec {
@@ -63,6 +68,14 @@ pub struct FleetPackageSpec {
     /// in the same namespace, whenever that changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision_from: Option<RevisionFrom>,
+    /// The stages that the revision goes through before it reaches the package, in their order. What
+    /// the last one gives on is what the package has to run in the clusters that count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["stage"]
+    ))]
+    pub trace: Vec<TraceStage>,
     /// The clusters that count. Default: every cluster that reports the package.
     #[serde(default = "ClusterSet::any_reporting")]
     pub clusters: ClusterSet,
@@ -193,6 +206,10 @@ pub struct FleetPackageStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub history: Vec<HistoryEntry>,
+    /// How far the revision has come in each stage of the trace, in the spec's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub trace: Vec<StageStatus>,
     /// Stands for what the namespace was allowed to see when this was written; when that changes,
     /// nothing of this status is built upon. Left out where no tenants are configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]

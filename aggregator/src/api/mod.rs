@@ -19,6 +19,7 @@ pub mod label_selector;
 pub mod reason;
 pub mod revision_from;
 pub mod rollout_gate;
+pub mod trace;
 
 pub use common::{ClusterSet, Reporting};
 pub use fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus};
@@ -27,6 +28,7 @@ pub use label_selector::LabelSelector;
 pub use reason::Reason;
 pub use revision_from::RevisionFrom;
 pub use rollout_gate::{RolloutGate, RolloutGateSpec, RolloutGateStatus};
+pub use trace::TraceStage;
 
 /// API group of every kind here.
 pub const GROUP: &str = "statusbridge.dev";

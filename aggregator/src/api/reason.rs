@@ -67,6 +67,12 @@ reasons! {
     DependencyAtAnotherRevision,
     /// A gate in `dependsOn` is not open at its present generation.
     DependencyNotOpen,
+    /// The FleetPackage's trace has no stage of the name that the gate requires.
+    StageNotFound,
+    /// In the stage that the gate requires the revision was not healthy yet, or it is not now.
+    StageNotHealthy,
+    /// What a stage of the trace makes of the revision is not known, so neither is what the clusters should run.
+    ArtifactUnknown,
     /// Applying failed, or the package is unhealthy.
     Failed,
     /// The cluster is not at the revision, and `progressDeadline` has passed.

@@ -84,6 +84,11 @@ pub struct RolloutGateSpec {
         }
     ]))]
     pub progress_deadline: Option<String>,
+    /// A stage of the FleetPackage's trace in which the revision must have been healthy, and nothing
+    /// must speak against it now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub require_stage: Option<String>,
     /// Gates in the same namespace that must be open, each at its present generation, and at this
     /// gate's revision when it is about the same package.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -6,12 +6,14 @@ use super::classify::{PackageState, for_package, unobserved};
 use super::conditions::{Conditions, READY, RECONCILING, REPORTING, STALLED, is_true};
 use super::history::{self, Reached};
 use super::membership::Obstacle;
+use super::trace::{self, Trace};
 use super::words::{named, phrase};
 use super::{
-    Backend, Membership, Moment, Target, cluster_set_error, clusters, list, list_by, nobody, oldest_evidence,
-    revisions, shorten, time, too_few, unix,
+    Backend, Membership, Moment, Target, cluster_set_error, clusters, list, list_by, nobody, older,
+    oldest_evidence, revisions, shorten, time, too_few, unix,
 };
 use crate::api::fleet_package::{Detail, PackageCounts, Problem, RevisionCount};
+use crate::api::trace::StageStatus;
 use crate::api::{FleetPackageSpec, FleetPackageStatus, Reason, common};
 use crate::clock::Seconds;
 use crate::fleet::observation::{Standing, reason};
@@ -28,6 +30,10 @@ pub enum Wanted<'a> {
     Own,
     /// This one.
     Revision(&'a str),
+    /// What comes of this one at the end of the trace.
+    Traced(&'a str, Fingerprint),
+    /// What comes of this one at the end of the trace, which is not known, for this reason.
+    Untraced(&'a str, &'a str),
     /// One that is to be read from elsewhere, and cannot be.
     Unresolved(&'a Unresolved),
 }
@@ -51,15 +57,26 @@ impl Unresolved {
     }
 }
 
+/// The same as a decision sees it.
+#[derive(Clone, Copy)]
+struct Lack<'a> {
+    reason: Reason,
+    message: &'a str,
+    stalled: bool,
+}
+
 impl<'a> Wanted<'a> {
     /// What a spec itself says, if it refers to nothing.
     pub fn literal(spec: &'a FleetPackageSpec) -> Self {
         spec.revision.as_deref().map_or(Self::Own, Self::Revision)
     }
 
-    pub(super) fn text(self) -> Option<&'a str> {
+    /// The revision in words, if there is one.
+    pub fn text(self) -> Option<&'a str> {
         match self {
-            Self::Revision(revision) => Some(revision),
+            Self::Revision(revision) | Self::Traced(revision, _) | Self::Untraced(revision, _) => {
+                Some(revision)
+            }
             Self::Own | Self::Unresolved(_) => None,
         }
     }
@@ -70,14 +87,31 @@ impl<'a> Wanted<'a> {
         match self {
             Self::Own => None,
             Self::Revision(revision) => Some(Fingerprint::of(revision)),
-            Self::Unresolved(_) => Some(Fingerprint::NONE),
+            Self::Traced(_, artifact) => Some(artifact),
+            Self::Untraced(..) | Self::Unresolved(_) => Some(Fingerprint::NONE),
         }
     }
 
-    fn unresolved(self) -> Option<&'a Unresolved> {
+    /// The same where the revision goes through stages first.
+    #[must_use]
+    pub fn through(self, trace: &'a Trace) -> Self {
+        match (self, &trace.artifact) {
+            (Self::Revision(revision), Ok(artifact)) => Self::Traced(revision, *artifact),
+            (Self::Revision(revision), Err(why)) => Self::Untraced(revision, why),
+            (wanted, _) => wanted,
+        }
+    }
+
+    /// Why it is not known what clusters are held to, if it is not.
+    fn lack(self) -> Option<Lack<'a>> {
         match self {
-            Self::Unresolved(unresolved) => Some(unresolved),
-            Self::Own | Self::Revision(_) => None,
+            Self::Untraced(_, message) => {
+                Some(Lack { reason: Reason::ArtifactUnknown, message, stalled: false })
+            }
+            Self::Unresolved(Unresolved { reason, message, stalled }) => {
+                Some(Lack { reason: *reason, message, stalled: *stalled })
+            }
+            Self::Own | Self::Revision(_) | Self::Traced(..) => None,
         }
     }
 }
@@ -92,6 +126,8 @@ pub struct Input<'a> {
     pub previous: Option<&'a FleetPackageStatus>,
     /// The revision that is wanted.
     pub wanted: Wanted<'a>,
+    /// How far it has come in each stage of the trace.
+    pub stages: &'a [StageStatus],
     /// The clusters that count.
     pub targets: &'a [Target],
     /// Whether they are all that are meant.
@@ -174,9 +210,12 @@ pub fn check(spec: &FleetPackageSpec) -> Result<Seconds, String> {
         _ if spec.revision.is_some() && spec.revision_from.is_some() => {
             Err("revision and revisionFrom exclude each other".to_owned())
         }
+        _ if !spec.trace.is_empty() && spec.revision.is_none() && spec.revision_from.is_none() => {
+            Err("a trace follows a revision: set revision or revisionFrom".to_owned())
+        }
         (Err(error), _) => Err(error.to_string()),
         (_, Some(error)) => Err(error),
-        (Ok(stale_after), None) => Ok(stale_after),
+        (Ok(stale_after), None) => trace::check(&spec.trace).map(|()| stale_after),
     }
 }
 
@@ -193,6 +232,7 @@ fn without_counts(input: &Input<'_>, reason: Reason, message: &str, kind: &str) 
         revision: input.wanted.text().filter(|_| reason != Reason::Forbidden).map(str::to_owned),
         last_healthy_revision: previous.last_healthy_revision.filter(|_| reason != Reason::Forbidden),
         history: if reason == Reason::Forbidden { Vec::new() } else { previous.history },
+        trace: input.stages.to_vec(),
         conditions: conditions.finish(),
         ..FleetPackageStatus::default()
     }
@@ -200,7 +240,7 @@ fn without_counts(input: &Input<'_>, reason: Reason, message: &str, kind: &str) 
 
 fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> FleetPackageStatus {
     let wanted = input.wanted.fingerprint();
-    let unresolved = input.wanted.unresolved();
+    let lack = input.wanted.lack();
     let states: Vec<(Result<PackageState, Reason>, &Target)> = input
         .targets
         .iter()
@@ -212,9 +252,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
         .map(|(state, target)| (state.map_or_else(|reason| reason, |state| state.reason), *target))
         .filter(|(reason, _)| *reason != Reason::Healthy)
         // Nobody can be blamed for not being where nobody knows.
-        .filter(|(reason, _)| {
-            unresolved.is_none() || !matches!(reason, Reason::NotUpdated | Reason::Progressing)
-        })
+        .filter(|(reason, _)| lack.is_none() || !matches!(reason, Reason::NotUpdated | Reason::Progressing))
         .collect();
     wrong.sort_by(|a, b| (a.0, &a.1.cluster).cmp(&(b.0, &b.1.cluster)));
 
@@ -229,9 +267,9 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
             .filter(|_| wrong.is_empty() && input.membership.forbids(was_ready, input.moment, stale_after));
         message.map(|message| (Reason::ClusterProfilesUnavailable, message))
     });
-    let ready = unresolved.is_none() && blocked.is_none() && wrong.is_empty();
-    let (reason, message) = match (unresolved, &blocked, wrong.first()) {
-        (Some(unresolved), ..) => (unresolved.reason, shorten(&unresolved.message)),
+    let ready = lack.is_none() && blocked.is_none() && wrong.is_empty();
+    let (reason, message) = match (lack, &blocked, wrong.first()) {
+        (Some(lack), ..) => (lack.reason, shorten(lack.message)),
         (None, Some((reason, message)), _) => (*reason, message.clone()),
         (None, None, Some((worst, _))) => (*worst, describe(*worst, &wrong)),
         (None, None, None) if wanted.is_some() => {
@@ -248,7 +286,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
     };
     conditions.set(READY, ready, reason, message.clone());
     reporting(&mut conditions, input, spec, &blocked, &wrong);
-    if unresolved.is_some_and(|unresolved| unresolved.stalled) {
+    if lack.is_some_and(|lack| lack.stalled) {
         conditions.set(STALLED, true, reason, message);
     } else if counts.failed > 0 && blocked.is_none() {
         conditions.set(STALLED, true, Reason::Failed, describe(Reason::Failed, &wrong));
@@ -258,7 +296,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
 
     let conditions = conditions.finish();
     let revision = input.wanted.text().map(str::to_owned);
-    let revisions = revision_counts(input.targets, revision.as_deref());
+    let revisions = revision_counts(input.targets, wanted.zip(revision.as_deref()));
     let last_healthy_revision = match (is_true(&conditions, READY), &revision, revisions.as_slice()) {
         (true, Some(revision), _) => Some(revision.clone()),
         (true, None, [only]) => Some(only.revision.clone()),
@@ -271,7 +309,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
     let history = history::next(previous.history, input.wanted.text(), reached, input.moment);
     FleetPackageStatus {
         observed_generation: Some(input.generation),
-        as_of: oldest_evidence(input.targets),
+        as_of: input.stages.iter().fold(oldest_evidence(input.targets), |at, it| older(at, it.as_of.clone())),
         epoch: None,
         revision,
         last_healthy_revision,
@@ -282,6 +320,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
             Detail::Problems | Detail::All => wrong.iter().take(MOST_PROBLEMS).map(problem).collect(),
             Detail::None => Vec::new(),
         },
+        trace: input.stages.to_vec(),
         tenancy: None,
         conditions,
     }
@@ -383,8 +422,8 @@ fn count(states: &[(Result<PackageState, Reason>, &Target)]) -> PackageCounts {
     counts
 }
 
-fn revision_counts(targets: &[Target], wanted: Option<&str>) -> Vec<RevisionCount> {
-    let mark = wanted.map(Fingerprint::of);
+fn revision_counts(targets: &[Target], wanted: Option<(Fingerprint, &str)>) -> Vec<RevisionCount> {
+    let mark = wanted.map(|(mark, _)| mark);
     let mut seen: Vec<_> = revisions(targets).into_iter().collect();
     seen.sort_by_key(|(revision, (applied, healthy))| {
         (Some(*revision) != mark, std::cmp::Reverse((*applied, *healthy)), *revision)
@@ -394,7 +433,7 @@ fn revision_counts(targets: &[Target], wanted: Option<&str>) -> Vec<RevisionCoun
         .into_iter()
         .map(|(revision, (applied, healthy))| RevisionCount {
             revision: match wanted {
-                Some(text) if Some(revision) == mark => text.to_owned(),
+                Some((mark, text)) if revision == mark => text.to_owned(),
                 _ => revision.to_string(),
             },
             applied,

@@ -21,6 +21,7 @@ mod membership;
 pub mod rollout_gate;
 pub mod rows;
 pub mod silence;
+pub mod trace;
 pub(crate) mod words;
 
 use std::collections::BTreeMap;
@@ -89,6 +90,10 @@ pub trait Evidence: Clone + PartialEq {
 impl Evidence for FleetPackageStatus {
     fn as_of(&mut self) -> &mut Option<Time> {
         &mut self.as_of
+    }
+
+    fn steady(&mut self) {
+        self.trace.iter_mut().for_each(|stage| stage.as_of = None);
     }
 
     fn epoch(&mut self) -> &mut Option<i64> {
@@ -166,6 +171,14 @@ fn oldest_evidence(targets: &[Target]) -> Option<Time> {
         .filter_map(|target| target.observation.as_of)
         .min_by(Seconds::total_cmp)
         .map(time)
+}
+
+/// The older of two times, as far as they are known.
+fn older(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
 }
 
 /// What is wrong with the choice of clusters, if anything: the API server lets nothing of it pass,

@@ -12,11 +12,12 @@ use super::conditions::{Conditions, OPEN, READY, RECONCILING, STALLED, SUCCEEDED
 use super::dependencies::Dependencies;
 use super::membership::Obstacle;
 use super::{
-    Backend, Membership, Moment, Target, cluster_set_error, clusters, nobody, oldest_evidence, shorten, time,
-    too_few, unix,
+    Backend, Membership, Moment, Target, cluster_set_error, clusters, nobody, older, oldest_evidence,
+    shorten, time, too_few, trace, unix,
 };
 use crate::api::check::CheckStatus;
 use crate::api::rollout_gate::{GateCounts, Override, OverrideState, Require, Waiting};
+use crate::api::trace::StageStatus;
 use crate::api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
 use crate::clock::Seconds;
 pub use until::holds_until;
@@ -51,6 +52,11 @@ pub struct Input<'a> {
     pub targets: &'a [Target],
     /// Whether they are all that are meant.
     pub membership: &'a Membership,
+    /// What the clusters have to run: what comes of the gate's revision at the end of the trace, or why
+    /// that is not known.
+    pub artifact: Result<Fingerprint, &'a str>,
+    /// How far the gate's revision has come in each stage of the trace.
+    pub stages: &'a [StageStatus],
     /// Whether any cluster at all was seen to want or have the gate's revision.
     pub seen_anywhere: bool,
     /// The gates that it depends on.
@@ -215,10 +221,10 @@ fn terms<'a>(
     if let Some(error) = cluster_set_error(&spec.clusters) {
         return Err(error);
     }
-    let revision = Fingerprint::of(&spec.revision);
-    if revision.is_none() {
+    if Fingerprint::of(&spec.revision).is_none() {
         return Err("revision must not be empty".to_owned());
     }
+    let revision = input.artifact.unwrap_or(Fingerprint::NONE);
     let min_success = match &spec.min_success_time {
         Some(text) => common::seconds(text).map_err(|error| error.to_string())?,
         None => 0.0,
@@ -273,15 +279,13 @@ fn started_at(input: &Input<'_>, spec: &RolloutGateSpec) -> Time {
 /// The clusters that would count if their past were known, and from when on it has to be.
 pub fn unknown_pasts<'a>(
     spec: &RolloutGateSpec,
+    artifact: Fingerprint,
     targets: &'a [Target],
     moment: Moment,
 ) -> impl Iterator<Item = (&'a str, Seconds)> + use<'a> {
     let min_success = spec.min_success_time.as_deref().and_then(|text| common::seconds(text).ok());
-    let demand = Demand {
-        revision: Fingerprint::of(&spec.revision),
-        require: spec.require,
-        min_success: min_success.unwrap_or_default(),
-    };
+    let demand =
+        Demand { revision: artifact, require: spec.require, min_success: min_success.unwrap_or_default() };
     targets.iter().filter_map(move |target| {
         let (cluster, observation) = (&target.cluster, &target.observation);
         let row = unobserved(observation).ok()?;
@@ -320,7 +324,8 @@ fn survey<'a>(input: &Input<'a>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> S
     let unobserved = counts.stale + counts.missing + counts.unverified + counts.conflicting;
     let over_budget = counts.failed + unobserved > terms.budget;
     let mut waiting = gate_level(input, spec, terms, counts.total);
-    if counts.total > 0 && (counts.healthy < terms.need || over_budget) {
+    let knows_what = input.artifact.is_ok();
+    if knows_what && counts.total > 0 && (counts.healthy < terms.need || over_budget) {
         let entries = cluster_level(input, spec, terms, &states, over_budget);
         waiting.extend(entries);
         if waiting.is_empty() {
@@ -355,7 +360,36 @@ fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>, tota
     }
     let others = input.dependencies.waiting();
     waiting.extend(others.into_iter().map(|(reason, message)| whole(reason, message)));
+    waiting.extend(traced(input, spec));
     waiting
+}
+
+/// What the trace keeps the gate closed for.
+fn traced(input: &Input<'_>, spec: &RolloutGateSpec) -> Vec<Waiting> {
+    let mut waiting = Vec::new();
+    if let Some(name) = &spec.require_stage {
+        match input.stages.iter().find(|stage| stage.stage == *name) {
+            None => {
+                let message = format!("the FleetPackage's trace has no stage {name:?}");
+                waiting.push(whole(Reason::StageNotFound, message));
+            }
+            Some(stage) if !trace::holds(stage) => {
+                let message = format!("stage {name}: {}", stage.message);
+                waiting.push(whole(Reason::StageNotHealthy, shorten(&message)));
+            }
+            Some(_) => {}
+        }
+    }
+    if let Err(why) = input.artifact {
+        waiting.push(whole(Reason::ArtifactUnknown, shorten(why)));
+    }
+    waiting
+}
+
+/// Time of the evidence for the stage that is required.
+fn stage_evidence(input: &Input<'_>, spec: Option<&RolloutGateSpec>) -> Option<Time> {
+    let name = spec?.require_stage.as_ref()?;
+    input.stages.iter().find(|stage| stage.stage == *name)?.as_of.clone()
 }
 
 fn count(states: &[(Reason, &Target)], demand: &Demand) -> GateCounts {
@@ -479,7 +513,7 @@ fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding)
         Some(spec) => (Some(spec.revision.clone()), Some(started_at(input, spec))),
         None => (previous.revision, previous.started_at),
     };
-    let evidence = oldest_evidence(input.targets);
+    let evidence = older(oldest_evidence(input.targets), stage_evidence(input, spec));
     RolloutGateStatus {
         observed_generation: Some(input.generation),
         as_of: evidence.map(|at| oldest_answer.map(time).map_or(at.clone(), |answer| answer.min(at))),

@@ -164,6 +164,7 @@ impl Page {
                 "revisions" => "Revision at",
                 "problems" => "Problem",
                 "history" => "History",
+                "trace" => "Stage",
                 "checks" => "Checked",
                 other => other,
             };
@@ -254,6 +255,21 @@ fn item_text(list: &str, item: &Value) -> String {
             let [started, applied, healthy] =
                 [at("started", "startedAt"), at("applied", "appliedAt"), at("healthy", "healthyAt")];
             format!("{}{started}{applied}{healthy}", text("revision"))
+        }
+        "trace" => {
+            let output = match (item["input"].as_str(), item["output"].as_str()) {
+                (Some(input), Some(output)) if input != output => format!(", {input} became {output}"),
+                _ => String::new(),
+            };
+            let healthy =
+                item["healthyAt"].as_str().map(|at| format!(", healthy at {at}")).unwrap_or_default();
+            let of = text("revision");
+            format!(
+                "{}: {}: {}{output}{healthy} (revision {of})",
+                text("stage"),
+                text("state"),
+                text("message")
+            )
         }
         _ => plain(item),
     }

@@ -15,6 +15,7 @@ use statusbridge_aggregator::fleet::observation::Row;
 
 use crate::gate::{Case, open, reasons};
 use crate::made::*;
+use statusbridge_contract::Fingerprint;
 
 fn check(name: &str) -> Check {
     Check {
@@ -189,6 +190,8 @@ fn asks(case: &Case, targets: &[Target]) -> Vec<String> {
         package: PackageSpec::Found(&package()),
         targets,
         membership: &Membership::Known,
+        artifact: Ok(Fingerprint::of(&case.spec.revision)),
+        stages: &[],
         seen_anywhere: true,
         dependencies: &case.dependencies,
         checks: &case.checks,

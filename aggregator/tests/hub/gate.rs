@@ -6,6 +6,7 @@ use statusbridge_aggregator::api::RolloutGateSpec;
 use statusbridge_aggregator::api::RolloutGateStatus;
 use statusbridge_aggregator::api::common::{ClusterSet, Reporting};
 use statusbridge_aggregator::api::rollout_gate::{Override, OverrideState, Require};
+use statusbridge_aggregator::api::trace::StageStatus;
 use statusbridge_aggregator::decide::checks::Asked;
 use statusbridge_aggregator::decide::conditions::{
     OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true,
@@ -22,6 +23,8 @@ pub struct Case {
     pub spec: RolloutGateSpec,
     pub generation: i64,
     pub previous: Option<RolloutGateStatus>,
+    pub untraced: Option<&'static str>,
+    pub stages: Vec<StageStatus>,
     pub seen_anywhere: bool,
     pub dependencies: Dependencies<'static>,
     pub checks: Vec<Asked<'static>>,
@@ -32,6 +35,8 @@ impl Default for Case {
     fn default() -> Self {
         Self {
             spec: gate(),
+            untraced: None,
+            stages: Vec::new(),
             generation: 1,
             previous: None,
             seen_anywhere: true,
@@ -57,6 +62,8 @@ impl Case {
             package: PackageSpec::Found(&package()),
             targets,
             membership: &Membership::Known,
+            artifact: self.untraced.map_or_else(|| Ok(Fingerprint::of(&self.spec.revision)), Err),
+            stages: &self.stages,
             seen_anywhere: self.seen_anywhere,
             dependencies: &self.dependencies,
             checks: &self.checks,
@@ -279,7 +286,8 @@ fn only_pasts_that_stand_between_a_gate_and_opening_are_looked_up() {
         unobserved(Standing::Stale, Some(unknown.clone())),
         fresh(Row { known_since: T - 60.0, ..failed(R1, R2) }),
     ]);
-    let asked = |spec: &RolloutGateSpec| unknown_pasts(spec, &wave, NOW).collect::<Vec<_>>();
+    let asked =
+        |spec: &RolloutGateSpec| unknown_pasts(spec, Fingerprint::of(R2), &wave, NOW).collect::<Vec<_>>();
     assert_eq!(asked(&spec), [("c00", T - 610.0)]);
     assert_eq!(asked(&gate()), []);
     // A soak of hardly any time is proved by what was watched.
@@ -401,6 +409,8 @@ fn specs_that_cannot_be_judged_are_closed() {
             package,
             targets: &targets([fresh(healthy(R2))]),
             membership: &Membership::Known,
+            artifact: Ok(Fingerprint::of(R2)),
+            stages: &[],
             seen_anywhere: true,
             dependencies: &Dependencies::default(),
             checks: &[],

@@ -39,6 +39,7 @@ impl Story {
         let status = decide(&Input {
             spec: Ok(&spec),
             wanted: Wanted::literal(&spec),
+            stages: &[],
             rarely_scraped: None,
             generation: 1,
             previous: self.status.as_ref(),
@@ -143,6 +144,7 @@ fn it_outlives_a_backend_that_never_answers_and_a_spec_that_cannot_be_read() {
     let unreadable = decide(&Input {
         spec: Err("of tomorrow"),
         wanted: Wanted::Own,
+        stages: &[],
         rarely_scraped: None,
         generation: 2,
         previous: Some(&silent),
@@ -163,6 +165,7 @@ fn what_a_namespace_may_not_see_any_more_is_not_remembered_either() {
     let status = decide(&Input {
         spec: Ok(&spec),
         wanted: Wanted::literal(&spec),
+        stages: &[],
         rarely_scraped: None,
         generation: 1,
         previous: Some(&before),
@@ -201,6 +204,7 @@ fn the_last_healthy_revision_is_one_that_the_whole_package_had() {
     let status = decide(&Input {
         spec: Ok(&too_few),
         wanted: Wanted::literal(&too_few),
+        stages: &[],
         rarely_scraped: None,
         generation: 1,
         previous: story.status.as_ref(),

@@ -97,6 +97,8 @@ fn judge(
         package: PackageSpec::Found(&package()),
         targets: wave,
         membership: &Membership::Known,
+        artifact: Ok(Fingerprint::of(&spec.revision)),
+        stages: &[],
         seen_anywhere: true,
         dependencies: &Dependencies::default(),
         checks: &[],

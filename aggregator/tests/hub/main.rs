@@ -16,3 +16,4 @@ mod model;
 mod package;
 mod reading;
 mod slices;
+mod trace;

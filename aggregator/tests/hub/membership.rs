@@ -11,6 +11,7 @@ use statusbridge_aggregator::decide::fleet_package::Wanted;
 use statusbridge_aggregator::decide::rollout_gate::PackageSpec;
 use statusbridge_aggregator::decide::{Backend, Membership, Moment, Target, fleet_package, rollout_gate};
 use statusbridge_aggregator::fleet::observation::{Observation, Standing, reason};
+use statusbridge_contract::Fingerprint;
 
 use crate::made::*;
 
@@ -32,6 +33,8 @@ fn gate_of(
         package: PackageSpec::Found(&package()),
         targets,
         membership,
+        artifact: Ok(Fingerprint::of(R2)),
+        stages: &[],
         seen_anywhere: true,
         dependencies: &Dependencies::default(),
         checks: &[],
@@ -47,6 +50,7 @@ fn report_of(
     moment: Moment,
 ) -> FleetPackageStatus {
     fleet_package::decide(&fleet_package::Input {
+        stages: &[],
         rarely_scraped: None,
         spec: Ok(&FleetPackageSpec { clusters: selected(), ..package() }),
         generation: 1,
@@ -208,6 +212,7 @@ fn a_selector_that_cannot_be_meant_is_an_invalid_spec() {
     let mut clusters = selected();
     clusters.selector.as_mut().unwrap().match_labels.insert("en v".into(), "prod".into());
     let report = fleet_package::decide(&fleet_package::Input {
+        stages: &[],
         rarely_scraped: None,
         spec: Ok(&FleetPackageSpec { clusters, ..package() }),
         generation: 1,

@@ -147,6 +147,8 @@ fn judge(world: &World) -> RolloutGateStatus {
         package: PackageSpec::Found(&package()),
         targets: &targets(world.seen.clone()),
         membership: &Membership::Known,
+        artifact: Ok(Fingerprint::of(&world.spec.revision)),
+        stages: &[],
         seen_anywhere: true,
         dependencies: &dependencies,
         checks: &asked,

@@ -21,6 +21,7 @@ mod old_objects;
 mod pipelines;
 mod previous_revision;
 mod profiles;
+mod provenance;
 mod recipes;
 mod references;
 mod reports;
