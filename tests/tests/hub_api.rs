@@ -283,8 +283,43 @@ async fn bad_specs_are_refused_in_words_that_help() {
             ("no expression", from(json!({"expression": ""})), "should be at least 1 chars long"),
             ("a long one", from(json!({"expression": "x".repeat(4097)})), "may not be more than 4096"),
         ];
+        let stage = |changed: Value| {
+            let mut stage = json!({"stage": "build", "cluster": "b-1", "source": "s", "name": "n"});
+            for (field, value) in changed.as_object().unwrap() {
+                stage[field] = value.clone();
+            }
+            stage.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+            stage
+        };
+        let traced = |stages: Vec<Value>| package("p", json!({"revision": REVISION, "trace": stages}));
+        let traces: Vec<(&str, Value, &str)> = vec![
+            (
+                "no revision",
+                package("p", json!({"trace": [stage(json!({}))]})),
+                "a trace follows a revision: set revision or revisionFrom",
+            ),
+            ("nowhere", traced(vec![stage(json!({"cluster": null}))]), "exactly one of cluster and selector"),
+            ("twice", traced(vec![stage(json!({})), stage(json!({}))]), "duplicate entries for key [stage="),
+            (
+                "both places",
+                traced(vec![stage(json!({"selector": {}}))]),
+                "exactly one of cluster and selector",
+            ),
+            ("its name", traced(vec![stage(json!({"stage": "Build"}))]), "stage must be a DNS label"),
+            ("output", traced(vec![stage(json!({"output": "Other"}))]), "supported values: \"Same\", \"Built\""),
+            (
+                "its own revision",
+                traced(vec![stage(json!({"output": "Built", "revision": "r"}))]),
+                "a stage with a revision of its own gives on what came in",
+            ),
+            (
+                "many stages",
+                traced((0..9).map(|at| stage(json!({"stage": format!("s{at}")}))).collect()),
+                "must have at most 8 items",
+            ),
+        ];
         let mut wrong = Vec::new();
-        for (name, object, expected) in cases.iter().chain(&references) {
+        for (name, object, expected) in cases.iter().chain(&references).chain(&traces) {
             let said = refusal(&api, object).await;
             if !said.contains(expected) {
                 wrong.push(format!("{} {name}: expected {expected:?}, got {said:?}", object["kind"]));
@@ -297,7 +332,8 @@ async fn bad_specs_are_refused_in_words_that_help() {
         api.apply_object(&package(
             "most",
             json!({"clusters": {"names": names}, "revision": "r".repeat(4096),
-            "staleAfter": "1h30m10s", "detail": "None", "managedBy": "me"}),
+            "staleAfter": "1h30m10s", "detail": "None", "managedBy": "me",
+            "trace": (0..8).map(|at| stage(json!({"stage": format!("s{at}")}))).collect::<Vec<_>>()}),
         ))
         .await?;
         api.apply_object(&package(
