@@ -17,9 +17,11 @@ impl World<'_> {
     fn basis(&self, kind: Kind, key: &Key, terms: u64, package: &FleetPackageSpec) -> Option<Basis> {
         let answers = self.backend == Backend::Answers && self.unheard.is_none();
         let is_sure = !self.doubtful.contains(&(kind, key.clone()));
+        // Stages are other packages, in other clusters.
+        let is_plain = package.trace.is_empty() && package.managed_by.is_none();
         let revision =
             package.revision_from.as_ref().map(|from| self.references.resolution(key, from).clone());
-        (answers && is_sure && package.managed_by.is_none()).then(|| Basis {
+        (answers && is_sure && is_plain).then(|| Basis {
             terms,
             dependencies: Vec::new(),
             cycle: None,
