@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -20,8 +20,6 @@ use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
-
-use crate::own_metrics::OwnMetrics;
 
 /// How long an answer of the API server holds: what is granted or taken away takes effect within this.
 const HOLDS: Duration = Duration::from_secs(10);
@@ -85,17 +83,18 @@ impl fmt::Display for Refusal {
 /// Lets in whom the API server lets in, and nobody when it cannot be asked.
 pub struct Guard {
     client: Client,
-    metrics: Arc<OwnMetrics>,
+    /// Hears of each refusal, by cause.
+    refused: Box<dyn Fn(&'static str) + Send + Sync>,
     answers: Mutex<Answers>,
     turns: Semaphore,
     told: Mutex<Option<Instant>>,
 }
 
 impl Guard {
-    /// A guard that asks through `client`.
-    pub fn new(client: Client, metrics: Arc<OwnMetrics>) -> Self {
+    /// A guard that asks through `client`, and tells `refused` the cause of each refusal.
+    pub fn new(client: Client, refused: impl Fn(&'static str) + Send + Sync + 'static) -> Self {
         let (answers, told) = Default::default();
-        Self { client, metrics, answers, turns: Semaphore::new(AT_ONCE), told }
+        Self { client, refused: Box::new(refused), answers, turns: Semaphore::new(AT_ONCE), told }
     }
 
     /// Whether a request with these headers may get `/metrics`.
@@ -108,7 +107,7 @@ impl Guard {
             None => Err(Refusal::Unauthenticated),
         };
         if let Err(refusal) = &answer {
-            self.metrics.scrape_refused(refusal.cause());
+            (self.refused)(refusal.cause());
         }
         answer
     }

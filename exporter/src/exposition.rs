@@ -93,6 +93,12 @@ impl Exposition {
         Self { snapshot, blocks, format, rendered_at, own, family, block, headed, done }
     }
 
+    /// Renders nothing of the contract, only `own`.
+    pub fn own(format: Format, own: Bytes) -> Self {
+        let nothing = Snapshot { cluster_uid: None, sources: vec![] };
+        Self { family: Metric::ALL.len(), ..Self::new(nothing, format, None, own) }
+    }
+
     /// The text, in pieces.
     pub fn plain(self) -> impl Iterator<Item = Bytes> + Send + Sync {
         Plain(self)

@@ -2,6 +2,7 @@
 
 pub mod authorize;
 pub mod catalog;
+pub mod changelog;
 pub mod check;
 pub mod engine;
 pub mod evaluate;

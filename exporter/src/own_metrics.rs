@@ -269,7 +269,7 @@ impl OwnMetrics {
 
 /// OpenMetrics names a counter's family without `_total`; the text format names it as its samples
 /// are named, and knows no units.
-fn as_text_format(openmetrics: &str) -> String {
+pub(crate) fn as_text_format(openmetrics: &str) -> String {
     let mut out = String::with_capacity(openmetrics.len() + 256);
     for line in openmetrics.lines().filter(|l| !l.starts_with("# UNIT ")) {
         let words: Vec<&str> = line.splitn(4, ' ').collect();
@@ -288,7 +288,7 @@ fn as_text_format(openmetrics: &str) -> String {
 
 /// What Linux says of this process, under the names that client libraries agreed on.
 #[derive(Debug)]
-struct Process;
+pub(crate) struct Process;
 
 /// Clock ticks in a second: `USER_HZ`, 100 on every Linux that Rust runs on.
 const TICKS: f64 = 100.0;

@@ -152,7 +152,9 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     let mut tasks = JoinSet::new();
     let mut entrance = Entrance::default();
     if args.authorize_scrapes {
-        entrance.guard = Some(Arc::new(Guard::new(client.clone(), metrics.clone())));
+        let metrics = metrics.clone();
+        let refused = move |cause| metrics.scrape_refused(cause);
+        entrance.guard = Some(Arc::new(Guard::new(client.clone(), refused)));
     }
     if let Some(certificate) = certificate {
         entrance.tls = Some(certificate.tls());
@@ -322,7 +324,7 @@ impl Subject for Bridge {
     }
 }
 
-fn log_to_stderr(format: LogFormat) {
+pub(crate) fn log_to_stderr(format: LogFormat) {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -373,7 +375,7 @@ async fn learn_cluster_uid(client: Client, bridge: Arc<Bridge>) {
     }
 }
 
-async fn signalled() -> anyhow::Result<()> {
+pub(crate) async fn signalled() -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     tokio::select! {

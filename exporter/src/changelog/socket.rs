@@ -1,0 +1,160 @@
+//! The unix socket: made so that nobody ever sees it half-made, and taken over from who has died.
+
+use std::{
+    fs::{self, Permissions},
+    io::ErrorKind,
+    os::unix::{
+        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+        net::UnixStream,
+    },
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use tokio::net::UnixListener;
+
+/// A socket that is listened on. Its file goes when this does, unless it is another's by then.
+#[derive(Debug)]
+pub struct Socket {
+    /// To accept connections on.
+    pub listener: UnixListener,
+    /// Dropped with the listener.
+    _file: File,
+}
+
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    /// Device and inode.
+    id: (u64, u64),
+}
+
+impl Socket {
+    /// Listens on `path`, a file that whom `mode` gives write permission can connect to.
+    ///
+    /// # Errors
+    /// When somebody listens there, when there is a file that is no socket, or when it cannot be made.
+    pub fn bind(path: &Path, mode: u32) -> anyhow::Result<Self> {
+        let shown = path.display();
+        match fs::symlink_metadata(path) {
+            Ok(there) if !there.file_type().is_socket() => bail!("{shown} is there and is no socket"),
+            // A socket without a listener is what a process leaves that was killed.
+            Ok(_) if UnixStream::connect(path).is_ok() => {
+                bail!("somebody listens on {shown} already: is another change-log sidecar in this pod?")
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot look at {shown}")),
+        }
+        let (Some(directory), Some(_)) = (path.parent(), path.file_name()) else {
+            bail!("{shown} cannot be a socket's file")
+        };
+        // Made beside it and moved there: providers see either no socket, the dead one, or one that they may use.
+        let new = directory.join(format!(".{}", std::process::id()));
+        let _ = fs::remove_file(&new);
+        let made = Self::make(&new, path, mode);
+        if made.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        made.with_context(|| format!("cannot listen on {shown}"))
+    }
+
+    fn make(new: &Path, path: &Path, mode: u32) -> anyhow::Result<Self> {
+        let listener = UnixListener::bind(new)?;
+        fs::set_permissions(new, Permissions::from_mode(mode))?;
+        let there = fs::symlink_metadata(new)?;
+        fs::rename(new, path)?;
+        let file = File { path: path.to_owned(), id: (there.dev(), there.ino()) };
+        Ok(Self { listener, _file: file })
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|there| (there.dev(), there.ino()) == self.id) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A file's mode as chmod takes it.
+///
+/// # Errors
+/// When it is none.
+pub fn mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("must be octal, as 0660".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_dead_socket_is_taken_over_with_the_mode_that_is_wanted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sock");
+        // Its file stays, as after a kill.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists() && UnixStream::connect(&path).is_err());
+
+        let socket = Socket::bind(&path, 0o660).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        UnixStream::connect(&path).unwrap();
+        assert_eq!(names(directory.path()), ["s.sock"]);
+        drop(socket);
+        assert_eq!(names(directory.path()), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn a_live_socket_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sock");
+        let first = Socket::bind(&path, 0o600).unwrap();
+        let refused = Socket::bind(&path, 0o666).unwrap_err();
+        assert!(refused.to_string().contains("somebody listens"), "{refused:#}");
+        UnixStream::connect(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(first);
+    }
+
+    #[tokio::test]
+    async fn the_file_of_a_successor_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sock");
+        let first = Socket::bind(&path, 0o600).unwrap();
+        fs::remove_file(&path).unwrap();
+        let second = Socket::bind(&path, 0o600).unwrap();
+        drop(first);
+        UnixStream::connect(&path).unwrap();
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn what_is_no_socket_is_not_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sock");
+        fs::write(&path, "precious").unwrap();
+        assert!(Socket::bind(&path, 0o600).unwrap_err().to_string().contains("is no socket"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        let nowhere = Socket::bind(&directory.path().join("missing/s.sock"), 0o600).unwrap_err();
+        assert!(format!("{nowhere:#}").contains("No such file"), "{nowhere:#}");
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        assert_eq!(mode("0660"), Ok(0o660));
+        assert_eq!(mode("777"), Ok(0o777));
+        for wrong in ["", "0x1", "1777", "68", "-1"] {
+            assert!(mode(wrong).is_err(), "{wrong}");
+        }
+    }
+}
