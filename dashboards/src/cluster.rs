@@ -43,6 +43,11 @@ pub(crate) fn board(values: &Values) -> Value {
         .add(10, 8, sources())
         .add(7, 8, errors())
         .add(7, 8, work())
+        .row("Change logs of Crossplane's providers")
+        .add(6, 8, changes())
+        .add(6, 8, failed_changes())
+        .add(6, 8, corrected_again())
+        .add(6, 8, printed())
         .json()
 }
 
@@ -197,4 +202,44 @@ fn errors() -> Panel {
 fn work() -> Panel {
     Panel::series("Transitions", "Changes of state that the exporter saw, an hour, by source.")
         .line(&format!("3600 * sum by (package_source) (rate(statusbridge_package_transitions_total{}[$__rate_interval]))", selected()), "{{package_source}}")
+}
+
+/// Changes an hour, of the ten kinds that have most.
+fn hourly(metric: &str, matchers: &str, by: &str) -> String {
+    format!(
+        "topk(10, 3600 * sum by ({by}) (rate(statusbridge_changelog_{metric}{{{HERE}{matchers}}}[$__rate_interval])))"
+    )
+}
+
+fn changes() -> Panel {
+    Panel::series("Changes", "Resources that providers created, updated or deleted, an hour, by kind.").line(
+        &hourly("entries_total", ", result=\"success\"", "group, kind, operation"),
+        "{{kind}}.{{group}} {{operation}}",
+    )
+}
+
+fn failed_changes() -> Panel {
+    Panel::series("Changes that failed", "Changes that providers tried to make, an hour, by kind.").line(
+        &hourly("entries_total", ", result=\"failure\"", "group, kind, operation"),
+        "{{kind}}.{{group}} {{operation}}",
+    )
+}
+
+fn corrected_again() -> Panel {
+    Panel::series(
+        "Corrected again and again",
+        "Updates of a resource that had been updated within the 30 minutes before, an hour, by kind: somebody else keeps changing it.",
+    )
+    .line(&hourly("repeated_updates_total", "", "group, kind"), "{{kind}}.{{group}}")
+}
+
+fn printed() -> Panel {
+    let rate = |metric: &str| format!("sum(rate(statusbridge_changelog_{metric}{{{HERE}}}[$__rate_interval]))");
+    Panel::series(
+        "Entries printed",
+        "A second; what standard output is too slow for is dropped, but counted in the panels beside this one.",
+    )
+    .line(&rate("written_total"), "written")
+    .line(&rate("dropped_total"), "dropped")
+    .unit("ops")
 }

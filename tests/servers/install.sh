@@ -30,6 +30,7 @@ argocd-lua|github.com/yuin/gopher-lua|argocd-lua|statusbridge.dev/tests/servers/
 argo-rollouts|github.com/argoproj/argo-rollouts|rollouts-controller|github.com/argoproj/argo-rollouts/cmd/rollouts-controller||4 minutes|
 kubefleet|go.goms.io/fleet|kubefleet-updaterun|statusbridge.dev/tests/servers/kubefleet||2 minutes|
 ocm-placement|open-cluster-management.io/ocm|ocm-placement|statusbridge.dev/tests/servers/ocm-placement||3 minutes|
+crossplane-changelog|github.com/crossplane/crossplane-runtime/v2|changelog-client|statusbridge.dev/tests/servers/crossplane-changelog||2 minutes|
 kube-state-metrics|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||2 minutes|-X '$common'=@V@
 helm|helm.sh/helm/v3|helm|helm.sh/helm/v3/cmd/helm||3 minutes|-X helm.sh/helm/v3/internal/version.version=v@V@ -X '$helm'/chartutil.k8sVersionMajor=1 -X '$helm'/chartutil.k8sVersionMinor=36 -X '$helm'/lint/rules.k8sVersionMajor=1 -X '$helm'/lint/rules.k8sVersionMinor=36
 otel-collector|github.com/open-telemetry/opentelemetry-collector-contrib/receiver/prometheusreceiver|otel-collector|statusbridge.dev/tests/servers/otel-collector|remove_all_sd|4 minutes|-X main.version=v@V@
@@ -37,7 +38,7 @@ kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconfor
 '
 # kube-state-metrics is what the benchmark measures against, kubeconform what deploy/check runs, otel-collector what
 # `make pipelines` tries: no other test needs them.
-default_names="kubernetes etcd etcd-old prometheus thanos victoria-metrics kustomize-controller kpt kstatus argocd-lua argo-rollouts kubefleet ocm-placement helm"
+default_names="kubernetes etcd etcd-old prometheus thanos victoria-metrics kustomize-controller kpt kstatus argocd-lua crossplane-changelog argo-rollouts kubefleet ocm-placement helm"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }

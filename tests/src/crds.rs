@@ -80,6 +80,16 @@ pub fn kudo() -> Result<Vec<PathBuf>> {
     yaml_files(&repository().join("tests/crds/kudo"))
 }
 
+/// Crossplane's Provider and DeploymentRuntimeConfig.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn crossplane_runtimes() -> Result<Vec<PathBuf>> {
+    let mut files = yaml_files(&repository().join("tests/runtime-crds"))?;
+    files.push(repository().join("tests/crds/crossplane/pkg.crossplane.io_providers.yaml"));
+    Ok(files)
+}
+
 /// The monitors of prometheus-operator and of the VictoriaMetrics operator.
 ///
 /// # Errors

@@ -36,6 +36,7 @@
 
 mod apiserver;
 mod authority;
+mod changelog;
 pub mod crds;
 mod etcd;
 pub mod exposition;
@@ -64,6 +65,7 @@ pub mod workload;
 
 pub use apiserver::ApiServer;
 pub use authority::{Authority, Certified};
+pub use changelog::{Changelog, Sent};
 pub use etcd::Etcd;
 pub use fake_fleet::{FakeFleet, FakePackage};
 pub use fault_proxy::{Fault, FaultProxy};

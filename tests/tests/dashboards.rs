@@ -83,6 +83,10 @@ async fn every_panel_shows_something_where_something_happens() {
         let prometheus = Prometheus::start(rig, &config).await?;
         let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
         let sweeper = hub.start_sweeper(rig, "10m").await?;
+        let sidecar = Changelog::start(rig, "changelog", &rig.dir().join("changes.jsonl"), &[]).await?;
+        sidecar.load(20, 2).await?;
+        let beside = [("cluster", "us-1")];
+        config.jobs.push(ScrapeJob::new("changelog").target(sidecar.address(), &beside));
         let own = ScrapeJob::new("hub").target(hub.aggregator.address(), &[]).target(sweeper.address(), &[]);
         config.jobs.push(own);
         prometheus.reload(&config).await?;
@@ -205,7 +209,7 @@ async fn every_panel_shows_something_where_something_happens() {
         ];
         eventually(SOON, "the alerts that have a cause, and no others, are pending", async || {
             let rules = rules_of(&prometheus).await?;
-            ensure!(rules.len() == 23, "{} rules", rules.len());
+            ensure!(rules.len() == 24, "{} rules", rules.len());
             for rule in rules {
                 ensure!(rule["health"] == "ok", "{rule}");
                 if let (Some(name), Some(state)) = (rule["name"].as_str(), rule["state"].as_str()) {

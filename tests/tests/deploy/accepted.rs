@@ -105,6 +105,33 @@ async fn kustomize_bases_and_policies() {
     .await;
 }
 
+/// The recipe as it stands, and the pod that Crossplane makes of it.
+#[tokio::test]
+async fn the_change_log_sidecar() {
+    run("deploy-changelogs", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "cluster").await?;
+        for files in [crds::crossplane_runtimes()?, crds::monitoring()?] {
+            api.install_crds(&files).await?;
+        }
+        let namespace = "crossplane-system";
+        restricted_namespace(&api, namespace).await?;
+        let recipe = repository("deploy/recipes/crossplane-changelogs.yaml");
+        let objects = crds::documents(&std::fs::read_to_string(recipe)?)?;
+        apply(rig, &api, "changelogs", &objects).await?;
+
+        // Crossplane fills in the provider's image and the labels.
+        let config = the(&objects, "DeploymentRuntimeConfig", "changelogs")?;
+        let mut deployment = json!({
+            "kind": "Deployment", "metadata": {"name": "provider", "namespace": namespace},
+            "spec": config["spec"]["deploymentTemplate"]["spec"],
+        });
+        deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("provider");
+        admit_pods(&api, &[deployment]).await
+    })
+    .await;
+}
+
 /// Without what only Helm understands.
 fn without_helm(mut object: Value) -> Value {
     for (field, keys) in [

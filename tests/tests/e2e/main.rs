@@ -7,6 +7,7 @@
 mod backend_faults;
 mod backends;
 mod cardinality;
+mod changelog;
 mod checks;
 mod doctor;
 mod exporter_silent;

@@ -3,8 +3,11 @@
 //! Flux's published configuration for them), and once ResourceGroups whose objects have to be looked at (kube-state-metrics
 //! has its own metrics of those kinds).
 //!
+//! Besides, on request, the change-log sidecar.
+//!
 //! Run it with `make bench`; settings and what the numbers mean are in docs/bench.md.
 
+mod changelog;
 mod cluster;
 mod figures;
 mod fleet;
@@ -50,7 +53,12 @@ async fn measure(rig: &Rig) -> Result<()> {
         }
         Some("packages") => of("PACKAGES", "20000 100000", Bench::Packages)?,
         Some("leaves") => of("LEAVES", "2000", Bench::Leaves)?,
-        Some(other) => bail!("BENCH is `{other}`; it has to be `packages` or `leaves`"),
+        Some("changelog") => {
+            let entries = setting("ENTRIES").map_or(Ok(100_000), |n| n.parse()).context("ENTRIES is no number")?;
+            say(&changelog::measure(rig, entries).await?);
+            return Ok(());
+        }
+        Some(other) => bail!("BENCH is `{other}`; it has to be `packages`, `leaves` or `changelog`"),
     };
     for program in [Program::Exporter, Program::Peer] {
         program.prepare().await?;
