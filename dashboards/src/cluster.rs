@@ -234,7 +234,8 @@ fn corrected_again() -> Panel {
 }
 
 fn printed() -> Panel {
-    let rate = |metric: &str| format!("sum(rate(statusbridge_changelog_{metric}{{{HERE}}}[$__rate_interval]))");
+    let rate =
+        |metric: &str| format!("sum(rate(statusbridge_changelog_{metric}{{{HERE}}}[$__rate_interval]))");
     Panel::series(
         "Entries printed",
         "A second; what standard output is too slow for is dropped, but counted in the panels beside this one.",

@@ -26,7 +26,10 @@ pub(crate) async fn measure(rig: &Rig, entries: u64) -> Result<String> {
     let rows = [
         ("entries a second", format!("{:.0}", entries as f64 / sent.took.as_secs_f64())),
         ("CPU for an entry", format!("{:.0} µs", processor.as_secs_f64() * 1e6 / entries as f64)),
-        ("longest that an entry waited for its answer", format!("{:.1} ms", sent.slowest.as_secs_f64() * 1e3)),
+        (
+            "longest that an entry waited for its answer",
+            format!("{:.1} ms", sent.slowest.as_secs_f64() * 1e3),
+        ),
         ("resident memory at most", format!("{:.1} MB", usage::highest_resident(pid)? as f64 / 1e6)),
         ("lines lost", "0".to_owned()),
     ];

@@ -54,7 +54,8 @@ async fn measure(rig: &Rig) -> Result<()> {
         Some("packages") => of("PACKAGES", "20000 100000", Bench::Packages)?,
         Some("leaves") => of("LEAVES", "2000", Bench::Leaves)?,
         Some("changelog") => {
-            let entries = setting("ENTRIES").map_or(Ok(100_000), |n| n.parse()).context("ENTRIES is no number")?;
+            let entries =
+                setting("ENTRIES").map_or(Ok(100_000), |n| n.parse()).context("ENTRIES is no number")?;
             say(&changelog::measure(rig, entries).await?);
             return Ok(());
         }
