@@ -80,7 +80,7 @@ async fn charts_with_all_values() {
 }
 
 #[tokio::test]
-async fn kustomize_bases_and_policies() {
+async fn kustomize_bases_policies_and_the_change_log_sidecar() {
     run("deploy-kustomize", async |rig| {
         let (_etcd, api) = cluster(rig).await?;
         for base in ["namespace", "exporter", "aggregator"] {
@@ -100,36 +100,28 @@ async fn kustomize_bases_and_policies() {
             api.ensure_namespace("statusbridge-discovered").await?;
             apply(rig, &api, stem(&file), &crds::documents(&std::fs::read_to_string(&file)?)?).await?;
         }
-        Ok(())
+        change_log_sidecar(rig, &api).await
     })
     .await;
 }
 
 /// The recipe as it stands, and the pod that Crossplane makes of it.
-#[tokio::test]
-async fn the_change_log_sidecar() {
-    run("deploy-changelogs", async |rig| {
-        let etcd = Etcd::start(rig).await?;
-        let api = ApiServer::start(rig, &etcd, "cluster").await?;
-        for files in [crds::crossplane_runtimes()?, crds::monitoring()?] {
-            api.install_crds(&files).await?;
-        }
-        let namespace = "crossplane-system";
-        restricted_namespace(&api, namespace).await?;
-        let recipe = repository("deploy/recipes/crossplane-changelogs.yaml");
-        let objects = crds::documents(&std::fs::read_to_string(recipe)?)?;
-        apply(rig, &api, "changelogs", &objects).await?;
+async fn change_log_sidecar(rig: &Rig, api: &ApiServer) -> Result<()> {
+    api.install_crds(&crds::crossplane_runtimes()?).await?;
+    let namespace = "crossplane-system";
+    restricted_namespace(api, namespace).await?;
+    let recipe = repository("deploy/recipes/crossplane-changelogs.yaml");
+    let objects = crds::documents(&std::fs::read_to_string(recipe)?)?;
+    apply(rig, api, "changelogs", &objects).await?;
 
-        // Crossplane fills in the provider's image and the labels.
-        let config = the(&objects, "DeploymentRuntimeConfig", "changelogs")?;
-        let mut deployment = json!({
-            "kind": "Deployment", "metadata": {"name": "provider", "namespace": namespace},
-            "spec": config["spec"]["deploymentTemplate"]["spec"],
-        });
-        deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("provider");
-        admit_pods(&api, &[deployment]).await
-    })
-    .await;
+    // Crossplane fills in the provider's image and the labels.
+    let config = the(&objects, "DeploymentRuntimeConfig", "changelogs")?;
+    let mut deployment = json!({
+        "kind": "Deployment", "metadata": {"name": "provider", "namespace": namespace},
+        "spec": config["spec"]["deploymentTemplate"]["spec"],
+    });
+    deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!("provider");
+    admit_pods(api, &[deployment]).await
 }
 
 /// Without what only Helm understands.
