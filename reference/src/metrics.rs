@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use statusbridge_aggregator::{board, metrics::Metrics};
 use statusbridge_contract::{ApplyState, CONTRACT_VERSION, Health, Metric, label, metric::Kind};
-use statusbridge_exporter::{exposition::Format, own_metrics::OwnMetrics};
+use statusbridge_exporter::{changelog, exposition::Format, own_metrics::OwnMetrics};
 
 use crate::family::{self, ANY, Family};
 use crate::markdown::{code, codes, sentence, table};
@@ -15,7 +15,7 @@ pub(crate) fn page() -> Result<String> {
          - [The contract](#the-contract): what an exporter says of packages, and an aggregator verifies\n\
          - [Codes](#codes): the words that values stand for\n\
          - [The exporter's own](#the-exporters-own), [the aggregator's](#the-aggregators), \
-         [the sweeper's](#the-sweepers): what the programs say of themselves\n\n\
+         [the sweeper's](#the-sweepers), [the change-log sidecar's](#the-change-log-sidecars): what the programs say of themselves\n\n\
          ## The contract\n\n\
          Version {CONTRACT_VERSION}. How the digest is made and what a pipeline may do to these: \
          [contract.md](contract.md). Every value is a whole number.\n\n"
@@ -54,6 +54,13 @@ pub(crate) fn page() -> Result<String> {
 
     out.push_str("\n## The sweeper's\n\n");
     out.push_str(&own_table(family::read(&Metrics::sweeper().render()?).context("the sweeper's metrics")?));
+
+    out.push_str(
+        "\n## The change-log sidecar's\n\n`statusbridge-exporter changelog` serves these alone: \
+         [change-logs.md](change-logs.md) says what bounds `provider`, `group` and `kind`.\n\n",
+    );
+    let own = changelog::metrics::Metrics::with_every_series(ANY).render(Format::OpenMetrics)?;
+    out.push_str(&own_table(family::read(&own).context("the sidecar's metrics")?));
     Ok(out)
 }
 

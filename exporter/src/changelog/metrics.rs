@@ -3,11 +3,12 @@
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, text},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
-    registry::{Registry, Unit},
+    registry::Registry,
 };
 
-use super::{labels::OfKind, wire::Operation};
+use super::{labels::OfKind, service, wire::Operation};
 use crate::{
+    authorize::Refusal,
     exposition::Format,
     own_metrics::{Process, as_text_format},
 };
@@ -108,6 +109,25 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// Metrics of which each has a series, with `value` for each label that may have any: for the reference.
+    pub fn with_every_series(value: &str) -> Self {
+        let metrics = Self::default();
+        let of = OfKind { provider: value.to_owned(), group: value.to_owned(), kind: value.to_owned() };
+        for operation in [Operation::Create, Operation::Update, Operation::Delete, Operation::Unspecified] {
+            for successful in [true, false] {
+                let of = of.clone();
+                metrics.changed(&Change { of, operation, successful, repeat: false, at: 0, snapshot: None });
+            }
+        }
+        for cause in service::CAUSES {
+            drop(metrics.refused.get_or_create(&OfCause { cause }));
+        }
+        for cause in Refusal::CAUSES {
+            drop(metrics.scrapes_refused.get_or_create(&OfCause { cause }));
+        }
+        metrics
+    }
+
     fn registered(mut self) -> Self {
         let registry = &mut self.registry;
         let build: Family<OfBuild, Gauge> = Family::default();
@@ -128,10 +148,9 @@ impl Metrics {
             "When a resource of this kind was last changed with success, in unix seconds of the provider's clock",
             self.last_change.clone(),
         );
-        registry.register_with_unit(
-            "statusbridge_changelog_snapshot",
+        registry.register(
+            "statusbridge_changelog_snapshot_bytes",
             "Size of the snapshot in an entry, as JSON",
-            Unit::Bytes,
             self.snapshots.clone(),
         );
         registry.register(
