@@ -9,9 +9,10 @@ use statusbridge_tests::own_command;
 const PROGRAMS: [&str; 2] = ["statusbridge-exporter", "statusbridge-aggregator"];
 
 /// Flags in the documentation that are other programs'.
-const OF_OTHERS: [&str; 10] = [
+const OF_OTHERS: [&str; 11] = [
     "--custom-resource-state-config", // kube-state-metrics
     "--diff-run",                     // kapp
+    "--enable-changelogs",            // Crossplane's providers
     "--endpoint",                     // thanos query, as the next two
     "--endpoint-strict",
     "--query.replica-label",
