@@ -2,8 +2,8 @@
 
 SHELL := /usr/bin/env bash
 CARGO ?= cargo
-# Each test runs several API servers of 300 MB: as many tests at a time as there are cores, four at most.
-export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 4 ? 4 : n < 2 ? 2 : n )))
+# Each test runs several API servers of 300 MB, and waits most of the time: as many at a time as there are cores, three to four.
+export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 4 ? 4 : n < 3 ? 3 : n )))
 # make demo KEEP=1 leaves the demo running until Ctrl-C.
 KEEP ?=
 export KEEP
