@@ -124,7 +124,10 @@ impl World<'_> {
             Ok(Some(wanted)) => wanted,
             Err(_) => Wanted::Own,
         };
-        let known = previous.map(|it| it.trace.as_slice()).unwrap_or_default();
+        let known = match (spec, previous) {
+            (Ok(spec), _) if spec.trace.is_empty() => &[],
+            (_, previous) => previous.map(|it| it.trace.as_slice()).unwrap_or_default(),
+        };
         let trace = match (spec, wanted.text()) {
             (Ok(spec), Some(revision)) => Some(self.trace(&object.key, spec, revision, known)),
             _ => None,

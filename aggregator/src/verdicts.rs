@@ -284,7 +284,9 @@ fn print(target: &Target, fleet: &Fleet) -> u64 {
     {
         observation.as_of.map(Seconds::to_bits).hash(&mut print);
     }
-    if matches!(observation.standing, Standing::Unverified | Standing::Conflict) {
+    if matches!(observation.standing, Standing::Unverified | Standing::Conflict)
+        || observation.reason == reason::SCRAPE_FAILED
+    {
         words::lasting(&observation.message).hash(&mut print);
     }
     fleet.scrape_interval(&target.cluster).map(Seconds::to_bits).hash(&mut print);

@@ -39,6 +39,40 @@ fn since(package: &Package) -> u64 {
     package.value(Metric::PackageTransitionTimestamp)
 }
 
+/// Whether the package has moved, as far as can be told from what two expositions of it say.
+struct Moved {
+    /// It is in another state.
+    state: bool,
+    /// Its counter has moved, of the same process.
+    counted: bool,
+    /// Another process counts.
+    another_process: bool,
+}
+
+impl Moved {
+    fn between(old: &Package, new: &Package, origin: Origin) -> Self {
+        let moves = |p: &Package| p.value(Metric::PackageTransitions);
+        let transition = |p: &Package| {
+            [Metric::PackageApplyState, Metric::PackageHealth, Metric::PackageHealthyRevision]
+                .map(|m| p.value(m))
+        };
+        Self {
+            state: transition(old) != transition(new),
+            // A new process under the same name counts from zero: that alone is no move.
+            counted: origin == Origin::Same && moves(new) != moves(old) && moves(new) > 0,
+            another_process: origin == Origin::Sibling || moves(new) < moves(old),
+        }
+    }
+}
+
+/// Whether more may have happened between two expositions than can be told from them: of several moves the
+/// timestamp may show an earlier one than the last, and the counter of a process that was restarted meanwhile
+/// does not tell how many there were.
+pub(super) fn hides_moves(old: &Package, new: &Package, origin: Origin) -> bool {
+    let moved = Moved::between(old, new, origin);
+    moved.state || moved.counted || moved.another_process && new.value(Metric::PackageTransitions) > 0
+}
+
 impl History {
     /// Of a package that was never seen before.
     pub(super) fn first(package: &Package, seen: Seen) -> Self {
@@ -64,15 +98,7 @@ impl History {
         offset: Offset,
         origin: Origin,
     ) -> Self {
-        let moves = |p: &Package| p.value(Metric::PackageTransitions);
-        let transition = |p: &Package| {
-            [Metric::PackageApplyState, Metric::PackageHealth, Metric::PackageHealthyRevision]
-                .map(|m| p.value(m))
-        };
-        let changed = transition(old) != transition(new);
-        // A new process under the same name counts from zero: that alone is no move.
-        let counted = origin == Origin::Same && moves(new) != moves(old) && moves(new) > 0;
-        let another_process = origin == Origin::Sibling || moves(new) < moves(old);
+        let Moved { state: changed, counted, another_process } = Moved::between(old, new, origin);
         let mut floor = self.floor;
         if (changed || counted) && since(new) <= since(old) || another_process && since(new) == 0 {
             floor = floor.max(seen.at);
@@ -174,6 +200,17 @@ mod tests {
         assert_eq!((since(900, ahead), since(900, behind)), (900.0, 956.0));
         // It did not happen after it was seen.
         assert_eq!(since(1030, ahead), SEEN);
+    }
+
+    #[rstest]
+    #[case::it_stays_so(healthy("r1", 100, 3), false)]
+    #[case::a_restart_that_knows_since_when(healthy("r1", 100, 0), false)]
+    #[case::a_transition_that_says_when(healthy("r1", 900, 4), true)]
+    #[case::a_restart_that_counted_as_far(failed("r1", 900, 3), true)]
+    #[case::a_restart_and_there_and_back(healthy("r1", 900, 1), true)]
+    fn of_several_moves_a_timestamp_may_not_show_the_last(#[case] new: Vec<u64>, #[case] hidden: bool) {
+        let (old, new) = (package(&healthy("r1", 100, 3)), package(&new));
+        assert_eq!(hides_moves(&old, &new, Origin::Same), hidden);
     }
 
     #[test]

@@ -46,7 +46,7 @@ use crate::{
 };
 use changes::{Changes, Face};
 use names::Names;
-use stream::Stream;
+use stream::{Stream, Unseen};
 use unscraped::Unscraped;
 use watch::{Watch, longest_gap};
 
@@ -184,12 +184,16 @@ impl Fleet {
         let (face, evidence) = (Face::of(&stream, &self.settings), stream.evidence_so_far());
         let same_sources = stream.verified.as_ref().is_some_and(|old| old.content.has_same_sources(&content));
         let changes = &mut self.changes;
+        let mut unseen = Vec::new();
         stream.accept(
             beat,
             content,
             t,
             &mut self.names,
-            |key| changes.package(key),
+            |key, moves| {
+                changes.package(key);
+                unseen.extend((moves == Unseen(true)).then(|| key.clone()));
+            },
             |key| {
                 let siblings = cluster.streams.values().filter_map(|s| Some((s, s.verified.as_ref()?)));
                 siblings
@@ -198,12 +202,13 @@ impl Fleet {
                         verified.find(key).map(|(p, h)| (verified.evidence, p, h, s.offset))
                     })
                     .max_by(|a, b| a.0.total_cmp(&b.0))
-                    .map(|(_, package, history, offset)| (package, history, offset))
+                    .map(|(last, package, history, offset)| (package, history, offset, last))
             },
         );
         let same = same_sources && Face::of(&stream, &self.settings) == face;
         cluster.streams.insert(beat.stream.clone(), stream);
         let watched = cluster.watched(&beat.stream, beat.at, t);
+        unseen.iter().for_each(|key| cluster.watch.missed(key, t));
         if !same || watched || !cluster.is_calm(&beat.stream, evidence) {
             self.changes.cluster(cluster.place);
         }

@@ -6,7 +6,7 @@ use statusbridge_contract::{Metric, Version};
 
 use super::{
     beat::{Beat, Heard, SAME_SCRAPE, TURNS_UNTOLD, Turns},
-    history::{History, Origin, Seen},
+    history::{History, Origin, Seen, hides_moves},
     names::Names,
     offset::Offset,
 };
@@ -19,6 +19,11 @@ use crate::{
 const INTERVALS: usize = 16;
 /// Distances that it takes to tell how often a stream is scraped.
 const ENOUGH_INTERVALS: usize = 4;
+
+/// How far scrapes are taken to be apart as long as that is not known.
+const USUAL_INTERVAL: Seconds = 15.0;
+/// Evidence that is so many intervals younger than the one before may not be that of the next scrape.
+const MISSED_INTERVALS: Seconds = 2.0;
 
 /// Scrapes whose rendering time is remembered: a digest may arrive later than the time that goes with it.
 const RENDERINGS: usize = 8;
@@ -52,6 +57,10 @@ pub(super) struct Verified {
     /// Another cluster's UID that this very stream had before, and its last evidence.
     pub(super) other_uid: Option<(Option<u64>, Seconds)>,
 }
+
+/// Whether a package may have moved more often than was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unseen(pub(super) bool);
 
 /// State of a stream.
 #[derive(Debug, Default)]
@@ -162,20 +171,23 @@ impl Stream {
         self.fault = Some(fault);
     }
 
-    /// Replaces what was verified. `changed` is told the packages of which something else is to be said now;
-    /// `sibling` is asked about packages that this stream did not have.
+    /// Replaces what was verified. `news` is told the packages of which something else is to be said now, and
+    /// whether they may have moved unseen; `sibling` is asked about packages that this stream did not have, and
+    /// says how young its evidence is.
     pub(super) fn accept(
         &mut self,
         beat: &Beat,
         mut content: Content,
         t: Seconds,
         names: &mut Names,
-        mut changed: impl FnMut(&Arc<str>),
-        sibling: impl Fn(&str) -> Option<(Package, History, Offset)>,
+        mut news: impl FnMut(&Arc<str>, Unseen),
+        sibling: impl Fn(&str) -> Option<(Package, History, Offset, Seconds)>,
     ) {
         let evidence = self.evidence(beat, t).and_then(|it| beat.bound(it, content.uid));
         let Some(evidence) = evidence else { return };
         let seen = Seen { evidence, at: beat.at.min(t) };
+        let longest = MISSED_INTERVALS * self.interval().unwrap_or(USUAL_INTERVAL);
+        let missed = |last: Seconds| evidence - last > longest;
         self.tried = Some(beat.at);
         self.fault = None;
         let old = self.verified.take();
@@ -184,8 +196,11 @@ impl Stream {
         let same_words = old.as_ref().is_some_and(|old| Arc::ptr_eq(&old.content.reasons, &content.reasons));
         for package in content.packages.iter() {
             let own = old.as_ref().and_then(|old| old.find(&package.key));
+            let mut unseen = Unseen(false);
             let (history, same) = match (own, || sibling(&package.key)) {
                 (Some((before, was)), _) => {
+                    let gap = old.as_ref().is_some_and(|old| missed(old.evidence));
+                    unseen = Unseen(gap && hides_moves(&before, &package, Origin::Same));
                     let history = was.next(&before, &package, seen, self.offset, Origin::Same);
                     let word = |content: &Content| {
                         let code = package.value(Metric::PackageReason);
@@ -196,22 +211,24 @@ impl Stream {
                     (history, before.same_row(&package) && history.says_the_same(was) && same_word())
                 }
                 (None, sibling) => match sibling() {
-                    Some((before, was, offset)) => {
+                    Some((before, was, offset, last)) => {
+                        unseen = Unseen(missed(last) && hides_moves(&before, &package, Origin::Sibling));
                         let history = was.next(&before, &package, seen, offset, Origin::Sibling);
                         (history, before.same_row(&package) && history.says_the_same(was))
                     }
                     None => (History::first(&package, seen), false),
                 },
             };
-            if !same {
-                changed(&package.key);
+            if !same || unseen.0 {
+                news(&package.key, unseen);
             }
             histories.push(history);
         }
         if let Some(old) = &old
             && !Arc::ptr_eq(old.content.packages.keys(), content.packages.keys())
         {
-            old.content.packages.keys().iter().filter(|key| !content.has(key)).for_each(&mut changed);
+            let gone = old.content.packages.keys().iter().filter(|key| !content.has(key));
+            gone.for_each(|key| news(key, Unseen(false)));
         }
         let mut next = Verified {
             content,

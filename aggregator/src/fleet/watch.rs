@@ -9,7 +9,8 @@ use crate::{
 };
 
 /// A source may go unseen for so long, or for so many scrape intervals, before that is a break. What
-/// happens in less is told by counters and timestamps, unless an exporter restarts just then.
+/// happens in less is told by counters and timestamps; of a package that may have moved more often than
+/// these tell, nothing is known before.
 const BREAK: Seconds = 120.0;
 const BREAK_INTERVALS: Seconds = 4.0;
 
@@ -20,6 +21,8 @@ pub(super) struct Watch {
     sources: Vec<(Box<str>, Unbroken)>,
     /// By package: from when on what was not watched was looked up.
     looked_up: BTreeMap<Arc<str>, Seconds>,
+    /// By package: until when it may have moved unseen.
+    missed: BTreeMap<Arc<str>, Seconds>,
 }
 
 /// A time in which a source was verified again and again.
@@ -52,6 +55,7 @@ impl Watch {
                     changed = true;
                     *seen = Unbroken { from: t, to: at };
                     self.looked_up.retain(|key, _| content::parts(key).0 != name.as_ref());
+                    self.missed.retain(|key, _| content::parts(key).0 != name.as_ref());
                 }
                 None => {
                     changed = true;
@@ -62,8 +66,17 @@ impl Watch {
         changed
     }
 
+    /// The package may have moved unseen before the poll at `t`.
+    pub(super) fn missed(&mut self, key: &Arc<str>, t: Seconds) {
+        self.looked_up.remove(key);
+        self.missed.insert(key.clone(), t);
+    }
+
     /// The package's past was looked up from then on.
     pub(super) fn looked_up(&mut self, key: &str, from: Seconds) {
+        if self.missed.get(key).is_some_and(|missed| from <= *missed) {
+            self.missed.remove(key);
+        }
         self.looked_up.entry(key.into()).and_modify(|known| *known = known.min(from)).or_insert(from);
     }
 
@@ -72,12 +85,14 @@ impl Watch {
         let source = content::parts(key).0;
         let watched = self.sources.iter().find(|(name, _)| name.as_ref() == source);
         let watched = watched.map_or(Seconds::INFINITY, |(_, seen)| seen.from);
+        let watched = self.missed.get(key).map_or(watched, |missed| watched.max(*missed));
         self.looked_up.get(key).map_or(watched, |from| watched.min(*from))
     }
 
     /// Keeps what was looked up of these packages only.
     pub(super) fn keep(&mut self, still_there: impl Fn(&str) -> bool) {
         self.looked_up.retain(|key, _| still_there(key));
+        self.missed.retain(|key, _| still_there(key));
     }
 }
 

@@ -59,6 +59,8 @@ enum Step {
     Closing(usize),
     /// Our own clock is set.
     OwnClock(i16),
+    /// An exporter cannot be scraped from here, for one reason or another, or it can.
+    Unscraped { cluster: usize, why: u8 },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +88,7 @@ fn steps() -> impl Strategy<Value = Vec<(Step, bool)>> {
         Just(json!({"reporting": {"minClusters": 1}})),
         Just(json!({"selector": {"matchLabels": {"in": "true"}}})),
     ];
-    let gate = (clusters.clone(), any::<bool>(), 0..8_u8, 0..PACKAGES.len()).prop_map(|(clusters, first, more, package)| {
+    let gate = (clusters.clone(), any::<bool>(), 0..9_u8, 0..PACKAGES.len()).prop_map(|(clusters, first, more, package)| {
         let revision = if first { "r1" } else { "r2" };
         let mut spec = json!({"fleetPackageRef": {"name": PACKAGES[package]}, "revision": revision, "clusters": clusters});
         let more = match more {
@@ -96,17 +98,23 @@ fn steps() -> impl Strategy<Value = Vec<(Step, bool)>> {
             2 => json!({"override": {"state": "Open", "reason": "trust me", "until": "2027-01-15T08:05:00Z"}}),
             3 => json!({"dependsOn": [{"name": "g0"}]}),
             4 => json!({"minHealthy": 1, "maxFailures": 2}),
+            8 => json!({"requireStage": "first"}),
             _ => json!({}),
         };
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         spec
     });
-    let package = (clusters, 0..4_u8).prop_map(|(clusters, more)| {
+    let package = (clusters, 0..5_u8).prop_map(|(clusters, more)| {
         let mut spec = json!({"clusters": clusters, "staleAfter": "2m"});
         match more {
             0 => spec["revision"] = json!("r1"),
             1 => spec["staleAfter"] = json!("50s"),
             2 => spec["managedBy"] = json!("example.com/somebody"),
+            3 => {
+                let id = crate::testing::package(PACKAGES[0]);
+                spec["revision"] = json!("r2");
+                spec["trace"] = json!([{"stage": "first", "cluster": "a", "source": id.source, "namespace": id.namespace, "name": id.name}]);
+            }
             _ => {}
         }
         spec
@@ -134,6 +142,7 @@ fn steps() -> impl Strategy<Value = Vec<(Step, bool)>> {
         1 => (0..GATES).prop_map(Step::Doubtful),
         1 => (0..GATES).prop_map(Step::Closing),
         1 => (-100..100_i16).prop_map(Step::OwnClock),
+        2 => (cluster(), 0..3_u8).prop_map(|(cluster, why)| Step::Unscraped { cluster, why }),
     ];
     prop::collection::vec((step, prop::bool::weighted(0.8)), 1..60)
 }
@@ -347,6 +356,10 @@ impl History {
                 self.around.profiles.apply(news.into_iter().map(News::from), self.t);
             }
             Step::OwnClock(ahead) => self.ahead = ahead.into(),
+            Step::Unscraped { cluster, why } => {
+                let why = ["refused", "timed out"].get(usize::from(why)).map(|why| (*why).to_owned());
+                self.fleet.unscraped(CLUSTERS[cluster], "http://exporter/", why);
+            }
             Step::Unlisted => _ = self.around.profiles.apply([News::Broken("refused".into())], self.t),
             Step::Doubtful(at) => {
                 let key = (Kind::RolloutGate, Key { namespace: "fleet".into(), name: format!("g{at}") });
@@ -418,6 +431,23 @@ proptest! {
             history.happens(step);
             history.judge(lands)?;
         }
+    }
+}
+
+#[test]
+fn a_trace_that_a_spec_no_longer_has_is_told_no_longer() {
+    let mut history = History::new();
+    let id = crate::testing::package(PACKAGES[1]);
+    let stage = json!({"stage": "first", "cluster": "a", "source": id.source, "namespace": id.namespace, "name": id.name});
+    let plain = json!({"clusters": {"names": ["a", "b"]}, "staleAfter": "2m"});
+    let mut traced = plain.clone();
+    (traced["revision"], traced["trace"]) = (json!("r1"), json!([stage]));
+    for (spec, stages) in [(traced, 1), (plain, 0)] {
+        history.happens(Step::Package(0, spec));
+        history.happens(Step::Round(15));
+        history.judge(true).unwrap();
+        let report = history.around.packages.iter().find(|it| it.key.name == PACKAGES[0]).unwrap();
+        assert_eq!(report.status.as_ref().map(|status| status.trace.len()), Some(stages));
     }
 }
 

@@ -112,3 +112,20 @@ fn a_lie_is_told_second_by_second() {
       160 s  BROKEN      the gate is open, but only 0 of 1 clusters were healthy at its revision for 0 s at any time in the last 98 s, 1 must be
     ");
 }
+
+/// An exporter is restarted while the backend's answers lack its cluster, and counts as far as the one before.
+#[test]
+fn a_restart_that_nobody_saw_shortens_no_soak() {
+    holds(
+        Setup { clusters: vec![(Dates::Still, 0)], min_success: 40, spread: 58, ..plain() },
+        &[
+            (78, Event::Forgotten { cluster: 0, lasts: 105 }),
+            (78, Event::Break { cluster: 0, recovers: Some(1) }),
+            (79, Event::Restart { cluster: 0, away: 0, moves: false }),
+            (31, Event::Deliver { cluster: 0, to: 1, takes: 12, good: false }),
+            (70, Event::Deliver { cluster: 0, to: 1, takes: 46, good: true }),
+            (31, Event::Deliver { cluster: 0, to: 1, takes: 20, good: false }),
+            (31, Event::Regate { to: 1 }),
+        ],
+    );
+}
