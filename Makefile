@@ -32,7 +32,7 @@ programs: cargo
 	$(CARGO) build --workspace --bins
 
 test: cargo servers programs ## Run every test, on the real servers
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 pipelines: cargo programs ## Try the OpenTelemetry Collector as pipeline too, which takes some minutes to build
 	@tests/servers/install.sh kubernetes etcd victoria-metrics otel-collector
