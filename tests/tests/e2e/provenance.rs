@@ -128,7 +128,8 @@ async fn an_image_is_followed_from_the_commit_in_one_cluster_to_what_runs_in_ano
         hub.gate("production", "payments", &c2, gate).await?;
         let closed_gate = hub.closes("production", "StageNotHealthy", SOON).await?;
         ensure!(waiting(&closed_gate).contains("was made of revision"), "{}", waiting(&closed_gate));
-        let built = stage(&hub.get_report("payments").await?, "build")?;
+        let report_2 = hub.reports("payments", "Ready", "False", "ArtifactUnknown", SOON).await?;
+        let built = stage(&report_2, "build")?;
         ensure!(built["before"]["revision"] == json!(c1), "what was known is kept: {built}");
 
         let versions = hub.history("production").await?;
@@ -171,17 +172,25 @@ async fn a_wave_waits_for_the_stage_before_it_whatever_a_tag_says() {
         runs.deliver(APP, &approved).await?;
         // The same tag, another content.
         staging.deliver(APP, &tagged("1.4.0", '6')).await?;
-        hub.closes("wave", "StageNotHealthy", SOON).await?;
+        eventually(SOON, "the other content was seen in staging", async || {
+            let wave = hub.closes("wave", "StageNotHealthy", SOON).await?;
+            ensure!(waiting(&wave).contains("not at the revision yet: staging-1"), "{}", waiting(&wave));
+            Ok(())
+        })
+        .await?;
         // Another tag, the same content.
         let versions = hub.history("wave").await?;
         versions.check("another content under the same tag opens nothing", not_open).await?;
         staging.deliver(APP, &tagged("latest", '5')).await?;
         hub.opens("wave", SOON).await?;
-        let report = hub.get_report(APP).await?;
-        let passed = stage(&report, "staging")?;
-        for time in ["arrivedAt", "appliedAt", "healthyAt", "asOf"] {
-            ensure!(passed[time].is_string(), "{time}: {passed}");
-        }
+        eventually(SOON, "the report tells of it too", async || {
+            let passed = stage(&hub.get_report(APP).await?, "staging")?;
+            for time in ["arrivedAt", "appliedAt", "healthyAt", "asOf"] {
+                ensure!(passed[time].is_string(), "{time}: {passed}");
+            }
+            Ok(())
+        })
+        .await?;
         // It turns bad where it was tried.
         staging.fail(APP, &tagged("latest", '5'), "pods crash").await?;
         hub.closes("wave", "StageNotHealthy", SOON).await?;
