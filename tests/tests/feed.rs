@@ -176,8 +176,9 @@ async fn what_was_attested_is_verified_through_prometheus() {
         reader.until_healthy("c2", "p2", packages(3)["p2"]).await?;
         eventually(DEADLINE, "a poll of which nothing moved reads nothing", async || {
             let report = reader.poll().await;
+            // Of each stream: digest and rendering time, the times of both, and until when its UID was one.
             ensure!(
-                report.ok && report.verified == 2 && report.read == 0 && report.samples == 8,
+                report.ok && report.verified == 2 && report.read == 0 && report.samples == 10,
                 "{report:?}"
             );
             Ok(())
