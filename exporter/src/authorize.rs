@@ -56,7 +56,7 @@ impl Refusal {
         }
     }
 
-    /// Every word that [`Self::cause`] has: for the reference.
+    /// Every word for a cause that there is: for the reference.
     pub const CAUSES: [&str; 3] = ["unauthenticated", "forbidden", "unavailable"];
 
     fn cause(&self) -> &'static str {

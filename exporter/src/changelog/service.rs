@@ -88,7 +88,7 @@ impl ChangeLog {
     }
 }
 
-/// Every [`cause`] that there is.
+/// Every cause that there is.
 pub const CAUSES: [&str; 5] = ["malformed", "too_large", "unimplemented", "cancelled", "internal"];
 
 /// Why a request was refused; `None` for what is counted elsewhere.
