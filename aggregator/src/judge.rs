@@ -485,11 +485,12 @@ impl World<'_> {
             if unknown.is_empty() {
                 continue;
             }
+            // Gates are in the namespace of their FleetPackage.
+            let grant = self.tenancy.grant(&key.namespace, &package.package);
+            let known = traced(object, &self.mark(&grant, &key, Some(package)));
             for (gate, spec, _) in gates {
                 let open = gate.status.as_ref().is_some_and(|status| is_true(&status.conditions, OPEN));
-                let grant = self.tenancy.grant(&gate.key.namespace, &package.package);
-                let mark = self.mark(&grant, &object.key, Some(package));
-                let trace = self.trace(&object.key, package, &spec.revision, traced(object, &mark));
+                let trace = self.trace(&key, package, &spec.revision, known);
                 let Ok(artifact) = trace.artifact else { continue };
                 let chosen =
                     self.sources(&grant).choose(&package.package, &spec.clusters, stale_after(package));

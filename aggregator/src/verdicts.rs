@@ -285,7 +285,7 @@ fn print(target: &Target, fleet: &Fleet) -> u64 {
         observation.as_of.map(Seconds::to_bits).hash(&mut print);
     }
     if matches!(observation.standing, Standing::Unverified | Standing::Conflict)
-        || observation.reason == reason::SCRAPE_FAILED
+        || words::EXPLAINED.contains(&observation.reason)
     {
         words::lasting(&observation.message).hash(&mut print);
     }

@@ -37,8 +37,15 @@ struct OfWatchError {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfBuild {
+pub(crate) struct OfBuild {
     version: &'static str,
+}
+
+/// Which version this is. A gauge and not an info, which the text format and its tools do not know.
+pub(crate) fn build() -> Family<OfBuild, Gauge> {
+    let build: Family<OfBuild, Gauge> = Family::default();
+    build.get_or_create(&OfBuild { version: env!("CARGO_PKG_VERSION") }).set(1);
+    build
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -119,10 +126,7 @@ impl OwnMetrics {
 
     fn registered(mut self) -> Self {
         let registry = &mut self.registry;
-        // A gauge and not an info, which the text format and its tools do not know.
-        let build: Family<OfBuild, Gauge> = Family::default();
-        build.get_or_create(&OfBuild { version: env!("CARGO_PKG_VERSION") }).set(1);
-        registry.register("statusbridge_exporter_build_info", "Version of the exporter", build);
+        registry.register("statusbridge_exporter_build_info", "Version of the exporter", build());
         registry.register(
             "statusbridge_exporter_watch_errors",
             "Lists and watches that ended with an error, by kind and cause",
@@ -258,18 +262,23 @@ impl OwnMetrics {
 
     /// All of it in a format, without OpenMetrics' end mark.
     pub fn render(&self, format: Format) -> Result<String, std::fmt::Error> {
-        let mut openmetrics = String::new();
-        text::encode_registry(&mut openmetrics, &self.registry)?;
-        Ok(match format {
-            Format::OpenMetrics => openmetrics,
-            Format::Text => as_text_format(&openmetrics),
-        })
+        page(&self.registry, format)
     }
+}
+
+/// All of a registry in a format, without OpenMetrics' end mark.
+pub(crate) fn page(registry: &Registry, format: Format) -> Result<String, std::fmt::Error> {
+    let mut openmetrics = String::new();
+    text::encode_registry(&mut openmetrics, registry)?;
+    Ok(match format {
+        Format::OpenMetrics => openmetrics,
+        Format::Text => as_text_format(&openmetrics),
+    })
 }
 
 /// OpenMetrics names a counter's family without `_total`; the text format names it as its samples
 /// are named, and knows no units.
-pub(crate) fn as_text_format(openmetrics: &str) -> String {
+fn as_text_format(openmetrics: &str) -> String {
     let mut out = String::with_capacity(openmetrics.len() + 256);
     for line in openmetrics.lines().filter(|l| !l.starts_with("# UNIT ")) {
         let words: Vec<&str> = line.splitn(4, ' ').collect();

@@ -4,6 +4,9 @@ use super::{Target, clusters};
 use crate::api::Reason;
 use crate::fleet::observation::reason::{CLUSTER_NAME_UNKNOWN, CONTROL_PLANE_UNHEALTHY, SCRAPE_FAILED};
 
+/// Why nothing is heard of a cluster, where a status tells the message too.
+pub(crate) const EXPLAINED: [&str; 3] = [CLUSTER_NAME_UNKNOWN, CONTROL_PLANE_UNHEALTHY, SCRAPE_FAILED];
+
 /// What is the matter with so many clusters, in words.
 pub(super) fn phrase(reason: Reason, count: u64) -> String {
     let (is, has) = if count == 1 { ("is", "has") } else { ("are", "have") };
@@ -32,9 +35,7 @@ pub(super) fn named(reason: Reason, target: &Target) -> String {
     let seen = &target.observation;
     let word = match reason {
         Reason::Failed | Reason::HealthUnknown => seen.row.as_ref().and_then(|row| row.reason.as_deref()),
-        Reason::Stale | Reason::Missing
-            if [CLUSTER_NAME_UNKNOWN, CONTROL_PLANE_UNHEALTHY, SCRAPE_FAILED].contains(&seen.reason) =>
-        {
+        Reason::Stale | Reason::Missing if EXPLAINED.contains(&seen.reason) => {
             Some(seen.message.as_str()).filter(|message| !message.is_empty())
         }
         _ => None,

@@ -184,7 +184,7 @@ impl<Q: QueryApi> Backend<Q> {
         let clusters: Vec<&str> = piece.clusters.iter().map(String::as_str).collect();
         let label = &self.config.cluster_label;
         let package =
-            package_selector(&OF_PACKAGE, label, clusters.iter().copied(), labels, &question.package);
+            package_selector(OF_PACKAGE, label, clusters.iter().copied(), labels, &question.package);
         let of_cluster = self.named(&[Metric::RenderedTimestamp.name(), START_TIME], &clusters);
         let mut read = Read {
             label: label.clone(),

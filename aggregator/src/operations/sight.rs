@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use statusbridge_contract::{ApplyState, Fingerprint, Health, Metric, stream::StreamLabels};
+use statusbridge_contract::{ApplyState, Fingerprint, Health, Metric, PACKAGE_METRICS, stream::StreamLabels};
 
 use crate::clock::Seconds;
 use crate::feed::Sample;
@@ -11,17 +11,8 @@ use crate::feed::Sample;
 /// contract: where a pipeline drops it, counters that fall tell as much of it as they can.
 pub(super) const START_TIME: &str = "statusbridge_exporter_start_time_seconds";
 
-/// The metrics of a package that are read. All but the last are there for every package.
-pub(super) const OF_PACKAGE: [Metric; 8] = [
-    Metric::PackageApplyState,
-    Metric::PackageHealth,
-    Metric::PackageDesiredRevision,
-    Metric::PackageAppliedRevision,
-    Metric::PackageHealthyRevision,
-    Metric::PackageTransitionTimestamp,
-    Metric::PackageTransitions,
-    Metric::PackageReason,
-];
+/// The metrics of a package that are read: those that come before its inventory. All but the last are there for every package.
+pub(super) const OF_PACKAGE: &[Metric] = PACKAGE_METRICS.split_at(8).0;
 
 /// Values of one scrape: those of [`OF_PACKAGE`], when it was rendered, when its process started.
 pub(super) type Values = [Option<u64>; OF_PACKAGE.len() + 2];

@@ -1,7 +1,7 @@
 //! What is counted. No label holds the name of a resource, an external name or an error's text.
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeLabelValue, text},
+    encoding::{EncodeLabelSet, EncodeLabelValue},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
@@ -10,7 +10,7 @@ use super::{labels::OfKind, service, wire::Operation};
 use crate::{
     authorize::Refusal,
     exposition::Format,
-    own_metrics::{Process, as_text_format},
+    own_metrics::{Process, build, page},
 };
 
 /// What a provider tried to do.
@@ -40,11 +40,6 @@ struct OfEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfCause {
     cause: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfBuild {
-    version: &'static str,
 }
 
 /// A change, as far as it is counted.
@@ -130,9 +125,7 @@ impl Metrics {
 
     fn registered(mut self) -> Self {
         let registry = &mut self.registry;
-        let build: Family<OfBuild, Gauge> = Family::default();
-        build.get_or_create(&OfBuild { version: env!("CARGO_PKG_VERSION") }).set(1);
-        registry.register("statusbridge_changelog_build_info", "Version of the change-log sidecar", build);
+        registry.register("statusbridge_changelog_build_info", "Version of the change-log sidecar", build());
         registry.register(
             "statusbridge_changelog_entries",
             "Changes that a provider made (result success) or tried to make (failure), by kind and operation; written or not",
@@ -275,12 +268,7 @@ impl Metrics {
     /// # Errors
     /// Never, as it is written to memory.
     pub fn render(&self, format: Format) -> Result<String, std::fmt::Error> {
-        let mut openmetrics = String::new();
-        text::encode_registry(&mut openmetrics, &self.registry)?;
-        Ok(match format {
-            Format::OpenMetrics => openmetrics,
-            Format::Text => as_text_format(&openmetrics),
-        })
+        page(&self.registry, format)
     }
 }
 
