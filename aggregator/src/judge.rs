@@ -163,7 +163,8 @@ impl World<'_> {
             package: spec.map(fleet_key).unwrap_or_default(),
             targets: &chosen.targets,
             stale_after: spec.map_or(0.0, stale_after),
-            as_of: status.as_of.as_ref(),
+            // What was counted before gets no younger.
+            as_of: status.as_of.as_ref().filter(|_| status.last_counted.is_none()),
             until: Moment { t: NEVER, now: NEVER },
             stands: !worth,
         };

@@ -117,6 +117,7 @@ impl From<&PackageObject> for Gate {
 }
 
 fn as_of_a_gate(status: FleetPackageStatus, revision: Option<String>) -> RolloutGateStatus {
+    let counts = status.counted();
     let mut conditions = status.conditions;
     if let Some(ready) = conditions.iter_mut().find(|condition| condition.type_ == READY) {
         OPEN.clone_into(&mut ready.type_);
@@ -126,7 +127,7 @@ fn as_of_a_gate(status: FleetPackageStatus, revision: Option<String>) -> Rollout
         as_of: status.as_of,
         since: find(&conditions, OPEN).map(|open| open.last_transition_time.clone()),
         revision,
-        healthy: status.clusters.map(|counts| format!("{}/{}", counts.healthy, counts.total)),
+        healthy: counts.map(|counts| format!("{}/{}", counts.healthy, counts.total)),
         conditions,
         ..RolloutGateStatus::default()
     }

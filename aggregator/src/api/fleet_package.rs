@@ -136,6 +136,13 @@ pub struct PackageRef {
     pub name: String,
 }
 
+impl FleetPackageStatus {
+    /// How many clusters are how far, if that could be counted for the spec that the status answers.
+    pub fn counted(&self) -> Option<PackageCounts> {
+        self.clusters.filter(|_| self.last_counted.is_none())
+    }
+}
+
 impl FleetPackageSpec {
     /// The revision that is wanted, as far as a reader of the object can tell: the spec's own, or what
     /// `status` says that `revisionFrom` gives.
@@ -191,6 +198,10 @@ pub struct FleetPackageStatus {
     /// every cluster had, if it was the same everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_healthy_revision: Option<String>,
+    /// Present while nothing can be counted: what `clusters`, `revisions` and `problems`, which are what
+    /// was last known, at `asOf`, were counted for. They say nothing about the present spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_counted: Option<LastCounted>,
     /// How many clusters are how far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clusters: Option<PackageCounts>,
@@ -218,6 +229,17 @@ pub struct FleetPackageStatus {
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub conditions: Vec<Condition>,
+}
+
+/// What counts from before were counted for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastCounted {
+    /// Generation of the spec; that of the present one, if only the clusters cannot be told any more.
+    pub generation: i64,
+    /// The revision that was wanted; left out: whatever each cluster wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
 }
 
 /// Clusters by what is known of them. `total` is the sum of `reporting`, `stale`, `missing`,

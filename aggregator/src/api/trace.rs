@@ -66,6 +66,13 @@ pub enum Output {
     Built,
 }
 
+impl StageStatus {
+    /// Age of the evidence for how the stage stands now.
+    pub fn evidence(&self) -> Option<Time> {
+        self.as_of.clone().filter(|_| !self.outdated)
+    }
+}
+
 impl TraceStage {
     /// The package that is looked at.
     pub fn package(&self) -> PackageRef {
@@ -110,6 +117,9 @@ pub struct StageStatus {
     /// poll when nothing else changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Time>,
+    /// Nothing can be counted now: `clusters` and `asOf` are what was last known of this revision.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outdated: bool,
     /// How many clusters are how far.
     pub clusters: StageCounts,
     /// When every cluster of the stage was first seen to have been told to run it.
@@ -121,7 +131,8 @@ pub struct StageStatus {
     /// When every cluster of the stage was first seen to be healthy at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_at: Option<Time>,
-    /// The last other revision that was healthy here: older than what the spec asks for now.
+    /// What was healthy here last, of another revision or when the spec described the stage in another
+    /// way: older than what the spec asks for now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<StageBefore>,
 }

@@ -12,7 +12,7 @@ use super::{
     Backend, Membership, Moment, Target, cluster_set_error, clusters, list, list_by, nobody, older,
     oldest_evidence, revisions, shorten, time, too_few, unix,
 };
-use crate::api::fleet_package::{Detail, PackageCounts, Problem, RevisionCount};
+use crate::api::fleet_package::{Detail, LastCounted, PackageCounts, Problem, RevisionCount};
 use crate::api::trace::StageStatus;
 use crate::api::{FleetPackageSpec, FleetPackageStatus, Reason, common};
 use crate::clock::Seconds;
@@ -195,6 +195,7 @@ fn kept_for_now<'a>(input: &Input<'a>, stale_after: Seconds) -> Option<&'a Fleet
     input.previous.filter(|previous| {
         unread
             && previous.observed_generation == Some(input.generation)
+            && previous.last_counted.is_none()
             && previous.revision.as_deref() == input.wanted.text()
             && previous.as_of.as_ref().is_some_and(|as_of| input.moment.t - unix(as_of) <= stale_after)
     })
@@ -219,10 +220,11 @@ pub fn check(spec: &FleetPackageSpec) -> Result<Seconds, String> {
     }
 }
 
-/// A status about which nothing can be said of any cluster.
+/// A status for which nothing can be said of any cluster. What was last known stays, and is marked as such.
 fn without_counts(input: &Input<'_>, reason: Reason, message: &str, kind: &str) -> FleetPackageStatus {
-    let previous = input.previous.cloned().unwrap_or_default();
-    let mut conditions = Conditions::new(input.generation, input.moment, &previous.conditions);
+    let previous = input.previous.filter(|_| reason != Reason::Forbidden).cloned().unwrap_or_default();
+    let before = input.previous.map(|it| it.conditions.as_slice()).unwrap_or_default();
+    let mut conditions = Conditions::new(input.generation, input.moment, before);
     let message = shorten(message);
     conditions.set(READY, false, reason, message.clone());
     conditions.set(REPORTING, false, reason, message.clone());
@@ -230,12 +232,20 @@ fn without_counts(input: &Input<'_>, reason: Reason, message: &str, kind: &str) 
     FleetPackageStatus {
         observed_generation: Some(input.generation),
         revision: input.wanted.text().filter(|_| reason != Reason::Forbidden).map(str::to_owned),
-        last_healthy_revision: previous.last_healthy_revision.filter(|_| reason != Reason::Forbidden),
-        history: if reason == Reason::Forbidden { Vec::new() } else { previous.history },
+        last_counted: last_counted(&previous),
+        epoch: None,
         trace: input.stages.to_vec(),
+        tenancy: None,
         conditions: conditions.finish(),
-        ..FleetPackageStatus::default()
+        ..previous
     }
+}
+
+/// What the counts of a status were counted for, if it has any.
+fn last_counted(status: &FleetPackageStatus) -> Option<LastCounted> {
+    let anew =
+        || Some(LastCounted { generation: status.observed_generation?, revision: status.revision.clone() });
+    status.clusters.and_then(|_| status.last_counted.clone().or_else(anew))
 }
 
 fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> FleetPackageStatus {
@@ -309,10 +319,11 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
     let history = history::next(previous.history, input.wanted.text(), reached, input.moment);
     FleetPackageStatus {
         observed_generation: Some(input.generation),
-        as_of: input.stages.iter().fold(oldest_evidence(input.targets), |at, it| older(at, it.as_of.clone())),
+        as_of: input.stages.iter().fold(oldest_evidence(input.targets), |at, it| older(at, it.evidence())),
         epoch: None,
         revision,
         last_healthy_revision,
+        last_counted: None,
         clusters: Some(counts),
         revisions,
         history,

@@ -389,7 +389,7 @@ fn traced(input: &Input<'_>, spec: &RolloutGateSpec) -> Vec<Waiting> {
 /// Time of the evidence for the stage that is required.
 fn stage_evidence(input: &Input<'_>, spec: Option<&RolloutGateSpec>) -> Option<Time> {
     let name = spec?.require_stage.as_ref()?;
-    input.stages.iter().find(|stage| stage.stage == *name)?.as_of.clone()
+    input.stages.iter().find(|stage| stage.stage == *name)?.evidence()
 }
 
 fn count(states: &[(Reason, &Target)], demand: &Demand) -> GateCounts {

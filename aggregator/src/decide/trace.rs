@@ -114,7 +114,7 @@ impl Known {
     fn of(spec: &TraceStage, revision: &str, input: Option<Fingerprint>, previous: &[StageStatus]) -> Self {
         let description = describe(spec);
         let shown = input.map(|input| input.to_string());
-        let before = previous.iter().find(|it| it.stage == spec.stage && it.description == description);
+        let before = previous.iter().find(|it| it.stage == spec.stage);
         let mut status = StageStatus {
             stage: spec.stage.clone(),
             revision: revision.to_owned(),
@@ -124,6 +124,7 @@ impl Known {
             state: String::new(),
             message: String::new(),
             as_of: None,
+            outdated: false,
             clusters: StageCounts::default(),
             arrived_at: None,
             applied_at: None,
@@ -131,7 +132,8 @@ impl Known {
             before: None,
         };
         let Some(before) = before else { return Self(status) };
-        let same = Fingerprint::of(&before.revision) == Fingerprint::of(revision);
+        let same = before.description == status.description
+            && Fingerprint::of(&before.revision) == Fingerprint::of(revision);
         // While the stage before has nothing to give, what this one had of the same revision stays.
         if same && (status.input.is_none() || status.input == before.input) {
             status = StageStatus { revision: revision.to_owned(), ..before.clone() };
@@ -150,13 +152,12 @@ impl Known {
         Self(status)
     }
 
-    /// The same, with how the stage stands now.
+    /// The same, with why nothing can be counted now.
     fn status(self, state: Reason, message: &str) -> StageStatus {
         StageStatus {
             state: state.name().to_owned(),
             message: shorten(message),
-            clusters: StageCounts::default(),
-            as_of: None,
+            outdated: self.0.clusters.total > 0,
             ..self.0
         }
     }
@@ -265,6 +266,7 @@ fn arrive(
         message: shorten(&message),
         output: shown(output),
         as_of: oldest_evidence(&stage.targets),
+        outdated: false,
         clusters: counts,
         ..status
     };

@@ -214,7 +214,7 @@ fn package(seen: &Seen, now: Seconds) -> Result<Account> {
         fleet_package: None,
         package: Some(&package),
         clusters: package.spec.as_ref().ok().map(|spec| &spec.clusters),
-        total: package.status.as_ref().and_then(|status| status.clusters).map(|counts| counts.total),
+        total: package.status.as_ref().and_then(|status| status.counted()).map(|counts| counts.total),
     };
     Ok(told.account(seen, now))
 }

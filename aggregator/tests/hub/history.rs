@@ -138,7 +138,7 @@ fn it_outlives_a_backend_that_never_answers_and_a_spec_that_cannot_be_read() {
     let before = story.judge(R2, [fresh(healthy(R2))]);
     story.minute = 60;
     let silent = story.judge_with(Some(R3), Backend::Unknown("no route to host"), []);
-    assert!(silent.clusters.is_none());
+    assert!(silent.counted().is_none());
     assert_eq!(silent.history, before.history, "R3 has not been judged");
     assert_eq!(silent.last_healthy_revision, before.last_healthy_revision);
     let unreadable = decide(&Input {

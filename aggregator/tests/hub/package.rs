@@ -144,6 +144,50 @@ fn a_spec_that_cannot_be_read_is_stalled() {
     }
 }
 
+#[test]
+fn what_was_last_known_outlives_a_spec_and_is_marked_as_older() {
+    let good = judge(&package(), [fresh(healthy(R2)), fresh(failed(R1, R2))]);
+    let spec = FleetPackageSpec { revision: Some(R3.into()), stale_after: "soon".into(), ..package() };
+    let then = |previous: &FleetPackageStatus, generation, membership: &Membership, backend| {
+        let valid = FleetPackageSpec { stale_after: "3m".into(), ..spec.clone() };
+        decide(&Input {
+            spec: Ok(if generation == 5 { &spec } else { &valid }),
+            generation,
+            previous: Some(previous),
+            wanted: Wanted::literal(&spec),
+            targets: &[],
+            membership,
+            stages: &[],
+            rarely_scraped: None,
+            backend,
+            moment: Moment { t: T + 60.0, now: T + 65.0 },
+        })
+    };
+    let known = |status: &FleetPackageStatus| {
+        (status.clusters, status.revisions.clone(), status.problems.clone(), status.as_of.clone())
+    };
+    let invalid = then(&good, 5, &Membership::Known, Backend::Answers);
+    assert_eq!((ready_reason(&invalid), invalid.revision.as_deref()), ("InvalidSpec", Some(R3)));
+    assert_eq!(known(&invalid), known(&good));
+    let of = invalid.last_counted.clone().unwrap();
+    assert_eq!((of.generation, of.revision.as_deref()), (4, Some(R2)));
+    assert_eq!(
+        (invalid.observed_generation, invalid.counted()),
+        (Some(5), None),
+        "nobody takes it for an answer"
+    );
+
+    let later = then(&invalid, 6, &Membership::Known, Backend::Unknown("no"));
+    assert_eq!((known(&later), later.last_counted), (known(&good), Some(of)), "it stays what it was");
+
+    let forbidden = then(&invalid, 6, &Membership::Forbidden("not yours".into()), Backend::Answers);
+    assert_eq!(forbidden.last_counted, None);
+    let counted = judge(&package(), [fresh(healthy(R2))]);
+    assert_eq!((counted.last_counted.as_ref(), counted.counted()), (None, counted.clusters));
+    let nothing = then(&FleetPackageStatus::default(), 5, &Membership::Known, Backend::Answers);
+    assert_eq!((nothing.last_counted, nothing.clusters), (None, None), "there was nothing to keep");
+}
+
 /// A FleetPackage that reads its revision from elsewhere.
 fn referring() -> FleetPackageSpec {
     let from = RevisionFrom {

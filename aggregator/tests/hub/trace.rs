@@ -197,13 +197,15 @@ fn a_stage_with_a_revision_of_its_own_gives_on_what_came_in() {
 }
 
 #[test]
-fn a_stage_described_otherwise_has_no_past() {
+fn what_a_stage_was_under_another_description_is_told_and_not_built_upon() {
     let mut way = Way::new();
     way.poll(R2, &[built(R2, IMAGE)], &[fresh(healthy(IMAGE))]);
     way.spec[0].name = "orders".into();
     let trace = way.poll(R2, &[built(R3, IMAGE_2)], &[fresh(healthy(IMAGE))]);
     assert_eq!(trace.stages[0].state, "NotUpdated");
-    assert!(trace.artifact.is_err() && trace.stages[0].before.is_none());
+    assert!(trace.artifact.is_err() && trace.stages[0].healthy_at.is_none());
+    let before = trace.stages[0].before.as_ref().unwrap();
+    assert_eq!((before.revision.as_str(), &before.output), (R2, &Fingerprint::of(IMAGE).to_string()));
 }
 
 #[test]
@@ -217,6 +219,8 @@ fn until_clusters_are_listed_and_the_backend_has_answered_the_past_is_kept() {
         let trace = follow(&[stage], R2, &known, 180.0, NOW);
         assert_eq!((trace.stages[0].state.as_str(), &trace.artifact), (state, &Ok(Fingerprint::of(IMAGE))));
         assert_eq!(trace.stages[0].healthy_at, known[0].healthy_at);
+        assert_eq!((trace.stages[0].outdated, trace.stages[0].clusters), (true, known[0].clusters));
+        assert_eq!((&trace.stages[0].as_of, trace.stages[0].evidence()), (&known[0].as_of, None));
         assert!(!holds(&trace.stages[0]));
     }
 }
