@@ -241,7 +241,10 @@ impl Cluster {
         let others = self.streams.values().filter(|_| !alone);
         let others = others.flat_map(|s| [s.newest, s.evidence_so_far()].into_iter().flatten());
         let turns = other_uids.map(|(_, at)| at).chain(others).map(|at| at + stale_after - ROUNDING);
-        turns.filter(|at| *at >= t - 2.0 * ROUNDING).reduce(Seconds::min)
+        // A stream counts until the evidence of those that go on is so much younger, not only the time.
+        let evidence = self.streams.values().filter_map(|s| s.evidence_so_far());
+        let first_word = evidence.filter(|it| t - it <= stale_after).fold(t, Seconds::min);
+        turns.filter(|at| *at >= first_word - 2.0 * ROUNDING).reduce(Seconds::min)
     }
 
     /// The streams of which something was verified.

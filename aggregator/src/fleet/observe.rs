@@ -117,9 +117,12 @@ impl<'a> Question<'a> {
             })
             .collect();
         let live = || filtered(&known, |k| self.fresh(k.verified.evidence));
+        // Whoever was heard when the youngest word was spoken counts beside it, though it fell silent a little
+        // earlier: silence settles nothing, only one that goes on without the other does.
+        let last_word = freshest(&live()).map_or(self.t, |k| k.verified.evidence);
         // A cluster whose clock is wrong, or whose data does not add up, is alive all the same.
-        let heard = filtered(&known, |k| k.stream.newest.is_some_and(|at| self.fresh(at)));
-        if let Some(message) = self.two_clusters(&heard) {
+        let heard = filtered(&known, |k| k.stream.newest.is_some_and(|at| self.beside(at, last_word)));
+        if let Some(message) = self.two_clusters(&heard, last_word) {
             let last = freshest(&live());
             return self.answer_with(last, Standing::Conflict, reason::CLUSTER_NAME_CONFLICT, message);
         }
@@ -144,7 +147,12 @@ impl<'a> Question<'a> {
         }
         let up = filtered(&usable, |k| k.verified.is_up(&self.package.source));
         let Some(best) = freshest(&up) else { return self.source_down(&usable, &relevant) };
-        if let Some(message) = self.disagreement(&up) {
+        let beside = filtered(&relevant, |k| {
+            self.beside(k.verified.evidence, best.verified.evidence)
+                && trusted(k)
+                && k.verified.is_up(&self.package.source)
+        });
+        if let Some(message) = self.disagreement(&beside) {
             return self.answer_with(Some(best), Standing::Conflict, reason::STREAMS_DISAGREE, message);
         }
         if !best.verified.content.has(self.key) {
@@ -156,14 +164,19 @@ impl<'a> Question<'a> {
             None => String::new(),
         };
         let mut answer = self.answer_with(Some(best), Standing::Fresh, reason::REPORTED, message);
-        if let Some(row) = answer.row.as_mut().filter(|_| up.len() > 1) {
-            row.since = self.latest_since(best, &up);
+        if let Some(row) = answer.row.as_mut().filter(|_| beside.len() > 1) {
+            row.since = self.latest_since(best, &beside);
         }
         answer
     }
 
     fn fresh(&self, evidence: Seconds) -> bool {
         self.t - evidence <= self.stale_after
+    }
+
+    /// Whether what was so at `at` would have counted at the time of `word`.
+    fn beside(&self, at: Seconds, word: Seconds) -> bool {
+        word - at <= self.stale_after
     }
 
     fn skew(&self, stream: &Stream) -> Option<Seconds> {
@@ -200,9 +213,9 @@ impl<'a> Question<'a> {
 
     /// Streams of several processes or replicas may date the same state differently: the latest
     /// counts, so that the answer does not change with whichever was scraped last.
-    fn latest_since(&self, best: Known<'_>, up: &[Known<'_>]) -> Seconds {
+    fn latest_since(&self, best: Known<'_>, beside: &[Known<'_>]) -> Seconds {
         let Some((wanted, _)) = best.verified.find(self.key) else { return self.t };
-        let same = up.iter().filter_map(|k| {
+        let same = beside.iter().filter_map(|k| {
             let (package, history) = k.verified.find(self.key)?;
             package.same_state(&wanted).then(|| history.since(&package, k.stream.offset))
         });
@@ -259,13 +272,15 @@ impl<'a> Question<'a> {
         Observation { as_of: up, ..answer }
     }
 
-    /// Two clusters that are alive under one name.
-    fn two_clusters(&self, live: &[Known<'_>]) -> Option<String> {
+    /// Two clusters that were alive under one name at the time of the last word.
+    fn two_clusters(&self, live: &[Known<'_>], last_word: Seconds) -> Option<String> {
         let mut uids = BTreeSet::new();
         for known in live {
             uids.insert(known.verified.content.uid);
             // Both under the same labels, taking turns.
-            uids.extend(known.verified.other_uid.filter(|(_, at)| self.fresh(*at)).map(|(uid, _)| uid));
+            uids.extend(
+                known.verified.other_uid.filter(|(_, at)| self.beside(*at, last_word)).map(|(uid, _)| uid),
+            );
         }
         if uids.len() < 2 {
             return None;
@@ -287,9 +302,9 @@ impl<'a> Question<'a> {
     }
 
     /// Streams that went on saying different things about the package while both were verified.
-    fn disagreement(&self, up: &[Known<'_>]) -> Option<String> {
-        for (i, a) in up.iter().enumerate() {
-            for b in &up[i + 1..] {
+    fn disagreement(&self, beside: &[Known<'_>]) -> Option<String> {
+        for (i, a) in beside.iter().enumerate() {
+            for b in &beside[i + 1..] {
                 let (ours, theirs) = (a.verified.find(self.key), b.verified.find(self.key));
                 let same = match (ours, theirs) {
                     (Some((ours, _)), Some((theirs, _))) => ours.same_state(&theirs),

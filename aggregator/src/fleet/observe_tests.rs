@@ -157,6 +157,25 @@ fn standings(#[case] story: Story, #[case] standing: Standing, #[case] reason: &
     assert!(got.message.contains(message) && got.message.is_empty() == message.is_empty(), "{}", got.message);
 }
 
+#[rstest]
+#[case::two_clusters(other_cluster(), reason::CLUSTER_NAME_CONFLICT)]
+#[case::two_replicas(r2(), reason::STREAMS_DISAGREE)]
+fn who_fell_silent_first_of_two_at_odds_counts_until_the_other_goes_on_alone(
+    #[case] second: Exposition,
+    #[case] reason: &str,
+) {
+    let both = story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &second);
+    let both = both.whole("a", 2000.0, &r1()).whole("b", 2010.0, &second);
+    let last = |t: Seconds| (both.at(t).standing, both.at(t).reason);
+    // Nothing was heard since: not even when only one of the two words is young enough.
+    for t in [2050.0, 2000.0 + STALE_AFTER + 5.0] {
+        assert_eq!(last(t), (Conflict, reason));
+    }
+    assert_eq!(last(2010.0 + STALE_AFTER + 5.0).0, Stale);
+    let alone = both.whole("b", 2000.0 + STALE_AFTER + 1.0, &second);
+    assert_eq!(alone.at(2000.0 + STALE_AFTER + 5.0).standing, Fresh);
+}
+
 fn row(story: &Story, t: Seconds) -> Row {
     story.at(t).row.unwrap()
 }

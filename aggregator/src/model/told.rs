@@ -1,5 +1,6 @@
 //! Histories that broke the promise once, or that show one way of breaking it, written down.
 
+use super::backend::Part::Heads;
 use super::story::{Dates, Event, Setup, Story};
 use super::timeline::{tell, tell_of};
 use super::world::World;
@@ -126,6 +127,23 @@ fn a_restart_that_nobody_saw_shortens_no_soak() {
             (70, Event::Deliver { cluster: 0, to: 1, takes: 46, good: true }),
             (31, Event::Deliver { cluster: 0, to: 1, takes: 20, good: false }),
             (31, Event::Regate { to: 1 }),
+        ],
+    );
+}
+
+/// Another cluster that took its name falls silent first; then the answers lack both for a while.
+#[test]
+fn of_two_that_share_a_name_the_one_that_fell_silent_first_is_not_believed() {
+    holds(
+        Setup { clusters: vec![(Dates::Own, 0)], spread: 135, apart: true, ..plain() },
+        &[
+            (0, Event::Impostor { revision: 1, lasts: 270 }),
+            (0, Event::Break { cluster: 0, recovers: None }),
+            (53, Event::Refused { lasts: 60 }),
+            (73, Event::Killed { away: 20 }),
+            (73, Event::Regate { to: 1 }),
+            (274, Event::Torn { cluster: 0, part: Heads, behind: None, lasts: 76 }),
+            (274, Event::Break { cluster: 0, recovers: None }),
         ],
     );
 }
