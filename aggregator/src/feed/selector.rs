@@ -9,11 +9,6 @@ use crate::fleet::{IdentityLabels, PackageId};
 /// Common beginning of every metric of the contract.
 const PREFIX: &str = "statusbridge_";
 
-/// Selects every exposition's digest and the moment at which it was rendered.
-pub fn head_selector() -> String {
-    format!("{{__name__=~\"{}\"}}", names(&[Metric::Digest, Metric::RenderedTimestamp]))
-}
-
 /// Selects every sample that the digests of some clusters attest.
 pub fn contract_selector<'a>(cluster_label: &str, clusters: impl IntoIterator<Item = &'a str>) -> String {
     let metrics: Vec<Metric> = Metric::ALL.iter().copied().filter(|m| m.in_digest()).collect();
@@ -95,7 +90,6 @@ mod tests {
 
     #[test]
     fn selectors_name_exactly_what_a_digest_covers() {
-        assert_eq!(head_selector(), r#"{__name__=~"statusbridge_(digest|rendered_timestamp_seconds)"}"#);
         insta::assert_snapshot!(
             contract_selector("cluster", ["eu-1", "us-1"]),
             @r#"{__name__=~"statusbridge_(package_apply_state|package_health|package_desired_revision|package_applied_revision|package_healthy_revision|package_transition_timestamp_seconds|package_transitions_total|package_reason|package_resources|package_resources_current|package_resources_failed|reason_info|source_up|source_packages|cluster_uid)",cluster=~"eu-1|us-1"}"#

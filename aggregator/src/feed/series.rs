@@ -70,6 +70,11 @@ impl Sample {
         (v.fract() == 0.0 && (0.0..=EXACT).contains(&v)).then_some(v as u64)
     }
 
+    /// The value, if it is a number.
+    pub fn finite(self) -> Option<f64> {
+        Some(self.value).filter(|value| value.is_finite())
+    }
+
     /// Whether the sample bears this timestamp. Backends keep milliseconds.
     pub fn stamped(self, at: Seconds) -> bool {
         (self.at - at).abs() < 0.000_5

@@ -7,9 +7,9 @@ use statusbridge_contract::Metric;
 
 use super::CLUSTER_LABEL;
 use crate::clock::Seconds;
-use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink, contract_selector, head_selector};
+use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink, contract_selector};
 use crate::fleet::past::{OF_THE_PAST, STATES};
-use crate::poll::{repeats_query, turns_query};
+use crate::poll::{repeats_query, stamp_query, turns_query, value_query};
 
 /// For how long a series without new samples is still found (Prometheus' lookback).
 const LOOKBACK: Seconds = 300.0;
@@ -272,17 +272,16 @@ impl QueryApi for Asked {
 
 impl Store {
     fn answer<S: Sink>(&self, expression: &str, at: Seconds, mut sink: S) -> S {
-        let stamp = |metric: Metric| format!("timestamp({})", metric.name());
-        let stamped =
-            [Metric::Digest, Metric::RenderedTimestamp].into_iter().find(|m| expression == stamp(*m));
+        let heads = [Metric::Digest, Metric::RenderedTimestamp];
+        let stamped = heads.into_iter().find(|metric| expression == stamp_query(*metric));
+        let valued = heads.into_iter().find(|metric| expression == value_query(*metric));
         if let Some(metric) = stamped {
             self.find(at, LOOKBACK, &Want::heads(&[metric]), |series, samples| {
                 sink.series(&series.labels[0], &[Sample { at, value: samples[0].at }]);
             });
-        } else if expression == head_selector() {
-            let want = Want::heads(&[Metric::Digest, Metric::RenderedTimestamp]);
-            self.find(at, LOOKBACK, &want, |series, samples| {
-                sink.series(&series.labels[1], &[Sample { at, ..samples[0] }]);
+        } else if let Some(metric) = valued {
+            self.find(at, LOOKBACK, &Want::heads(&[metric]), |series, samples| {
+                sink.series(&series.labels[0], &[Sample { at, ..samples[0] }]);
             });
         } else if expression == repeats_query() {
             let want = Want { raw: true, ..Want::heads(&[Metric::RenderedTimestamp]) };

@@ -7,7 +7,7 @@ use statusbridge_contract::{Metric, PACKAGE_METRICS, Version, label, stream, str
 use super::PollConfig;
 use crate::{
     clock::Seconds,
-    feed::{FeedError, Labels, QueryApi, Sample, Sink, head_selector},
+    feed::{FeedError, Labels, QueryApi, Sample, Sink},
     fleet::{Beat, FEED_LABEL, Turns},
 };
 
@@ -46,36 +46,47 @@ pub(crate) fn repeats_query() -> String {
     format!("changes({rendered}[{WINDOW}s]) < 0.8 * count_over_time({rendered}[{WINDOW}s]) - 1")
 }
 
+/// Tells every stream's value of a metric, without the name, of which there would be one in every sample.
+pub(crate) fn value_query(metric: Metric) -> String {
+    format!("{} + 0", metric.name())
+}
+
+/// Tells when every stream's value of a metric came.
+pub(crate) fn stamp_query(metric: Metric) -> String {
+    format!("timestamp({})", metric.name())
+}
+
 /// Reads every stream's digest, its timestamp, and when it was rendered, all at `t`.
 pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) -> Result<Heads, FeedError> {
-    let stamp = |metric: Metric| format!("timestamp({})", metric.name());
-    let (selector, digests, rendered) =
-        (head_selector(), stamp(Metric::Digest), stamp(Metric::RenderedTimestamp));
-    let (turns, repeats) = (turns_query(), repeats_query());
-    let (values, digests, rendered, turns, repeats) = tokio::try_join!(
-        feed.query(&selector, t, Values::default()),
-        feed.query(&digests, t, Stamps::of(Metric::Digest)),
-        feed.query(&rendered, t, Stamps::of(Metric::RenderedTimestamp)),
-        feed.query(&turns, t, Stamps::of(Metric::ClusterUid)),
-        feed.query(&repeats, t, Stamps::of(Metric::RenderedTimestamp)),
+    let ask = async |metric, query: String| feed.query(&query, t, Column::of(metric)).await;
+    let (digests, digests_at, rendered, rendered_at, turns, repeats) = tokio::try_join!(
+        ask(Metric::Digest, value_query(Metric::Digest)),
+        ask(Metric::Digest, stamp_query(Metric::Digest)),
+        ask(Metric::RenderedTimestamp, value_query(Metric::RenderedTimestamp)),
+        ask(Metric::RenderedTimestamp, stamp_query(Metric::RenderedTimestamp)),
+        ask(Metric::ClusterUid, turns_query()),
+        ask(Metric::RenderedTimestamp, repeats_query()),
     )?;
-    let samples = values.samples + digests.samples + rendered.samples + turns.samples + repeats.samples;
+    let columns = [&digests, &digests_at, &rendered, &rendered_at, &turns, &repeats];
+    let samples = columns.iter().map(|column| column.samples).sum();
     let repeats: HashSet<String> =
-        repeats.stamps.into_keys().map(|key| key.of_stream(&config.ignored_labels)).collect();
+        repeats.values.into_keys().map(|key| key.of_stream(&config.ignored_labels)).collect();
     let turns = turns_of(turns, &config.ignored_labels);
-    let mut beats: HashMap<String, Beat> = HashMap::with_capacity(values.digests.len());
+    let mut beats: HashMap<String, Beat> = HashMap::with_capacity(digests.values.len());
     let mut unnamed = 0;
-    for (key, digest) in values.digests {
+    for (key, digest) in digests.values {
         let Some(cluster) = key.label(&config.cluster_label).filter(|c| !c.is_empty()).map(str::to_owned)
         else {
             unnamed += 1;
             continue;
         };
         // Both queries ask at the same time: a digest without a timestamp came in between.
-        let Some(at) = digests.stamps.get(&key).copied() else { continue };
+        let Some(at) = digests_at.values.get(&key).copied().and_then(Sample::finite) else { continue };
         let HeadKey { contract, labels } = key;
         let stream = HeadKey { contract: String::new(), labels };
-        let rendered = values.rendered.get(&stream).copied().zip(rendered.stamps.get(&stream).copied());
+        let rendered_at = rendered_at.values.get(&stream).copied().and_then(Sample::finite);
+        let rendered = rendered.values.get(&stream).copied().and_then(Sample::whole);
+        let rendered = rendered.map(|seconds| seconds as Seconds).zip(rendered_at);
         let text = stream.of_stream(&config.ignored_labels);
         let (turns, repeats) = (turns.get(&text).copied(), repeats.contains(&text));
         let mut stream = stream.into_stream(&config.ignored_labels);
@@ -83,7 +94,7 @@ pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) 
             stream.insert(FEED_LABEL.to_owned(), config.feed.as_ref().to_owned());
         }
         let turns = turns.unwrap_or(Turns::Untold);
-        let beat = Beat { cluster, stream, contract, digest, at, rendered, turns, repeats };
+        let beat = Beat { cluster, stream, contract, digest: digest.whole(), at, rendered, turns, repeats };
         match beats.get(&text) {
             Some(other) if !supersedes(&beat, other) => {}
             _ => {
@@ -97,9 +108,9 @@ pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) 
 }
 
 /// What the answer to [`turns_query`] says of each stream; what is worse counts where labels are ignored.
-fn turns_of(answer: Stamps, ignored: &[String]) -> HashMap<String, Turns> {
+fn turns_of(answer: Column, ignored: &[String]) -> HashMap<String, Turns> {
     let mut turns = HashMap::new();
-    for (key, stamp) in answer.stamps {
+    for (key, stamp) in answer.values.into_iter().filter_map(|(key, sample)| Some((key, sample.finite()?))) {
         let told = if stamp < 0.0 { Turns::Taken { until: -stamp } } else { Turns::None { until: stamp } };
         turns.entry(key.of_stream(ignored)).and_modify(|it: &mut Turns| *it = it.worse(told)).or_insert(told);
     }
@@ -190,48 +201,24 @@ fn push(text: &mut String, name: &str, value: &str) {
     }
 }
 
-#[derive(Default)]
-struct Values {
-    digests: HashMap<HeadKey, Option<u64>>,
-    rendered: HashMap<HeadKey, Seconds>,
-    samples: u64,
-}
-
-impl Sink for Values {
-    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
-        let metric = labels.get("__name__").and_then(Metric::from_name);
-        let (Some(metric), Some(sample)) = (metric, samples.last()) else { return };
-        self.samples += 1;
-        let key = HeadKey::of(metric, labels);
-        match (metric, sample.whole()) {
-            (Metric::Digest, digest) => {
-                self.digests.insert(key, digest);
-            }
-            (Metric::RenderedTimestamp, Some(seconds)) => {
-                self.rendered.insert(key, seconds as Seconds);
-            }
-            _ => {}
-        }
-    }
-}
-
-struct Stamps {
+/// What a query answers of every stream.
+struct Column {
     metric: Metric,
-    stamps: HashMap<HeadKey, Seconds>,
+    values: HashMap<HeadKey, Sample>,
     samples: u64,
 }
 
-impl Stamps {
+impl Column {
     fn of(metric: Metric) -> Self {
-        Self { metric, stamps: HashMap::new(), samples: 0 }
+        Self { metric, values: HashMap::new(), samples: 0 }
     }
 }
 
-impl Sink for Stamps {
+impl Sink for Column {
     fn series(&mut self, labels: &Labels, samples: &[Sample]) {
-        if let Some(sample) = samples.last().filter(|s| s.value.is_finite()) {
+        if let Some(sample) = samples.last() {
             self.samples += 1;
-            self.stamps.insert(HeadKey::of(self.metric, labels), sample.value);
+            self.values.insert(HeadKey::of(self.metric, labels), *sample);
         }
     }
 }
@@ -276,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_one_clusters_only_when_that_was_said() {
-        let mut answer = Stamps::of(Metric::ClusterUid);
+        let mut answer = Column::of(Metric::ClusterUid);
         let said = [
             ("a", "0", 100.0),
             ("b", "0", -90.0),

@@ -7,10 +7,10 @@ use std::{
 
 use statusbridge_contract::{Metric, label};
 
-use super::{PollConfig, Poller, turns_query};
+use super::{PollConfig, Poller, stamp_query, turns_query, value_query};
 use crate::{
     clock::Seconds,
-    feed::{FeedError, QueryApi, Sample, Sink, head_selector},
+    feed::{FeedError, QueryApi, Sample, Sink},
     fleet::Fleet,
     testing::{Exposition, healthy},
 };
@@ -62,13 +62,13 @@ impl QueryApi for &Small {
             }
         } else {
             for (name, exposition) in &state.clusters {
-                if expression == head_selector() {
-                    give(Some(Metric::Digest), name, &contract, exposition.digest() as f64);
-                    give(Some(Metric::RenderedTimestamp), name, &[], at.floor());
-                } else if expression == "timestamp(statusbridge_digest)" {
+                if expression == value_query(Metric::Digest) {
+                    give(None, name, &contract, exposition.digest() as f64);
+                } else if expression == value_query(Metric::RenderedTimestamp) {
+                    give(None, name, &[], at.floor());
+                } else if expression == stamp_query(Metric::Digest) {
                     give(None, name, &contract, at);
-                } else if expression == "timestamp(statusbridge_rendered_timestamp_seconds)"
-                    || expression == turns_query()
+                } else if expression == stamp_query(Metric::RenderedTimestamp) || expression == turns_query()
                 {
                     give(None, name, &[], at);
                 } else if expression.starts_with("sum by (cluster)") {

@@ -210,7 +210,7 @@ fn write_answer<W: Write>(
     let mut result = Series { text: &mut text, first: true };
     match query {
         Query::Oddities => {}
-        Query::Heads | Query::Stamps(_) | Query::Sizes => {
+        Query::Values(_) | Query::Stamps(_) | Query::Sizes => {
             for cluster in 0..fleet.len() {
                 head(&mut result, fleet, query, cluster, t);
                 result.pass_on(out)?;
@@ -274,16 +274,13 @@ fn head(result: &mut Series<'_>, fleet: &Generated, query: &Query, cluster: usiz
     let digest = [name, ("contract", CONTRACT_VERSION), ("instance", origin.instance), ("job", JOB)];
     let rendered = [name, ("instance", origin.instance), ("job", JOB)];
     let stamp = format!("{}.{:03}", scraped / 1000, scraped % 1000);
-    let mut add =
-        |metric, labels: &[(&str, &str)], value: &str| result.add(metric, labels, &[(t, value)], false);
+    let mut add = |labels: &[(&str, &str)], value: &str| result.add(None, labels, &[(t, value)], false);
     match query {
-        Query::Heads => {
-            add(Some(Metric::Digest), &digest, &fleet.digest(cluster, scraped).to_string());
-            add(Some(Metric::RenderedTimestamp), &rendered, &(scraped / 1000).to_string());
-        }
-        Query::Stamps(Metric::Digest) => add(None, &digest, &stamp),
-        Query::Stamps(_) => add(None, &rendered, &stamp),
-        Query::Sizes => add(None, &[name], &fleet.packages.len().to_string()),
+        Query::Values(Metric::Digest) => add(&digest, &fleet.digest(cluster, scraped).to_string()),
+        Query::Values(_) => add(&rendered, &(scraped / 1000).to_string()),
+        Query::Stamps(Metric::Digest) => add(&digest, &stamp),
+        Query::Stamps(_) => add(&rendered, &stamp),
+        Query::Sizes => add(&[name], &fleet.packages.len().to_string()),
         Query::Oddities | Query::Contents { .. } => {}
     }
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 /// What is asked.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Query {
-    /// Digest and rendered timestamp of every stream.
-    Heads,
+    /// The values of these samples, of every stream.
+    Values(Metric),
     /// The timestamps of these samples, of every stream.
     Stamps(Metric),
     /// Streams of which something is odd; there are none.
@@ -26,12 +26,13 @@ const RENDERED: &str = "statusbridge_rendered_timestamp_seconds[120s]";
 impl Query {
     /// Reads a query about this fleet.
     pub(crate) fn read(text: &str, fleet: &Generated) -> Result<Self> {
-        let stamp = |metric: Metric| text == format!("timestamp({})", metric.name());
-        if text == r#"{__name__=~"statusbridge_(digest|rendered_timestamp_seconds)"}"# {
-            return Ok(Self::Heads);
-        }
-        if let Some(metric) = [Metric::Digest, Metric::RenderedTimestamp].into_iter().find(|m| stamp(*m)) {
-            return Ok(Self::Stamps(metric));
+        for metric in [Metric::Digest, Metric::RenderedTimestamp] {
+            if text == format!("{} + 0", metric.name()) {
+                return Ok(Self::Values(metric));
+            }
+            if text == format!("timestamp({})", metric.name()) {
+                return Ok(Self::Stamps(metric));
+            }
         }
         let turns = format!(
             "timestamp({UID}) * (1 - 2 * (max_over_time({UID}[120s]) != bool min_over_time({UID}[120s]))) \
