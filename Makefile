@@ -44,8 +44,10 @@ demo-servers:
 demo: cargo demo-servers programs ## Watch a rollout through the gates, on the real servers (KEEP=1 leaves it running)
 	@$(debug)/demo
 
-model: cargo ## Try N generated histories (default 5000) on the code that decides
-	STATUSBRIDGE_MODEL_HISTORIES=$(or $(N),5000) $(CARGO) test --release -p statusbridge-aggregator --lib -- --nocapture model
+# SEED tries the same ones again.
+model: cargo ## Try N generated histories (default 5000), always new ones, on the code that decides
+	seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom)) && echo SEED=$$seed && \
+	STATUSBRIDGE_MODEL_SEED=$$seed STATUSBRIDGE_MODEL_HISTORIES=$(or $(N),5000) $(CARGO) test --release -p statusbridge-aggregator --lib -- --nocapture model
 
 # BACKEND=victoria-metrics puts one behind Prometheus, ONLY=Sweeper makes only the faults of that name before the storm.
 # See docs/proof.md.

@@ -43,6 +43,7 @@ use crate::decide::conditions::{OPEN, is_true};
 use crate::decide::{Moment, only_refreshes};
 use crate::dependencies::Graph;
 use crate::discover::{self, Discovery};
+use crate::feed::FeedError;
 use crate::feeds::{self, Feeds, LastPoll, Message, Overall, Plan, Polled, Standing};
 use crate::fleet::{Fleet, FleetSettings};
 use crate::heartbeat::Heartbeat;
@@ -100,8 +101,8 @@ pub struct Controller {
     references: References,
     surveys: Surveys,
     verdicts: Verdicts,
-    /// The time looked at when a feed answered last.
-    answered_at: Option<Floor>,
+    /// The time looked at when a feed answered last, or that should have been by the backend's clock.
+    floor: Option<Floor>,
     complaints: Vec<String>,
     judged_all: bool,
     closings: BTreeSet<Key>,
@@ -154,7 +155,7 @@ impl Controller {
             discovery: None,
             surveys: Surveys::default(),
             verdicts: Verdicts::default(),
-            answered_at: None,
+            floor: None,
             complaints: Vec::new(),
             judged_all: false,
             closings: BTreeSet::new(),
@@ -400,10 +401,17 @@ impl Controller {
     fn polled(&mut self, feed: usize, polled: Polled) {
         self.metrics.polled(&polled.report, polled.took);
         let answered = polled.report.ok;
+        let lags = polled.report.failure.as_ref().and_then(FeedError::clock_lags);
         let Some(standing) = self.feeds.standing_mut(feed) else { return };
         standing.polled(polled);
         if answered {
-            self.answered_at = Some(Floor::new(self.looked_at(clock::now())));
+            self.floor = Some(Floor::new(self.looked_at(clock::now())));
+        } else if let Some(ahead) = lags
+            && !self.feeds.standings().iter().any(Standing::answers)
+        {
+            // Nothing can be asked, but how old everything is by now can be told.
+            let t = self.looked_at(clock::now());
+            self.floor = Some(Floor::new(self.floor.map_or(t, |floor| floor.raise(t)).max(t + ahead)));
         }
         self.overall = Overall::of(self.feeds.standings());
         let standings = self.feeds.standings();
@@ -575,7 +583,7 @@ impl Controller {
     fn moment(&self) -> Moment {
         let now = clock::now();
         let t = self.looked_at(now);
-        Moment { t: self.answered_at.map_or(t, |floor| floor.raise(t)), now }
+        Moment { t: self.floor.map_or(t, |floor| floor.raise(t)), now }
     }
 
     /// The time that every feed is looked at, when it is `now` by this machine's clock.

@@ -68,6 +68,14 @@ impl FeedError {
         }
     }
 
+    /// By how much this machine's clock lags, when that is why there was no answer.
+    pub fn clock_lags(&self) -> Option<f64> {
+        match self {
+            Self::ClockDisagrees { ahead } if *ahead > 0.0 => Some(*ahead),
+            _ => None,
+        }
+    }
+
     /// Whether less to answer might be answered: backends bound samples, bytes and time in many ways and
     /// words. An overloaded or absent one is not helped by more queries.
     pub fn may_be_size(&self) -> bool {

@@ -132,7 +132,9 @@ impl Stream {
             return;
         }
         let known = last.filter(|last| last.at == rendered);
-        let repeated = last.is_none() && beat.repeats;
+        // What came before anybody looked, or while nobody did, may be as old as the look-out is long.
+        let unseen = last.is_none_or(|last| stamped - last.stamped > self.longest_gap());
+        let repeated = known.is_none() && unseen && beat.repeats;
         let first = known.map_or((!repeated).then_some(stamped), |known| known.first);
         if self.renderings.len() == RENDERINGS {
             self.renderings.pop_front();
@@ -186,7 +188,7 @@ impl Stream {
         let evidence = self.evidence(beat, t).and_then(|it| beat.bound(it, content.uid));
         let Some(evidence) = evidence else { return };
         let seen = Seen { evidence, at: beat.at.min(t) };
-        let longest = MISSED_INTERVALS * self.interval().unwrap_or(USUAL_INTERVAL);
+        let longest = self.longest_gap();
         let missed = |last: Seconds| evidence - last > longest;
         self.tried = Some(beat.at);
         self.fault = None;
@@ -275,6 +277,11 @@ impl Stream {
     pub(super) fn last_heard(&self) -> Seconds {
         let evidence = self.verified.as_ref().map(|v| v.evidence);
         self.newest.into_iter().chain(evidence).fold(f64::MIN, f64::max)
+    }
+
+    /// How far apart two samples may be that were scraped one after the other.
+    fn longest_gap(&self) -> Seconds {
+        MISSED_INTERVALS * self.interval().unwrap_or(USUAL_INTERVAL)
     }
 
     /// The distance between its digest samples, once enough of them were seen.

@@ -255,12 +255,13 @@ impl QueryApi for Asked {
     async fn query<S: Sink>(&self, expression: &str, at: Seconds, sink: S) -> Result<S, FeedError> {
         let mut store = self.backend.lock();
         store.now += BETWEEN_QUERIES;
-        if store.now < store.faults.refuses {
-            return Err(FeedError::Http { status: 503, excerpt: "not now".to_owned() });
-        }
+        // Every answer is dated, whatever it says.
         let ahead = *self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         if ahead.abs() > MAX_CLOCK_SKEW {
             return Err(FeedError::ClockDisagrees { ahead: -ahead });
+        }
+        if store.now < store.faults.refuses {
+            return Err(FeedError::Http { status: 503, excerpt: "not now".to_owned() });
         }
         Ok(store.answer(expression, at, sink))
     }

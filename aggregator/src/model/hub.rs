@@ -155,12 +155,13 @@ impl Hub {
         now < slow || self.flights.iter().rev().take(8).any(|(_, it)| lately(it) && unanswered(it))
     }
 
-    /// Whether a write is on its way, or arrives now, that nobody waits for any more.
-    pub(super) fn is_late(&self, now: Seconds) -> bool {
+    /// How long a write is on its way, or was when it arrived just now, that nobody waits for any more.
+    pub(super) fn is_late(&self, now: Seconds) -> Option<Seconds> {
         let late = |flight: &Flight| {
-            flight.lands.is_some_and(|lands| lands > flight.sent + 1.0 && now <= lands + 1.0)
+            let lands = flight.lands.filter(|lands| *lands > flight.sent + 1.0 && now <= lands + 1.0)?;
+            Some(lands - flight.sent)
         };
-        self.flights.iter().any(|(_, it)| late(it))
+        self.flights.iter().filter_map(|(_, it)| late(it)).reduce(Seconds::max)
     }
 
     /// Ends all mishaps.

@@ -15,6 +15,7 @@ use crate::api::RolloutGateStatus;
 use crate::clock::Seconds;
 use crate::decide::conditions::{OPEN, is_true};
 use crate::decide::{self, Moment};
+use crate::feed::FeedError;
 use crate::fence::Term;
 use crate::fleet::{Fleet, FleetSettings};
 use crate::judge::{GateObject, Gates};
@@ -58,7 +59,8 @@ struct Work {
     poller: Poller<Asked>,
     last_poll: LastPoll,
     polled_at: Seconds,
-    /// What the last good poll looked at, and when that was by a clock that nobody sets.
+    /// What the last good poll looked at, or should have by the backend's clock, and when that was by a clock
+    /// that nobody sets.
     floor: (Seconds, Seconds),
     next_poll: Seconds,
     gate: GateObject,
@@ -298,14 +300,21 @@ impl Work {
 
     fn moment(&self, replica: &Replica, real: Seconds) -> Moment {
         let now = real + replica.ahead;
-        let (t, since) = self.floor;
-        Moment { t: (now - self.poller.settle_delay()).max(t + real - since), now }
+        Moment { t: self.floored(real, now - self.poller.settle_delay()), now }
+    }
+
+    fn floored(&self, real: Seconds, t: Seconds) -> Seconds {
+        let (floor, since) = self.floor;
+        t.max(floor + real - since)
     }
 
     fn poll(&mut self, replica: &Replica, now: Seconds) {
         let t = now + replica.ahead - self.poller.settle_delay();
         let report = block_on(self.poller.poll(&mut self.fleet, t));
         self.around.surveys.clear();
+        if let Some(ahead) = report.failure.as_ref().and_then(FeedError::clock_lags) {
+            self.floor = (self.floored(now, t + ahead), now);
+        }
         let known = matches!(self.last_poll, LastPoll::Good | LastPoll::Failed(_));
         self.last_poll = match report.error {
             None => LastPoll::Good,

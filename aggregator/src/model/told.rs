@@ -147,3 +147,34 @@ fn of_two_that_share_a_name_the_one_that_fell_silent_first_is_not_believed() {
         ],
     );
 }
+
+#[test]
+fn a_new_leader_whose_clock_lags_keeps_nothing_open_for_that() {
+    let two = Setup { replicas: 2, aggregators: vec![0, 0], ..plain() };
+    holds(
+        two,
+        &[
+            ROLLOUT,
+            (137, Event::Refused { lasts: 65 }),
+            (146, Event::Isolated { lasts: 9 }),
+            (146, Event::Break { cluster: 0, recovers: None }),
+            (171, Event::OwnClock { ahead: -34 }),
+        ],
+    );
+}
+
+/// The cluster's clock is ahead, and the backend was not asked for a while.
+#[test]
+fn what_a_gateway_repeats_while_nobody_looks_is_no_younger_for_that() {
+    holds(
+        plain(),
+        &[
+            (0, Event::Deliver { cluster: 0, to: 1, takes: 1, good: true }),
+            (0, Event::Clock { cluster: 0, ahead: 26 }),
+            (166, Event::Refused { lasts: 235 }),
+            (171, Event::Frozen { lasts: 19 }),
+            (324, Event::Repeated { cluster: 0, replica: None, lasts: 102 }),
+            (324, Event::Break { cluster: 0, recovers: None }),
+        ],
+    );
+}

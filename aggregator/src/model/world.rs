@@ -62,8 +62,8 @@ pub(super) struct World {
     unwatched_until: Seconds,
     /// Until when writes took their time.
     slow_until: Seconds,
-    /// Until when something may be believed that was sent long ago.
-    late_until: Seconds,
+    /// Until when something may be believed that was sent long ago, and how long it was on its way.
+    late: (Seconds, Seconds),
     /// The gate lies from then on: to try the model itself.
     pub(super) lies_from: Option<Seconds>,
     pub(super) timeline: Option<Timeline>,
@@ -113,7 +113,7 @@ impl World {
             moved_at: START,
             unwatched_until: START,
             slow_until: 0.0,
-            late_until: 0.0,
+            late: (0.0, 0.0),
             lies_from: None,
             timeline: None,
         }
@@ -310,14 +310,18 @@ impl World {
     /// Takes note of what may keep a gate open for longer.
     fn excuse(&mut self) {
         let now = self.now;
-        if !self.replicas.iter().any(|replica| replica.watches(now)) {
+        let watched = self.replicas.iter().any(|replica| replica.watches(now));
+        if !watched {
             self.unwatched_until = now;
         }
         if self.hub.has_trouble(now) {
             self.slow_until = now;
         }
-        if self.replicas.len() == 1 && self.hub.is_late(now) {
-            self.late_until = now;
+        // What a leader sent is refused once there is another, and one that has written.
+        if let Some(delay) = self.hub.is_late(now)
+            && (self.replicas.len() == 1 || !watched)
+        {
+            self.late = (now, delay);
         }
     }
 
@@ -369,8 +373,9 @@ impl World {
         if lately(self.unwatched_until, 2.0 + behind + sent_twice) {
             patience += SWEEP_AFTER + SWEEP_EVERY as f64;
         }
-        if lately(self.late_until, POLL_INTERVAL + NEWS_ALONE) {
-            patience += LATE_ALONE + NEWS_ALONE;
+        let (late_until, delay) = self.late;
+        if lately(late_until, POLL_INTERVAL + NEWS_ALONE) {
+            patience += delay + NEWS_ALONE;
         }
         patience
     }
