@@ -212,6 +212,6 @@ fn reject(fleet: &mut Fleet, beat: Beat, gathered: &Gathered, unknown: &[String]
     if fleet.hear(&Beat { digest: None, ..beat.clone() }, t) == Heard::Old {
         return Outcome::Old;
     }
-    fleet.reject(&beat, fault.clone());
+    fleet.reject(&beat, fault.clone(), gathered.uid);
     Outcome::Unverified(fault)
 }

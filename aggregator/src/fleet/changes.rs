@@ -200,17 +200,24 @@ pub(super) struct Face {
     offsets: [Option<u64>; 2],
     trusted: bool,
     other_uid: Option<(Option<u64>, u64)>,
+    /// Whose it says it is, and when it was heard last, as long as nothing of it was verified.
+    stranger: Option<(Option<u64>, Option<u64>)>,
 }
 
 impl Face {
-    /// None as long as nothing of it was verified: then it counts for nothing that is fresh.
+    /// None as long as it was not tried to verify anything of it: then it counts for nothing that is fresh.
     pub(super) fn of(stream: &Stream, settings: &FleetSettings) -> Option<Self> {
-        let verified = stream.verified.as_ref()?;
+        let verified = stream.verified.as_ref();
+        if verified.is_none() && stream.fault.is_none() {
+            return None;
+        }
+        let heard = stream.newest.map(Seconds::to_bits);
         Some(Self {
             fault: stream.fault.clone(),
             offsets: [Some(stream.offset), stream.dated_by].map(|it| it.map(|it| it.correct(0.0).to_bits())),
             trusted: stream.offset.beyond(settings.max_clock_skew).is_none(),
-            other_uid: verified.other_uid.map(|(uid, at)| (uid, at.to_bits())),
+            other_uid: verified.and_then(|it| it.other_uid).map(|(uid, at)| (uid, at.to_bits())),
+            stranger: verified.is_none().then_some((stream.claims, heard)),
         })
     }
 }

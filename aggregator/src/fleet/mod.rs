@@ -216,12 +216,13 @@ impl Fleet {
         recovered
     }
 
-    /// Notes why what a digest sample attests did not verify. What was verified before stays, and ages.
-    pub fn reject(&mut self, beat: &Beat, fault: String) {
+    /// Notes why what a digest sample attests did not verify, and which cluster's UID came with it. What was
+    /// verified before stays, and ages.
+    pub fn reject(&mut self, beat: &Beat, fault: String, uid: Option<u64>) {
         let cluster = Self::cluster(&mut self.clusters, &mut self.changes, &beat.cluster);
         let stream = cluster.streams.entry(beat.stream.clone()).or_default();
         let face = Face::of(stream, &self.settings);
-        stream.reject(beat, fault);
+        stream.reject(beat, fault, uid);
         if Face::of(stream, &self.settings) != face {
             self.changes.cluster(cluster.place);
         }

@@ -126,6 +126,11 @@ impl<'a> Question<'a> {
             let last = freshest(&live());
             return self.answer_with(last, Standing::Conflict, reason::CLUSTER_NAME_CONFLICT, message);
         }
+        if let Some(last) = freshest(&live())
+            && let Some(message) = self.stranger(cluster, &heard, last_word)
+        {
+            return self.answer_with(Some(last), Standing::Unverified, reason::UNVERIFIED, message);
+        }
         let trusted = |k: &Known<'_>| self.skew(k.stream).is_none();
         // Different exporters of a cluster may read different sources.
         let has_source = |k: &Known<'_>| k.verified.content.source(&self.package.source).is_some();
@@ -287,6 +292,21 @@ impl<'a> Question<'a> {
         }
         let shown: Vec<String> = uids.iter().take(4).map(|uid| self.show_cluster(*uid, live)).collect();
         Some(format!("{} clusters report as `{}`: {}", uids.len(), self.name, shown.join(" and ")))
+    }
+
+    /// One that was heard beside those that are known, of which nothing could be verified yet: it may be
+    /// another cluster's.
+    fn stranger(&self, cluster: &Cluster, heard: &[Known<'_>], last_word: Seconds) -> Option<String> {
+        let is_known = |uid: u64| heard.iter().any(|k| k.verified.content.uid == Some(uid));
+        let fault = cluster.streams.values().find_map(|s| {
+            let is_heard = s.newest.is_some_and(|at| self.beside(at, last_word));
+            let is_strange = s.verified.is_none() && is_heard && !s.claims.is_some_and(is_known);
+            s.fault.as_ref().filter(|_| is_strange)
+        })?;
+        Some(format!(
+            "something else reports as `{}`, and whether it is the same cluster cannot be told: {fault}",
+            self.name
+        ))
     }
 
     fn show_cluster(&self, uid: Option<u64>, live: &[Known<'_>]) -> String {

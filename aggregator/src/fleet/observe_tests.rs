@@ -51,10 +51,14 @@ impl Story {
     }
 
     /// Its digest arrives, its samples do not.
-    fn torn(mut self, instance: &str, at: Seconds, exposition: &Exposition) -> Self {
+    fn torn(self, instance: &str, at: Seconds, exposition: &Exposition) -> Self {
+        self.torn_of(Some(7), instance, at, exposition)
+    }
+
+    fn torn_of(mut self, uid: Option<u64>, instance: &str, at: Seconds, exposition: &Exposition) -> Self {
         let beat = self.beat(instance, at, exposition);
         if self.fleet.hear(&beat, at) == Heard::Unread {
-            self.fleet.reject(&beat, "a sample is missing".into());
+            self.fleet.reject(&beat, "a sample is missing".into(), uid);
         }
         self
     }
@@ -139,6 +143,15 @@ use Standing::{ClockSkew, Conflict, Fresh, Missing, Stale, Unverified};
 #[case::replicas_agree(story().whole("a", 2000.0, &r1()).whole("b", 2003.0, &r1()), Fresh, reason::REPORTED, "")]
 #[case::a_replica_lags(story().whole("a", 1900.0, &r1()).whole("b", 1903.0, &r1()).whole("b", 2003.0, &r2()), Fresh, reason::REPORTED, "")]
 #[case::a_replica_is_frozen(story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &r2()).whole("b", 2035.0, &r2()), Fresh, reason::REPORTED, "")]
+#[case::an_exporter_of_the_cluster_is_torn_so_far(story().whole("a", 2000.0, &r1()).torn("b", 2003.0, &r2()), Fresh, reason::REPORTED, "")]
+#[case::one_that_may_be_of_another(
+    story().whole("a", 2000.0, &r1()).torn_of(None, "b", 2003.0, &r2()),
+    Unverified, reason::UNVERIFIED, "whether it is the same cluster cannot be told: a sample is missing")]
+#[case::one_that_says_it_is_of_another(
+    story().whole("a", 2000.0, &r1()).torn_of(Some(8), "b", 2003.0, &r2()),
+    Unverified, reason::UNVERIFIED, "something else reports as `c1`")]
+#[case::one_of_another_that_is_long_silent(
+    story().torn_of(Some(8), "b", 1800.0, &r2()).whole("a", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
 #[case::streams_disagree(
     story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &r2()).whole("a", 2000.0, &r1()).whole("b", 2005.0, &r2()),
     Conflict, reason::STREAMS_DISAGREE, r#"{instance="a"} says Applied and Current (desired"#)]

@@ -77,6 +77,8 @@ pub(super) struct Stream {
     /// Why what the newest digest attests is not verified.
     pub(super) fault: Option<String>,
     pub(super) verified: Option<Verified>,
+    /// Whose it says it is in what did not verify, as long as nothing did.
+    pub(super) claims: Option<u64>,
     intervals: VecDeque<Seconds>,
 }
 
@@ -167,10 +169,11 @@ impl Stream {
         self.newest.zip(first).is_some_and(|(newest, first)| newest > first)
     }
 
-    /// What the digest sample attests did not verify.
-    pub(super) fn reject(&mut self, beat: &Beat, fault: String) {
+    /// What the digest sample attests did not verify; `uid` is the cluster's that came with it.
+    pub(super) fn reject(&mut self, beat: &Beat, fault: String, uid: Option<u64>) {
         self.tried = Some(beat.at);
         self.fault = Some(fault);
+        self.claims = uid.filter(|_| self.verified.is_none());
     }
 
     /// Replaces what was verified. `news` is told the packages of which something else is to be said now, and
@@ -191,7 +194,7 @@ impl Stream {
         let longest = self.longest_gap();
         let missed = |last: Seconds| evidence - last > longest;
         self.tried = Some(beat.at);
-        self.fault = None;
+        (self.fault, self.claims) = (None, None);
         let old = self.verified.take();
         let mut histories = Vec::with_capacity(content.packages.len());
         names.share(&mut content, old.as_ref().map(|old| &old.content));

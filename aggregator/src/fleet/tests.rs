@@ -89,7 +89,7 @@ proptest! {
                     fleet.accept(&beat, content, t);
                     model.insert(event.stream, (event.says, rendered));
                 }
-                Heard::Unread => fleet.reject(&beat, "torn".into()),
+                Heard::Unread => fleet.reject(&beat, "torn".into(), None),
                 Heard::Confirmed => {
                     let known = model.get_mut(&event.stream).unwrap();
                     prop_assert_eq!(known.0, event.says);
@@ -173,7 +173,7 @@ fn packages_are_known_from_verified_data_of_clusters_that_may_be_looked_at() {
                 verify(gather(&exposition.lines()), exposition.digest()).unwrap(),
                 100.0,
             )),
-            false => fleet.reject(&beat, "torn".into()),
+            false => fleet.reject(&beat, "torn".into(), None),
         }
     };
     let says = |names: &[&str]| {

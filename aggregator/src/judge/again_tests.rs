@@ -259,7 +259,7 @@ impl History {
         };
         if self.fleet.hear(&beat, self.t) == Heard::Unread {
             match torn {
-                true => self.fleet.reject(&beat, "it is torn".into()),
+                true => self.fleet.reject(&beat, "it is torn".into(), None),
                 false => {
                     let content = verify(gather(&exposition.lines()), digest).unwrap();
                     self.fleet.accept(&beat, content, self.t);

@@ -63,7 +63,7 @@ fn fleet(likes: &BTreeMap<&str, Like>) -> Fleet {
         if *like == Like::Torn {
             let torn = beat(exposition.digest() ^ 1, T - 5.0);
             fleet.hear(&torn, T);
-            fleet.reject(&torn, format!("packages of {CLUSTERS:?} are missing"));
+            fleet.reject(&torn, format!("packages of {CLUSTERS:?} are missing"), None);
         }
     }
     fleet

@@ -178,3 +178,25 @@ fn what_a_gateway_repeats_while_nobody_looks_is_no_younger_for_that() {
         ],
     );
 }
+
+/// A new leader's first poll finds the cluster's own stream torn, and that of another of its name whole.
+#[test]
+fn whoever_is_torn_still_reports_under_the_name() {
+    holds(
+        Setup {
+            clusters: vec![(Dates::Own, 0), (Dates::Own, 0)],
+            min_healthy: 2,
+            aggregators: vec![0, 5],
+            spread: 172,
+            apart: true,
+            ..plain()
+        },
+        &[
+            (0, Event::Deliver { cluster: 0, to: 1, takes: 3, good: true }),
+            (0, Event::Deliver { cluster: 1, to: 1, takes: 3, good: true }),
+            (0, Event::Impostor { revision: 1, lasts: 272 }),
+            (3, Event::Break { cluster: 0, recovers: None }),
+            (265, Event::Killed { away: 0 }),
+        ],
+    );
+}

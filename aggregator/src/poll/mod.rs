@@ -333,7 +333,7 @@ fn reject(fleet: &mut Fleet, Unverified { beat, gathered, strays, unknown }: &Un
     let fault = diagnose(gathered, digest, &beat.stream, last, strays);
     let fault = with_unknown(fault, &beat.contract, unknown);
     let problem = format!("cluster {}: {fault}", beat.cluster);
-    fleet.reject(beat, fault);
+    fleet.reject(beat, fault, gathered.uid);
     problem
 }
 
@@ -351,7 +351,7 @@ async fn settle_batch(
     for (beat, gathered) in due.into_iter().zip(gathered) {
         match verify(gathered, beat.digest.unwrap_or_default()) {
             Ok(content) if beat.tells_turns(content.uid) => whole.push((beat, content)),
-            Ok(_) => untold.push(beat),
+            Ok(content) => untold.push((beat, content.uid)),
             Err(gathered) => {
                 let strays = strays.get(&beat.cluster).cloned().unwrap_or_default();
                 torn.push(Unverified { beat, gathered, strays, unknown: Vec::new() });
@@ -360,12 +360,12 @@ async fn settle_batch(
     }
     report.verified += whole.len();
     report.unverified += untold.len();
-    for beat in &untold {
+    for (beat, _) in &untold {
         report.problem(&format!("cluster {}: {TURNS_UNTOLD}", beat.cluster));
     }
     *recovered += fleet
         .with(move |fleet| {
-            untold.iter().for_each(|beat| fleet.reject(beat, TURNS_UNTOLD.to_owned()));
+            untold.iter().for_each(|(beat, uid)| fleet.reject(beat, TURNS_UNTOLD.to_owned(), *uid));
             whole.into_iter().filter_map(|(b, c)| fleet.accept(&b, c, t).then_some(())).count()
         })
         .await;
