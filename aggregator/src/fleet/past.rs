@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use statusbridge_contract::{Metric, stream::StreamLabels};
 
 use super::{
-    history::{History, Origin, Seen},
+    history::{History, Origin, Seen, hides_moves},
     offset::Offset,
 };
 use crate::{
@@ -128,6 +128,7 @@ fn freshest(told: &[Told]) -> Option<((Package, History), Offset)> {
 impl Told {
     fn go_on(&mut self, at: i64, scrape: &Scrape, sibling: Option<((Package, History), Offset)>) {
         let now = at as Seconds / 1000.0;
+        let had_clock = self.offset.measured().is_some();
         if let Some(rendered) = scrape[OF_THE_PAST.len() - 1] {
             // One that is repeated says nothing about clocks, and the first may be.
             if self.rendered.replace(rendered).is_some_and(|before| before != rendered) {
@@ -149,6 +150,13 @@ impl Told {
         };
         if let Some(was) = self.dated_by.replace(self.offset).filter(|was| self.offset.is_before(*was)) {
             history.clock_set(&package, was, now);
+        }
+        if let Some((before, _)) = &self.package
+            && !had_clock
+            && hides_moves(before, &package, Origin::Same)
+        {
+            // By what clock it was dated is not known: only repetitions were there to see.
+            history.floor = history.floor.max(now);
         }
         self.package = Some((package, history));
     }

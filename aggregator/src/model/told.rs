@@ -200,3 +200,21 @@ fn whoever_is_torn_still_reports_under_the_name() {
         ],
     );
 }
+
+/// A gateway repeats what was before, meanwhile the cluster's clock is set right, and nobody can ask.
+#[test]
+fn a_clock_that_was_only_seen_in_repetitions_dates_nothing() {
+    holds(
+        Setup { min_success: 120, ..plain() },
+        &[
+            (0, Event::Clock { cluster: 0, ahead: -51 }),
+            (0, Event::OwnClock { ahead: 11 }),
+            (444, Event::Repeated { cluster: 0, replica: None, lasts: 207 }),
+            (444, Event::Break { cluster: 0, recovers: None }),
+            (464, Event::Deliver { cluster: 0, to: 1, takes: 1, good: false }),
+            (464, Event::Deliver { cluster: 0, to: 1, takes: 1, good: false }),
+            (464, Event::Regate { to: 1 }),
+            (492, Event::Deliver { cluster: 0, to: 1, takes: 56, good: true }),
+        ],
+    );
+}
