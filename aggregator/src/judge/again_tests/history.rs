@@ -1,0 +1,475 @@
+//! One history: a fleet, the hub around it, and what was judged.
+
+use futures::FutureExt;
+use kube::api::DynamicObject;
+use kube::runtime::watcher::Event as Watched;
+use proptest::prelude::*;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::super::*;
+use super::steps::{Change, Read, Step};
+use crate::decide::silence;
+use crate::feeds::{Feed, Feeds, Overall, Polled};
+use crate::fleet::{Beat, FEED_LABEL, FleetSettings, Heard, Turns};
+use crate::poll::PollReport;
+use crate::profiles::News;
+use crate::references::{self, Failure, Place};
+use crate::testing::{Exposition, Surroundings, Values, failed, gather, healthy, package, stream};
+use crate::verify::verify;
+
+const START: Seconds = 1_800_000_000.0;
+pub(super) const CLUSTERS: [&str; 3] = ["a", "b", "c"];
+pub(super) const FEEDS: [&str; 2] = ["x", "y"];
+/// By which feed each of the two exporters of each cluster is heard.
+const HEARD_BY: [[usize; 2]; CLUSTERS.len()] = [[0, 1], [0, 0], [1, 1]];
+pub(super) const NAMESPACES: [&str; 2] = ["fleet", "team"];
+/// The packages that clusters report.
+const REPORTED: [&str; 2] = ["p", "q"];
+pub(super) const PACKAGES: [(&str, &str); 3] = [("fleet", "p"), ("fleet", "q"), ("team", "p")];
+pub(super) const GATES: [(&str, &str); 6] =
+    [("fleet", "g0"), ("fleet", "g1"), ("fleet", "g2"), ("fleet", "g3"), ("team", "g0"), ("team", "g1")];
+/// The objects of each namespace that hold revisions.
+pub(super) const REFERENCES: [&str; 2] = ["stable", "next"];
+
+/// One workload cluster.
+struct Cluster {
+    exposition: Exposition,
+    behind: Seconds,
+    scraped: [bool; 2],
+    restarts: u64,
+}
+
+/// All of it.
+pub(super) struct History {
+    fleet: Fleet,
+    clusters: Vec<Cluster>,
+    pub(super) around: Surroundings,
+    feeds: Feeds,
+    /// Why each feed fails, if it does.
+    failing: [Option<&'static str>; FEEDS.len()],
+    epoch: Option<i64>,
+    /// What was sent and has not landed, and over which version of the object.
+    sent: Vec<Sent>,
+    /// By how much our own clock is ahead of what is looked at.
+    ahead: Seconds,
+    t: Seconds,
+    versions: u64,
+    generations: i64,
+}
+
+/// A status on its way to the hub.
+enum Sent {
+    Gate(GateObject),
+    Package(PackageObject),
+}
+
+fn key((namespace, name): (&str, &str)) -> Key {
+    Key { namespace: namespace.into(), name: name.into() }
+}
+
+/// Both feeds, of which nothing was heard yet.
+fn feeds() -> Feeds {
+    let feed = |name: &&str| Feed {
+        name: (*name).into(),
+        settle: 5.0,
+        asker: None,
+        run: Box::new(|_| std::future::ready(()).boxed()),
+    };
+    Feeds::new(FEEDS.iter().map(feed).collect())
+}
+
+fn settings() -> FleetSettings {
+    FleetSettings { forget_after: 400.0, ..FleetSettings::default() }
+}
+
+fn set<S: DeserializeOwned, T: DeserializeOwned>(store: &mut Store<S, T>, object: Value) {
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    store.apply(Watched::Apply(object));
+}
+
+impl History {
+    pub(super) fn new() -> Self {
+        let exposition = |uid| {
+            let all = Exposition::new(uid);
+            REPORTED.iter().fold(all, |all, name| all.with(name, healthy("r1", START as u64 - 300, 1)))
+        };
+        let cluster =
+            |uid| Cluster { exposition: exposition(uid), behind: 0.0, scraped: [true, false], restarts: 0 };
+        let mut history = Self {
+            fleet: Fleet::new(settings()),
+            clusters: vec![cluster(1), cluster(2), cluster(3)],
+            around: Surroundings::default(),
+            feeds: feeds(),
+            failing: [None; FEEDS.len()],
+            epoch: None,
+            sent: Vec::new(),
+            ahead: 5.0,
+            t: START,
+            versions: 0,
+            generations: 0,
+        };
+        let all = json!({"reporting": {"minClusters": 1}});
+        for at in 0..PACKAGES.len() {
+            history.make_package(at, json!({"clusters": all, "staleAfter": "2m"}));
+        }
+        for (at, (namespace, _)) in GATES.iter().enumerate() {
+            let clusters = if at == 0 { json!({"names": ["a", "b", "c"]}) } else { all.clone() };
+            let of = if *namespace == "fleet" { REPORTED[at % 2] } else { "p" };
+            history.make_gate(
+                at,
+                json!({"fleetPackageRef": {"name": of}, "revision": "r1", "clusters": clusters}),
+            );
+        }
+        (0..FEEDS.len()).for_each(|feed| history.poll_ends(feed));
+        history
+    }
+
+    fn version(&mut self) -> String {
+        self.versions += 1;
+        self.versions.to_string()
+    }
+
+    fn metadata(&mut self, key: &Key, uid: Option<String>) -> Value {
+        self.generations += 1;
+        let uid = uid.unwrap_or_else(|| self.generations.to_string());
+        json!({"namespace": key.namespace, "name": key.name, "uid": uid, "resourceVersion": self.version(),
+            "generation": self.generations})
+    }
+
+    fn make_gate(&mut self, at: usize, spec: Value) {
+        let key = key(GATES[at]);
+        let before = self.around.gates.get(&key);
+        let status = before.and_then(|gate| gate.status.as_ref()).map(|it| json!(it));
+        let uid = before.map(|it| it.uid.clone());
+        let metadata = self.metadata(&key, uid);
+        set(
+            &mut self.around.gates,
+            json!({"apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate",
+            "metadata": metadata, "spec": spec, "status": status}),
+        );
+        self.around.graph.update(&self.around.gates, &[key].into());
+    }
+
+    fn make_package(&mut self, at: usize, mut spec: Value) {
+        let (key, id) = (key(PACKAGES[at]), package(PACKAGES[at].1));
+        spec["package"] = json!({"source": id.source, "namespace": id.namespace, "name": id.name});
+        let before = self.around.packages.get(&key);
+        let status = before.and_then(|it| it.status.as_ref()).map(|it| json!(it));
+        let uid = before.map(|it| it.uid.clone());
+        let metadata = self.metadata(&key, uid);
+        set(
+            &mut self.around.packages,
+            json!({"apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage",
+            "metadata": metadata, "spec": spec, "status": status}),
+        );
+        self.refer(&key);
+    }
+
+    /// Has the ledger know what a FleetPackage refers to.
+    fn refer(&mut self, key: &Key) {
+        let spec = self.around.packages.get(key).and_then(|package| package.spec.as_ref().ok());
+        let from = spec.filter(|spec| spec.managed_by.is_none()).and_then(|spec| spec.revision_from.as_ref());
+        self.around.references.ask(key, from);
+    }
+
+    /// The poll of a feed has come to its end.
+    fn poll_ends(&mut self, feed: usize) {
+        let error = self.failing[feed].map(str::to_owned);
+        let report = PollReport { ok: error.is_none(), error, ..PollReport::default() };
+        let standing = self.feeds.standing_mut(feed).unwrap();
+        standing.polled(Polled { t: self.t, settle: 5.0, report, ..Polled::default() });
+    }
+
+    /// The fleet hears whether a feed answers.
+    fn answers(&mut self, feed: usize) {
+        match self.failing[feed] {
+            None => self.fleet.answered(FEEDS[feed], self.t),
+            Some(why) => self.fleet.unanswered(FEEDS[feed], why.into()),
+        }
+    }
+
+    fn hear(&mut self, cluster: usize, instance: usize, late: Seconds, torn: bool, takes_turns: bool) {
+        let Cluster { exposition, behind, restarts, .. } = &self.clusters[cluster];
+        let at = self.t - late;
+        let digest = exposition.digest();
+        let feed = FEEDS[HEARD_BY[cluster][instance]];
+        let instance = format!("{instance}-{restarts}");
+        let beat = Beat {
+            cluster: CLUSTERS[cluster].into(),
+            stream: stream(&[("cluster", CLUSTERS[cluster]), ("instance", &instance), (FEED_LABEL, feed)]),
+            contract: "1".into(),
+            digest: Some(if torn { digest ^ 1 } else { digest }),
+            at,
+            rendered: Some((at - behind, at)),
+            // The backend may know of the stream as a whole until a little earlier only.
+            turns: match takes_turns {
+                true => Turns::Taken { until: at },
+                false => Turns::None { until: at - late.rem_euclid(3.0) },
+            },
+            ..Beat::default()
+        };
+        if self.fleet.hear(&beat, self.t) == Heard::Unread {
+            match torn {
+                true => self.fleet.reject(&beat, "it is torn".into(), None),
+                false => {
+                    let content = verify(gather(&exposition.lines()), digest).unwrap();
+                    self.fleet.accept(&beat, content, self.t);
+                }
+            }
+        }
+    }
+
+    fn values(&mut self, cluster: usize, at: usize, to: Change) {
+        let since = self.t as u64;
+        let packages = &mut self.clusters[cluster].exposition.packages;
+        let moves = packages.get(&package(REPORTED[at])).map_or(0, |values: &Values| values[6]) + 1;
+        let mut values = match to {
+            Change::Gone => return drop(packages.remove(&package(REPORTED[at]))),
+            Change::Healthy(first) => healthy(if first { "r1" } else { "r2" }, since, moves),
+            Change::Failed => failed("r1", since, moves),
+            Change::Undated => healthy("r1", 0, moves),
+            Change::Counts => healthy("r1", START as u64 - 300, moves - 1),
+        };
+        if matches!(to, Change::Counts) {
+            values.extend([moves, 0, 0]);
+        }
+        packages.insert(package(REPORTED[at]), values);
+    }
+
+    pub(super) fn happens(&mut self, step: Step) {
+        match step {
+            Step::Round(seconds) => {
+                self.t += f64::from(seconds);
+                for feed in 0..FEEDS.len() {
+                    for (cluster, instance) in (0..CLUSTERS.len()).flat_map(|it| [(it, 0), (it, 1)]) {
+                        let heard = self.failing[feed].is_none() && HEARD_BY[cluster][instance] == feed;
+                        if heard && self.clusters[cluster].scraped[instance] {
+                            let late = (3 * cluster + 5 * instance) as Seconds;
+                            self.hear(cluster, instance, late, false, false);
+                        }
+                    }
+                    self.answers(feed);
+                    self.poll_ends(feed);
+                }
+            }
+            Step::Wait(seconds) => self.t += f64::from(seconds),
+            Step::Beat { cluster, instance, late } => self.hear(cluster, instance, late.into(), false, false),
+            Step::Torn { cluster, instance } => self.hear(cluster, instance, 0.0, true, false),
+            Step::TakesTurns { cluster, instance } => self.hear(cluster, instance, 0.0, false, true),
+            Step::Change { cluster, package, to } => self.values(cluster, package, to),
+            Step::Down { cluster } => {
+                let down = &mut self.clusters[cluster].exposition.down;
+                if down.pop().is_none() {
+                    down.push("flux".into());
+                }
+            }
+            Step::Uid { cluster, uid } => self.clusters[cluster].exposition.uid = uid,
+            Step::Scraped { cluster, instance } => self.clusters[cluster].scraped[instance] ^= true,
+            Step::Restart { cluster } => {
+                self.clusters[cluster].restarts += 1;
+                for values in self.clusters[cluster].exposition.packages.values_mut() {
+                    values[6] = 0;
+                }
+            }
+            Step::Clock { cluster, behind } => self.clusters[cluster].behind = behind.into(),
+            Step::Feed { feed, answers, ended } => {
+                let why = ["refused", "timed out"][(self.versions % 2) as usize];
+                self.failing[feed] = (!answers).then_some(why);
+                self.answers(feed);
+                if ended {
+                    self.poll_ends(feed);
+                }
+            }
+            Step::Replanned => {
+                self.configured();
+                (self.feeds, self.fleet) = (feeds(), Fleet::new(settings()));
+            }
+            Step::Tenants(rules) => {
+                self.configured();
+                let read = |rules| serde_json::from_value(rules).unwrap();
+                self.around.tenancy = if rules.is_null() { Tenancy::default() } else { read(rules) };
+            }
+            Step::Reference { namespace, news } => self.read(NAMESPACES[namespace], news),
+            Step::Epoch => self.epoch = Some(self.epoch.unwrap_or_default() + 1),
+            Step::LookedUp { cluster, package: at, ago } => {
+                let (id, cluster) = (package(REPORTED[at]), CLUSTERS[cluster]);
+                let mut past = crate::fleet::past::Past::default();
+                let from = self.t - f64::from(ago);
+                for (metric, value) in
+                    crate::fleet::past::OF_THE_PAST.iter().zip([0, 0, 5, START as u64 - 300, 1])
+                {
+                    let sample = crate::feed::Sample { at: from, value: value as f64 };
+                    past.add(&stream(&[]), *metric, &[sample]);
+                }
+                self.fleet.recall(cluster, &id, from, &past);
+            }
+            Step::Gate(at, spec) => self.make_gate(at, spec),
+            Step::Package(at, spec) => self.make_package(at, spec),
+            Step::Profile { cluster, label, unhealthy } => {
+                let status = if unhealthy { "False" } else { "True" };
+                let profile = json!({
+                    "metadata": {"namespace": "fleet", "name": CLUSTERS[cluster], "labels": {"in": label.to_string()}},
+                    "status": {"conditions": [{"type": "ControlPlaneHealthy", "status": status, "reason": "Why"}]},
+                });
+                let profile: DynamicObject = serde_json::from_value(profile).unwrap();
+                let mut news = vec![Watched::Apply(profile)];
+                if self.versions.is_multiple_of(2) {
+                    news.splice(0..0, [Watched::Init, Watched::InitDone]);
+                }
+                self.around.profiles.apply(news.into_iter().map(News::from), self.t);
+            }
+            Step::OwnClock(ahead) => self.ahead = ahead.into(),
+            Step::Unscraped { cluster, why } => {
+                let why = ["refused", "timed out"].get(usize::from(why)).map(|why| (*why).to_owned());
+                self.fleet.unscraped(CLUSTERS[cluster], "http://exporter/", why);
+            }
+            Step::Unlisted => _ = self.around.profiles.apply([News::Broken("refused".into())], self.t),
+            Step::Swept(at) => {
+                let gate = self.around.gates.get(&key(GATES[at])).cloned();
+                let now = self.t + self.ahead;
+                let close = |gate: &GateObject| {
+                    silence::close(gate.spec.as_ref().map_err(String::as_str), gate.status.as_ref()?, now)
+                };
+                if let Some((gate, closed)) = gate.and_then(|gate| close(&gate).map(|closed| (gate, closed)))
+                {
+                    let resource_version = self.version();
+                    self.around.gates.put(Object { status: Some(closed), resource_version, ..gate });
+                }
+            }
+            Step::Touched(at) => {
+                if let Some(gate) = self.around.gates.get(&key(GATES[at])).cloned() {
+                    let resource_version = self.version();
+                    self.around.gates.put(Object { resource_version, ..gate });
+                }
+            }
+            Step::GateGone(at) => {
+                let key = key(GATES[at]);
+                self.around.gates.remove(&key);
+                self.around.verdicts.forget(Kind::RolloutGate, &key);
+                self.around.graph.update(&self.around.gates, &[key].into());
+            }
+            Step::PackageGone(at) => {
+                let key = key(PACKAGES[at]);
+                self.around.packages.remove(&key);
+                self.around.verdicts.forget(Kind::FleetPackage, &key);
+                self.refer(&key);
+            }
+            Step::Arrives => {
+                for sent in std::mem::take(&mut self.sent) {
+                    let resource_version = self.version();
+                    match sent {
+                        Sent::Gate(gate) => {
+                            let known = self.around.gates.get(&gate.key);
+                            if known.is_some_and(|it| it.resource_version == gate.resource_version) {
+                                self.around.doubtful.remove(&(Kind::RolloutGate, gate.key.clone()));
+                                self.around.gates.put(Object { resource_version, ..gate });
+                            }
+                        }
+                        Sent::Package(package) => {
+                            let known = self.around.packages.get(&package.key);
+                            if known.is_some_and(|it| it.resource_version == package.resource_version) {
+                                self.around.doubtful.remove(&(Kind::FleetPackage, package.key.clone()));
+                                self.around.packages.put(Object { resource_version, ..package });
+                            }
+                        }
+                    }
+                }
+            }
+            Step::Doubtful(at) => {
+                let key = (Kind::RolloutGate, key(GATES[at]));
+                if !self.around.doubtful.remove(&key) {
+                    self.around.doubtful.insert(key);
+                }
+            }
+            Step::Closing(at) => {
+                let key = key(GATES[at]);
+                if !self.around.closing.remove(&key) {
+                    self.around.closing.insert(key);
+                }
+            }
+        }
+        self.around.surveys.clear();
+    }
+
+    /// The configuration is another: what the controller forgets then.
+    fn configured(&mut self) {
+        self.around.verdicts.clear();
+        self.around.surveys.clear();
+    }
+
+    /// Something is heard of the objects that hold revisions.
+    fn read(&mut self, namespace: &str, news: Read) {
+        let place = Place { namespace: namespace.into(), api_version: "v1".into(), kind: "ConfigMap".into() };
+        let holds = |revision: Option<bool>| match revision {
+            Some(first) => json!({"data": {"revision": if first { "r1" } else { "r2" }}}),
+            None => json!({"data": {}}),
+        };
+        let name = |at: usize| REFERENCES[at].to_owned();
+        let news = match news {
+            Read::Listed(all) => references::News::Listed {
+                asked: REFERENCES.map(str::to_owned).into(),
+                objects: (0..)
+                    .zip(all)
+                    .filter(|(_, it)| it.is_some())
+                    .map(|(at, it)| (name(at), holds(it)))
+                    .collect(),
+            },
+            Read::Holds(at, revision) => references::News::Changed(name(at), Some(holds(revision))),
+            Read::Deleted(at) => references::News::Changed(name(at), None),
+            Read::Failed { forbidden: true } => {
+                references::News::Failed(Failure::Forbidden { verb: "list", resource: "configmaps".into() })
+            }
+            Read::Failed { forbidden: false } => {
+                references::News::Failed(Failure::NotAnswered("refused".into()))
+            }
+        };
+        self.around.references.take(&place, news);
+    }
+
+    /// Judges everything again and anew, and writes what is worth it.
+    pub(super) fn judge(&mut self, lands: bool) -> Result<(), TestCaseError> {
+        let overall = Overall::of(self.feeds.standings());
+        let moment = Moment { t: self.t, now: self.t + self.ahead };
+        let (epoch, unheard) = (self.epoch, overall.unheard());
+        let world = World { epoch, unheard, ..self.around.world(&self.fleet, overall.backend(), moment) };
+        let (mut gates, mut packages) = (Vec::new(), Vec::new());
+        for gate in self.around.gates.iter() {
+            let (nothing, surveys) = Default::default();
+            let anew = World { verdicts: &nothing, surveys: &surveys, ..world }.gate(gate);
+            let again = world.gate(gate);
+            prop_assert_eq!(&again, &anew, "{}", gate.key);
+            // Twice the same.
+            prop_assert_eq!(&again, &world.gate(gate), "{}", gate.key);
+            gates.extend(again.map(|status| (gate.clone(), status)));
+        }
+        for package in self.around.packages.iter() {
+            let (nothing, surveys) = Default::default();
+            let anew = World { verdicts: &nothing, surveys: &surveys, ..world }.package(package);
+            let again = world.package(package);
+            prop_assert_eq!(&again, &anew, "{}", package.key);
+            packages.extend(again.map(|status| (package.clone(), status)));
+        }
+        for (before, status) in gates {
+            let after = Object { status: Some(status.clone()), ..before.clone() };
+            if !lands {
+                self.sent.push(Sent::Gate(after));
+                continue;
+            }
+            let after = Object { resource_version: self.version(), ..after };
+            self.around.verdicts.landed(Kind::RolloutGate, &before, &status, &after);
+            self.around.gates.put(after);
+        }
+        for (before, status) in packages {
+            let after = Object { status: Some(status.clone()), ..before.clone() };
+            if !lands {
+                self.sent.push(Sent::Package(after));
+                continue;
+            }
+            let after = Object { resource_version: self.version(), ..after };
+            self.around.verdicts.landed(Kind::FleetPackage, &before, &status, &after);
+            self.around.packages.put(after);
+        }
+        Ok(())
+    }
+}
