@@ -7,7 +7,7 @@ mod history;
 mod steps;
 
 use history::{GATES, History, PACKAGES};
-use steps::{Change, Step, steps};
+use steps::{Change, Landing, Step, steps};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
@@ -15,9 +15,9 @@ proptest! {
     #[test]
     fn judging_again_comes_to_the_same_as_judging_anew(steps in steps()) {
         let mut history = History::new();
-        for (step, lands) in steps {
+        for (step, landing) in steps {
             history.happens(step);
-            history.judge(lands)?;
+            history.judge(landing)?;
         }
     }
 }
@@ -33,9 +33,20 @@ fn a_trace_that_a_spec_no_longer_has_is_told_no_longer() {
     for (spec, stages) in [(traced, 1), (plain, 0)] {
         history.happens(Step::Package(0, spec));
         history.happens(Step::Round(15));
-        history.judge(true).unwrap();
+        history.judge(Landing::Whole).unwrap();
         let report = history.around.packages.iter().next().unwrap();
         assert_eq!(report.status.as_ref().map(|status| status.trace.len()), Some(stages));
+    }
+}
+
+#[test]
+fn a_feed_that_answers_at_last_and_has_nothing_to_tell_is_news_to_who_waited_for_it() {
+    let mut history = History::new();
+    let wave = json!({"fleetPackageRef": {"name": "p"}, "revision": "r1", "clusters": {"names": ["b", "z"]}});
+    let nothing = Step::Scraped { cluster: 2, instance: 0 };
+    for step in [Step::Gate(0, wave), nothing, Step::Replanned, Step::Polled(0), Step::Polled(1)] {
+        history.happens(step);
+        history.judge(Landing::Whole).unwrap();
     }
 }
 
@@ -48,11 +59,11 @@ fn counts(history: &History) -> [u64; 3] {
 fn a_quiet_fleet_is_judged_once_and_then_only_refreshed() {
     let mut history = History::new();
     history.happens(Step::Round(15));
-    history.judge(true).unwrap();
+    history.judge(Landing::Whole).unwrap();
     let [.., anew] = counts(&history);
     for _ in 0..40 {
         history.happens(Step::Round(15));
-        history.judge(true).unwrap();
+        history.judge(Landing::Whole).unwrap();
     }
     let [stood, refreshed, after] = counts(&history);
     // Scrape intervals become known after some rounds.
@@ -63,7 +74,7 @@ fn a_quiet_fleet_is_judged_once_and_then_only_refreshed() {
     history.happens(Step::Change { cluster: 1, package: 0, to: Change::Healthy(false) });
     let [.., before] = counts(&history);
     history.happens(Step::Round(15));
-    history.judge(true).unwrap();
+    history.judge(Landing::Whole).unwrap();
     let [.., after] = counts(&history);
     assert_eq!(
         after - before,

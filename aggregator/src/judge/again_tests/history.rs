@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::super::*;
-use super::steps::{Change, Read, Step};
+use super::steps::{Change, Landing, Read, Step};
 use crate::decide::silence;
 use crate::feeds::{Feed, Feeds, Overall, Polled};
 use crate::fleet::{Beat, FEED_LABEL, FleetSettings, Heard, Turns};
@@ -102,7 +102,7 @@ impl History {
             around: Surroundings::default(),
             feeds: feeds(),
             failing: [None; FEEDS.len()],
-            epoch: None,
+            epoch: Some(1),
             sent: Vec::new(),
             ahead: 5.0,
             t: START,
@@ -173,6 +173,19 @@ impl History {
         self.around.references.ask(key, from);
     }
 
+    /// A feed is polled, and if it answers it tells of every exporter that is scraped.
+    fn polled(&mut self, feed: usize) {
+        for (cluster, instance) in (0..CLUSTERS.len()).flat_map(|it| [(it, 0), (it, 1)]) {
+            let heard = self.failing[feed].is_none() && HEARD_BY[cluster][instance] == feed;
+            if heard && self.clusters[cluster].scraped[instance] {
+                let late = (3 * cluster + 5 * instance) as Seconds;
+                self.hear(cluster, instance, late, false, false);
+            }
+        }
+        self.answers(feed);
+        self.poll_ends(feed);
+    }
+
     /// The poll of a feed has come to its end.
     fn poll_ends(&mut self, feed: usize) {
         let error = self.failing[feed].map(str::to_owned);
@@ -241,18 +254,9 @@ impl History {
         match step {
             Step::Round(seconds) => {
                 self.t += f64::from(seconds);
-                for feed in 0..FEEDS.len() {
-                    for (cluster, instance) in (0..CLUSTERS.len()).flat_map(|it| [(it, 0), (it, 1)]) {
-                        let heard = self.failing[feed].is_none() && HEARD_BY[cluster][instance] == feed;
-                        if heard && self.clusters[cluster].scraped[instance] {
-                            let late = (3 * cluster + 5 * instance) as Seconds;
-                            self.hear(cluster, instance, late, false, false);
-                        }
-                    }
-                    self.answers(feed);
-                    self.poll_ends(feed);
-                }
+                (0..FEEDS.len()).for_each(|feed| self.polled(feed));
             }
+            Step::Polled(feed) => self.polled(feed),
             Step::Wait(seconds) => self.t += f64::from(seconds),
             Step::Beat { cluster, instance, late } => self.hear(cluster, instance, late.into(), false, false),
             Step::Torn { cluster, instance } => self.hear(cluster, instance, 0.0, true, false),
@@ -291,7 +295,7 @@ impl History {
                 self.around.tenancy = if rules.is_null() { Tenancy::default() } else { read(rules) };
             }
             Step::Reference { namespace, news } => self.read(NAMESPACES[namespace], news),
-            Step::Epoch => self.epoch = Some(self.epoch.unwrap_or_default() + 1),
+            Step::Epoch => self.epoch = self.epoch.map(|epoch| epoch + 1),
             Step::LookedUp { cluster, package: at, ago } => {
                 let (id, cluster) = (package(REPORTED[at]), CLUSTERS[cluster]);
                 let mut past = crate::fleet::past::Past::default();
@@ -428,7 +432,7 @@ impl History {
     }
 
     /// Judges everything again and anew, and writes what is worth it.
-    pub(super) fn judge(&mut self, lands: bool) -> Result<(), TestCaseError> {
+    pub(super) fn judge(&mut self, landing: Landing) -> Result<(), TestCaseError> {
         let overall = Overall::of(self.feeds.standings());
         let moment = Moment { t: self.t, now: self.t + self.ahead };
         let (epoch, unheard) = (self.epoch, overall.unheard());
@@ -451,22 +455,28 @@ impl History {
             packages.extend(again.map(|status| (package.clone(), status)));
         }
         for (before, status) in gates {
-            let after = Object { status: Some(status.clone()), ..before.clone() };
-            if !lands {
+            let mut after = Object { status: Some(status.clone()), ..before.clone() };
+            if landing == Landing::None {
                 self.sent.push(Sent::Gate(after));
                 continue;
             }
-            let after = Object { resource_version: self.version(), ..after };
+            after.resource_version = self.version();
+            if let Some(status) = after.status.as_mut().filter(|_| landing == Landing::Pruned) {
+                status.epoch = None;
+            }
             self.around.verdicts.landed(Kind::RolloutGate, &before, &status, &after);
             self.around.gates.put(after);
         }
         for (before, status) in packages {
-            let after = Object { status: Some(status.clone()), ..before.clone() };
-            if !lands {
+            let mut after = Object { status: Some(status.clone()), ..before.clone() };
+            if landing == Landing::None {
                 self.sent.push(Sent::Package(after));
                 continue;
             }
-            let after = Object { resource_version: self.version(), ..after };
+            after.resource_version = self.version();
+            if let Some(status) = after.status.as_mut().filter(|_| landing == Landing::Pruned) {
+                status.epoch = None;
+            }
             self.around.verdicts.landed(Kind::FleetPackage, &before, &status, &after);
             self.around.packages.put(after);
         }

@@ -10,6 +10,8 @@ use super::history::{CLUSTERS, FEEDS, GATES, NAMESPACES, PACKAGES, REFERENCES};
 pub(super) enum Step {
     /// Time passes, every feed that answers is polled, and tells of every exporter that is scraped.
     Round(u16),
+    /// One feed is polled.
+    Polled(usize),
     /// Time passes in silence.
     Wait(u16),
     /// An exporter is heard, so many seconds late.
@@ -71,6 +73,17 @@ pub(super) enum Step {
     Unscraped { cluster: usize, why: u8 },
 }
 
+/// What becomes of what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Landing {
+    /// The hub has it.
+    Whole,
+    /// The hub has it but for who wrote it, of which an older CRD knows nothing.
+    Pruned,
+    /// Nobody knows yet.
+    None,
+}
+
 /// What becomes of a package.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Change {
@@ -94,16 +107,18 @@ pub(super) enum Read {
     Failed { forbidden: bool },
 }
 
-pub(super) fn steps() -> impl Strategy<Value = Vec<(Step, bool)>> {
+pub(super) fn steps() -> impl Strategy<Value = Vec<(Step, Landing)>> {
     let step = prop_oneof![
         30 => prop_oneof![4 => Just(15), 2 => 1..90_u16, 1 => 100..200_u16].prop_map(Step::Round),
         45 => of_clusters(),
         18 => of_objects(),
         10 => of_hub(),
-        4 => of_feeds(),
+        6 => of_feeds(),
         1 => (-100..100_i16).prop_map(Step::OwnClock),
     ];
-    prop::collection::vec((step, prop::bool::weighted(0.8)), 1..60)
+    let landing =
+        prop_oneof![20 => Just(Landing::Whole), 1 => Just(Landing::Pruned), 5 => Just(Landing::None)];
+    prop::collection::vec((step, landing), 1..60)
 }
 
 fn of_clusters() -> BoxedStrategy<Step> {
@@ -137,9 +152,10 @@ fn of_clusters() -> BoxedStrategy<Step> {
 
 fn of_feeds() -> BoxedStrategy<Step> {
     prop_oneof![
-        8 => (0..FEEDS.len(), prop::bool::weighted(0.7), any::<bool>())
+        6 => (0..FEEDS.len(), prop::bool::weighted(0.7), any::<bool>())
             .prop_map(|(feed, answers, ended)| Step::Feed { feed, answers, ended }),
-        1 => Just(Step::Replanned),
+        3 => (0..FEEDS.len()).prop_map(Step::Polled),
+        2 => Just(Step::Replanned),
     ]
     .boxed()
 }
