@@ -236,7 +236,8 @@ impl Cluster {
         others.all(|(other, theirs)| {
             theirs.content.uid == verified.content.uid
                 && (verified.shares_no_source(theirs)
-                    || before.is_some_and(|before| theirs.evidence <= before)
+                    // Of two that are equally young, the other may be the one that answered.
+                    || before.is_some_and(|before| theirs.evidence < before.min(verified.evidence))
                     || own.says_the_same(other))
         })
     }

@@ -50,6 +50,18 @@ fn a_feed_that_answers_at_last_and_has_nothing_to_tell_is_news_to_who_waited_for
     }
 }
 
+/// What the process before said counts as long as nothing younger is known; then the new one answers.
+#[test]
+fn an_exporter_that_takes_over_in_the_same_second_is_believed_as_soon_as_it_is_younger() {
+    let mut history = History::new();
+    let moved_on = Step::Change { cluster: 0, package: 0, to: Change::Healthy(false) };
+    let takes_over = Step::Restart { cluster: 0 };
+    for step in [Step::Round(15), moved_on, takes_over, Step::Polled(0), Step::Round(15)] {
+        history.happens(step);
+        history.judge(Landing::Whole).unwrap();
+    }
+}
+
 /// How often verdicts stood, were refreshed, and had to be given anew in that time.
 fn counts(history: &History) -> [u64; 3] {
     history.around.verdicts.counts.each_ref().map(|count| count.load(std::sync::atomic::Ordering::Relaxed))
