@@ -213,6 +213,14 @@ mod tests {
         assert_eq!(hides_moves(&old, &new, Origin::Same), hidden);
     }
 
+    #[rstest]
+    #[case::it_never_moved(0, false)]
+    #[case::it_moved_before_or_after(2, true)]
+    fn of_another_process_nobody_knows_when_it_counted(#[case] counted: u64, #[case] hidden: bool) {
+        let (old, new) = (package(&healthy("r1", 100, 3)), package(&healthy("r1", 100, counted)));
+        assert_eq!(hides_moves(&old, &new, Origin::Sibling), hidden);
+    }
+
     #[test]
     fn a_package_is_small() {
         // A fleet of a million packages is to fit 300 MB.

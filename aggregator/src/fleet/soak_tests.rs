@@ -269,6 +269,33 @@ fn a_long_silence_has_to_be_looked_up() {
     assert_eq!(watcher.soak(1350.0), Soak::Done);
 }
 
+/// Of several moves between two scrapes that were seen, the time that the object tells may not be the last.
+#[rstest]
+#[case::the_next_scrape("i", 10.0, healthy("r1", 1090, 2), Soak::Done)]
+#[case::after_three_that_were_missed("i", 40.0, healthy("r1", 1090, 2), Soak::PastUnknown)]
+#[case::nothing_moved_meanwhile("i", 40.0, healthy("r1", 500, 0), Soak::Done)]
+#[case::another_process_has_counted("j", 40.0, healthy("r1", 500, 2), Soak::PastUnknown)]
+#[case::another_process_has_not("j", 40.0, healthy("r1", 500, 0), Soak::Done)]
+fn what_may_have_moved_unseen_has_to_be_looked_up(
+    #[case] instance: &'static str,
+    #[case] later: Seconds,
+    #[case] values: Values,
+    #[case] expected: Soak,
+) {
+    let mut backend = timeline(&[(1000.0, healthy("r1", 500, 0))], 1200.0);
+    let mut watcher = Watcher::start();
+    for at in backend.0.iter().map(|scraped| scraped.at).collect::<Vec<_>>() {
+        watcher.poll(&backend, at);
+        watcher.look_back(&backend, at);
+    }
+    assert_eq!(watcher.soak(1200.0), Soak::Done);
+    let at = backend.0.last().unwrap().at + later;
+    backend.0.push(Scraped { instance, ..scraped(at, values) });
+    watcher.poll(&backend, at);
+    assert_eq!(watcher.soak(at), expected);
+    watcher.look_back(&backend, at);
+}
+
 #[rstest]
 #[case::behind(-300.0)]
 #[case::ahead(300.0)]

@@ -126,6 +126,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_missed_is_known_only_from_a_look_that_goes_back_to_before_it() {
+        let mut watch = Watch::default();
+        let key: Arc<str> = content::key("flux", "ns", "p").into();
+        watch.saw(&content(1, &["flux"]), 1000.0, 1000.0, 60.0);
+        watch.missed(&key, 1040.0);
+        watch.looked_up(&key, 1041.0);
+        assert_eq!(watch.known_since(&key), 1040.0);
+        watch.looked_up(&key, 1020.0);
+        assert_eq!(watch.known_since(&key), 1000.0);
+        // What was looked up before says nothing of what is missed afterwards.
+        watch.missed(&key, 1050.0);
+        assert_eq!(watch.known_since(&key), 1050.0);
+    }
+
+    #[test]
     fn what_is_found_first_may_be_old_and_was_not_watched() {
         let mut watch = Watch::default();
         let key = content::key("flux", "ns", "p");

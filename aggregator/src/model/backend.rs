@@ -13,8 +13,6 @@ use crate::poll::{repeats_query, stamp_query, turns_query, value_query};
 
 /// For how long a series without new samples is still found (Prometheus' lookback).
 const LOOKBACK: Seconds = 300.0;
-/// For how long the queries for what is odd look back.
-const WINDOW: Seconds = 120.0;
 /// Shards of the remote write.
 pub(super) const SHARDS: usize = 3;
 /// What passes between the queries of one poll.
@@ -242,8 +240,12 @@ fn named_clusters(expression: &str) -> Option<Vec<String>> {
 
 /// The first range of a query.
 fn window(expression: &str) -> Seconds {
-    let range = expression.split_once('[').and_then(|(_, rest)| rest.split_once("ms]"));
-    range.and_then(|(ms, _)| ms.parse::<f64>().ok()).expect("a number of milliseconds") / 1000.0
+    let range = expression.split_once('[').and_then(|(_, rest)| rest.split_once(']')).expect("a range").0;
+    let (number, unit) = match range.strip_suffix("ms") {
+        Some(number) => (number, 1000.0),
+        None => (range.trim_end_matches('s'), 1.0),
+    };
+    number.parse::<f64>().expect("a number of seconds") / unit
 }
 
 /// How often the value is another than before.
@@ -286,7 +288,7 @@ impl Store {
             });
         } else if expression == repeats_query() {
             let want = Want { raw: true, ..Want::heads(&[Metric::RenderedTimestamp]) };
-            self.find(at, WINDOW, &want, |series, samples| {
+            self.find(at, window(expression), &want, |series, samples| {
                 if changes(samples) < 0.8 * samples.len() as f64 - 1.0 {
                     sink.series(&series.labels[0], &[Sample { at, ..samples[0] }]);
                 }
@@ -294,7 +296,7 @@ impl Store {
         } else if expression == turns_query() {
             let want = Want { raw: true, ..Want::heads(&[Metric::ClusterUid]) };
             self.find(at, LOOKBACK, &want, |series, samples| {
-                let lately = samples.iter().position(|sample| sample.at > at - WINDOW);
+                let lately = samples.iter().position(|sample| sample.at > at - window(expression));
                 let turns = changes(&samples[lately.unwrap_or(samples.len())..]) > 0.0;
                 let stamp = samples.last().map_or(0.0, |last| last.at);
                 sink.series(&series.labels[0], &[Sample { at, value: if turns { -stamp } else { stamp } }]);
