@@ -33,7 +33,7 @@ pub use {
     answer::read as read_answer,
     config::{ClientCertificate, Credentials, FeedConfig, Flavour, TlsFiles},
     error::FeedError,
-    selector::{any_of, cluster_selector, contract_selector, package_selector},
+    selector::{any_of, cluster_selector, contract_selector, package_selector, source_selector},
     series::{Labels, Sample, Sink},
 };
 

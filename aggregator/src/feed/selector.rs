@@ -48,6 +48,20 @@ pub fn package_selector<'a>(
     selector
 }
 
+/// Selects samples of one source by these metrics, in some clusters or in all.
+pub fn source_selector<'a>(
+    metrics: &[Metric],
+    cluster_label: &str,
+    clusters: impl IntoIterator<Item = &'a str>,
+    labels: &IdentityLabels,
+    source: &str,
+) -> String {
+    let mut selector = cluster_selector(metrics, cluster_label, clusters);
+    selector.pop();
+    let _ = write!(selector, ",{}={}}}", labels.source, quoted(source));
+    selector
+}
+
 /// A text as PromQL writes it.
 fn quoted(text: &str) -> String {
     let mut out = String::from('"');
@@ -112,6 +126,10 @@ mod tests {
             r#"{__name__=~"statusbridge_(package_health)",cluster=~"eu-1|eu\\.2",exported_package="a\"b\\c\nd",package_namespace="",package_source="s"}"#
         );
         assert!(!select(&[]).contains("cluster="));
+        assert_eq!(
+            source_selector(&[Metric::SourceUp], "cluster", ["eu-1"], &labels, "s\""),
+            r#"{__name__=~"statusbridge_(source_up)",cluster=~"eu-1",package_source="s\""}"#
+        );
     }
 
     #[test]

@@ -10,9 +10,11 @@ use statusbridge_contract::{Metric, Version, label, stream, stream::StreamLabels
 
 use super::fold::Evidence;
 use super::plan::{self, Piece, Window};
-use super::sight::{OF_PACKAGE, START_TIME, Scrapes, State, place};
+use super::sight::{OF_PACKAGE, SERIES, START_TIME, Scrapes, State, place};
 use crate::clock::Seconds;
-use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink, any_of, contract_selector, package_selector};
+use crate::feed::{
+    FeedError, Labels, QueryApi, Sample, Sink, any_of, contract_selector, package_selector, source_selector,
+};
 use crate::fleet::{FEED_LABEL, IdentityLabels, PackageId};
 use crate::poll::PollConfig;
 use crate::verify::{Content, Gathered, content, verify};
@@ -85,13 +87,16 @@ impl<Q: QueryApi> Backend<Q> {
             for (labels, clusters) in &groups {
                 let samples = |cluster: &str| {
                     let streams = clusters.get(cluster).map_or(1, |sizes| sizes.len() as u64);
-                    streams * (OF_PACKAGE.len() as u64 + 2) * ((part.1 - part.0) / step) as u64
+                    streams * SERIES as u64 * ((part.1 - part.0) / step) as u64
                 };
                 let names = clusters.keys().cloned();
                 let pieces = plan::pieces(part, names, samples, self.config.batch_samples, NAMES);
                 self.read(question, labels, pieces, Some(step), &mut coarse).await?;
             }
-            coarse.retain(|_, scrapes: &mut Scrapes| scrapes.has_package());
+            // Where it was before, it has to be told that it is there no more.
+            coarse.retain(|cluster, scrapes: &mut Scrapes| {
+                scrapes.has_package() || found.clusters.contains_key(cluster)
+            });
             for (labels, clusters) in &groups {
                 let mut windows: BTreeMap<Window, Vec<String>> = BTreeMap::new();
                 for (cluster, scrapes) in clusters.keys().filter_map(|c| coarse.get_key_value(c)) {
@@ -104,7 +109,7 @@ impl<Q: QueryApi> Backend<Q> {
                     let share = (window.1 - window.0) as f64 / (part.1 - part.0).max(1) as f64;
                     let samples = |cluster: &str| {
                         let sizes = clusters.get(cluster).map_or(0, |sizes| sizes.iter().sum());
-                        ((OF_PACKAGE.len() + 2) as f64 * share * sizes as f64) as u64
+                        (SERIES as f64 * share * sizes as f64) as u64
                     };
                     let pieces = plan::pieces(window, names, samples, self.config.batch_samples, NAMES);
                     self.read(question, labels, pieces, None, &mut found.clusters).await?;
@@ -186,13 +191,15 @@ impl<Q: QueryApi> Backend<Q> {
         let package =
             package_selector(OF_PACKAGE, label, clusters.iter().copied(), labels, &question.package);
         let of_cluster = self.named(&[Metric::RenderedTimestamp.name(), START_TIME], &clusters);
+        let source = &question.package.source;
+        let of_source = source_selector(&[Metric::SourceUp], label, clusters.iter().copied(), labels, source);
         let mut read = Read {
             label: label.clone(),
             ignored: self.config.ignored_labels.clone(),
             feed: self.config.feed.as_ref().to_owned(),
             ..Read::default()
         };
-        for selector in [package, of_cluster] {
+        for selector in [package, of_cluster, of_source] {
             let before = read.samples;
             read = self.query(&(selector + &range), piece.window, read).await?;
             self.received += read.samples - before;

@@ -147,6 +147,8 @@ pub(super) struct Gap {
     pub(super) missing: u64,
     /// There was a time in which nobody counted: there may be more of them.
     pub(super) uncounted: bool,
+    /// That was because the exporter did not see its cluster, and not because there was none.
+    pub(super) blind: bool,
 }
 
 /// What became of a package in one cluster.
@@ -158,6 +160,8 @@ pub(super) struct Story {
     pub(super) gaps: Vec<Gap>,
     /// Operations and gaps that are left out, being the oldest.
     pub(super) left_out: usize,
+    /// The first look, if the package was there by then.
+    pub(super) began: Option<Seconds>,
     /// The first and the last look.
     pub(super) seen: Option<(Seconds, Seconds)>,
     /// The package as it was last seen, and when that was; None: it was not there at last.
@@ -166,6 +170,14 @@ pub(super) struct Story {
     pub(super) gone: Option<Moment>,
     /// The backend's clock minus the cluster's.
     pub(super) offset: Seconds,
+}
+
+impl Story {
+    /// Until when, and since when, nothing is known, where that is not all from `from` on and up to `to`.
+    pub(super) fn unknown(&self, from: Seconds, to: Seconds) -> (Option<Seconds>, Option<Seconds>) {
+        let last = self.seen.map(|(_, last)| last);
+        (self.began.filter(|at| *at > from), last.filter(|at| *at < to))
+    }
 }
 
 /// Folds looks in order of time.
@@ -199,6 +211,9 @@ impl Fold {
     fn take(&mut self, look: &Look) {
         let last = self.last.replace(*look);
         self.story.offset = look.offset;
+        if last.is_none() {
+            self.story.began = look.package.map(|_| look.at);
+        }
         let first = self.story.seen.map_or(look.at, |(first, _)| first);
         self.story.seen = Some((first, look.at));
         self.story.now = look.package.map(|state| (state, look.at));
@@ -238,7 +253,13 @@ impl Fold {
     /// The package is there and was not before.
     fn appear(&mut self, before: Seconds, look: &Look, state: State) {
         if let Link::Same(missing @ 1..) = look.link {
-            self.story.gaps.push(Gap { after: before, before: look.at, missing, uncounted: false });
+            self.story.gaps.push(Gap {
+                after: before,
+                before: look.at,
+                missing,
+                uncounted: look.blind,
+                blind: look.blind,
+            });
             bound(&mut self.story.gaps, &mut self.story.left_out);
         }
         let moment = moment(before, None, look, state);
@@ -251,14 +272,16 @@ impl Fold {
         let seen = u64::from(changed);
         let moved_on = changed || state.since != before.since;
         let (missing, uncounted) = match look.link {
-            Link::Same(moved) => (moved.saturating_sub(seen), false),
+            // What came and went while the exporter saw nothing is counted by nobody.
+            Link::Same(moved) => (moved.saturating_sub(seen), look.blind),
             // A new process that says the same since the same time has missed nothing.
             Link::Restarted(counted) => (counted.saturating_sub(seen), counted > 0 || moved_on),
             Link::Other => (0, moved_on),
             Link::First => (0, false),
         };
         if missing > 0 || uncounted {
-            self.story.gaps.push(Gap { after: at, before: look.at, missing, uncounted });
+            let blind = uncounted && matches!(look.link, Link::Same(_));
+            self.story.gaps.push(Gap { after: at, before: look.at, missing, uncounted, blind });
             bound(&mut self.story.gaps, &mut self.story.left_out);
         }
         let span = Moment::within(at, look.at);

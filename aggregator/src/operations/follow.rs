@@ -23,6 +23,8 @@ pub(super) struct Look {
     /// Whether the time that the package gives for its state is that of a transition. Else it may be when
     /// an exporter that was started anew first saw it.
     pub(super) dated: bool,
+    /// Whether the exporter did not see its cluster for a while since the look before.
+    pub(super) blind: bool,
     /// The backend's clock minus the cluster's.
     pub(super) offset: Seconds,
 }
@@ -51,15 +53,21 @@ pub(super) fn follow(streams: &[Stream], patience: Seconds) -> Vec<Look> {
         };
         let offset = streams.get(stream).map_or(0.0, |stream| stream.offset);
         let package = sight.package.map(|(state, _)| state);
-        looks.push(Look { at: sight.at, package, link, dated: dated(last, stream, &sight, link), offset });
+        let blind = last
+            .zip(streams.get(stream))
+            .is_some_and(|((was, before), all)| was == stream && all.is_blind(before.at, sight.at));
+        let dated = dated(last, stream, &sight, link, blind);
+        looks.push(Look { at: sight.at, package, link, dated, blind, offset });
         last = Some((stream, sight));
     }
     looks
 }
 
-fn dated(last: Option<(usize, Sight)>, stream: usize, now: &Sight, link: Link) -> bool {
+fn dated(last: Option<(usize, Sight)>, stream: usize, now: &Sight, link: Link, blind: bool) -> bool {
     let before_it_began = || now.package.zip(now.started).is_some_and(|((it, _), began)| it.since < began);
     match (link, last) {
+        // What changed while it did not see its cluster it may date by when it saw it again.
+        _ if blind => before_it_began(),
         // The process that did not have the package before has seen it come.
         (_, Some((was, before))) if before.package.is_none() => {
             was == stream && before.started.is_some() && before.started == now.started || before_it_began()
@@ -142,7 +150,7 @@ mod tests {
     }
 
     fn stream(sights: &[Sight]) -> Stream {
-        Stream { sights: sights.to_vec(), offset: 0.0 }
+        Stream { sights: sights.to_vec(), ..Stream::default() }
     }
 
     fn links(streams: &[Stream]) -> Vec<(Seconds, Link)> {

@@ -9,6 +9,8 @@
 //! counted as one that no sample shows, or lies in a time in which nobody counted.
 
 mod ask;
+#[cfg(test)]
+mod ask_tests;
 mod fold;
 mod follow;
 mod plan;
@@ -28,7 +30,7 @@ use statusbridge_contract::Fingerprint;
 
 use crate::api::fleet_package::PackageRef;
 use crate::api::{FleetPackageSpec, FleetPackageStatus};
-use crate::clock;
+use crate::clock::{self, Seconds};
 use crate::config::ConfigFile;
 use crate::feed::PromFeed;
 use crate::fleet::PackageId;
@@ -107,6 +109,15 @@ struct Subject {
     revisions: BTreeMap<Fingerprint, String>,
 }
 
+/// What one cluster's scrapes tell.
+struct Told {
+    story: Story,
+    /// Until when, and since when, nothing is known.
+    unknown: (Option<Seconds>, Option<Seconds>),
+    /// Scrapes that were not whole.
+    unusable: usize,
+}
+
 /// Asks, prints, and gives the exit code.
 ///
 /// # Errors
@@ -150,20 +161,30 @@ pub async fn history(args: HistoryArgs) -> Result<u8> {
     if failures > 0 && failures == backends.len() {
         bail!("{}", notes.join("; "));
     }
+    let settled = backends.iter().map(|backend| backend.config.settle).fold(0.0, f64::max);
     let mut stories = BTreeMap::new();
     for (cluster, scrapes) in scrapes {
         let (streams, unusable) = scrapes.streams();
         let usual = streams.iter().filter_map(sight::Stream::interval).fold(0.0, f64::max);
-        let story = fold(follow::follow(&streams, HOLE.max(HOLE_INTERVALS * usual)));
-        stories.insert(cluster, (story, unusable));
+        let patience = HOLE.max(HOLE_INTERVALS * usual);
+        let story = fold(follow::follow(&streams, patience));
+        let unknown = story.unknown(from + patience, to - settled - patience);
+        stories.insert(cluster, Told { story, unknown, unusable });
     }
     let verified = attest(&mut backends, &homes, &subject.package, &stories, &mut notes).await;
     let mut all: BTreeMap<String, Cluster> = BTreeMap::new();
     let wanted = if clusters.is_empty() { subject.expected } else { clusters };
-    for (name, (story, unusable_scrapes)) in &stories {
+    for (name, told) in &stories {
         let verified = verified.get(name).cloned().unwrap_or_default();
-        let cluster = Cluster::new(name.clone(), story, verified, &words);
-        all.insert(name.clone(), Cluster { unusable_scrapes: *unusable_scrapes, ..cluster });
+        let cluster = Cluster::new(name.clone(), &told.story, verified, &words);
+        let (unknown_until, unknown_since) = told.unknown;
+        let cluster = Cluster {
+            unknown_until: unknown_until.map(report::time),
+            unknown_since: unknown_since.map(report::time),
+            unusable_scrapes: told.unusable,
+            ..cluster
+        };
+        all.insert(name.clone(), cluster);
     }
     for name in wanted {
         all.entry(name.clone()).or_insert_with(|| Cluster::unknown(name));
@@ -264,15 +285,17 @@ async fn attest(
     backends: &mut [Backend<PromFeed>],
     homes: &BTreeMap<String, Vec<usize>>,
     package: &PackageId,
-    stories: &BTreeMap<String, (Story, usize)>,
+    stories: &BTreeMap<String, Told>,
     notes: &mut Vec<String>,
 ) -> BTreeMap<String, Vec<Verified>> {
-    let untried = |(story, _): &(Story, usize)| vec![Verified::NotTried; story.operations.len()];
+    let untried = |told: &Told| vec![Verified::NotTried; told.story.operations.len()];
     let mut verified: BTreeMap<String, Vec<Verified>> =
-        stories.iter().map(|(name, story)| (name.clone(), untried(story))).collect();
+        stories.iter().map(|(name, told)| (name.clone(), untried(told))).collect();
     let mut work: Vec<(f64, &str, usize)> = Vec::new();
-    for (name, (story, _)) in stories {
-        work.extend(story.operations.iter().enumerate().map(|(i, op)| (op.evidence.at, name.as_str(), i)));
+    for (name, told) in stories {
+        work.extend(
+            told.story.operations.iter().enumerate().map(|(i, op)| (op.evidence.at, name.as_str(), i)),
+        );
     }
     work.sort_by(|a, b| b.0.total_cmp(&a.0));
     if work.len() > MOST_VERIFIED {
@@ -280,7 +303,7 @@ async fn attest(
         notes.push(format!("{more} outcomes, the oldest, were not held against digests"));
     }
     for (_, cluster, i) in work.into_iter().take(MOST_VERIFIED) {
-        let Some(operation) = stories.get(cluster).and_then(|(story, _)| story.operations.get(i)) else {
+        let Some(operation) = stories.get(cluster).and_then(|told| told.story.operations.get(i)) else {
             continue;
         };
         let mut answer = Verified::NotTried;

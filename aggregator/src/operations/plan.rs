@@ -147,7 +147,7 @@ mod tests {
 
     fn looks(all: &[(i64, u64)]) -> BTreeMap<i64, Values> {
         let values = |value: u64| {
-            let mut values = [Some(0); 10];
+            let mut values = [Some(0); crate::operations::sight::SERIES];
             values[0] = Some(value);
             values
         };

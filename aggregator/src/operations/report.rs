@@ -44,6 +44,14 @@ pub(super) struct Cluster {
     /// Time of the last sample; left out: there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) last_seen_at: Option<Timestamp>,
+    /// Time of the first sample where that is later than the beginning of the time range: what the package was before
+    /// is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unknown_until: Option<Timestamp>,
+    /// Time of the last sample where that is earlier than the end of the time range: what became of the package since
+    /// is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unknown_since: Option<Timestamp>,
     /// Oldest first.
     pub(super) operations: Vec<Operation>,
     /// What happened and was not seen, oldest first.
@@ -185,9 +193,12 @@ pub(super) struct Gap {
     pub(super) before: Timestamp,
     /// Transitions that were counted and not seen.
     pub(super) transitions: u64,
-    /// For a while nobody counted, as the exporter was started anew or another one took over: there may be
-    /// more.
+    /// For a while nobody counted, as the exporter was started anew, another one took over, or it did not see its
+    /// cluster: there may be more.
     pub(super) uncounted: bool,
+    /// It was there and did not see its cluster.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) blind: bool,
 }
 
 /// Words for numbers.
@@ -247,6 +258,8 @@ impl Cluster {
             now: None,
             gone: None,
             last_seen_at: None,
+            unknown_until: None,
+            unknown_since: None,
             operations: Vec::new(),
             unseen: Vec::new(),
             left_out: 0,
@@ -266,7 +279,7 @@ impl Cluster {
         });
         let gaps = story.gaps.iter().map(|gap| {
             let (after, before) = around(gap.after, gap.before);
-            Gap { after, before, transitions: gap.missing, uncounted: gap.uncounted }
+            Gap { after, before, transitions: gap.missing, uncounted: gap.uncounted, blind: gap.blind }
         });
         Self {
             now,

@@ -14,16 +14,21 @@ pub(super) const START_TIME: &str = "statusbridge_exporter_start_time_seconds";
 /// The metrics of a package that are read: those that come before its inventory. All but the last are there for every package.
 pub(super) const OF_PACKAGE: &[Metric] = PACKAGE_METRICS.split_at(8).0;
 
-/// Values of one scrape: those of [`OF_PACKAGE`], when it was rendered, when its process started.
-pub(super) type Values = [Option<u64>; OF_PACKAGE.len() + 2];
+/// How many series are read of one stream.
+pub(super) const SERIES: usize = OF_PACKAGE.len() + 3;
+/// Values of one scrape: those of [`OF_PACKAGE`], when it was rendered, when its process started, whether the
+/// package's source was up.
+pub(super) type Values = [Option<u64>; SERIES];
 const RENDERED: usize = OF_PACKAGE.len();
 const STARTED: usize = OF_PACKAGE.len() + 1;
+const UP: usize = OF_PACKAGE.len() + 2;
 
 /// Place of a metric's value in [`Values`].
 pub(super) fn place(metric: &str) -> Option<usize> {
     match metric {
         START_TIME => Some(STARTED),
         name if name == Metric::RenderedTimestamp.name() => Some(RENDERED),
+        name if name == Metric::SourceUp.name() => Some(UP),
         name => OF_PACKAGE.iter().position(|metric| metric.name() == name),
     }
 }
@@ -93,11 +98,20 @@ pub(super) struct Sight {
 pub(super) struct Stream {
     /// What its scrapes said.
     pub(super) sights: Vec<Sight>,
+    /// When it was scraped while the exporter did not see its cluster, in order: what it says then is what it knew
+    /// before, or nothing yet.
+    pub(super) blind: Vec<Seconds>,
     /// The backend's clock minus the cluster's, when that is more than what scraping takes.
     pub(super) offset: Seconds,
 }
 
 impl Stream {
+    /// Whether the exporter did not see its cluster at some time between two others.
+    pub(super) fn is_blind(&self, after: Seconds, before: Seconds) -> bool {
+        let from = self.blind.partition_point(|at| *at <= after);
+        self.blind.get(from).is_some_and(|at| *at < before)
+    }
+
     /// The usual time between two scrapes.
     pub(super) fn interval(&self) -> Option<Seconds> {
         let mut gaps: Vec<Seconds> = self.sights.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
@@ -167,31 +181,48 @@ impl Scrapes {
         let mut unusable = self.odd;
         let mut streams = Vec::new();
         for scrapes in self.streams.values() {
-            let mut sights = Vec::new();
+            let (mut sights, mut blind) = (Vec::new(), Vec::new());
             for (at, values) in scrapes {
                 match sight(*at, values) {
-                    Ok(sight) => sights.extend(sight),
-                    Err(Unusable) => unusable += 1,
+                    Scrape::Sight(sight) => sights.push(sight),
+                    Scrape::Blind(at) => blind.push(at),
+                    Scrape::Nothing => {}
+                    Scrape::Unusable => unusable += 1,
                 }
             }
             let sights = without_glimpses(sights);
             if !sights.is_empty() {
-                streams.push(Stream { offset: offset(&sights), sights });
+                streams.push(Stream { offset: offset(&sights), sights, blind });
             }
         }
         (streams, unusable)
     }
 }
 
-struct Unusable;
+/// What a scrape is worth.
+enum Scrape {
+    /// It says how the package is, or that there is none.
+    Sight(Sight),
+    /// The exporter did not see its cluster at this time.
+    Blind(Seconds),
+    /// It is none of the package's source.
+    Nothing,
+    /// Something of it is missing or makes no sense.
+    Unusable,
+}
 
-/// A scrape as a sight; None where it says nothing of this stream's packages.
-fn sight(at: i64, values: &Values) -> Result<Option<Sight>, Unusable> {
+fn sight(at: i64, values: &Values) -> Scrape {
     let (package, [rendered, started]) = (&values[..OF_PACKAGE.len()], [values[RENDERED], values[STARTED]]);
     let at = at as Seconds / 1000.0;
-    if package.iter().all(Option::is_none) {
-        let sight = Sight { at, rendered, started, package: None };
-        return Ok(rendered.is_some().then_some(sight));
+    let is_absent = package.iter().all(Option::is_none);
+    match values[UP] {
+        Some(1) => {}
+        Some(0) => return Scrape::Blind(at),
+        None if is_absent => return Scrape::Nothing,
+        _ => return Scrape::Unusable,
+    }
+    if is_absent {
+        return Scrape::Sight(Sight { at, rendered, started, package: None });
     }
     let read = || {
         let fingerprint = |value: Option<u64>| Fingerprint::from_value(value?);
@@ -206,8 +237,10 @@ fn sight(at: i64, values: &Values) -> Result<Option<Sight>, Unusable> {
         };
         Some((state, package[6]?))
     };
-    let package = read().ok_or(Unusable)?;
-    Ok(Some(Sight { at, rendered, started, package: Some(package) }))
+    match read() {
+        Some(package) => Scrape::Sight(Sight { at, rendered, started, package: Some(package) }),
+        None => Scrape::Unusable,
+    }
 }
 
 /// One scrape without the package says little: its samples may be late or lost. Two in a row do.
@@ -243,8 +276,8 @@ mod tests {
     }
 
     const GOOD: Values =
-        [Some(0), Some(0), Some(7), Some(7), Some(7), Some(50), Some(3), Some(0), Some(100), None];
-    const NONE: Values = [None, None, None, None, None, None, None, None, Some(100), None];
+        [Some(0), Some(0), Some(7), Some(7), Some(7), Some(50), Some(3), Some(0), Some(100), None, Some(1)];
+    const NONE: Values = [None, None, None, None, None, None, None, None, Some(100), None, Some(1)];
 
     #[test]
     fn places_are_those_of_the_metrics() {
@@ -253,6 +286,7 @@ mod tests {
         }
         assert_eq!(place("statusbridge_rendered_timestamp_seconds"), Some(RENDERED));
         assert_eq!(place(START_TIME), Some(STARTED));
+        assert_eq!(place("statusbridge_source_up"), Some(UP));
         assert_eq!(place("statusbridge_digest"), None);
     }
 
@@ -260,6 +294,9 @@ mod tests {
     #[case::whole(GOOD, 1, 0)]
     #[case::without_a_reason({ let mut v = GOOD; v[7] = None; v }, 1, 0)]
     #[case::torn({ let mut v = GOOD; v[4] = None; v }, 0, 1)]
+    #[case::without_its_source({ let mut v = GOOD; v[UP] = None; v }, 0, 1)]
+    #[case::blind({ let mut v = GOOD; v[UP] = Some(0); v }, 0, 0)]
+    #[case::not_there(NONE, 0, 0)]
     #[case::no_such_state({ let mut v = GOOD; v[0] = Some(9); v }, 0, 1)]
     #[case::no_such_fingerprint({ let mut v = GOOD; v[2] = Some(1 << 50); v }, 0, 1)]
     fn a_scrape_counts_as_a_whole_or_not_at_all(
@@ -284,6 +321,27 @@ mod tests {
             presences(&[GOOD, NONE, NONE, GOOD, NONE, NONE]),
             [true, false, false, true, false, false]
         );
+    }
+
+    /// As of an exporter that was started anew while its API server did not answer, and of one that lost it.
+    #[test]
+    fn an_exporter_that_sees_nothing_says_nothing() {
+        let with = |mut values: Values, up: Option<u64>| {
+            values[UP] = up;
+            values
+        };
+        let all =
+            [GOOD, with(NONE, Some(0)), with(NONE, Some(0)), with(GOOD, Some(0)), with(NONE, None), GOOD];
+        let all: Vec<_> = all.iter().enumerate().map(|(i, v)| (i as i64, *v)).collect();
+        let (streams, unusable) = scrapes(&all).streams();
+        let stream = &streams[0];
+        assert_eq!(
+            stream.sights.iter().map(|s| (s.at, s.package.is_some())).collect::<Vec<_>>(),
+            [(0.0, true), (5.0, true)]
+        );
+        assert_eq!((&stream.blind[..], unusable), (&[1.0, 2.0, 3.0][..], 0));
+        assert!(stream.is_blind(0.0, 5.0) && stream.is_blind(2.0, 4.0));
+        assert!(!stream.is_blind(3.0, 5.0) && !stream.is_blind(0.0, 1.0));
     }
 
     #[rstest]

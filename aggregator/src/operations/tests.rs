@@ -60,6 +60,8 @@ enum Event {
     Goes(Way),
     /// The exporter stops, or starts.
     Toggles,
+    /// The exporter loses its cluster, and finds it again after so many scrapes.
+    Blinds(u64),
 }
 
 /// What is true, second by second, and how it is looked at.
@@ -92,7 +94,9 @@ impl World {
     fn play(&self) -> Played {
         let mut state = healthy(0, 1_000);
         let mut played = Played { truth: vec![(1_000, state)], transitions: Vec::new(), streams: Vec::new() };
-        let (mut count, mut since, mut started, mut up) = (0, 1_000, 1_000, true);
+        let (mut count, mut since, mut started, mut up, mut blind) = (0, 1_000, 1_000, true, 0);
+        // The package as the exporter knows it.
+        let mut known = Some(state);
         let mut changed_at = 1_000;
         let mut events = self.events.iter().peekable();
         let mut stream = Stream::default();
@@ -103,33 +107,59 @@ impl World {
                 match event {
                     Event::Told(number) => state.desired = revision(*number),
                     Event::Goes(way) => go(&mut state, *way),
-                    Event::Toggles if up => up = false,
+                    Event::Toggles if up => (up, known) = (false, None),
                     Event::Toggles => {
                         (up, count, started) = (true, 0, now);
-                        since = if self.object_knows { changed_at } else { now };
                         if self.pods {
                             played.streams.push(std::mem::take(&mut stream));
                         }
                     }
+                    Event::Blinds(scrapes) => blind = *scrapes,
                 }
                 played.truth.push((now, state));
                 if state.differs(&before) {
                     played.transitions.push((now, state));
                     changed_at = now;
-                    if up {
-                        (count, since) = (count + 1, now);
-                    }
+                }
+                if up && blind == 0 {
+                    self.learn(&mut known, state, &mut count, &mut since, [changed_at, now]);
                 }
             }
             if now % self.interval == 0 && !lost.next().copied().unwrap_or_default() && up {
-                let package = Some((State { since, ..state }, count));
+                let at = now as f64 + 0.5;
+                if blind > 0 {
+                    stream.blind.push(at);
+                    blind -= 1;
+                    if blind == 0 {
+                        self.learn(&mut known, state, &mut count, &mut since, [changed_at, now + 1]);
+                    }
+                    continue;
+                }
+                let package = known.map(|state| (State { since, ..state }, count));
                 let started = self.say_start.then_some(started);
-                stream.sights.push(Sight { at: now as f64 + 0.5, rendered: Some(now), started, package });
+                stream.sights.push(Sight { at, rendered: Some(now), started, package });
             }
         }
         played.streams.push(stream);
         played.streams.retain(|stream| !stream.sights.is_empty());
         played
+    }
+
+    /// The exporter looks at the package, which last changed and is looked at at these times.
+    fn learn(
+        &self,
+        known: &mut Option<State>,
+        state: State,
+        count: &mut u64,
+        since: &mut u64,
+        [changed, now]: [u64; 2],
+    ) {
+        let moved = known.is_some_and(|known| known.differs(&state));
+        if moved || known.is_none() {
+            *since = if self.object_knows { changed } else { now };
+        }
+        *count += u64::from(moved);
+        *known = Some(state);
     }
 }
 
@@ -149,6 +179,7 @@ fn world() -> impl Strategy<Value = World> {
         2 => (0..4_u64).prop_map(Event::Told),
         6 => way.prop_map(Event::Goes),
         1 => Just(Event::Toggles),
+        1 => (1..4_u64).prop_map(Event::Blinds),
     ];
     let events = prop::collection::vec((1..25_u64, event), 0..40).prop_map(|steps| {
         let mut now = 1_000;
@@ -272,15 +303,21 @@ fn claims(played: &Played, operation: &Operation) -> Result<(), TestCaseError> {
 /// Looks fifteen seconds apart: state, since, and what was counted since the look before.
 fn looks(all: &[(Way, u64, u64, u64)]) -> Vec<Look> {
     let mut state = healthy(0, 50);
-    let mut looks =
-        vec![Look { at: 100.0, package: Some(state), link: Link::First, dated: true, offset: 0.0 }];
+    let mut looks = vec![Look {
+        at: 100.0,
+        package: Some(state),
+        link: Link::First,
+        dated: true,
+        blind: false,
+        offset: 0.0,
+    }];
     for (i, (way, number, since, moved)) in all.iter().enumerate() {
         state.desired = revision(*number);
         go(&mut state, *way);
         state.since = *since;
         let at = 115.0 + 15.0 * i as f64;
         let package = Some(state);
-        looks.push(Look { at, package, link: Link::Same(*moved), dated: true, offset: 0.0 });
+        looks.push(Look { at, package, link: Link::Same(*moved), dated: true, blind: false, offset: 0.0 });
     }
     looks
 }
@@ -345,7 +382,7 @@ fn operations(
 
 #[test]
 fn a_package_that_goes_and_comes_back() {
-    let away = |at| Look { at, package: None, link: Link::First, dated: false, offset: 0.0 };
+    let away = |at| Look { at, package: None, link: Link::First, dated: false, blind: false, offset: 0.0 };
     let mut all = looks(&[(Way::Deleting, 0, 112, 1)]);
     all.extend([away(130.0), away(145.0)]);
     let story = fold(all.clone());
@@ -353,7 +390,7 @@ fn a_package_that_goes_and_comes_back() {
     assert_eq!(story.gone, Some(Moment { at: 130.0, known: Known::After(115.0) }));
     assert_eq!(story.now, None);
     let package = Some(healthy(1, 158));
-    all.push(Look { at: 160.0, package, link: Link::First, dated: true, offset: 0.0 });
+    all.push(Look { at: 160.0, package, link: Link::First, dated: true, blind: false, offset: 0.0 });
     let story = fold(all);
     assert_eq!(brief(&story)[1], (Trigger::New, Outcome::Healthy, Some(158.0), Some(158.0)));
     assert_eq!(story.gone, None);
@@ -380,6 +417,29 @@ fn an_exporter_started_anew_in_the_middle(
     let known = if dated { Known::Exactly } else { Known::After(115.0) };
     let healthy = (way == Way::Healthy).then_some(Moment { at: since as f64, known });
     assert_eq!(operation.healthy, healthy);
+}
+
+#[test]
+fn what_comes_and_goes_while_the_exporter_sees_nothing_is_counted_by_nobody() {
+    let mut all = looks(&[(Way::Healthy, 0, 50, 0), (Way::Unhealthy, 0, 130, 1)]);
+    (all[1].blind, all[2].blind, all[2].dated) = (true, true, false);
+    let story = fold(all);
+    let gaps: Vec<_> =
+        story.gaps.iter().map(|gap| (gap.after, gap.before, gap.missing, gap.uncounted, gap.blind)).collect();
+    assert_eq!(gaps, [(100.0, 115.0, 0, true, true), (115.0, 130.0, 0, true, true)]);
+    let Some((failed, _)) = story.operations[0].failed else { panic!("{story:?}") };
+    assert_eq!(failed, Moment { at: 130.0, known: Known::After(115.0) });
+}
+
+#[test]
+fn what_was_before_the_first_sample_and_after_the_last_is_not_known() {
+    let story = fold(looks(&[(Way::Healthy, 0, 50, 0)]));
+    assert_eq!(story.unknown(100.0, 115.0), (None, None));
+    assert_eq!(story.unknown(99.0, 116.0), (Some(100.0), Some(115.0)));
+    // It was seen not to be there.
+    let away = Look { at: 85.0, package: None, link: Link::First, dated: false, blind: false, offset: 0.0 };
+    let all = [away].into_iter().chain(looks(&[]));
+    assert_eq!(fold(all).unknown(50.0, 90.0), (None, None));
 }
 
 #[test]
@@ -415,6 +475,9 @@ fn report() -> Report {
     }
     let busy = fold(all);
     let quiet = fold(looks(&[]));
+    let mut blind = looks(&[(Way::Healthy, 0, 50, 0), (Way::Unhealthy, 0, 130, 2)]);
+    (blind[1].blind, blind[2].blind) = (true, true);
+    let silent = fold(blind);
     let words = Words {
         revisions: [(revision(2), "v2".to_owned())].into(),
         reasons: [(5, "HealthCheckFailed".to_owned())].into(),
@@ -430,6 +493,14 @@ fn report() -> Report {
             Cluster { unusable_scrapes: 2, ..Cluster::new("eu-1".to_owned(), &busy, verified, &words) },
             Cluster::new("us-1".to_owned(), &quiet, Vec::new(), &words),
             Cluster::unknown("us-2".to_owned()),
+            Cluster {
+                unknown_since: Some(report::time(130.0)),
+                ..Cluster::new("us-3".to_owned(), &silent, vec![Verified::Yes], &words)
+            },
+            Cluster {
+                unknown_until: Some(report::time(100.0)),
+                ..Cluster::new("us-4".to_owned(), &quiet, Vec::new(), &words)
+            },
         ],
         notes: vec!["backend b: no\nanswer".to_owned()],
     }
@@ -451,6 +522,12 @@ fn the_table() {
               2 scrapes were not whole and not counted
     us-1      Applied, Current at dd191696e15e since 1970-01-01T00:00:50Z: no operation in this time
     us-2      nothing was heard of the package in this time
+    us-3      dd191696e15e   health     1970-01-01T00:02:10Z    -            -           0s         Failed: HealthCheckFailed
+              the exporter did not see its cluster between 1970-01-01T00:01:40Z and 1970-01-01T00:01:55Z: what nobody counted may be missing
+              the exporter did not see its cluster between 1970-01-01T00:01:55Z and 1970-01-01T00:02:10Z: 1 transition or more not seen
+              nothing was heard of the package after 1970-01-01T00:02:10Z: how it is now is not known
+    us-4      nothing was heard of the package before 1970-01-01T00:01:40Z
+              Applied, Current at dd191696e15e since 1970-01-01T00:00:50Z: no operation was seen
     "#);
 }
 

@@ -68,6 +68,9 @@ fn rows(cluster: &Cluster, rows: &mut Vec<Row>) {
     if cluster.left_out > 0 {
         remark(rows, format!("{} more, which are older, are left out", cluster.left_out));
     }
+    if let Some(until) = cluster.unknown_until {
+        remark(rows, format!("nothing was heard of the package before {until}"));
+    }
     for operation in &cluster.operations {
         let end = operation.ended.or(operation.started).map(|moment| moment.at);
         rows.push(Row::Operation(line(operation)));
@@ -81,6 +84,9 @@ fn rows(cluster: &Cluster, rows: &mut Vec<Row>) {
     }
     if let Some(gone) = cluster.gone {
         remark(rows, format!("not there since {}", full(gone)));
+    }
+    if let Some(since) = cluster.unknown_since {
+        remark(rows, format!("nothing was heard of the package after {since}: how it is now is not known"));
     }
     if cluster.unusable_scrapes > 0 {
         let count = cluster.unusable_scrapes;
@@ -108,7 +114,11 @@ fn quiet(cluster: &Cluster) -> String {
         (Some(now), _) => {
             let at = now.healthy_revision.as_deref().map(|it| format!(" at {it}")).unwrap_or_default();
             let since = now.since.map(|since| format!(" since {since}")).unwrap_or_default();
-            format!("{}, {}{at}{since}: no operation in this time", now.apply_state, now.health)
+            let none = match (cluster.unknown_until, cluster.unknown_since) {
+                (None, None) => "no operation in this time",
+                _ => "no operation was seen",
+            };
+            format!("{}, {}{at}{since}: {none}", now.apply_state, now.health)
         }
         (None, Some(last)) => format!("last heard at {last}, without the package"),
         (None, None) => "nothing was heard of the package in this time".to_owned(),
@@ -118,15 +128,12 @@ fn quiet(cluster: &Cluster) -> String {
 fn unseen(gap: &Gap) -> String {
     let between = format!("between {} and {}", gap.after, gap.before);
     let count = gap.transitions;
+    let transitions = plural(count, "transition", "transitions");
+    let why = if gap.blind { "the exporter did not see its cluster" } else { "another exporter process" };
     match (count, gap.uncounted) {
-        (_, false) => {
-            format!("{count} {} {between} not seen", plural(count, "transition", "transitions"))
-        }
-        (0, true) => format!("another exporter process {between}: what nobody counted may be missing"),
-        (_, true) => {
-            let transitions = plural(count, "transition", "transitions");
-            format!("another exporter process {between}: {count} {transitions} or more not seen")
-        }
+        (_, false) => format!("{count} {transitions} {between} not seen"),
+        (0, true) => format!("{why} {between}: what nobody counted may be missing"),
+        (_, true) => format!("{why} {between}: {count} {transitions} or more not seen"),
     }
 }
 
