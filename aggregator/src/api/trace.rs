@@ -132,7 +132,8 @@ pub struct StageStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_at: Option<Time>,
     /// What was healthy here last, of another revision or when the spec described the stage in another
-    /// way: older than what the spec asks for now.
+    /// way: older than what the spec asks for now. When it asks for just that again, output and time are
+    /// what they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<StageBefore>,
 }
@@ -143,10 +144,14 @@ pub struct StageStatus {
 pub struct StageBefore {
     /// The revision that was traced, in the spec's own words.
     pub revision: String,
+    /// Stands for the stage as the spec described it then.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
     /// What had come in, as 12 hex digits.
     pub input: String,
-    /// What came out, as 12 hex digits.
-    pub output: String,
+    /// What came out, as 12 hex digits; left out where the stage has a revision of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
     /// When every cluster of the stage was first seen to be healthy at it.
     pub healthy_at: Time,
 }

@@ -138,16 +138,29 @@ impl Known {
         if same && (status.input.is_none() || status.input == before.input) {
             status = StageStatus { revision: revision.to_owned(), ..before.clone() };
         } else {
-            let done = match (&before.input, &before.output, &before.healthy_at) {
-                (Some(input), Some(output), Some(healthy_at)) => Some(StageBefore {
+            let done = match (&before.input, &before.healthy_at) {
+                (Some(input), Some(healthy_at)) => Some(StageBefore {
                     revision: before.revision.clone(),
+                    description: before.description.clone(),
                     input: input.clone(),
-                    output: output.clone(),
+                    output: before.output.clone(),
                     healthy_at: healthy_at.clone(),
                 }),
                 _ => None,
             };
-            status.before = done.or_else(|| before.before.clone());
+            // Who rolls back asks for what was there already, which the clusters of the stage may have left.
+            let again = before.before.clone().filter(|it| {
+                Fingerprint::of(&it.revision) == Fingerprint::of(revision)
+                    && it.description == status.description
+                    && status.input.as_ref() == Some(&it.input)
+            });
+            status.before = match again {
+                Some(again) => {
+                    (status.output, status.healthy_at) = (again.output, Some(again.healthy_at));
+                    done
+                }
+                None => done.or_else(|| before.before.clone()),
+            };
         }
         Self(status)
     }
@@ -233,10 +246,12 @@ fn arrive(
         };
         (*worst, message)
     });
+    let (mut arrived, mut applied) = (counts.arrived == counts.total, counts.applied == counts.total);
     if let Some(doubt) = stage.membership.doubt()
         && stage.membership.forbids(was_healthy, moment, stale_after)
     {
-        healthy = false;
+        // There may be clusters that it has not come to.
+        (arrived, applied, healthy) = (false, false, false);
         if matches!(standing.0, Reason::Healthy | Reason::Superseded) {
             standing = (Reason::ClusterProfilesUnavailable, doubt);
         }
@@ -257,8 +272,8 @@ fn arrive(
             *at = Some(time(moment.now));
         }
     };
-    reach(&mut status.arrived_at, counts.arrived == counts.total);
-    reach(&mut status.applied_at, counts.applied == counts.total);
+    reach(&mut status.arrived_at, arrived);
+    reach(&mut status.applied_at, applied);
     reach(&mut status.healthy_at, healthy);
     let (state, message) = standing;
     let status = StageStatus {
@@ -328,7 +343,7 @@ fn made(stage: &Stage<'_>, input: Fingerprint, known: &StageStatus) -> Result<Fi
             let of_another = known
                 .before
                 .as_ref()
-                .filter(|before| before.output == shown && before.input != input.to_string());
+                .filter(|before| before.output.as_ref() == Some(&shown) && before.input != input.to_string());
             match of_another {
                 Some(before) => Err(format!(
                     "it shows {shown}, which was made of revision {}; whether this one comes to the same cannot be told",

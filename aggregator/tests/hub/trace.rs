@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rstest::rstest;
 use statusbridge_aggregator::api::Reason;
-use statusbridge_aggregator::api::trace::{Output, StageStatus, TraceStage};
+use statusbridge_aggregator::api::trace::{Output, StageBefore, StageStatus, TraceStage};
 use statusbridge_aggregator::decide::trace::{Stage, Trace, check, follow, holds};
 use statusbridge_aggregator::decide::{Backend, Membership, Moment, unix};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
@@ -128,7 +128,7 @@ fn another_revision_marks_what_was_known_as_older_and_keeps_it() {
     assert_eq!(states(&trace), ["NotUpdated", "ArtifactUnknown"]);
     assert!(trace.artifact.is_err());
     let before = trace.stages[0].before.as_ref().unwrap();
-    assert_eq!((before.revision.as_str(), before.output.as_str()), (R2, "555555555555"));
+    assert_eq!((before.revision.as_str(), before.output.as_deref()), (R2, Some("555555555555")));
     assert_eq!(trace.stages[0].revision, R3);
     let staging = &trace.stages[1];
     assert_eq!(staging.before.as_ref().unwrap().input, "555555555555");
@@ -137,6 +137,41 @@ fn another_revision_marks_what_was_known_as_older_and_keeps_it() {
     let trace = way.poll(R2, &[built(R2, IMAGE)], &[fresh(healthy(IMAGE))]);
     assert_eq!(states(&trace), ["Healthy", "Healthy"]);
     assert_eq!(trace.artifact, Ok(Fingerprint::of(IMAGE)));
+}
+
+/// The next revision fails in staging, and the one before it is asked for again: the builder has left it.
+#[rstest]
+#[case::it_never_worked(failed(IMAGE_2, IMAGE_2))]
+#[case::it_worked_first(healthy(IMAGE_2))]
+fn who_rolls_back_finds_what_was_known(#[case] staging: Row) {
+    let mut way = Way::new();
+    let first = way.poll(R2, &[built(R2, IMAGE)], &[fresh(healthy(IMAGE))]);
+    way.poll(R3, &[built(R3, IMAGE_2)], &[fresh(staging.clone())]);
+    let trace = way.poll(R2, &[built(R3, IMAGE_2)], &[fresh(staging)]);
+    assert_eq!(trace.artifact, Ok(Fingerprint::of(IMAGE)));
+    assert_eq!(states(&trace), ["Superseded", "Superseded"]);
+    for (stage, known) in trace.stages.iter().zip(&first.stages) {
+        assert_eq!((&stage.output, &stage.healthy_at), (&known.output, &known.healthy_at));
+        assert!(holds(stage), "it was healthy there, and has been left for another one");
+        assert!(stage.before.as_ref().is_none_or(|before| before.revision == R3));
+    }
+    // A stage that is another one by now has not been through anything.
+    let mut elsewhere = Way { spec: stages(), known: way.known.clone(), moment: NOW };
+    elsewhere.known.iter_mut().for_each(|stage| stage.revision = R3.into());
+    for stage in &mut elsewhere.known {
+        stage.before = first.stages.iter().find(|it| it.stage == stage.stage).map(|it| StageBefore {
+            revision: R2.into(),
+            description: "another".into(),
+            input: it.input.clone().unwrap(),
+            output: it.output.clone(),
+            healthy_at: it.healthy_at.clone().unwrap(),
+        });
+    }
+    let trace = elsewhere.poll(R2, &[built(R3, IMAGE_2)], &[]);
+    assert!(trace.artifact.is_err() && trace.stages.iter().all(|stage| stage.healthy_at.is_none()));
+    // What is not the same content is not the same.
+    let other = way.poll(R1, &[built(R3, IMAGE_2)], &[]);
+    assert!(other.artifact.is_err() && other.stages.iter().all(|stage| stage.healthy_at.is_none()));
 }
 
 #[test]
@@ -192,6 +227,11 @@ fn a_stage_with_a_revision_of_its_own_gives_on_what_came_in() {
     assert_eq!(states(&trace), ["Healthy", "Healthy"]);
     assert_eq!((trace.stages[0].output.as_ref(), trace.artifact), (None, Ok(Fingerprint::of(R2))));
     assert_eq!(states(&at(IMAGE_2)), ["NotUpdated", "Healthy"], "whose catalog is another is told apart");
+    // Another version out of the same catalog: what was known of the one before is kept.
+    let next = follow(&[seen(&catalog, &[fresh(healthy(IMAGE))])], R3, &trace.stages, 180.0, NOW);
+    let before = next.stages[0].before.as_ref().unwrap();
+    assert_eq!((before.revision.as_str(), before.output.as_ref()), (R2, None));
+    assert_eq!(Some(&before.healthy_at), trace.stages[0].healthy_at.as_ref());
     let builds = TraceStage { output: Output::Built, ..catalog.clone() };
     assert!(check(&[builds]).is_err());
 }
@@ -205,7 +245,7 @@ fn what_a_stage_was_under_another_description_is_told_and_not_built_upon() {
     assert_eq!(trace.stages[0].state, "NotUpdated");
     assert!(trace.artifact.is_err() && trace.stages[0].healthy_at.is_none());
     let before = trace.stages[0].before.as_ref().unwrap();
-    assert_eq!((before.revision.as_str(), &before.output), (R2, &Fingerprint::of(IMAGE).to_string()));
+    assert_eq!((before.revision.as_str(), &before.output), (R2, &Some(Fingerprint::of(IMAGE).to_string())));
 }
 
 #[test]
@@ -223,6 +263,19 @@ fn until_clusters_are_listed_and_the_backend_has_answered_the_past_is_kept() {
         assert_eq!((&trace.stages[0].as_of, trace.stages[0].evidence()), (&known[0].as_of, None));
         assert!(!holds(&trace.stages[0]));
     }
+}
+
+#[test]
+fn while_the_list_of_clusters_is_old_no_time_is_noted() {
+    let spec = described("staging", Output::Same);
+    let known = |membership| {
+        let stage = Stage { membership, ..seen(&spec, &[fresh(healthy(R2))]) };
+        let stage = follow(&[stage], R2, &[], 180.0, NOW).stages.remove(0);
+        [stage.arrived_at, stage.applied_at, stage.healthy_at].map(|at| at.is_some())
+    };
+    assert_eq!(known(Membership::Known), [true; 3]);
+    let old = Membership::Outdated { since: NOW.now - 200.0, error: "refused".into() };
+    assert_eq!(known(old), [false; 3]);
 }
 
 #[rstest]
