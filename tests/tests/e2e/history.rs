@@ -112,6 +112,7 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
         let behind = VictoriaMetrics::start(rig).await?;
         let mut config = PrometheusConfig::with_jobs([cluster.target(job())]);
         config.remote_write.push(behind.remote_write_url());
+        config.external_labels.insert("replica".to_owned(), "a".to_owned());
         let prometheus = Prometheus::start(rig, &config).await?;
         let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
         let (r1, r2, r3) = (revision(1), revision(2), revision(3));
@@ -124,6 +125,8 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
         hub.report(APP, STALE_AFTER, at(&r1)).await?;
         hub.reports(APP, "Ready", "True", "Healthy", SOON).await?;
         is_scraped(&prometheus, APP, "desired_revision", value(&r1)).await?;
+        // A replica that scrapes the same writes to the same place, and will not have the hole that the first one has.
+        let _replica = Prometheus::start(rig, &config.clone().external(&[("replica", "b")])).await?;
         cluster.fail(APP, &r2, "timeout waiting for: [Deployment/app]").await?;
         hub.report(APP, STALE_AFTER, at(&r2)).await?;
         is_scraped(&prometheus, APP, "health", 5).await?;
@@ -184,6 +187,15 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
             ["Revision", "Failed", &digits(&r2), "HealthCheckFailed"].map(str::to_owned),
             ["Revision", "Healthy", &digits(&r3), ""].map(str::to_owned),
         ];
+        // Both replicas are there, of which one will be followed.
+        eventually(SOON, "both replicas are there", async || {
+            let found = behind.query("statusbridge_digest").await?;
+            let mut replicas: Vec<&str> = found.iter().map(|sample| sample.label("replica")).collect();
+            replicas.sort_unstable();
+            ensure!(replicas == ["a", "b"], "{found:?}");
+            Ok(())
+        })
+        .await?;
         let mut r3_healthy = 0;
         for args in [on("prometheus", &backend), on("victoriametrics", &behind.url())] {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -213,6 +225,20 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
                 Ok(())
             })
             .await?;
+        }
+
+        // An answer that lacks a part is none: what is missing must not look as if nothing had happened.
+        let way = FaultProxy::start(rig, behind.address()).await?;
+        for fault in [Fault::Partial, Fault::HalfBody] {
+            way.set(fault);
+            for flavour in ["victoriametrics", "any"] {
+                let args = on(flavour, &way.url());
+                let refused = history(&args.iter().map(String::as_str).collect::<Vec<_>>()).await;
+                let why =
+                    format!("{:#}", refused.err().with_context(|| format!("told in spite of {fault:?}"))?);
+                let word = if fault == Fault::Partial { "partial" } else { "broke off" };
+                ensure!(why.contains(word), "{fault:?}: {why}");
+            }
         }
 
         // The FleetPackage noticed it when a poll had seen it, which is a few seconds later.
