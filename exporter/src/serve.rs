@@ -324,10 +324,19 @@ impl Subject for Bridge {
     }
 }
 
+/// Logs to standard error.
 pub(crate) fn log_to_stderr(format: LogFormat) {
+    log_to(format, std::io::stderr);
+}
+
+/// Logs to whatever `writer` makes.
+pub(crate) fn log_to<W>(format: LogFormat, writer: W)
+where
+    W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
+{
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     // Fails only when a logger is there already, which then does as well.
     let _ = match format {
         LogFormat::Text => log.with_ansi(false).try_init(),

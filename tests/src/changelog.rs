@@ -39,15 +39,31 @@ impl Changelog {
     /// # Errors
     /// When it does not become ready.
     pub async fn start(rig: &Rig, name: &str, out: &Path, more: &[&str]) -> Result<Self> {
+        Self::start_in(rig, name, out, vec![], more).await
+    }
+
+    /// Starts one with this environment. `LOG` is a file, or named pipe, that its standard error is appended to.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn start_in(
+        rig: &Rig,
+        name: &str,
+        out: &Path,
+        mut environment: Vec<(&'static str, OsString)>,
+        more: &[&str],
+    ) -> Result<Self> {
         let port = Port::reserve()?;
         let socket = rig.subdir(name)?.join("c.sock");
         // The rig's processes have one log for both outputs, and this one's standard output is what it is about.
-        let mut args: Vec<OsString> = vec!["-c".into(), "exec \"$0\" \"$@\" >>\"$OUT\"".into()];
+        let mut args: Vec<OsString> =
+            vec!["-c".into(), "[ -z \"$LOG\" ] || exec 2>>\"$LOG\"; exec \"$0\" \"$@\" >>\"$OUT\"".into()];
         args.push(own_program("statusbridge-exporter").await?.into());
         args.extend(["changelog".into(), "--socket-path".into(), socket.clone().into()]);
         args.extend(["--listen".into(), port.address().to_string().into()]);
         args.extend(more.iter().map(Into::into));
-        let process = Process::spawn(rig, name, Path::new("/bin/sh"), args, [("OUT", out.into())])?;
+        environment.push(("OUT", out.into()));
+        let process = Process::spawn(rig, name, Path::new("/bin/sh"), args, environment)?;
         let changelog = Self { process, port, socket };
         changelog.wait_ready().await?;
         Ok(changelog)

@@ -12,8 +12,8 @@ use anyhow::{Context, Result, ensure};
 use reqwest::{Certificate, Client};
 use serde_json::json;
 use statusbridge_tests::{
-    ApiServer, Etcd, Exporter, Prometheus, PrometheusConfig, Rig, ScrapeJob, crds, eventually, own_program,
-    run,
+    ApiServer, Changelog, Etcd, Exporter, Prometheus, PrometheusConfig, Rig, ScrapeJob, crds, eventually,
+    own_program, run,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -56,6 +56,13 @@ fn scrapers_rights() -> Result<&'static str> {
     let text = include_str!("../../docs/exporter.md");
     let blocks = text.split("```yaml\n").skip(1).filter_map(|b| b.split("```").next());
     blocks.into_iter().find(|b| b.contains("nonResourceURLs")).context("the documentation has no such role")
+}
+
+/// The rights that the documentation gives to a provider's service account.
+fn sidecars_rights() -> Result<&'static str> {
+    let text = include_str!("../../docs/change-logs.md");
+    let found = text.split("```yaml\n").skip(1).filter_map(|b| b.split("```").next());
+    found.into_iter().find(|b| b.contains("ClusterRole")).context("the documentation has no such role")
 }
 
 /// Status and text of an answer.
@@ -150,6 +157,62 @@ async fn metrics_are_for_those_whom_the_api_server_lets_in() {
         ensure!(get(&http, &url("/healthz"), None).await?.0 == 200);
         api.start_again().await?;
         becomes(Some(&prometheus), 200).await?;
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_change_log_sidecars_metrics_are_too_and_no_provider_waits_for_the_api_server() {
+    run("scrape-authorize-changelog", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "one").await?;
+        let account = api.kubeconfig_of_service_account("crossplane-system", "provider-example").await?;
+        let (prometheus, other) = (
+            api.token_of_service_account("monitoring", "prometheus", &[]).await?,
+            api.token_of_service_account("monitoring", "other", &[]).await?,
+        );
+        api.apply(scrapers_rights()?).await?;
+        let out = rig.dir().join("out.jsonl");
+        let environment = vec![("KUBECONFIG", account.into())];
+        let sidecar = Changelog::start_in(rig, "sidecar", &out, environment, &[AUTHORIZE]).await?;
+        let http = Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?;
+        let metrics = format!("http://{}/metrics", sidecar.address());
+        let becomes = async |token: Option<&str>, expected: u16, part: &str| {
+            eventually(SOON, &format!("the answer is {expected}"), async || {
+                let (status, text) = get(&http, &metrics, token).await?;
+                ensure!(
+                    status == expected && text.contains(part),
+                    "{status} and not {expected} {part}: {text}"
+                );
+                Ok(text)
+            })
+            .await
+        };
+
+        // The provider's account may not ask, so nobody is let in. The provider does not notice.
+        becomes(Some(&prometheus), 503, "it answered 403 to a TokenReview").await?;
+        let sent = sidecar.load(100, 4).await?;
+        ensure!((sent.sent, sent.failed) == (100, 0), "{sent:?}");
+        api.apply(sidecars_rights()?).await?;
+        becomes(Some(&prometheus), 200, "statusbridge_changelog_written_total 100\n").await?;
+        becomes(None, 401, "").await?;
+        becomes(Some("garbage"), 401, "").await?;
+        becomes(Some(&other), 403, "system:serviceaccount:monitoring:other may not").await?;
+
+        // An API server that does not answer holds up scrapes, and no provider.
+        api.process().freeze()?;
+        let scrape = becomes(Some("unheard"), 503, "no answer within 5s");
+        let (scraped, sent) = tokio::join!(scrape, sidecar.load(1000, 8));
+        let sent = sent?;
+        ensure!((sent.sent, sent.failed) == (1000, 0) && sent.slowest.as_secs() < 4, "{sent:?}");
+        scraped?;
+        api.process().thaw()?;
+        let text = becomes(Some(&prometheus), 200, "statusbridge_changelog_written_total 1100\n").await?;
+        for cause in ["unauthenticated", "forbidden", "unavailable"] {
+            let refused = format!("statusbridge_changelog_scrapes_refused_total{{cause=\"{cause}\"}} ");
+            ensure!(text.contains(&refused), "not {refused} in {text}");
+        }
         Ok(())
     })
     .await;

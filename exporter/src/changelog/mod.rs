@@ -13,6 +13,7 @@
 pub mod buffer;
 pub mod labels;
 pub mod line;
+pub mod log;
 pub mod malformed;
 pub mod metrics;
 pub mod output;
@@ -49,10 +50,11 @@ use tracing::{debug, info, warn};
 use crate::{
     authorize::Guard,
     exposition::{Exposition, Format},
-    serve::{LogFormat, log_to_stderr, signalled},
+    serve::{LogFormat, log_to, signalled},
     server::{self, Entrance, Subject},
     tls::TlsArgs,
 };
+use log::Log;
 use metrics::Metrics;
 use output::Output;
 use service::ChangeLog;
@@ -101,7 +103,8 @@ pub struct ChangelogArgs {
 /// # Errors
 /// When it cannot start.
 pub async fn run(args: ChangelogArgs) -> anyhow::Result<()> {
-    log_to_stderr(args.log_format);
+    let (log, _rest) = Log::start(std::io::stderr())?;
+    log_to(args.log_format, move || log.clone());
     // Some other part of the process may have chosen a provider already; either will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let metrics = Arc::new(Metrics::default());

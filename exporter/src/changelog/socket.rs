@@ -38,11 +38,18 @@ impl Socket {
         let shown = path.display();
         match fs::symlink_metadata(path) {
             Ok(there) if !there.file_type().is_socket() => bail!("{shown} is there and is no socket"),
-            // A socket without a listener is what a process leaves that was killed.
-            Ok(_) if UnixStream::connect(path).is_ok() => {
-                bail!("somebody listens on {shown} already: is another change-log sidecar in this pod?")
-            }
-            Ok(_) => {}
+            Ok(_) => match UnixStream::connect(path) {
+                Ok(_) => {
+                    bail!("somebody listens on {shown} already: is another change-log sidecar in this pod?")
+                }
+                // A socket without a listener is what a process leaves that was killed.
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("cannot tell whether somebody listens on {shown}"));
+                }
+            },
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("cannot look at {shown}")),
         }
@@ -123,6 +130,18 @@ mod tests {
         UnixStream::connect(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         drop(first);
+    }
+
+    /// Nobody who may not connect, or speaks something else, knows whether a socket is dead.
+    #[tokio::test]
+    async fn a_socket_that_cannot_be_tried_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sock");
+        let other = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        let refused = Socket::bind(&path, 0o660).unwrap_err();
+        assert!(refused.to_string().contains("cannot tell whether somebody listens"), "{refused:#}");
+        std::os::unix::net::UnixDatagram::unbound().unwrap().send_to(b"there", &path).unwrap();
+        assert_eq!(other.recv(&mut [0; 8]).unwrap(), 5);
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use statusbridge_tests::*;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 fn lines(text: &str) -> Result<Vec<Value>> {
     text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
@@ -127,14 +127,18 @@ fn odd_entries() -> Vec<Value> {
 #[tokio::test]
 async fn an_output_that_nobody_reads_holds_up_no_provider_and_what_is_dropped_is_counted() {
     run("e2e-changelog-slow", async |rig| {
-        let pipe = rig.dir().join("pipe");
-        let made = std::process::Command::new("mkfifo").arg(&pipe).status().context("mkfifo")?;
+        let (pipe, log) = (rig.dir().join("pipe"), rig.dir().join("log"));
+        let made = std::process::Command::new("mkfifo").args([&pipe, &log]).status().context("mkfifo")?;
         ensure!(made.success());
         // Opening either end waits for the other one.
-        let end: PathBuf = pipe.clone();
-        let end = tokio::task::spawn_blocking(move || std::fs::File::open(end));
-        let sidecar = Changelog::start(rig, "sidecar", &pipe, &["--buffer-bytes", "1000000"]).await?;
-        let mut end = end.await??;
+        let ends = [log.clone(), pipe.clone()];
+        let ends = tokio::task::spawn_blocking(move || ends.map(std::fs::File::open));
+        // Nobody reads its log either, of which there is much.
+        let environment = vec![("LOG", log.into()), ("RUST_LOG", "trace".into())];
+        let more = ["--buffer-bytes", "1000000"];
+        let sidecar = Changelog::start_in(rig, "sidecar", &pipe, environment, &more).await?;
+        let [_log, end] = ends.await?;
+        let (_log, mut end) = (_log?, end?);
 
         let sent = sidecar.load(1500, 16).await?;
         ensure!(sent.sent + sent.failed == 1500 && sent.sent > 100 && sent.failed > 100, "{sent:?}");
