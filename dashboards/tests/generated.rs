@@ -14,7 +14,7 @@ use statusbridge_dashboards::{Files, Values, queries, render};
 const BOARDS: [&str; 4] = ["bridge.json", "cluster.json", "fleet.json", "package.json"];
 
 /// Metrics of our programs about themselves, with their labels. tests/tests/dashboards.rs sees them for real.
-const OWN: [(&str, &[&str]); 28] = [
+const OWN: [(&str, &[&str]); 29] = [
     ("statusbridge_aggregator_clusters", &[]),
     ("statusbridge_aggregator_evidence_age_seconds", &["quantile"]),
     ("statusbridge_aggregator_gates", &["state"]),
@@ -30,6 +30,7 @@ const OWN: [(&str, &[&str]); 28] = [
     ("statusbridge_aggregator_scrapes_total", &["result"]),
     ("statusbridge_aggregator_streams", &["state"]),
     ("statusbridge_aggregator_streams_reread_total", &[]),
+    ("statusbridge_changelog_certificate_last_reload_successful", &[]),
     ("statusbridge_changelog_dropped_total", &["cause"]),
     ("statusbridge_changelog_entries_total", &["provider", "group", "kind", "operation", "result"]),
     ("statusbridge_changelog_repeated_updates_total", &["provider", "group", "kind"]),
