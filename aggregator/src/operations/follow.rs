@@ -53,9 +53,8 @@ pub(super) fn follow(streams: &[Stream], patience: Seconds) -> Vec<Look> {
         };
         let offset = streams.get(stream).map_or(0.0, |stream| stream.offset);
         let package = sight.package.map(|(state, _)| state);
-        let blind = last
-            .zip(streams.get(stream))
-            .is_some_and(|((was, before), all)| was == stream && all.is_blind(before.at, sight.at));
+        let blind =
+            last.zip(streams.get(stream)).is_some_and(|((_, before), all)| all.is_blind(before.at, sight.at));
         let dated = dated(last, stream, &sight, link, blind);
         looks.push(Look { at: sight.at, package, link, dated, blind, offset });
         last = Some((stream, sight));
@@ -110,7 +109,8 @@ fn link(streams: &[Stream], (was, before): (usize, &Sight), (is, now): (usize, &
     };
     if was == is {
         let restarted = before.started.zip(now.started).is_some_and(|(then, now)| then != now);
-        return if restarted { Link::Restarted(count) } else { counted((old, moves), (new, count)) };
+        let blind = streams.get(is).is_some_and(|stream| stream.is_blind(before.at, now.at));
+        return if restarted { Link::Restarted(count) } else { counted((old, moves), (new, count), blind) };
     }
     let Some(stream) = streams.get(is) else { return Link::Other };
     if now.started.is_some_and(|started| started as Seconds + stream.offset >= before.at) {
@@ -120,17 +120,19 @@ fn link(streams: &[Stream], (was, before): (usize, &Sight), (is, now): (usize, &
     let until = stream.sights.partition_point(|sight| sight.at <= before.at);
     let then = until.checked_sub(1).and_then(|at| stream.sights.get(at)).and_then(|sight| sight.package);
     match then {
-        Some(then) if !then.0.differs(&old) && then.0.since == old.since => counted(then, (new, count)),
+        Some(then) if !then.0.differs(&old) && then.0.since == old.since => {
+            counted(then, (new, count), stream.is_blind(before.at, now.at))
+        }
         _ => Link::Other,
     }
 }
 
 /// By the counter of one stream. It falls, or something changes without it, when a new process counts
-/// from zero.
-fn counted((old, moves): (State, u64), (new, count): (State, u64)) -> Link {
+/// from zero. One that was blind may find that the object has come back to what it was.
+fn counted((old, moves): (State, u64), (new, count): (State, u64), blind: bool) -> Link {
     match count.checked_sub(moves) {
         None => Link::Restarted(count),
-        Some(0) if new.differs(&old) || new.since != old.since => Link::Restarted(count),
+        Some(0) if new.differs(&old) || new.since != old.since && !blind => Link::Restarted(count),
         Some(moved) => Link::Same(moved),
     }
 }

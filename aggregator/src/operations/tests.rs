@@ -155,8 +155,10 @@ impl World {
         [changed, now]: [u64; 2],
     ) {
         let moved = known.is_some_and(|known| known.differs(&state));
-        if moved || known.is_none() {
-            *since = if self.object_knows { changed } else { now };
+        if self.object_knows {
+            *since = changed;
+        } else if moved || known.is_none() {
+            *since = now;
         }
         *count += u64::from(moved);
         *known = Some(state);
