@@ -40,6 +40,9 @@ pub struct Extent {
     /// How many series there are of each of [`STATES`], and of the counter: as many of one as of another,
     /// or the answer has lost some.
     pub series: [Option<u64>; STATES.len() + 1],
+    /// Whether some stream told of it when the time began. If none did, it is only the cluster's own clock that
+    /// says since when, and that may have been set meanwhile.
+    pub began: bool,
 }
 
 impl Extent {
@@ -51,7 +54,7 @@ impl Extent {
             self.least[i] == now && self.most[i] == now
         };
         let whole = self.series.iter().all(|count| count.is_some() && *count == self.series[0]);
-        whole && self.rises == Some(0.0) && STATES.iter().enumerate().all(still)
+        whole && self.began && self.rises == Some(0.0) && STATES.iter().enumerate().all(still)
     }
 }
 

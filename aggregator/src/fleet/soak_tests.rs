@@ -60,6 +60,7 @@ impl Backend {
             *last = counter;
         }
         extent.series = [Some(counters.len() as u64); STATES.len() + 1];
+        extent.began = self.within(from - 300.0, from).next().is_some();
         extent.rises = counters.values().map(|(_, rises)| *rises).reduce(f64::max);
         extent
     }
@@ -219,7 +220,7 @@ fn what_the_backend_does_not_tell_stays_unknown() {
     part.add(&stream(&[("instance", "j")]), Metric::PackageHealth, &sample);
     assert!(!watcher.fleet.recall("c", &p, 1000.0, &part));
     // Nor is a part of an answer an answer.
-    let whole = backend.extent(900.0, 1200.0);
+    let whole = Extent { began: true, ..backend.extent(900.0, 1200.0) };
     for i in 0..STATES.len() {
         let mut part = whole.clone();
         part.least[i] = None;
@@ -232,6 +233,7 @@ fn what_the_backend_does_not_tell_stays_unknown() {
     }
     assert!(!watcher.fleet.sum_up("c", &p, 1000.0, &Extent { rises: None, ..whole.clone() }));
     assert!(!watcher.fleet.sum_up("c", &p, 1000.0, &Extent { rises: Some(f64::NAN), ..whole.clone() }));
+    assert!(!watcher.fleet.sum_up("c", &p, 1000.0, &Extent { began: false, ..whole.clone() }));
     assert_eq!(watcher.soak(1200.0), Soak::PastUnknown);
     assert!(watcher.fleet.sum_up("c", &p, 1000.0, &whole));
     assert_eq!(watcher.soak(1200.0), Soak::Done);

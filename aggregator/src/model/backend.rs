@@ -375,6 +375,12 @@ impl Store {
                 part("rises".to_owned(), rises, f64::max);
             }
         });
+        let began = Want { raw: false, ..want };
+        self.find(at - window(expression), LOOKBACK, &began, |series, _| {
+            if series.metric == Metric::PackageTransitionTimestamp {
+                parts.insert((series.cluster.clone(), "began".to_owned()), 1.0);
+            }
+        });
         parts
     }
 }

@@ -218,3 +218,24 @@ fn a_clock_that_was_only_seen_in_repetitions_dates_nothing() {
         ],
     );
 }
+
+/// Nothing moved while the new leader was not there to see it; but nothing was there to see at first.
+#[test]
+fn a_clock_that_was_set_while_another_led_shortens_no_soak() {
+    holds(
+        Setup {
+            clusters: vec![(Dates::Own, 0), (Dates::Own, -30)],
+            max_failures: 1,
+            min_success: 120,
+            aggregators: vec![0, 1],
+            spread: 147,
+            ..plain()
+        },
+        &[
+            ROLLOUT,
+            (0, Event::Deliver { cluster: 1, to: 1, takes: 3, good: true }),
+            (80, Event::Clock { cluster: 1, ahead: 0 }),
+            (80, Event::Killed { away: 0 }),
+        ],
+    );
+}

@@ -56,8 +56,8 @@ pub(super) struct World {
     lagging_until: Seconds,
     /// By how much the fastest of the clusters' clocks was ahead.
     fastest: Seconds,
-    /// When an exporter moved last.
-    moved_at: Seconds,
+    /// When an exporter moved last, or the backend answered nothing.
+    unseen_until: Seconds,
     /// Until when no aggregator watched.
     unwatched_until: Seconds,
     /// Until when writes took their time.
@@ -110,7 +110,7 @@ impl World {
             pending: Vec::new(),
             lagging_until: 0.0,
             fastest: setup.clusters.iter().map(|(_, ahead)| f64::from(*ahead)).fold(0.0, f64::max),
-            moved_at: START,
+            unseen_until: START,
             unwatched_until: START,
             slow_until: 0.0,
             late: (0.0, 0.0),
@@ -208,7 +208,7 @@ impl World {
                 }
             }
             Event::Restart { cluster, away, moves } => {
-                self.moved_at = now + f64::from(away);
+                self.unseen_until = self.unseen_until.max(now + f64::from(away));
                 self.clusters[which(cluster)].restart(now, f64::from(away), moves);
             }
             Event::Unscraped { cluster, lasts } => self.clusters[which(cluster)].unscraped_until = end(lasts),
@@ -240,7 +240,10 @@ impl World {
                 let name = self.clusters[which(cluster)].name.clone();
                 self.backend.fault(|faults| _ = faults.forgotten.insert(name, end(lasts)));
             }
-            Event::Refused { lasts } => self.backend.fault(|faults| faults.refuses = end(lasts)),
+            Event::Refused { lasts } => {
+                self.unseen_until = self.unseen_until.max(end(lasts));
+                self.backend.fault(|faults| faults.refuses = end(lasts));
+            }
             Event::Frozen { lasts } => self.replicas[leader].frozen_until = end(lasts),
             Event::Stalled { lasts } => self.replicas[leader].stalls = Some(f64::from(lasts)),
             Event::Killed { away } => self.replicas[leader].kill(now, f64::from(away)),
@@ -361,9 +364,9 @@ impl World {
         let lately = |until: Seconds, and_then: Seconds| self.now - until <= and_then;
         let call = CALL_TIMEOUT.as_secs_f64();
         let mut patience = STALE_AFTER + settle + behind + POLL_INTERVAL + 3.0;
-        // What a fast clock dates is as old as its first scrape, at least. Of a stream that is new, it takes
-        // several scrapes to tell that it only repeats.
-        let began = self.replicas.iter().filter_map(Replica::began).fold(self.moved_at, f64::max);
+        // What a fast clock dates is as old as its first scrape, at least. Of a stream that is new, or was not
+        // looked at, it takes several scrapes to tell that it only repeats.
+        let began = self.replicas.iter().filter_map(Replica::began).fold(self.unseen_until, f64::max);
         let scrapes = if lately(began, 2.0 * patience) { 3 } else { 1 };
         patience += self.fastest.min((scrapes * SCRAPE_INTERVAL) as Seconds);
         // The closing was sent twice, the first time after another write.

@@ -231,16 +231,16 @@ impl Question {
         for (labels, clusters) in &self.groups {
             let names: usize = clusters.iter().map(|c| 2 * c.len() + 1).sum();
             let clusters: &[String] = if names > SOME_NAMES { &[] } else { clusters };
-            let series = |metric| {
-                let selector = package_selector(
+            let selector = |metric| {
+                package_selector(
                     &[metric],
                     cluster_label,
                     clusters.iter().map(String::as_str),
                     labels,
                     &self.look.package,
-                );
-                format!("{selector}[{}ms]", self.window)
+                )
             };
+            let series = |metric| format!("{}[{}ms]", selector(metric), self.window);
             let part =
                 |name: &str, of: String| format!("label_replace({of},\"{PART}\",\"{name}\",\"\",\"\")");
             let mut parts = Vec::new();
@@ -257,6 +257,8 @@ impl Question {
             let counter = series(Metric::PackageTransitions);
             let rises = format!("max by ({cluster_label}) (changes({counter}) - resets({counter}))");
             parts.push(part("rises", rises));
+            let began = format!("{} offset {}ms", selector(Metric::PackageTransitionTimestamp), self.window);
+            parts.push(part("began", format!("count by ({cluster_label}) ({began})")));
             let mut fresh = true;
             for part in parts {
                 match queries.last_mut() {
@@ -293,6 +295,10 @@ impl Sink for Sums {
         if part == "rises" {
             // What is no number is no answer, and no answer is no rest.
             extent.rises = Some(extent.rises.unwrap_or_default() + sample.value);
+            return;
+        }
+        if part == "began" {
+            extent.began |= sample.value > 0.0;
             return;
         }
         let place = |side: &str| part.strip_prefix(side).and_then(|i| i.parse::<usize>().ok());
@@ -410,6 +416,7 @@ mod tests {
             }
         }
         answer.extend((0..5).map(|i| (format!("series{i}"), 2)));
+        answer.push(("began".into(), 1));
         answer.push(("rises".into(), 0));
         let canned = |answer: &[(String, u64)]| {
             let series = answer.iter().map(|(part, value)| {
@@ -420,7 +427,7 @@ mod tests {
         };
         let mut fleet = known();
         let found = ask(&mut fleet, Canned(Some(canned(&answer)))).await.unwrap();
-        assert_eq!(found, LookedBack { known: 1, unknown: 0, samples: 14 });
+        assert_eq!(found, LookedBack { known: 1, unknown: 0, samples: 15 });
         assert!(!is_unknown(&fleet));
 
         // The counter rose at some time: the scrapes say when.
@@ -445,7 +452,7 @@ mod tests {
         let queries = question(&look, 2).summaries("cluster");
         assert_eq!(queries.len(), 1);
         let parts: Vec<&str> = queries[0].split(" or ").collect();
-        assert_eq!(parts.len(), 14);
+        assert_eq!(parts.len(), 15);
         insta::assert_snapshot!(
             parts[1],
             @r#"label_replace(max by (cluster) (max_over_time({__name__=~"statusbridge_(package_apply_state)",cluster=~"cluster-0|cluster-1",p="payments",n="ns",s="flux"}[90000ms])),"statusbridge_part","max0","","")"#
@@ -453,6 +460,10 @@ mod tests {
         insta::assert_snapshot!(
             parts[13],
             @r#"label_replace(max by (cluster) (changes({__name__=~"statusbridge_(package_transitions_total)",cluster=~"cluster-0|cluster-1",p="payments",n="ns",s="flux"}[90000ms]) - resets({__name__=~"statusbridge_(package_transitions_total)",cluster=~"cluster-0|cluster-1",p="payments",n="ns",s="flux"}[90000ms])),"statusbridge_part","rises","","")"#
+        );
+        insta::assert_snapshot!(
+            parts[14],
+            @r#"label_replace(count by (cluster) ({__name__=~"statusbridge_(package_transition_timestamp_seconds)",cluster=~"cluster-0|cluster-1",p="payments",n="ns",s="flux"} offset 90000ms),"statusbridge_part","began","","")"#
         );
     }
 
