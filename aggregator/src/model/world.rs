@@ -56,7 +56,7 @@ pub(super) struct World {
     lagging_until: Seconds,
     /// By how much the fastest of the clusters' clocks was ahead.
     fastest: Seconds,
-    /// When an exporter moved last, or the backend answered nothing.
+    /// When an exporter moved last, or something was not scraped or not told by the backend.
     unseen_until: Seconds,
     /// Until when no aggregator watched.
     unwatched_until: Seconds,
@@ -148,9 +148,8 @@ impl World {
         self.pending.clear();
         for cluster in &mut self.clusters {
             cluster.heal(now);
-            if cluster.skew.abs() > MAX_SKEW - 10.0 {
-                cluster.skew = 0.0;
-            }
+            // Only as far as it takes to be believed: what a clock was while nothing came of it, nobody can tell.
+            cluster.skew = cluster.skew.clamp(10.0 - MAX_SKEW, MAX_SKEW - 10.0);
             cluster.becomes(now, |t| *t = Truth::healthy_at(wanted));
         }
         self.replicas.iter_mut().for_each(|replica| replica.heal(now));
@@ -187,6 +186,13 @@ impl World {
         let which = |cluster: u8| usize::from(cluster) % n;
         let leader = self.leader();
         let alone = self.replicas.len() == 1;
+        if let Event::Refused { lasts }
+        | Event::Unscraped { lasts, .. }
+        | Event::Torn { lasts, .. }
+        | Event::Forgotten { lasts, .. } = event
+        {
+            self.unseen_until = self.unseen_until.max(end(lasts));
+        }
         match event {
             Event::Deliver { cluster, to, takes, good } => {
                 let cluster = which(cluster);
@@ -240,10 +246,7 @@ impl World {
                 let name = self.clusters[which(cluster)].name.clone();
                 self.backend.fault(|faults| _ = faults.forgotten.insert(name, end(lasts)));
             }
-            Event::Refused { lasts } => {
-                self.unseen_until = self.unseen_until.max(end(lasts));
-                self.backend.fault(|faults| faults.refuses = end(lasts));
-            }
+            Event::Refused { lasts } => self.backend.fault(|faults| faults.refuses = end(lasts)),
             Event::Frozen { lasts } => self.replicas[leader].frozen_until = end(lasts),
             Event::Stalled { lasts } => self.replicas[leader].stalls = Some(f64::from(lasts)),
             Event::Killed { away } => self.replicas[leader].kill(now, f64::from(away)),
