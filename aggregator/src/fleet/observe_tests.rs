@@ -362,6 +362,22 @@ fn a_digest_is_tried_once() {
     assert_eq!(story.fleet.hear(&story.beat("i", 2015.0, &r1()), 2020.0), Heard::Unread);
 }
 
+/// A gateway that is given something new now and then looks as if it repeated all the time.
+#[rstest]
+#[case::polled_often(30.0, Some(2025.0))]
+#[case::not_polled_for_long(100.0, None)]
+fn how_old_a_repeated_exposition_is_tells_who_looks_often(
+    #[case] gap: Seconds,
+    #[case] evidence: Option<Seconds>,
+) {
+    let mut story = story().whole("i", 1990.0, &r1()).whole("i", 1995.0, &r1());
+    let at = 1995.0 + gap;
+    let beat = Beat { repeats: true, rendered: Some((at + 20.0, at)), ..story.beat("i", at, &r1()) };
+    let heard = story.fleet.hear(&beat, at);
+    assert_eq!(heard == Heard::Confirmed, evidence.is_some());
+    assert_eq!(story.at(at).as_of, Some(evidence.unwrap_or(1995.0)));
+}
+
 #[test]
 fn samples_of_different_scrapes_tell_nothing_about_clocks() {
     let mut story = story();

@@ -22,6 +22,8 @@ const ENOUGH_INTERVALS: usize = 4;
 
 /// How far scrapes are taken to be apart as long as that is not known.
 const USUAL_INTERVAL: Seconds = 15.0;
+/// Polls may be so much further apart than scrapes: what is repeated now has not been for much longer.
+const LONGEST_UNLOOKED: Seconds = 45.0;
 /// Evidence that is so many intervals younger than the one before may not be that of the next scrape.
 const MISSED_INTERVALS: Seconds = 2.0;
 
@@ -134,8 +136,9 @@ impl Stream {
             return;
         }
         let known = last.filter(|last| last.at == rendered);
-        // What came before anybody looked, or while nobody did, may be as old as the look-out is long.
-        let unseen = last.is_none_or(|last| stamped - last.stamped > self.longest_gap());
+        // What came before anybody looked, or while nobody did for long, may be much older than when it was seen.
+        let unseen =
+            last.is_none_or(|last| stamped - last.stamped > self.longest_gap().max(LONGEST_UNLOOKED));
         let repeated = known.is_none() && unseen && beat.repeats;
         let first = known.map_or((!repeated).then_some(stamped), |known| known.first);
         if self.renderings.len() == RENDERINGS {

@@ -1,5 +1,6 @@
 //! The log, on standard error, written by a thread of its own: who answers providers must not wait for it. It often
-//! goes where standard output goes, and is as slow.
+//! goes where standard output goes, and is as slow. tracing-appender would do, but that one complains on standard output,
+//! which belongs to the entries.
 
 use std::{
     io::{self, Write},
