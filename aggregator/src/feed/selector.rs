@@ -21,11 +21,26 @@ pub fn cluster_selector<'a>(
     cluster_label: &str,
     clusters: impl IntoIterator<Item = &'a str>,
 ) -> String {
-    let of_clusters = match any_of(clusters) {
-        all if all.is_empty() => String::new(),
-        some => format!(",{cluster_label}=~\"{some}\""),
-    };
-    format!("{{__name__=~\"{}\"{of_clusters}}}", names(metrics))
+    selector(metrics, cluster_label, clusters, &[])
+}
+
+/// The same, with these labels.
+fn selector<'a>(
+    metrics: &[Metric],
+    cluster_label: &str,
+    clusters: impl IntoIterator<Item = &'a str>,
+    labels: &[(&str, &str)],
+) -> String {
+    let mut selector = format!("{{__name__=~\"{}\"", names(metrics));
+    let clusters = any_of(clusters);
+    if !clusters.is_empty() {
+        let _ = write!(selector, ",{cluster_label}=~\"{clusters}\"");
+    }
+    for (label, value) in labels {
+        let _ = write!(selector, ",{label}={}", quoted(value));
+    }
+    selector.push('}');
+    selector
 }
 
 /// Selects samples of one package by these metrics, in some clusters or in all.
@@ -36,16 +51,13 @@ pub fn package_selector<'a>(
     labels: &IdentityLabels,
     package: &PackageId,
 ) -> String {
-    let mut selector = cluster_selector(metrics, cluster_label, clusters);
-    selector.pop();
     let namespace = package.namespace.as_deref().unwrap_or_default();
-    let identity =
-        [(&labels.name, &*package.name), (&labels.namespace, namespace), (&labels.source, &*package.source)];
-    for (label, value) in identity {
-        let _ = write!(selector, ",{label}={}", quoted(value));
-    }
-    selector.push('}');
-    selector
+    let identity = [
+        (&*labels.name, &*package.name),
+        (&*labels.namespace, namespace),
+        (&*labels.source, &*package.source),
+    ];
+    selector(metrics, cluster_label, clusters, &identity)
 }
 
 /// Selects samples of one source by these metrics, in some clusters or in all.
@@ -56,10 +68,7 @@ pub fn source_selector<'a>(
     labels: &IdentityLabels,
     source: &str,
 ) -> String {
-    let mut selector = cluster_selector(metrics, cluster_label, clusters);
-    selector.pop();
-    let _ = write!(selector, ",{}={}}}", labels.source, quoted(source));
-    selector
+    selector(metrics, cluster_label, clusters, &[(&labels.source, source)])
 }
 
 /// A text as PromQL writes it.

@@ -116,27 +116,27 @@ impl<'a> Question<'a> {
                 Some(Known { labels, stream, verified: stream.verified.as_ref()? })
             })
             .collect();
-        let live = || filtered(&known, |k| self.fresh(k.verified.evidence));
+        let live = filtered(&known, |k| self.fresh(k.verified.evidence));
+        let last = freshest(&live);
         // Whoever was heard when the youngest word was spoken counts beside it, though it fell silent a little
         // earlier: silence settles nothing, only one that goes on without the other does.
-        let last_word = freshest(&live()).map_or(self.t, |k| k.verified.evidence);
+        let last_word = last.map_or(self.t, |k| k.verified.evidence);
         // A cluster whose clock is wrong, or whose data does not add up, is alive all the same.
         let heard = filtered(&known, |k| k.stream.newest.is_some_and(|at| self.beside(at, last_word)));
         if let Some(message) = self.two_clusters(&heard, last_word) {
-            let last = freshest(&live());
             return self.answer_with(last, Standing::Conflict, reason::CLUSTER_NAME_CONFLICT, message);
         }
-        if let Some(last) = freshest(&live())
+        if last.is_some()
             && let Some(message) = self.stranger(cluster, &heard, last_word)
         {
-            return self.answer_with(Some(last), Standing::Unverified, reason::UNVERIFIED, message);
+            return self.answer_with(last, Standing::Unverified, reason::UNVERIFIED, message);
         }
         let trusted = |k: &Known<'_>| self.skew(k.stream).is_none();
         // Different exporters of a cluster may read different sources.
         let has_source = |k: &Known<'_>| k.verified.content.source(&self.package.source).is_some();
         let relevant: Vec<Known<'a>> = known.iter().copied().filter(has_source).collect();
         if relevant.is_empty() {
-            return match freshest(&filtered(&live(), trusted)) {
+            return match freshest(&filtered(&live, trusted)) {
                 Some(last) => self.answer_with(
                     Some(last),
                     Standing::Missing,

@@ -138,8 +138,8 @@ impl Stream {
         let known = last.filter(|last| last.at == rendered);
         // What came before anybody looked, or while nobody did for long, may be much older than when it was seen.
         let unseen =
-            last.is_none_or(|last| stamped - last.stamped > self.longest_gap().max(LONGEST_UNLOOKED));
-        let repeated = known.is_none() && unseen && beat.repeats;
+            || last.is_none_or(|last| stamped - last.stamped > self.longest_gap().max(LONGEST_UNLOOKED));
+        let repeated = beat.repeats && known.is_none() && unseen();
         let first = known.map_or((!repeated).then_some(stamped), |known| known.first);
         if self.renderings.len() == RENDERINGS {
             self.renderings.pop_front();

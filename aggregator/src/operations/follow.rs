@@ -47,14 +47,14 @@ pub(super) fn follow(streams: &[Stream], patience: Seconds) -> Vec<Look> {
     let mut looks = Vec::new();
     let mut last: Option<(usize, Sight)> = None;
     while let Some((stream, sight)) = next(streams, last, patience) {
+        let blind =
+            last.zip(streams.get(stream)).is_some_and(|((_, before), all)| all.is_blind(before.at, sight.at));
         let link = match &last {
-            Some((before, previous)) => link(streams, (*before, previous), (stream, &sight)),
+            Some((before, previous)) => link(streams, (*before, previous), (stream, &sight), blind),
             None => Link::First,
         };
         let offset = streams.get(stream).map_or(0.0, |stream| stream.offset);
         let package = sight.package.map(|(state, _)| state);
-        let blind =
-            last.zip(streams.get(stream)).is_some_and(|((_, before), all)| all.is_blind(before.at, sight.at));
         let dated = dated(last, stream, &sight, link, blind);
         looks.push(Look { at: sight.at, package, link, dated, blind, offset });
         last = Some((stream, sight));
@@ -100,7 +100,7 @@ fn is_late(sight: &Sight, last: &Sight) -> bool {
     rendered < before && before - rendered <= LATE || rendered == before && fewer
 }
 
-fn link(streams: &[Stream], (was, before): (usize, &Sight), (is, now): (usize, &Sight)) -> Link {
+fn link(streams: &[Stream], (was, before): (usize, &Sight), (is, now): (usize, &Sight), blind: bool) -> Link {
     let ((old, moves), (new, count)) = match (before.package, now.package) {
         (Some(old), Some(new)) => (old, new),
         // It is counted from when it was found.
@@ -109,7 +109,6 @@ fn link(streams: &[Stream], (was, before): (usize, &Sight), (is, now): (usize, &
     };
     if was == is {
         let restarted = before.started.zip(now.started).is_some_and(|(then, now)| then != now);
-        let blind = streams.get(is).is_some_and(|stream| stream.is_blind(before.at, now.at));
         return if restarted { Link::Restarted(count) } else { counted((old, moves), (new, count), blind) };
     }
     let Some(stream) = streams.get(is) else { return Link::Other };
@@ -121,7 +120,7 @@ fn link(streams: &[Stream], (was, before): (usize, &Sight), (is, now): (usize, &
     let then = until.checked_sub(1).and_then(|at| stream.sights.get(at)).and_then(|sight| sight.package);
     match then {
         Some(then) if !then.0.differs(&old) && then.0.since == old.since => {
-            counted(then, (new, count), stream.is_blind(before.at, now.at))
+            counted(then, (new, count), blind)
         }
         _ => Link::Other,
     }

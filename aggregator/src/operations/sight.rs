@@ -11,7 +11,8 @@ use crate::feed::Sample;
 /// contract: where a pipeline drops it, counters that fall tell as much of it as they can.
 pub(super) const START_TIME: &str = "statusbridge_exporter_start_time_seconds";
 
-/// The metrics of a package that are read: those that come before its inventory. All but the last are there for every package.
+/// The metrics of a package that are read: those that come before its inventory. All but the last are there
+/// for every package.
 pub(super) const OF_PACKAGE: &[Metric] = PACKAGE_METRICS.split_at(8).0;
 
 /// How many series are read of one stream.

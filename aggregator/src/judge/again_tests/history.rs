@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use super::steps::{Change, Landing, Read, Step};
-use crate::decide::silence;
+use crate::decide::{Evidence, silence};
 use crate::feeds::{Feed, Feeds, Overall, Polled};
 use crate::fleet::{Beat, FEED_LABEL, FleetSettings, Heard, Turns};
 use crate::poll::PollReport;
@@ -455,31 +455,35 @@ impl History {
             packages.extend(again.map(|status| (package.clone(), status)));
         }
         for (before, status) in gates {
-            let mut after = Object { status: Some(status.clone()), ..before.clone() };
-            if landing == Landing::None {
-                self.sent.push(Sent::Gate(after));
-                continue;
-            }
-            after.resource_version = self.version();
-            if let Some(status) = after.status.as_mut().filter(|_| landing == Landing::Pruned) {
-                status.epoch = None;
-            }
-            self.around.verdicts.landed(Kind::RolloutGate, &before, &status, &after);
-            self.around.gates.put(after);
+            let landed = self.land(Kind::RolloutGate, before, status, landing, Sent::Gate);
+            landed.into_iter().for_each(|gate| self.around.gates.put(gate));
         }
         for (before, status) in packages {
-            let mut after = Object { status: Some(status.clone()), ..before.clone() };
-            if landing == Landing::None {
-                self.sent.push(Sent::Package(after));
-                continue;
-            }
-            after.resource_version = self.version();
-            if let Some(status) = after.status.as_mut().filter(|_| landing == Landing::Pruned) {
-                status.epoch = None;
-            }
-            self.around.verdicts.landed(Kind::FleetPackage, &before, &status, &after);
-            self.around.packages.put(after);
+            let landed = self.land(Kind::FleetPackage, before, status, landing, Sent::Package);
+            landed.into_iter().for_each(|package| self.around.packages.put(package));
         }
         Ok(())
+    }
+
+    /// The object as a write makes it, if that arrives.
+    fn land<S: DeserializeOwned + Clone + PartialEq, T: DeserializeOwned + Evidence>(
+        &mut self,
+        kind: Kind,
+        before: Object<S, T>,
+        status: T,
+        landing: Landing,
+        sent: fn(Object<S, T>) -> Sent,
+    ) -> Option<Object<S, T>> {
+        let mut after = Object { status: Some(status.clone()), ..before.clone() };
+        if landing == Landing::None {
+            self.sent.push(sent(after));
+            return None;
+        }
+        after.resource_version = self.version();
+        if let Some(status) = after.status.as_mut().filter(|_| landing == Landing::Pruned) {
+            *status.epoch() = None;
+        }
+        self.around.verdicts.landed(kind, &before, &status, &after);
+        Some(after)
     }
 }
