@@ -43,7 +43,7 @@ pub enum WriteResult {
     Conflict,
     /// The object was gone.
     Gone,
-    /// Not sent, because another replica may lead before it is answered.
+    /// Not sent, because another replica may lead before it is answered, or what was decided is old by now.
     Fenced,
     /// Refused or not answered.
     Error,
@@ -171,7 +171,7 @@ const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99),
 
 /// What is said of status writes: the aggregator has them, and the sweeper.
 const WRITES: &str = "Status writes to the hub: done; conflict, decided again; gone, the object is no more; fenced, not \
-                      sent because the lease might have ended; error";
+                      sent because the lease might have ended or it was decided long ago; error";
 
 /// Everything that `/metrics` shows.
 pub struct Metrics {

@@ -14,7 +14,8 @@ use crate::decide::conditions::{OPEN, READY, find};
 use crate::judge::World;
 use crate::metrics::{Metrics, WriteResult};
 use crate::store::Object;
-use crate::write::{self, Basis, HubError, Kind, Written};
+use crate::fence::Mark;
+use crate::write::{self, Basis, CALL_TIMEOUT, HubError, Kind, Written};
 
 /// How often a write is tried again after a conflict before it is left for later.
 const ATTEMPTS: usize = 5;
@@ -71,10 +72,13 @@ pub enum Settled {
     Doubtful,
 }
 
-/// Decides and writes until the object's status is what it should be.
+/// Decides and writes until the object's status is what it should be. What the world, which is as of `since`,
+/// makes of it is not sent late, be it that others kept changing the object or that this process was stopped
+/// meanwhile: it may no longer be true.
 pub async fn settle<S: Judged>(
     client: &Client,
     world: &World<'_>,
+    since: Mark,
     metrics: &Metrics,
     object: &Object<S, S::Status>,
 ) -> Settled {
@@ -83,6 +87,10 @@ pub async fn settle<S: Judged>(
     for _ in 0..ATTEMPTS {
         let object = reread.as_ref().unwrap_or(object);
         let Some(status) = S::judge(world, object) else { return Settled::Done(newest) };
+        if since.elapsed() >= CALL_TIMEOUT {
+            metrics.wrote(S::KIND, WriteResult::Fenced);
+            return Settled::Unsettled;
+        }
         let basis = Basis { key: &object.key, uid: &object.uid, resource_version: &object.resource_version };
         let raw = match write::status(client, S::KIND, basis, &status).await {
             Ok(Written::Done(raw)) => {

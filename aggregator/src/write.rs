@@ -1,5 +1,8 @@
 //! Writing a status: server-side apply, only on top of the version that was decided upon.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use kube::Client;
@@ -9,7 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::api::{GROUP, VERSION, fleet_package_slice};
-use crate::fence::NotLeading;
+use crate::fence::{Mark, NotLeading};
 use crate::store::Key;
 
 /// Who owns the status fields. The sweeper writes under the same name, so that what it wrote is
@@ -140,10 +143,14 @@ pub async fn read(client: &Client, kind: Kind, key: &Key) -> Result<Option<Dynam
     in_time(kind.within(client, &key.namespace).get_opt(&key.name)).await
 }
 
-/// Waits for an answer, but not for ever.
+/// Waits for an answer, but not for ever. The call takes no step after that, not even the one for which a
+/// process that was frozen wakes up.
 pub async fn in_time<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, HubError> {
-    match tokio::time::timeout(CALL_TIMEOUT, call).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(HubError::Timeout),
-    }
+    let begun = Mark::now();
+    let mut call = pin!(call);
+    let steps = poll_fn(|context| match begun.elapsed() < CALL_TIMEOUT {
+        true => call.as_mut().poll(context).map_err(HubError::from),
+        false => Poll::Ready(Err(HubError::Timeout)),
+    });
+    tokio::time::timeout(CALL_TIMEOUT, steps).await.unwrap_or(Err(HubError::Timeout))
 }

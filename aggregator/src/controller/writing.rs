@@ -13,6 +13,7 @@ use crate::backlog::Urgency;
 use crate::decide::Moment;
 use crate::decide::conditions::{OPEN, READY, STALLED, find, is_true};
 use crate::discover::Discovery;
+use crate::fence::Mark;
 use crate::metrics::{GateState, WriteResult};
 use crate::settle::{Settled, settle};
 use crate::slices::{self, Change};
@@ -28,11 +29,13 @@ impl Controller {
     /// Writes the closings, and the heartbeat once all of them have landed.
     pub(super) async fn close(&mut self) {
         while !self.closings.is_empty() {
-            let world = self.world(self.moment());
+            let (world, since) = (self.world(self.moment()), Mark::now());
             let settled: Vec<(Key, Settled)> = stream::iter(&self.closings)
                 .map(|key| async {
                     match self.gates.get(key) {
-                        Some(gate) => (key.clone(), settle(&self.client, &world, &self.metrics, gate).await),
+                        Some(gate) => {
+                            (key.clone(), settle(&self.client, &world, since, &self.metrics, gate).await)
+                        }
                         None => (key.clone(), Settled::Gone),
                     }
                 })
@@ -87,7 +90,7 @@ impl Controller {
 
     async fn write_queued(&mut self) -> u32 {
         // One moment for all: what was found out of the fleet is remembered for that.
-        let moment = self.moment();
+        let (moment, since) = (self.moment(), Mark::now());
         // Most of what waited may have been settled meanwhile; that costs no write.
         while let Some((kind, key)) = self.backlog.pop() {
             if kind == Kind::RolloutGate && !self.may_be_written(&key, moment).await {
@@ -97,11 +100,11 @@ impl Controller {
             let world = self.world(moment);
             let settled = match kind {
                 Kind::RolloutGate => match self.gates.get(&key) {
-                    Some(gate) => settle(&self.client, &world, &self.metrics, gate).await,
+                    Some(gate) => settle(&self.client, &world, since, &self.metrics, gate).await,
                     None => continue,
                 },
                 Kind::FleetPackage => match self.packages.get(&key) {
-                    Some(package) => settle(&self.client, &world, &self.metrics, package).await,
+                    Some(package) => settle(&self.client, &world, since, &self.metrics, package).await,
                     None => continue,
                 },
                 Kind::FleetPackageSlice => match self.write_slices(&key, moment).await {

@@ -331,8 +331,9 @@ impl Verified {
     /// Remembers that another cluster was seen under the very same labels.
     fn watch_turns(&mut self, beat: &Beat, evidence: Seconds) {
         if matches!(beat.turns, Turns::Taken { .. }) {
-            let other = self.other_uid.and_then(|(uid, _)| uid);
-            self.other_uid = Some((other, evidence));
+            // What answers of long ago repeat, makes what is known no older.
+            let (other, known) = self.other_uid.unwrap_or((None, evidence));
+            self.other_uid = Some((other, known.max(evidence)));
         }
     }
 

@@ -239,8 +239,8 @@ impl Cluster {
             };
         }
         let there = now >= self.away_until && now >= self.cut_until && now >= self.unscraped_until;
-        let heard =
-            there && self.replicas.iter().any(|r| r.repeated.as_ref().is_none_or(|(_, end)| now >= *end));
+        let repeated = |r: &Replica| r.repeated.as_ref().is_some_and(|(_, end)| now < *end);
+        let heard = there && self.replicas.iter().any(|r| r.heard.is_some() && !repeated(r));
         if self.silent.last().is_none_or(|(_, silent)| *silent == heard) {
             self.silent.push((now, !heard));
         }

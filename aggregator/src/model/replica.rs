@@ -46,7 +46,7 @@ enum LastPoll {
 #[derive(Debug)]
 enum Writing {
     /// It is decided, upon a version.
-    Decided { over: u64, status: Box<RolloutGateStatus>, attempt: u32 },
+    Decided { over: u64, status: Box<RolloutGateStatus>, since: Seconds, attempt: u32 },
     /// It was sent then.
     Sent { number: u64, at: Seconds, attempt: u32 },
 }
@@ -259,13 +259,14 @@ impl Work {
                         break;
                     }
                 }
-                Some(Writing::Decided { over, status, attempt }) => {
+                Some(Writing::Decided { over, status, since, attempt }) => {
                     if let Some(lasts) = replica.stalls.take() {
                         replica.frozen_until = now + lasts;
-                        self.writing = Some(Writing::Decided { over, status, attempt });
+                        self.writing = Some(Writing::Decided { over, status, since, attempt });
                         return;
                     }
-                    if replica.admits(now) {
+                    let late = now - since >= CALL_TIMEOUT.as_secs_f64();
+                    if !late && replica.admits(now) {
                         let isolated = now < replica.isolated_until;
                         let number = hub.send(now, over, *status, isolated);
                         hub.arrive(now);
@@ -365,6 +366,7 @@ impl Work {
         self.writing = status.map(|status| Writing::Decided {
             over: version(&self.gate),
             status: Box::new(status),
+            since: now,
             attempt,
         });
     }

@@ -1,6 +1,6 @@
 //! Histories that broke the promise once, or that show one way of breaking it, written down.
 
-use super::backend::Part::Heads;
+use super::backend::Part::{Body, Heads};
 use super::story::{Dates, Event, Setup, Story};
 use super::timeline::{tell, tell_of};
 use super::world::World;
@@ -236,6 +236,33 @@ fn a_clock_that_was_set_while_another_led_shortens_no_soak() {
             (0, Event::Deliver { cluster: 1, to: 1, takes: 3, good: true }),
             (80, Event::Clock { cluster: 1, ahead: 0 }),
             (80, Event::Killed { away: 0 }),
+        ],
+    );
+}
+
+/// A backend that goes back in time tells of two clusters that take turns, but as of long ago.
+#[test]
+fn a_conflict_is_not_older_for_being_told_again_late() {
+    holds(
+        Setup { spread: 45, ..plain() },
+        &[
+            (28, Event::Impostor { revision: 1, lasts: 266 }),
+            (287, Event::Torn { cluster: 0, part: Body, behind: Some(100), lasts: 16 }),
+        ],
+    );
+}
+
+/// Nobody else leads who could overrule it.
+#[test]
+fn what_was_decided_before_the_process_stood_still_is_not_sent_after() {
+    holds(
+        Setup { clusters: vec![(Dates::Own, -33)], min_success: 120, spread: 53, ..plain() },
+        &[
+            (0, Event::Deliver { cluster: 0, to: 1, takes: 3, good: true }),
+            (129, Event::SlowWrites { seconds: 1, lasts: 340 }),
+            (141, Event::Deliver { cluster: 0, to: 1, takes: 23, good: false }),
+            (152, Event::Stalled { lasts: 188 }),
+            (221, Event::Deliver { cluster: 0, to: 1, takes: 1, good: false }),
         ],
     );
 }
