@@ -11,10 +11,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
 use crate::decide::conditions::{OPEN, READY, find};
+use crate::fence::Mark;
 use crate::judge::World;
 use crate::metrics::{Metrics, WriteResult};
 use crate::store::Object;
-use crate::fence::Mark;
 use crate::write::{self, Basis, CALL_TIMEOUT, HubError, Kind, Written};
 
 /// How often a write is tried again after a conflict before it is left for later.

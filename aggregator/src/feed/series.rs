@@ -6,7 +6,7 @@ use crate::clock::Seconds;
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Labels of one series in one reused buffer.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Hash)]
 pub struct Labels {
     text: String,
     /// Ends of name and value in `text`; each pair starts where the one before ended.

@@ -120,6 +120,7 @@ use Standing::{ClockSkew, Conflict, Fresh, Missing, Stale, Unverified};
 #[case::silent_and_no_backend(story().whole("i", 1860.0, &r1()).unanswered(), Stale, reason::BACKEND_UNAVAILABLE, "cannot be reached")]
 #[case::no_backend_but_young(story().whole("i", 2000.0, &r1()).unanswered(), Fresh, reason::REPORTED, "")]
 #[case::backend_back_again(story().whole("i", 1860.0, &r1()).unanswered().answered(2000.0), Stale, reason::EXPORTER_SILENT, "190 s old")]
+#[case::two_expositions_of_one_moment(story().whole("i", 1800.0, &r1()).torn("i", 2000.0, &r2()).behind(200.0).whole("i", 2000.0, &r1()), Stale, reason::EXPORTER_SILENT, "250 s old")]
 #[case::source_down(story().whole("i", 1900.0, &r1()).whole("i", 2000.0, &r1().down("flux")), Stale, reason::SOURCE_DOWN, "cut off since 150 s")]
 #[case::source_never_up(story().whole("i", 2000.0, &r1().down("flux")), Stale, reason::SOURCE_DOWN, "never seen up")]
 #[case::source_up_again(story().whole("i", 1900.0, &r1().down("flux")).whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]

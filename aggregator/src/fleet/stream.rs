@@ -131,6 +131,10 @@ impl Stream {
     /// Takes note of when an exposition was rendered. One that is repeated says nothing about clocks.
     fn note_rendered(&mut self, beat: &Beat) {
         let Some((rendered, stamped)) = beat.rendered else { return };
+        // Two of one moment, as replicas have whose labels are ignored: the older one counts.
+        if let Some(same) = self.renderings.iter_mut().rev().find(|it| it.stamped == stamped) {
+            same.at = same.at.min(rendered);
+        }
         let last = self.renderings.back().copied();
         if last.is_some_and(|last| stamped <= last.stamped) {
             return;

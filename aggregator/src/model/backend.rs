@@ -9,7 +9,7 @@ use super::CLUSTER_LABEL;
 use crate::clock::Seconds;
 use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink, contract_selector};
 use crate::fleet::past::{OF_THE_PAST, STATES};
-use crate::poll::{repeats_query, stamp_query, turns_query, value_query};
+use crate::poll::{lately_query, stamp_query, value_query};
 
 /// For how long a series without new samples is still found (Prometheus' lookback).
 const LOOKBACK: Seconds = 300.0;
@@ -179,7 +179,7 @@ impl Store {
                 continue;
             }
             let tear = self.faults.torn.get(&series.cluster).filter(|tear| self.now < tear.until);
-            let body = series.metric.in_digest() && series.metric != Metric::Digest;
+            let body = series.metric.in_digest() && series.metric != Metric::Digest || want.all_tear;
             let tear = tear.filter(|tear| match tear.part {
                 Part::Third(which) => body && number % 3 == usize::from(which) % 3,
                 Part::Body => body,
@@ -211,11 +211,13 @@ struct Want {
     metrics: Vec<Metric>,
     clusters: Option<Vec<String>>,
     raw: bool,
+    /// Whatever tears bodies tears all of this.
+    all_tear: bool,
 }
 
 impl Want {
     fn heads(metrics: &[Metric]) -> Self {
-        Self { metrics: metrics.to_vec(), clusters: None, raw: false }
+        Self { metrics: metrics.to_vec(), clusters: None, raw: false, all_tear: false }
     }
 
     fn wants(&self, series: &Series) -> bool {
@@ -286,21 +288,8 @@ impl Store {
             self.find(at, LOOKBACK, &Want::heads(&[metric]), |series, samples| {
                 sink.series(&series.labels[0], &[Sample { at, ..samples[0] }]);
             });
-        } else if expression == repeats_query() {
-            let want = Want { raw: true, ..Want::heads(&[Metric::RenderedTimestamp]) };
-            self.find(at, window(expression), &want, |series, samples| {
-                if changes(samples) < 0.8 * samples.len() as f64 - 1.0 {
-                    sink.series(&series.labels[0], &[Sample { at, ..samples[0] }]);
-                }
-            });
-        } else if expression == turns_query() {
-            let want = Want { raw: true, ..Want::heads(&[Metric::ClusterUid]) };
-            self.find(at, LOOKBACK, &want, |series, samples| {
-                let lately = samples.iter().position(|sample| sample.at > at - window(expression));
-                let turns = changes(&samples[lately.unwrap_or(samples.len())..]) > 0.0;
-                let stamp = samples.last().map_or(0.0, |last| last.at);
-                sink.series(&series.labels[0], &[Sample { at, value: if turns { -stamp } else { stamp } }]);
-            });
+        } else if expression == lately_query() {
+            self.lately(expression, at, &mut sink);
         } else if expression.starts_with("group by (__name__,") {
             // Metrics that the contract does not know: there are none here.
         } else if expression.starts_with("label_replace(") {
@@ -311,7 +300,8 @@ impl Store {
         } else if is_past(expression) {
             let rendered = expression.contains("rendered");
             let metrics = OF_THE_PAST.into_iter().filter(|m| (*m == Metric::RenderedTimestamp) == rendered);
-            let want = Want { metrics: metrics.collect(), clusters: named_clusters(expression), raw: true };
+            let clusters = named_clusters(expression);
+            let want = Want { metrics: metrics.collect(), clusters, raw: true, all_tear: false };
             self.find(at, window(expression), &want, |series, samples| {
                 sink.series(&series.labels[1], samples);
             });
@@ -343,6 +333,7 @@ impl Store {
                 metrics: Metric::ALL.iter().copied().filter(|m| m.in_digest()).collect(),
                 clusters: Some(clusters),
                 raw: window.is_some(),
+                all_tear: false,
             };
             self.find(at, window.unwrap_or(LOOKBACK), &want, |series, samples| match window {
                 Some(_) => sink.series(&series.labels[1], samples),
@@ -352,9 +343,32 @@ impl Store {
         sink
     }
 
+    /// When the UID of each stream came last, whether it was always the same, and whether expositions repeat.
+    fn lately(&self, expression: &str, at: Seconds, sink: &mut impl Sink) {
+        let short = at - window(expression);
+        let mut factors = HashMap::new();
+        let want = Want { raw: true, all_tear: true, ..Want::heads(&[Metric::RenderedTimestamp]) };
+        self.find(at, window(expression), &want, |series, samples| {
+            let repeats = changes(samples) < 0.8 * samples.len() as f64 - 1.0;
+            factors.insert(series.labels[0].clone(), 1.0 + f64::from(repeats));
+        });
+        let want = Want { raw: true, ..Want::heads(&[Metric::ClusterUid]) };
+        self.find(at, LOOKBACK, &want, |series, samples| {
+            let stamp = samples.last().map_or(0.0, |last| last.at);
+            let lately = &samples[samples.partition_point(|sample| sample.at <= short)..];
+            let turns = if changes(lately) > 0.0 { -1.0 } else { 1.0 };
+            let product = factors.get(&series.labels[0]).filter(|_| !lately.is_empty());
+            let told = product.map(|factor| stamp * turns * factor).or((stamp < short).then_some(stamp));
+            if let Some(value) = told {
+                sink.series(&series.labels[0], &[Sample { at, value }]);
+            }
+        });
+    }
+
     /// A package summed up: what a cluster's streams said of it, by part.
     fn sum_up(&self, expression: &str, at: Seconds) -> BTreeMap<(String, String), f64> {
-        let want = Want { metrics: OF_THE_PAST.to_vec(), clusters: named_clusters(expression), raw: true };
+        let clusters = named_clusters(expression);
+        let want = Want { metrics: OF_THE_PAST.to_vec(), clusters, raw: true, all_tear: false };
         let mut parts = BTreeMap::<(String, String), f64>::new();
         self.find(at, window(expression), &want, |series, samples| {
             let mut part = |name: String, value: f64, fold: fn(f64, f64) -> f64| {

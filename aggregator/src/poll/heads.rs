@@ -1,6 +1,6 @@
 //! The few samples per stream that say whether anything has to be read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use statusbridge_contract::{Metric, PACKAGE_METRICS, Version, label, stream, stream::StreamLabels};
 
@@ -24,26 +24,45 @@ pub(super) struct Heads {
 /// How far back a stream is looked at as a whole, in seconds: several scrapes.
 const WINDOW: u32 = 120;
 
-/// Tells of every stream when its UID came last; less than nothing where that was not always the same lately.
-/// Two clusters that write under the very same labels take turns, and polls may come at a time at which it
-/// is always the turn of the same.
+/// Tells of every stream when its UID came last. Less than nothing where that was not always the same lately:
+/// two clusters that write under the very same labels take turns, and polls may come at a time at which it
+/// is always the turn of the same. Twice as much where the same exposition keeps coming: it is older than it
+/// seems. Where scrapes are a second apart, two of them may well be rendered in the same second.
 ///
 /// Whatever is lost of the samples that this is about, no number comes of it, or an old one: where there is
 /// no number, nobody says that a stream is one cluster's. Of one that came before the window nothing else
 /// is known than when that was.
-pub(crate) fn turns_query() -> String {
-    let uid = Metric::ClusterUid.name();
+pub(crate) fn lately_query() -> String {
+    let (uid, rendered) = (Metric::ClusterUid.name(), Metric::RenderedTimestamp.name());
     format!(
         "timestamp({uid}) * (1 - 2 * (max_over_time({uid}[{WINDOW}s]) != bool min_over_time({uid}[{WINDOW}s]))) \
+         * (1 + (changes({rendered}[{WINDOW}s]) < bool 0.8 * count_over_time({rendered}[{WINDOW}s]) - 1)) \
          or timestamp({uid}) < time() - {WINDOW}"
     )
 }
 
-/// Finds the streams in which the same exposition keeps coming: it is older than it seems. Where
-/// scrapes are a second apart, two of them may well fall into the same second.
-pub(crate) fn repeats_query() -> String {
-    let rendered = Metric::RenderedTimestamp.name();
-    format!("changes({rendered}[{WINDOW}s]) < 0.8 * count_over_time({rendered}[{WINDOW}s]) - 1")
+/// What a stream was lately.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Lately {
+    turns: Turns,
+    repeats: bool,
+}
+
+impl Lately {
+    const UNTOLD: Self = Self { turns: Turns::Untold, repeats: true };
+
+    /// Reads what [`lately_query`] says of a stream at `t`.
+    fn read(told: f64, t: Seconds) -> Self {
+        let repeats = told.abs() > 1.5 * t;
+        let until = if repeats { told.abs() / 2.0 } else { told.abs() };
+        let turns = if told < 0.0 { Turns::Taken { until } } else { Turns::None { until } };
+        Self { turns, repeats }
+    }
+
+    /// Of what is said of two parts of a stream, that which is worse.
+    fn worse(self, other: Self) -> Self {
+        Self { turns: self.turns.worse(other.turns), repeats: self.repeats || other.repeats }
+    }
 }
 
 /// Tells every stream's value of a metric, without the name, of which there would be one in every sample.
@@ -59,19 +78,16 @@ pub(crate) fn stamp_query(metric: Metric) -> String {
 /// Reads every stream's digest, its timestamp, and when it was rendered, all at `t`.
 pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) -> Result<Heads, FeedError> {
     let ask = async |metric, query: String| feed.query(&query, t, Column::of(metric)).await;
-    let (digests, digests_at, rendered, rendered_at, turns, repeats) = tokio::try_join!(
+    let (digests, digests_at, rendered, rendered_at, lately) = tokio::try_join!(
         ask(Metric::Digest, value_query(Metric::Digest)),
         ask(Metric::Digest, stamp_query(Metric::Digest)),
         ask(Metric::RenderedTimestamp, value_query(Metric::RenderedTimestamp)),
         ask(Metric::RenderedTimestamp, stamp_query(Metric::RenderedTimestamp)),
-        ask(Metric::ClusterUid, turns_query()),
-        ask(Metric::RenderedTimestamp, repeats_query()),
+        ask(Metric::ClusterUid, lately_query()),
     )?;
-    let columns = [&digests, &digests_at, &rendered, &rendered_at, &turns, &repeats];
+    let columns = [&digests, &digests_at, &rendered, &rendered_at, &lately];
     let samples = columns.iter().map(|column| column.samples).sum();
-    let repeats: HashSet<String> =
-        repeats.values.into_keys().map(|key| key.of_stream(&config.ignored_labels)).collect();
-    let turns = turns_of(turns, &config.ignored_labels);
+    let lately = lately_of(lately, t, &config.ignored_labels);
     let mut beats: HashMap<String, Beat> = HashMap::with_capacity(digests.values.len());
     let mut unnamed = 0;
     for (key, digest) in digests.values {
@@ -88,12 +104,11 @@ pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) 
         let rendered = rendered.values.get(&stream).copied().and_then(Sample::whole);
         let rendered = rendered.map(|seconds| seconds as Seconds).zip(rendered_at);
         let text = stream.of_stream(&config.ignored_labels);
-        let (turns, repeats) = (turns.get(&text).copied(), repeats.contains(&text));
+        let Lately { turns, repeats } = lately.get(&text).copied().unwrap_or(Lately::UNTOLD);
         let mut stream = stream.into_stream(&config.ignored_labels);
         if !config.feed.is_empty() {
             stream.insert(FEED_LABEL.to_owned(), config.feed.as_ref().to_owned());
         }
-        let turns = turns.unwrap_or(Turns::Untold);
         let beat = Beat { cluster, stream, contract, digest: digest.whole(), at, rendered, turns, repeats };
         match beats.get(&text) {
             Some(other) if !supersedes(&beat, other) => {}
@@ -107,14 +122,17 @@ pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) 
     Ok(Heads { beats: beats.into_iter().map(|(_, beat)| beat).collect(), unnamed, samples })
 }
 
-/// What the answer to [`turns_query`] says of each stream; what is worse counts where labels are ignored.
-fn turns_of(answer: Column, ignored: &[String]) -> HashMap<String, Turns> {
-    let mut turns = HashMap::new();
-    for (key, stamp) in answer.values.into_iter().filter_map(|(key, sample)| Some((key, sample.finite()?))) {
-        let told = if stamp < 0.0 { Turns::Taken { until: -stamp } } else { Turns::None { until: stamp } };
-        turns.entry(key.of_stream(ignored)).and_modify(|it: &mut Turns| *it = it.worse(told)).or_insert(told);
+/// What the answer to [`lately_query`] says of each stream at `t`; what is worse counts where labels are ignored.
+fn lately_of(answer: Column, t: Seconds, ignored: &[String]) -> HashMap<String, Lately> {
+    let mut lately = HashMap::new();
+    for (key, told) in answer.values.into_iter().filter_map(|(key, sample)| Some((key, sample.finite()?))) {
+        let told = Lately::read(told, t);
+        lately
+            .entry(key.of_stream(ignored))
+            .and_modify(|it: &mut Lately| *it = it.worse(told))
+            .or_insert(told);
     }
-    turns
+    lately
 }
 
 /// Of two digests of one stream, as an exporter's upgrade leaves them behind, the newer counts; of two of
@@ -262,29 +280,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_one_clusters_only_when_that_was_said() {
+    fn a_stream_is_one_clusters_and_does_not_repeat_only_when_that_was_said() {
         let mut answer = Column::of(Metric::ClusterUid);
         let said = [
-            ("a", "0", 100.0),
-            ("b", "0", -90.0),
-            ("c", "0", 100.0),
-            ("c", "1", 70.0),
-            ("d", "0", -60.0),
-            ("d", "1", 80.0),
+            ("a", "0", 1000.0),
+            ("b", "0", -990.0),
+            ("c", "0", 1000.0),
+            ("c", "1", 2.0 * 970.0),
+            ("d", "0", -2.0 * 960.0),
+            ("d", "1", 980.0),
         ];
         for (instance, replica, value) in said {
             let labels = [("cluster", "c"), ("instance", instance), ("replica", replica)];
-            answer.series(&labels.into_iter().collect(), &[Sample { at: 105.0, value }]);
+            answer.series(&labels.into_iter().collect(), &[Sample { at: 1005.0, value }]);
         }
-        let turns = turns_of(answer, &["replica".to_owned()]);
+        let lately = lately_of(answer, 1005.0, &["replica".to_owned()]);
         let of = |instance| {
             let labels: Labels = [("cluster", "c"), ("instance", instance)].into_iter().collect();
-            turns.get(&HeadKey::of(Metric::ClusterUid, &labels).of_stream(&[])).copied()
+            let told = lately.get(&HeadKey::of(Metric::ClusterUid, &labels).of_stream(&[])).copied();
+            told.map(|Lately { turns, repeats }| (turns, repeats))
         };
-        assert_eq!(of("a"), Some(Turns::None { until: 100.0 }));
-        assert_eq!(of("b"), Some(Turns::Taken { until: 90.0 }));
-        assert_eq!(of("c"), Some(Turns::None { until: 70.0 }));
-        assert_eq!(of("d"), Some(Turns::Taken { until: 60.0 }));
+        assert_eq!(of("a"), Some((Turns::None { until: 1000.0 }, false)));
+        assert_eq!(of("b"), Some((Turns::Taken { until: 990.0 }, false)));
+        assert_eq!(of("c"), Some((Turns::None { until: 970.0 }, true)));
+        assert_eq!(of("d"), Some((Turns::Taken { until: 960.0 }, true)));
         assert_eq!(of("e"), None);
     }
 }

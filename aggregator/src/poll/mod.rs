@@ -31,7 +31,7 @@ use crate::{
 };
 use batch::{Batch, Limit, batches, stamp_groups};
 #[cfg(test)]
-pub(crate) use heads::{repeats_query, stamp_query, turns_query, value_query};
+pub(crate) use heads::{lately_query, stamp_query, value_query};
 pub use look_back::{Look, LookedBack};
 use read::Read;
 use settle::Settle;

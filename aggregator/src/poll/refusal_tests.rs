@@ -7,7 +7,7 @@ use std::{
 
 use statusbridge_contract::{Metric, label};
 
-use super::{PollConfig, Poller, stamp_query, turns_query, value_query};
+use super::{PollConfig, Poller, lately_query, stamp_query, value_query};
 use crate::{
     clock::Seconds,
     feed::{FeedError, QueryApi, Sample, Sink},
@@ -68,7 +68,7 @@ impl QueryApi for &Small {
                     give(None, name, &[], at.floor());
                 } else if expression == stamp_query(Metric::Digest) {
                     give(None, name, &contract, at);
-                } else if expression == stamp_query(Metric::RenderedTimestamp) || expression == turns_query()
+                } else if expression == stamp_query(Metric::RenderedTimestamp) || expression == lately_query()
                 {
                     give(None, name, &[], at);
                 } else if expression.starts_with("sum by (cluster)") {

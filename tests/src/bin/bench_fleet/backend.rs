@@ -209,7 +209,6 @@ fn write_answer<W: Write>(
     let mut text = String::with_capacity(2 * CHUNK);
     let mut result = Series { text: &mut text, first: true };
     match query {
-        Query::Oddities => {}
         Query::Values(_) | Query::Stamps(_) | Query::Sizes => {
             for cluster in 0..fleet.len() {
                 head(&mut result, fleet, query, cluster, t);
@@ -281,7 +280,7 @@ fn head(result: &mut Series<'_>, fleet: &Generated, query: &Query, cluster: usiz
         Query::Stamps(Metric::Digest) => add(&digest, &stamp),
         Query::Stamps(_) => add(&rendered, &stamp),
         Query::Sizes => add(&[name], &fleet.packages.len().to_string()),
-        Query::Oddities | Query::Contents { .. } => {}
+        Query::Contents { .. } => {}
     }
 }
 

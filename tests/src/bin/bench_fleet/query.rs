@@ -12,8 +12,6 @@ pub(crate) enum Query {
     Values(Metric),
     /// The timestamps of these samples, of every stream.
     Stamps(Metric),
-    /// Streams of which something is odd; there are none.
-    Oddities,
     /// How many packages each cluster has.
     Sizes,
     /// All that the digests of these clusters cover; with a window, the raw samples of so many milliseconds.
@@ -34,16 +32,14 @@ impl Query {
                 return Ok(Self::Stamps(metric));
             }
         }
-        let turns = format!(
+        let lately = format!(
             "timestamp({UID}) * (1 - 2 * (max_over_time({UID}[120s]) != bool min_over_time({UID}[120s]))) \
+             * (1 + (changes({RENDERED}) < bool 0.8 * count_over_time({RENDERED}) - 1)) \
              or timestamp({UID}) < time() - 120"
         );
-        if text == turns {
-            // Nobody takes turns.
+        if text == lately {
+            // Nobody takes turns, and nothing repeats.
             return Ok(Self::Stamps(Metric::ClusterUid));
-        }
-        if text == format!("changes({RENDERED}) < 0.8 * count_over_time({RENDERED}) - 1") {
-            return Ok(Self::Oddities);
         }
         if text == "sum by (cluster) (statusbridge_source_packages)" {
             return Ok(Self::Sizes);
