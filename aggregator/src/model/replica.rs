@@ -137,6 +137,11 @@ impl Replica {
         self.work.is_some()
     }
 
+    /// Whether it leads and asks the backend.
+    pub(super) fn polls(&self, now: Seconds) -> bool {
+        self.leads() && now >= self.frozen_until
+    }
+
     /// Whether it judges and is heard: a leader in a state to close gates.
     pub(super) fn watches(&self, now: Seconds) -> bool {
         let judges = self.work.as_ref().is_some_and(|work| !matches!(work.last_poll, LastPoll::None));

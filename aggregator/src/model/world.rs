@@ -56,7 +56,7 @@ pub(super) struct World {
     lagging_until: Seconds,
     /// By how much the fastest of the clusters' clocks was ahead.
     fastest: Seconds,
-    /// When an exporter moved last, or something was not scraped or not told by the backend.
+    /// When an exporter moved last, or something was not scraped or not told by the backend, or nobody asked.
     unseen_until: Seconds,
     /// Until when no aggregator watched.
     unwatched_until: Seconds,
@@ -319,6 +319,9 @@ impl World {
         let watched = self.replicas.iter().any(|replica| replica.watches(now));
         if !watched {
             self.unwatched_until = now;
+        }
+        if !self.replicas.iter().any(|replica| replica.polls(now)) {
+            self.unseen_until = self.unseen_until.max(now);
         }
         if self.hub.has_trouble(now) {
             self.slow_until = now;

@@ -1,10 +1,11 @@
 //! The few samples per stream that say whether anything has to be read.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use statusbridge_contract::{Metric, PACKAGE_METRICS, Version, label, stream, stream::StreamLabels};
+use statusbridge_contract::{Metric, PACKAGE_METRICS, Version};
 
-use super::PollConfig;
+use super::{PollConfig, columns::Column};
 use crate::{
     clock::Seconds,
     feed::{FeedError, Labels, QueryApi, Sample, Sink},
@@ -86,46 +87,60 @@ pub(super) async fn read(feed: &impl QueryApi, config: &PollConfig, t: Seconds) 
         ask(Metric::ClusterUid, lately_query()),
     )?;
     let columns = [&digests, &digests_at, &rendered, &rendered_at, &lately];
-    let samples = columns.iter().map(|column| column.samples).sum();
-    let lately = lately_of(lately, t, &config.ignored_labels);
-    let mut beats: HashMap<String, Beat> = HashMap::with_capacity(digests.values.len());
+    let samples = columns.iter().map(|column| column.len() as u64).sum();
+    let ignored = &config.ignored_labels;
+    let merged = (!ignored.is_empty()).then(|| lately_of(&lately, t, ignored));
+    let [mut digests_at, mut rendered, mut rendered_at, mut lately] =
+        [&digests_at, &rendered, &rendered_at, &lately].map(Column::finder);
+    let mut beats: Vec<(Cow<'_, str>, Beat)> = Vec::with_capacity(digests.len());
     let mut unnamed = 0;
-    for (key, digest) in digests.values {
-        let Some(cluster) = key.label(&config.cluster_label).filter(|c| !c.is_empty()).map(str::to_owned)
-        else {
+    for (key, digest) in digests.iter() {
+        let Some(cluster) = key.label(&config.cluster_label).filter(|c| !c.is_empty()) else {
             unnamed += 1;
             continue;
         };
         // Both queries ask at the same time: a digest without a timestamp came in between.
-        let Some(at) = digests_at.values.get(&key).copied().and_then(Sample::finite) else { continue };
-        let HeadKey { contract, labels } = key;
-        let stream = HeadKey { contract: String::new(), labels };
-        let rendered_at = rendered_at.values.get(&stream).copied().and_then(Sample::finite);
-        let rendered = rendered.values.get(&stream).copied().and_then(Sample::whole);
-        let rendered = rendered.map(|seconds| seconds as Seconds).zip(rendered_at);
-        let text = stream.of_stream(&config.ignored_labels);
-        let Lately { turns, repeats } = lately.get(&text).copied().unwrap_or(Lately::UNTOLD);
-        let mut stream = stream.into_stream(&config.ignored_labels);
+        let Some(at) = digests_at.find(key).and_then(Sample::finite) else { continue };
+        let of_stream = key.of_any_contract();
+        let rendered_at = rendered_at.find(of_stream).and_then(Sample::finite);
+        let rendered = rendered.find(of_stream).and_then(Sample::whole);
+        let text = key.of_stream(ignored);
+        let lately = match &merged {
+            Some(merged) => merged.get(&text).copied(),
+            None => lately.find(of_stream).and_then(Sample::finite).map(|told| Lately::read(told, t)),
+        };
+        let Lately { turns, repeats } = lately.unwrap_or(Lately::UNTOLD);
+        let mut stream = key.to_stream(ignored);
         if !config.feed.is_empty() {
             stream.insert(FEED_LABEL.to_owned(), config.feed.as_ref().to_owned());
         }
-        let beat = Beat { cluster, stream, contract, digest: digest.whole(), at, rendered, turns, repeats };
-        match beats.get(&text) {
-            Some(other) if !supersedes(&beat, other) => {}
-            _ => {
-                beats.insert(text, beat);
-            }
-        }
+        let beat = Beat {
+            cluster: cluster.to_owned(),
+            stream,
+            contract: key.contract.to_owned(),
+            digest: digest.whole(),
+            at,
+            rendered: rendered.map(|seconds| seconds as Seconds).zip(rendered_at),
+            turns,
+            repeats,
+        };
+        beats.push((text, beat));
     }
-    let mut beats: Vec<(String, Beat)> = beats.into_iter().collect();
-    beats.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    beats.sort_by(|a, b| a.0.cmp(&b.0));
+    beats.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same && supersedes(&next.1, &kept.1) {
+            std::mem::swap(next, kept);
+        }
+        same
+    });
     Ok(Heads { beats: beats.into_iter().map(|(_, beat)| beat).collect(), unnamed, samples })
 }
 
-/// What the answer to [`lately_query`] says of each stream at `t`; what is worse counts where labels are ignored.
-fn lately_of(answer: Column, t: Seconds, ignored: &[String]) -> HashMap<String, Lately> {
+/// What the answer to [`lately_query`] says of each stream at `t`, where labels are ignored: what is worse counts.
+fn lately_of<'a>(answer: &'a Column, t: Seconds, ignored: &[String]) -> HashMap<Cow<'a, str>, Lately> {
     let mut lately = HashMap::new();
-    for (key, told) in answer.values.into_iter().filter_map(|(key, sample)| Some((key, sample.finite()?))) {
+    for (key, told) in answer.iter().filter_map(|(key, sample)| Some((key, sample.finite()?))) {
         let told = Lately::read(told, t);
         lately
             .entry(key.of_stream(ignored))
@@ -139,106 +154,6 @@ fn lately_of(answer: Column, t: Seconds, ignored: &[String]) -> HashMap<String, 
 /// the same scrape that of the later version among those that can be read.
 fn supersedes(beat: &Beat, other: &Beat) -> bool {
     (beat.at, Version::readable(&beat.contract)) > (other.at, Version::readable(&other.contract))
-}
-
-/// The labels of a head sample: contract version and stream.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct HeadKey {
-    contract: String,
-    /// Names and values, each with an end, in order of the names: cheaper to make and to compare than a map.
-    labels: String,
-}
-
-/// What ends a name or a value.
-const END: char = '\0';
-
-impl HeadKey {
-    fn of(metric: Metric, labels: &Labels) -> Self {
-        let (mut contract, mut text) = ("", String::with_capacity(128));
-        let mut before = "";
-        for (name, value) in labels.iter() {
-            // Whose label that is takes more to find out; so does their order.
-            if name.starts_with("exported_") || name < before {
-                return Self::with_care(metric, labels);
-            }
-            before = name;
-            if metric == Metric::Digest && name == label::CONTRACT {
-                contract = value;
-            } else if name != "__name__" {
-                push(&mut text, name, value);
-            }
-        }
-        Self { contract: contract.to_owned(), labels: text }
-    }
-
-    fn with_care(metric: Metric, labels: &Labels) -> Self {
-        let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
-        let split = stream::split(metric, owned, &[]);
-        let contract = split.own.into_iter().find(|(name, _)| *name == label::CONTRACT);
-        let mut text = String::new();
-        split.stream.iter().for_each(|(name, value)| push(&mut text, name, value));
-        Self { contract: contract.map(|(_, value)| value).unwrap_or_default(), labels: text }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut parts = self.labels.split_terminator(END);
-        std::iter::from_fn(move || parts.next().zip(parts.next()))
-    }
-
-    fn label(&self, name: &str) -> Option<&str> {
-        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
-    }
-
-    /// The labels that tell the stream from others, as text.
-    fn of_stream(&self, ignored: &[String]) -> String {
-        if ignored.is_empty() {
-            return self.labels.clone();
-        }
-        let mut text = String::with_capacity(self.labels.len());
-        let kept = self.iter().filter(|(name, _)| !ignored.iter().any(|it| it == name));
-        kept.for_each(|(name, value)| push(&mut text, name, value));
-        text
-    }
-
-    /// The same as they are kept.
-    fn into_stream(self, ignored: &[String]) -> StreamLabels {
-        let kept = self.iter().filter(|(name, _)| !ignored.iter().any(|it| it == name));
-        kept.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
-    }
-}
-
-fn push(text: &mut String, name: &str, value: &str) {
-    for part in [name, value] {
-        if part.contains(END) {
-            // Such a stream is not found again among what is read, and so never verified.
-            text.push_str(&part.replace(END, "\u{fffd}"));
-        } else {
-            text.push_str(part);
-        }
-        text.push(END);
-    }
-}
-
-/// What a query answers of every stream.
-struct Column {
-    metric: Metric,
-    values: HashMap<HeadKey, Sample>,
-    samples: u64,
-}
-
-impl Column {
-    fn of(metric: Metric) -> Self {
-        Self { metric, values: HashMap::new(), samples: 0 }
-    }
-}
-
-impl Sink for Column {
-    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
-        if let Some(sample) = samples.last() {
-            self.samples += 1;
-            self.values.insert(HeadKey::of(self.metric, labels), *sample);
-        }
-    }
 }
 
 /// How many samples each cluster with something unread will be: what it was when last verified, if that
@@ -294,11 +209,12 @@ mod tests {
             let labels = [("cluster", "c"), ("instance", instance), ("replica", replica)];
             answer.series(&labels.into_iter().collect(), &[Sample { at: 1005.0, value }]);
         }
-        let lately = lately_of(answer, 1005.0, &["replica".to_owned()]);
-        let of = |instance| {
-            let labels: Labels = [("cluster", "c"), ("instance", instance)].into_iter().collect();
-            let told = lately.get(&HeadKey::of(Metric::ClusterUid, &labels).of_stream(&[])).copied();
-            told.map(|Lately { turns, repeats }| (turns, repeats))
+        let ignored = ["replica".to_owned()];
+        let lately = lately_of(&answer, 1005.0, &ignored);
+        let of = |instance: &str| {
+            let (_, told) =
+                lately.iter().find(|(stream, _)| stream.contains(&format!("instance\0{instance}\0")))?;
+            Some((told.turns, told.repeats))
         };
         assert_eq!(of("a"), Some((Turns::None { until: 1000.0 }, false)));
         assert_eq!(of("b"), Some((Turns::Taken { until: 990.0 }, false)));

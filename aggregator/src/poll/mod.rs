@@ -9,6 +9,7 @@
 //! it was. What was verified before a later query failed is kept, because it was verified.
 
 mod batch;
+mod columns;
 mod heads;
 mod look_back;
 mod read;

@@ -1,7 +1,7 @@
 //! The phases, one after another, and what was measured in each.
 
 use crate::generated::{Generated, Millis, cluster_name, now};
-use crate::hub::{Account, Hub, Running};
+use crate::hub::{Account, Hub, POLL_SECONDS, Running};
 use crate::{Source, query, say};
 use anyhow::{Context, Result, ensure};
 use statusbridge_tests::{Rig, usage};
@@ -186,14 +186,15 @@ impl Stage<'_> {
         Ok(Work { took: began.elapsed(), account, backend: Duration::ZERO })
     }
 
-    /// Polls in which nothing happens, from the end of one to the end of another.
+    /// Polls in which nothing happens, from between two of them to between two others, and nobody looks meanwhile.
     async fn quiet(&self, running: &Running, polls: u64) -> Result<Work> {
         let before = running.polls(1).await?;
         // What follows a poll is to be counted with it: judging, and the writes.
         let before = self.rest(running, before).await?;
         let began = Instant::now();
-        let after = running.polls(polls).await?;
-        let after = self.rest(running, after).await?;
+        tokio::time::sleep(Duration::from_secs(POLL_SECONDS * polls)).await;
+        let after = running.polls(0).await?;
+        ensure!(after.polls == before.polls + polls, "polls do not come in time: {after:?} after {before:?}");
         ensure!(after.verified == self.fleet.len() as u64, "not all is verified: {after:?}");
         Ok(Work { took: began.elapsed(), account: after.since(before), backend: Duration::ZERO })
     }

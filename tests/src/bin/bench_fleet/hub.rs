@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two polls.
 pub(crate) const POLL_INTERVAL: &str = "15s";
+/// The same in seconds.
+pub(crate) const POLL_SECONDS: u64 = 15;
 /// How far behind the present the backend is asked.
 pub(crate) const SETTLE_DELAY: &str = "5s";
 /// Clusters of the first wave.
@@ -211,12 +213,21 @@ impl Running {
         &self,
         what: &str,
         deadline: Duration,
+        done: impl FnMut(&Account) -> bool,
+    ) -> Result<Account> {
+        self.look_every(Duration::from_millis(100), what, deadline, done).await
+    }
+
+    async fn look_every(
+        &self,
+        pause: Duration,
+        what: &str,
+        deadline: Duration,
         mut done: impl FnMut(&Account) -> bool,
     ) -> Result<Account> {
         let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?;
         statusbridge_tests::eventually(deadline, what, async || {
-            // Each look costs a little of what is measured.
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(pause).await;
             let account = self.account(&http).await?.context("it does not answer yet")?;
             ensure!(done(&account), "{account:?}");
             Ok(account)
@@ -225,10 +236,12 @@ impl Running {
         .inspect_err(|_| self.aggregator.process().rig().mark_failed())
     }
 
-    /// Waits until so many polls more have ended.
+    /// Waits until so many polls more have ended. A look has all metrics rendered, several milliseconds' work with
+    /// many objects, which is not what is measured: so there are few.
     pub(crate) async fn polls(&self, more: u64) -> Result<Account> {
         let mut until = None;
-        self.wait("polls end", Duration::from_secs(60 * (more + 2)), |account| {
+        let pause = if more == 0 { Duration::ZERO } else { Duration::from_secs(2) };
+        self.look_every(pause, "polls end", Duration::from_secs(60 * (more + 2)), |account| {
             account.polls >= *until.get_or_insert(account.polls + more)
         })
         .await
