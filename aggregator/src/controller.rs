@@ -252,6 +252,7 @@ impl Controller {
                 Some(Ok(answers)) = rounds.join_next() => self.on_answers(answers).await,
                 // Also a sign that this loop goes round, whatever it waits for.
                 _ = retries.tick() => {
+                    self.count_gates();
                     if !self.closings.is_empty() || self.beat_due {
                         self.close().await;
                     }

@@ -682,16 +682,20 @@ async fn a_spec_change_is_answered_at_once_and_stopping_is_graceful() {
         ensure!(theirs.data["status"]["observedGeneration"] == -1, "{}", theirs.data);
 
         let http = reqwest::Client::builder().no_proxy().build()?;
-        let metrics =
-            http.get(format!("http://{}/metrics", aggregator.address())).send().await?.text().await?;
-        for line in [
-            "statusbridge_aggregator_polls_total{result=\"failure\"} 1",
-            "statusbridge_aggregator_gates{state=\"overridden\"} 1",
-            "statusbridge_aggregator_gates{state=\"stalled\"} 1",
-            "statusbridge_aggregator_is_leader 1",
-        ] {
-            ensure!(metrics.contains(line), "{line} is missing:\n{metrics}");
-        }
+        eventually(SOON, "the metrics tell", async || {
+            let metrics =
+                http.get(format!("http://{}/metrics", aggregator.address())).send().await?.text().await?;
+            for line in [
+                "statusbridge_aggregator_polls_total{result=\"failure\"} 1",
+                "statusbridge_aggregator_gates{state=\"overridden\"} 1",
+                "statusbridge_aggregator_gates{state=\"stalled\"} 1",
+                "statusbridge_aggregator_is_leader 1",
+            ] {
+                ensure!(metrics.contains(line), "{line} is missing:\n{metrics}");
+            }
+            Ok(())
+        })
+        .await?;
         let ready = http.get(format!("http://{}/readyz", aggregator.address())).send().await?;
         ensure!(ready.status() == 503, "without a backend it is not ready");
         let ended = aggregator.process().terminate(SOON).await?;

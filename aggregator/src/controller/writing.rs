@@ -69,7 +69,7 @@ impl Controller {
             }
             self.metrics.beat(!self.beat_due);
         }
-        self.count_gates();
+        self.metrics.queued(self.backlog.len());
     }
 
     pub(super) fn has_writes(&self) -> bool {
@@ -84,7 +84,7 @@ impl Controller {
         {
             discovery.write_next(&self.client, &self.metrics).await;
         }
-        self.count_gates();
+        self.metrics.queued(self.backlog.len());
         written.max(1)
     }
 
@@ -239,7 +239,8 @@ impl Controller {
         self.board.iter().for_each(|board| board.closing(&self.closings));
     }
 
-    fn count_gates(&self) {
+    /// Tells the metrics how the gates stand. That takes a look at each of them, so it is not done for every write.
+    pub(super) fn count_gates(&self) {
         let gates = || self.gates.iter().filter_map(|gate| gate.status.as_ref());
         self.metrics.gates(self.gates.iter().map(|gate| gate_state(gate.status.as_ref())));
         let packages = self.packages.iter().filter_map(|package| package.status.as_ref());
@@ -248,7 +249,6 @@ impl Controller {
         };
         self.metrics.invalid(Kind::RolloutGate, gates().filter(|it| invalid(&it.conditions)).count());
         self.metrics.invalid(Kind::FleetPackage, packages.filter(|it| invalid(&it.conditions)).count());
-        self.metrics.queued(self.backlog.len());
     }
 }
 
