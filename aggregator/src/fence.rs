@@ -46,6 +46,12 @@ impl Mark {
         monotonic.max(later.boot.saturating_sub(self.boot)).max(wall)
     }
 
+    #[cfg(test)]
+    pub(crate) fn ago(time: Duration) -> Self {
+        let now = Self::now();
+        Self { monotonic: now.monotonic.checked_sub(time).unwrap(), ..now }
+    }
+
     /// Time since this mark.
     pub fn elapsed(self) -> Duration {
         self.until(Self::now())
@@ -225,11 +231,6 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const TERM: Term = Term { work: Duration::from_secs(10), lease: Duration::from_secs(15) };
 
-    fn ago(seconds: u64) -> Mark {
-        let now = Mark::now();
-        Mark { monotonic: now.monotonic.checked_sub(Duration::from_secs(seconds)).unwrap(), ..now }
-    }
-
     #[rstest]
     #[case::at_work(0, true, true)]
     #[case::nearly(4, true, true)]
@@ -237,12 +238,12 @@ mod tests {
     #[case::over(11, false, false)]
     #[case::another_may_lead(16, false, false)]
     fn the_fence_closes_before_the_lease_ends(
-        #[case] elapsed: u64,
+        #[case] elapsed: u32,
         #[case] holds: bool,
         #[case] admits: bool,
     ) {
         let fence = Fence::shut();
-        fence.renewed(ago(elapsed), TERM);
+        fence.renewed(Mark::ago(SECOND * elapsed), TERM);
         assert_eq!((fence.holds(), fence.admits(10 * SECOND)), (holds, admits));
     }
 

@@ -133,3 +133,48 @@ pub async fn settle<S: Judged>(
     warn!(kind = S::KIND.name(), object = %object.key, "status is left for later: somebody else keeps changing the object");
     Settled::Unsettled
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::ready;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::{Backend, Moment};
+    use crate::fleet::{Fleet, FleetSettings};
+    use crate::testing::Surroundings;
+
+    #[tokio::test]
+    async fn what_was_decided_long_ago_is_not_sent() {
+        let object = json!({
+            "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate",
+            "metadata": {"namespace": "fleet", "name": "g", "uid": "1", "resourceVersion": "1", "generation": 1},
+            "spec": {"fleetPackageRef": {"name": "p"}, "revision": "r", "clusters": {"names": ["c"]}},
+            "status": {"observedGeneration": -1},
+        });
+        let gate = Object::read(serde_json::from_value(object.clone()).unwrap()).unwrap();
+        let around = Surroundings::default();
+        let fleet = Fleet::new(FleetSettings::default());
+        let world = around.world(&fleet, Backend::Answers, Moment { t: 100.0, now: 100.0 });
+        let settled = async |since| {
+            let sent = Arc::new(AtomicU32::new(0));
+            let (answer, counted) = (object.to_string(), sent.clone());
+            let hub = tower::service_fn(move |_: http::Request<Body>| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                ready(Ok::<_, Infallible>(http::Response::new(Body::from(answer.clone().into_bytes()))))
+            });
+            let (client, metrics) = (Client::new(hub, "fleet"), Metrics::aggregator());
+            let settled = settle::<RolloutGateSpec>(&client, &world, since, &metrics, &gate).await;
+            (settled, sent.load(Ordering::Relaxed))
+        };
+        assert!(matches!(settled(Mark::now()).await, (Settled::Done(Some(_)), 1)));
+        let late = settled(Mark::ago(CALL_TIMEOUT + Duration::from_secs(1))).await;
+        assert!(matches!(late, (Settled::Unsettled, 0)), "{late:?}");
+    }
+}

@@ -146,11 +146,26 @@ pub async fn read(client: &Client, kind: Kind, key: &Key) -> Result<Option<Dynam
 /// Waits for an answer, but not for ever. The call takes no step after that, not even the one for which a
 /// process that was frozen wakes up.
 pub async fn in_time<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, HubError> {
-    let begun = Mark::now();
+    in_time_since(Mark::now(), call).await
+}
+
+async fn in_time_since<T>(begun: Mark, call: impl Future<Output = kube::Result<T>>) -> Result<T, HubError> {
     let mut call = pin!(call);
     let steps = poll_fn(|context| match begun.elapsed() < CALL_TIMEOUT {
         true => call.as_mut().poll(context).map_err(HubError::from),
         false => Poll::Ready(Err(HubError::Timeout)),
     });
     tokio::time::timeout(CALL_TIMEOUT, steps).await.unwrap_or(Err(HubError::Timeout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_takes_no_step_once_its_time_is_over() {
+        let call = |begun| in_time_since(begun, async { Ok(1) });
+        assert!(matches!(call(Mark::now()).await, Ok(1)));
+        assert!(matches!(call(Mark::ago(CALL_TIMEOUT)).await, Err(HubError::Timeout)));
+    }
 }
