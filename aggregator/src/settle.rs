@@ -2,7 +2,6 @@
 //! is accepted or nothing is left to write.
 
 use kube::Client;
-use kube::api::DynamicObject;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::warn;
@@ -60,9 +59,9 @@ impl Judged for RolloutGateSpec {
 
 /// How an object was left.
 #[derive(Debug)]
-pub enum Settled {
+pub enum Settled<O> {
     /// Its status is what it should be; the newest version, if it was read or written.
-    Done(Option<Box<DynamicObject>>),
+    Done(Option<Box<O>>),
     /// It no longer exists.
     Gone,
     /// It was not written, for sure; to be tried again.
@@ -81,12 +80,11 @@ pub async fn settle<S: Judged>(
     since: Mark,
     metrics: &Metrics,
     object: &Object<S, S::Status>,
-) -> Settled {
-    let mut newest = None::<Box<DynamicObject>>;
-    let mut reread = None::<Object<S, S::Status>>;
+) -> Settled<Object<S, S::Status>> {
+    let mut reread = None;
     for _ in 0..ATTEMPTS {
-        let object = reread.as_ref().unwrap_or(object);
-        let Some(status) = S::judge(world, object) else { return Settled::Done(newest) };
+        let object = reread.as_deref().unwrap_or(object);
+        let Some(status) = S::judge(world, object) else { return Settled::Done(reread) };
         if since.elapsed() >= CALL_TIMEOUT {
             metrics.wrote(S::KIND, WriteResult::Fenced);
             return Settled::Unsettled;
@@ -95,10 +93,11 @@ pub async fn settle<S: Judged>(
         let raw = match write::status(client, S::KIND, basis, &status).await {
             Ok(Written::Done(raw)) => {
                 metrics.wrote(S::KIND, WriteResult::Done);
-                if let Some(after) = Object::read(raw.as_ref().clone()) {
-                    world.verdicts.landed(S::KIND, object, &status, &after);
+                let after = Object::read(*raw).map(Box::new);
+                if let Some(after) = &after {
+                    world.verdicts.landed(S::KIND, object, &status, after);
                 }
-                return Settled::Done(Some(raw));
+                return Settled::Done(after);
             }
             Ok(Written::Gone) => {
                 metrics.wrote(S::KIND, WriteResult::Gone);
@@ -119,10 +118,7 @@ pub async fn settle<S: Judged>(
             }
         };
         match raw {
-            Ok(Some(raw)) => {
-                reread = Object::read(raw.clone());
-                newest = Some(Box::new(raw));
-            }
+            Ok(Some(raw)) => reread = Object::read(raw).map(Box::new),
             Ok(None) => return Settled::Gone,
             Err(error) => {
                 warn!(kind = S::KIND.name(), object = %object.key, %error, "status could not be written");

@@ -150,7 +150,7 @@ impl<O: Kept> Mirror<O> {
     /// Takes in a watch event and says which objects are other than before.
     pub fn apply(&mut self, event: Event<DynamicObject>) -> BTreeSet<Key> {
         match event {
-            Event::Apply(object) if self.knows_newer(&object) => BTreeSet::new(),
+            Event::Apply(object) if self.knows(&object) => BTreeSet::new(),
             Event::Apply(object) => self.insert(object).into_iter().collect(),
             Event::Delete(object) => {
                 let key = O::read(object).map(|object| object.key().clone());
@@ -179,8 +179,8 @@ impl<O: Kept> Mirror<O> {
         }
     }
 
-    /// An event from before our own last write says nothing new.
-    fn knows_newer(&self, object: &DynamicObject) -> bool {
+    /// An event of our own last write, or from before it, says nothing new.
+    fn knows(&self, object: &DynamicObject) -> bool {
         let metadata = &object.metadata;
         let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return false };
         let key = Key { namespace: namespace.clone(), name: name.clone() };
@@ -191,21 +191,21 @@ impl<O: Kept> Mirror<O> {
             version(known.resource_version()),
         );
         metadata.uid.as_deref() == Some(known.uid())
-            && matches!(versions, (Some(event), Some(known)) if event < known)
+            && matches!(versions, (Some(event), Some(known)) if event <= known)
     }
 
-    /// Takes in an object that was read or written by itself.
+    /// Takes in an object that was read by itself, and says which it is if it is other than before.
     pub fn insert(&mut self, object: DynamicObject) -> Option<Key> {
         let object = O::read(object)?;
-        let (key, version) = (object.key().clone(), object.resource_version().to_owned());
-        let before = self.objects.insert(key.clone(), object);
-        before.is_none_or(|before| before.resource_version() != version).then_some(key)
+        let key = object.key().clone();
+        self.keep(object).then_some(key)
     }
 
-    /// Takes in an object that was put together by a test.
-    #[cfg(test)]
-    pub(crate) fn put(&mut self, object: O) {
-        self.objects.insert(object.key().clone(), object);
+    /// Takes in an object. Whether it is other than before.
+    pub fn keep(&mut self, object: O) -> bool {
+        let version = object.resource_version().to_owned();
+        let before = self.objects.insert(object.key().clone(), object);
+        before.is_none_or(|before| before.resource_version() != version)
     }
 
     /// Forgets an object that is gone.

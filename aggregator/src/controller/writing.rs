@@ -14,10 +14,11 @@ use crate::decide::Moment;
 use crate::decide::conditions::{OPEN, READY, STALLED, find, is_true};
 use crate::discover::Discovery;
 use crate::fence::Mark;
+use crate::judge::GateObject;
 use crate::metrics::{GateState, WriteResult};
-use crate::settle::{Settled, settle};
+use crate::settle::{Judged, Settled, settle};
 use crate::slices::{self, Change};
-use crate::store::Key;
+use crate::store::{Key, Object, Store};
 use crate::write::{self, Kind, Written};
 
 /// How many closings are written at the same time.
@@ -30,7 +31,7 @@ impl Controller {
     pub(super) async fn close(&mut self) {
         while !self.closings.is_empty() {
             let (world, since) = (self.world(self.moment()), Mark::now());
-            let settled: Vec<(Key, Settled)> = stream::iter(&self.closings)
+            let settled: Vec<(Key, Settled<GateObject>)> = stream::iter(&self.closings)
                 .map(|key| async {
                     match self.gates.get(key) {
                         Some(gate) => {
@@ -48,7 +49,7 @@ impl Controller {
                     self.closings.remove(&key);
                     landed.insert(key.clone());
                 }
-                self.remember(Kind::RolloutGate, &key, settled);
+                self.remember(&key, settled, |it| &mut it.gates);
             }
             self.show_closings();
             if landed.is_empty() {
@@ -98,28 +99,30 @@ impl Controller {
                 break;
             }
             let world = self.world(moment);
-            let settled = match kind {
-                Kind::RolloutGate => match self.gates.get(&key) {
-                    Some(gate) => settle(&self.client, &world, since, &self.metrics, gate).await,
-                    None => continue,
-                },
-                Kind::FleetPackage => match self.packages.get(&key) {
-                    Some(package) => settle(&self.client, &world, since, &self.metrics, package).await,
-                    None => continue,
-                },
+            match kind {
+                Kind::RolloutGate => {
+                    let Some(gate) = self.gates.get(&key) else { continue };
+                    let settled = settle(&self.client, &world, since, &self.metrics, gate).await;
+                    if matches!(settled, Settled::Done(None)) {
+                        continue;
+                    }
+                    self.remember(&key, settled, |it| &mut it.gates);
+                    let mut concerned = self.concerned(BTreeSet::from([key.clone()]));
+                    concerned.remove(&key);
+                    self.judge(BTreeSet::new(), concerned).await;
+                }
+                Kind::FleetPackage => {
+                    let Some(package) = self.packages.get(&key) else { continue };
+                    let settled = settle(&self.client, &world, since, &self.metrics, package).await;
+                    if matches!(settled, Settled::Done(None)) {
+                        continue;
+                    }
+                    self.remember(&key, settled, |it| &mut it.packages);
+                }
                 Kind::FleetPackageSlice => match self.write_slices(&key, moment).await {
                     0 => continue,
                     written => return written,
                 },
-            };
-            if matches!(settled, Settled::Done(None)) {
-                continue;
-            }
-            self.remember(kind, &key, settled);
-            if kind == Kind::RolloutGate {
-                let mut concerned = self.concerned(BTreeSet::from([key.clone()]));
-                concerned.remove(&key);
-                self.judge(BTreeSet::new(), concerned).await;
             }
             return 1;
         }
@@ -211,27 +214,27 @@ impl Controller {
         true
     }
 
-    fn remember(&mut self, kind: Kind, key: &Key, settled: Settled) {
-        let changed = match (settled, kind) {
-            (Settled::Done(Some(object)), Kind::RolloutGate) => self.gates.insert(*object).is_some(),
-            (Settled::Done(Some(object)), Kind::FleetPackage) => self.packages.insert(*object).is_some(),
-            (Settled::Gone, Kind::RolloutGate) => {
-                self.gates.remove(key);
+    fn remember<S: Judged>(
+        &mut self,
+        key: &Key,
+        settled: Settled<Object<S, S::Status>>,
+        store: impl Fn(&mut Self) -> &mut Store<S, S::Status>,
+    ) {
+        let changed = match settled {
+            Settled::Done(Some(object)) => store(self).keep(*object),
+            Settled::Gone => {
+                store(self).remove(key);
                 true
             }
-            (Settled::Gone, Kind::FleetPackage) => {
-                self.packages.remove(key);
-                true
-            }
-            (Settled::Doubtful, _) => {
-                self.doubtful.insert((kind, key.clone()));
+            Settled::Doubtful => {
+                self.doubtful.insert((S::KIND, key.clone()));
                 false
             }
-            // The next poll finds it again. Slices are remembered where they are written.
-            (Settled::Done(None) | Settled::Unsettled, _) | (_, Kind::FleetPackageSlice) => false,
+            // The next poll finds it again.
+            Settled::Done(None) | Settled::Unsettled => false,
         };
         if changed {
-            self.is_new(kind, key);
+            self.is_new(S::KIND, key);
         }
     }
 

@@ -340,7 +340,7 @@ impl Work {
     /// Looks up what the gate has to know of a past that this leader did not watch.
     fn look_back(&mut self, replica: &Replica, now: Seconds) {
         let mut gates = Gates::default();
-        gates.put(self.gate.clone());
+        gates.keep(self.gate.clone());
         let moment = self.moment(replica, now);
         let looks = self.around.world(&self.fleet, decide::Backend::Answers, moment).looks(&gates);
         if !looks.is_empty() {

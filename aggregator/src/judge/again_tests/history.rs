@@ -338,13 +338,13 @@ impl History {
                 if let Some((gate, closed)) = gate.and_then(|gate| close(&gate).map(|closed| (gate, closed)))
                 {
                     let resource_version = self.version();
-                    self.around.gates.put(Object { status: Some(closed), resource_version, ..gate });
+                    self.around.gates.keep(Object { status: Some(closed), resource_version, ..gate });
                 }
             }
             Step::Touched(at) => {
                 if let Some(gate) = self.around.gates.get(&key(GATES[at])).cloned() {
                     let resource_version = self.version();
-                    self.around.gates.put(Object { resource_version, ..gate });
+                    self.around.gates.keep(Object { resource_version, ..gate });
                 }
             }
             Step::GateGone(at) => {
@@ -367,14 +367,14 @@ impl History {
                             let known = self.around.gates.get(&gate.key);
                             if known.is_some_and(|it| it.resource_version == gate.resource_version) {
                                 self.around.doubtful.remove(&(Kind::RolloutGate, gate.key.clone()));
-                                self.around.gates.put(Object { resource_version, ..gate });
+                                self.around.gates.keep(Object { resource_version, ..gate });
                             }
                         }
                         Sent::Package(package) => {
                             let known = self.around.packages.get(&package.key);
                             if known.is_some_and(|it| it.resource_version == package.resource_version) {
                                 self.around.doubtful.remove(&(Kind::FleetPackage, package.key.clone()));
-                                self.around.packages.put(Object { resource_version, ..package });
+                                self.around.packages.keep(Object { resource_version, ..package });
                             }
                         }
                     }
@@ -456,11 +456,11 @@ impl History {
         }
         for (before, status) in gates {
             let landed = self.land(Kind::RolloutGate, before, status, landing, Sent::Gate);
-            landed.into_iter().for_each(|gate| self.around.gates.put(gate));
+            landed.into_iter().for_each(|gate| _ = self.around.gates.keep(gate));
         }
         for (before, status) in packages {
             let landed = self.land(Kind::FleetPackage, before, status, landing, Sent::Package);
-            landed.into_iter().for_each(|package| self.around.packages.put(package));
+            landed.into_iter().for_each(|package| _ = self.around.packages.keep(package));
         }
         Ok(())
     }
