@@ -75,6 +75,8 @@ pub(super) struct Cluster {
     was_away: bool,
     transitions: u64,
     shown_since: u64,
+    /// When that was dated, really.
+    dated: Seconds,
     /// When what is shown changed last, by the cluster's clock.
     changed: u64,
     /// Its scrapes fail until then.
@@ -111,6 +113,7 @@ impl Cluster {
             was_away: false,
             transitions: 0,
             shown_since: now as u64,
+            dated: now,
             changed: now as u64,
             unscraped_until: 0.0,
             cut_until: 0.0,
@@ -157,9 +160,19 @@ impl Cluster {
                 Dates::Still => !seen || !self.replicas.iter().all(|r| self.was_heard(r, now)),
             };
             if dated {
-                self.shown_since = self.changed;
+                (self.shown_since, self.dated) = (self.changed, now);
             }
         }
+    }
+
+    /// Sets the clock.
+    pub(super) fn set_clock(&mut self, ahead: Seconds) {
+        // By a date that was only scraped when the clock was right again nobody can tell that it was slow.
+        let unheard = self.replicas.iter().all(|r| r.heard.is_none_or(|(_, at)| at < self.dated));
+        if unheard && self.skew < 0.0 && ahead > self.skew {
+            self.shown_since += (ahead.min(0.0) - self.skew) as u64;
+        }
+        self.skew = ahead;
     }
 
     /// The exporter goes, and comes back perhaps under another name.

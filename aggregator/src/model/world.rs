@@ -223,7 +223,7 @@ impl World {
             }
             Event::Cut { cluster, lasts } => self.clusters[which(cluster)].cut_until = end(lasts),
             Event::Clock { cluster, ahead } => {
-                self.clusters[which(cluster)].skew = f64::from(ahead);
+                self.clusters[which(cluster)].set_clock(f64::from(ahead));
                 self.fastest = self.fastest.max(f64::from(ahead));
             }
             Event::Impostor { revision: number, lasts } => {
