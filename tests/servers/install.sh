@@ -14,6 +14,7 @@ cache=${STATUSBRIDGE_CACHE:-${XDG_CACHE_HOME:-${HOME:?set HOME or STATUSBRIDGE_C
 assets=${KUBEBUILDER_ASSETS:-}
 common=github.com/prometheus/common/version.Version
 k8s=k8s.io/component-base/version
+mimir=github.com/grafana/mimir/pkg/util/version
 helm=helm.sh/helm/v3/pkg
 
 # name | module whose version counts | programs | packages | build tags | usual duration on two cores | linker flags
@@ -23,6 +24,7 @@ etcd|go.etcd.io/etcd/server/v3|etcd|go.etcd.io/etcd/server/v3||1 minute|
 etcd-old|go.etcd.io/etcd/server/v3|etcd-old|go.etcd.io/etcd/server/v3||1 minute|
 prometheus|github.com/prometheus/prometheus|prometheus promtool|github.com/prometheus/prometheus/cmd/prometheus github.com/prometheus/prometheus/cmd/promtool|remove_all_sd|2 minutes|-X '$common'=@V@
 thanos|github.com/thanos-io/thanos|thanos|github.com/thanos-io/thanos/cmd/thanos|slicelabels|3 minutes|-X '$common'=@V@
+mimir|github.com/grafana/mimir|mimir|github.com/grafana/mimir/cmd/mimir|netgo stringlabels|5 minutes|-X '$mimir'.Version=@V@
 kustomize-controller|github.com/fluxcd/kustomize-controller|kustomize-controller|github.com/fluxcd/kustomize-controller||2 minutes|
 kpt|github.com/kptdev/kpt|kpt-live|statusbridge.dev/tests/servers/kpt||2 minutes|-X main.version=v@V@
 kstatus|sigs.k8s.io/cli-utils|kstatus|statusbridge.dev/tests/servers/kstatus||1 minute|
@@ -38,7 +40,7 @@ kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconfor
 '
 # kube-state-metrics is what the benchmark measures against, kubeconform what deploy/check runs, otel-collector what
 # `make pipelines` tries: no other test needs them.
-default_names="kubernetes etcd etcd-old prometheus thanos victoria-metrics kustomize-controller kpt kstatus argocd-lua crossplane-changelog argo-rollouts kubefleet ocm-placement helm"
+default_names="kubernetes etcd etcd-old prometheus thanos mimir victoria-metrics kustomize-controller kpt kstatus argocd-lua crossplane-changelog argo-rollouts kubefleet ocm-placement helm"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
@@ -51,6 +53,9 @@ select_server() { # sets name, module, programs, packages, tags, usual, ldflags,
   [ -n "$version" ] || die "$here/$name/go.mod does not require $module"
   if [ "$name" = prometheus ]; then # the module v0.315.0 is the release 3.15.0
     version=$(sed -E 's/^0\.([0-9])([0-9]{2})\./\1.\2./' <<<"$version")
+  fi
+  if [ "$name" = mimir ]; then # its releases cannot be had as modules, a commit of its main branch can
+    version=$(sed -E 's/^.*\.([0-9]{8})[0-9]{6}-([0-9a-f]{7}).*/main-\1-\2/' <<<"$version")
   fi
   dir=$cache/$name-$version-$({ cat "$here/$name"/*; echo "$line"; } | sha256sum | cut -c1-12)
 }

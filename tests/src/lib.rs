@@ -6,7 +6,7 @@
 //!  │            ├─ KustomizeController, Flux   packages delivered by somebody else's controller
 //!  │            ├─ Kpt                          packages applied by a command that leaves an inventory
 //!  │            └─ Exporter, Aggregator        our own programs
-//!  ├─ Prometheus, VictoriaMetrics, Thanos
+//!  ├─ Prometheus, VictoriaMetrics, Thanos, Mimir
 //!  ├─ Pipeline                                  what scrapes and writes, by the files of deploy/pipelines
 //!  ├─ Guard, Authority                         TLS, certificates and passwords in front of them
 //!  ├─ FaultProxy, FileServer, FakeFleet        in this process: faults on the way, bytes to serve, many clusters
@@ -49,6 +49,7 @@ pub mod history;
 pub mod hub;
 mod kpt;
 mod kubeconfig;
+mod mimir;
 mod own;
 mod pipelines;
 mod ports;
@@ -79,6 +80,7 @@ pub use history::History;
 pub use hub::Hub;
 pub use kpt::{Kpt, KptPackage, config_map_manifest, put_inventory, revision_manifest};
 pub use kubeconfig::Kubeconfig;
+pub use mimir::{Mimir, MimirIngester, MimirTenant};
 pub use own::{Aggregator, AggregatorOptions, Exporter, Sweeper, own_command, own_program};
 pub use pipelines::{Pipeline, Road};
 pub use ports::Port;

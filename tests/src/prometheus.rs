@@ -67,6 +67,8 @@ pub struct PrometheusConfig {
     pub jobs: Vec<ScrapeJob>,
     /// URLs it writes everything to.
     pub remote_write: Vec<String>,
+    /// URLs it writes everything to in the name of a tenant (`X-Scope-OrgID`).
+    pub remote_write_as: Vec<(String, String)>,
     /// Files with recording and alerting rules.
     pub rule_files: Vec<PathBuf>,
     /// Further flags.
@@ -80,6 +82,7 @@ impl Default for PrometheusConfig {
             external_labels: BTreeMap::new(),
             jobs: Vec::new(),
             remote_write: Vec::new(),
+            remote_write_as: Vec::new(),
             rule_files: Vec::new(),
             flags: Vec::new(),
         }
@@ -102,7 +105,10 @@ impl PrometheusConfig {
     fn to_json(&self) -> Value {
         let interval = format!("{}ms", self.scrape_interval.as_millis());
         let jobs: Vec<Value> = self.jobs.iter().map(ScrapeJob::to_json).collect();
-        let write: Vec<Value> = self.remote_write.iter().map(|u| json!({"url": u})).collect();
+        let write = self.remote_write.iter().map(|u| json!({"url": u}));
+        let write_as = self.remote_write_as.iter();
+        let write_as = write_as.map(|(u, tenant)| json!({"url": u, "headers": {"X-Scope-OrgID": tenant}}));
+        let write: Vec<Value> = write.chain(write_as).collect();
         json!({
             "global": {
                 "scrape_interval": interval,

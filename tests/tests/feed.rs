@@ -119,7 +119,15 @@ struct Reader {
 
 impl Reader {
     fn new(url: &str) -> Result<Self> {
-        let mut config = FeedConfig::new(url);
+        Self::with(FeedConfig::new(url))
+    }
+
+    /// One that sends headers.
+    fn sending(url: &str, headers: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        Self::with(FeedConfig { headers: headers.into_iter().collect(), ..FeedConfig::new(url) })
+    }
+
+    fn with(mut config: FeedConfig) -> Result<Self> {
         config.timeout = Duration::from_secs(2);
         let poller = Poller::new(PollConfig::default(), PromFeed::new(config)?);
         Ok(Self { poller, fleet: Fleet::new(FleetSettings::default()), settle: 0.5 })
@@ -207,25 +215,89 @@ async fn what_was_attested_is_verified_through_prometheus() {
 }
 
 #[tokio::test]
-async fn what_was_attested_is_verified_through_remote_write_into_victoria_metrics() {
-    run("feed-victoria-metrics", async |rig| {
+async fn what_was_attested_is_verified_through_remote_write() {
+    run("feed-remote-write", async |rig| {
         let exporter = Exporter::start(1, packages(40)).await?;
         let victoria = VictoriaMetrics::start(rig).await?;
+        let mimir = Mimir::start(rig).await?;
+        let tenant = mimir.tenant("fleet")?;
         let mut config =
             PrometheusConfig::with_jobs([ScrapeJob::new("statusbridge").target(exporter.address, &[])])
                 .external(&[("cluster", "c1"), ("source", "x")]);
         config.remote_write = vec![victoria.remote_write_url()];
-        let _prometheus = Prometheus::start(rig, &config).await?;
-        let mut reader = Reader::new(&victoria.url())?;
-        reader.settle = 2.0;
-        for (name, revision) in packages(40) {
-            reader.until_healthy("c1", &name, revision).await?;
+        let _prometheus = Prometheus::start(rig, &tenant.written_by(config)).await?;
+        let readers = [Reader::new(&victoria.url())?, Reader::sending(&mimir.url(), [tenant.header()])?];
+        let mut readers = readers.map(|reader| Reader { settle: 2.0, ..reader });
+        for reader in &mut readers {
+            for (name, revision) in packages(40) {
+                reader.until_healthy("c1", &name, revision).await?;
+            }
         }
         exporter.set("p7", 0x0123_4567_89ab);
-        reader.until_healthy("c1", "p7", 0x0123_4567_89ab).await?;
         exporter.remove("p8");
-        reader.until("c1", "p8", "p8 is gone", |o| o.standing == Standing::Missing).await?;
+        for reader in &mut readers {
+            reader.until_healthy("c1", "p7", 0x0123_4567_89ab).await?;
+            reader.until("c1", "p8", "p8 is gone", |o| o.standing == Standing::Missing).await?;
+        }
         Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_tenant_of_mimir_must_not_see_or_may_not_write_is_never_taken_for_all_there_is() {
+    run("feed-mimir", async |rig| {
+        let exporter = Exporter::start(1, packages(10)).await?;
+        // 85 series are ours at first, and five are Prometheus' own.
+        let mimir = Mimir::start_with(rig, json!({"few": {"max_global_series_per_user": 120}})).await?;
+        let (fleet, few) = (mimir.tenant("fleet")?, mimir.tenant("few")?);
+        let config = few.written_by(fleet.written_by(PrometheusConfig::with_jobs([job(&exporter, "c1")])));
+        let _prometheus = Prometheus::start(rig, &config).await?;
+        let reader = |tenant: &str| -> Result<Reader> {
+            let reader = Reader::sending(&mimir.url(), [mimir.tenant(tenant)?.header()])?;
+            Ok(Reader { settle: 2.0, ..reader })
+        };
+        // Who asks for two tenants gets the streams of both, which a label tells apart.
+        let (mut fleet, mut few, mut both) = (reader("fleet")?, reader("few")?, reader("few|fleet")?);
+        for reader in [&mut fleet, &mut few, &mut both] {
+            reader.until_healthy("c1", "p1", packages(2)["p1"]).await?;
+        }
+        eventually(DEADLINE, "one stream of each tenant is verified", async || {
+            let report = both.poll().await;
+            ensure!(report.verified == 2 && report.unverified == 0, "{report:?}");
+            Ok(())
+        })
+        .await?;
+        let mut other = reader("other")?;
+        let report = other.poll().await;
+        ensure!(report.ok && (report.verified, report.unverified, report.read) == (0, 0, 0), "{report:?}");
+        assert_eq!(other.observe("c1", "p1").standing, Standing::Missing);
+        let report = Reader::new(&mimir.url())?.poll().await;
+        let error = report.error.context("somebody without a name is answered")?;
+        assert_eq!(error, "backend answered HTTP 401: no org id");
+
+        // What is more than a tenant may have is left out, and the rest is taken.
+        packages(30).into_iter().for_each(|(name, revision)| exporter.set(&name, revision));
+        for reader in [&mut fleet, &mut both] {
+            reader.until_healthy("c1", "p29", packages(30)["p29"]).await?;
+        }
+        let seen = few.until("c1", "p1", "a part is missing", |o| o.standing == Standing::Unverified).await?;
+        ensure!(seen.message.contains("missing"), "{seen:?}");
+
+        // While it starts it answers everything with an error, and never with nothing.
+        mimir.process().kill();
+        assert_eq!(fleet.poll().await.error_kind, Some("connect"));
+        mimir.process().start()?;
+        eventually(DEADLINE, "it is back", async || {
+            let report = fleet.poll().await;
+            if report.ok {
+                assert_eq!(report.verified + report.unverified, 1, "{report:?}");
+            }
+            ensure!(report.ok, "{report:?}");
+            Ok(())
+        })
+        .await?;
+        fleet.until_healthy("c1", "p29", packages(30)["p29"]).await.map(drop)
     })
     .await;
 }
@@ -238,9 +310,14 @@ async fn a_lost_stale_marker_is_healed_by_reading_raw() {
         let mut job =
             ScrapeJob::new("statusbridge").target(pages.address(), &[("cluster", "c1"), ("instance", "i")]);
         job.more.insert("track_timestamps_staleness".into(), json!(false));
-        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await?;
+        let mimir = Mimir::start(rig).await?;
+        let tenant = mimir.tenant("fleet")?;
+        let config = tenant.written_by(PrometheusConfig::with_jobs([job]));
+        let prometheus = Prometheus::start(rig, &config).await?;
         let victoria = VictoriaMetrics::start(rig).await?;
-        let mut readers = [Reader::new(&prometheus.url())?, Reader::new(&victoria.url())?];
+        let mut behind = Reader::sending(&mimir.url(), [tenant.header()])?;
+        behind.settle = 2.0;
+        let mut readers = [Reader::new(&prometheus.url())?, Reader::new(&victoria.url())?, behind];
         let say = async |packages: &Packages| -> Result<()> {
             let now = clock::now();
             // Samples with timestamps of their own are never marked stale.
