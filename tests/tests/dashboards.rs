@@ -80,6 +80,9 @@ async fn every_panel_shows_something_where_something_happens() {
         let mut config = PrometheusConfig::with_jobs([job, spoiled]);
         config.rule_files = rules(rig)?;
         config.remote_write.push(behind.remote_write_url());
+        let mimir = Mimir::start(rig).await?;
+        let tenant = mimir.tenant("fleet")?;
+        let mut config = tenant.written_by(config);
         let prometheus = Prometheus::start(rig, &config).await?;
         let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
         let sweeper = hub.start_sweeper(rig, "10m").await?;
@@ -156,6 +159,16 @@ async fn every_panel_shows_something_where_something_happens() {
                         behind.query(&expr).await?.len()
                     } else {
                         behind.query_range(&expr, 30).await?
+                    };
+                    ensure!(count > 0, "no series");
+                    Ok(())
+                })
+                .await?;
+                eventually(SOON, &format!("there is data in Mimir for {what}"), async || {
+                    let count = if query.instant {
+                        tenant.query(&expr).await?.len()
+                    } else {
+                        tenant.query_range(&expr, 30).await?
                     };
                     ensure!(count > 0, "no series");
                     Ok(())

@@ -1,7 +1,7 @@
 //! Several metrics backends at once, and those that want to know who asks.
 
 use crate::world::*;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_aggregator::clock;
 use statusbridge_aggregator::feed::{FeedConfig, Flavour, PromFeed};
@@ -254,13 +254,15 @@ async fn a_backend_is_asked_for_no_more_than_it_answers() {
             }
         }
         let victoria_metrics = VictoriaMetrics::start_with(rig, &["-search.maxUniqueTimeseries=300"]).await?;
+        let mimir = Mimir::start_with(rig, json!({"fleet": {"max_fetched_series_per_query": 300}})).await?;
+        let tenant = mimir.tenant("fleet")?;
         let mut config = PrometheusConfig::with_jobs([clusters
             .iter()
             .fold(job(), |job, name| fleet.target(job, name, &[]))]);
         // All of it are 816 samples, and 68 of each cluster.
         config.flags = vec!["--query.max-samples=400".to_owned()];
         config.remote_write.push(victoria_metrics.remote_write_url());
-        let prometheus = Prometheus::start(rig, &config).await?;
+        let prometheus = Prometheus::start(rig, &tenant.written_by(config)).await?;
         eventually(SOON, "all clusters are there", async || {
             let found = prometheus.query("statusbridge_digest").await?.len();
             ensure!(found == clusters.len(), "{found}");
@@ -272,8 +274,10 @@ async fn a_backend_is_asked_for_no_more_than_it_answers() {
         for (url, flavour, settle) in [
             (prometheus.url(), Flavour::Prometheus, 1.0),
             (victoria_metrics.url(), Flavour::VictoriaMetrics, 3.0),
+            (mimir.url(), Flavour::Prometheus, 3.0),
         ] {
-            let feed = PromFeed::new(FeedConfig { flavour, ..FeedConfig::new(url) })?;
+            let headers = vec![tenant.header()];
+            let feed = PromFeed::new(FeedConfig { flavour, headers, ..FeedConfig::new(url) })?;
             let mut poller = Poller::new(PollConfig::default(), feed);
             let mut known = Fleet::new(FleetSettings::default());
             eventually(SOON, &format!("{flavour:?} answers in parts"), async || {
@@ -283,6 +287,9 @@ async fn a_backend_is_asked_for_no_more_than_it_answers() {
             })
             .await?;
         }
+        let all = tenant.query("{__name__=~\"statusbridge_.+\"}").await;
+        let refused = all.err().context("Mimir answers everything at once")?.to_string();
+        ensure!(refused.contains("err-mimir-max-series-per-query"), "{refused}");
 
         // A cluster of VictoriaMetrics that lacks a node answers with what the others have, and says so in a field.
         let way = FaultProxy::start(rig, victoria_metrics.address()).await?;

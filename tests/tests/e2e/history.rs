@@ -110,7 +110,9 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
         let cluster = Workload::start(rig, &etcd, "c1", &[]).await?;
         let kudo = Kudo::install(&cluster).await?;
         let behind = VictoriaMetrics::start(rig).await?;
-        let mut config = PrometheusConfig::with_jobs([cluster.target(job())]);
+        let mimir = Mimir::start(rig).await?;
+        let tenant = mimir.tenant("fleet")?;
+        let mut config = tenant.written_by(PrometheusConfig::with_jobs([cluster.target(job())]));
         config.remote_write.push(behind.remote_write_url());
         config.external_labels.insert("replica".to_owned(), "a".to_owned());
         let prometheus = Prometheus::start(rig, &config).await?;
@@ -189,15 +191,20 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
         ];
         // Both replicas are there, of which one will be followed.
         eventually(SOON, "both replicas are there", async || {
-            let found = behind.query("statusbridge_digest").await?;
-            let mut replicas: Vec<&str> = found.iter().map(|sample| sample.label("replica")).collect();
-            replicas.sort_unstable();
-            ensure!(replicas == ["a", "b"], "{found:?}");
+            for found in
+                [behind.query("statusbridge_digest").await?, tenant.query("statusbridge_digest").await?]
+            {
+                let mut replicas: Vec<&str> = found.iter().map(|sample| sample.label("replica")).collect();
+                replicas.sort_unstable();
+                ensure!(replicas == ["a", "b"], "{found:?}");
+            }
             Ok(())
         })
         .await?;
         let mut r3_healthy = 0;
-        for args in [on("prometheus", &backend), on("victoriametrics", &behind.url())] {
+        let mut as_tenant = on("prometheus", &mimir.url());
+        as_tenant.extend(["--backend-header".to_owned(), "X-Scope-OrgID: fleet".to_owned()]);
+        for args in [on("prometheus", &backend), on("victoriametrics", &behind.url()), as_tenant] {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             eventually(SOON, "the history is told", async || {
                 let report = json_of(&[&args[..], &["--cluster", "c1,nowhere"]].concat()).await?;

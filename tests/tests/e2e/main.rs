@@ -16,6 +16,7 @@ mod gates_page;
 mod history;
 mod leadership;
 mod logs;
+mod mimir;
 mod missing_clusters;
 mod odd_names;
 mod old_objects;

@@ -135,6 +135,16 @@ async fn an_aggregator_killed_in_the_middle_of_a_soak_changes_nothing_on_victori
 }
 
 #[tokio::test]
+async fn an_aggregator_killed_in_the_middle_of_a_soak_changes_nothing_on_mimir() {
+    run("e2e-soak-mimir", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        let backend = Backend::mimir(rig, &fleet, &CLUSTERS).await?;
+        restarts(rig, &fleet, backend).await
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_cluster_whose_clock_is_wrong_by_minutes_gains_nothing() {
     run("e2e-soak-clocks", async |rig| {
         let fleet = FakeFleet::start().await?;

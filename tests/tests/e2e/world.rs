@@ -74,15 +74,17 @@ impl World {
 /// Who is asked about the metrics of clusters that are made up.
 pub(crate) struct Backend {
     url: String,
+    header: Option<String>,
     _prometheus: Prometheus,
-    _behind: Option<VictoriaMetrics>,
+    /// What it writes to, for as long as that is to run.
+    _behind: Option<Box<dyn Send>>,
 }
 
 impl Backend {
     /// A Prometheus that scrapes these clusters.
     pub(crate) async fn prometheus(rig: &Rig, fleet: &FakeFleet, clusters: &[&str]) -> Result<Self> {
         let prometheus = Prometheus::start(rig, &scraping(fleet, clusters)).await?;
-        Ok(Self { url: prometheus.url(), _prometheus: prometheus, _behind: None })
+        Ok(Self { url: prometheus.url(), header: None, _prometheus: prometheus, _behind: None })
     }
 
     /// A VictoriaMetrics that such a Prometheus writes to.
@@ -91,7 +93,17 @@ impl Backend {
         let mut config = scraping(fleet, clusters);
         config.remote_write.push(behind.remote_write_url());
         let prometheus = Prometheus::start(rig, &config).await?;
-        Ok(Self { url: behind.url(), _prometheus: prometheus, _behind: Some(behind) })
+        Ok(Self { url: behind.url(), header: None, _prometheus: prometheus, _behind: Some(Box::new(behind)) })
+    }
+
+    /// A Mimir that such a Prometheus writes to as a tenant.
+    pub(crate) async fn mimir(rig: &Rig, fleet: &FakeFleet, clusters: &[&str]) -> Result<Self> {
+        let behind = Mimir::start(rig).await?;
+        let tenant = behind.tenant("fleet")?;
+        let prometheus = Prometheus::start(rig, &tenant.written_by(scraping(fleet, clusters))).await?;
+        let (name, value) = tenant.header();
+        let (url, header) = (behind.url(), Some(format!("{name}: {value}")));
+        Ok(Self { url, header, _prometheus: prometheus, _behind: Some(Box::new(behind)) })
     }
 
     /// An aggregator's options that suit it.
@@ -99,6 +111,8 @@ impl Backend {
         let mut options = AggregatorOptions::new(&self.url);
         // Remote write takes its time.
         options.settle_delay = "3s";
+        let headers = self.header.iter();
+        options.more.extend(headers.flat_map(|header| ["--backend-header".to_owned(), header.clone()]));
         options
     }
 }

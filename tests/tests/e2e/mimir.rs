@@ -1,0 +1,121 @@
+//! A real Mimir: tenants that must not see each other, and an ingester that is gone.
+
+use crate::world::*;
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use statusbridge_tests::*;
+use std::path::Path;
+use std::time::Duration;
+
+/// Asks this Mimir in the name of a tenant, or of nobody. What was there before is replaced at once, as a mounted
+/// ConfigMap is.
+fn ask_as(file: &Path, mimir: &Mimir, tenant: Option<&str>) -> Result<()> {
+    let headers = tenant.map(|name| json!({"X-Scope-OrgID": name})).unwrap_or_else(|| json!({}));
+    let backend = json!({
+        "name": "mimir", "url": mimir.url(), "flavour": "prometheus", "timeout": "2s", "headers": headers,
+    });
+    let new = file.with_extension("new");
+    std::fs::write(&new, json!({"feeds": {"backends": [backend]}}).to_string())?;
+    Ok(std::fs::rename(&new, file)?)
+}
+
+/// Waits until a gate is closed and what it waits for says all of this.
+async fn waits_for(hub: &Hub, gate: &str, by: Duration, words: &[&str]) -> Result<()> {
+    eventually(by, &format!("{gate} waits for {words:?}"), async || {
+        let gate = hub.get_gate(gate).await?;
+        ensure!(history::condition(&gate, "Open").0 == "False", "open");
+        let waiting = waiting(&gate);
+        ensure!(words.iter().all(|word| waiting.contains(word)), "{waiting}");
+        Ok(())
+    })
+    .await
+}
+
+fn in_clusters(names: &[&str]) -> Value {
+    json!({"clusters": {"names": names}})
+}
+
+#[tokio::test]
+async fn another_tenant_no_tenant_and_an_ingester_that_is_gone_open_nothing() {
+    run("e2e-mimir", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        let names = ["a", "b", "late"];
+        for name in names {
+            fleet.says(name, APP, healthy_for(60));
+        }
+        let mimir = Mimir::start(rig).await?;
+        let ingester = mimir.start_ingester(rig).await?;
+        let tenant = mimir.tenant("fleet")?;
+        let job = names.iter().fold(job(), |job, name| fleet.target(job, name, &[]));
+        let _prometheus =
+            Prometheus::start(rig, &tenant.written_by(PrometheusConfig::with_jobs([job]))).await?;
+        let config = rig.dir().join("aggregator.yaml");
+        ask_as(&config, &mimir, Some("fleet"))?;
+        let mut options = AggregatorOptions::new("");
+        // Remote write takes its time.
+        options.settle_delay = "3s";
+        options.more = vec!["--config".to_owned(), config.display().to_string()];
+        let etcd = Etcd::start(rig).await?;
+        let hub = Hub::start_with(rig, &etcd, options).await?;
+        // Scrapes reach Mimir up to five seconds late.
+        hub.report(APP, "15s", json!({})).await?;
+        let by = STALE_BY + Duration::from_secs(5);
+        let reporting = json!({"clusters": {"reporting": {"minClusters": 3}}});
+        let gates =
+            [("a", in_clusters(&["a"])), ("all", in_clusters(&names)), ("reporting", reporting.clone())];
+        for (name, spec) in gates {
+            hub.gate(name, APP, &revision(1), spec).await?;
+            hub.opens(name, SOON).await?;
+        }
+        // The next wave waits for one cluster that does not get there until the very end.
+        for name in ["a", "b"] {
+            fleet.says(name, APP, FakePackage::healthy_at(&revision(2)));
+        }
+        let next = [("next", in_clusters(&names)), ("next-reporting", reporting)];
+        let mut histories = Vec::new();
+        for (name, spec) in next {
+            hub.gate(name, APP, &revision(2), spec).await?;
+            hub.closes(name, "NotUpdated", SOON).await?;
+            histories.push(hub.history(name).await?);
+        }
+        for name in ["a", "b"] {
+            hub.gate(name, APP, &revision(2), in_clusters(&[name])).await?;
+            hub.opens(name, SOON).await?;
+        }
+
+        // What another tenant has is nothing, and who does not say which is told so.
+        ask_as(&config, &mimir, Some("another"))?;
+        hub.closes("a", "Missing", by).await?;
+        ask_as(&config, &mimir, None)?;
+        waits_for(&hub, "a", by, &["backend answered HTTP 401: no org id"]).await?;
+        ask_as(&config, &mimir, Some("fleet"))?;
+        hub.opens("a", SOON).await?;
+
+        // Each of the ingesters has a part of every cluster. With one of them gone nothing is answered.
+        ingester.process().kill();
+        for name in ["a", "b"] {
+            waits_for(&hub, name, by, &["backend refused the query: internal", "Unavailable"]).await?;
+        }
+        hub.reports(APP, "Reporting", "False", "BackendUnavailable", SOON).await?;
+        ingester.process().start()?;
+        hub.opens("a", SOON).await?;
+        mimir.has_ingesters(2).await?;
+        // One that leaves in good order takes its part with it, and Mimir answers with the rest without a word.
+        ingester.process().terminate(SOON).await?;
+        mimir.has_ingesters(1).await?;
+        hub.opens("a", SOON).await?;
+        hub.opens("b", SOON).await?;
+
+        // Who answers nothing at all.
+        mimir.process().freeze()?;
+        waits_for(&hub, "a", by, &["backend did not answer within 2 s"]).await?;
+        mimir.process().thaw()?;
+        for history in &histories {
+            history.check("one cluster never got there", closed).await?;
+        }
+        fleet.says("late", APP, FakePackage::healthy_at(&revision(2)));
+        hub.opens("next", SOON).await?;
+        hub.opens("next-reporting", SOON).await.map(drop)
+    })
+    .await;
+}
