@@ -166,6 +166,28 @@ impl MimirTenant {
         crate::prometheus::range_query(&self.http, &self.api(), promql, seconds).await
     }
 
+    /// Gives a file of rules to the ruler.
+    ///
+    /// # Errors
+    /// When it refuses one of its groups.
+    pub async fn load_rules(&self, file: &str) -> Result<()> {
+        let file: Value = serde_saphyr::from_str(file).context("the rules are no YAML")?;
+        for group in file["groups"].as_array().context("no groups of rules")? {
+            let url = format!("{}/config/v1/rules/statusbridge", self.api());
+            let answer = self.http.post(url).body(group.to_string()).send().await?;
+            ensure!(answer.status().is_success(), "{}: {}", group["name"], answer.text().await?);
+        }
+        Ok(())
+    }
+
+    /// All rules that the ruler evaluates, as the Prometheus API tells them.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn rules(&self) -> Result<Vec<Value>> {
+        crate::prometheus::rules(&self.http, &self.api()).await
+    }
+
     fn api(&self) -> String {
         format!("{}/prometheus", self.base)
     }
@@ -215,7 +237,10 @@ fn config(rig: &Rig, name: &str, target: &str, ports: &[Port; 3], first: &Port) 
             "storage_prefix": "blocks", "tsdb": {"dir": own("tsdb")?}, "bucket_store": {"sync_dir": own("sync")?},
         },
         "ruler_storage": {"storage_prefix": "rules"},
-        "ruler": {"rule_path": own("rules")?, "ring": {"instance_addr": here}},
+        "ruler": {
+            "rule_path": own("rules")?, "ring": {"instance_addr": here},
+            "poll_interval": "1s", "evaluation_interval": "1s",
+        },
         "compactor": {"data_dir": own("compactor")?, "sharding_ring": {"instance_addr": here}},
         "distributor": {"ring": {"instance_addr": here}},
         "ingester": {"ring": ring},

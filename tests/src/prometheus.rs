@@ -248,6 +248,14 @@ impl Prometheus {
         range_query(&self.http, &self.url(), promql, seconds).await
     }
 
+    /// All rules, as it tells them.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn rules(&self) -> Result<Vec<Value>> {
+        rules(&self.http, &self.url()).await
+    }
+
     /// An instant query, evaluated at a time in seconds.
     ///
     /// # Errors
@@ -260,6 +268,13 @@ impl Prometheus {
 fn write_config(file: &std::path::Path, config: &PrometheusConfig) -> Result<()> {
     std::fs::write(file, serde_json::to_vec_pretty(&config.to_json())?)
         .with_context(|| format!("writing {}", file.display()))
+}
+
+/// All rules of anything that speaks the Prometheus API.
+pub(crate) async fn rules(http: &reqwest::Client, base: &str) -> Result<Vec<Value>> {
+    let answer: Value = http.get(format!("{base}/api/v1/rules")).send().await?.json().await?;
+    let groups = answer["data"]["groups"].as_array().context("no groups")?;
+    Ok(groups.iter().flat_map(|group| group["rules"].as_array().cloned().unwrap_or_default()).collect())
 }
 
 /// A query over the last so many seconds against anything that speaks the Prometheus API.

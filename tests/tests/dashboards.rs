@@ -82,6 +82,11 @@ async fn every_panel_shows_something_where_something_happens() {
         config.remote_write.push(behind.remote_write_url());
         let mimir = Mimir::start(rig).await?;
         let tenant = mimir.tenant("fleet")?;
+        // What Prometheus records is written as this tenant, so the same rules are evaluated as another.
+        let ruled = mimir.tenant("rules")?;
+        for file in &config.rule_files {
+            ruled.load_rules(&std::fs::read_to_string(file)?).await?;
+        }
         let mut config = tenant.written_by(config);
         let prometheus = Prometheus::start(rig, &config).await?;
         let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
@@ -220,8 +225,15 @@ async fn every_panel_shows_something_where_something_happens() {
             "StatusBridgeGateBlocked",
             "StatusBridgeGateClosed",
         ];
+        eventually(SOON, "Mimir's ruler evaluates every rule", async || {
+            let rules = ruled.rules().await?;
+            ensure!(rules.len() == 24, "{} rules", rules.len());
+            ensure!(rules.iter().all(|rule| rule["health"] == "ok"), "{rules:?}");
+            Ok(())
+        })
+        .await?;
         eventually(SOON, "the alerts that have a cause, and no others, are pending", async || {
-            let rules = rules_of(&prometheus).await?;
+            let rules = prometheus.rules().await?;
             ensure!(rules.len() == 24, "{} rules", rules.len());
             for rule in rules {
                 ensure!(rule["health"] == "ok", "{rule}");
@@ -235,12 +247,4 @@ async fn every_panel_shows_something_where_something_happens() {
         .await
     })
     .await;
-}
-
-/// All rules as a Prometheus knows them.
-async fn rules_of(prometheus: &Prometheus) -> Result<Vec<Value>> {
-    let http = reqwest::Client::builder().no_proxy().build()?;
-    let answer: Value = http.get(format!("{}/api/v1/rules", prometheus.url())).send().await?.json().await?;
-    let groups = answer["data"]["groups"].as_array().context("no groups")?;
-    Ok(groups.iter().flat_map(|group| group["rules"].as_array().cloned().unwrap_or_default()).collect())
 }
