@@ -81,7 +81,10 @@ impl FeedError {
     pub fn may_be_size(&self) -> bool {
         match self {
             Self::Timeout { .. } | Self::Truncated(_) => true,
-            Self::Api { kind, .. } => kind != "unavailable",
+            // VictoriaMetrics says its status in the place of a word.
+            Self::Api { kind, .. } => {
+                !matches!(kind.as_str(), "unavailable" | "too_many_requests" | "429" | "503")
+            }
             Self::Http { status, .. } => matches!(status, 400 | 413 | 414 | 422),
             _ => false,
         }
@@ -94,5 +97,25 @@ pub(crate) fn excerpt(text: &str, limit: usize) -> String {
     match line.char_indices().find(|(i, c)| i + c.len_utf8() > limit) {
         Some((cut, _)) => format!("{}…", &line[..cut]),
         None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::prometheus_limit("execution", true)]
+    #[case::mimir_answer_too_large("too_large_entry", true)]
+    #[case::storage_gave_up("internal", true)]
+    #[case::victoria_metrics_limit("422", true)]
+    #[case::absent("unavailable", false)]
+    #[case::mimir_overloaded("too_many_requests", false)]
+    #[case::victoria_metrics_overloaded("503", false)]
+    fn who_has_too_much_to_do_is_not_asked_more(#[case] kind: &str, #[case] less: bool) {
+        let refusal = FeedError::Api { kind: kind.to_owned(), message: String::new() };
+        assert_eq!(refusal.may_be_size(), less);
     }
 }
