@@ -46,7 +46,8 @@ async fn soaked_again(history: &History, since: Instant) -> Result<()> {
 async fn restarts(rig: &Rig, fleet: &FakeFleet, backend: Backend) -> Result<()> {
     let etcd = Etcd::start(rig).await?;
     let hub = Hub::start_with(rig, &etcd, backend.options()).await?;
-    hub.report(APP, "30s", json!({})).await?;
+    // Longer than remote write, the last word in the status and the leader's Lease take together.
+    hub.report(APP, "60s", json!({})).await?;
     let old = ["steady", "flaps", "flaps-away", "exporter-knows", "exporter-forgot"];
     for cluster in old {
         fleet.says(cluster, APP, healthy_for(3600));
