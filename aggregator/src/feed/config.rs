@@ -15,23 +15,28 @@ pub enum Flavour {
     /// Not known: parameters of all, which those that do not know them ignore.
     #[default]
     Any,
-    /// Prometheus, Mimir, Cortex: an answer is whole or an error.
+    /// Prometheus, Mimir, Cortex: an answer is whole or an error. Only [`NO_CACHE`], in case it is VictoriaMetrics.
     Prometheus,
     /// Thanos: `partial_response=false`.
     Thanos,
-    /// VictoriaMetrics: `deny_partial_response=1`, and `nocache=1` because its cache moves the time
-    /// of evaluation (VictoriaMetrics/VictoriaMetrics, `app/vmselect/prometheus/prometheus.go`).
+    /// VictoriaMetrics: `deny_partial_response=1`.
     VictoriaMetrics,
 }
+
+/// Sent to every backend, because a wrong flavour is to cost an error at most. VictoriaMetrics' cache moves the time
+/// of evaluation, and its cluster version gives parts of partial answers out of it as whole ones, also where partial
+/// answers are denied (VictoriaMetrics/VictoriaMetrics, `app/vmselect/prometheus/prometheus.go` and
+/// `app/vmselect/promql/eval.go`).
+const NO_CACHE: (&str, &str) = ("nocache", "1");
 
 impl Flavour {
     /// Parameters sent with every query.
     pub const fn parameters(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Any => &[("partial_response", "false"), ("deny_partial_response", "1"), ("nocache", "1")],
-            Self::Prometheus => &[],
-            Self::Thanos => &[("partial_response", "false")],
-            Self::VictoriaMetrics => &[("deny_partial_response", "1"), ("nocache", "1")],
+            Self::Any => &[("partial_response", "false"), ("deny_partial_response", "1"), NO_CACHE],
+            Self::Prometheus => &[NO_CACHE],
+            Self::Thanos => &[("partial_response", "false"), NO_CACHE],
+            Self::VictoriaMetrics => &[("deny_partial_response", "1"), NO_CACHE],
         }
     }
 }
