@@ -25,6 +25,7 @@ etcd-old|go.etcd.io/etcd/server/v3|etcd-old|go.etcd.io/etcd/server/v3||1 minute|
 prometheus|github.com/prometheus/prometheus|prometheus promtool|github.com/prometheus/prometheus/cmd/prometheus github.com/prometheus/prometheus/cmd/promtool|remove_all_sd|2 minutes|-X '$common'=@V@
 thanos|github.com/thanos-io/thanos|thanos|github.com/thanos-io/thanos/cmd/thanos|slicelabels|3 minutes|-X '$common'=@V@
 mimir|github.com/grafana/mimir|mimir|github.com/grafana/mimir/cmd/mimir|netgo stringlabels|5 minutes|-X '$mimir'.Version=@V@
+victoria-metrics-cluster|github.com/VictoriaMetrics/VictoriaMetrics|vminsert vmselect vmstorage|github.com/VictoriaMetrics/VictoriaMetrics/app/vminsert github.com/VictoriaMetrics/VictoriaMetrics/app/vmselect github.com/VictoriaMetrics/VictoriaMetrics/app/vmstorage||1 minute|-X github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version=v@V@
 kustomize-controller|github.com/fluxcd/kustomize-controller|kustomize-controller|github.com/fluxcd/kustomize-controller||2 minutes|
 kpt|github.com/kptdev/kpt|kpt-live|statusbridge.dev/tests/servers/kpt||2 minutes|-X main.version=v@V@
 kstatus|sigs.k8s.io/cli-utils|kstatus|statusbridge.dev/tests/servers/kstatus||1 minute|
@@ -40,7 +41,7 @@ kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconfor
 '
 # kube-state-metrics is what the benchmark measures against, kubeconform what deploy/check runs, otel-collector what
 # `make pipelines` tries: no other test needs them.
-default_names="kubernetes etcd etcd-old prometheus thanos mimir victoria-metrics kustomize-controller kpt kstatus argocd-lua crossplane-changelog argo-rollouts kubefleet ocm-placement helm"
+default_names="kubernetes etcd etcd-old prometheus thanos mimir victoria-metrics victoria-metrics-cluster kustomize-controller kpt kstatus argocd-lua crossplane-changelog argo-rollouts kubefleet ocm-placement helm"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
@@ -151,8 +152,8 @@ have_all() {
   for p in $(wanted_programs); do [ -x "$1/$p" ] || return 1; done
 }
 
-# VictoriaMetrics is not published where Go modules are, so it and vmagent are from the Debian package, unpacked without
-# root, or programs on PATH.
+# Few versions of VictoriaMetrics are published where Go modules are. One of its cluster version is built above; the single
+# node and vmagent are from the Debian package, unpacked without root, or programs on PATH.
 vm_dir=$cache/victoria-metrics-debian
 vm_programs="victoria-metrics vmagent"
 vm_program() { # name

@@ -6,7 +6,7 @@
 //!  │            ├─ KustomizeController, Flux   packages delivered by somebody else's controller
 //!  │            ├─ Kpt                          packages applied by a command that leaves an inventory
 //!  │            └─ Exporter, Aggregator        our own programs
-//!  ├─ Prometheus, VictoriaMetrics, Thanos, Mimir
+//!  ├─ Prometheus, VictoriaMetrics (one node, or a cluster of them), Thanos, Mimir
 //!  ├─ Pipeline                                  what scrapes and writes, by the files of deploy/pipelines
 //!  ├─ Guard, Authority                         TLS, certificates and passwords in front of them
 //!  ├─ FaultProxy, FileServer, FakeFleet        in this process: faults on the way, bytes to serve, many clusters
@@ -59,6 +59,7 @@ mod rig;
 mod servers;
 mod thanos;
 pub mod usage;
+mod victoria_cluster;
 mod victoria_metrics;
 mod wait;
 pub mod watchdog;
@@ -89,6 +90,7 @@ pub use prometheus::{Prometheus, PrometheusConfig, Sample, ScrapeJob};
 pub use rig::{Rig, run};
 pub use servers::program;
 pub use thanos::{ThanosQuerier, ThanosSidecar};
+pub use victoria_cluster::{VictoriaCluster, VmSelect};
 pub use victoria_metrics::VictoriaMetrics;
 pub use wait::{eventually, holds_for};
 pub use workload::Workload;

@@ -5,7 +5,9 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_aggregator::clock;
-use statusbridge_aggregator::feed::{FeedConfig, PromFeed};
+use statusbridge_aggregator::feed::{
+    FeedConfig, FeedError, Flavour, Labels, PromFeed, QueryApi, Sample, Sink,
+};
 use statusbridge_aggregator::fleet::{Fleet, FleetSettings, Observation, PackageId, Standing};
 use statusbridge_aggregator::poll::{PollConfig, PollReport, Poller};
 use statusbridge_contract::{Digest, Fingerprint, MAX_48_BITS, Metric, label, sample};
@@ -127,9 +129,13 @@ impl Reader {
         Self::with(FeedConfig { headers: headers.into_iter().collect(), ..FeedConfig::new(url) })
     }
 
-    fn with(mut config: FeedConfig) -> Result<Self> {
-        config.timeout = Duration::from_secs(2);
-        let poller = Poller::new(PollConfig::default(), PromFeed::new(config)?);
+    /// One that asks as this flavour.
+    fn asking(url: &str, flavour: Flavour) -> Result<Self> {
+        Self::with(FeedConfig { flavour, ..FeedConfig::new(url) })
+    }
+
+    fn with(config: FeedConfig) -> Result<Self> {
+        let poller = Poller::new(PollConfig::default(), feed(config)?);
         Ok(Self { poller, fleet: Fleet::new(FleetSettings::default()), settle: 0.5 })
     }
 
@@ -164,6 +170,10 @@ impl Reader {
         self.until(cluster, name, &what, |o| o.standing == Standing::Fresh && healthy(o) == Some(revision))
             .await
     }
+}
+
+fn feed(config: FeedConfig) -> Result<PromFeed> {
+    Ok(PromFeed::new(FeedConfig { timeout: Duration::from_secs(2), ..config })?)
 }
 
 fn healthy(seen: &Observation) -> Option<u64> {
@@ -298,6 +308,175 @@ async fn what_a_tenant_of_mimir_must_not_see_or_may_not_write_is_never_taken_for
         })
         .await?;
         fleet.until_healthy("c1", "p29", packages(30)["p29"]).await.map(drop)
+    })
+    .await;
+}
+
+/// What is asked for in all the ways of polls, looks back and checks.
+const QUESTIONS: [&str; 9] = [
+    "statusbridge_digest + 0",
+    "timestamp(statusbridge_digest)",
+    "{__name__=~\"statusbridge_(package_health|source_up)\",cluster=~\"c1|c2\"}",
+    "{__name__=~\"statusbridge_(package_health|source_up)\",cluster=~\"c1|c2\"}[5000ms]",
+    "timestamp(statusbridge_cluster_uid) * (max_over_time(statusbridge_cluster_uid[120s]) > bool 0) \
+     or timestamp(statusbridge_cluster_uid) < time() - 120",
+    "label_replace(max by (cluster) (max_over_time(statusbridge_package_health[60s])), \"part\", \"a\", \"\", \"\") \
+     or label_replace(count by (cluster) (statusbridge_package_health offset 9s), \"part\", \"b\", \"\", \"\")",
+    "sum by (cluster) (statusbridge_source_packages)",
+    "absent(no_such_metric)",
+    PAST,
+];
+/// About so long ago that VictoriaMetrics keeps the answer.
+const PAST: &str = "count_over_time(errors[4h])";
+/// Series and samples of each.
+const ERRORS: (u64, u64) = (20, 60);
+
+/// Values of an answer, by series.
+#[derive(Debug, Default, PartialEq)]
+struct Values(BTreeMap<String, f64>);
+
+impl Sink for Values {
+    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
+        self.0.extend(samples.last().map(|sample| (format!("{labels:?}"), sample.value)));
+    }
+}
+
+async fn ask(url: &str, flavour: Flavour, question: &str) -> Result<Result<Values, FeedError>> {
+    let config = FeedConfig { flavour, ..FeedConfig::new(url) };
+    Ok(feed(config)?.query(question, clock::now() - 2.0, Values::default()).await)
+}
+
+#[tokio::test]
+async fn what_a_cluster_of_victoria_metrics_tells_without_a_node_is_nothing() {
+    run("feed-victoria-cluster", async |rig| {
+        let cluster = VictoriaCluster::start(rig, 1).await?;
+        let (now, (series, samples)) = (clock::now() as u64 * 1000, ERRORS);
+        let errors = (0..series * samples)
+            .map(|n| format!("errors{{cluster=\"c{}\"}} 1 {}\n", n % series, now - n / series * 15_000));
+        cluster.import(errors.collect()).await?;
+        eventually(DEADLINE, "both nodes have their part on disk", async || {
+            let stored = cluster.stored().await?;
+            ensure!(stored.iter().sum::<u64>() == series * samples, "{stored:?}");
+            ensure!(stored.iter().all(|part| *part > 0), "{stored:?}");
+            Ok(())
+        })
+        .await?;
+        let (one, two) = (Exporter::start(1, packages(40)).await?, Exporter::start(2, packages(3)).await?);
+        let jobs = [job(&one, "c1"), ScrapeJob { name: "other".into(), ..job(&two, "c2") }];
+        // Beside it another one that keeps every sample twice.
+        let twice = VictoriaCluster::start(rig, 2).await?;
+        let mut config = PrometheusConfig::with_jobs(jobs);
+        config.remote_write = vec![cluster.remote_write_url(), twice.remote_write_url()];
+        let _prometheus = Prometheus::start(rig, &config).await?;
+
+        let select = cluster.select(rig, &[]).await?;
+        let denying = cluster.select(rig, &["-search.denyPartialResponse"]).await?;
+        let (hiding, telling) = (select.above(rig).await?, denying.above(rig).await?);
+        let url = select.url();
+        ensure!(
+            feed(FeedConfig::new(&url))?.probe().await == Some(Flavour::VictoriaMetrics),
+            "it is not known"
+        );
+        let flavours =
+            [(Flavour::Prometheus, "partial"), (Flavour::VictoriaMetrics, "api"), (Flavour::Any, "api")];
+        let mut readers = Vec::new();
+        for (flavour, kind) in flavours {
+            readers.push((Reader::asking(&url, flavour)?, kind));
+        }
+        let mut misled = Reader::asking(&hiding.url(), Flavour::VictoriaMetrics)?;
+        let kept_twice = twice.select(rig, &["-replicationFactor=2", "-dedup.minScrapeInterval=1ms"]).await?;
+        let mut kept_twice = Reader::asking(&kept_twice.url(), Flavour::VictoriaMetrics)?;
+        let all = readers.iter_mut().map(|(reader, _)| reader).chain([&mut misled, &mut kept_twice]);
+        for reader in all {
+            reader.settle = 2.0;
+            reader.until_healthy("c1", "p1", packages(2)["p1"]).await?;
+            reader.until_healthy("c2", "p2", packages(3)["p2"]).await?;
+        }
+        let before = ask(&url, Flavour::VictoriaMetrics, PAST).await??;
+        ensure!(before.0.values().all(|count| *count == samples as f64), "{before:?}");
+        ensure!(before.0.len() as u64 == series, "{before:?}");
+
+        cluster.node(1).kill();
+        twice.node(1).kill();
+        for question in QUESTIONS {
+            for (flavour, kind) in flavours {
+                let answer = ask(&url, flavour, question).await?;
+                // Raw samples are never given in part.
+                let kind = if question.ends_with("[5000ms]") { "api" } else { kind };
+                let error = answer.as_ref().err().with_context(|| format!("{flavour:?}: {answer:?}"))?;
+                ensure!(error.kind() == kind, "{flavour:?}: {question}: {error}");
+            }
+            ask(&telling.url(), Flavour::VictoriaMetrics, question).await?.err().context(question)?;
+        }
+        // What lies between keeps it to itself. Nobody can tell but who knows what to expect.
+        let hidden = ask(&hiding.url(), Flavour::VictoriaMetrics, PAST).await??;
+        ensure!(hidden.0.len() < before.0.len() && !hidden.0.is_empty(), "{hidden:?}");
+        let id = PackageId { source: "flux".into(), namespace: Some("ns".into()), name: "p1".into() };
+        for (flavour, kind) in flavours {
+            let mut newcomer = Reader::asking(&url, flavour)?;
+            let report = newcomer.poll().await;
+            ensure!(report.error_kind == Some(kind), "{flavour:?}: {report:?}");
+            ensure!(newcomer.fleet.reporting(&id).is_empty(), "{flavour:?} knows the half");
+        }
+        one.set("p1", 0x0123_4567_89ab);
+        eventually(DEADLINE, "all of it is stale, and what is hidden is found elsewhere", async || {
+            let mut ages = Vec::new();
+            for (reader, kind) in &mut readers {
+                let report = reader.poll().await;
+                ensure!(report.error_kind == Some(kind), "{report:?}");
+                for cluster in ["c1", "c2"] {
+                    let seen = reader.observe(cluster, "p1");
+                    ages.push(seen.standing == Standing::Stale && seen.reason == "BackendUnavailable");
+                    let known = seen.row.as_ref().map(|row| row.healthy.value());
+                    if known != Some(packages(2)["p1"]) || seen.standing == Standing::Missing {
+                        return Ok(Err(format!("{seen:?}")));
+                    }
+                }
+            }
+            for reader in [&mut misled, &mut kept_twice] {
+                let report = reader.poll().await;
+                let gone: Vec<String> = packages(40)
+                    .into_keys()
+                    .filter(|name| reader.observe("c1", name).standing == Standing::Missing)
+                    .collect();
+                if !gone.is_empty() {
+                    return Ok(Err(format!("{gone:?} are taken for gone: {report:?}")));
+                }
+                let seen = reader.observe("c1", "p1");
+                ensure!(healthy(&seen) == Some(0x0123_4567_89ab), "{seen:?} after {report:?}");
+            }
+            ensure!(ages.iter().all(|stale| *stale), "{ages:?}");
+            Ok(Ok(()))
+        })
+        .await?
+        .map_err(anyhow::Error::msg)?;
+
+        cluster.node(1).start()?;
+        twice.node(1).start()?;
+        for (reader, _) in &mut readers {
+            reader.until_healthy("c1", "p1", 0x0123_4567_89ab).await?;
+            reader.until_healthy("c2", "p2", packages(3)["p2"]).await?;
+        }
+        // It keeps parts of partial answers and gives them as whole ones to who lets it.
+        for (flavour, _) in flavours {
+            let after = ask(&url, flavour, PAST).await??;
+            ensure!(after == before, "{flavour:?}: {after:?}, not {before:?}");
+        }
+        cluster.node(1).freeze()?;
+        for (reader, _) in &mut readers {
+            let report = reader.poll().await;
+            ensure!(matches!(report.error_kind, Some("timeout" | "partial" | "api")), "{report:?}");
+        }
+        cluster.node(1).thaw()?;
+        // Of what was written meanwhile this node has nothing, and the other one is the only one that has.
+        twice.node(0).kill();
+        kept_twice.poll().await;
+        one.set("p1", 77);
+        kept_twice.until_healthy("c1", "p1", 77).await?;
+        for (reader, _) in &mut readers {
+            reader.until_healthy("c1", "p1", 77).await?;
+        }
+        Ok(())
     })
     .await;
 }

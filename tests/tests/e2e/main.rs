@@ -38,6 +38,7 @@ mod sweeper;
 mod tenants;
 mod thanos;
 mod versions;
+mod victoria_cluster;
 mod wait;
 mod watches;
 mod waves;
