@@ -15,7 +15,8 @@ pub enum Flavour {
     /// Not known: parameters of all, which those that do not know them ignore.
     #[default]
     Any,
-    /// Prometheus, Mimir, Cortex: an answer is whole or an error. Only [`NO_CACHE`], in case it is VictoriaMetrics.
+    /// Prometheus, Mimir, Cortex: an answer is whole or an error. Caches are kept from answering, in case it is
+    /// VictoriaMetrics.
     Prometheus,
     /// Thanos: `partial_response=false`.
     Thanos,
