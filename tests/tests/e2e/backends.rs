@@ -8,7 +8,6 @@ use statusbridge_aggregator::feed::{FeedConfig, Flavour, PromFeed};
 use statusbridge_aggregator::fleet::{Fleet, FleetSettings};
 use statusbridge_aggregator::poll::{PollConfig, Poller};
 use statusbridge_tests::*;
-use std::path::Path;
 use std::time::Duration;
 
 /// Options of an aggregator that reads what a configuration file names.
@@ -23,18 +22,6 @@ fn reading(rig: &Rig, backends: Value) -> Result<AggregatorOptions> {
 /// A gate on these clusters.
 async fn gate(hub: &Hub, name: &str, clusters: &[&str]) -> Result<()> {
     hub.gate(name, APP, &revision(1), json!({"clusters": {"names": clusters}})).await.map(drop)
-}
-
-/// Waits until a gate is closed and what it waits for speaks of all of these.
-async fn waits_for(hub: &Hub, gate: &str, by: Duration, words: &[&str]) -> Result<()> {
-    eventually(by, &format!("{gate} waits for {words:?}"), async || {
-        let gate = hub.get_gate(gate).await?;
-        ensure!(history::condition(&gate, "Open").0 == "False", "open");
-        let waiting = waiting(&gate);
-        ensure!(words.iter().all(|word| waiting.contains(word)), "{waiting}");
-        Ok(())
-    })
-    .await
 }
 
 /// A backend that scrapes some clusters of a fleet.
@@ -121,13 +108,6 @@ async fn each_cluster_is_taken_from_where_it_is_freshest() {
         hub.opens("all", SOON).await.map(drop)
     })
     .await;
-}
-
-/// Replaces a file at once, as a mounted Secret is.
-fn put(file: &Path, text: &str) -> Result<()> {
-    let new = file.with_extension("new");
-    std::fs::write(&new, text)?;
-    Ok(std::fs::rename(&new, file)?)
 }
 
 const TENANT: (&str, &str) = ("x-scope-orgid", "fleet");

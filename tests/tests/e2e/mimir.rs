@@ -7,28 +7,13 @@ use statusbridge_tests::*;
 use std::path::Path;
 use std::time::Duration;
 
-/// Asks this Mimir in the name of a tenant, or of nobody. What was there before is replaced at once, as a mounted
-/// ConfigMap is.
+/// Asks this Mimir in the name of a tenant, or of nobody.
 fn ask_as(file: &Path, mimir: &Mimir, tenant: Option<&str>) -> Result<()> {
     let headers = tenant.map(|name| json!({"X-Scope-OrgID": name})).unwrap_or_else(|| json!({}));
     let backend = json!({
         "name": "mimir", "url": mimir.url(), "flavour": "prometheus", "timeout": "2s", "headers": headers,
     });
-    let new = file.with_extension("new");
-    std::fs::write(&new, json!({"feeds": {"backends": [backend]}}).to_string())?;
-    Ok(std::fs::rename(&new, file)?)
-}
-
-/// Waits until a gate is closed and what it waits for says all of this.
-async fn waits_for(hub: &Hub, gate: &str, by: Duration, words: &[&str]) -> Result<()> {
-    eventually(by, &format!("{gate} waits for {words:?}"), async || {
-        let gate = hub.get_gate(gate).await?;
-        ensure!(history::condition(&gate, "Open").0 == "False", "open");
-        let waiting = waiting(&gate);
-        ensure!(words.iter().all(|word| waiting.contains(word)), "{waiting}");
-        Ok(())
-    })
-    .await
+    put(file, &json!({"feeds": {"backends": [backend]}}).to_string())
 }
 
 fn in_clusters(names: &[&str]) -> Value {

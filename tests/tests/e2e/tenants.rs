@@ -7,7 +7,6 @@ use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 use statusbridge_tests::*;
-use std::path::Path;
 
 const POLICY: &str = r#"
 tenants:
@@ -33,13 +32,6 @@ const NOTHING: &str = r#"
 tenants:
 - {namespaces: [team-b], clusters: [b-*, shared], packageNamespaces: [flux-system], sources: [flux-kustomization]}
 "#;
-
-/// Replaces the file at once, as a mounted ConfigMap is.
-fn write(config: &Path, text: &str) -> Result<()> {
-    let new = config.with_extension("new");
-    std::fs::write(&new, text)?;
-    Ok(std::fs::rename(&new, config)?)
-}
 
 async fn report(hub: &Hub, namespace: &str, name: &str, spec: Value) -> Result<()> {
     let mut object = json!({
@@ -129,7 +121,7 @@ async fn two_tenants_see_nothing_of_each_other() {
         let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await?;
         let etcd = Etcd::start(rig).await?;
         let config = rig.dir().join("config.yaml");
-        write(&config, POLICY)?;
+        put(&config, POLICY)?;
         let mut options = AggregatorOptions::new(prometheus.url());
         options.more = vec!["--config".to_owned(), config.display().to_string()];
         let hub = Hub::start_with(rig, &etcd, options).await?;
@@ -193,7 +185,7 @@ async fn two_tenants_see_nothing_of_each_other() {
         ensure!(!said.contains("a-1"), "{said}");
 
         // A new version of the file holds without a restart; one that is not understood changes nothing.
-        write(&config, LESS)?;
+        put(&config, LESS)?;
         shows(&hub, "FleetPackage", "team-a", "app", sees(1)).await?;
         shows(&hub, "RolloutGate", "team-a", "every", |it| it["healthy"] == "1/1").await?;
         let own = shows(&hub, "RolloutGate", "team-a", "own", refused).await?;
@@ -205,14 +197,14 @@ async fn two_tenants_see_nothing_of_each_other() {
                 .all(|it| it["type"] == "Stalled" || it["status"] != "True"),
             "{own}"
         );
-        write(&config, "tenants: everybody\n")?;
+        put(&config, "tenants: everybody\n")?;
         holds_for(std::time::Duration::from_secs(8), "the old rules stay", async || {
             let status = status(&hub, "FleetPackage", "team-a", "app").await?;
             ensure!(sees(1)(&status), "{status}");
             Ok(())
         })
         .await?;
-        write(&config, NOTHING)?;
+        put(&config, NOTHING)?;
         let wiped = shows(&hub, "FleetPackage", "team-a", "app", refused).await?;
         for field in ["clusters", "revisions", "problems", "lastHealthyRevision", "asOf"] {
             ensure!(wiped[field].is_null(), "{field} is still there: {wiped}");

@@ -10,21 +10,7 @@ use std::time::Duration;
 /// Lets the aggregator ask as this flavour from now on.
 fn ask_as(file: &Path, url: &str, flavour: &str) -> Result<()> {
     let backend = json!({"name": "vm", "url": url, "flavour": flavour, "timeout": "4s"});
-    let new = file.with_extension("new");
-    std::fs::write(&new, json!({"feeds": {"backends": [backend]}}).to_string())?;
-    Ok(std::fs::rename(&new, file)?)
-}
-
-/// Waits until a gate is closed and says that the backend said this.
-async fn waits_for(hub: &Hub, gate: &str, words: &str) -> Result<()> {
-    eventually(STALE_BY + Duration::from_secs(10), &format!("{gate} waits for {words:?}"), async || {
-        let gate = hub.get_gate(gate).await?;
-        ensure!(history::condition(&gate, "Open").0 == "False", "open");
-        let waiting = waiting(&gate);
-        ensure!(waiting.contains(words), "{waiting}");
-        Ok(())
-    })
-    .await
+    put(file, &json!({"feeds": {"backends": [backend]}}).to_string())
 }
 
 #[tokio::test]
@@ -50,6 +36,7 @@ async fn half_of_an_answer_opens_nothing() {
         let hub = Hub::start_with(rig, &etcd, options).await?;
         hub.report(APP, STALE_AFTER, json!({})).await?;
         let all = json!({"clusters": {"names": names}});
+        let by = STALE_BY + Duration::from_secs(10);
         let reporting = |least: u32| json!({"clusters": {"reporting": {"minClusters": least}}});
         for (gate, spec) in [("all", all), ("reporting", reporting(1))] {
             hub.gate(gate, APP, &revision(1), spec).await?;
@@ -64,7 +51,7 @@ async fn half_of_an_answer_opens_nothing() {
         hub.gate("next", APP, &revision(2), reporting(1)).await?;
         let next = hub.history("next").await?;
         for gate in ["all", "reporting"] {
-            waits_for(&hub, gate, "feed vm: backend's answer is partial").await?;
+            waits_for(&hub, gate, by, &["feed vm: backend's answer is partial"]).await?;
         }
         hub.reports(APP, "Reporting", "False", "BackendUnavailable", SOON).await?;
         eventually(SOON, "all clusters are stale, and nothing is missing", async || {
@@ -81,7 +68,7 @@ async fn half_of_an_answer_opens_nothing() {
         hub.gate("late", APP, &revision(2), reporting(1)).await?;
         let late = hub.history("late").await?;
         for gate in ["all", "reporting", "next", "late"] {
-            waits_for(&hub, gate, "feed vm: backend refused the query: 503").await?;
+            waits_for(&hub, gate, by, &["feed vm: backend refused the query: 503"]).await?;
         }
         for history in [&next, &late] {
             history.check("a node is away", closed).await?;

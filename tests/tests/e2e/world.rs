@@ -6,6 +6,7 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use statusbridge_tests::*;
+use std::path::Path;
 use std::time::Duration;
 
 /// For what has no time of its own to keep.
@@ -128,6 +129,25 @@ pub(crate) fn healthy_for(seconds: u64) -> FakePackage {
         transitions: 3,
         ..FakePackage::healthy_at(&revision(1))
     }
+}
+
+/// Replaces a file at once, as a mounted ConfigMap or Secret is.
+pub(crate) fn put(file: &Path, text: &str) -> Result<()> {
+    let new = file.with_extension("new");
+    std::fs::write(&new, text)?;
+    Ok(std::fs::rename(&new, file)?)
+}
+
+/// Waits until a gate is closed and what it waits for speaks of all of these.
+pub(crate) async fn waits_for(hub: &Hub, gate: &str, by: Duration, words: &[&str]) -> Result<()> {
+    eventually(by, &format!("{gate} waits for {words:?}"), async || {
+        let gate = hub.get_gate(gate).await?;
+        ensure!(history::condition(&gate, "Open").0 == "False", "open");
+        let waiting = waiting(&gate);
+        ensure!(words.iter().all(|word| waiting.contains(word)), "{waiting}");
+        Ok(())
+    })
+    .await
 }
 
 /// All that a gate waits for, as one text.
