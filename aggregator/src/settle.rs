@@ -82,10 +82,15 @@ pub async fn settle<S: Judged>(
     object: &Object<S, S::Status>,
 ) -> Settled<Object<S, S::Status>> {
     let mut reread = None;
+    let is_late = || since.elapsed() >= CALL_TIMEOUT;
     for _ in 0..ATTEMPTS {
+        // Of many that wait for a slow hub none is judged in vain.
+        if is_late() {
+            return Settled::Unsettled;
+        }
         let object = reread.as_deref().unwrap_or(object);
         let Some(status) = S::judge(world, object) else { return Settled::Done(reread) };
-        if since.elapsed() >= CALL_TIMEOUT {
+        if is_late() {
             metrics.wrote(S::KIND, WriteResult::Fenced);
             return Settled::Unsettled;
         }
