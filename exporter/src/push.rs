@@ -137,7 +137,12 @@ impl Pusher {
                     }
                 }
             }
-            pace.pushed(digest, result.map_err(|failure| failure.retry_after), chance(), Instant::now());
+            pace.pushed(
+                digest,
+                result.map_err(|failure| failure.retry_after),
+                fastrand::f64(),
+                Instant::now(),
+            );
         }
     }
 
@@ -188,13 +193,6 @@ fn client(ca_file: Option<&PathBuf>) -> anyhow::Result<Client> {
         builder = builder.tls_certs_merge(bundle);
     }
     builder.build().context("cannot make a client to push with")
-}
-
-/// A number from 0 to 1.
-fn chance() -> f64 {
-    use std::hash::{BuildHasher, RandomState};
-    // Every state is seeded anew.
-    f64::from(RandomState::new().hash_one(()) as u32) / f64::from(u32::MAX)
 }
 
 /// When to push.

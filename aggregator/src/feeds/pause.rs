@@ -1,6 +1,5 @@
 //! How long to leave a backend alone.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// A backend that fails is asked this many times more rarely, at most.
@@ -19,12 +18,6 @@ pub(super) fn pause(interval: Duration, failures: u32, chance: f64) -> Duration 
     }
 }
 
-/// A number from 0 to 1.
-pub(super) fn chance() -> f64 {
-    // Every state is seeded anew.
-    f64::from(RandomState::new().hash_one(()) as u32) / f64::from(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -41,11 +34,5 @@ mod tests {
     fn a_backend_that_fails_is_left_alone(#[case] failures: u32, #[case] chance: f64, #[case] seconds: f64) {
         let pause = pause(Duration::from_secs(10), failures, chance);
         assert!((pause.as_secs_f64() - seconds).abs() < 1e-6, "{pause:?}");
-    }
-
-    #[test]
-    fn chance_is_no_constant() {
-        let some: Vec<f64> = (0..8).map(|_| chance()).collect();
-        assert!(some.iter().all(|it| (0.0..=1.0).contains(it)) && some.windows(2).any(|w| w[0] != w[1]));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::pause::{chance, pause};
+use super::pause::pause;
 use super::{Desk, Feed, Polled};
 use crate::clock;
 use crate::poll::Poller;
@@ -38,6 +38,6 @@ async fn run(mut poller: Poller, interval: Duration, mut desk: Desk) {
             failures = failures.saturating_add(1);
         }
         desk.polled(Polled { t, settle: poller.settle_delay(), took, report, looked }).await;
-        sleep_until(began + pause(interval, failures, chance())).await;
+        sleep_until(began + pause(interval, failures, fastrand::f64())).await;
     }
 }
