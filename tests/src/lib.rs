@@ -36,6 +36,7 @@
 
 mod apiserver;
 mod authority;
+pub mod bench;
 mod changelog;
 pub mod crds;
 mod etcd;

@@ -1,10 +1,11 @@
 //! The API server that is read: filled with objects, listed, updated.
 
-use crate::{fleet, leaves, say};
+use crate::{fleet, leaves};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::Client;
 use serde_json::{Value, json};
+use statusbridge_tests::bench::say;
 use statusbridge_tests::{ApiServer, Etcd, Rig, crds, eventually};
 use std::ops::Range;
 use std::time::{Duration, Instant};

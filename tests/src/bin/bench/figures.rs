@@ -2,9 +2,9 @@
 
 use crate::cluster::{Cluster, Listed};
 use crate::subject::{Program, Subject};
-use crate::{say, usage};
 use anyhow::Result;
-use statusbridge_tests::Rig;
+use statusbridge_tests::bench::say;
+use statusbridge_tests::{Rig, usage};
 use std::collections::HashSet;
 use std::time::Duration;
 use tokio::time::Instant;

@@ -18,32 +18,14 @@ mod subject;
 use anyhow::{Context, Result, bail, ensure};
 use cluster::{Bench, Cluster};
 use figures::{Figures, Run};
-use statusbridge_tests::{Rig, usage};
+use statusbridge_tests::bench::{number, say, setting};
+use statusbridge_tests::{Rig, bench, usage};
 use std::process::ExitCode;
 use std::time::Instant;
 use subject::Program;
 
 fn main() -> ExitCode {
-    let done = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("starting the runtime")
-        .and_then(|runtime| runtime.block_on(run()));
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run() -> Result<()> {
-    let rig = Rig::new("bench")?;
-    tokio::select! {
-        measured = measure(&rig) => measured.inspect_err(|_| rig.mark_failed()),
-        stopped = tokio::signal::ctrl_c() => stopped.context("listening for Ctrl-C"),
-    }
+    bench::run("bench", measure)
 }
 
 async fn measure(rig: &Rig) -> Result<()> {
@@ -54,9 +36,7 @@ async fn measure(rig: &Rig) -> Result<()> {
         Some("packages") => of("PACKAGES", "20000 100000", Bench::Packages)?,
         Some("leaves") => of("LEAVES", "2000", Bench::Leaves)?,
         Some("changelog") => {
-            let entries =
-                setting("ENTRIES").map_or(Ok(100_000), |n| n.parse()).context("ENTRIES is no number")?;
-            say(&changelog::measure(rig, entries).await?);
+            say(&changelog::measure(rig, number("ENTRIES", 100_000)?).await?);
             return Ok(());
         }
         Some(other) => bail!("BENCH is `{other}`; it has to be `packages`, `leaves` or `changelog`"),
@@ -79,10 +59,7 @@ async fn measure(rig: &Rig) -> Result<()> {
 /// Measures both programs with so many packages.
 async fn one(rig: &Rig, bench: Bench, packages: usize) -> Result<String> {
     let most = bench.most_updates(packages);
-    let updates = match setting("UPDATES") {
-        Some(text) => text.parse().context("UPDATES is no number")?,
-        None => 5_000.min(most / 4),
-    };
+    let updates = number("UPDATES", 5_000.min(most / 4))?;
     ensure!((2..=most).contains(&updates), "UPDATES has to be between 2 and {most}");
     let updates = updates - updates % 2;
     let machine = usage::machine();
@@ -132,13 +109,4 @@ fn of(name: &str, default: &str, bench: Bench) -> Result<Vec<(Bench, usize)>> {
     let text = setting(name).unwrap_or_else(|| default.to_owned());
     let number = |word: &str| word.parse().with_context(|| format!("{name}: `{word}` is no number"));
     text.split_whitespace().map(|word| Ok((bench, number(word)?))).collect()
-}
-
-fn setting(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|text| !text.is_empty())
-}
-
-/// Prints a line of progress or of the result.
-pub(crate) fn say(text: &str) {
-    println!("{text}");
 }

@@ -2,8 +2,9 @@
 
 use crate::generated::{Generated, Millis, cluster_name, now};
 use crate::hub::{Account, Hub, POLL_SECONDS, Running};
-use crate::{Source, query, say};
+use crate::{Source, query};
 use anyhow::{Context, Result, ensure};
+use statusbridge_tests::bench::say;
 use statusbridge_tests::{Rig, usage};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -12,37 +12,19 @@ mod query;
 mod report;
 mod victoria;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use backend::Backend;
 use figures::{Figures, Run};
 use generated::{Generated, Millis};
-use statusbridge_tests::{Rig, own_program, usage};
+use statusbridge_tests::bench::{number, say, setting};
+use statusbridge_tests::{Rig, bench, own_program, usage};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use victoria::Victoria;
 
 fn main() -> ExitCode {
-    let done = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("starting the runtime")
-        .and_then(|runtime| runtime.block_on(run()));
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run() -> Result<()> {
-    let rig = Rig::new("bench-fleet")?;
-    tokio::select! {
-        measured = measure(&rig) => measured.inspect_err(|_| rig.mark_failed()),
-        stopped = tokio::signal::ctrl_c() => stopped.context("listening for Ctrl-C"),
-    }
+    bench::run("bench-fleet", measure)
 }
 
 async fn measure(rig: &Rig) -> Result<()> {
@@ -164,20 +146,4 @@ impl Source {
             Self::Victoria(victoria) => victoria.check(),
         }
     }
-}
-
-fn number(name: &str, default: usize) -> Result<usize> {
-    match setting(name) {
-        Some(text) => text.parse().with_context(|| format!("{name}: `{text}` is no number")),
-        None => Ok(default),
-    }
-}
-
-fn setting(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|text| !text.is_empty())
-}
-
-/// Prints a line of progress or of the result.
-fn say(text: &str) {
-    println!("{text}");
 }

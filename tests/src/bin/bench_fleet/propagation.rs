@@ -4,7 +4,6 @@
 //!   write --ours--> /metrics --scrape interval--> Prometheus --settle delay, poll interval--> poll --ours--> condition
 //! ```
 
-use crate::say;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -12,6 +11,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use statusbridge_contract::Health;
+use statusbridge_tests::bench::say;
 use statusbridge_tests::fake_fleet::SOURCE;
 use statusbridge_tests::history::condition;
 use statusbridge_tests::{
