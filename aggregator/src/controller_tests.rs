@@ -116,7 +116,7 @@ fn open(generation: i64) -> Value {
     json!({"observedGeneration": generation, "conditions": [condition("Ready"), condition("Open"), condition("Succeeded")]})
 }
 
-fn object(value: Value) -> DynamicObject {
+fn object(value: Value) -> Raw {
     serde_json::from_value(value).unwrap()
 }
 
@@ -165,10 +165,10 @@ async fn controller(hub: &Arc<Hub>, known: impl IntoIterator<Item = Value>) -> C
     controller
 }
 
-/// Looks at the second wave, and writes all that this leads to.
-async fn look(controller: &mut Controller) {
-    let second = Key { namespace: "fleet".into(), name: "wave-2".into() };
-    controller.judge(BTreeSet::new(), BTreeSet::from([second])).await;
+/// Looks at a gate, and writes all that this leads to.
+async fn look(controller: &mut Controller, gate: &str) {
+    let key = Key { namespace: "fleet".into(), name: gate.into() };
+    controller.judge(BTreeSet::new(), BTreeSet::from([key])).await;
     for _ in 0..100 {
         if controller.backlog.is_empty() {
             return;
@@ -197,7 +197,7 @@ async fn a_gate_opens_once_the_one_before_it_was_seen_to_be_open() {
     let gates = [gate("wave-1", 1, &[], open(1)), gate("wave-2", 1, &["wave-1"], Value::Null)];
     let hub = hub(false, &gates);
     let mut controller = controller(&hub, gates).await;
-    look(&mut controller).await;
+    look(&mut controller, "wave-2").await;
     assert!(hub.asked.lock().unwrap().contains(&"GET wave-1".to_owned()));
     assert!(patches(&hub).contains(&"wave-2 True".to_owned()), "{:?}", patches(&hub));
 }
@@ -210,7 +210,7 @@ async fn a_watch_that_lags_does_not_open_a_gate() {
     first["metadata"]["resourceVersion"] = json!("20");
     let hub = hub(false, &[first, second.clone()]);
     let mut controller = controller(&hub, [gate("wave-1", 1, &[], open(1)), second]).await;
-    look(&mut controller).await;
+    look(&mut controller, "wave-2").await;
     assert_eq!(
         hub.asked.lock().unwrap().iter().find(|asked| asked.starts_with("GET")).unwrap(),
         "GET wave-1"
@@ -228,7 +228,7 @@ async fn a_dependency_that_is_gone_or_cannot_be_read_does_not_open_a_gate() {
     let known = [gate("wave-1", 1, &[], open(1)), gate("wave-2", 1, &["wave-1"], Value::Null)];
     for (hub, expected) in [(hub(false, &known[1..]), "wave-2 False"), (hub(true, &known), "")] {
         let mut controller = controller(&hub, known.clone()).await;
-        look(&mut controller).await;
+        look(&mut controller, "wave-2").await;
         let patches = patches(&hub);
         let second: Vec<&String> = patches.iter().filter(|it| it.starts_with("wave-2")).collect();
         assert!(second.iter().all(|it| *it == expected), "{patches:?}");
@@ -251,4 +251,22 @@ async fn a_whole_row_closes_in_one_go() {
     let expected: Vec<String> = (0..GATES).map(|at| format!("{} False", name(at))).collect();
     assert_eq!(closed, expected);
     assert!(controller.closings.is_empty());
+}
+
+#[tokio::test]
+async fn a_verdict_does_not_outlive_the_rules_that_it_was_given_under() {
+    let gates = [gate("wave-1", 1, &[], Value::Null)];
+    let hub = hub(false, &gates);
+    let mut controller = controller(&hub, gates).await;
+    let rules = tempfile::NamedTempFile::new().unwrap();
+    controller.config = ConfigFile::open(Some(rules.path().to_owned())).unwrap();
+    look(&mut controller, "wave-1").await;
+    look(&mut controller, "wave-1").await;
+    let stood = controller.verdicts.counts[0].load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!((patches(&hub), stood), (vec!["wave-1 True".to_owned()], 1), "it is given once, and stands");
+
+    std::fs::write(rules.path(), "tenants: []\n").unwrap();
+    assert!(controller.reread_config());
+    look(&mut controller, "wave-1").await;
+    assert_eq!(patches(&hub), ["wave-1 True", "wave-1 False"], "its namespace may see nothing any more");
 }
