@@ -5,7 +5,7 @@
 //!   rows   67 bytes each, in the same order
 //! ```
 
-use std::{fmt, sync::Arc};
+use std::{cell::Cell, fmt, sync::Arc};
 
 use statusbridge_contract::PACKAGE_METRICS;
 
@@ -17,6 +17,12 @@ const STATES: usize = 2;
 const NUMBERS: usize = PACKAGE_METRICS.len() - STATES;
 /// Bytes of one number.
 const WIDTH: usize = 7;
+
+thread_local! {
+    /// Where a package was last found. Whoever asks cluster after cluster for one mostly finds it in the same place,
+    /// and need not search there.
+    static LAST: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Keys of packages, in order.
 pub type Keys = Arc<[Arc<str>]>;
@@ -95,7 +101,13 @@ impl Packages {
 
     /// Where the package with this key is.
     pub fn position(&self, key: &str) -> Option<usize> {
-        self.keys.binary_search_by(|known| known.as_ref().cmp(key)).ok()
+        let last = LAST.get();
+        if self.keys.get(last).is_some_and(|known| known.as_ref() == key) {
+            return Some(last);
+        }
+        let found = self.keys.binary_search_by(|known| known.as_ref().cmp(key)).ok()?;
+        LAST.set(found);
+        Some(found)
     }
 
     /// The package at a position.
