@@ -24,7 +24,6 @@ use std::time::Duration;
 use futures::future::{OptionFuture, join_all};
 use futures::stream::{BoxStream, StreamExt};
 use kube::Client;
-use kube::api::DynamicObject;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use tokio::task::JoinSet;
@@ -51,6 +50,7 @@ use crate::judge::{GateObject, Gates, Packages, World};
 use crate::metrics::Metrics;
 use crate::poll::Look;
 use crate::profiles::{self, News, Profiles};
+use crate::raw::Raw;
 use crate::references::References;
 use crate::server::Health;
 use crate::slices::{self, Change, Slice, Slices};
@@ -268,7 +268,7 @@ impl Controller {
         }
     }
 
-    async fn on_package(&mut self, event: watcher::Result<Event<DynamicObject>>) {
+    async fn on_package(&mut self, event: watcher::Result<Event<Raw>>) {
         let Some(event) = usable(Kind::FleetPackage, event) else { return };
         let changed = self.packages.apply(event);
         changed.iter().for_each(|key| self.is_new(Kind::FleetPackage, key));
@@ -295,7 +295,7 @@ impl Controller {
         self.references.ask(key, from);
     }
 
-    async fn on_gate(&mut self, event: watcher::Result<Event<DynamicObject>>) {
+    async fn on_gate(&mut self, event: watcher::Result<Event<Raw>>) {
         let Some(event) = usable(Kind::RolloutGate, event) else { return };
         let changed = self.gates.apply(event);
         changed.iter().for_each(|key| self.is_new(Kind::RolloutGate, key));
@@ -392,7 +392,7 @@ impl Controller {
     }
 
     /// What is wrong with slices is found at the next poll, so that nothing follows from their events.
-    fn on_slice(&mut self, event: watcher::Result<Event<DynamicObject>>) {
+    fn on_slice(&mut self, event: watcher::Result<Event<Raw>>) {
         if let Some(event) = usable(Kind::FleetPackageSlice, event) {
             self.slices.apply(event);
         }
@@ -658,7 +658,7 @@ fn urgency(only_refreshes: bool) -> Urgency {
     if only_refreshes { Urgency::Refresh } else { Urgency::News }
 }
 
-fn watch(client: &Client, kind: Kind) -> BoxStream<'static, watcher::Result<Event<DynamicObject>>> {
+fn watch(client: &Client, kind: Kind) -> BoxStream<'static, watcher::Result<Event<Raw>>> {
     let config = match kind {
         // Each may be 100 KB, and a page is in memory as a whole.
         Kind::FleetPackageSlice => watcher::Config::default().page_size(50),
@@ -667,7 +667,7 @@ fn watch(client: &Client, kind: Kind) -> BoxStream<'static, watcher::Result<Even
     watcher(kind.everywhere(client), config).default_backoff().boxed()
 }
 
-fn usable(kind: Kind, event: watcher::Result<Event<DynamicObject>>) -> Option<Event<DynamicObject>> {
+fn usable(kind: Kind, event: watcher::Result<Event<Raw>>) -> Option<Event<Raw>> {
     match event {
         Ok(event) => Some(event),
         Err(error) => {

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use crate::store::Object;
 
-    fn gate(name: &str, depends_on: &[String]) -> kube::api::DynamicObject {
+    fn gate(name: &str, depends_on: &[String]) -> crate::raw::Raw {
         let depends_on: Vec<_> = depends_on.iter().map(|name| json!({"name": name})).collect();
         serde_json::from_value(json!({
             "apiVersion": "statusbridge.dev/v1alpha1",

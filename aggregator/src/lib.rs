@@ -28,6 +28,7 @@ pub mod names;
 pub mod operations;
 pub mod poll;
 pub mod profiles;
+pub mod raw;
 pub mod reading;
 pub mod reception;
 pub mod references;

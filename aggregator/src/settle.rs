@@ -1,6 +1,8 @@
 //! Brings one object's status up to date, deciding again from the freshest version until a write
 //! is accepted or nothing is left to write.
 
+use std::fmt::Debug;
+
 use kube::Client;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,7 +24,7 @@ const ATTEMPTS: usize = 5;
 /// A spec that a status can be decided for.
 pub trait Judged: DeserializeOwned + PartialEq + Sized {
     /// Its status.
-    type Status: Serialize + DeserializeOwned + PartialEq;
+    type Status: Serialize + DeserializeOwned + PartialEq + Debug;
     /// Its kind.
     const KIND: Kind;
     /// The status that it should get, if it is worth a write.

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
+
+use crate::raw::Raw;
 
 /// Where an object lives.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,12 +56,12 @@ pub struct Object<S, T> {
 
 impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
     /// Reads what the API server sent. `None` without a name.
-    pub fn read(mut object: DynamicObject) -> Option<Self> {
-        let metadata = object.metadata;
-        let spec = object.data.get_mut("spec").map(serde_json::Value::take).unwrap_or_default();
-        let status = object.data.get_mut("status").map(serde_json::Value::take).unwrap_or_default();
+    pub fn read(object: Raw) -> Option<Self> {
         let mut terms = DefaultHasher::new();
-        (&metadata.uid, metadata.generation, spec.to_string()).hash(&mut terms);
+        (&object.metadata.uid, object.metadata.generation, object.text("spec")).hash(&mut terms);
+        let spec = object.read("spec").map_err(|error| error.to_string());
+        let status = object.read("status").ok();
+        let metadata = object.metadata;
         Some(Self {
             terms: terms.finish(),
             key: Key { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name? },
@@ -69,8 +70,8 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
             generation: metadata.generation.unwrap_or_default(),
             labels: metadata.labels.unwrap_or_default(),
             annotations: metadata.annotations.unwrap_or_default(),
-            spec: serde_json::from_value(spec).map_err(|error| error.to_string()),
-            status: serde_json::from_value(status).ok(),
+            spec,
+            status,
         })
     }
 }
@@ -78,7 +79,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
 /// What is kept of an object.
 pub trait Kept: Sized {
     /// Reads what the API server sent. `None` without a name.
-    fn read(object: DynamicObject) -> Option<Self>;
+    fn read(object: Raw) -> Option<Self>;
     /// Where it lives.
     fn key(&self) -> &Key;
     /// Which object of this name it is.
@@ -88,7 +89,7 @@ pub trait Kept: Sized {
 }
 
 impl<S: DeserializeOwned, T: DeserializeOwned> Kept for Object<S, T> {
-    fn read(object: DynamicObject) -> Option<Self> {
+    fn read(object: Raw) -> Option<Self> {
         Self::read(object)
     }
 
@@ -148,7 +149,7 @@ impl<O: Kept> Mirror<O> {
     }
 
     /// Takes in a watch event and says which objects are other than before.
-    pub fn apply(&mut self, event: Event<DynamicObject>) -> BTreeSet<Key> {
+    pub fn apply(&mut self, event: Event<Raw>) -> BTreeSet<Key> {
         match event {
             Event::Apply(object) if self.knows(&object) => BTreeSet::new(),
             Event::Apply(object) => self.insert(object).into_iter().collect(),
@@ -180,7 +181,7 @@ impl<O: Kept> Mirror<O> {
     }
 
     /// An event of our own last write, or from before it, says nothing new.
-    fn knows(&self, object: &DynamicObject) -> bool {
+    fn knows(&self, object: &Raw) -> bool {
         let metadata = &object.metadata;
         let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return false };
         let key = Key { namespace: namespace.clone(), name: name.clone() };
@@ -195,7 +196,7 @@ impl<O: Kept> Mirror<O> {
     }
 
     /// Takes in an object that was read by itself, and says which it is if it is other than before.
-    pub fn insert(&mut self, object: DynamicObject) -> Option<Key> {
+    pub fn insert(&mut self, object: Raw) -> Option<Key> {
         let object = O::read(object)?;
         let key = object.key().clone();
         self.keep(object).then_some(key)
@@ -220,7 +221,7 @@ mod tests {
     use crate::api::{RolloutGateSpec, RolloutGateStatus};
     use serde_json::json;
 
-    fn gate(name: &str, version: &str, spec: serde_json::Value) -> DynamicObject {
+    fn gate(name: &str, version: &str, spec: serde_json::Value) -> Raw {
         serde_json::from_value(json!({
             "apiVersion": "statusbridge.dev/v1alpha1",
             "kind": "RolloutGate",

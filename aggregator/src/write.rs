@@ -1,18 +1,20 @@
 //! Writing a status: server-side apply, only on top of the version that was decided upon.
 
+use std::fmt::Debug;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, ApiResource, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::{GROUP, VERSION, fleet_package_slice};
 use crate::fence::{Mark, NotLeading};
+use crate::raw::Raw;
 use crate::store::Key;
 
 /// Who owns the status fields. The sweeper writes under the same name, so that what it wrote is
@@ -49,7 +51,7 @@ impl From<kube::Error> for HubError {
 #[derive(Debug)]
 pub enum Written {
     /// It was accepted; the object as it is now.
-    Done(Box<DynamicObject>),
+    Done(Box<Raw>),
     /// The object has changed since it was read: read it again and decide again.
     Conflict,
     /// There is no such object any more.
@@ -88,12 +90,12 @@ impl Kind {
     }
 
     /// All objects of the kind.
-    pub fn everywhere(self, client: &Client) -> Api<DynamicObject> {
+    pub fn everywhere(self, client: &Client) -> Api<Raw> {
         Api::all_with(client.clone(), &self.resource())
     }
 
     /// The objects of the kind in a namespace.
-    pub fn within(self, client: &Client, namespace: &str) -> Api<DynamicObject> {
+    pub fn within(self, client: &Client, namespace: &str) -> Api<Raw> {
         Api::namespaced_with(client.clone(), namespace, &self.resource())
     }
 }
@@ -109,25 +111,35 @@ pub struct Basis<'a> {
     pub resource_version: &'a str,
 }
 
+/// What is sent of an object whose status is applied.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Applied<'a, S> {
+    api_version: String,
+    kind: &'a str,
+    metadata: Value,
+    status: &'a S,
+}
+
 /// Applies a status. An object that has changed meanwhile, or is another of the same name, is not
 /// touched.
 pub async fn status(
     client: &Client,
     kind: Kind,
     basis: Basis<'_>,
-    status: &impl Serialize,
+    status: &(impl Serialize + Debug),
 ) -> Result<Written, HubError> {
-    let patch = json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"),
-        "kind": kind.name(),
-        "metadata": {
+    let patch = Applied {
+        api_version: format!("{GROUP}/{VERSION}"),
+        kind: kind.name(),
+        metadata: json!({
             "namespace": basis.key.namespace,
             "name": basis.key.name,
             "uid": basis.uid,
             "resourceVersion": basis.resource_version,
-        },
-        "status": status,
-    });
+        }),
+        status,
+    };
     let api = kind.within(client, &basis.key.namespace);
     let params = PatchParams::apply(FIELD_MANAGER).force();
     match in_time(api.patch_status(&basis.key.name, &params, &Patch::Apply(&patch))).await {
@@ -139,7 +151,7 @@ pub async fn status(
 }
 
 /// Reads one object; `None` when it is gone.
-pub async fn read(client: &Client, kind: Kind, key: &Key) -> Result<Option<DynamicObject>, HubError> {
+pub async fn read(client: &Client, kind: Kind, key: &Key) -> Result<Option<Raw>, HubError> {
     in_time(kind.within(client, &key.namespace).get_opt(&key.name)).await
 }
 

@@ -12,7 +12,8 @@ use crate::write::{HubError, Kind, Written, in_time};
 /// Makes one change. An object that has changed since it was read is not touched, nor is one that
 /// somebody else made under the name meanwhile.
 pub(super) async fn write(client: &Client, namespace: &str, change: &Change) -> Result<Written, HubError> {
-    let api = Kind::FleetPackage.within(client, namespace);
+    let resource = Kind::FleetPackage.resource();
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
     let answer = match change {
         Change::Create { name, package } => {
             let object = json!({
@@ -66,5 +67,5 @@ async fn delete(api: &Api<DynamicObject>, version: &Version) -> Result<Written, 
 }
 
 fn done(object: DynamicObject) -> Written {
-    Written::Done(Box::new(object))
+    Written::Done(Box::new(object.into()))
 }

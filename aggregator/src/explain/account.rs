@@ -262,12 +262,12 @@ impl Told<'_> {
             }
             _ => (Vec::new(), Some("there are no slices (yet)".to_owned())),
         };
-        let spec = &seen.object.data["spec"];
-        let mut status = seen.object.data["status"].clone();
+        let spec = seen.object.value("spec");
+        let mut status = seen.object.value("status");
+        let conditions = serde_json::from_value(status["conditions"].clone());
         if let Some(fields) = status.as_object_mut() {
             fields.remove("conditions");
         }
-        let conditions = serde_json::from_value(seen.object.data["status"]["conditions"].clone());
         Account {
             verdict: self.verdict,
             doubts,

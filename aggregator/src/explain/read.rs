@@ -4,11 +4,12 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::{Api, ListParams};
 
 use super::Subject;
 use crate::api::fleet_package_slice::FLEET_PACKAGE_LABEL;
 use crate::heartbeat::LEASE;
+use crate::raw::Raw;
 use crate::slices::{self, Slice};
 use crate::store::{Kept, Key};
 use crate::write::{self, HubError, Kind, in_time};
@@ -22,11 +23,11 @@ pub struct Seen {
     /// What is explained.
     pub subject: Subject,
     /// The object itself.
-    pub object: DynamicObject,
+    pub object: Raw,
     /// The FleetPackage that a gate refers to.
-    pub package: Option<DynamicObject>,
+    pub package: Option<Raw>,
     /// The gates that a gate depends on, by name.
-    pub dependencies: Vec<(String, Option<DynamicObject>)>,
+    pub dependencies: Vec<(String, Option<Raw>)>,
     /// The slices of the FleetPackage, or why they could not be read.
     pub slices: Result<Vec<Slice>, String>,
     /// The aggregator's sign of life.
@@ -55,7 +56,7 @@ pub(super) async fn read(
         Subject::Gate(name) => (Kind::RolloutGate, name),
         Subject::FleetPackage(name) => (Kind::FleetPackage, name),
     };
-    let get = async |kind: Kind, name: &str| -> Result<Option<DynamicObject>> {
+    let get = async |kind: Kind, name: &str| -> Result<Option<Raw>> {
         let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
         write::read(client, kind, &key).await.with_context(|| format!("reading {} {key}", kind.name()))
     };
@@ -63,15 +64,16 @@ pub(super) async fn read(
         .await?
         .with_context(|| format!("there is no {} {name:?} in namespace {namespace:?}", kind.name()))?;
     let mut dependencies = Vec::new();
+    let spec = object.value("spec");
     let package = match subject {
         Subject::FleetPackage(_) => None,
         Subject::Gate(_) => {
-            for other in object.data["spec"]["dependsOn"].as_array().into_iter().flatten() {
+            for other in spec["dependsOn"].as_array().into_iter().flatten() {
                 if let Some(name) = other["name"].as_str() {
                     dependencies.push((name.to_owned(), get(Kind::RolloutGate, name).await?));
                 }
             }
-            match object.data["spec"]["fleetPackageRef"]["name"].as_str() {
+            match spec["fleetPackageRef"]["name"].as_str() {
                 Some(name) => get(Kind::FleetPackage, name).await?,
                 None => None,
             }
@@ -89,11 +91,7 @@ pub(super) async fn read(
     Ok(Seen { subject: subject.clone(), object, package, dependencies, slices, heartbeat })
 }
 
-async fn slices_of(
-    client: &Client,
-    namespace: &str,
-    package: &DynamicObject,
-) -> Result<Vec<Slice>, HubError> {
+async fn slices_of(client: &Client, namespace: &str, package: &Raw) -> Result<Vec<Slice>, HubError> {
     let name = package.metadata.name.as_deref().unwrap_or_default();
     let api = Kind::FleetPackageSlice.within(client, namespace);
     let selector = format!("{FLEET_PACKAGE_LABEL}={}", slices::label(name));

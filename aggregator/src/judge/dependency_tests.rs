@@ -7,7 +7,7 @@ use super::*;
 use crate::fleet::FleetSettings;
 use crate::testing::Surroundings;
 
-fn object(kind: &str, name: &str, generation: i64, spec: Value, status: Value) -> kube::api::DynamicObject {
+fn object(kind: &str, name: &str, generation: i64, spec: Value, status: Value) -> crate::raw::Raw {
     serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind,
         "metadata": {"namespace": "fleet", "name": name, "resourceVersion": "1", "generation": generation},

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
@@ -12,17 +11,23 @@ use crate::clock::Seconds;
 use crate::decide::{Backend, Moment};
 use crate::fleet::{Fleet, FleetSettings};
 use crate::judge::{Gates, Packages, World};
+use crate::raw::Raw;
 use crate::store::Store;
 use crate::survey::Surveys;
 use crate::testing::{Exposition, Surroundings, healthy, package, tell};
 
 const T: Seconds = 1_800_000_000.0;
 
-fn object(kind: &str, name: &str, spec: Value) -> DynamicObject {
+fn object(kind: &str, name: &str, spec: Value) -> Raw {
+    with_status(kind, name, spec, Value::Null)
+}
+
+fn with_status(kind: &str, name: &str, spec: Value, status: Value) -> Raw {
     serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind,
         "metadata": {"namespace": "fleet", "name": name, "resourceVersion": "1", "generation": 1},
         "spec": spec,
+        "status": status,
     }))
     .unwrap()
 }
@@ -82,16 +87,16 @@ fn pasts_are_asked_for_once_a_package_and_first_for_open_gates() {
     add(&mut gates, "at-once", "unsoaked", json!({"clusters": all}));
     add(&mut gates, "of-none", "nothing", json!({"clusters": all, "minSuccessTime": "5m"}));
     add(&mut gates, "bad", "unsoaked", json!({"clusters": all, "minSuccessTime": "for ever"}));
-    let mut open = object(
+    let open = with_status(
         "RolloutGate",
         "open",
         json!({"fleetPackageRef": {"name": "q"}, "revision": "r1", "clusters": all, "minSuccessTime": "5m"}),
+        json!({
+            "observedGeneration": 1,
+            "conditions": [{"type": "Open", "status": "True", "reason": "Healthy", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        }),
     );
-    open.data["status"] = json!({
-        "observedGeneration": 1,
-        "conditions": [{"type": "Open", "status": "True", "reason": "Healthy", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-    });
     gates.apply(Event::Apply(open));
     let looks = hub.world(&fleet).looks(&gates);
     let told: Vec<(&str, usize, Seconds)> =

@@ -1,11 +1,11 @@
 //! A FleetPackage whose reference has not been read yet.
 
-use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::decide::conditions::{READY, find};
 use crate::fleet::FleetSettings;
+use crate::raw::Raw;
 use crate::references::{Ledger, News, Place};
 use crate::testing::Surroundings;
 
@@ -14,7 +14,7 @@ fn refers(name: &str) -> Value {
 }
 
 fn package(generation: i64, from: Value, status: Option<&FleetPackageStatus>) -> PackageObject {
-    let object: DynamicObject = serde_json::from_value(json!({
+    let object: Raw = serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage",
         "metadata": {"namespace": "fleet", "name": "p", "generation": generation},
         "spec": {"package": {"source": "flux", "name": "p"}, "revisionFrom": from}, "status": status,

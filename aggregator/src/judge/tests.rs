@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -14,6 +13,7 @@ use crate::checks::{Answer, Fault};
 use crate::clock::Seconds;
 use crate::fleet::{Beat, FleetSettings};
 use crate::profiles::{News, Settings};
+use crate::raw::Raw;
 use crate::testing::{Exposition, Surroundings, failed, gather, healthy, stream};
 use crate::verify::verify;
 
@@ -71,7 +71,7 @@ fn fleet(likes: &BTreeMap<&str, Like>) -> Fleet {
 
 fn profiles(likes: &BTreeMap<&str, Like>) -> Profiles {
     let mut profiles = Profiles::new(Settings::default());
-    let made = likes.iter().map(|(cluster, like)| -> DynamicObject {
+    let made = likes.iter().map(|(cluster, like)| -> kube::api::DynamicObject {
         let healthy = if *like == Like::Silent { "False" } else { "True" };
         serde_json::from_value(json!({
             "metadata": {"namespace": "fleet", "name": cluster, "labels": {"half": cluster.split('-').next_back()}},
@@ -123,7 +123,7 @@ fn clusters() -> impl Strategy<Value = Value> {
     ]
 }
 
-fn object(kind: &str, name: &str, spec: Value, status: &Value) -> DynamicObject {
+fn object(kind: &str, name: &str, spec: Value, status: &Value) -> Raw {
     serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind,
         "metadata": {"namespace": "tenant", "name": name, "uid": "u", "resourceVersion": "1", "generation": 1},

@@ -1,6 +1,5 @@
 //! Clusters, backend, aggregators and hub, second by second.
 
-use kube::api::DynamicObject;
 use kube::runtime::watcher::Event as WatchEvent;
 use serde_json::json;
 use statusbridge_contract::Fingerprint;
@@ -17,6 +16,7 @@ use crate::clock::Seconds;
 use crate::decide::conditions::{OPEN, is_true};
 use crate::decide::silence;
 use crate::judge::{GateObject, Packages};
+use crate::raw::Raw;
 use crate::store::Object;
 use crate::testing::package;
 use crate::write::CALL_TIMEOUT;
@@ -453,7 +453,7 @@ fn gate(setup: &Setup, clusters: &[Cluster]) -> GateObject {
 /// The FleetPackage.
 pub(super) fn packages() -> Packages {
     let id = package(PACKAGE);
-    let object: DynamicObject = serde_json::from_value(json!({
+    let object: Raw = serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1",
         "kind": "FleetPackage",
         "metadata": {"namespace": "fleet", "name": PACKAGE, "resourceVersion": "1", "generation": 1},

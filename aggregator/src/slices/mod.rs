@@ -14,8 +14,6 @@ mod write;
 
 use std::collections::BTreeMap;
 
-use kube::api::DynamicObject;
-
 pub use plan::{Change, Wanted, plan};
 pub use write::write;
 
@@ -25,6 +23,7 @@ use crate::api::{FleetPackage, GROUP};
 use crate::decide::fleet_package;
 use crate::judge::{PackageObject, Rows, World};
 use crate::names::{LONGEST_LABEL, shortened};
+use crate::raw::Raw;
 use crate::store::{Kept, Key, Mirror};
 
 /// All slices of the hub.
@@ -64,7 +63,8 @@ impl Slice {
 }
 
 impl Kept for Slice {
-    fn read(object: DynamicObject) -> Option<Self> {
+    fn read(object: Raw) -> Option<Self> {
+        let content = serde_json::from_value(object.values()).ok();
         let metadata = object.metadata;
         let owner = metadata
             .owner_references
@@ -82,7 +82,7 @@ impl Kept for Slice {
             resource_version: metadata.resource_version.unwrap_or_default(),
             owner,
             label: metadata.labels.unwrap_or_default().remove(FLEET_PACKAGE_LABEL),
-            content: serde_json::from_value(object.data).ok(),
+            content,
         })
     }
 

@@ -25,7 +25,7 @@ fn key(name: &str) -> Key {
     Key { namespace: "tenant".into(), name: name.into() }
 }
 
-fn package(uid: &str, spec: Value) -> DynamicObject {
+fn package(uid: &str, spec: Value) -> Raw {
     let mut object = json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage",
         "metadata": {"namespace": "tenant", "name": "p", "uid": uid, "generation": 1, "resourceVersion": "1"},
@@ -37,7 +37,7 @@ fn package(uid: &str, spec: Value) -> DynamicObject {
     serde_json::from_value(object).unwrap()
 }
 
-fn slice(name: &str, owner: Value, cluster: &str) -> DynamicObject {
+fn slice(name: &str, owner: Value, cluster: &str) -> Raw {
     let row = json!({"clusterName": cluster, "status": "Succeeded", "state": "Healthy", "reason": "Healthy"});
     serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackageSlice",
@@ -52,7 +52,7 @@ fn owned_by(uid: &str) -> Value {
 }
 
 impl Scene {
-    fn new(package: Option<DynamicObject>, slices: Vec<DynamicObject>) -> Self {
+    fn new(package: Option<Raw>, slices: Vec<Raw>) -> Self {
         let mut fleet = Fleet::new(FleetSettings::default());
         for (at, cluster) in ["one", "two"].into_iter().enumerate() {
             let exposition = Exposition::new(at as u64 + 1).with("p", healthy("r", 10, 1));
@@ -109,7 +109,7 @@ fn only(cluster: &str) -> Tenancy {
 #[case::unreadable(json!({"detail": "Some"}), vec![slice("a", owned_by("1"), "two")], vec![])]
 #[case::makes_no_sense(json!({"staleAfter": "soon"}), vec![slice("a", owned_by("1"), "two")], vec![])]
 #[case::nobody_reports(json!({"package": {"source": "flux", "namespace": "ns", "name": "x"}}), vec![slice("a", owned_by("1"), "two")], vec!["remove a"])]
-fn what_follows(#[case] spec: Value, #[case] slices: Vec<DynamicObject>, #[case] expected: Vec<&str>) {
+fn what_follows(#[case] spec: Value, #[case] slices: Vec<Raw>, #[case] expected: Vec<&str>) {
     assert_eq!(Scene::new(Some(package("1", spec)), slices).changes(), expected);
 }
 

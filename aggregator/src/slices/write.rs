@@ -1,12 +1,13 @@
 //! Writing slices.
 
 use kube::Client;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
 use super::{Change, label};
 use crate::api::fleet_package_slice::FLEET_PACKAGE_LABEL;
 use crate::api::{FleetPackageSlice, GROUP, VERSION};
+use crate::raw::Raw;
 use crate::store::Key;
 use crate::write::{FIELD_MANAGER, HubError, Kind, Written, in_time};
 
@@ -43,7 +44,7 @@ pub async fn write(
             return outcome(in_time(api.delete(&slice.key.name, &params)).await.map(|_| Written::Gone));
         }
     };
-    outcome(answer.map(|object: DynamicObject| Written::Done(Box::new(object))))
+    outcome(answer.map(|object: Raw| Written::Done(Box::new(object))))
 }
 
 fn outcome(answer: Result<Written, HubError>) -> Result<Written, HubError> {

@@ -3,12 +3,12 @@
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::Client;
-use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 
 use crate::api::{FleetPackageSpec, FleetPackageStatus, GROUP, RolloutGateSpec, RolloutGateStatus, VERSION};
 use crate::clock::{self, Seconds};
+use crate::raw::Raw;
 use crate::reading::{self, Gate, Question, Reading};
 use crate::store::{Key, Object};
 use crate::write::{CALL_TIMEOUT, Kind};
@@ -109,14 +109,14 @@ async fn package(client: &Client, key: &Key, revision: Fingerprint, slack: Secon
 }
 
 /// An object as it is now, and what the API server says is the time.
-async fn get(client: &Client, kind: Kind, key: &Key) -> Result<Option<(DynamicObject, Seconds)>, Seen> {
+async fn get(client: &Client, kind: Kind, key: &Key) -> Result<Option<(Raw, Seconds)>, Seen> {
     match tokio::time::timeout(CALL_TIMEOUT, fetch(client, kind, key)).await {
         Ok(answer) => answer,
         Err(_) => Err(Seen::Unreachable(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))),
     }
 }
 
-async fn fetch(client: &Client, kind: Kind, key: &Key) -> Result<Option<(DynamicObject, Seconds)>, Seen> {
+async fn fetch(client: &Client, kind: Kind, key: &Key) -> Result<Option<(Raw, Seconds)>, Seen> {
     let plural = kind.resource().plural;
     let path = format!("/apis/{GROUP}/{VERSION}/namespaces/{}/{plural}/{}", key.namespace, key.name);
     let refused = |error: &dyn std::fmt::Display| Seen::Refused(error.to_string());

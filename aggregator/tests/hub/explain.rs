@@ -1,9 +1,9 @@
 //! What `explain` tells of objects as they may stand in the hub.
 
-use kube::api::DynamicObject;
 use rstest::rstest;
 use serde_json::{Value, json};
 use statusbridge_aggregator::explain::{Account, Heartbeat, Seen, Subject, account, render};
+use statusbridge_aggregator::raw::Raw;
 use statusbridge_aggregator::slices::Slice;
 use statusbridge_aggregator::store::Kept;
 
@@ -11,7 +11,7 @@ use statusbridge_aggregator::store::Kept;
 const NOW: f64 = 1_800_000_000.0;
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 
-fn object(value: Value) -> DynamicObject {
+fn object(value: Value) -> Raw {
     serde_json::from_value(value).unwrap()
 }
 

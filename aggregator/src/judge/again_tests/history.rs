@@ -1,7 +1,6 @@
 //! One history: a fleet, the hub around it, and what was judged.
 
 use futures::FutureExt;
-use kube::api::DynamicObject;
 use kube::runtime::watcher::Event as Watched;
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
@@ -14,6 +13,7 @@ use crate::feeds::{Feed, Feeds, Overall, Polled};
 use crate::fleet::{Beat, FEED_LABEL, FleetSettings, Heard, Turns};
 use crate::poll::PollReport;
 use crate::profiles::News;
+use crate::raw::Raw;
 use crate::references::{self, Failure, Place};
 use crate::testing::{Exposition, Surroundings, Values, failed, gather, healthy, package, stream};
 use crate::verify::verify;
@@ -84,7 +84,7 @@ fn settings() -> FleetSettings {
 }
 
 fn set<S: DeserializeOwned, T: DeserializeOwned>(store: &mut Store<S, T>, object: Value) {
-    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    let object: Raw = serde_json::from_value(object).unwrap();
     store.apply(Watched::Apply(object));
 }
 
@@ -316,7 +316,7 @@ impl History {
                     "metadata": {"namespace": "fleet", "name": CLUSTERS[cluster], "labels": {"in": label.to_string()}},
                     "status": {"conditions": [{"type": "ControlPlaneHealthy", "status": status, "reason": "Why"}]},
                 });
-                let profile: DynamicObject = serde_json::from_value(profile).unwrap();
+                let profile: kube::api::DynamicObject = serde_json::from_value(profile).unwrap();
                 let mut news = vec![Watched::Apply(profile)];
                 if self.versions.is_multiple_of(2) {
                     news.splice(0..0, [Watched::Init, Watched::InitDone]);
