@@ -192,6 +192,9 @@ mod tests {
             kube::api::WatchEvent::<Raw>::Modified(object) => assert_eq!(object.values(), raw.values()),
             other => panic!("{other:?}"),
         }
+        let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [sent]}).to_string();
+        let list: kube::api::ObjectList<Raw> = serde_json::from_str(&list).unwrap();
+        assert_eq!(list.items[0].values(), raw.values());
     }
 
     #[test]
