@@ -58,7 +58,8 @@ faults: export STATUSBRIDGE_FAULTS_ONLY = $(ONLY)
 faults: cargo servers programs ## Every fault, then a storm of MINUTES (default 10) from SEED, on the real servers
 	$(CARGO) test -p statusbridge-tests --test faults -- --ignored --nocapture --exact every_fault_and_a_long_storm
 
-# BENCH=packages, leaves or changelog runs one part, PACKAGES="…" and LEAVES="…" say with how many: see docs/bench.md.
+# BENCH=packages, leaves, series or changelog runs one part, PACKAGES="…", LEAVES="…" and SERIES="…" say with how many: see
+# docs/bench.md.
 bench: cargo bench-servers ## Measure the exporter beside kube-state-metrics
 	$(CARGO) build --release --bins -p statusbridge-exporter -p statusbridge-aggregator
 	$(CARGO) run --release -p statusbridge-tests --bin bench

@@ -1,13 +1,12 @@
 //! The configuration file: what is too rich for flags. All of it may be left out.
 
-use std::path::PathBuf;
-
 use serde::Deserialize;
 
 use crate::checks::Templates;
 use crate::feeds;
 use crate::profiles;
 use crate::tenancy::Tenancy;
+use crate::yaml_file::{FromYaml, YamlFile};
 
 /// What `--config` names.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -23,79 +22,15 @@ pub struct Config {
     pub tenants: Tenancy,
 }
 
-/// The file, and what it said when it could last be used.
-#[derive(Debug, Default)]
-pub struct ConfigFile {
-    path: Option<PathBuf>,
-    /// What was last found, whether or not it could be used.
-    found: Option<Result<String, std::io::ErrorKind>>,
-    current: Config,
-}
+/// The file that `--config` names.
+pub type ConfigFile = YamlFile<Config>;
 
-impl ConfigFile {
-    /// Reads it for the first time; without a path everything is left out.
-    ///
-    /// # Errors
-    /// When it cannot be used.
-    pub fn open(path: Option<PathBuf>) -> Result<Self, ConfigError> {
-        let mut file = Self { path, ..Self::default() };
-        match file.reread() {
-            Some(Err(error)) => Err(error),
-            Some(Ok(_)) | None => Ok(file),
-        }
+impl FromYaml for Config {
+    /// Nothing but white space and comments is the default.
+    fn from_yaml(text: &str) -> Result<Self, String> {
+        let config = serde_saphyr::from_str::<Option<Self>>(text).map_err(|error| error.to_string())?;
+        Ok(config.unwrap_or_default())
     }
-
-    /// What it said when it could last be used.
-    pub fn current(&self) -> &Config {
-        &self.current
-    }
-
-    /// Reads it again. `None` when there is nothing that was not said before.
-    ///
-    /// # Errors
-    /// When it cannot be used; then what it said before stays in force.
-    pub fn reread(&mut self) -> Option<Result<&Config, ConfigError>> {
-        let path = self.path.as_ref()?;
-        let read = std::fs::read_to_string(path);
-        let found = read.as_ref().map(String::clone).map_err(std::io::Error::kind);
-        if self.found.as_ref() == Some(&found) {
-            return None;
-        }
-        self.found = Some(found);
-        let text = match read {
-            Ok(text) => text,
-            Err(error) => return Some(Err(ConfigError::Read { path: path.clone(), error })),
-        };
-        match Config::parse(&text) {
-            Ok(config) if config == self.current => None,
-            Ok(config) => {
-                self.current = config;
-                Some(Ok(&self.current))
-            }
-            Err(error) => Some(Err(ConfigError::Format { path: path.clone(), error: Box::new(error) })),
-        }
-    }
-}
-
-/// Why the file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// It cannot be read.
-    #[error("{}: {error}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        error: std::io::Error,
-    },
-    /// It is not what is expected; the message names the field.
-    #[error("{}: {error}", path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and where.
-        error: Box<serde_saphyr::Error>,
-    },
 }
 
 impl Config {
@@ -104,11 +39,6 @@ impl Config {
         let scraped = self.feeds.scrape.as_ref().and_then(|scrape| scrape.cluster_profiles.as_ref());
         let address_property = scraped.map(|profiles| profiles.property.clone());
         profiles::Settings { address_property, ..self.cluster_profiles.clone() }
-    }
-
-    /// Reads YAML; nothing but white space and comments is the default.
-    fn parse(text: &str) -> Result<Self, serde_saphyr::Error> {
-        Ok(serde_saphyr::from_str::<Option<Self>>(text)?.unwrap_or_default())
     }
 }
 
@@ -119,7 +49,7 @@ mod tests {
     #[test]
     fn an_empty_file_is_the_default() {
         for text in ["", "# nothing yet\n", "{}"] {
-            assert_eq!(Config::parse(text).unwrap(), Config::default(), "{text:?}");
+            assert_eq!(Config::from_yaml(text).unwrap(), Config::default(), "{text:?}");
         }
     }
 

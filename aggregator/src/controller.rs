@@ -43,12 +43,11 @@ use crate::decide::{Moment, only_refreshes};
 use crate::dependencies::Graph;
 use crate::discover::{self, Discovery};
 use crate::feed::FeedError;
-use crate::feeds::{self, Feeds, LastPoll, Message, Overall, Plan, Polled, Standing};
+use crate::feeds::{self, Feeds, Message, Overall, Plan, Polled, Standing};
 use crate::fleet::{Fleet, FleetSettings};
 use crate::heartbeat::Heartbeat;
 use crate::judge::{GateObject, Gates, Packages, World};
 use crate::metrics::Metrics;
-use crate::poll::Look;
 use crate::profiles::{self, News, Profiles};
 use crate::raw::Raw;
 use crate::references::References;
@@ -111,7 +110,7 @@ pub struct Controller {
     doubtful: BTreeSet<(Kind, Key)>,
     epoch: Option<i64>,
     announcer: Announcer,
-    board: Option<Arc<Board>>,
+    board: Arc<Board>,
 }
 
 impl Controller {
@@ -129,6 +128,7 @@ impl Controller {
         heartbeat: Heartbeat,
         metrics: Arc<Metrics>,
         health: Arc<Health>,
+        board: Arc<Board>,
     ) -> anyhow::Result<Self> {
         let feeds = Feeds::new(plan(config.current())?);
         Ok(Self {
@@ -164,7 +164,7 @@ impl Controller {
             doubtful: BTreeSet::new(),
             epoch: None,
             announcer: Announcer::default(),
-            board: None,
+            board,
         })
     }
 
@@ -178,15 +178,9 @@ impl Controller {
         Self { epoch, ..self }
     }
 
-    /// Shows what stands in the hub on a board, for others to read.
-    #[must_use]
-    pub fn showing(self, board: Option<Arc<Board>>) -> Self {
-        Self { board, ..self }
-    }
-
     /// Runs until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        self.board.iter().for_each(|board| board.begin());
+        self.board.begin();
         let _silence = SilenceAtTheEnd(self.board.clone());
         self.follow(stop).await;
     }
@@ -237,7 +231,6 @@ impl Controller {
                         self.surveys.clear();
                     }
                     // Nobody waits for an answer any longer: then the feed is gone.
-                    Some(Message::Looks { feed, reply }) => drop(reply.send(self.looks(feed))),
                     Some(Message::Addresses { reply }) => drop(reply.send(self.profiles.addresses())),
                     Some(Message::Polled { feed, polled }) => {
                         self.polled(feed, *polled);
@@ -271,7 +264,9 @@ impl Controller {
     async fn on_package(&mut self, event: watcher::Result<Event<Raw>>) {
         let Some(event) = usable(Kind::FleetPackage, event) else { return };
         let changed = self.packages.apply(event);
-        changed.iter().for_each(|key| self.is_new(Kind::FleetPackage, key));
+        for key in &changed {
+            self.is_new(Kind::FleetPackage, key);
+        }
         if changed.is_empty() && self.judged_all {
             return;
         }
@@ -298,7 +293,9 @@ impl Controller {
     async fn on_gate(&mut self, event: watcher::Result<Event<Raw>>) {
         let Some(event) = usable(Kind::RolloutGate, event) else { return };
         let changed = self.gates.apply(event);
-        changed.iter().for_each(|key| self.is_new(Kind::RolloutGate, key));
+        for key in &changed {
+            self.is_new(Kind::RolloutGate, key);
+        }
         if changed.is_empty() && self.judged_all {
             return;
         }
@@ -421,7 +418,7 @@ impl Controller {
         self.metrics.found(verified, unverified, self.fleet.newest_evidence());
         self.beat_due = true;
         if let Some(mut discovery) = self.discovery.take() {
-            let all_good = standings.iter().all(|it| it.last == LastPoll::Good);
+            let all_good = standings.iter().all(|it| it.answers());
             if all_good && self.packages.complete() {
                 discovery.polled(&self.world(self.moment()), &self.metrics);
             } else {
@@ -462,20 +459,7 @@ impl Controller {
     /// Judging needs both lists, and to have asked the backend at least once: before that, nothing
     /// is known, and nothing is worse than it was but what has grown too old.
     fn can_judge(&self) -> bool {
-        self.has_listed() && self.feeds.standings().iter().any(|it| it.last != LastPoll::None)
-    }
-
-    /// What gates have to know of a past that nobody watched, of the clusters that a feed tells of. What
-    /// cannot be found out keeps them closed until a later poll.
-    fn looks(&self, feed: usize) -> Vec<Look> {
-        let Some(standing) = self.feeds.standings().get(feed) else { return Vec::new() };
-        let looks = self.world(self.moment()).looks(&self.gates).into_iter();
-        let of_feed = looks.map(|mut look| {
-            let feed = standing.name.as_ref();
-            look.clusters.retain(|cluster| self.fleet.feed_of(cluster, &look.package) == Some(feed));
-            look
-        });
-        of_feed.filter(|look| !look.clusters.is_empty()).collect()
+        self.has_listed() && self.feeds.standings().iter().any(|it| it.last.is_some())
     }
 
     async fn judge_all(&mut self) {
@@ -484,7 +468,7 @@ impl Controller {
         let packages = self.packages.iter().map(|object| object.key.clone()).chain(owners).collect();
         let gates = self.gates.iter().map(|object| object.key.clone()).collect();
         self.judge(packages, gates).await;
-        self.health.ready(self.judged_all && self.feeds.standings().iter().any(Standing::has_answered));
+        self.health.ready(self.judged_all && self.feeds.standings().iter().any(|it| it.has_answered));
         self.metrics.ages(self.fleet.ages(self.moment().t));
     }
 
@@ -499,54 +483,52 @@ impl Controller {
             self.judged_all = true;
             return Box::pin(self.judge_all()).await;
         }
-        // What the fleet says of a package is found out once for a moment, so there is one for all.
-        let moment = self.moment();
-        self.sort_gates(gates, moment);
-        let world = self.world(moment);
-        let owned = slices::by_owner(&self.slices);
-        let mut jobs = Vec::new();
-        for key in packages {
-            // Whatever slices say, statuses say first.
-            if !self.slice_changes(&world, &owned, &key).is_empty() {
-                jobs.push(((Kind::FleetPackageSlice, key.clone()), Urgency::Refresh));
-            }
-            let Some(package) = self.packages.get(&key) else { continue };
-            if let Some(status) = world.package(package) {
-                let urgency = urgency(only_refreshes(package.status.as_ref(), &status));
-                jobs.push(((Kind::FleetPackage, key), urgency));
-            }
-        }
-        for (job, urgency) in jobs {
-            self.backlog.push(job, urgency);
-        }
+        self.sort(packages, gates);
         self.close().await;
     }
 
-    /// Judges gates, and sorts those whose status is to be written: those that close, with all that
-    /// depend on them, and the rest.
-    fn sort_gates(&mut self, due: BTreeSet<Key>, moment: Moment) {
-        // What depends on the same package is judged together.
-        let with_package = |gates: &Gates, key: Key| {
-            let spec = gates.get(&key).and_then(|gate| gate.spec.as_ref().ok());
-            (spec.map(|spec| key.beside(&spec.fleet_package_ref.name)), key)
-        };
-        let mut due: BTreeSet<_> = due.into_iter().map(|key| with_package(&self.gates, key)).collect();
+    /// Judges, and sorts what is to be written: gates that close, with all that depend on them, and the rest.
+    fn sort(&mut self, packages: BTreeSet<Key>, gates: BTreeSet<Key>) {
+        // What the fleet says of a package is found out once for a moment, so there is one for all.
+        let moment = self.moment();
+        let mut due: BTreeSet<Due> = packages.into_iter().map(|of| Due { of, gate: None }).collect();
+        due.extend(gates.into_iter().map(|key| Due::gate(&self.gates, key)));
+        // Closings judge gates only, which have no slices.
+        let judges_packages = due.iter().any(|it| it.gate.is_none());
+        let owned = if judges_packages { slices::by_owner(&self.slices) } else { BTreeMap::new() };
         let mut closing = std::mem::take(&mut self.closings);
-        let mut rest = BTreeMap::new();
-        while let Some((_, key)) = due.pop_first() {
-            let Some(gate) = self.gates.get(&key) else { continue };
+        let (mut gates, mut jobs) = (BTreeMap::new(), Vec::new());
+        while let Some(Due { of, gate }) = due.pop_first() {
             let world = World { closing: &closing, ..self.world(moment) };
-            let Some(status) = world.gate(gate) else { continue };
-            if !is_open(gate.status.as_ref()) || is_open(Some(&status)) {
-                rest.insert(key, urgency(only_refreshes(gate.status.as_ref(), &status)));
-            } else if closing.insert(key.clone()) {
-                due.extend(self.graph.dependents(&key).map(|key| with_package(&self.gates, key.clone())));
+            match gate {
+                Some(key) => {
+                    let Some(gate) = self.gates.get(&key) else { continue };
+                    let Some(status) = world.gate(gate) else { continue };
+                    if !is_open(gate.status.as_ref()) || is_open(Some(&status)) {
+                        let urgency = urgency(only_refreshes(gate.status.as_ref(), &status));
+                        gates.insert((Kind::RolloutGate, key), urgency);
+                    } else if closing.insert(key.clone()) {
+                        let dependents = self.graph.dependents(&key);
+                        due.extend(dependents.map(|key| Due::gate(&self.gates, key.clone())));
+                    }
+                }
+                None => {
+                    // Whatever slices say, statuses say first.
+                    if !self.slice_changes(&world, &owned, &of).is_empty() {
+                        jobs.push(((Kind::FleetPackageSlice, of.clone()), Urgency::Refresh));
+                    }
+                    let Some(package) = self.packages.get(&of) else { continue };
+                    if let Some(status) = world.package(package) {
+                        let urgency = urgency(only_refreshes(package.status.as_ref(), &status));
+                        jobs.push(((Kind::FleetPackage, of), urgency));
+                    }
+                }
             }
         }
         self.closings = closing;
-        self.show_closings();
-        for (key, urgency) in rest {
-            self.backlog.push((Kind::RolloutGate, key), urgency);
+        self.board.closing(&self.closings);
+        for (job, urgency) in gates.into_iter().chain(jobs) {
+            self.backlog.push(job, urgency);
         }
     }
 
@@ -577,7 +559,7 @@ impl Controller {
             .map(|gate| gate.key.clone())
             .collect();
         self.closings.extend(closings);
-        self.show_closings();
+        self.board.closing(&self.closings);
         self.close().await;
     }
 
@@ -624,7 +606,7 @@ impl Controller {
                     self.verdicts.forget(kind, key);
                 }
                 self.announcer.see::<RolloutGateSpec>(key, gate);
-                self.board.iter().for_each(|board| board.gate(key, gate));
+                self.board.gate(key, gate);
             }
             Kind::FleetPackage => {
                 let package = self.packages.get(key);
@@ -632,11 +614,29 @@ impl Controller {
                     self.verdicts.forget(kind, key);
                 }
                 self.announcer.see::<FleetPackageSpec>(key, package);
-                self.board.iter().for_each(|board| board.package(key, package));
+                self.board.package(key, package);
                 self.refer(key);
             }
             Kind::FleetPackageSlice => {}
         }
+    }
+}
+
+/// An object that is to be judged. What is about the same FleetPackage is judged one after the other, as what the fleet
+/// says of it is remembered for some packages only.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    /// The FleetPackage; the gate itself where it cannot be read of which it is.
+    of: Key,
+    /// None: the FleetPackage itself is.
+    gate: Option<Key>,
+}
+
+impl Due {
+    fn gate(gates: &Gates, key: Key) -> Self {
+        let spec = gates.get(&key).and_then(|gate| gate.spec.as_ref().ok());
+        let of = spec.map_or_else(|| key.clone(), |spec| key.beside(&spec.fleet_package_ref.name));
+        Self { of, gate: Some(key) }
     }
 }
 
@@ -646,11 +646,11 @@ fn is_open(status: Option<&RolloutGateStatus>) -> bool {
 
 /// Keeps a process from speaking for the hub when it no longer judges, be it that it was stopped or
 /// that it lost its lease in the middle of something.
-struct SilenceAtTheEnd(Option<Arc<Board>>);
+struct SilenceAtTheEnd(Arc<Board>);
 
 impl Drop for SilenceAtTheEnd {
     fn drop(&mut self) {
-        self.0.iter().for_each(|board| board.silence("this aggregator does not judge gates now"));
+        self.0.silence("this aggregator does not judge gates now");
     }
 }
 

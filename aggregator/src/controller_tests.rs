@@ -130,7 +130,7 @@ async fn controller(hub: &Arc<Hub>, known: impl IntoIterator<Item = Value>) -> C
         run: Box::new(|_| Box::pin(std::future::pending())),
     };
     let mut fleet = Fleet::default();
-    let (said, at) = (Exposition::new(1).with("p", healthy("r1", 10, 1)), clock::now() - 10.0);
+    let (said, at) = (Exposition::new(1).with("p", healthy("r1", 10)), clock::now() - 10.0);
     tell(&mut fleet, &[("cluster", "a")], &said, at);
     let mut controller = Controller::new(
         client.clone(),
@@ -141,6 +141,7 @@ async fn controller(hub: &Arc<Hub>, known: impl IntoIterator<Item = Value>) -> C
         Heartbeat::new(client, "fleet", "test".into(), 60),
         Arc::new(Metrics::aggregator()),
         Health::new(Duration::from_secs(3600)),
+        Board::new(Duration::from_secs(3600)),
     )
     .unwrap();
     controller.fleet = fleet;

@@ -4,6 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use petgraph::algo::kosaraju_scc;
+use petgraph::graphmap::DiGraphMap;
+
 use crate::decide::conditions::{OPEN, find};
 use crate::judge::{GateObject, Gates};
 use crate::store::Key;
@@ -125,75 +128,30 @@ impl Graph {
 
 /// The cycle of every gate that is part of one.
 fn cycles(wanted: &BTreeMap<Key, BTreeSet<Key>>) -> BTreeMap<Key, Arc<Cycle>> {
-    let keys: Vec<&Key> = wanted.keys().collect();
-    // One that depends on nothing is part of no cycle.
-    let next: Vec<Vec<usize>> = wanted
-        .values()
-        .map(|others| others.iter().filter_map(|other| keys.binary_search(&other).ok()).collect())
-        .collect();
+    let edges = wanted.iter().flat_map(|(gate, others)| others.iter().map(move |other| (gate, other)));
+    // A gate that depends on nothing is part of no cycle.
+    let graph = DiGraphMap::<&Key, ()>::from_edges(edges.filter(|(_, other)| wanted.contains_key(other)));
     let mut cycles = BTreeMap::new();
-    for mut members in components(&next) {
+    // Tarjan's algorithm recurses in this crate: too deep where ten thousand gates stand in a row.
+    for mut members in kosaraju_scc(&graph) {
         members.sort_unstable();
-        let within =
-            |member: usize| next[member].iter().copied().filter(|to| members.binary_search(to).is_ok());
-        let ring = members.iter().all(|member| within(*member).count() == 1);
-        let ordered: Vec<usize> = match members.first() {
-            Some(first) if ring => {
-                let all = std::iter::successors(Some(*first), |member| within(*member).next());
-                all.take(members.len()).collect()
-            }
-            _ => members.clone(),
+        let within = |gate| graph.neighbors(gate).filter(|other| members.binary_search(other).is_ok());
+        if members.iter().any(|gate| within(gate).count() == 0) {
+            // One gate that does not depend on itself.
+            continue;
+        }
+        let ring = members.iter().all(|gate| within(gate).count() == 1);
+        let ordered: Vec<&Key> = if ring {
+            let around = std::iter::successors(members.first().copied(), |gate| within(gate).next());
+            around.take(members.len()).collect()
+        } else {
+            members.clone()
         };
-        let names = ordered.iter().map(|member| keys[*member].name.clone()).collect();
+        let names = ordered.into_iter().map(|gate| gate.name.clone()).collect();
         let cycle = Arc::new(Cycle { members: names, ring });
-        cycles.extend(members.iter().map(|member| (keys[*member].clone(), cycle.clone())));
+        cycles.extend(members.into_iter().map(|gate| (gate.clone(), cycle.clone())));
     }
     cycles
-}
-
-/// The sets of nodes that all lead to each other: of several nodes, or of one that leads to itself.
-/// Tarjan's algorithm without recursion.
-fn components(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
-    let mut order = vec![None::<usize>; next.len()];
-    let mut low = vec![0; next.len()];
-    let mut open = vec![false; next.len()];
-    let (mut stack, mut count, mut found) = (Vec::new(), 0, Vec::new());
-    for root in 0..next.len() {
-        // A node and how many of its edges have been followed.
-        let mut path = if order[root].is_none() { vec![(root, 0)] } else { Vec::new() };
-        while let Some((node, followed)) = path.last_mut() {
-            let node = *node;
-            if order[node].is_none() {
-                order[node] = Some(count);
-                low[node] = count;
-                count += 1;
-                stack.push(node);
-                open[node] = true;
-            }
-            if let Some(to) = next[node].get(*followed).copied() {
-                *followed += 1;
-                match order[to] {
-                    None => path.push((to, 0)),
-                    Some(order) if open[to] => low[node] = low[node].min(order),
-                    Some(_) => {}
-                }
-                continue;
-            }
-            path.pop();
-            if let Some((parent, _)) = path.last() {
-                low[*parent] = low[*parent].min(low[node]);
-            }
-            if order[node] == Some(low[node]) {
-                let first = stack.iter().rposition(|member| *member == node).unwrap_or_default();
-                let members = stack.split_off(first);
-                members.iter().for_each(|member| open[*member] = false);
-                if members.len() > 1 || next[node].contains(&node) {
-                    found.push(members);
-                }
-            }
-        }
-    }
-    found
 }
 
 #[cfg(test)]

@@ -13,13 +13,11 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
-use futures::TryFutureExt;
-use futures::future::{BoxFuture, FutureExt, ready};
 use http::{Method, Request};
-use tower::{BoxError, Layer, Service};
+use tower::filter::FilterLayer;
 
 /// One moment by every clock at hand.
 #[derive(Debug, Clone, Copy)]
@@ -133,26 +131,36 @@ impl Fence {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = standing;
     }
 
-    fn get(&self) -> Standing {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether work may go on.
     pub fn holds(&self) -> bool {
-        match self.get() {
-            Standing::Alone => true,
-            Standing::Outside => false,
-            Standing::Leading(sent, term) => term.works(sent.elapsed()),
-        }
+        self.is_certain(Term::works)
     }
 
     /// Whether a call that may last for so long is over before anybody else can lead.
     pub fn admits(&self, call: Duration) -> bool {
-        match self.get() {
+        self.is_certain(|term, elapsed| term.admits(elapsed, call))
+    }
+
+    /// Whether a leader may, so long after the renewal was sent.
+    fn is_certain(&self, may: impl FnOnce(Term, Duration) -> bool) -> bool {
+        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Standing::Alone => true,
             Standing::Outside => false,
-            Standing::Leading(sent, term) => term.admits(sent.elapsed(), call),
+            Standing::Leading(sent, term) => may(term, sent.elapsed()),
         }
+    }
+
+    /// Puts the fence around a client of the hub: whatever changes something is asked about at the moment it is
+    /// sent. Reading is free. `call` is the longest time for one call.
+    pub fn layer<B>(
+        &self,
+        call: Duration,
+    ) -> FilterLayer<impl Fn(Request<B>) -> Result<Request<B>, NotLeading> + Clone + use<B>> {
+        let fence = self.clone();
+        FilterLayer::new(move |request: Request<B>| {
+            let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+            if reads || fence.admits(call) { Ok(request) } else { Err(NotLeading) }
+        })
     }
 
     /// Does `work` while the fence holds; `None` when it fell first. The work takes no step after
@@ -174,59 +182,11 @@ impl Fence {
 #[error("not sent: the leader's lease may end before the answer")]
 pub struct NotLeading;
 
-/// Puts a fence around a client of the hub: whatever changes something is asked about at the moment
-/// it is sent. Reading is free.
-#[derive(Debug, Clone)]
-pub struct FenceLayer {
-    /// The fence.
-    pub fence: Fence,
-    /// Longest time for one call.
-    pub call: Duration,
-}
-
-impl<S> Layer<S> for FenceLayer {
-    type Service = Fenced<S>;
-
-    fn layer(&self, inner: S) -> Fenced<S> {
-        Fenced { layer: self.clone(), inner }
-    }
-}
-
-/// A client's service behind a fence.
-#[derive(Debug, Clone)]
-pub struct Fenced<S> {
-    layer: FenceLayer,
-    inner: S,
-}
-
-impl<S, B> Service<Request<B>> for Fenced<S>
-where
-    S: Service<Request<B>>,
-    S::Response: Send + 'static,
-    S::Error: Into<BoxError> + 'static,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(context).map_err(Into::into)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        if !reads && !self.layer.fence.admits(self.layer.call) {
-            return ready(Err(NotLeading.into())).boxed();
-        }
-        self.inner.call(request).map_err(Into::into).boxed()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use rstest::rstest;
+    use tower::{Layer, Service};
 
     const SECOND: Duration = Duration::from_secs(1);
     const TERM: Term = Term { work: Duration::from_secs(10), lease: Duration::from_secs(15) };
@@ -293,7 +253,7 @@ mod tests {
             Ok::<_, std::convert::Infallible>(request.method().clone())
         });
         let fence = Fence::shut();
-        let mut client = FenceLayer { fence: fence.clone(), call: SECOND }.layer(inner);
+        let mut client = fence.layer(SECOND).layer(inner);
         let mut send = |method: Method| {
             let mut request = Request::new(());
             *request.method_mut() = method;

@@ -11,6 +11,7 @@ use statusbridge_contract::Fingerprint;
 
 use crate::board::{Answer, Board};
 use crate::clock::Seconds;
+use crate::server::respond;
 use crate::store::Key;
 
 /// What every address of a gate begins with.
@@ -32,10 +33,8 @@ pub fn answer(board: &Board, method: &Method, uri: &Uri, now: Seconds, at: Insta
         },
         Err((status, message)) => (status, closed("BadRequest", &message)),
     };
-    let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
-    *response.status_mut() = status;
+    let mut response = respond(status, "application/json", format!("{body}\n"));
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if status == StatusCode::METHOD_NOT_ALLOWED {
         headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -61,17 +60,12 @@ impl Request {
             return Err((StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered".to_owned()));
         }
         let words = uri.path().strip_prefix(PATH).unwrap_or_default().split_once('/');
-        let key = match words {
-            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-                Key { namespace: namespace.to_owned(), name: name.to_owned() }
-            }
-            _ => {
-                return Err((
-                    StatusCode::NOT_FOUND,
-                    format!("the address of a gate is {PATH}NAMESPACE/NAME"),
-                ));
-            }
+        let is_gate =
+            |words: &(&str, &str)| !words.0.is_empty() && !words.1.is_empty() && !words.1.contains('/');
+        let Some((namespace, name)) = words.filter(is_gate) else {
+            return Err((StatusCode::NOT_FOUND, format!("the address of a gate is {PATH}NAMESPACE/NAME")));
         };
+        let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
         let mut revision = None;
         for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             // A parameter that is not understood may have been meant to narrow the question.

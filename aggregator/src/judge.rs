@@ -1,6 +1,6 @@
 //! Puts together what a decision needs: the hub's objects, the fleet, the backend, the time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use statusbridge_contract::Fingerprint;
 
@@ -8,20 +8,20 @@ use crate::api::check::Check;
 use crate::api::common::{self, ClusterSet};
 use crate::api::fleet_package::{Detail, PackageRef};
 use crate::api::trace::StageStatus;
-use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
+use crate::api::{FleetPackageSpec, FleetPackageStatus, Reason, RolloutGateSpec, RolloutGateStatus};
 use crate::checks::{Answers, Templates, resolve};
 use crate::clock::Seconds;
 use crate::decide::checks::{Asked, NoQuery};
-use crate::decide::conditions::{OPEN, is_true};
 use crate::decide::dependencies::{Dependencies, Dependency};
-use crate::decide::fleet_package::{RarelyScraped, Unresolved, Wanted};
+use crate::decide::fleet_package::{RarelyScraped, Wanted};
 use crate::decide::rollout_gate::PackageSpec;
 use crate::decide::rows::{self, Evident};
 use crate::decide::trace::{self, Trace};
-use crate::decide::{Backend, Membership, Moment, Target, fleet_package, rollout_gate, worth_writing};
+use crate::decide::{
+    Backend, Membership, Moment, Obstacle, Target, fleet_package, rollout_gate, worth_writing,
+};
 use crate::dependencies::{Graph, is_open};
-use crate::fleet::{Fleet, PackageId, Standing};
-use crate::poll::Look;
+use crate::fleet::{Fleet, Standing};
 use crate::profiles::Profiles;
 use crate::references::{Ledger, Resolution};
 use crate::store::{Key, Object, Store};
@@ -116,7 +116,11 @@ impl World<'_> {
         };
         let mark = self.mark(&grant, &object.key, spec.ok());
         let previous = object.status.as_ref().filter(|status| carries_over(&mark, &status.tenancy));
-        let unread = Unresolved::unread();
+        let unread = Obstacle {
+            reason: Reason::Pending,
+            message: "revisionFrom: the object has not been read yet".to_owned(),
+            stalled: false,
+        };
         let wanted = match spec.map(|spec| self.wanted(&object.key, spec)) {
             // After a restart, what was said of this very reference stands until it was read again.
             Ok(None) if answers(previous, object.generation) => return None,
@@ -183,8 +187,7 @@ impl World<'_> {
         match (self.unheard, self.backend, of) {
             (Some(error), ..) if whoever_reports || targets.iter().any(never_seen) => Backend::Unknown(error),
             (_, Backend::Fails(any), Some((_, package))) if !whoever_reports && !targets.is_empty() => {
-                let package = PackageId::from(package);
-                let concerns = |target: &Target| match self.fleet.feed_of(&target.cluster, &package) {
+                let concerns = |target: &Target| match self.fleet.feed_of(&target.cluster, package) {
                     Some(feed) => self.fleet.error_of(feed),
                     None => Some(any),
                 };
@@ -352,7 +355,7 @@ impl World<'_> {
         let artifact = trace.artifact.as_ref().copied().map_err(String::as_str);
         let (package, chosen, seen_anywhere, stale_after) = match (package, &object.spec) {
             (Some(Ok(package)), Ok(gate)) => {
-                let id = PackageId::from(&package.package);
+                let id = package.package.clone();
                 let stale_after = stale_after(package);
                 let survey = self.surveys.of(id, self.moment.t, stale_after);
                 let seen =
@@ -460,64 +463,6 @@ impl World<'_> {
         let (cluster, interval) = scraped.reduce(|a, b| if b.1 > a.1 { b } else { a })?;
         too_short(interval).then_some(RarelyScraped { cluster, interval })
     }
-
-    /// What of the past has to be looked up before these gates can be judged: where a cluster says that it
-    /// has been healthy for as long as `minSuccessTime` asks, and nobody watched it for so long. What open
-    /// gates need comes first.
-    pub fn looks(&self, gates: &Gates) -> Vec<Look> {
-        let mut soaks: BTreeMap<Key, Vec<(&GateObject, &RolloutGateSpec, Seconds)>> = BTreeMap::new();
-        for gate in gates.iter() {
-            let Ok(spec) = &gate.spec else { continue };
-            let span = spec.min_success_time.as_deref().and_then(|text| common::seconds(text).ok());
-            if let Some(span) = span.filter(|span| *span > 0.0) {
-                let package = gate.key.beside(&spec.fleet_package_ref.name);
-                soaks.entry(package).or_default().push((gate, spec, span));
-            }
-        }
-        let mut looks: BTreeMap<(bool, PackageId), Look> = BTreeMap::new();
-        for (key, gates) in soaks {
-            let Some(object) = self.packages.get(&key) else { continue };
-            let Ok(package) = &object.spec else { continue };
-            let id = PackageId::from(&package.package);
-            let longest = gates.iter().map(|(.., span)| *span).fold(0.0, f64::max);
-            // Evidence that counts is not older than this.
-            let earliest = self.moment.t - longest - stale_after(package);
-            let unknown = self.fleet.unknown_before(&id, earliest);
-            if unknown.is_empty() {
-                continue;
-            }
-            // Gates are in the namespace of their FleetPackage.
-            let grant = self.tenancy.grant(&key.namespace, &package.package);
-            let known = traced(object, &self.mark(&grant, &key, Some(package)));
-            for (gate, spec, _) in gates {
-                let open = gate.status.as_ref().is_some_and(|status| is_true(&status.conditions, OPEN));
-                let trace = self.trace(&key, package, &spec.revision, known);
-                let Ok(artifact) = trace.artifact else { continue };
-                let chosen =
-                    self.sources(&grant).choose(&package.package, &spec.clusters, stale_after(package));
-                for (cluster, from) in
-                    rollout_gate::unknown_pasts(spec, artifact, &chosen.targets, self.moment)
-                {
-                    if unknown.binary_search(&cluster).is_err() {
-                        continue;
-                    }
-                    let look = looks.entry((!open, id.clone())).or_insert_with(|| Look {
-                        package: id.clone(),
-                        clusters: Vec::new(),
-                        from,
-                    });
-                    look.from = look.from.min(from);
-                    look.clusters.push(cluster.to_owned());
-                }
-            }
-        }
-        let mut looks: Vec<Look> = looks.into_values().collect();
-        for look in &mut looks {
-            look.clusters.sort_unstable();
-            look.clusters.dedup();
-        }
-        looks
-    }
 }
 
 /// Whether a status that was written under the mark `then` may be built upon now: not when the
@@ -549,7 +494,7 @@ mod dependency_tests;
 #[cfg(test)]
 mod feed_tests;
 #[cfg(test)]
-mod many;
+mod many_tests;
 #[cfg(test)]
 mod reference_tests;
 #[cfg(test)]

@@ -15,6 +15,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -27,6 +28,7 @@ use tracing::{info, warn};
 
 use crate::fence::{Fence, Mark, Term};
 use crate::metrics::Metrics;
+use crate::serve::duration;
 use crate::server::Health;
 use crate::write::{CALL_TIMEOUT, FIELD_MANAGER, HubError, in_time};
 
@@ -34,13 +36,34 @@ use crate::write::{CALL_TIMEOUT, FIELD_MANAGER, HubError, in_time};
 pub const LEASE: &str = "statusbridge-aggregator-leader";
 
 /// The times of an election, named as in Kubernetes' own components.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
 pub struct Times {
-    /// How long after its last sign of life a leader is left alone.
+    /// How long after its last sign of life a leader is left alone
+    #[arg(
+        long = "leader-elect-lease-duration",
+        env = "STATUSBRIDGE_LEADER_ELECT_LEASE_DURATION",
+        value_name = "DURATION",
+        default_value = "15s",
+        value_parser = duration
+    )]
     pub lease_duration: Duration,
-    /// How long a leader goes on working without a renewal.
+    /// How long a leader goes on working without a renewal
+    #[arg(
+        long = "leader-elect-renew-deadline",
+        env = "STATUSBRIDGE_LEADER_ELECT_RENEW_DEADLINE",
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = duration
+    )]
     pub renew_deadline: Duration,
-    /// Time between two tries, of renewing or of taking over.
+    /// Time between two tries of renewing or taking over
+    #[arg(
+        long = "leader-elect-retry-period",
+        env = "STATUSBRIDGE_LEADER_ELECT_RETRY_PERIOD",
+        value_name = "DURATION",
+        default_value = "2s",
+        value_parser = duration
+    )]
     pub retry_period: Duration,
 }
 
@@ -123,15 +146,11 @@ fn taken(before: &LeaseSpec, identity: &str, times: &Times, now: Timestamp) -> L
     LeaseSpec {
         holder_identity: Some(identity.to_owned()),
         lease_duration_seconds: Some(seconds),
-        acquire_time: Some(micro(now)),
-        renew_time: Some(micro(now)),
+        acquire_time: Some(MicroTime(now)),
+        renew_time: Some(MicroTime(now)),
         lease_transitions: Some(before.lease_transitions.unwrap_or_default().saturating_add(1)),
         ..before.clone()
     }
-}
-
-fn micro(time: Timestamp) -> MicroTime {
-    MicroTime(time)
 }
 
 /// A Lease that this process holds, as last written.
@@ -374,7 +393,7 @@ impl Candidate {
         let mut lease = held.0;
         if let Some(spec) = &mut lease.spec {
             spec.holder_identity = None;
-            spec.renew_time = Some(micro(Timestamp::now()));
+            spec.renew_time = Some(MicroTime(Timestamp::now()));
         }
         match self.replace(lease, self.times.renew_deadline / 2).await {
             Ok(_) => info!(identity = self.identity, "the lease is given back"),
@@ -385,7 +404,7 @@ impl Candidate {
 
 fn renewal(lease: &Lease) -> Lease {
     let mut lease = lease.clone();
-    lease.spec.get_or_insert_default().renew_time = Some(micro(Timestamp::now()));
+    lease.spec.get_or_insert_default().renew_time = Some(MicroTime(Timestamp::now()));
     lease
 }
 
@@ -396,7 +415,7 @@ fn jitter(identity: &str) -> f64 {
 }
 
 #[cfg(test)]
-mod simulation;
+mod simulation_tests;
 #[cfg(test)]
 mod tests {
     use super::*;

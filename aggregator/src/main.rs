@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use statusbridge_aggregator::doctor::{self, DoctorArgs};
 use statusbridge_aggregator::explain::{self, ExplainArgs};
@@ -58,10 +58,7 @@ fn main() -> Result<()> {
         Some(Command::Doctor(args)) => end_with(block_on(doctor::doctor(*args))?),
         Some(Command::History(args)) => end_with(block_on(operations::history(*args))?),
         Some(Command::SetRevision(args)) => block_on(set_revision::run(args)),
-        None => match cli.serve {
-            Some(args) => block_on(serve::serve(args)),
-            None => anyhow::bail!("--backend or --config is required; see --help"),
-        },
+        None => block_on(serve::serve(cli.serve.context("--backend or --config is required; see --help")?)),
     }
 }
 

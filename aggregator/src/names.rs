@@ -2,6 +2,32 @@
 
 use statusbridge_contract::Fingerprint;
 
+/// An enum whose variants are API: all of them, the name of each, and what it means, which is its documentation.
+macro_rules! catalogue {
+    ($(#[$attribute:meta])+ $catalogue:ident: $($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        $(#[$attribute])+
+        pub enum $catalogue {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl $catalogue {
+            /// All of them, in the order of the enum.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The name, as users see it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name)),+ }
+            }
+
+            /// What it means, in a sentence.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),+)),+ }
+            }
+        }
+    };
+}
+pub(crate) use catalogue;
+
 /// Longest label value.
 pub const LONGEST_LABEL: usize = 63;
 

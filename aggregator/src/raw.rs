@@ -10,8 +10,8 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::core::DynamicResourceScope;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 /// Any object. `managedFields`, which is often longer than the object itself and comes with every answer
 /// and every event, is skipped; so is the rest of the metadata that no decision rests on. Of an event that says
@@ -45,9 +45,7 @@ impl Raw {
 
     /// All of its fields.
     pub fn values(&self) -> Value {
-        Value::Object(
-            self.fields.keys().map(|field| (field.clone(), self.value(field))).collect::<Map<_, _>>(),
-        )
+        self.fields.keys().map(|field| (field.clone(), self.value(field))).collect()
     }
 }
 
@@ -68,27 +66,16 @@ struct Metadata {
 
 impl From<Metadata> for ObjectMeta {
     fn from(read: Metadata) -> Self {
-        let Metadata {
-            name,
-            namespace,
-            uid,
-            resource_version,
-            generation,
-            labels,
-            annotations,
-            owner_references,
-            deletion_timestamp,
-        } = read;
         Self {
-            name,
-            namespace,
-            uid,
-            resource_version,
-            generation,
-            labels,
-            annotations,
-            owner_references,
-            deletion_timestamp,
+            name: read.name,
+            namespace: read.namespace,
+            uid: read.uid,
+            resource_version: read.resource_version,
+            generation: read.generation,
+            labels: read.labels,
+            annotations: read.annotations,
+            owner_references: read.owner_references,
+            deletion_timestamp: read.deletion_timestamp,
             ..Self::default()
         }
     }

@@ -6,6 +6,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 use statusbridge_contract::Fingerprint;
 
 use crate::api::rollout_gate::{GateCounts, Override, OverrideState, RolloutGateStatus, Waiting};
@@ -161,6 +162,7 @@ pub struct Question {
 }
 
 /// What the gate tells.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reading {
@@ -177,35 +179,26 @@ pub struct Reading {
     /// Its name.
     pub name: String,
     /// The revision that the gate is for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// Its fingerprint, 12 hex digits.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
     /// Generation of the spec.
     pub generation: i64,
     /// Generation that the status answers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Whether it was open in this generation of the spec, for the revision that was asked for.
     pub succeeded: bool,
     /// Time of the oldest evidence that counts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Time>,
     /// How old that is, in seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub age_seconds: Option<Seconds>,
     /// How old it may get, in seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_after_seconds: Option<Seconds>,
     /// When Open last changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// Clusters that count, of all targets.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub healthy: Option<String>,
     /// How many clusters are how far.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub clusters: Option<GateCounts>,
     /// What keeps it closed.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -20,9 +20,9 @@ use crate::board::Board;
 use crate::config::ConfigFile;
 use crate::controller::{Controller, Pace};
 use crate::discover;
-use crate::feed::{ClientCertificate, Credentials, FeedConfig, PromFeed, TlsFiles};
+use crate::feed::{Credentials, FeedConfig, PromFeed, TlsFiles};
 use crate::feeds::{self, Plan};
-use crate::fence::{Fence, FenceLayer};
+use crate::fence::Fence;
 use crate::fleet::FleetSettings;
 use crate::heartbeat::Heartbeat;
 use crate::lease::{self, Candidate};
@@ -104,33 +104,8 @@ pub struct LeaderArgs {
     #[arg(long, env = "STATUSBRIDGE_LEADER_ELECT", value_name = "BOOL", default_value_t = true,
         action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     leader_elect: bool,
-    /// How long after its last sign of life a leader is left alone
-    #[arg(
-        long = "leader-elect-lease-duration",
-        env = "STATUSBRIDGE_LEADER_ELECT_LEASE_DURATION",
-        value_name = "DURATION",
-        default_value = "15s",
-        value_parser = duration
-    )]
-    lease_duration: Duration,
-    /// How long a leader goes on working without a renewal
-    #[arg(
-        long = "leader-elect-renew-deadline",
-        env = "STATUSBRIDGE_LEADER_ELECT_RENEW_DEADLINE",
-        value_name = "DURATION",
-        default_value = "10s",
-        value_parser = duration
-    )]
-    renew_deadline: Duration,
-    /// Time between two tries of renewing or taking over
-    #[arg(
-        long = "leader-elect-retry-period",
-        env = "STATUSBRIDGE_LEADER_ELECT_RETRY_PERIOD",
-        value_name = "DURATION",
-        default_value = "2s",
-        value_parser = duration
-    )]
-    retry_period: Duration,
+    #[command(flatten)]
+    times: lease::Times,
     /// Name of this process in the Leases; what makes it unique is added
     #[arg(long, env = "HOSTNAME", default_value = "statusbridge-aggregator", hide = true)]
     identity: String,
@@ -159,14 +134,6 @@ impl DiscoverArgs {
 }
 
 impl LeaderArgs {
-    fn times(&self) -> lease::Times {
-        lease::Times {
-            lease_duration: self.lease_duration,
-            renew_deadline: self.renew_deadline,
-            retry_period: self.retry_period,
-        }
-    }
-
     /// A name that no other process has, not even one that runs in the same place later.
     fn identity(&self) -> Result<String> {
         let mut random = [0; 4];
@@ -268,14 +235,13 @@ fn header(text: &str) -> Result<(String, String), String> {
 /// Runs the aggregator until it is told to stop.
 pub async fn serve(args: ServeArgs) -> Result<()> {
     log_to_stderr(args.hub.log_format);
-    args.leader.times().check().context("flags of leader election")?;
+    args.leader.times.check().context("flags of leader election")?;
     let identity = args.leader.identity()?;
-    let (config, namespace) = hub(&args.hub).await?;
+    let (config, namespace) = args.hub.access.configure(args.hub.namespace.as_deref()).await?;
     let fence = if args.leader.leader_elect { Fence::shut() } else { Fence::none() };
     // Whatever works for the leader goes through the fence; only the leader's lease does not.
-    let fenced = FenceLayer { fence: fence.clone(), call: CALL_TIMEOUT };
-    let client =
-        ClientBuilder::try_from(config.clone()).context("client of the hub")?.with_layer(&fenced).build();
+    let client = ClientBuilder::try_from(config.clone()).context("client of the hub")?;
+    let client = client.with_layer(&fence.layer(CALL_TIMEOUT)).build();
     let named = ConfigFile::open(args.config.clone())?;
     let timeouts = named.current().feeds.backends.iter().map(|backend| backend.timeout);
     let timeout = timeouts.fold(args.backend.timeout, Duration::max);
@@ -283,8 +249,9 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let health = Health::new(args.poll_interval + 10 * timeout + Duration::from_secs(60));
     // A round that is late because the backend is slow is not a loop that stands still.
     let patience = 4 * args.poll_interval.max(Duration::from_secs(1)) + 2 * timeout;
-    let board = args.serve_gates.then(|| Board::new(patience));
-    let metrics = Arc::new(Metrics::aggregator().with_gates(board.clone()));
+    let board = Board::new(patience);
+    let served = args.serve_gates.then(|| board.clone());
+    let metrics = Arc::new(Metrics::aggregator().with_gates(served.clone()));
     let seconds = i32::try_from(4 * args.poll_interval.as_secs()).unwrap_or(i32::MAX).max(1);
     let pace = Pace {
         poll_interval: args.poll_interval.max(Duration::from_millis(100)),
@@ -297,15 +264,14 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         let file = ConfigFile::open(args.config.clone())?;
         let fleet = args.backend.fleet();
         let heartbeat = Heartbeat::new(client.clone(), &namespace, identity.clone(), seconds);
+        let (client, plan, board) = (client.clone(), plan.clone(), board.clone());
         let (metrics, health) = (metrics.clone(), health.clone());
-        let controller =
-            Controller::new(client.clone(), file, plan.clone(), fleet, pace, heartbeat, metrics, health)?;
-        let controller = controller.showing(board.clone());
+        let controller = Controller::new(client, file, plan, fleet, pace, heartbeat, metrics, health, board)?;
         Ok(controller.in_epoch(epoch).discovering(args.discover.settings()))
     };
     // What is wrong with the flags is said now, not when this process comes to lead.
     let first = fresh(None)?;
-    run(&args.hub, metrics.clone(), health.clone(), board.clone(), async |stop| {
+    run(&args.hub, metrics.clone(), health.clone(), served, async |stop| {
         if !args.leader.leader_elect {
             metrics.leads(true);
             first.run(stop).await;
@@ -313,12 +279,11 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         }
         drop(first);
         let unfenced = Client::try_from(config).context("client of the hub")?;
-        let times = args.leader.times();
         let candidate = Candidate::new(
             unfenced,
             &namespace,
             identity.clone(),
-            times,
+            args.leader.times,
             fence,
             metrics.clone(),
             health.clone(),
@@ -364,7 +329,7 @@ fn plan(args: &ServeArgs, interval: Duration, metrics: Arc<Metrics>, reception: 
 /// Runs the sweeper until it is told to stop.
 pub async fn sweep(args: SweepArgs) -> Result<()> {
     log_to_stderr(args.hub.log_format);
-    let (config, namespace) = hub(&args.hub).await?;
+    let (config, namespace) = args.hub.access.configure(args.hub.namespace.as_deref()).await?;
     let client = Client::try_from(config).context("client of the hub")?;
     let health = Health::new(Duration::from_secs(120));
     let metrics = Arc::new(Metrics::sweeper());
@@ -405,7 +370,12 @@ async fn run(
         TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
     info!(address = %listener.local_addr()?, "serving /metrics, /healthz and /readyz");
     let stop = CancellationToken::new();
-    stop_on_signals(stop.clone())?;
+    let (stopped, stopping) = (told_to_stop()?, stop.clone());
+    tokio::spawn(async move {
+        stopped.await;
+        info!("stopping");
+        stopping.cancel();
+    });
     let server = tokio::spawn(server::serve(listener, metrics, health, board, stop.clone()));
     let outcome = work(stop.clone()).await;
     stop.cancel();
@@ -413,22 +383,19 @@ async fn run(
     outcome
 }
 
-fn stop_on_signals(stop: CancellationToken) -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::spawn(async move {
+/// Ends when this process is told to stop. The first process of a container is not ended by signals that it does not
+/// handle.
+///
+/// # Errors
+/// When signals cannot be waited for.
+pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        info!("stopping");
-        stop.cancel();
-    });
-    Ok(())
-}
-
-async fn hub(args: &HubArgs) -> Result<(Config, String)> {
-    args.access.configure(args.namespace.as_deref()).await
+    })
 }
 
 impl Access {
@@ -471,21 +438,16 @@ fn log_to_stderr(format: LogFormat) {
 impl BackendArgs {
     /// Where the backend is and how to talk to it, if flags name one.
     pub(crate) fn feed(&self) -> Option<FeedConfig> {
-        let credentials =
-            match (&self.bearer_token_file, self.username.clone().zip(self.password_file.clone())) {
-                (Some(file), _) => Credentials::BearerTokenFile(file.clone()),
-                (None, Some((username, password_file))) => Credentials::Basic { username, password_file },
-                (None, None) => Credentials::None,
-            };
-        let client = self.client_cert_file.clone().zip(self.client_key_file.clone());
+        let basic_auth = self.username.clone().zip(self.password_file.clone());
         Some(FeedConfig {
             flavour: self.flavour,
             timeout: self.timeout,
             headers: self.headers.clone(),
-            credentials,
+            credentials: Credentials::new(self.bearer_token_file.clone(), basic_auth),
             tls: TlsFiles {
-                ca: self.ca_file.clone(),
-                client: client.map(|(certificate, key)| ClientCertificate { certificate, key }),
+                ca_file: self.ca_file.clone(),
+                cert_file: self.client_cert_file.clone(),
+                key_file: self.client_key_file.clone(),
                 server_name: None,
             },
             ..FeedConfig::new(self.url.clone().filter(|url| !url.is_empty())?)
@@ -508,5 +470,27 @@ impl BackendArgs {
     /// By which limits evidence is judged.
     pub(crate) fn fleet(&self) -> FleetSettings {
         FleetSettings { max_clock_skew: self.max_clock_skew.as_secs_f64(), ..FleetSettings::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, FromArgMatches};
+
+    use super::*;
+
+    #[test]
+    fn flags_fit_together_and_say_the_times_of_an_election() {
+        let mut command = ServeArgs::augment_args(Command::new("serve"));
+        command.clone().debug_assert();
+        let help = command.render_help().to_string();
+        assert!(help.contains("--leader-elect-renew-deadline <DURATION>"), "{help}");
+        let flags = ["serve", "--leader-elect-lease-duration", "60s", "--backend-timeout", "500ms"];
+        let parsed = command.try_get_matches_from(flags).unwrap();
+        let args = ServeArgs::from_arg_matches(&parsed).unwrap();
+        let seconds = Duration::from_secs;
+        let (lease_duration, renew_deadline, retry_period) = (seconds(60), seconds(10), seconds(2));
+        assert_eq!(args.leader.times, lease::Times { lease_duration, renew_deadline, retry_period });
+        assert_eq!(args.backend.timeout, Duration::from_millis(500));
     }
 }

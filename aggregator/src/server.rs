@@ -11,7 +11,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -66,14 +66,7 @@ pub async fn serve(
     loop {
         let connection = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = listener.accept() => match accepted {
-                Ok((connection, _)) => connection,
-                Err(error) => {
-                    debug!(%error, "a connection was not accepted");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            },
+            connection = accept(&listener) => connection,
         };
         let (metrics, health, board) = (metrics.clone(), health.clone(), board.clone());
         let service = service_fn(move |request: Request<Incoming>| {
@@ -100,6 +93,19 @@ pub async fn serve(
     let _ = tokio::time::timeout(Duration::from_secs(2), graceful.shutdown()).await;
 }
 
+/// The next connection that can be accepted.
+pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((connection, _)) => return connection,
+            Err(error) => {
+                debug!(%error, "a connection was not accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
 fn answer(path: &str, metrics: &Metrics, health: &Health) -> Response<Full<Bytes>> {
     let plain = "text/plain; charset=utf-8";
     let (status, kind, body) = match path {
@@ -113,6 +119,11 @@ fn answer(path: &str, metrics: &Metrics, health: &Health) -> Response<Full<Bytes
         "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, plain, "not ready yet\n".to_owned()),
         _ => (StatusCode::NOT_FOUND, plain, "not found: try /metrics, /healthz, /readyz\n".to_owned()),
     };
+    respond(status, kind, body)
+}
+
+/// A response with a body of this content type.
+pub(crate) fn respond(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));

@@ -15,8 +15,8 @@ use crate::decide::conditions::{OPEN, READY, find};
 use crate::fence::Mark;
 use crate::judge::World;
 use crate::metrics::{Metrics, WriteResult};
-use crate::store::Object;
-use crate::write::{self, Basis, CALL_TIMEOUT, HubError, Kind, Written};
+use crate::store::{Kept, Object};
+use crate::write::{self, CALL_TIMEOUT, HubError, Kind, Written};
 
 /// How often a write is tried again after a conflict before it is left for later.
 const ATTEMPTS: usize = 5;
@@ -96,33 +96,21 @@ pub async fn settle<S: Judged>(
             metrics.wrote(S::KIND, WriteResult::Fenced);
             return Settled::Unsettled;
         }
-        let basis = Basis { key: &object.key, uid: &object.uid, resource_version: &object.resource_version };
-        let raw = match write::status(client, S::KIND, basis, &status).await {
+        let answer = write::status(client, S::KIND, &object.version(), &status).await;
+        metrics.wrote(S::KIND, WriteResult::of(&answer));
+        let raw = match answer {
             Ok(Written::Done(raw)) => {
-                metrics.wrote(S::KIND, WriteResult::Done);
                 let after = Object::read(*raw).map(Box::new);
                 if let Some(after) = &after {
                     world.verdicts.landed(S::KIND, object, &status, after);
                 }
                 return Settled::Done(after);
             }
-            Ok(Written::Gone) => {
-                metrics.wrote(S::KIND, WriteResult::Gone);
-                return Settled::Gone;
-            }
-            Ok(Written::Conflict) => {
-                metrics.wrote(S::KIND, WriteResult::Conflict);
-                write::read(client, S::KIND, &object.key).await
-            }
+            Ok(Written::Gone) => return Settled::Gone,
+            Ok(Written::Conflict) => write::read(client, S::KIND, &object.key).await,
             // The lease is renewed in time, or somebody else sees to it.
-            Err(HubError::NotLeading(_)) => {
-                metrics.wrote(S::KIND, WriteResult::Fenced);
-                return Settled::Unsettled;
-            }
-            Err(error) => {
-                metrics.wrote(S::KIND, WriteResult::Error);
-                Err(error)
-            }
+            Err(HubError::NotLeading(_)) => return Settled::Unsettled,
+            Err(error) => Err(error),
         };
         match raw {
             Ok(Some(raw)) => reread = Object::read(raw).map(Box::new),

@@ -31,6 +31,17 @@ impl std::fmt::Display for Key {
     }
 }
 
+/// One version of one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// Where it lives.
+    pub key: Key,
+    /// Which object of this name.
+    pub uid: String,
+    /// Which version of it.
+    pub resource_version: String,
+}
+
 /// One object of the hub.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object<S, T> {
@@ -86,6 +97,12 @@ pub trait Kept: Sized {
     fn uid(&self) -> &str;
     /// Which version of it this is.
     fn resource_version(&self) -> &str;
+
+    /// The three together.
+    fn version(&self) -> Version {
+        let (uid, resource_version) = (self.uid().to_owned(), self.resource_version().to_owned());
+        Version { key: self.key().clone(), uid, resource_version }
+    }
 }
 
 impl<S: DeserializeOwned, T: DeserializeOwned> Kept for Object<S, T> {
@@ -187,12 +204,9 @@ impl<O: Kept> Mirror<O> {
         let key = Key { namespace: namespace.clone(), name: name.clone() };
         let Some(known) = self.objects.get(&key) else { return false };
         let version = |text: &str| text.parse::<u64>().ok();
-        let versions = (
-            version(metadata.resource_version.as_deref().unwrap_or_default()),
-            version(known.resource_version()),
-        );
-        metadata.uid.as_deref() == Some(known.uid())
-            && matches!(versions, (Some(event), Some(known)) if event <= known)
+        let versions =
+            metadata.resource_version.as_deref().and_then(version).zip(version(known.resource_version()));
+        metadata.uid.as_deref() == Some(known.uid()) && versions.is_some_and(|(event, known)| event <= known)
     }
 
     /// Takes in an object that was read by itself, and says which it is if it is other than before.

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use statusbridge_contract::Fingerprint;
 
+use crate::api::PackageRef;
 use crate::clock::Seconds;
 use crate::decide::Target;
-use crate::fleet::{Fleet, Observation, PackageId};
+use crate::fleet::{Fleet, Observation};
 
 /// Packages that are remembered at a time: those that depend on the same package are judged together.
 const PACKAGES: usize = 32;
@@ -25,7 +26,7 @@ pub struct Surveys {
 /// What a survey is about; times as bits, so that only the very same is the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Subject {
-    package: PackageId,
+    package: PackageRef,
     t: u64,
     stale_after: u64,
 }
@@ -33,7 +34,7 @@ struct Subject {
 /// What the fleet says of one package.
 #[derive(Debug)]
 pub struct Survey {
-    package: PackageId,
+    package: PackageRef,
     t: Seconds,
     stale_after: Seconds,
     observed: Mutex<HashMap<String, Observation>>,
@@ -50,7 +51,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Surveys {
     /// The survey of a package, at a moment in the backend's clock.
-    pub fn of(&self, package: PackageId, t: Seconds, stale_after: Seconds) -> Arc<Survey> {
+    pub fn of(&self, package: PackageRef, t: Seconds, stale_after: Seconds) -> Arc<Survey> {
         let subject = Subject { package, t: t.to_bits(), stale_after: stale_after.to_bits() };
         let mut surveys = lock(&self.packages);
         if let Some(survey) = surveys.get(&subject) {

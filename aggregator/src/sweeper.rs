@@ -18,8 +18,8 @@ use crate::heartbeat::{self, Beat};
 use crate::judge::GateObject;
 use crate::metrics::{Metrics, WriteResult};
 use crate::server::Health;
-use crate::store::Object;
-use crate::write::{self, Basis, HubError, Kind, Written, in_time};
+use crate::store::{Kept, Object};
+use crate::write::{self, HubError, Kind, Written, in_time};
 
 /// How long ago a heartbeat was last seen to change.
 #[derive(Debug)]
@@ -114,20 +114,13 @@ impl Sweeper {
         let Some(status) = &gate.status else { return true };
         let spec = gate.spec.as_ref().map_err(String::as_str);
         let Some(status) = silence::close(spec, status, clock::now()) else { return true };
-        let basis = Basis { key: &gate.key, uid: &gate.uid, resource_version: &gate.resource_version };
-        let (landed, result) = match write::status(&self.client, Kind::RolloutGate, basis, &status).await {
-            Ok(Written::Done(_)) => {
-                info!(gate = %gate.key, "closed");
-                (true, WriteResult::Done)
-            }
-            Ok(Written::Gone) => (true, WriteResult::Gone),
-            Ok(Written::Conflict) => (false, WriteResult::Conflict),
-            Err(error) => {
-                warn!(gate = %gate.key, %error, "the gate could not be closed");
-                (false, WriteResult::Error)
-            }
-        };
-        self.metrics.wrote(Kind::RolloutGate, result);
-        landed
+        let answer = write::status(&self.client, Kind::RolloutGate, &gate.version(), &status).await;
+        self.metrics.wrote(Kind::RolloutGate, WriteResult::of(&answer));
+        match &answer {
+            Ok(Written::Done(_)) => info!(gate = %gate.key, "closed"),
+            Ok(Written::Gone | Written::Conflict) => {}
+            Err(error) => warn!(gate = %gate.key, %error, "the gate could not be closed"),
+        }
+        matches!(answer, Ok(Written::Done(_) | Written::Gone))
     }
 }

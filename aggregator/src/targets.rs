@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::api::ClusterSet;
+use crate::api::PackageRef;
 use crate::api::common::Choice;
-use crate::api::fleet_package::PackageRef;
 use crate::clock::Seconds;
 use crate::decide::{Backend, HIDDEN, Membership, Target};
+use crate::fleet::Fleet;
 use crate::fleet::observation::{Observation, Standing, reason};
-use crate::fleet::{Fleet, PackageId};
 use crate::profiles::{Doubt, Profiles};
-use crate::survey::{Survey, Surveys};
-use crate::tenancy::{Grant, Refusal};
+use crate::survey::Surveys;
+use crate::tenancy::Grant;
 
 /// What targets are chosen from.
 #[derive(Clone, Copy)]
@@ -43,39 +43,31 @@ impl Chosen {
     pub(crate) fn nobody() -> Self {
         Self { targets: Arc::from([]), membership: Membership::Known }
     }
-
-    /// What is meant may not be seen.
-    pub(crate) fn refused(refusal: &Refusal) -> Self {
-        Self { targets: Arc::from([]), membership: Membership::Forbidden(refusal.to_string()) }
-    }
 }
 
 impl Sources<'_> {
     /// The clusters that `clusters` means, and what is known of the package there.
     pub(crate) fn choose(&self, package: &PackageRef, clusters: &ClusterSet, stale_after: Seconds) -> Chosen {
         if let Some(refusal) = self.grant.refuses(package, clusters) {
-            return Chosen::refused(&refusal);
+            return Chosen { membership: Membership::Forbidden(refusal.to_string()), ..Chosen::nobody() };
         }
-        let survey = self.surveys.of(PackageId::from(package), self.t, stale_after);
-        let look = |cluster: &str| self.look(cluster, &survey);
-        let all = |names: BTreeSet<&str>| Chosen {
-            targets: names.into_iter().map(look).collect(),
-            membership: Membership::Known,
-        };
+        let survey = self.surveys.of(package.clone(), self.t, stale_after);
+        let look = |cluster: &str| self.target(cluster, survey.observe(self.fleet, cluster));
+        let known = |targets| Chosen { targets, membership: Membership::Known };
         match clusters.choice() {
             // Deciding says what is wrong.
             Err(_) => Chosen::nobody(),
-            Ok(Choice::Names(names)) => all(names.iter().map(String::as_str).collect()),
+            Ok(Choice::Names(names)) => {
+                let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+                known(names.into_iter().map(look).collect())
+            }
+            Ok(Choice::Reporting(_)) if *self.grant == Grant::Everything => {
+                let all = || survey.look_at_all(self.fleet);
+                known(survey.all_targets(|| all().map(|(name, seen)| self.target(name, seen)).collect()))
+            }
             Ok(Choice::Reporting(_)) => {
-                let targets = if *self.grant == Grant::Everything {
-                    let all = || survey.look_at_all(self.fleet);
-                    survey.all_targets(|| all().map(|(name, seen)| self.target(name, seen)).collect())
-                } else {
-                    let names = survey.reporting(self.fleet);
-                    let seen = names.iter().filter(|name| self.grant.allows(name));
-                    seen.map(|name| look(name)).collect()
-                };
-                Chosen { targets, membership: Membership::Known }
+                let names = survey.reporting(self.fleet);
+                known(names.iter().filter(|name| self.grant.allows(name)).map(|name| look(name)).collect())
             }
             Ok(Choice::Selector(selector)) => {
                 let selected = self.profiles.select(selector).into_iter();
@@ -97,12 +89,8 @@ impl Sources<'_> {
     }
 
     /// What is known of the package in a cluster, without being remembered.
-    pub(crate) fn see(&self, cluster: &str, package: &PackageId, stale_after: Seconds) -> Target {
+    pub(crate) fn see(&self, cluster: &str, package: &PackageRef, stale_after: Seconds) -> Target {
         self.target(cluster, self.fleet.observe(cluster, package, self.t, stale_after))
-    }
-
-    fn look(&self, cluster: &str, survey: &Survey) -> Target {
-        self.target(cluster, survey.observe(self.fleet, cluster))
     }
 
     /// What is made of an observation; the same when it was made before.
@@ -208,10 +196,10 @@ mod tests {
     #[rstest]
     #[case::never_seen(None, false, reason::CONTROL_PLANE_UNHEALTHY)]
     #[case::the_backend_is_silent(None, true, reason::BACKEND_UNAVAILABLE)]
-    #[case::silent(Some((Exposition::new(1).with("p", healthy("r", 10, 1)), T - 1000.0)), false, reason::CONTROL_PLANE_UNHEALTHY)]
-    #[case::cut_off(Some((Exposition::new(1).with("p", healthy("r", 10, 1)).down("flux"), T - 5.0)), false, reason::CONTROL_PLANE_UNHEALTHY)]
-    #[case::it_speaks(Some((Exposition::new(1).with("p", healthy("r", 10, 1)), T - 5.0)), false, reason::REPORTED)]
-    #[case::it_speaks_of_others(Some((Exposition::new(1).with("q", healthy("r", 10, 1)), T - 5.0)), false, reason::PACKAGE_NOT_FOUND)]
+    #[case::silent(Some((Exposition::new(1).with("p", healthy("r", 10)), T - 1000.0)), false, reason::CONTROL_PLANE_UNHEALTHY)]
+    #[case::cut_off(Some((Exposition::new(1).with("p", healthy("r", 10)).down("flux"), T - 5.0)), false, reason::CONTROL_PLANE_UNHEALTHY)]
+    #[case::it_speaks(Some((Exposition::new(1).with("p", healthy("r", 10)), T - 5.0)), false, reason::REPORTED)]
+    #[case::it_speaks_of_others(Some((Exposition::new(1).with("q", healthy("r", 10)), T - 5.0)), false, reason::PACKAGE_NOT_FOUND)]
     fn an_unhealthy_control_plane_explains_silence_and_nothing_else(
         #[case] heard: Option<(Exposition, Seconds)>,
         #[case] unanswered: bool,

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use statusbridge_contract::{
-    CONTRACT_VERSION, Digest, Fingerprint, Metric, PACKAGE_METRICS, label, reason, sample,
-    stream::StreamLabels,
+    CONTRACT_VERSION, Digest, Fingerprint, Metric, label, reason, sample, stream::StreamLabels,
 };
 
+use crate::api::PackageRef;
 use crate::checks::{Answers, Templates};
 use crate::clock::Seconds;
 use crate::decide::{Backend, Moment};
@@ -21,8 +21,8 @@ use crate::verdicts::Verdicts;
 use crate::write::Kind;
 use crate::{
     feed::Sample,
-    fleet::{Beat, Fleet, Heard, PackageId},
-    verify::{Gathered, verify},
+    fleet::{DigestSample, Digests, Fleet, Heard, StreamId},
+    verify::{Attested, Content, Gathered, verify},
 };
 
 /// Own labels and value of one sample.
@@ -43,41 +43,65 @@ impl Line {
     }
 }
 
-/// The values of a package, in the order of [`PACKAGE_METRICS`]; without the last three it has no
-/// inventory.
-pub(crate) type Values = Vec<u64>;
+/// The samples of a package.
+pub(crate) type Values = Vec<(Metric, u64)>;
 
 /// What one exporter has to say.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Exposition {
     pub(crate) uid: u64,
+    pub(crate) process: u64,
     pub(crate) down: Vec<String>,
     pub(crate) sources: Vec<String>,
-    pub(crate) packages: BTreeMap<PackageId, Values>,
+    pub(crate) packages: BTreeMap<PackageRef, Values>,
     pub(crate) words: Vec<String>,
 }
 
 /// A package of the source and namespace that most tests use.
-pub(crate) fn package(name: &str) -> PackageId {
-    PackageId { source: "flux".into(), namespace: Some("ns".into()), name: name.into() }
+pub(crate) fn package(name: &str) -> PackageRef {
+    PackageRef { source: "flux".into(), namespace: Some("ns".into()), name: name.into() }
 }
 
-/// Applied, Current and healthy at `revision` since `since`, after so many transitions.
-pub(crate) fn healthy(revision: &str, since: u64, transitions: u64) -> Values {
+/// Applied, Current and healthy at `revision` since `since`.
+pub(crate) fn healthy(revision: &str, since: u64) -> Values {
     let r = Fingerprint::of(revision).value();
-    vec![0, 0, r, r, r, since, transitions, 0]
+    vec![(Metric::PackageHealthyRevision, r), (Metric::PackageTransitionTimestamp, since)]
 }
 
 /// Applied at `revision` and failed since `since`.
-pub(crate) fn failed(revision: &str, since: u64, transitions: u64) -> Values {
-    let r = Fingerprint::of(revision).value();
-    vec![0, 5, r, r, 0, since, transitions, reason::code("HealthCheckFailed")]
+pub(crate) fn failed(revision: &str, since: u64) -> Values {
+    vec![
+        (Metric::PackageHealthyRevision, 0),
+        (Metric::PackageTransitionTimestamp, since),
+        (Metric::PackageHealth, 5),
+        (Metric::PackageAppliedRevision, Fingerprint::of(revision).value()),
+        (Metric::PackageReason, reason::code("HealthCheckFailed")),
+    ]
+}
+
+/// What a package that wants `desired` and has `applied` says, as an exporter leaves out what follows.
+pub(crate) fn said(
+    (apply, health): (u64, u64),
+    [desired, applied, healthy]: [Fingerprint; 3],
+    since: u64,
+    reason: u64,
+) -> Values {
+    let all = [
+        (Metric::PackageHealthyRevision, healthy.value(), true),
+        (Metric::PackageTransitionTimestamp, since, true),
+        (Metric::PackageApplyState, apply, apply > 0),
+        (Metric::PackageHealth, health, health > 0),
+        (Metric::PackageAppliedRevision, applied.value(), healthy.is_none() && !applied.is_none()),
+        (Metric::PackageDesiredRevision, desired.value(), !desired.is_none() && desired != applied),
+        (Metric::PackageReason, reason, reason > 0),
+    ];
+    all.into_iter().filter(|(.., is_said)| *is_said).map(|(metric, value, _)| (metric, value)).collect()
 }
 
 impl Exposition {
     pub(crate) fn new(uid: u64) -> Self {
         let words = vec!["HealthCheckFailed".to_owned()];
-        Self { uid, sources: vec!["flux".into()], words, ..Self::default() }
+        Self { uid, process: 1, sources: vec!["flux".into()], words, ..Self::default() }
     }
 
     pub(crate) fn with(mut self, name: &str, values: Values) -> Self {
@@ -85,12 +109,17 @@ impl Exposition {
         self
     }
 
+    /// The same of another process.
+    pub(crate) fn by(self, process: u64) -> Self {
+        Self { process, ..self }
+    }
+
     pub(crate) fn down(mut self, source: &str) -> Self {
         self.down.push(source.into());
         self
     }
 
-    /// Every sample that the digest covers.
+    /// Every sample of the state.
     pub(crate) fn lines(&self) -> Vec<Line> {
         let mut lines = Vec::new();
         for (id, values) in &self.packages {
@@ -98,7 +127,7 @@ impl Exposition {
             if let Some(namespace) = &id.namespace {
                 own.insert(1, (label::PACKAGE_NAMESPACE, namespace.clone()));
             }
-            for (metric, value) in PACKAGE_METRICS.iter().zip(values) {
+            for (metric, value) in values {
                 lines.push(Line { metric: *metric, own: own.clone(), value: *value });
             }
         }
@@ -117,12 +146,40 @@ impl Exposition {
                 lines.push(Line { metric: Metric::ReasonInfo, own, value: 1 });
             }
         }
-        lines.push(Line { metric: Metric::ClusterUid, own: Vec::new(), value: self.uid });
+        lines.push(Line { metric: Metric::ProcessNumber, own: Vec::new(), value: self.process });
         lines
     }
 
-    pub(crate) fn digest(&self) -> u64 {
-        digest(&self.lines())
+    /// The sum over the state.
+    pub(crate) fn state(&self) -> Digest {
+        self.lines().iter().map(Line::hash).collect()
+    }
+
+    pub(crate) fn digest(&self, rendered: u64) -> u64 {
+        self.state().rendered(rendered).value()
+    }
+
+    pub(crate) fn attested(&self) -> Attested {
+        Attested { state: self.state(), process: self.process }
+    }
+
+    pub(crate) fn content(&self) -> Content {
+        verify(gather(&self.lines()), self.attested()).unwrap()
+    }
+
+    /// One scrape of it, right when it was rendered.
+    pub(crate) fn sample(&self, at: Seconds) -> DigestSample {
+        let rendered = at as u64;
+        let exposition = crate::fleet::Exposition { digest: self.digest(rendered), rendered };
+        DigestSample { at, exposition }
+    }
+
+    pub(crate) fn stream(&self, labels: &[(&str, &str)]) -> StreamId {
+        StreamId {
+            labels: stream(labels).into(),
+            uid: Fingerprint::from_value(self.uid),
+            process: self.process,
+        }
     }
 }
 
@@ -135,13 +192,11 @@ pub(crate) fn text(exposition: &Exposition, rendered: Seconds) -> String {
     for line in exposition.lines() {
         say(line.metric, &line.own(), line.value);
     }
-    say(Metric::Digest, &[(label::CONTRACT, CONTRACT_VERSION)], exposition.digest());
+    let uid = Fingerprint::from_value(exposition.uid).unwrap().to_string();
+    let labels = [(label::CONTRACT, CONTRACT_VERSION), (label::CLUSTER_UID, uid.as_str())];
+    say(Metric::Digest, &labels, exposition.digest(rendered as u64));
     say(Metric::RenderedTimestamp, &[], rendered as u64);
     text + "statusbridge_exporter_scrapes_total 4\nprocess_cpu_seconds_total 0.25\n"
-}
-
-pub(crate) fn digest(lines: &[Line]) -> u64 {
-    lines.iter().map(Line::hash).collect::<Digest>().value()
 }
 
 pub(crate) fn gather(lines: &[Line]) -> Gathered {
@@ -156,25 +211,30 @@ pub(crate) fn stream(labels: &[(&str, &str)]) -> StreamLabels {
     labels.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
 }
 
-/// The digest sample of an exposition that was rendered and scraped at `at`, of a stream that names its cluster.
-pub(crate) fn beat(labels: &[(&str, &str)], said: &Exposition, at: Seconds) -> Beat {
-    let stream = stream(labels);
-    Beat {
-        cluster: stream.get("cluster").cloned().unwrap_or_default(),
+/// How far scrapes are apart in tests.
+pub(crate) const SCRAPES: Seconds = 15.0;
+
+/// The digest samples of a stream that names its cluster: one scrape after the other, each rendered right then.
+pub(crate) fn digests(labels: &[(&str, &str)], said: &Exposition, at: &[Seconds]) -> Digests {
+    let stream = said.stream(labels);
+    Digests {
+        cluster: stream.labels.get("cluster").cloned().unwrap_or_default(),
         stream,
         contract: CONTRACT_VERSION.to_owned(),
-        digest: Some(said.digest()),
-        at,
-        rendered: Some((at, at)),
-        ..Beat::default()
+        samples: at.iter().map(|at| said.sample(*at)).collect(),
+        ..Digests::default()
     }
 }
 
-/// Has a fleet know what a stream said at `at`, whole and right away.
+/// Has a fleet know what a stream says at `at`, and said a scrape before: whole and right away.
 pub(crate) fn tell(fleet: &mut Fleet, labels: &[(&str, &str)], said: &Exposition, at: Seconds) {
-    let beat = beat(labels, said, at);
-    if fleet.hear(&beat, at) == Heard::Unread {
-        fleet.accept(&beat, verify(gather(&said.lines()), said.digest()).unwrap(), at);
+    tell_digests(fleet, &digests(labels, said, &[at - SCRAPES, at]), said, at);
+}
+
+/// Has a fleet hear digest samples, and read what they attest.
+pub(crate) fn tell_digests(fleet: &mut Fleet, digests: &Digests, said: &Exposition, t: Seconds) {
+    if let Heard::Unread(samples) = fleet.hear(digests, t) {
+        fleet.accept((&digests.cluster, &digests.stream), &samples[0], said.content(), t);
     }
 }
 

@@ -208,7 +208,7 @@ impl Verdict {
         }
         let is_fresh = |target: &&Target| target.observation.standing == Standing::Fresh;
         let fresh = found.targets.iter().filter(is_fresh).map(|target| target.cluster.as_str());
-        let (fresh, turns_at) = fleet.clusters_of(fresh, moment.t, found.stale_after)?;
+        let fresh = fleet.clusters_of(fresh)?;
         let others = found.targets.iter().filter(|target| !is_fresh(target) && !is_of_profiles(target));
         let others: Vec<(Box<str>, u64)> = others
             .take(OTHERS + 1)
@@ -230,7 +230,7 @@ impl Verdict {
             basis: question.basis.clone(),
             mark,
             given: moment,
-            until: Moment { t: turns_at.map_or(found.until.t, |at| at.min(found.until.t)), ..found.until },
+            until: found.until,
             package: found.package,
             stale_after: found.stale_after,
             dated: found.as_of.is_some(),
@@ -276,7 +276,7 @@ fn print(target: &Target, fleet: &Fleet) -> u64 {
     if let Some(row) = &observation.row {
         (row.apply as u64, row.health as u64, row.desired, row.applied, row.healthy).hash(&mut print);
         (&row.reason, row.previously_applied).hash(&mut print);
-        [row.since, row.known_since].map(Seconds::to_bits).hash(&mut print);
+        row.since.to_bits().hash(&mut print);
     }
     // Elsewhere it moves with every poll, and is not told.
     if matches!(observation.standing, Standing::Stale | Standing::Unverified)

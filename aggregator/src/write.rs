@@ -7,15 +7,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use kube::Client;
-use kube::api::{Api, ApiResource, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::GroupVersionKind;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::{GROUP, VERSION, fleet_package_slice};
 use crate::fence::{Mark, NotLeading};
 use crate::raw::Raw;
-use crate::store::Key;
+use crate::store::{Key, Version};
 
 /// Who owns the status fields. The sweeper writes under the same name, so that what it wrote is
 /// the aggregator's to take back.
@@ -58,6 +59,13 @@ pub enum Written {
     Gone,
 }
 
+impl Written {
+    /// Accepted; the object as it is now.
+    pub(crate) fn done(object: Raw) -> Self {
+        Self::Done(Box::new(object))
+    }
+}
+
 /// One of the kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -76,6 +84,15 @@ impl Kind {
             Self::FleetPackage => "FleetPackage",
             Self::RolloutGate => "RolloutGate",
             Self::FleetPackageSlice => fleet_package_slice::KIND,
+        }
+    }
+
+    /// The kind that a user means by this word: one that kubectl takes, or `gate`.
+    pub(crate) fn meant_by(word: &str) -> Option<Self> {
+        match word {
+            "gate" | "rgate" | "rolloutgate" | "rolloutgates" => Some(Self::RolloutGate),
+            "fpkg" | "fleetpackage" | "fleetpackages" => Some(Self::FleetPackage),
+            _ => None,
         }
     }
 
@@ -100,17 +117,6 @@ impl Kind {
     }
 }
 
-/// Which version of which object a status was decided for.
-#[derive(Debug, Clone, Copy)]
-pub struct Basis<'a> {
-    /// Where the object lives.
-    pub key: &'a Key,
-    /// Which object of this name.
-    pub uid: &'a str,
-    /// Which version of it.
-    pub resource_version: &'a str,
-}
-
 /// What is sent of an object whose status is applied.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -126,33 +132,75 @@ struct Applied<'a, S> {
 pub async fn status(
     client: &Client,
     kind: Kind,
-    basis: Basis<'_>,
+    version: &Version,
     status: &(impl Serialize + Debug),
 ) -> Result<Written, HubError> {
     let patch = Applied {
         api_version: format!("{GROUP}/{VERSION}"),
         kind: kind.name(),
         metadata: json!({
-            "namespace": basis.key.namespace,
-            "name": basis.key.name,
-            "uid": basis.uid,
-            "resourceVersion": basis.resource_version,
+            "namespace": version.key.namespace,
+            "name": version.key.name,
+            "uid": version.uid,
+            "resourceVersion": version.resource_version,
         }),
         status,
     };
-    let api = kind.within(client, &basis.key.namespace);
+    let api = kind.within(client, &version.key.namespace);
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    match in_time(api.patch_status(&basis.key.name, &params, &Patch::Apply(&patch))).await {
-        Ok(object) => Ok(Written::Done(Box::new(object))),
+    let answer = in_time(api.patch_status(&version.key.name, &params, &Patch::Apply(&patch))).await;
+    written(answer.map(Written::done))
+}
+
+/// Removes an object, unless it has changed meanwhile or is another of the same name.
+///
+/// # Errors
+/// When the API server refuses or does not answer.
+pub async fn delete<K>(api: &Api<K>, version: &Version) -> Result<Written, HubError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let Version { key, uid, resource_version } = version.clone();
+    let preconditions = Preconditions { uid: Some(uid), resource_version: Some(resource_version) };
+    let params = DeleteParams::default().preconditions(preconditions);
+    written(in_time(api.delete(&key.name, &params)).await.map(|_| Written::Gone))
+}
+
+/// What became of a write that was answered like this.
+///
+/// # Errors
+/// Those of the answer that say neither that the object has changed nor that it is gone.
+pub fn written(answer: Result<Written, HubError>) -> Result<Written, HubError> {
+    match answer {
         Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 409 => Ok(Written::Conflict),
         Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 404 => Ok(Written::Gone),
-        Err(error) => Err(error),
+        answer => answer,
     }
 }
 
 /// Reads one object; `None` when it is gone.
 pub async fn read(client: &Client, kind: Kind, key: &Key) -> Result<Option<Raw>, HubError> {
     in_time(kind.within(client, &key.namespace).get_opt(&key.name)).await
+}
+
+/// Lists objects page by page, and reads each of them.
+///
+/// # Errors
+/// When a page cannot be had.
+pub async fn list<T>(
+    api: &Api<Raw>,
+    mut page: ListParams,
+    read: impl Fn(Raw) -> Option<T>,
+) -> Result<Vec<T>, HubError> {
+    let mut all = Vec::new();
+    loop {
+        let list = in_time(api.list(&page)).await?;
+        all.extend(list.items.into_iter().filter_map(&read));
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(all),
+        }
+    }
 }
 
 /// Waits for an answer, but not for ever. The call takes no step after that, not even the one for which a
@@ -163,9 +211,12 @@ pub async fn in_time<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T
 
 async fn in_time_since<T>(begun: Mark, call: impl Future<Output = kube::Result<T>>) -> Result<T, HubError> {
     let mut call = pin!(call);
-    let steps = poll_fn(|context| match begun.elapsed() < CALL_TIMEOUT {
-        true => call.as_mut().poll(context).map_err(HubError::from),
-        false => Poll::Ready(Err(HubError::Timeout)),
+    let steps = poll_fn(|context| {
+        if begun.elapsed() < CALL_TIMEOUT {
+            call.as_mut().poll(context).map_err(HubError::from)
+        } else {
+            Poll::Ready(Err(HubError::Timeout))
+        }
     });
     tokio::time::timeout(CALL_TIMEOUT, steps).await.unwrap_or(Err(HubError::Timeout))
 }

@@ -1,7 +1,7 @@
 //! The exporter's attestation: a sum of sample hashes, so it is free of order and any part can be
 //! added or taken away in constant time.
 
-use crate::MAX_48_BITS;
+use crate::{MAX_48_BITS, Metric, sample};
 
 /// Sum of sample hashes modulo 2^48.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,14 +24,32 @@ impl Digest {
     }
 
     /// Takes all that another digest sums up away again.
-    pub const fn unmerge(&mut self, other: Self) {
+    pub const fn subtract(&mut self, other: Self) {
         self.remove(other.0);
+    }
+
+    /// The digest of an exposition with this state that was rendered then (unix seconds).
+    pub fn rendered(mut self, at: u64) -> Self {
+        self.add(rendered_hash(at));
+        self
+    }
+
+    /// The sum over the state alone, out of the digest of an exposition that was rendered then (unix seconds): it is
+    /// the same for as long as the exporter says the same.
+    pub fn of_state(digest: u64, rendered: u64) -> Self {
+        let mut state = Self(digest & MAX_48_BITS);
+        state.remove(rendered_hash(rendered));
+        state
     }
 
     /// The metric's value, below 2^48.
     pub const fn value(self) -> u64 {
         self.0
     }
+}
+
+fn rendered_hash(at: u64) -> u64 {
+    sample::hash(Metric::RenderedTimestamp.name(), &[], at)
 }
 
 impl FromIterator<u64> for Digest {
@@ -63,7 +81,7 @@ mod tests {
     }
 
     fn sets() -> impl Strategy<Value = Set> {
-        prop::collection::btree_map((0..11usize, "[a-z]{1,6}"), 0..=MAX_48_BITS, 1..40)
+        prop::collection::btree_map((0..10usize, "[a-z]{1,6}"), 0..=MAX_48_BITS, 1..40)
     }
 
     proptest! {
@@ -79,7 +97,7 @@ mod tests {
         #[test]
         fn incremental_equals_recomputed(
             before in sets(),
-            changes in prop::collection::vec(((0..11usize, "[a-z]{1,6}"), prop::option::of(0..=MAX_48_BITS)), 0..60),
+            changes in prop::collection::vec(((0..10usize, "[a-z]{1,6}"), prop::option::of(0..=MAX_48_BITS)), 0..60),
         ) {
             let (mut set, mut digest) = (before.clone(), digest_of(&before));
             for (key, change) in changes {
@@ -99,8 +117,16 @@ mod tests {
             let mut both = digest_of(&a);
             both.merge(digest_of(&b));
             prop_assert_eq!(both, a.iter().chain(&b).map(hash_of).collect::<Digest>());
-            both.unmerge(digest_of(&b));
+            both.subtract(digest_of(&b));
             prop_assert_eq!(both, digest_of(&a));
+        }
+
+        #[test]
+        fn the_time_of_rendering_is_attested_and_can_be_taken_away(set in sets(), at in 0..1u64 << 40, other in 0..1u64 << 40) {
+            let state = digest_of(&set);
+            let digest = state.rendered(at).value();
+            prop_assert_eq!(Digest::of_state(digest, at), state);
+            prop_assert_eq!(Digest::of_state(digest, other) == state, other == at);
         }
 
         #[test]

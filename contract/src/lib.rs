@@ -23,7 +23,7 @@ pub mod version;
 
 pub use digest::Digest;
 pub use fingerprint::Fingerprint;
-pub use metric::{Metric, PACKAGE_METRICS, label};
+pub use metric::{ALWAYS, Metric, PACKAGE_METRICS, label};
 pub use state::{ApplyState, Health};
 pub use version::Version;
 

@@ -18,12 +18,16 @@ pub mod label {
         PACKAGE_NAMESPACE = "package_namespace",
         /// Name of the package's object.
         PACKAGE = "package",
+        /// Cluster in which the package runs; left out when that is the exporter's own.
+        PACKAGE_CLUSTER = "package_cluster",
         /// A reason as a word.
         REASON = "reason",
         /// The decimal code that stands for a reason in `statusbridge_package_reason`.
         CODE = "code",
         /// Contract version of an exposition.
         CONTRACT = "contract",
+        /// Fingerprint of the UID of the kube-system namespace of the exporter's cluster, as 12 hex digits.
+        CLUSTER_UID = "statusbridge_cluster_uid",
         /// Name of an apply state, in counts for people.
         APPLY_STATE = "apply_state",
         /// Name of a health, in counts for people.
@@ -31,24 +35,18 @@ pub mod label {
     }
 }
 
-use label::{APPLY_STATE, CODE, CONTRACT, HEALTH, PACKAGE, PACKAGE_NAMESPACE, PACKAGE_SOURCE, REASON};
+use label::{
+    APPLY_STATE, CLUSTER_UID, CODE, CONTRACT, HEALTH, PACKAGE, PACKAGE_CLUSTER, PACKAGE_NAMESPACE,
+    PACKAGE_SOURCE, REASON,
+};
 
 use crate::Version;
 
-/// Type of a metric as the exposition formats name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Goes up and down.
-    Gauge,
-    /// Only ever grows within the life of a process.
-    Counter,
-}
-
-const IDENTITY: &[&str] = &[PACKAGE, PACKAGE_NAMESPACE, PACKAGE_SOURCE];
+const IDENTITY: &[&str] = &[PACKAGE, PACKAGE_CLUSTER, PACKAGE_NAMESPACE, PACKAGE_SOURCE];
 
 macro_rules! metrics {
-    ($($variant:ident = $name:literal, $kind:ident, $labels:expr, since: $since:ident, in_digest: $digest:literal, $help:literal;)+) => {
-        /// A metric of the contract.
+    ($($variant:ident = $name:literal, $labels:expr, since: $since:ident, in_digest: $digest:literal, $help:literal;)+) => {
+        /// A metric of the contract. All are gauges.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Metric { $(#[doc = $help] $variant),+ }
 
@@ -59,11 +57,6 @@ macro_rules! metrics {
             /// Name of the metric's samples.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
-            }
-
-            /// Type of the metric.
-            pub const fn kind(self) -> Kind {
-                match self { $(Self::$variant => Kind::$kind),+ }
             }
 
             /// Names of the labels that an exporter itself sets, sorted. All other labels of a
@@ -91,60 +84,60 @@ macro_rules! metrics {
 }
 
 metrics! {
-    PackageApplyState = "statusbridge_package_apply_state", Gauge, IDENTITY, since: V1, in_digest: true,
-        "Apply state of the package by severity: 0 Applied, 1 Applying, 2 Pending, 3 Paused, 4 Deleting, 5 Unknown, 6 Failed";
-    PackageHealth = "statusbridge_package_health", Gauge, IDENTITY, since: V1, in_digest: true,
-        "Health of the package by severity: 0 Current, 1 InProgress, 2 Terminating, 3 NotFound, 4 Unknown, 5 Failed";
-    PackageDesiredRevision = "statusbridge_package_desired_revision", Gauge, IDENTITY, since: V1, in_digest: true,
-        "Fingerprint of the revision that the cluster has been told to run; 0 when not known";
-    PackageAppliedRevision = "statusbridge_package_applied_revision", Gauge, IDENTITY, since: V1, in_digest: true,
-        "Fingerprint of the revision that was last applied in full; 0 when not known";
-    PackageHealthyRevision = "statusbridge_package_healthy_revision", Gauge, IDENTITY, since: V1, in_digest: true,
-        "Fingerprint of the revision that is applied in full and Current now; else 0";
-    PackageTransitionTimestamp = "statusbridge_package_transition_timestamp_seconds", Gauge, IDENTITY, since: V1, in_digest: true,
-        "When apply state, health or healthy revision last changed, in unix seconds";
-    PackageTransitions = "statusbridge_package_transitions_total", Counter, IDENTITY, since: V1, in_digest: true,
-        "Changes of apply state, health or healthy revision that this exporter process saw";
-    PackageReason = "statusbridge_package_reason", Gauge, IDENTITY, since: V1, in_digest: true,
-        "Code of the reason for the state, see statusbridge_reason_info; 0 while Applied and Current";
-    PackageResources = "statusbridge_package_resources", Gauge, IDENTITY, since: V1, in_digest: true,
+    PackageHealthyRevision = "statusbridge_package_healthy_revision", IDENTITY, since: V2, in_digest: true,
+        "Fingerprint of the revision that is applied in full and Current now, else 0; every package has this sample";
+    PackageTransitionTimestamp = "statusbridge_package_transition_timestamp_seconds", IDENTITY, since: V2, in_digest: true,
+        "Since when the exporter vouches that states and revisions are what they are now, in unix seconds; every package has this sample";
+    PackageApplyState = "statusbridge_package_apply_state", IDENTITY, since: V2, in_digest: true,
+        "Apply state of a package that is not Applied, by severity: 1 Applying, 2 Pending, 3 Paused, 4 Deleting, 5 Unknown, 6 Failed";
+    PackageHealth = "statusbridge_package_health", IDENTITY, since: V2, in_digest: true,
+        "Health of a package that is not Current, by severity: 1 InProgress, 2 Terminating, 3 NotFound, 4 Unknown, 5 Failed";
+    PackageAppliedRevision = "statusbridge_package_applied_revision", IDENTITY, since: V2, in_digest: true,
+        "Fingerprint of the revision that was last applied in full, of a package without a healthy revision";
+    PackageDesiredRevision = "statusbridge_package_desired_revision", IDENTITY, since: V2, in_digest: true,
+        "Fingerprint of the revision that the cluster has been told to run, where it is known and not the applied one";
+    PackageReason = "statusbridge_package_reason", IDENTITY, since: V2, in_digest: true,
+        "Code of the reason why a package is not Applied and Current, see statusbridge_reason_info";
+    PackageResources = "statusbridge_package_resources", IDENTITY, since: V2, in_digest: true,
         "Resources in the inventory of the package";
-    PackageResourcesCurrent = "statusbridge_package_resources_current", Gauge, IDENTITY, since: V1, in_digest: true,
-        "Resources in the inventory of the package that are Current";
-    PackageResourcesFailed = "statusbridge_package_resources_failed", Gauge, IDENTITY, since: V1, in_digest: true,
-        "Resources in the inventory of the package that have failed";
-    ReasonInfo = "statusbridge_reason_info", Gauge, &[CODE, PACKAGE_SOURCE, REASON], since: V1, in_digest: true,
+    PackageResourcesCurrent = "statusbridge_package_resources_current", IDENTITY, since: V2, in_digest: true,
+        "Resources in the inventory of the package that are Current, where not all are";
+    PackageResourcesFailed = "statusbridge_package_resources_failed", IDENTITY, since: V2, in_digest: true,
+        "Resources in the inventory of the package that have failed, where any has";
+    ReasonInfo = "statusbridge_reason_info", &[CODE, PACKAGE_SOURCE, REASON], since: V2, in_digest: true,
         "Always 1: which code in statusbridge_package_reason stands for which reason";
-    SourceUp = "statusbridge_source_up", Gauge, &[PACKAGE_SOURCE], since: V1, in_digest: true,
-        "1 while the first lists are complete and every watch of the source was heard from lately; 0 when what is shown is the last known";
-    SourcePackages = "statusbridge_source_packages", Gauge, &[PACKAGE_SOURCE], since: V1, in_digest: true,
+    SourceUp = "statusbridge_source_up", &[PACKAGE_SOURCE], since: V2, in_digest: true,
+        "1 while the first lists are complete and every watch of the source keeps up with its API server; 0 when what is shown is the last known";
+    SourcePackages = "statusbridge_source_packages", &[PACKAGE_SOURCE], since: V2, in_digest: true,
         "Packages that the source reads";
-    ClusterUid = "statusbridge_cluster_uid", Gauge, &[], since: V1, in_digest: true,
-        "Fingerprint of the UID of the kube-system namespace";
-    Digest = "statusbridge_digest", Gauge, &[CONTRACT], since: V1, in_digest: false,
-        "Digest of every sample that the contract covers, the exporter's attestation of this exposition";
-    RenderedTimestamp = "statusbridge_rendered_timestamp_seconds", Gauge, &[], since: V1, in_digest: false,
+    ProcessNumber = "statusbridge_process_number", &[], since: V2, in_digest: true,
+        "Random number of the exporter's process, which tells two processes under the same labels apart";
+    RenderedTimestamp = "statusbridge_rendered_timestamp_seconds", &[], since: V2, in_digest: true,
         "When this exposition was rendered, in unix seconds";
-    SourceLastContact = "statusbridge_source_last_contact_timestamp_seconds", Gauge, &[PACKAGE_SOURCE], since: V1, in_digest: false,
-        "When the watch of the source that has been silent for longest was last heard from, in unix seconds";
-    Packages = "statusbridge_packages", Gauge, &[APPLY_STATE, HEALTH, PACKAGE_SOURCE], since: V1, in_digest: false,
+    Digest = "statusbridge_digest", &[CONTRACT, PACKAGE_CLUSTER, CLUSTER_UID], since: V2, in_digest: false,
+        "Digest of every sample that the contract covers, the exporter's attestation of this exposition";
+    SourceLastContact = "statusbridge_source_last_contact_timestamp_seconds", &[PACKAGE_SOURCE], since: V2, in_digest: false,
+        "When the watch of the source that has been behind for longest last kept up with its API server, in unix seconds";
+    Packages = "statusbridge_packages", &[APPLY_STATE, HEALTH, PACKAGE_SOURCE], since: V2, in_digest: false,
         "Packages by source, apply state and health";
 }
 
-/// The metrics of which each package has one sample, those of an inventory last.
-pub const PACKAGE_METRICS: [Metric; 11] = [
-    Metric::PackageApplyState,
-    Metric::PackageHealth,
-    Metric::PackageDesiredRevision,
-    Metric::PackageAppliedRevision,
+/// The metrics of which each package may have one sample; each has the first [`ALWAYS`].
+pub const PACKAGE_METRICS: [Metric; 10] = [
     Metric::PackageHealthyRevision,
     Metric::PackageTransitionTimestamp,
-    Metric::PackageTransitions,
+    Metric::PackageApplyState,
+    Metric::PackageHealth,
+    Metric::PackageAppliedRevision,
+    Metric::PackageDesiredRevision,
     Metric::PackageReason,
     Metric::PackageResources,
     Metric::PackageResourcesCurrent,
     Metric::PackageResourcesFailed,
 ];
+
+/// How many of [`PACKAGE_METRICS`] every package has.
+pub const ALWAYS: usize = 2;
 
 impl Metric {
     /// The metric whose samples have this name.
@@ -157,14 +150,15 @@ impl Metric {
         self.labels() == IDENTITY
     }
 
-    /// Whether only packages of sources with an inventory have this metric.
-    pub const fn of_inventory(self) -> bool {
-        matches!(self, Self::PackageResources | Self::PackageResourcesCurrent | Self::PackageResourcesFailed)
+    /// Whether its samples are part of what the exporter says about its cluster, and not of when it says so: the
+    /// digest covers both, see [`crate::Digest::of_state`].
+    pub const fn in_state(self) -> bool {
+        self.in_digest() && !matches!(self, Self::RenderedTimestamp)
     }
 
-    /// Whether an exporter may have been told to leave this metric of packages out.
-    pub const fn optional(self) -> bool {
-        self.of_inventory() || matches!(self, Self::PackageReason)
+    /// Whether a sample of the metric may lack this own label.
+    pub fn may_lack(self, name: &str) -> bool {
+        self.labels().contains(&name) && [PACKAGE_NAMESPACE, PACKAGE_CLUSTER].contains(&name)
     }
 }
 
@@ -177,24 +171,24 @@ mod tests {
         for m in Metric::ALL {
             assert_eq!(Metric::from_name(m.name()), Some(*m));
             assert!(m.labels().is_sorted(), "{m:?}");
-            assert_eq!(m.kind() == Kind::Counter, m.name().ends_with("_total"));
             assert!(!m.help().ends_with('.') && !m.help().contains('\n'));
         }
         assert_eq!(Metric::from_name("up"), None);
     }
 
     #[test]
-    fn a_package_costs_eleven_series_at_most() {
+    fn a_package_costs_ten_series_at_most() {
         assert!(Metric::ALL.iter().filter(|m| m.per_package()).eq(&PACKAGE_METRICS));
-        assert!(PACKAGE_METRICS.is_sorted_by_key(|m| m.of_inventory()));
-        assert_eq!(Metric::ALL.iter().filter(|m| m.per_package() && !m.of_inventory()).count(), 8);
-        assert_eq!(Metric::ALL.iter().filter(|m| m.per_package() && !m.optional()).count(), 7);
+        assert!(PACKAGE_METRICS.len() <= 10 && ALWAYS == 2);
     }
 
     #[test]
     fn neither_revision_nor_error_text_is_a_label() {
         for m in Metric::ALL.iter().filter(|m| m.per_package()) {
-            assert_eq!(m.labels(), [label::PACKAGE, label::PACKAGE_NAMESPACE, label::PACKAGE_SOURCE]);
+            assert_eq!(
+                m.labels(),
+                [label::PACKAGE, PACKAGE_CLUSTER, label::PACKAGE_NAMESPACE, label::PACKAGE_SOURCE]
+            );
         }
     }
 }

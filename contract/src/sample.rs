@@ -84,6 +84,6 @@ mod tests {
             canonical("statusbridge_package_health", &labels, 4),
             r#"statusbridge_package_health{package="a\\b\"c\nd",package_namespace="ns",package_source="flux-kustomization"} 4"#
         );
-        assert_eq!(canonical("statusbridge_cluster_uid", &[], 7), "statusbridge_cluster_uid{} 7");
+        assert_eq!(canonical("statusbridge_process_number", &[], 7), "statusbridge_process_number{} 7");
     }
 }

@@ -5,21 +5,21 @@ use crate::Metric;
 /// A version of the contract; a later one is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// The first.
-    V1,
+    /// Two series for a package at rest, and a time that the exporter vouches for.
+    V2,
 }
 
 impl Version {
     /// What exporters publish.
-    pub const CURRENT: Self = Self::V1;
+    pub const CURRENT: Self = Self::V2;
 
-    /// What aggregators read side by side: the version before, if there was one, and the current.
-    pub const READ: &'static [Self] = &[Self::V1];
+    /// What aggregators read side by side: the current one, and from the next on the one before it.
+    pub const READ: &'static [Self] = &[Self::V2];
 
     /// How it stands in the digest's `contract` label.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::V1 => "1",
+            Self::V2 => "2",
         }
     }
 
@@ -50,17 +50,18 @@ mod tests {
         for version in Version::READ {
             assert_eq!(Version::readable(version.name()), Some(*version));
         }
-        assert_eq!((Version::readable("0"), Version::readable("")), (None, None));
+        assert_eq!((Version::readable("1"), Version::readable("")), (None, None));
     }
 
     #[test]
     fn the_current_version_has_every_metric_and_no_version_lacks_what_makes_a_digest() {
         assert!(Metric::ALL.iter().all(|metric| Version::CURRENT.knows(*metric)));
         for version in Version::READ {
-            for needed in [Metric::Digest, Metric::RenderedTimestamp, Metric::ClusterUid, Metric::SourceUp] {
+            for needed in [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber, Metric::SourceUp]
+            {
                 assert!(version.knows(needed), "{version:?} lacks {needed:?}");
             }
         }
-        assert!(Version::V1.covers(Metric::PackageHealth) && !Version::V1.covers(Metric::Packages));
+        assert!(Version::V2.covers(Metric::PackageHealth) && !Version::V2.covers(Metric::Packages));
     }
 }

@@ -191,16 +191,19 @@ fn sweeper() -> Panel {
 }
 
 fn series_total() -> Panel {
-    Panel::series("Series", "All series of the contract; a new revision never adds one.")
-        .line("count({__name__=~\"statusbridge_package_.+\"})", "of packages")
-        .line("count(statusbridge_reason_info)", "words for reasons")
-        .line("count(statusbridge_package_health)", "packages")
+    Panel::series(
+        "Series",
+        "All series of packages. A rollout adds some while it is under way, and none for good.",
+    )
+    .line("count({__name__=~\"statusbridge_package_.+\"})", "of packages")
+    .line("count(statusbridge_reason_info)", "words for reasons")
+    .line("count(statusbridge_package_healthy_revision)", "packages")
 }
 
 fn series_by_metric() -> Panel {
     Panel::bars(
         "Series by metric",
-        "Each package has one of each, and those with an inventory three more.",
+        "Every package has a healthy revision and a transition time. It has the others only while they say something: the more, the more packages are in trouble.",
         "sort_desc(count by (__name__) ({__name__=~\"statusbridge_package_.+\"}))",
         "{{__name__}}",
     )

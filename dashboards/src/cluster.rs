@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::Values;
 use crate::grafana::{
     Board, Column, From, Panel, apply_states, common, healths, label_values, link_to, log_link, yes_or_no,
 };
+use crate::{Values, derived};
 
 const HERE: &str = r#"${cluster_label}="$cluster""#;
 const PACKAGE: &str = "package_source, package_namespace, package";
@@ -42,7 +42,7 @@ pub(crate) fn board(values: &Values) -> Value {
         .row("The exporter")
         .add(10, 8, sources())
         .add(7, 8, errors())
-        .add(7, 8, work())
+        .add(7, 8, moves())
         .row("Change logs of Crossplane's providers")
         .add(6, 8, changes())
         .add(6, 8, failed_changes())
@@ -81,7 +81,11 @@ fn heard() -> Panel {
 }
 
 fn packages() -> Panel {
-    Panel::stat("Packages", "Packages that the cluster reports.", &format!("count({})", each("health")))
+    Panel::stat(
+        "Packages",
+        "Packages that the cluster reports.",
+        &format!("count({})", each("healthy_revision")),
+    )
 }
 
 fn failed() -> Panel {
@@ -90,11 +94,7 @@ fn failed() -> Panel {
 }
 
 fn waiting() -> Panel {
-    let query = format!(
-        "count(({} > 0) != on ({PACKAGE}) {}) or vector(0)",
-        each("desired_revision"),
-        each("healthy_revision")
-    );
+    let query = format!("count({}) or vector(0)", derived::waiting(each));
     Panel::stat(
         "Not there yet",
         "Not healthy at the revision that they were told to run, failed or not.",
@@ -114,7 +114,7 @@ fn oldest_failure() -> Panel {
 }
 
 fn resources() -> Panel {
-    let query = format!("sum({}) / sum({})", each("resources_current"), each("resources"));
+    let query = format!("sum({}) / sum({})", derived::resources_current(each), each("resources"));
     Panel::stat("Resources current", "Of the resources in the inventories of packages that have one.", &query)
         .unit("percentunit")
         .nothing("no inventories")
@@ -122,7 +122,7 @@ fn resources() -> Panel {
 
 fn all(values: &Values) -> Panel {
     let reason = format!(
-        "count_values by ({PACKAGE}) (\"code\", {} > 0) * on (package_source, code) group_left (reason) max by (package_source, code, reason) (statusbridge_reason_info{})",
+        "count_values by ({PACKAGE}) (\"code\", {}) * on (package_source, code) group_left (reason) max by (package_source, code, reason) (statusbridge_reason_info{})",
         each("reason"),
         selected()
     );
@@ -138,13 +138,13 @@ fn all(values: &Values) -> Panel {
         "Packages",
         "What the cluster has now, the worst first. A click on a package leads on, also to the log.",
     )
-    .target(&each("apply_state"), "", true)
-    .target(&each("health"), "", true)
-    .target(&each("desired_revision"), "", true)
-    .target(&each("applied_revision"), "", true)
+    .target(&derived::state(each, "apply_state"), "", true)
+    .target(&derived::state(each, "health"), "", true)
+    .target(&derived::wanted(each), "", true)
+    .target(&derived::applied(each), "", true)
     .target(&each("healthy_revision"), "", true)
     .target(&format!("time() - {}", each("transition_timestamp_seconds")), "", true)
-    .target(&each("resources_failed"), "", true)
+    .target(&derived::resources_failed(each), "", true)
     .target(&format!("max by ({PACKAGE}, reason) ({reason})"), "", true)
     .columns(vec![
         Column::new("package", "Package").links(links),
@@ -163,7 +163,7 @@ fn all(values: &Values) -> Panel {
 }
 
 fn timeline(title: &str, description: &str, metric: &str) -> Panel {
-    Panel::timeline(title, description, &each(metric), "{{package_namespace}}/{{package}}")
+    Panel::timeline(title, description, &derived::state(each, metric), "{{package_namespace}}/{{package}}")
 }
 
 fn sources() -> Panel {
@@ -199,9 +199,16 @@ fn errors() -> Panel {
     .unit("ops")
 }
 
-fn work() -> Panel {
-    Panel::series("Transitions", "Changes of state that the exporter saw, an hour, by source.")
-        .line(&format!("3600 * sum by (package_source) (rate(statusbridge_package_transitions_total{}[$__rate_interval]))", selected()), "{{package_source}}")
+fn moves() -> Panel {
+    let query = format!(
+        "sum by (package_source) (max by ({PACKAGE}) (changes(statusbridge_package_transition_timestamp_seconds{}[1h])))",
+        selected()
+    );
+    Panel::series(
+        "Moved lately",
+        "How often packages were seen to have changed within the last hour, by source. Changes between two scrapes count once.",
+    )
+    .line(&query, "{{package_source}}")
 }
 
 /// Changes an hour, of the ten kinds that have most.

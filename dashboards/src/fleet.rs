@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::Values;
 use crate::grafana::{
     Board, Column, From, Panel, by_cluster, choice, common, label_values, link_to, log_link,
 };
+use crate::{Values, derived};
 
 /// What identifies a package in a cluster.
 const PACKAGE: &str = "${cluster_label}, package_source, package_namespace, package";
@@ -46,6 +46,11 @@ pub(crate) fn board(values: &Values) -> Value {
         .json()
 }
 
+/// A metric of packages, one sample for each package in each cluster.
+fn each(metric: &str) -> String {
+    format!("max by ({PACKAGE}) (statusbridge_package_{metric}{SELECTED})")
+}
+
 /// The packages that failed, each with the time of its last transition taken by `time`.
 fn failures(what: &str) -> String {
     format!(
@@ -54,7 +59,7 @@ fn failures(what: &str) -> String {
 }
 
 fn age() -> String {
-    format!("time() - max by ({PACKAGE}) (statusbridge_package_transition_timestamp_seconds{SELECTED})")
+    format!("time() - {}", each("transition_timestamp_seconds"))
 }
 
 fn clusters() -> Panel {
@@ -79,7 +84,7 @@ fn silence() -> String {
 }
 
 fn packages() -> Panel {
-    let query = format!("count(max by ({PACKAGE}) (statusbridge_package_health{SELECTED}))");
+    let query = format!("count({})", each("healthy_revision"));
     Panel::stat("Packages", "Packages of all clusters; one that is in ten clusters counts ten times.", &query)
 }
 
@@ -89,9 +94,7 @@ fn failed() -> Panel {
 }
 
 fn waiting() -> Panel {
-    let query = format!(
-        "count((max by ({PACKAGE}) (statusbridge_package_desired_revision{SELECTED} > 0)) != on ({PACKAGE}) (max by ({PACKAGE}) (statusbridge_package_healthy_revision{SELECTED}))) or vector(0)"
-    );
+    let query = format!("count({}) or vector(0)", derived::waiting(each));
     Panel::stat(
         "Not there yet",
         "Not healthy at the revision that their cluster was told to run, failed or not.",
@@ -101,9 +104,7 @@ fn waiting() -> Panel {
 }
 
 fn paused() -> Panel {
-    let query = format!(
-        "count(max by ({PACKAGE}) (statusbridge_package_apply_state{SELECTED} == <<apply.Paused>>)) or vector(0)"
-    );
+    let query = format!("count({} == <<apply.Paused>>) or vector(0)", each("apply_state"));
     Panel::stat("Paused", "A person told the controller to leave them alone.", &query).zero_is_good("purple")
 }
 
@@ -128,16 +129,11 @@ fn oldest_failure() -> Panel {
 
 fn rollouts() -> Panel {
     let identity = "package_source, package_namespace, package";
-    let per_cluster = |metric: &str| format!("max by ({PACKAGE}) ({metric}{SELECTED})");
-    let healthy = format!(
-        "count by ({identity}) (({} > 0) == on ({PACKAGE}) {})",
-        per_cluster("statusbridge_package_healthy_revision"),
-        per_cluster("statusbridge_package_desired_revision")
-    );
-    let total = format!("count by ({identity}) ({})", per_cluster("statusbridge_package_health"));
+    let healthy = format!("count by ({identity}) ({})", derived::there(each));
+    let total = format!("count by ({identity}) ({})", each("healthy_revision"));
     let revisions = format!(
-        "count by ({identity}) (count_values by ({identity}) (\"revision\", {}))",
-        per_cluster("statusbridge_package_desired_revision")
+        "count by ({identity}) (count_values by ({identity}) (\"revision\", {} > 0))",
+        derived::wanted(each)
     );
     let share = format!("(({healthy}) or on ({identity}) 0 * ({total})) / on ({identity}) ({total})");
     let package = vec![link_to(
@@ -201,7 +197,8 @@ fn gates() -> Panel {
 fn broken(values: &Values) -> Panel {
     let since = failures(&age());
     let reason = format!(
-        "({since}) * on ({PACKAGE}) group_left (reason) (count_values by ({PACKAGE}) (\"code\", max by ({PACKAGE}) (statusbridge_package_reason{SELECTED}) > 0) * on (${{cluster_label}}, package_source, code) group_left (reason) max by (${{cluster_label}}, package_source, code, reason) (statusbridge_reason_info{SELECTED}))"
+        "({since}) * on ({PACKAGE}) group_left (reason) (count_values by ({PACKAGE}) (\"code\", {}) * on (${{cluster_label}}, package_source, code) group_left (reason) max by (${{cluster_label}}, package_source, code, reason) (statusbridge_reason_info{SELECTED}))",
+        each("reason")
     );
     let query = format!("({reason}) or on ({PACKAGE}) ({since})");
     let (cluster, source) = (From::Column("Cluster"), From::Column("Source"));

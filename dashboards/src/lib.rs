@@ -12,6 +12,7 @@
 
 mod bridge;
 mod cluster;
+mod derived;
 mod fleet;
 mod grafana;
 mod package;

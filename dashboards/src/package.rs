@@ -2,17 +2,18 @@
 
 use serde_json::Value;
 
-use crate::Values;
 use crate::grafana::{
     Board, Column, From, Panel, apply_states, by_cluster, common, healths, label_values, link_to, log_link,
 };
+use crate::{Values, derived};
 
 const SELECTED: &str = r#"{${cluster_label}=~"$cluster", package_source=~"$source", package_namespace=~"$namespace", package="$package"}"#;
 
 pub(crate) fn board(values: &Values) -> Value {
     let mut variables = common(values);
-    let of_source = r#"statusbridge_package_health{package_source=~"$source"}"#;
-    let of_package = r#"statusbridge_package_health{package_source=~"$source", package="$package"}"#;
+    let of_source = r#"statusbridge_package_healthy_revision{package_source=~"$source"}"#;
+    let of_package =
+        r#"statusbridge_package_healthy_revision{package_source=~"$source", package="$package"}"#;
     variables.extend([
         label_values("source", "package_source", "Source", "statusbridge_source_up", true),
         label_values("package", "package", "Package", of_source, false),
@@ -35,14 +36,23 @@ pub(crate) fn board(values: &Values) -> Value {
         .add(
             24,
             9,
-            timeline("Apply state", "How far the cluster has got with applying it.", "apply_state")
-                .words(apply_states()),
+            timeline(
+                "Apply state",
+                "How far the cluster has got with applying it.",
+                &derived::state(each, "apply_state"),
+            )
+            .words(apply_states()),
         )
-        .add(24, 9, timeline("Health", "Whether what was applied works.", "health").words(healths()))
         .add(
             24,
             9,
-            timeline("Applied revision", "The revision last applied in full.", "applied_revision")
+            timeline("Health", "Whether what was applied works.", &derived::state(each, "health"))
+                .words(healths()),
+        )
+        .add(
+            24,
+            9,
+            timeline("Applied revision", "The revision last applied in full.", &derived::applied(each))
                 .revisions(),
         )
         .add(
@@ -51,7 +61,7 @@ pub(crate) fn board(values: &Values) -> Value {
             timeline(
                 "Healthy revision",
                 "The revision that is applied in full and works, while it does.",
-                "healthy_revision",
+                &each("healthy_revision"),
             )
             .revisions(),
         )
@@ -63,21 +73,21 @@ fn each(metric: &str) -> String {
     format!("max by (${{cluster_label}}) (statusbridge_package_{metric}{SELECTED})")
 }
 
-/// The clusters that are healthy at the revision that they were told to run.
-fn there() -> String {
-    format!("({} > 0) == on (${{cluster_label}}) {}", each("healthy_revision"), each("desired_revision"))
-}
-
 fn bad() -> String {
     format!("({} == <<apply.Failed>>) or ({} == <<health.Failed>>)", each("apply_state"), each("health"))
 }
 
 fn clusters() -> Panel {
-    Panel::stat("Clusters", "Clusters that report the package.", &format!("count({})", each("health")))
+    Panel::stat(
+        "Clusters",
+        "Clusters that report the package.",
+        &format!("count({})", each("healthy_revision")),
+    )
 }
 
 fn healthy() -> Panel {
-    let query = format!("(count({}) or vector(0)) / count({})", there(), each("health"));
+    let query =
+        format!("(count({}) or vector(0)) / count({})", derived::there(each), each("healthy_revision"));
     Panel::stat(
         "Healthy",
         "Share of them that is healthy at the revision that they were told to run.",
@@ -93,7 +103,7 @@ fn failed() -> Panel {
 }
 
 fn running() -> Panel {
-    let query = format!("count(count_values(\"revision\", {} > 0))", each("applied_revision"));
+    let query = format!("count(count_values(\"revision\", {} > 0))", derived::applied(each));
     Panel::stat("Revisions", "How many revisions of it are running.", &query)
         .thresholds(&[(None, "green"), (Some(2.0), "yellow")])
         .nothing("not known")
@@ -101,13 +111,10 @@ fn running() -> Panel {
 
 /// How long each cluster was not healthy at the revision that it wanted, for each that it was told, in the time range.
 fn waits() -> String {
-    let at = format!(
-        "({} == bool on (${{cluster_label}}) {})",
-        each("healthy_revision"),
-        each("desired_revision")
-    );
+    let wanted = derived::wanted(each);
+    let at = format!("({} == bool {wanted})", each("healthy_revision"));
     format!(
-        "(1 - avg_over_time({at}[$__range:$__interval])) * $__range_s / on (${{cluster_label}}) (max by (${{cluster_label}}) (changes(statusbridge_package_desired_revision{SELECTED}[$__range])) > 0)"
+        "(1 - avg_over_time({at}[$__range:$__interval])) * $__range_s / (changes(({wanted} > 0)[$__range:$__interval]) > 0)"
     )
 }
 
@@ -136,18 +143,20 @@ fn first(what: &str) -> String {
     format!("min_over_time((0 * {what} + time())[$__range:$__interval])")
 }
 
-fn at_revision(metric: &str) -> String {
-    format!("count_values(\"revision\", {} > 0)", each(metric))
+/// How many clusters have which revision, of a query for one revision of each.
+fn at_revision(what: &str) -> String {
+    format!("count_values(\"revision\", {what} > 0)")
 }
 
 fn by_revision() -> Panel {
     // What was wanted before the time range began took longer than it shows.
-    let before = format!(
-        "count_values(\"revision\", max by (${{cluster_label}}) (statusbridge_package_desired_revision{SELECTED} offset $__range) > 0)"
-    );
-    let told = format!("{} unless on (revision) {before}", first(&at_revision("desired_revision")));
-    let healthy = at_revision("healthy_revision");
-    let everywhere = format!("({healthy} == on () group_left () count({}))", each("health"));
+    let then = |metric: &str| {
+        format!("max by (${{cluster_label}}) (statusbridge_package_{metric}{SELECTED} offset $__range)")
+    };
+    let before = at_revision(&derived::wanted(then));
+    let told = format!("{} unless on (revision) {before}", first(&at_revision(&derived::wanted(each))));
+    let healthy = at_revision(&each("healthy_revision"));
+    let everywhere = format!("({healthy} == on () group_left () count({}))", each("healthy_revision"));
     let after = |first: &str| format!("{first} - on (revision) ({told})");
     Panel::table(
         "Time to healthy by revision",
@@ -167,11 +176,10 @@ fn by_revision() -> Panel {
 }
 
 fn revisions() -> Panel {
-    let count = |metric: &str| format!("count_values(\"revision\", {} > 0)", each(metric));
     Panel::table("Revisions", "How many clusters want, run, and are healthy at each revision.")
-        .target(&count("desired_revision"), "", true)
-        .target(&count("applied_revision"), "", true)
-        .target(&count("healthy_revision"), "", true)
+        .target(&at_revision(&derived::wanted(each)), "", true)
+        .target(&at_revision(&derived::applied(each)), "", true)
+        .target(&at_revision(&each("healthy_revision")), "", true)
         .number_from("revision")
         .columns(vec![
             Column::new("revision", "Revision").revision("-"),
@@ -184,15 +192,15 @@ fn revisions() -> Panel {
 
 fn progress() -> Panel {
     Panel::series("Progress", "How far the clusters are.")
-        .line(&format!("count({})", each("health")), "clusters")
-        .line(&format!("count({}) or vector(0)", there()), "healthy at the wanted revision")
+        .line(&format!("count({})", each("healthy_revision")), "clusters")
+        .line(&format!("count({}) or vector(0)", derived::there(each)), "healthy at the wanted revision")
         .line(&format!("count({}) or vector(0)", bad()), "failed")
 }
 
 fn in_clusters(values: &Values) -> Panel {
-    let cell = |metric: &str| by_cluster("", &each(metric));
+    let cell = |query: &str| by_cluster("", query);
     let reason = format!(
-        "count_values by (${{cluster_label}}, package_source) (\"code\", max by (${{cluster_label}}, package_source) (statusbridge_package_reason{SELECTED}) > 0) * on (${{cluster_label}}, package_source, code) group_left (reason) max by (${{cluster_label}}, package_source, code, reason) (statusbridge_reason_info{{${{cluster_label}}=~\"$cluster\", package_source=~\"$source\"}})"
+        "count_values by (${{cluster_label}}, package_source) (\"code\", max by (${{cluster_label}}, package_source) (statusbridge_package_reason{SELECTED})) * on (${{cluster_label}}, package_source, code) group_left (reason) max by (${{cluster_label}}, package_source, code, reason) (statusbridge_reason_info{{${{cluster_label}}=~\"$cluster\", package_source=~\"$source\"}})"
     );
     let (cluster, source) = (From::Column("Cluster"), From::Variable("source"));
     let (namespace, package) = (From::Variable("namespace"), From::Variable("package"));
@@ -202,14 +210,14 @@ fn in_clusters(values: &Values) -> Panel {
         "In each cluster",
         "The package as each cluster has it now. A click on a cluster leads on, also to the log.",
     )
-    .target(&cell("apply_state"), "", true)
-    .target(&cell("health"), "", true)
-    .target(&cell("desired_revision"), "", true)
-    .target(&cell("applied_revision"), "", true)
-    .target(&cell("healthy_revision"), "", true)
-    .target(&by_cluster("", &format!("time() - {}", each("transition_timestamp_seconds"))), "", true)
-    .target(&cell("resources"), "", true)
-    .target(&cell("resources_current"), "", true)
+    .target(&cell(&derived::state(each, "apply_state")), "", true)
+    .target(&cell(&derived::state(each, "health")), "", true)
+    .target(&cell(&derived::wanted(each)), "", true)
+    .target(&cell(&derived::applied(each)), "", true)
+    .target(&cell(&each("healthy_revision")), "", true)
+    .target(&cell(&format!("time() - {}", each("transition_timestamp_seconds"))), "", true)
+    .target(&cell(&each("resources")), "", true)
+    .target(&cell(&derived::resources_current(each)), "", true)
     .target(&by_cluster("reason", &reason), "", true)
     .columns(vec![
         Column::new("cluster", "Cluster").links(links),
@@ -226,6 +234,6 @@ fn in_clusters(values: &Values) -> Panel {
     .sorted("Health", true)
 }
 
-fn timeline(title: &str, description: &str, metric: &str) -> Panel {
-    Panel::timeline(title, description, &by_cluster("", &each(metric)), "{{cluster}}")
+fn timeline(title: &str, description: &str, query: &str) -> Panel {
+    Panel::timeline(title, description, &by_cluster("", query), "{{cluster}}")
 }

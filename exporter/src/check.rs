@@ -13,7 +13,7 @@ use crate::{
     objects::Saved,
     replay::{Clock, History, Transition, replay},
     source::Source,
-    store::{Limits, PackageKey, SourceStanding, Store},
+    store::{Limits, PackageKey, Publisher, SourceStanding, Store},
 };
 
 /// Arguments of `check`.
@@ -98,7 +98,7 @@ fn series(sources: &[Source], history: &History, limits: &Limits, format: Format
             false => SourceStanding::Unpublished,
         })
         .collect();
-    Exposition::new(store.snapshot(None, &standing), format, None, Bytes::new())
+    Exposition::new(store.snapshot(Publisher::default(), &standing), format, None, Bytes::new())
 }
 
 /// A transition as a line of JSON.
@@ -123,7 +123,7 @@ impl<'a> Line<'a> {
         let (id, shown) = (&transition.package, &transition.shown);
         let revision = |f: Fingerprint| (!f.is_none()).then(|| f.to_string());
         Self {
-            time: jiff::Timestamp::from_second(shown.transition_timestamp).ok().map(|time| time.to_string()),
+            time: jiff::Timestamp::from_millisecond(shown.since).ok().map(|time| time.to_string()),
             source: &sources[id.source].name,
             namespace: id.namespace.as_deref(),
             package: &id.name,

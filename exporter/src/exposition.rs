@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use statusbridge_contract::{Metric, PACKAGE_METRICS, metric::Kind, sample};
+use statusbridge_contract::{Metric, PACKAGE_METRICS, sample};
 
 use crate::{
     gzip::{Packer, Stream},
     row::Block,
-    store::{Snapshot, family_name},
+    store::{Publisher, Snapshot},
 };
 
 /// About how large one piece is, in bytes.
@@ -66,7 +66,7 @@ pub struct Exposition {
     /// The blocks of all sources.
     blocks: Vec<Arc<Block>>,
     format: Format,
-    rendered_at: Option<i64>,
+    rendered_at: Option<u64>,
     /// Text of the process's own metrics in the same format, without the end mark.
     own: Bytes,
     /// Index into [`Metric::ALL`]; past its end the own metrics and the end mark are left.
@@ -86,8 +86,8 @@ enum Piece {
 }
 
 impl Exposition {
-    /// Renders `snapshot`, then `own`. `rendered_at` (unix seconds) is left out when `None`.
-    pub fn new(snapshot: Snapshot, format: Format, rendered_at: Option<i64>, own: Bytes) -> Self {
+    /// Renders `snapshot`, then `own`. Without `rendered_at` (unix seconds) it is not attested.
+    pub fn new(snapshot: Snapshot, format: Format, rendered_at: Option<u64>, own: Bytes) -> Self {
         let blocks = snapshot.sources.iter().flat_map(|s| s.blocks.iter().cloned()).collect();
         let (family, block, headed, done) = Default::default();
         Self { snapshot, blocks, format, rendered_at, own, family, block, headed, done }
@@ -95,7 +95,7 @@ impl Exposition {
 
     /// Renders nothing of the contract, only `own`.
     pub fn own(format: Format, own: Bytes) -> Self {
-        let nothing = Snapshot { cluster_uid: None, sources: vec![] };
+        let nothing = Snapshot { publisher: Publisher::default(), sources: vec![] };
         Self { family: Metric::ALL.len(), ..Self::new(nothing, format, None, own) }
     }
 
@@ -109,13 +109,9 @@ impl Exposition {
         Gzip { exposition: self, packer: Packer::default(), stream: None, done: false }
     }
 
-    fn header(&self, metric: Metric) -> Vec<u8> {
-        let name = family_name(metric, self.format == Format::OpenMetrics);
-        let kind = match metric.kind() {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
-        };
-        format!("# HELP {name} {}\n# TYPE {name} {kind}\n", metric.help()).into_bytes()
+    fn header(metric: Metric) -> Vec<u8> {
+        let name = metric.name();
+        format!("# HELP {name} {}\n# TYPE {name} gauge\n", metric.help()).into_bytes()
     }
 
     /// The next piece of a metric that packages have; `None` when all of it is out.
@@ -128,7 +124,7 @@ impl Exposition {
                 return Some(Piece::Rows(block.clone(), index));
             } else {
                 self.headed = true;
-                return Some(Piece::Text(self.header(metric)));
+                return Some(Piece::Text(Self::header(metric)));
             }
         }
         (self.block, self.headed) = Default::default();
@@ -168,14 +164,12 @@ impl Exposition {
             }
             lines.push_str(&format!(" {value}\n"));
         };
-        match metric {
-            Metric::Digest => line(&Snapshot::DIGEST_LABELS, self.snapshot.digest().value()),
-            Metric::RenderedTimestamp => {
-                self.rendered_at.iter().for_each(|at| line(&[], u64::try_from(*at).unwrap_or(0)));
-            }
+        match (metric, self.rendered_at) {
+            (Metric::Digest, Some(at)) => self.snapshot.attest(at, line),
+            (Metric::RenderedTimestamp, Some(at)) => line(&[], at),
             _ => self.snapshot.for_each_sample(metric, line),
         }
-        if lines.is_empty() { Vec::new() } else { [self.header(metric), lines.into_bytes()].concat() }
+        if lines.is_empty() { Vec::new() } else { [Self::header(metric), lines.into_bytes()].concat() }
     }
 }
 
@@ -232,7 +226,7 @@ impl Iterator for Gzip {
 }
 
 /// Renders a snapshot as a whole, without the process's own metrics.
-pub fn render(snapshot: &Snapshot, format: Format, rendered_at: Option<i64>) -> Vec<u8> {
+pub fn render(snapshot: &Snapshot, format: Format, rendered_at: Option<u64>) -> Vec<u8> {
     Exposition::new(snapshot.clone(), format, rendered_at, Bytes::new()).plain().collect::<Vec<_>>().concat()
 }
 
@@ -245,8 +239,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        store::{Limits, PackageKey, SourceStanding, Store},
-        transition::Shown,
+        soak::Shown,
+        store::{Limits, PackageKey, Publisher, SourceStanding, Store},
         verdict::{Inventory, Verdict},
     };
 
@@ -286,7 +280,7 @@ mod tests {
         };
         let mut store = Store::new(Limits::default());
         ["plain", "counted", "absent"].iter().for_each(|name| store.add_source(name));
-        let shown = |verdict| Shown { verdict, transition_timestamp: 1_700_000_000, transitions: 2 };
+        let shown = |verdict| Shown { verdict, since: 1_700_000_000_000 };
         store.put(0, None, &PackageKey::new(Some("apps"), "pay\"ments"), &shown(good));
         store.put(1, None, &PackageKey::new(None, "wide"), &shown(bad));
         store
@@ -294,8 +288,8 @@ mod tests {
 
     fn text(format: Format) -> String {
         let up = |up| SourceStanding::Published { up, last_contact: 1_700_000_100 };
-        let snapshot = store()
-            .snapshot(Some(Fingerprint::of("uid")), &[up(true), up(false), SourceStanding::Unpublished]);
+        let publisher = Publisher { cluster_uid: Some(Fingerprint::of("uid")), process_number: Some(4711) };
+        let snapshot = store().snapshot(publisher, &[up(true), up(false), SourceStanding::Unpublished]);
         String::from_utf8(render(&snapshot, format, Some(1_700_000_200))).unwrap()
     }
 
@@ -305,19 +299,8 @@ mod tests {
     }
 
     #[test]
-    fn openmetrics_differs_in_the_counters_family_and_the_end_mark_only() {
-        let (open, plain) = (text(Format::OpenMetrics), text(Format::Text));
-        let expected = plain
-            .replace(
-                "# HELP statusbridge_package_transitions_total",
-                "# HELP statusbridge_package_transitions",
-            )
-            .replace(
-                "# TYPE statusbridge_package_transitions_total",
-                "# TYPE statusbridge_package_transitions",
-            )
-            + "# EOF\n";
-        assert_eq!(open, expected);
+    fn openmetrics_differs_in_the_end_mark_only() {
+        assert_eq!(text(Format::OpenMetrics), text(Format::Text) + "# EOF\n");
     }
 
     #[test]
@@ -361,10 +344,11 @@ mod tests {
             inventory: None,
         };
         for n in 0..3000 {
-            let shown = Shown { verdict: verdict.clone(), transition_timestamp: 1, transitions: 0 };
+            let shown = Shown { verdict: verdict.clone(), since: 1_000 };
             store.put(0, None, &PackageKey::new(Some("ns"), &format!("p{n}")), &shown);
         }
-        let snapshot = store.snapshot(None, &[SourceStanding::Published { up: true, last_contact: 1 }]);
+        let snapshot =
+            store.snapshot(Publisher::default(), &[SourceStanding::Published { up: true, last_contact: 1 }]);
         let pieces: Vec<Bytes> =
             Exposition::new(snapshot, Format::Text, Some(1), Bytes::from_static(b"own 1\n"))
                 .plain()
@@ -372,7 +356,9 @@ mod tests {
         assert!(pieces.len() > 10 && pieces.iter().all(|p| p.len() < 2 * PIECE));
         let all = String::from_utf8(pieces.concat()).unwrap();
         assert!(all.ends_with("own 1\n"));
-        for metric in PACKAGE_METRICS.iter().filter(|m| !m.of_inventory()) {
+        for metric in
+            [Metric::PackageHealthyRevision, Metric::PackageTransitionTimestamp, Metric::PackageReason]
+        {
             let name = format!("{}{{", metric.name());
             assert_eq!(all.lines().filter(|l| l.starts_with(&name)).count(), 3000, "{name}");
             assert_eq!(all.matches(&format!("# TYPE {} ", metric.name())).count(), 1);

@@ -31,7 +31,15 @@ impl Projection {
             object.field(field).keep();
         }
         let metadata = object.field("metadata");
-        for field in ["name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp"] {
+        for field in [
+            "name",
+            "namespace",
+            "uid",
+            "resourceVersion",
+            "generation",
+            "creationTimestamp",
+            "deletionTimestamp",
+        ] {
             metadata.field(field).keep();
         }
         object

@@ -1,7 +1,7 @@
 //! Pushes what `/metrics` says to an aggregator that cannot come for it.
 //!
 //! ```text
-//!   interval, or a digest that changed ──> the newest exposition ──POST, gzip──> aggregator
+//!   interval, or a state that changed ──> the newest exposition ──POST, gzip──> aggregator
 //!                         failed: a pause that grows, then the newest again ──┘
 //! ```
 //!
@@ -112,7 +112,7 @@ impl Pusher {
         let mut told: Option<String> = None;
         loop {
             tokio::time::sleep(LOOK).await;
-            let digest = subject.digest();
+            let digest = subject.state_digest();
             if digest.is_none() || !pace.is_due(digest, Instant::now()) {
                 continue;
             }

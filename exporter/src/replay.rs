@@ -16,8 +16,8 @@ use crate::{
     kstatus,
     leaves::{LeafSet, LeafState, LeafSummary},
     objects::{BrokenObject, SavedObject},
+    soak::{self, Known, Shown},
     source::{JoinKey, KindRef, PackageKind, RelatedObject, RelatedObjects, Source},
-    transition::{self, Shown},
     verdict::Verdict,
 };
 
@@ -276,7 +276,9 @@ impl<'a> Replay<'a> {
         now: i64,
     ) {
         let previous = self.packages.get(id).map(|p| &p.shown);
-        let (shown, changed) = transition::advance(previous, verdict, now.div_euclid(1000));
+        let own = soak::own(object, verdict.since, Some(0));
+        let own = own.filter(|_| self.sources[id.source].rests_on_one_object());
+        let (shown, changed) = soak::advance(previous, verdict, Known::Watched, own, now);
         if changed {
             self.history.transitions.push(Transition { package: id.clone(), shown: shown.clone(), version });
         }
@@ -414,7 +416,7 @@ samples: [{object: {apiVersion: example.com/v1, kind: Widget, metadata: {name: a
         let history = run(&[widget("r1", 0, false), wanted("r1")], Clock::Fixed(0));
         assert_eq!(states(&history), [(1, ApplyState::Applied, true)]);
         let shown = history.packages.values().next().expect("a package");
-        assert_eq!((shown.transitions, shown.verdict.desired), (0, shown.verdict.applied));
+        assert_eq!(shown.verdict.desired, shown.verdict.applied);
     }
 
     #[test]
@@ -437,7 +439,7 @@ samples: [{object: {apiVersion: example.com/v1, kind: Widget, metadata: {name: a
             states(&history),
             [(1, ApplyState::Applied, true), (2, ApplyState::Applied, false), (3, ApplyState::Applied, true)]
         );
-        let times: Vec<i64> = history.transitions.iter().map(|t| t.shown.transition_timestamp % 60).collect();
+        let times: Vec<i64> = history.transitions.iter().map(|t| t.shown.since / 1000 % 60).collect();
         assert_eq!(times, [0, 35, 40]);
         assert_eq!(
             run(&long, Clock::Fixed(0)).transitions.len(),

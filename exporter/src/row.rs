@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use statusbridge_contract::{Digest, Metric, PACKAGE_METRICS, label, sample};
+use statusbridge_contract::{ApplyState, Digest, Health, Metric, PACKAGE_METRICS, label, sample};
 
 use crate::{
     gzip::{Packer, Part},
-    store::{Limits, PackageKey},
-    transition::Shown,
+    soak::Shown,
+    store::PackageKey,
+    verdict::Verdict,
 };
 
 /// Everything that one package publishes.
@@ -15,6 +16,10 @@ use crate::{
 pub struct Row {
     /// The own labels as an exposition has them, braces included.
     labels: Box<str>,
+    /// Codes of apply state and health.
+    state: (u64, u64),
+    /// Since when it is vouched for, in milliseconds by the `run` clock.
+    since: i64,
     /// Values of [`PACKAGE_METRICS`].
     values: [u64; PACKAGE_METRICS.len()],
     /// Bit n is set when `values[n]` is published.
@@ -24,8 +29,9 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row of a package of `source` that shows `shown`.
-    pub fn new(source: &str, key: &PackageKey, shown: &Shown, reason_code: u64, limits: &Limits) -> Self {
+    /// The row of a package of `source` that shows `shown`, with times that are `offset` milliseconds behind unix time. A
+    /// sample that follows from the others is left out.
+    pub fn new(source: &str, key: &PackageKey, shown: &Shown, reason_code: u64, offset: i64) -> Self {
         let mut own = vec![(label::PACKAGE_SOURCE, source), (label::PACKAGE, &key.name)];
         if let Some(namespace) = &key.namespace {
             own.push((label::PACKAGE_NAMESPACE, namespace));
@@ -33,32 +39,52 @@ impl Row {
         let mut labels = String::with_capacity(128);
         sample::write_labels(&mut labels, &own);
         let verdict = &shown.verdict;
+        let Verdict { apply, health, desired, applied, healthy, .. } = *verdict;
         let inventory = verdict.inventory.unwrap_or_default();
-        let values = [
-            verdict.apply.code(),
-            verdict.health.code(),
-            verdict.desired.value(),
-            verdict.applied.value(),
-            verdict.healthy.value(),
-            u64::try_from(shown.transition_timestamp).unwrap_or(0),
-            shown.transitions,
-            reason_code,
-            inventory.total,
-            inventory.current,
-            inventory.failed,
-        ];
-        let has = |metric: Metric| !metric.of_inventory() || verdict.inventory.is_some();
-        let bit = |(i, metric): (usize, &Metric)| u16::from(has(*metric) && limits.admit(*metric)) << i;
-        let published = PACKAGE_METRICS.iter().enumerate().map(bit).sum();
-        let mut row = Self { labels: labels.into_boxed_str(), values, published, digest: Digest::default() };
-        let mut line = Vec::with_capacity(224);
-        row.digest = (0..values.len())
-            .filter_map(|i| {
-                line.clear();
-                row.write_sample(i, &mut line).then(|| sample::hash_canonical(&line))
-            })
-            .collect();
+        let value = |metric: Metric| match metric {
+            Metric::PackageHealthyRevision => (true, healthy.value()),
+            Metric::PackageTransitionTimestamp => (true, unix_seconds(shown.since + offset)),
+            Metric::PackageApplyState => (apply != ApplyState::Applied, apply.code()),
+            Metric::PackageHealth => (health != Health::Current, health.code()),
+            Metric::PackageAppliedRevision => (healthy.is_none() && !applied.is_none(), applied.value()),
+            Metric::PackageDesiredRevision => (!desired.is_none() && desired != applied, desired.value()),
+            Metric::PackageReason => (reason_code != 0, reason_code),
+            Metric::PackageResources => (verdict.inventory.is_some(), inventory.total),
+            Metric::PackageResourcesCurrent => (inventory.current < inventory.total, inventory.current),
+            Metric::PackageResourcesFailed => (inventory.failed > 0, inventory.failed),
+            _ => (false, 0),
+        };
+        let all = PACKAGE_METRICS.map(value);
+        let values = all.map(|(_, value)| value);
+        let published = all.iter().enumerate().map(|(i, (published, _))| u16::from(*published) << i).sum();
+        let state = (apply.code(), health.code());
+        let mut row = Self {
+            labels: labels.into_boxed_str(),
+            state,
+            since: shown.since,
+            values,
+            published,
+            digest: Digest::default(),
+        };
+        row.digest = (0..values.len()).filter_map(|index| row.hash(index)).collect();
         row
+    }
+
+    /// The hash of the sample of `PACKAGE_METRICS[index]`, if the row has one.
+    fn hash(&self, index: usize) -> Option<u64> {
+        let mut line = Vec::with_capacity(224);
+        self.write_sample(index, &mut line).then(|| sample::hash_canonical(&line))
+    }
+
+    /// Moves its time, as [`Row::new`] with this offset would have it.
+    fn use_offset(&mut self, offset: i64) {
+        if let Some(old) = self.hash(TIME) {
+            self.digest.remove(old);
+        }
+        self.values[TIME] = unix_seconds(self.since + offset);
+        if let Some(new) = self.hash(TIME) {
+            self.digest.add(new);
+        }
     }
 
     /// Appends the canonical form of the sample of `PACKAGE_METRICS[index]`, if the row has one.
@@ -78,13 +104,21 @@ impl Row {
 
     /// Codes of apply state and health.
     pub fn state(&self) -> (u64, u64) {
-        (self.values[0], self.values[1])
+        self.state
     }
 
     /// Sum of the hashes of the row's samples.
     pub fn digest(&self) -> Digest {
         self.digest
     }
+}
+
+/// The index of the time in [`PACKAGE_METRICS`].
+const TIME: usize = 1;
+
+/// Rounded up, so that no package seems to be in its state for longer than it is.
+fn unix_seconds(millis: i64) -> u64 {
+    u64::try_from((millis + 999).div_euclid(1000)).unwrap_or(0)
 }
 
 /// Rows side by side. What is compressed of a metric is kept until one of its samples changes, so a
@@ -117,6 +151,17 @@ impl Block {
         old
     }
 
+    /// Moves the times of all rows; gives the sum of their hashes.
+    pub fn use_offset(&mut self, offset: i64) -> Digest {
+        let mut digest = Digest::default();
+        for row in self.rows.iter_mut().flatten() {
+            row.use_offset(offset);
+            digest.merge(row.digest);
+        }
+        self.packed[TIME].take();
+        digest
+    }
+
     /// Whether any row has a sample of `PACKAGE_METRICS[index]`.
     pub fn has(&self, index: usize) -> bool {
         self.rows.iter().flatten().any(|row| row.value(index).is_some())
@@ -138,5 +183,66 @@ impl Block {
             self.write(index, &mut text);
             Arc::new(packer.pack(&text))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use statusbridge_contract::Fingerprint;
+
+    use super::*;
+    use crate::verdict::Inventory;
+
+    const R1: &str = "r1";
+    const R2: &str = "r2";
+    const NONE: &str = "";
+
+    fn counts(total: u64, current: u64, failed: u64) -> Option<Inventory> {
+        Some(Inventory { total, current, failed })
+    }
+
+    /// Names of the samples of a row, without what all have in common.
+    fn published(row: &Row) -> Vec<&'static str> {
+        let names = (0..PACKAGE_METRICS.len()).filter(|i| row.value(*i).is_some());
+        names.map(|i| PACKAGE_METRICS[i].name().trim_start_matches("statusbridge_package_")).collect()
+    }
+
+    #[rstest]
+    #[case::at_rest(ApplyState::Applied, Health::Current, [R1, R1, R1], None, &[])]
+    #[case::at_rest_with_an_inventory(
+        ApplyState::Applied, Health::Current, [R1, R1, R1], counts(3, 3, 0), &["resources"])]
+    #[case::nothing_to_apply(ApplyState::Applied, Health::Current, [R1, R1, R1], counts(0, 0, 0), &["resources"])]
+    #[case::no_revision_is_known(ApplyState::Applied, Health::Current, [NONE, NONE, NONE], None, &[])]
+    #[case::healthy_and_told_to_run_another_one(
+        ApplyState::Applied, Health::Current, [R2, R1, R1], None, &["desired_revision"])]
+    #[case::not_healthy(
+        ApplyState::Applied, Health::Failed, [R1, R1, NONE], None, &["health", "applied_revision", "reason"])]
+    #[case::never_applied(
+        ApplyState::Pending, Health::Unknown, [R1, NONE, NONE], None,
+        &["apply_state", "health", "desired_revision", "reason"])]
+    #[case::all_there_can_be(
+        ApplyState::Failed, Health::Failed, [R2, R1, NONE], counts(3, 1, 1),
+        &["apply_state", "health", "applied_revision", "desired_revision", "reason", "resources", "resources_current",
+          "resources_failed"])]
+    fn what_follows_from_the_other_samples_is_left_out(
+        #[case] apply: ApplyState,
+        #[case] health: Health,
+        #[case] revisions: [&str; 3],
+        #[case] inventory: Option<Inventory>,
+        #[case] more: &[&str],
+    ) {
+        let [desired, applied, healthy] = revisions.map(Fingerprint::of);
+        let verdict =
+            Verdict { apply, health, desired, applied, healthy, reason: None, since: None, inventory };
+        let code = u64::from(!verdict.good()) * 7;
+        let shown = Shown { verdict, since: 1_699_996_400_001 };
+        let row = Row::new("s", &PackageKey::new(Some("n"), "p"), &shown, code, 3_600_000);
+        assert_eq!(published(&row), [&["healthy_revision", "transition_timestamp_seconds"], more].concat());
+        assert_eq!(row.state(), (apply.code(), health.code()));
+        assert_eq!(
+            (PACKAGE_METRICS[TIME], row.value(TIME)),
+            (Metric::PackageTransitionTimestamp, Some(1_700_000_001))
+        );
     }
 }

@@ -27,13 +27,14 @@ use tracing::{info, warn};
 use crate::{
     authorize::Guard,
     catalog::SourceArgs,
+    clock::{Clock, Moment},
     engine::{Command, Engine, SharedPublished, SourceId},
     exposition::{Exposition, Format},
     own_metrics::OwnMetrics,
     push::PushArgs,
     reload,
     server::{self, Entrance, Subject},
-    store::{Limits, Snapshot},
+    store::{Limits, Publisher, Snapshot},
     tls::TlsArgs,
     watch::{self, Discovery, Event, KindId, Watcher, WatcherSettings},
 };
@@ -73,8 +74,8 @@ pub struct ServeArgs {
     /// Pushing, for where nobody can scrape.
     #[command(flatten)]
     pub push: PushArgs,
-    /// A source is no longer up when one of its watches was silent for this long, in seconds or
-    /// like 2m. Servers send something about every minute.
+    /// A source is no longer up when one of its watches did not keep up with the API server for this long, in seconds
+    /// or like 2m. Servers send something about every minute.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     pub contact_timeout: Duration,
     /// How often to look for kinds that are not served yet.
@@ -130,11 +131,15 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
 
     let metrics = Arc::new(OwnMetrics::default());
     let engine = Engine::new(sources.into_iter().map(Arc::new).collect(), args.limits, metrics.clone());
+    let clock = Arc::new(Clock::default());
+    clock.run().context("cannot start the clock's thread")?;
     let bridge = Arc::new(Bridge {
+        clock: clock.clone(),
         published: engine.published(),
         metrics: metrics.clone(),
         timeout: args.contact_timeout,
         cluster_uid: AtomicU64::new(0),
+        process_number: fastrand::u32(1..).into(),
         start: Instant::now(),
         alive: AtomicU64::new(0),
     });
@@ -148,6 +153,7 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
         look: args.discovery_interval,
         updates: sender.clone(),
         client: client.clone(),
+        clock: clock.clone(),
     };
     let mut tasks = JoinSet::new();
     let mut entrance = Entrance::default();
@@ -166,7 +172,7 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     }
     tasks.spawn(learn_cluster_uid(client, bridge.clone()));
     tasks.spawn(reload::follow(of, seen, metrics, sender));
-    let work = Work { engine, tasks: Tasks::new(settings), bridge: bridge.clone() };
+    let work = Work { clock, engine, tasks: Tasks::new(settings), bridge: bridge.clone() };
     let work = tokio::spawn(work.drive(updates, stop.clone()));
     let serving = tokio::spawn(server::serve(listener, entrance, bridge, stop.clone()));
 
@@ -180,6 +186,7 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
 
 /// The engine and all that it has under way.
 struct Work {
+    clock: Arc<Clock>,
     engine: Engine,
     tasks: Tasks,
     bridge: Arc<Bridge>,
@@ -192,7 +199,8 @@ impl Work {
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         loop {
             self.engine.commands().into_iter().for_each(|command| self.tasks.obey(command));
-            let due = self.engine.next_deadline().map(|at| u64::try_from(at - unix_millis()).unwrap_or(0));
+            let due =
+                self.engine.next_deadline().map(|at| u64::try_from(at - self.clock.now().boot).unwrap_or(0));
             let deadline = async {
                 match due {
                     Some(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
@@ -202,12 +210,14 @@ impl Work {
             tokio::select! {
                 () = stop.cancelled() => return,
                 event = updates.recv() => match event {
-                    Some(Event::Heard(update)) => self.engine.apply(update, unix_millis()),
-                    Some(Event::Found(source, kinds)) => self.engine.found(source, kinds, unix_millis()),
+                    Some(Event::Heard(update)) => self.engine.apply(update, self.clock.now()),
+                    Some(Event::Found { source, kinds, at }) => {
+                        self.engine.found(source, kinds, at, self.clock.now());
+                    }
                     Some(Event::Sources(sources)) => self.engine.use_sources(sources),
                     None => return,
                 },
-                () = deadline => self.engine.expire(unix_millis()),
+                () = deadline => self.engine.expire(self.clock.now()),
                 _ = tick.tick() => {}
             }
             self.bridge.alive.store(self.bridge.start.elapsed().as_secs(), Ordering::Relaxed);
@@ -237,16 +247,16 @@ impl Tasks {
     fn obey(&mut self, command: Command) {
         let settings = self.settings.clone();
         match command {
-            Command::Watch { kind, of, projection, contact } => {
-                let watcher = Watcher::new(settings, kind, of, projection, contact);
+            Command::Watch { kind, of, projection } => {
+                let watcher = Watcher::new(settings, kind, of, projection);
                 self.watching.insert(kind, self.all.spawn(watcher.run()));
             }
             Command::Unwatch(kind) => {
                 self.watching.remove(&kind).iter().for_each(AbortHandle::abort);
                 self.reading.remove(&kind);
             }
-            Command::Find { source, categories, contact } => {
-                let task = watch::find(settings, source, categories, contact);
+            Command::Find { source, categories } => {
+                let task = watch::find(settings, source, categories);
                 self.finding.insert(source, self.all.spawn(task));
             }
             Command::StopFinding(source) => {
@@ -268,42 +278,46 @@ impl Tasks {
 
 /// What the server shows.
 struct Bridge {
+    clock: Arc<Clock>,
     published: SharedPublished,
     metrics: Arc<OwnMetrics>,
     timeout: Duration,
     /// Value of the cluster's fingerprint; 0 = not known yet.
     cluster_uid: AtomicU64,
+    /// Random, from 1 to 2^48 - 1.
+    process_number: u64,
     start: Instant,
     /// Seconds after `start` at which the engine last went round.
     alive: AtomicU64,
 }
 
 impl Bridge {
-    /// What there is to show at `now` (unix seconds), or why there is nothing yet.
-    fn snapshot(&self, now: i64) -> Result<Snapshot, String> {
+    /// What there is to show at `now`, or why there is nothing yet.
+    fn snapshot(&self, now: Moment) -> Result<Snapshot, String> {
         let uid = Fingerprint::from_value(self.cluster_uid.load(Ordering::Relaxed)).filter(|f| !f.is_none());
         // A restart must not look like another cluster for the moment until the UID is read.
         if uid.is_none() && self.start.elapsed() < WITHOUT_UID {
             return Err(format!("the UID of namespace {CLUSTER_NAMESPACE} is not known yet"));
         }
-        let published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(published.snapshot(uid, self.timeout, now))
+        let publisher = Publisher { cluster_uid: uid, process_number: Some(self.process_number) };
+        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(published.snapshot(publisher, self.timeout, now))
     }
 }
 
 impl Subject for Bridge {
     fn exposition(&self, format: Format) -> Result<Exposition, String> {
-        let now = unix_millis().div_euclid(1000);
+        let now = self.clock.now();
         let snapshot = self.snapshot(now)?;
         let own = self.metrics.render(format).unwrap_or_default();
-        Ok(Exposition::new(snapshot, format, Some(now), Bytes::from(own)))
+        Ok(Exposition::new(snapshot, format, u64::try_from(now.unix_seconds()).ok(), Bytes::from(own)))
     }
 
-    fn digest(&self) -> Option<u64> {
+    fn state_digest(&self) -> Option<u64> {
         // Who scrapes an exporter waits for it to be ready; so does whom it pushes to.
         self.ready().ok()?;
-        let snapshot = self.snapshot(unix_millis().div_euclid(1000)).ok()?;
-        Some(snapshot.digest().value())
+        let snapshot = self.snapshot(self.clock.now()).ok()?;
+        Some(snapshot.state_digest().value())
     }
 
     fn healthy(&self) -> Result<(), String> {
@@ -391,8 +405,4 @@ pub(crate) async fn signalled() -> anyhow::Result<()> {
         _ = terminate.recv() => Ok(()),
         result = tokio::signal::ctrl_c() => result.context("cannot listen for SIGINT"),
     }
-}
-
-fn unix_millis() -> i64 {
-    jiff::Timestamp::now().as_millisecond()
 }

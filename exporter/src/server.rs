@@ -29,8 +29,9 @@ use crate::{
 pub trait Subject: Send + Sync + 'static {
     /// The exposition as it is now; `Err` with the reason while there is none yet.
     fn exposition(&self, format: Format) -> Result<Exposition, String>;
-    /// The digest of what an exposition would say now; `None` while there is none yet.
-    fn digest(&self) -> Option<u64>;
+    /// The digest of the state that an exposition would show now; `None` while there is none yet. It stays the same
+    /// while the state does.
+    fn state_digest(&self) -> Option<u64>;
     /// `Err` with the reason when the process no longer does its work.
     fn healthy(&self) -> Result<(), String>;
     /// `Err` with the reason while not everything has been read yet.

@@ -10,23 +10,18 @@ use std::{
     sync::Arc,
 };
 
-use statusbridge_contract::{
-    CONTRACT_VERSION, Digest, Fingerprint, Metric, label, metric::Kind, reason, sample,
-};
+use statusbridge_contract::{CONTRACT_VERSION, Digest, Fingerprint, Metric, label, reason, sample};
 use tracing::warn;
 
 use crate::{
     row::{Block, Row},
-    transition::Shown,
+    soak::Shown,
 };
 
 /// How much of a source may become series. Past a limit the rest is left out, and the source is not
 /// up, so that nobody takes a part for the whole.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub struct Limits {
-    /// Metrics of packages to leave out: seven series a package stay without both.
-    #[arg(long, value_name = "WHAT,…", value_enum, value_delimiter = ',')]
-    pub without: Vec<Optional>,
     /// Most packages of one source that become series.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_packages)]
     pub max_packages: usize,
@@ -41,26 +36,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         // No name in Kubernetes is longer, not even with its resource and group before it.
-        Self { without: Vec::new(), max_packages: 50_000, max_reasons: 128, max_label_length: 512 }
-    }
-}
-
-/// Metrics that can be left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Optional {
-    /// Codes of reasons, and their dictionary.
-    Reasons,
-    /// Counts of what packages consist of.
-    Resources,
-}
-
-impl Limits {
-    /// Whether a metric of packages is published, of those that have it.
-    pub(crate) fn admit(&self, metric: Metric) -> bool {
-        !self.without.iter().any(|part| match part {
-            Optional::Reasons => metric == Metric::PackageReason,
-            Optional::Resources => metric.of_inventory(),
-        })
+        Self { max_packages: 50_000, max_reasons: 128, max_label_length: 512 }
     }
 }
 
@@ -105,12 +81,21 @@ struct SourceRows {
 pub struct Store {
     sources: Vec<SourceRows>,
     limits: Limits,
+    /// What to add to the times of packages for unix time, in milliseconds.
+    offset: i64,
 }
 
 impl Store {
-    /// A store without sources.
+    /// A store without sources, in which times of packages are unix time.
     pub fn new(limits: Limits) -> Self {
-        Self { sources: Vec::new(), limits }
+        Self { sources: Vec::new(), limits, offset: 0 }
+    }
+
+    /// Adds `offset` (milliseconds) to the times of all packages from now on, in place of the last one.
+    pub fn use_offset(&mut self, offset: i64) {
+        if std::mem::replace(&mut self.offset, offset) != offset {
+            self.sources.iter_mut().for_each(|rows| rows.use_offset(offset));
+        }
     }
 
     /// A source more; it is known by its index from then on.
@@ -149,9 +134,9 @@ impl Store {
         if full || length > self.limits.max_label_length {
             return None;
         }
-        let named = shown.verdict.reason.as_ref().filter(|_| self.limits.admit(Metric::PackageReason));
-        let code = named.map_or(0, |reason| rows.reason_code(reason, self.limits.max_reasons));
-        let row = Row::new(&rows.name, key, shown, code, &self.limits);
+        let reason = shown.verdict.reason.as_ref();
+        let code = reason.map_or(0, |reason| rows.reason_code(reason, self.limits.max_reasons));
+        let row = Row::new(&rows.name, key, shown, code, self.offset);
         let slot = slot.unwrap_or_else(|| rows.new_slot());
         rows.set(slot, Some(row));
         Some(slot)
@@ -166,7 +151,7 @@ impl Store {
     }
 
     /// One consistent view of the sources that `standing` (by source index) says are published.
-    pub fn snapshot(&self, cluster_uid: Option<Fingerprint>, standing: &[SourceStanding]) -> Snapshot {
+    pub fn snapshot(&self, publisher: Publisher, standing: &[SourceStanding]) -> Snapshot {
         let mut sources = Vec::new();
         for (rows, standing) in self.sources.iter().zip(standing) {
             let (up, last_contact, hidden) = match *standing {
@@ -189,11 +174,18 @@ impl Store {
                 }
             });
         }
-        Snapshot { cluster_uid, sources }
+        Snapshot { publisher, sources }
     }
 }
 
 impl SourceRows {
+    fn use_offset(&mut self, offset: i64) {
+        self.digest = Digest::default();
+        for block in &mut self.blocks {
+            self.digest.merge(Arc::make_mut(block).use_offset(offset));
+        }
+    }
+
     fn new_slot(&mut self) -> Slot {
         if let Some(free) = self.free.pop() {
             return Slot(free);
@@ -218,7 +210,7 @@ impl SourceRows {
         }
         let block = Arc::make_mut(&mut self.blocks[slot / Block::ROWS]);
         let Some(old) = block.set(slot % Block::ROWS, row) else { return false };
-        self.digest.unmerge(old.digest());
+        self.digest.subtract(old.digest());
         if let Some(count) = self.states.get_mut(&old.state()) {
             *count -= 1;
         }
@@ -265,11 +257,19 @@ pub enum SourceStanding {
     },
 }
 
+/// Who publishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Publisher {
+    /// Fingerprint of the kube-system namespace's UID, once known. Without it nothing is attested.
+    pub cluster_uid: Option<Fingerprint>,
+    /// Number of the process, from 1 to 2^48 - 1; `None` where no process serves this.
+    pub process_number: Option<u64>,
+}
+
 /// One consistent view of all that is published.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Fingerprint of the kube-system namespace's UID, once known.
-    pub cluster_uid: Option<Fingerprint>,
+    pub(crate) publisher: Publisher,
     pub(crate) sources: Vec<SourceSnapshot>,
 }
 
@@ -302,7 +302,11 @@ impl Snapshot {
     /// The digest's own sample and the rendered time are not among them.
     pub(crate) fn for_each_sample(&self, metric: Metric, mut visit: impl FnMut(&[(&str, &str)], u64)) {
         match metric {
-            Metric::ClusterUid => self.cluster_uid.iter().for_each(|uid| visit(&[], uid.value())),
+            Metric::ProcessNumber => {
+                if let Some(number) = self.publisher.process_number {
+                    visit(&[], number);
+                }
+            }
             Metric::SourceUp => self.by_source(|s, labels| visit(labels, u64::from(s.up))),
             Metric::SourcePackages => self.by_source(|s, labels| visit(labels, s.packages as u64)),
             Metric::SourceLastContact => {
@@ -325,11 +329,11 @@ impl Snapshot {
         }
     }
 
-    /// The digest over every sample that the contract covers.
-    pub fn digest(&self) -> Digest {
+    /// The digest of all that is said, but for when it is said.
+    pub fn state_digest(&self) -> Digest {
         let mut digest = Digest::default();
         self.sources.iter().for_each(|s| digest.merge(s.digest));
-        for metric in Metric::ALL.iter().filter(|m| m.in_digest() && !m.per_package()) {
+        for metric in Metric::ALL.iter().filter(|m| m.in_state() && !m.per_package()) {
             self.for_each_sample(*metric, |labels, value| {
                 digest.add(sample::hash(metric.name(), labels, value));
             });
@@ -337,8 +341,15 @@ impl Snapshot {
         digest
     }
 
-    /// The label of the digest's own sample.
-    pub(crate) const DIGEST_LABELS: [(&'static str, &'static str); 1] = [(label::CONTRACT, CONTRACT_VERSION)];
+    /// Calls `visit` with the labels and value of the digest's sample of an exposition that is rendered at
+    /// `rendered` (unix seconds), if the cluster's UID is known.
+    pub(crate) fn attest(&self, rendered: u64, mut visit: impl FnMut(&[(&str, &str)], u64)) {
+        if let Some(uid) = self.publisher.cluster_uid {
+            let uid = uid.to_string();
+            let labels = [(label::CONTRACT, CONTRACT_VERSION), (label::CLUSTER_UID, &*uid)];
+            visit(&labels, self.state_digest().rendered(rendered).value());
+        }
+    }
 }
 
 impl SourceSnapshot {
@@ -350,14 +361,6 @@ impl SourceSnapshot {
                 visit(&labels, count as u64);
             }
         }
-    }
-}
-
-/// The name that HELP and TYPE lines have for a metric: OpenMetrics leaves a counter's `_total` out.
-pub(crate) fn family_name(metric: Metric, openmetrics: bool) -> &'static str {
-    match metric.kind() {
-        Kind::Counter if openmetrics => metric.name().trim_end_matches("_total"),
-        _ => metric.name(),
     }
 }
 
@@ -381,7 +384,7 @@ mod tests {
             since: None,
             inventory: revision.is_multiple_of(2).then(Default::default),
         };
-        Shown { verdict, transition_timestamp: 1_700_000_000, transitions: revision }
+        Shown { verdict, since: 1_700_000_000_000 }
     }
 
     /// A store with the sources `a` and `b`.
@@ -410,11 +413,15 @@ mod tests {
 
     /// Adds up the samples of a text exposition as a reader would.
     fn recomputed(text: &str) -> Digest {
-        text.lines()
-            .filter(|l| !l.starts_with('#'))
-            .filter(|l| Metric::from_name(l.split('{').next().unwrap_or("")).is_some_and(Metric::in_digest))
-            .map(|l| sample::hash_canonical(l.as_bytes()))
-            .collect()
+        let mut digest = Digest::default();
+        statusbridge_contract::exposition::read(text, |sample| {
+            let labels: Vec<(&str, &str)> = sample.labels.iter().map(|(n, v)| (*n, v.as_ref())).collect();
+            if Metric::from_name(sample.name).is_some_and(Metric::in_digest) {
+                digest.add(sample::hash(sample.name, &labels, sample.value as u64));
+            }
+        })
+        .unwrap();
+        digest
     }
 
     proptest! {
@@ -423,6 +430,7 @@ mod tests {
             changes in prop::collection::vec((0usize..2, 0usize..6, prop::option::of((0usize..7, 0u64..90))), 1..60)
         ) {
             let mut store = store(Limits::default());
+            let publisher = Publisher { cluster_uid: Some(Fingerprint::of("uid")), process_number: Some(5) };
             let mut slots = std::collections::HashMap::new();
             let mut earlier = Vec::new();
             for (step, (source, package, change)) in changes.into_iter().enumerate() {
@@ -439,16 +447,14 @@ mod tests {
                         }
                     }
                 }
-                let snapshot = store.snapshot(Some(Fingerprint::of("uid")), &[UP, UP]);
+                let snapshot = store.snapshot(publisher, &[UP, UP]);
                 let text = rendered(&snapshot);
                 if step % 16 == 3 {
                     // Compressed parts are kept from one snapshot to the next.
                     prop_assert_eq!(&uncompressed(&snapshot), &text);
                     earlier.push((text.clone(), snapshot.clone()));
                 }
-                // cluster_uid has no labels, and the text format leaves its braces out.
-                let text = text.replace("statusbridge_cluster_uid ", "statusbridge_cluster_uid{} ");
-                prop_assert_eq!(recomputed(&text), snapshot.digest());
+                prop_assert_eq!(recomputed(&text), snapshot.state_digest().rendered(1));
                 prop_assert_eq!(snapshot.packages(), slots.len());
             }
             for (text, snapshot) in earlier {
@@ -459,13 +465,34 @@ mod tests {
     }
 
     #[test]
+    fn all_times_move_with_the_offset_and_the_digest_with_them() {
+        let publisher = Publisher { cluster_uid: Some(Fingerprint::of("uid")), process_number: Some(5) };
+        let filled = |offset| {
+            let mut store = store(Limits::default());
+            store.use_offset(offset);
+            for n in 0..300 {
+                store.put(0, None, &PackageKey::new(None, &format!("p{n}")), &shown(0, n));
+            }
+            store
+        };
+        let mut moved = filled(0);
+        let before = uncompressed(&moved.snapshot(publisher, &[UP, UP]));
+        moved.use_offset(-3_600_000);
+        let after = moved.snapshot(publisher, &[UP, UP]);
+        assert_eq!(rendered(&after), rendered(&filled(-3_600_000).snapshot(publisher, &[UP, UP])));
+        assert_eq!(uncompressed(&after), rendered(&after));
+        assert_eq!(recomputed(&rendered(&after)), after.state_digest().rendered(1));
+        assert!(before.contains("} 1700000000\n") && rendered(&after).contains("} 1699996400\n"));
+    }
+
+    #[test]
     fn reasons_past_the_limit_are_other() {
         let mut store = store(Limits { max_reasons: 20, ..Limits::default() });
         let snapshot = |store: &mut Store, reasons| {
             for n in 0..reasons {
                 store.put(0, None, &PackageKey::new(None, &format!("p{n}")), &shown(6, n));
             }
-            store.snapshot(None, &[UP, UP])
+            store.snapshot(Publisher::default(), &[UP, UP])
         };
         assert!(snapshot(&mut store, 20).sources[0].up);
         let snapshot = snapshot(&mut store, 21);
@@ -486,7 +513,7 @@ mod tests {
         store.remove(0, first);
         let mut put = |name: &str| store.put(0, None, &PackageKey::new(Some("ns"), name), &shown(0, 1));
         assert!(put("longer").is_none() && put("c").is_some() && put("d").is_none());
-        assert_eq!(store.snapshot(None, &[UP, UP]).packages(), 2);
+        assert_eq!(store.snapshot(Publisher::default(), &[UP, UP]).packages(), 2);
     }
 
     #[test]
@@ -494,7 +521,11 @@ mod tests {
         let mut store = store(Limits::default());
         store.put(0, None, &PackageKey::new(None, "p"), &shown(0, 1));
         let standing = [SourceStanding::Loading { last_contact: 5 }, SourceStanding::Unpublished];
-        let text = exposition::render(&store.snapshot(None, &standing), exposition::Format::Text, None);
+        let text = exposition::render(
+            &store.snapshot(Publisher::default(), &standing),
+            exposition::Format::Text,
+            None,
+        );
         let text = String::from_utf8(text).unwrap();
         assert!(text.contains("statusbridge_source_up{package_source=\"a\"} 0\n"));
         assert!(text.contains("statusbridge_source_packages{package_source=\"a\"} 0\n"));

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{preset::Preset, source::Source, transition::Shown};
+use statusbridge_exporter::{preset::Preset, soak::Shown, source::Source};
 use support::{Related, Replay};
 
 static SOURCE: LazyLock<Source> =

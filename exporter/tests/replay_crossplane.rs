@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{preset::Preset, transition::Shown};
-use support::{Related, Replay, recording};
+use statusbridge_exporter::{preset::Preset, soak::Shown};
+use support::{Related, Replay, own_time, recording};
 
 /// The first digits of the digests of the images.
 const V1: &str = "af9fe915b259";
@@ -180,11 +180,11 @@ fn the_wanted_revision_is_the_content_of_the_package_once_it_is_known() {
 }
 
 #[test]
-fn times_of_transitions_are_when_the_package_became_healthy() {
+fn the_objects_own_time_is_when_the_package_became_healthy() {
     let looks = replay(0);
     let at = |written: u64| {
         let look = looks.iter().find(|look| look.written == written).expect("a write");
-        jiff::Timestamp::from_second(look.shown.transition_timestamp).expect("a time").to_string()
+        own_time(&look.shown)
     };
     assert_eq!((at(1165), at(1208)), ("2026-11-21T01:01:01Z".to_owned(), "2026-11-21T01:01:30Z".to_owned()));
 }

@@ -9,8 +9,8 @@ mod support;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{preset::Preset, source::RelatedObjects, transition::Shown};
-use support::{Replay, recording};
+use statusbridge_exporter::{preset::Preset, soak::Shown, source::RelatedObjects};
+use support::{Replay, own_time, recording};
 
 const REVISION: &str = "kafka-2.0-1.0.0";
 
@@ -108,15 +108,14 @@ fn a_running_plan_makes_no_transitions_and_each_scheduled_one_does() {
 }
 
 #[test]
-fn times_of_transitions_are_when_the_plan_ended() {
+fn the_objects_own_time_is_when_the_plan_ended() {
     let shown = replay();
-    let at =
-        |n: usize| jiff::Timestamp::from_second(shown[n].1.transition_timestamp).expect("a time").to_string();
+    let at = |n: usize| own_time(&shown[n].1);
     assert_eq!((at(43), at(51)), ("2026-11-21T00:57:52Z".to_owned(), "2026-11-21T00:58:00Z".to_owned()));
     // Found for the first time in that state, it says the same.
     let source = Preset::find("kudo-instance").expect("a preset").source().expect("it compiles");
     let (last, _) = Replay::default().step(&source, &shown[51].0, &[], i64::from(u32::MAX) * 1000);
-    assert_eq!(last.transition_timestamp, shown[51].1.transition_timestamp);
+    assert_eq!(last.verdict.since, shown[51].1.verdict.since);
 }
 
 #[test]

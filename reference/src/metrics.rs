@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use statusbridge_aggregator::{board, metrics::Metrics};
-use statusbridge_contract::{ApplyState, CONTRACT_VERSION, Health, Metric, label, metric::Kind};
+use statusbridge_contract::{ApplyState, CONTRACT_VERSION, Health, Metric, label};
 use statusbridge_exporter::{changelog, exposition::Format, own_metrics::OwnMetrics};
 
 use crate::family::{self, ANY, Family};
@@ -22,8 +22,8 @@ pub(crate) fn page() -> Result<String> {
     );
     out.push_str(&table(["metric", "type", "labels", "unit", "in the digest", "meaning"], contract()));
     out.push_str(
-        "\nA package has one series of each metric with the labels `package`, `package_namespace` and `package_source`: \
-         eleven with an inventory, eight without, seven with `--without reasons,resources`.\n\n",
+        "\nA package that is Applied and Current has two of the series with the label `package`, three with an inventory; \
+         no package has more than ten.\n\n",
     );
     let labels = label::ALL.iter().map(|(name, meaning)| [code(name), sentence(meaning.trim())]);
     out.push_str(&table(["label", "meaning"], labels));
@@ -66,18 +66,12 @@ pub(crate) fn page() -> Result<String> {
 
 fn contract() -> impl Iterator<Item = [String; 6]> {
     Metric::ALL.iter().map(|metric| {
-        let kind = match metric.kind() {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
-        };
         let mut meaning = sentence(metric.help());
-        if metric.of_inventory() {
-            meaning.push_str(" Only for sources with an inventory; left out by `--without resources`.");
-        } else if matches!(metric, Metric::PackageReason | Metric::ReasonInfo) {
-            meaning.push_str(" Left out by `--without reasons`.");
+        if *metric == Metric::PackageResources {
+            meaning.push_str(" Only for sources with an inventory.");
         }
         let digest = if metric.in_digest() { "yes" } else { "no" };
-        [code(metric.name()), kind.into(), labels_of(metric), unit(*metric).into(), digest.into(), meaning]
+        [code(metric.name()), "gauge".into(), labels_of(metric), unit(*metric).into(), digest.into(), meaning]
     })
 }
 
@@ -90,18 +84,16 @@ fn labels_of(metric: &Metric) -> String {
 const fn unit(metric: Metric) -> &'static str {
     match metric {
         Metric::PackageApplyState | Metric::PackageHealth | Metric::PackageReason => "[code](#codes)",
-        Metric::PackageDesiredRevision
-        | Metric::PackageAppliedRevision
-        | Metric::PackageHealthyRevision
-        | Metric::ClusterUid => "[fingerprint](contract.md#fingerprint)",
+        Metric::PackageDesiredRevision | Metric::PackageAppliedRevision | Metric::PackageHealthyRevision => {
+            "[fingerprint](contract.md#fingerprint)"
+        }
         Metric::PackageTransitionTimestamp | Metric::RenderedTimestamp | Metric::SourceLastContact => {
             "unix seconds"
         }
-        Metric::PackageTransitions => "changes",
         Metric::PackageResources | Metric::PackageResourcesCurrent | Metric::PackageResourcesFailed => {
             "objects"
         }
-        Metric::ReasonInfo | Metric::SourceUp => "–",
+        Metric::ReasonInfo | Metric::SourceUp | Metric::ProcessNumber => "–",
         Metric::SourcePackages | Metric::Packages => "packages",
         Metric::Digest => "[digest](contract.md#canonical-form-and-digest)",
     }

@@ -2,12 +2,14 @@
 
 use crate::{Port, Process, Rig, program};
 use anyhow::{Result, ensure};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// An etcd with one member.
 #[derive(Debug)]
 pub struct Etcd {
     process: Process,
+    data: PathBuf,
     client_port: Port,
     _peer_port: Port,
 }
@@ -48,15 +50,53 @@ impl Etcd {
             "--log-level=warn".to_owned(),
         ];
         let process = Process::spawn(rig, &log_name, &program(name)?, args, [])?;
-        let http = crate::servers::http()?;
-        process
+        let etcd = Self { process, data, client_port, _peer_port: peer_port };
+        etcd.wait_ready().await?;
+        Ok(etcd)
+    }
+
+    async fn wait_ready(&self) -> Result<()> {
+        let (http, url) = (crate::servers::http()?, self.url());
+        self.process
             .ready(Duration::from_secs(60), async || {
-                let answer = http.get(format!("{client}/health")).send().await?.text().await?;
+                let answer = http.get(format!("{url}/health")).send().await?.text().await?;
                 ensure!(answer.contains("\"true\""), "{answer}");
                 Ok(())
             })
-            .await?;
-        Ok(Self { process, client_port, _peer_port: peer_port })
+            .await
+    }
+
+    /// Kills it. Its data stays.
+    pub fn stop(&self) {
+        self.process.kill();
+    }
+
+    /// Starts it again after [`Etcd::stop`], on the same ports and data, and waits until it answers.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn start_again(&self) -> Result<()> {
+        self.process.start()?;
+        self.wait_ready().await
+    }
+
+    /// Copies its data while it is stopped; gives where the copy is.
+    ///
+    /// # Errors
+    /// When it cannot be copied.
+    pub fn save(&self, name: &str) -> Result<PathBuf> {
+        let saved = self.process.rig().dir().join(name);
+        copy(&self.data, &saved)?;
+        Ok(saved)
+    }
+
+    /// Puts a copy in the place of its data while it is stopped: it has gone back in time.
+    ///
+    /// # Errors
+    /// When it cannot be copied.
+    pub fn restore(&self, saved: &Path) -> Result<()> {
+        std::fs::remove_dir_all(&self.data)?;
+        copy(saved, &self.data)
     }
 
     /// Where clients reach it.
@@ -68,4 +108,10 @@ impl Etcd {
     pub fn process(&self) -> &Process {
         &self.process
     }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let status = std::process::Command::new("cp").arg("-a").args([from, to]).status()?;
+    ensure!(status.success(), "cp of {} failed", from.display());
+    Ok(())
 }

@@ -1,7 +1,9 @@
-//! Reads an exposition as text, the way a test looks at what a program says.
+//! Reads an exposition as text, the way a test looks at what a program says, and writes one as a program would.
 
 use anyhow::{Context, Result, ensure};
-use statusbridge_contract::{ApplyState, Digest, Fingerprint, Health, Metric, exposition, label, sample};
+use statusbridge_contract::{
+    ApplyState, CONTRACT_VERSION, Digest, Fingerprint, Health, Metric, exposition, label, sample,
+};
 use std::collections::BTreeMap;
 
 /// One line of an exposition.
@@ -35,11 +37,9 @@ pub struct Shown {
     pub applied: Fingerprint,
     /// The revision that is healthy.
     pub healthy: Fingerprint,
-    /// When the state last changed, in unix seconds.
+    /// Since when the exporter vouches for all of it, in unix seconds.
     pub since: u64,
-    /// How many changes were seen.
-    pub transitions: u64,
-    /// Code of the reason.
+    /// Code of the reason; 0 = none.
     pub reason: u64,
 }
 
@@ -71,20 +71,22 @@ impl Exposition {
         self.lines.iter().filter(|l| l.name == name).map(|l| l.value).sum()
     }
 
-    /// A package, when all of its metrics are there.
+    /// A package, with all that is left out because it follows.
     pub fn package(&self, source: &str, name: &str) -> Option<Shown> {
         let labels = [(label::PACKAGE_SOURCE, source), (label::PACKAGE, name)];
         let whole = |metric: Metric| Some(self.value(metric.name(), &labels)? as u64);
-        let revision = |metric: Metric| Fingerprint::from_value(whole(metric)?);
+        let code = |metric| whole(metric).unwrap_or(0);
+        let revision = |metric: Metric| whole(metric).and_then(Fingerprint::from_value);
+        let healthy = revision(Metric::PackageHealthyRevision)?;
+        let applied = revision(Metric::PackageAppliedRevision).unwrap_or(healthy);
         Some(Shown {
-            apply: ApplyState::from_code(whole(Metric::PackageApplyState)?)?,
-            health: Health::from_code(whole(Metric::PackageHealth)?)?,
-            desired: revision(Metric::PackageDesiredRevision)?,
-            applied: revision(Metric::PackageAppliedRevision)?,
-            healthy: revision(Metric::PackageHealthyRevision)?,
+            apply: ApplyState::from_code(code(Metric::PackageApplyState))?,
+            health: Health::from_code(code(Metric::PackageHealth))?,
+            desired: revision(Metric::PackageDesiredRevision).unwrap_or(applied),
+            applied,
+            healthy,
             since: whole(Metric::PackageTransitionTimestamp)?,
-            transitions: whole(Metric::PackageTransitions)?,
-            reason: whole(Metric::PackageReason)?,
+            reason: code(Metric::PackageReason),
         })
     }
 
@@ -127,9 +129,72 @@ impl Exposition {
         Ok(())
     }
 
+    /// The cluster's UID, as the digest's label says it; `None` without a digest.
+    pub fn cluster_uid(&self) -> Option<&str> {
+        let digest = self.lines.iter().find(|line| line.name == Metric::Digest.name())?;
+        digest.labels.get(label::CLUSTER_UID).map(String::as_str)
+    }
+
     /// `statusbridge_source_up` of a source; `None` when nothing is said of it.
     pub fn source_up(&self, source: &str) -> Option<bool> {
         self.value(Metric::SourceUp.name(), &[(label::PACKAGE_SOURCE, source)]).map(|v| v == 1.0)
+    }
+}
+
+/// An exposition that is written sample by sample, and attested when it is done.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    text: String,
+    digest: Digest,
+}
+
+/// Who attests an exposition, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct Attestation<'a> {
+    /// Contract version.
+    pub contract: &'a str,
+    /// The cluster's UID.
+    pub uid: Fingerprint,
+    /// Number of the process.
+    pub process: u64,
+    /// When, in unix seconds.
+    pub rendered: u64,
+}
+
+impl Attestation<'_> {
+    /// By the present version of the contract.
+    pub fn new(uid: Fingerprint, process: u64, rendered: u64) -> Self {
+        Self { contract: CONTRACT_VERSION, uid, process, rendered }
+    }
+}
+
+impl Page {
+    /// Adds a sample of the contract.
+    pub fn say(&mut self, metric: Metric, labels: &[(&str, &str)], value: u64) {
+        self.write(metric.name(), metric.in_digest(), labels, value);
+    }
+
+    /// Adds a sample of any metric that the digest covers.
+    pub fn say_covered(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        self.write(name, true, labels, value);
+    }
+
+    fn write(&mut self, name: &str, in_digest: bool, labels: &[(&str, &str)], value: u64) {
+        if in_digest {
+            self.digest.add(sample::hash(name, labels, value));
+        }
+        self.text += &sample::canonical(name, labels, value);
+        self.text.push('\n');
+    }
+
+    /// The whole text.
+    pub fn attested(mut self, by: Attestation<'_>) -> String {
+        self.say(Metric::ProcessNumber, &[], by.process);
+        self.say(Metric::RenderedTimestamp, &[], by.rendered);
+        let (uid, digest) = (by.uid.to_string(), self.digest.value());
+        let labels = [(label::CONTRACT, by.contract), (label::CLUSTER_UID, uid.as_str())];
+        self.say(Metric::Digest, &labels, digest);
+        self.text
     }
 }
 
@@ -147,5 +212,24 @@ mod tests {
         assert_eq!(read.value("c", &[("y", "a\\b\"c\nd}"), ("x", "1")]), Some(300.0));
         assert_eq!(read.value("c", &[("x", "2")]), None);
         assert!(Exposition::parse("a{x=\"1").is_err());
+    }
+
+    #[test]
+    fn what_is_written_adds_up() {
+        let mut page = Page::default();
+        page.say(Metric::SourcePackages, &[(label::PACKAGE_SOURCE, "s")], 3);
+        page.say(Metric::SourceLastContact, &[(label::PACKAGE_SOURCE, "s")], 4);
+        page.say_covered("statusbridge_package_new", &[], 5);
+        let text = page.attested(Attestation::new(Fingerprint::of("uid"), 6, 7));
+        // A reader that does not know a metric misses it.
+        Exposition::parse(&text).unwrap().adds_up().unwrap_err();
+        let known = text.replace("statusbridge_package_new", "statusbridge_source_up");
+        Exposition::parse(&known).unwrap().adds_up().unwrap_err();
+        let mut page = Page::default();
+        page.say(Metric::SourcePackages, &[(label::PACKAGE_SOURCE, "s")], 3);
+        Exposition::parse(&page.attested(Attestation::new(Fingerprint::of("uid"), 6, 7)))
+            .unwrap()
+            .adds_up()
+            .unwrap();
     }
 }

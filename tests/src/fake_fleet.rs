@@ -1,12 +1,11 @@
 //! Any number of clusters reduced to what their exporters would say, word by word after the contract: for what is
 //! asked of the hub, where a hundred real API servers would teach nothing more.
 
+use crate::exposition::{Attestation, Page};
 use crate::{FileServer, ScrapeJob};
 use anyhow::Result;
 use bytes::Bytes;
-use statusbridge_contract::{
-    ApplyState, CONTRACT_VERSION, Digest, Fingerprint, Health, Metric, label, reason, sample,
-};
+use statusbridge_contract::{ApplyState, Fingerprint, Health, Metric, label, reason};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,14 +37,32 @@ pub struct FakePackage {
     pub reason: String,
     /// When the state last changed, in unix seconds.
     pub since: u64,
-    /// How many changes were seen.
-    pub transitions: u64,
     /// How many resources its inventory has, how many of them are current, and how many have failed; `None` where the
     /// source has no inventories.
     pub resources: Option<[u64; 3]>,
 }
 
 impl FakePackage {
+    /// Its samples: what follows from the others is left out.
+    fn samples(&self) -> Vec<(Metric, u64)> {
+        let revision = |text: &str| Fingerprint::of(text).value();
+        let Self { apply, health, desired, applied, healthy, reason, since, resources } = self;
+        let [total, current, failed] = resources.unwrap_or_default();
+        let all = [
+            (true, Metric::PackageHealthyRevision, revision(healthy)),
+            (true, Metric::PackageTransitionTimestamp, *since),
+            (*apply != ApplyState::Applied, Metric::PackageApplyState, apply.code()),
+            (*health != Health::Current, Metric::PackageHealth, health.code()),
+            (healthy.is_empty() && !applied.is_empty(), Metric::PackageAppliedRevision, revision(applied)),
+            (!desired.is_empty() && desired != applied, Metric::PackageDesiredRevision, revision(desired)),
+            (!reason.is_empty(), Metric::PackageReason, reason::code(reason)),
+            (resources.is_some(), Metric::PackageResources, total),
+            (current < total, Metric::PackageResourcesCurrent, current),
+            (failed > 0, Metric::PackageResourcesFailed, failed),
+        ];
+        all.into_iter().filter(|(is_said, ..)| *is_said).map(|(_, metric, value)| (metric, value)).collect()
+    }
+
     /// Applied and healthy since now.
     pub fn healthy_at(revision: &str) -> Self {
         Self {
@@ -56,7 +73,6 @@ impl FakePackage {
             healthy: revision.to_owned(),
             reason: String::new(),
             since: unix_now(),
-            transitions: 1,
             resources: None,
         }
     }
@@ -74,7 +90,9 @@ impl FakePackage {
 
 #[derive(Debug, Default)]
 struct Cluster {
-    uid: u64,
+    uid: Fingerprint,
+    /// Number of its exporter's process.
+    process: u64,
     /// How many seconds its clock is ahead.
     ahead: i64,
     /// The contract version that its digest names; none is the current.
@@ -83,6 +101,8 @@ struct Cluster {
     more: Vec<String>,
     /// Whether its exporter is out of touch with what it reads.
     out_of_touch: bool,
+    /// One scrape in so many fails; none at 0.
+    fails_every: u64,
     /// By namespace and name.
     packages: BTreeMap<(String, String), FakePackage>,
 }
@@ -127,9 +147,15 @@ impl FakeFleet {
         });
     }
 
-    /// From now on the cluster's clock is so many seconds ahead. What it says of packages is not changed.
+    /// From now on the cluster's clock is so many seconds ahead, and with it all times that its exporter says.
     pub fn clock_is_ahead(&self, cluster: &str, seconds: i64) {
-        self.change(cluster, |cluster| cluster.ahead = seconds);
+        self.change(cluster, |cluster| {
+            let further = seconds - cluster.ahead;
+            cluster.ahead = seconds;
+            for package in cluster.packages.values_mut() {
+                package.since = package.since.saturating_add_signed(further);
+            }
+        });
     }
 
     /// From now on the cluster's exporter is of this contract version, and its digest covers these metrics too.
@@ -143,6 +169,33 @@ impl FakeFleet {
     /// From now on the cluster's exporter says that it is out of touch with what it reads.
     pub fn is_out_of_touch(&self, cluster: &str) {
         self.change(cluster, |cluster| cluster.out_of_touch = true);
+    }
+
+    /// From now on one scrape in so many fails.
+    pub fn fails_every(&self, cluster: &str, scrapes: u64) {
+        self.change(cluster, |cluster| cluster.fails_every = scrapes);
+    }
+
+    /// From now on its exporter is another process.
+    pub fn restarts(&self, cluster: &str) {
+        self.change(cluster, |cluster| cluster.process += 1);
+    }
+
+    /// From now on `cluster` is another exporter of the same cluster as `other`.
+    pub fn is_the_same_as(&self, cluster: &str, other: &str) {
+        self.change(cluster, |cluster| cluster.uid = Fingerprint::of(other));
+    }
+
+    /// Makes exporters answer by turns, request by request, under one name: as behind a Service. Gives the name.
+    pub fn by_turns(&self, exporters: [&'static str; 2]) -> String {
+        let name = exporters.join(" or ");
+        let (all, requests) = (Arc::clone(&self.clusters), Arc::new(AtomicU64::new(0)));
+        self.server.put_with(&path(&name), move || {
+            let turn = requests.fetch_add(1, Ordering::Relaxed) % 2;
+            let all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            std::future::ready(all.get(exporters[turn as usize]).map(|c| Bytes::from(render(c))))
+        });
+        name
     }
 
     /// What the cluster says of a package changes.
@@ -166,13 +219,19 @@ impl FakeFleet {
             let (all, name) = (Arc::clone(&self.clusters), cluster.to_owned());
             let requests = Arc::clone(&self.requests);
             self.server.put_with(&path(cluster), move || {
-                requests.fetch_add(1, Ordering::Relaxed);
+                let number = requests.fetch_add(1, Ordering::Relaxed);
                 let all = all.lock().unwrap_or_else(PoisonError::into_inner);
-                std::future::ready(all.get(&name).map(|c| Bytes::from(render(c))))
+                let fails = |c: &Cluster| c.fails_every > 0 && number.is_multiple_of(c.fails_every);
+                let answers = all.get(&name).filter(|c| !fails(c));
+                std::future::ready(answers.map(|c| Bytes::from(render(c))))
             });
         }
-        let uid = Fingerprint::of(cluster).value();
-        change(clusters.entry(cluster.to_owned()).or_insert_with(|| Cluster { uid, ..Cluster::default() }));
+        let new = || Cluster {
+            uid: Fingerprint::of(cluster),
+            process: Fingerprint::of(&format!("process of {cluster}")).value(),
+            ..Cluster::default()
+        };
+        change(clusters.entry(cluster.to_owned()).or_insert_with(new));
     }
 
     /// From now on the cluster has no such package.
@@ -215,66 +274,39 @@ fn path(cluster: &str) -> String {
 
 /// What a cluster's exporter says now.
 fn render(cluster: &Cluster) -> String {
-    let Cluster { uid, ahead, out_of_touch, contract, more, packages } = cluster;
-    let mut page = String::new();
-    let mut digest = Digest::default();
-    let mut write = |name: &str, in_digest: bool, labels: &[(&str, &str)], value: u64| {
-        if in_digest {
-            digest.add(sample::hash(name, labels, value));
-        }
-        page += &sample::canonical(name, labels, value);
-        page.push('\n');
-    };
-    let revision = |text: &str| Fingerprint::of(text).value();
+    let Cluster { uid, process, ahead, out_of_touch, contract, more, packages, fails_every: _ } = cluster;
+    let mut page = Page::default();
     for ((namespace, name), package) in packages {
         let labels = [
             (label::PACKAGE, name.as_str()),
             (label::PACKAGE_NAMESPACE, namespace.as_str()),
             (label::PACKAGE_SOURCE, SOURCE),
         ];
-        more.iter().for_each(|name| write(name, true, &labels, 1));
-        let mut say =
-            |metric: Metric, labels: &[_], value| write(metric.name(), metric.in_digest(), labels, value);
-        say(Metric::PackageApplyState, &labels, package.apply.code());
-        say(Metric::PackageHealth, &labels, package.health.code());
-        say(Metric::PackageDesiredRevision, &labels, revision(&package.desired));
-        say(Metric::PackageAppliedRevision, &labels, revision(&package.applied));
-        say(Metric::PackageHealthyRevision, &labels, revision(&package.healthy));
-        say(Metric::PackageTransitionTimestamp, &labels, package.since);
-        say(Metric::PackageTransitions, &labels, package.transitions);
-        say(Metric::PackageReason, &labels, reason::code(&package.reason));
-        let counts =
-            [Metric::PackageResources, Metric::PackageResourcesCurrent, Metric::PackageResourcesFailed];
-        for (metric, count) in counts.into_iter().zip(package.resources.into_iter().flatten()) {
-            say(metric, &labels, count);
+        more.iter().for_each(|name| page.say_covered(name, &labels, 1));
+        for (metric, value) in package.samples() {
+            page.say(metric, &labels, value);
         }
     }
-    let mut say = |metric: Metric, labels: &[(&str, &str)], value| {
-        write(metric.name(), metric.in_digest(), labels, value)
-    };
     let reasons: BTreeSet<&str> =
         packages.values().map(|p| p.reason.as_str()).filter(|r| !r.is_empty()).collect();
     for word in reasons {
         let code = reason::code(word).to_string();
         let labels = [(label::CODE, code.as_str()), (label::PACKAGE_SOURCE, SOURCE), (label::REASON, word)];
-        say(Metric::ReasonInfo, &labels, 1);
+        page.say(Metric::ReasonInfo, &labels, 1);
     }
     let source = [(label::PACKAGE_SOURCE, SOURCE)];
-    say(Metric::SourceUp, &source, u64::from(!out_of_touch));
-    say(Metric::SourcePackages, &source, packages.len() as u64);
-    say(Metric::ClusterUid, &[], *uid);
-    say(Metric::RenderedTimestamp, &[], unix_now().saturating_add_signed(*ahead));
-    say(Metric::SourceLastContact, &source, unix_now());
+    let rendered = unix_now().saturating_add_signed(*ahead);
+    page.say(Metric::SourceUp, &source, u64::from(!out_of_touch));
+    page.say(Metric::SourcePackages, &source, packages.len() as u64);
+    page.say(Metric::SourceLastContact, &source, rendered);
     let mut counts = BTreeMap::<(&str, &str), u64>::new();
     for package in packages.values() {
         *counts.entry((package.apply.name(), package.health.name())).or_default() += 1;
     }
     for ((apply, health), count) in counts {
         let labels = [(label::APPLY_STATE, apply), (label::HEALTH, health), (label::PACKAGE_SOURCE, SOURCE)];
-        say(Metric::Packages, &labels, count);
+        page.say(Metric::Packages, &labels, count);
     }
-    let (digest, contract) = (digest.value(), contract.as_deref().unwrap_or(CONTRACT_VERSION));
-    page += &sample::canonical(Metric::Digest.name(), &[(label::CONTRACT, contract)], digest);
-    page.push('\n');
-    page
+    let by = Attestation::new(*uid, *process, rendered);
+    page.attested(Attestation { contract: contract.as_deref().unwrap_or(by.contract), ..by })
 }

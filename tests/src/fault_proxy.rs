@@ -37,8 +37,8 @@ pub enum Fault {
     TooManyRequests,
     /// Every answer breaks off after half of its body. Connections that exist are cut. Plain HTTP only.
     HalfBody,
-    /// What a query was answered first is its answer for ever, whatever time it asks about. Connections that exist
-    /// are cut. Query APIs over plain HTTP only.
+    /// What a query was answered first is its answer for ever, whatever time it asks about and however far back it looks
+    /// from there. Connections that exist are cut. Query APIs over plain HTTP only.
     OldAnswers,
     /// Every series comes twice, the second time with the label `replica="twin"`, as from two servers that scrape
     /// the same. Connections that exist are cut. Query APIs over plain HTTP only.
@@ -343,12 +343,15 @@ async fn old_answers(mut client: TcpStream, way: &Way) -> Result<()> {
     answer(client, way, &old).await
 }
 
-/// Path and parameters of a query without the time that it asks about.
+/// Path and parameters of a query without the time that it asks about, and without how far back it looks from there.
 fn timeless(request: &[u8]) -> Option<Vec<u8>> {
     let head = head_length(request)?;
     let line = request.split(|byte| *byte == b'\r').next()?;
     let text = format!("{}&{}", String::from_utf8_lossy(line), String::from_utf8_lossy(&request[head..]));
-    let parts = text.split(['&', '?', ' ']).filter(|part| !part.starts_with("time="));
+    let parts = text.split(['&', '?', ' ']).filter(|part| !part.starts_with("time=")).map(|part| {
+        let window = ["ms]", "ms%5D"].iter().find_map(|end| part.strip_suffix(end));
+        window.map_or(part, |part| part.trim_end_matches(|c: char| c.is_ascii_digit()))
+    });
     Some(parts.collect::<Vec<_>>().join("&").into_bytes())
 }
 
@@ -376,4 +379,19 @@ async fn twice(mut client: TcpStream, way: &Way, replica: Option<&str>) -> Resul
         series.extend(copies);
     }
     answer(client, way, &say(&status, said.to_string().as_bytes())).await
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_query_is_the_same_whatever_time_and_window_it_is_about() {
+        let key =
+            |body: &str| timeless(format!("POST /api/v1/query HTTP/1.1\r\n\r\n{body}").as_bytes()).unwrap();
+        let first = key("query=%7Ba%3D%22b%22%7D%5B4500ms%5D&time=17.5");
+        assert_eq!(first, key("query=%7Ba%3D%22b%22%7D%5B173ms%5D&time=18"));
+        assert_ne!(first, key("query=%7Ba%3D%22c%22%7D%5B4500ms%5D&time=17.5"));
+    }
 }

@@ -87,7 +87,7 @@ pub use own::{Aggregator, AggregatorOptions, Exporter, Sweeper, own_command, own
 pub use pipelines::{Pipeline, Road};
 pub use ports::Port;
 pub use process::Process;
-pub use prometheus::{Prometheus, PrometheusConfig, Sample, ScrapeJob};
+pub use prometheus::{Asked, Prometheus, PrometheusConfig, Sample, ScrapeJob, queries};
 pub use rig::{Rig, run};
 pub use servers::program;
 pub use thanos::{ThanosQuerier, ThanosSidecar};

@@ -71,6 +71,8 @@ pub struct PrometheusConfig {
     pub remote_write_as: Vec<(String, String)>,
     /// Files with recording and alerting rules.
     pub rule_files: Vec<PathBuf>,
+    /// File that it notes every query in.
+    pub query_log: Option<PathBuf>,
     /// Further flags.
     pub flags: Vec<String>,
 }
@@ -84,6 +86,7 @@ impl Default for PrometheusConfig {
             remote_write: Vec::new(),
             remote_write_as: Vec::new(),
             rule_files: Vec::new(),
+            query_log: None,
             flags: Vec::new(),
         }
     }
@@ -109,7 +112,7 @@ impl PrometheusConfig {
         let write_as = self.remote_write_as.iter();
         let write_as = write_as.map(|(u, tenant)| json!({"url": u, "headers": {"X-Scope-OrgID": tenant}}));
         let write: Vec<Value> = write.chain(write_as).collect();
-        json!({
+        let mut config = json!({
             "global": {
                 "scrape_interval": interval,
                 "scrape_timeout": interval,
@@ -119,8 +122,36 @@ impl PrometheusConfig {
             "scrape_configs": jobs,
             "remote_write": write,
             "rule_files": self.rule_files,
-        })
+        });
+        if let Some(file) = &self.query_log {
+            config["global"]["query_log_file"] = json!(file);
+        }
+        config
     }
+}
+
+/// A query that was asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// In PromQL.
+    pub query: String,
+    /// The time that it is about, in unix seconds.
+    pub at: i64,
+}
+
+/// The queries of a [`PrometheusConfig::query_log`].
+///
+/// # Errors
+/// When it is not there, or written in another way.
+pub fn queries(log: &std::path::Path) -> Result<Vec<Asked>> {
+    let text = std::fs::read_to_string(log).with_context(|| format!("reading {}", log.display()))?;
+    let asked = text.lines().map(|line| {
+        let line: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        let param = |name: &str| line["params"][name].as_str().with_context(|| format!("no {name}: {line}"));
+        let at: jiff::Timestamp = param("end")?.parse()?;
+        Ok(Asked { query: param("query")?.to_owned(), at: at.as_second() })
+    });
+    asked.collect()
 }
 
 /// One sample of an instant query's answer.

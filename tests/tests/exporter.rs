@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use statusbridge_contract::{Fingerprint, Health, Metric};
+use statusbridge_contract::{Fingerprint, Health};
 use statusbridge_exporter::preset::PRESETS;
 use statusbridge_exporter::source::{PackageKind, Source};
 use statusbridge_tests::{
@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// The lines of an exposition that are about packages.
 fn package_lines(text: &str) -> usize {
-    text.lines().filter(|l| l.starts_with("statusbridge_package_apply_state{")).count()
+    text.lines().filter(|l| l.starts_with("statusbridge_package_healthy_revision{")).count()
 }
 
 /// Runs promtool on a text given as standard input and as the file `exposition` in its directory.
@@ -131,7 +131,7 @@ async fn the_least_rights_that_rbac_prints_are_enough() {
             eventually(SOON, "every source is up and the cluster's UID is known", async || {
                 cluster.shows("payments").await?;
                 let says = cluster.says().await?;
-                ensure!(says.value(Metric::ClusterUid.name(), &[]).is_some(), "no UID");
+                ensure!(says.cluster_uid().is_some(), "no UID");
                 for source in &expected {
                     ensure!(says.source_up(source) == Some(true), "{source} is not up");
                 }

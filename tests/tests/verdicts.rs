@@ -1,136 +1,26 @@
 //! From samples in a real Prometheus to verdicts in a real hub, with exporters reduced to their expositions: every
 //! state of a cluster at will, and each at once.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DynamicObject};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
-use statusbridge_contract::{Digest, Fingerprint, Metric, label, sample};
+use statusbridge_contract::ApplyState;
+use statusbridge_tests::fake_fleet::unix_now;
 use statusbridge_tests::*;
-use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(60);
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
-}
-
-/// What one cluster says of the one package.
-#[derive(Clone, Copy)]
-struct Said {
-    apply: u64,
-    health: u64,
-    desired: &'static str,
-    applied: &'static str,
-    healthy: &'static str,
-    since: u64,
-    transitions: u64,
-}
-
-impl Said {
-    fn healthy(revision: &'static str) -> Self {
-        Self {
-            apply: 0,
-            health: 0,
-            desired: revision,
-            applied: revision,
-            healthy: revision,
-            since: now(),
-            transitions: 1,
-        }
-    }
-
-    fn render(&self, uid: u64) -> String {
-        let mut page = String::new();
-        let mut digest = Digest::default();
-        let mut line = |metric: Metric, labels: &[(&str, &str)], value: u64| {
-            digest.add(sample::hash(metric.name(), labels, value));
-            page += &sample::canonical(metric.name(), labels, value);
-            page.push('\n');
-        };
-        let package = [
-            (label::PACKAGE, "payments"),
-            (label::PACKAGE_NAMESPACE, "flux-system"),
-            (label::PACKAGE_SOURCE, "flux-kustomization"),
-        ];
-        let source = [(label::PACKAGE_SOURCE, "flux-kustomization")];
-        let revision = |text: &str| Fingerprint::of(text).value();
-        line(Metric::PackageApplyState, &package, self.apply);
-        line(Metric::PackageHealth, &package, self.health);
-        line(Metric::PackageDesiredRevision, &package, revision(self.desired));
-        line(Metric::PackageAppliedRevision, &package, revision(self.applied));
-        line(Metric::PackageHealthyRevision, &package, revision(self.healthy));
-        line(Metric::PackageTransitionTimestamp, &package, self.since);
-        line(Metric::PackageTransitions, &package, self.transitions);
-        line(Metric::PackageReason, &package, 0);
-        line(Metric::SourceUp, &source, 1);
-        line(Metric::SourcePackages, &source, 1);
-        line(Metric::ClusterUid, &[], uid);
-        let digest = digest.value();
-        page += &format!("{}{{{}=\"1\"}} {digest}\n", Metric::Digest.name(), label::CONTRACT);
-        page += &format!("{} {}\n", Metric::RenderedTimestamp.name(), now());
-        page
-    }
-}
-
-struct Cluster {
-    name: &'static str,
-    address: SocketAddr,
-    said: Arc<Mutex<Option<Said>>>,
-    task: JoinHandle<()>,
-}
-
-impl Cluster {
-    async fn start(name: &'static str, uid: u64, said: Said) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
-        let said = Arc::new(Mutex::new(Some(said)));
-        let shown = said.clone();
-        let task = tokio::spawn(async move {
-            while let Ok((mut socket, _)) = listener.accept().await {
-                let _ = socket.read(&mut [0; 4096]).await;
-                let Some(page) = shown.lock().unwrap().map(|said| said.render(uid)) else { continue };
-                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close";
-                let _ = socket
-                    .write_all(format!("{head}\r\nContent-Length: {}\r\n\r\n{page}", page.len()).as_bytes())
-                    .await;
-            }
-        });
-        Ok(Self { name, address, said, task })
-    }
-
-    fn says(&self, change: impl FnOnce(&mut Said)) {
-        let mut said = self.said.lock().unwrap();
-        let mut next = said.unwrap_or(Said::healthy(R1));
-        change(&mut next);
-        next.since = now();
-        next.transitions += 1;
-        *said = Some(next);
-    }
-
-    fn is_silent(&self) {
-        *self.said.lock().unwrap() = None;
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
+const PAYMENTS: &str = "payments";
+const CLUSTERS: [&str; 2] = ["c1", "c2"];
 
 /// A hub, a Prometheus that scrapes the clusters every second, and an aggregator with the rights that ship.
 struct World {
+    fleet: FakeFleet,
     hub: ApiServer,
     prometheus: Prometheus,
     aggregator: Aggregator,
@@ -138,7 +28,10 @@ struct World {
 }
 
 impl World {
-    async fn start(rig: &Rig, clusters: &[&Cluster]) -> Result<Self> {
+    /// Every cluster has the package, healthy at the first revision.
+    async fn start(rig: &Rig) -> Result<Self> {
+        let fleet = FakeFleet::start().await?;
+        CLUSTERS.iter().for_each(|name| fleet.says(name, PAYMENTS, FakePackage::healthy_at(R1)));
         let etcd = Etcd::start(rig).await?;
         let hub = ApiServer::start(rig, &etcd, "hub").await?;
         hub.install_crds(&crds::own()?).await?;
@@ -147,15 +40,24 @@ impl World {
         hub.apply(&std::fs::read_to_string(rbac)?).await?;
         let account =
             hub.kubeconfig_of_service_account("statusbridge-system", "statusbridge-aggregator").await?;
-        let job = clusters.iter().fold(ScrapeJob::new("statusbridge"), |job, cluster| {
-            job.target(cluster.address, &[("cluster", cluster.name)])
-        });
+        let job = ScrapeJob::new("statusbridge");
+        let job = CLUSTERS.iter().fold(job, |job, name| fleet.target(job, name, &[]));
         let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await?;
         let mut options = AggregatorOptions::new(prometheus.url());
         options.namespace = "statusbridge-system".to_owned();
         options.more = vec!["--backend-timeout".to_owned(), "2s".to_owned()];
         let aggregator = Aggregator::start(rig, "aggregator", &account, &options).await?;
-        Ok(Self { hub, prometheus, aggregator, _etcd: etcd })
+        Ok(Self { fleet, hub, prometheus, aggregator, _etcd: etcd })
+    }
+
+    /// A cluster is at work on a revision, or failed to apply it.
+    fn applies(&self, cluster: &str, apply: ApplyState, revision: &str) {
+        self.fleet.changes(cluster, PAYMENTS, |package| {
+            package.apply = apply;
+            package.desired = revision.to_owned();
+            package.healthy = String::new();
+            package.since = unix_now();
+        });
     }
 
     async fn package(&self, revision: &str) -> Result<()> {
@@ -205,11 +107,7 @@ impl World {
 #[tokio::test]
 async fn a_rollout_seen_from_the_hub() {
     run("verdicts-rollout", async |rig| {
-        let (c1, c2) = (
-            Cluster::start("c1", 1, Said::healthy(R1)).await?,
-            Cluster::start("c2", 2, Said::healthy(R1)).await?,
-        );
-        let world = World::start(rig, &[&c1, &c2]).await?;
+        let world = World::start(rig).await?;
         world.package(R1).await?;
         let ready = world.sees("FleetPackage", "Ready", "True", "Healthy").await?;
         ensure!(ready.data["status"]["clusters"]["healthy"] == 2, "{}", ready.data);
@@ -226,14 +124,14 @@ async fn a_rollout_seen_from_the_hub() {
         world.sees("RolloutGate", "Succeeded", "False", "NotYetOpen").await?;
         world.sees("FleetPackage", "Ready", "False", "NotUpdated").await?;
 
-        c1.says(|said| (said.apply, said.desired, said.healthy) = (1, R2, ""));
+        world.applies("c1", ApplyState::Applying, R2);
         let closed = world.sees("RolloutGate", "Open", "False", "NotUpdated").await?;
         ensure!(closed.data["status"]["waitingFor"][0]["clusters"] == json!(["c2"]), "{}", closed.data);
-        c1.says(|said| *said = Said::healthy(R2));
-        c2.says(|said| (said.apply, said.desired, said.healthy) = (6, R2, ""));
+        world.fleet.says("c1", PAYMENTS, FakePackage::healthy_at(R2));
+        world.applies("c2", ApplyState::Failed, R2);
         let failed = world.sees("RolloutGate", "Stalled", "True", "FailureBudgetExceeded").await?;
         ensure!(failed.data["status"]["clusters"]["failed"] == 1, "{}", failed.data);
-        c2.says(|said| *said = Said::healthy(R2));
+        world.fleet.says("c2", PAYMENTS, FakePackage::healthy_at(R2));
         world.sees("RolloutGate", "Open", "False", "Soaking").await?;
         let open = world.sees("RolloutGate", "Open", "True", "Healthy").await?;
         ensure!(open.data["status"].get("waitingFor").is_none(), "{}", open.data);
@@ -259,21 +157,17 @@ async fn a_rollout_seen_from_the_hub() {
 #[tokio::test]
 async fn whatever_goes_silent_closes_the_gate_and_recovers() {
     run("verdicts-silence", async |rig| {
-        let (c1, c2) = (
-            Cluster::start("c1", 1, Said::healthy(R1)).await?,
-            Cluster::start("c2", 2, Said::healthy(R1)).await?,
-        );
-        let world = World::start(rig, &[&c1, &c2]).await?;
+        let world = World::start(rig).await?;
         world.package(R1).await?;
         world.gate(R1, json!({})).await?;
         world.sees("RolloutGate", "Open", "True", "Healthy").await?;
 
-        c2.is_silent();
+        world.fleet.is_silent("c2");
         let closed = world.sees("RolloutGate", "Open", "False", "Stale").await?;
         ensure!(closed.data["status"]["waitingFor"][0]["clusters"] == json!(["c2"]), "{}", closed.data);
         world.sees("RolloutGate", "Succeeded", "True", "Healthy").await?;
         world.sees("FleetPackage", "Reporting", "False", "NotReporting").await?;
-        c2.says(|_| {});
+        world.fleet.says("c2", PAYMENTS, FakePackage::healthy_at(R1));
         world.sees("RolloutGate", "Open", "True", "Healthy").await?;
 
         world.prometheus.process().freeze()?;

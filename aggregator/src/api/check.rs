@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// An instant query whose value must stay within bounds while the gate is open.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -32,11 +34,9 @@ pub struct Check {
     pub name: String,
     /// PromQL. It gives one value: a scalar, or a vector with one element without the cluster's
     /// label; or one value for each cluster: a vector whose elements carry the cluster's label.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub query: Option<String>,
     /// Name of a query in the aggregator's configuration (`checkTemplates`), instead of `query`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub template: Option<String>,
     /// Values of the template's parameters.
@@ -44,10 +44,8 @@ pub struct Check {
     #[schemars(schema_with = "parameters")]
     pub parameters: BTreeMap<String, String>,
     /// The least value that passes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
     /// The greatest value that passes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
     /// How long every cluster that counts must have been at the revision without a change before
     /// the query is asked; at least as long as the query looks back.
@@ -72,6 +70,7 @@ fn parameters(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 /// What a check came to.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckStatus {
@@ -81,10 +80,8 @@ pub struct CheckStatus {
     pub state: CheckState,
     /// The value, or the least and the greatest of the clusters' values. Not refreshed at every
     /// poll when nothing else changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// Why it has not passed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 

@@ -4,10 +4,12 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::label_selector::LabelSelector;
 
 /// Which clusters are meant: exactly one of the fields.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -17,15 +19,13 @@ use super::label_selector::LabelSelector;
 pub struct ClusterSet {
     /// The clusters by name, as the metrics pipeline labels them. A cluster named here that does
     /// not report counts as missing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(schema_with = "cluster_names")]
     pub names: Option<Vec<String>>,
     /// The clusters whose ClusterProfile has these labels. A cluster selected here that does not
     /// report counts as missing. An empty selector selects every ClusterProfile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
     /// Every cluster that reports the package, or did so lately.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reporting: Option<Reporting>,
 }
 

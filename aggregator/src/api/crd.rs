@@ -2,7 +2,7 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{FleetPackage, RolloutGate, fleet_package_slice};
 
@@ -58,33 +58,26 @@ fn values() -> Result<Vec<Value>, CrdError> {
 /// and the field counts as left out, as with Kubernetes' own kinds. Unsigned formats are unknown to
 /// Kubernetes, and bounds of whole numbers are whole.
 fn plain(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            fields.remove("nullable");
-            if fields.get("format").and_then(Value::as_str) == Some("uint64") {
-                fields.insert("format".to_owned(), json!("int64"));
-            }
-            for bound in ["minimum", "maximum"] {
-                if let Some(whole) = fields.get(bound).and_then(Value::as_f64).filter(|it| it.fract() == 0.0)
-                {
-                    fields.insert(bound.to_owned(), json!(whole as i64));
-                }
-            }
-            fields.values_mut().for_each(plain);
+    each_object(schema, &|fields| {
+        fields.remove("nullable");
+        if fields.get("format").and_then(Value::as_str) == Some("uint64") {
+            fields.insert("format".to_owned(), json!("int64"));
         }
-        Value::Array(items) => items.iter_mut().for_each(plain),
-        _ => {}
-    }
+        for bound in ["minimum", "maximum"] {
+            if let Some(whole) = fields.get(bound).and_then(Value::as_f64).filter(|it| it.fract() == 0.0) {
+                fields.insert(bound.to_owned(), json!(whole as i64));
+            }
+        }
+    });
 }
 
-/// Nothing below a status is defaulted by the API server: what is there was said by the aggregator.
-fn drop_defaults(schema: &mut Value) {
+fn each_object(schema: &mut Value, change: &impl Fn(&mut Map<String, Value>)) {
     match schema {
         Value::Object(fields) => {
-            fields.remove("default");
-            fields.values_mut().for_each(drop_defaults);
+            change(fields);
+            fields.values_mut().for_each(|value| each_object(value, change));
         }
-        Value::Array(items) => items.iter_mut().for_each(drop_defaults),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_object(item, change)),
         _ => {}
     }
 }
@@ -108,7 +101,8 @@ fn not_itself(schema: &mut Value) {
 /// pkg/kstatus/status/generic.go), and `kubectl wait` finds a Ready that is not True.
 fn default_status(schema: &mut Value) {
     let Some(status) = schema.pointer_mut("/properties/status") else { return };
-    drop_defaults(status);
+    // Nothing below a status is defaulted by the API server: what is there was said by the aggregator.
+    each_object(status, &|fields| drop(fields.remove("default")));
     if let Some(status) = status.as_object_mut() {
         status.insert(
             "default".to_owned(),

@@ -4,13 +4,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::common::ClusterSet;
 use super::revision_from::RevisionFrom;
 use super::trace::{StageStatus, TraceStage};
-use crate::fleet::observation::PackageId;
 
 /// Which package, at which revision, in which clusters.
+#[skip_serializing_none]
 #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "statusbridge.dev",
@@ -58,7 +59,6 @@ pub struct FleetPackageSpec {
     pub package: PackageRef,
     /// The revision that should run, in the words of the delivery system (a commit, a digest, a
     /// version) or as the 12 hex digits that a status shows. Left out: only report what runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096), extend("x-kubernetes-validations" = [{
         "rule": "self.trim() == self",
         "message": "revision must not begin or end with white space"
@@ -66,7 +66,6 @@ pub struct FleetPackageSpec {
     pub revision: Option<String>,
     /// Where to read the revision that should run, instead of writing it down: from another object
     /// in the same namespace, whenever that changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision_from: Option<RevisionFrom>,
     /// The stages that the revision goes through before it reaches the package, in their order. What
     /// the last one gives on is what the package has to run in the clusters that count.
@@ -98,7 +97,6 @@ pub struct FleetPackageSpec {
     pub detail: Detail,
     /// Name of another reporter that fills the status; the aggregator then leaves this object
     /// alone. Immutable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub managed_by: Option<String>,
 }
@@ -120,7 +118,8 @@ pub enum Detail {
 }
 
 /// A package, as the exporter of a workload cluster identifies it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PackageRef {
     /// The exporter's source that reads it, for instance `flux-kustomization`.
@@ -128,7 +127,6 @@ pub struct PackageRef {
     pub source: String,
     /// Namespace of the package's object in the workload clusters; left out when it is
     /// cluster-scoped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
     /// Name of the package's object in the workload clusters.
@@ -154,56 +152,30 @@ impl FleetPackageSpec {
     }
 }
 
-impl From<&PackageRef> for PackageId {
-    fn from(package: &PackageRef) -> Self {
-        Self {
-            source: package.source.clone(),
-            namespace: package.namespace.clone(),
-            name: package.name.clone(),
-        }
-    }
-}
-
-impl From<&PackageId> for PackageRef {
-    fn from(package: &PackageId) -> Self {
-        Self {
-            source: package.source.clone(),
-            namespace: package.namespace.clone(),
-            name: package.name.clone(),
-        }
-    }
-}
-
 /// What the aggregator found.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetPackageStatus {
     /// Generation of the spec that this status answers; -1 before the first answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Age of the evidence: the oldest verified word that was used. Not refreshed at every poll
     /// when nothing else changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Time>,
     /// Which leadership of the aggregator wrote this: how often the leader's Lease had changed
     /// hands. A new leader writes every object once, so that what an earlier one sent late is
     /// refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<i64>,
     /// The revision that is wanted: the spec's, or what `revisionFrom` gives now. Empty while
     /// `revisionFrom` gives none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// The revision at which the package was last Ready: the wanted one; without one, the one that
     /// every cluster had, if it was the same everywhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_healthy_revision: Option<String>,
     /// Present while nothing can be counted: what `clusters`, `revisions` and `problems`, which are what
     /// was last known, at `asOf`, were counted for. They say nothing about the present spec.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_counted: Option<LastCounted>,
     /// How many clusters are how far.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clusters: Option<PackageCounts>,
     /// Which revisions run where, most widespread first, at most 10 and one that sums up the rest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -223,7 +195,6 @@ pub struct FleetPackageStatus {
     pub trace: Vec<StageStatus>,
     /// Stands for what the namespace was allowed to see when this was written; when that changes,
     /// nothing of this status is built upon. Left out where no tenants are configured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenancy: Option<String>,
     /// Ready and Reporting always; Reconciling and Stalled only while they are True.
     #[serde(default)]
@@ -232,13 +203,13 @@ pub struct FleetPackageStatus {
 }
 
 /// What counts from before were counted for.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastCounted {
     /// Generation of the spec; that of the present one, if only the clusters cannot be told any more.
     pub generation: i64,
     /// The revision that was wanted; left out: whatever each cluster wanted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
 }
 
@@ -287,6 +258,7 @@ pub struct RevisionCount {
 }
 
 /// How far a wanted revision came, fleet-wide.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryEntry {
@@ -295,14 +267,13 @@ pub struct HistoryEntry {
     /// When the package was first judged by this revision.
     pub started_at: Time,
     /// When every target was first seen to have applied it; left out: that was not seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_at: Option<Time>,
     /// When the package was first Ready at it; left out: it never was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_at: Option<Time>,
 }
 
 /// One cluster that is not as it should be.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
@@ -313,6 +284,5 @@ pub struct Problem {
     /// The package's own word for it, or why the cluster's word does not count.
     pub reason: String,
     /// Since when; for clusters that do not report, when they were last heard of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }

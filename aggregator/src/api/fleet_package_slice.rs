@@ -9,6 +9,7 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::AddNullable;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use serde_with::skip_serializing_none;
 
 use super::{GROUP, VERSION};
 
@@ -24,6 +25,7 @@ pub const LONGEST_CLUSTER_NAME: usize = 1024;
 pub const FLEET_PACKAGE_LABEL: &str = "statusbridge.dev/fleet-package";
 
 /// Some clusters of one FleetPackage, which is its controller by owner reference.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetPackageSlice {
@@ -32,7 +34,6 @@ pub struct FleetPackageSlice {
     pub fleet_package_generation: i64,
     /// Age of the evidence: the oldest verified word from a cluster here that counts. Left out when
     /// there is none. Not refreshed at every poll when nothing else changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Time>,
     /// The clusters, by name. A cluster stays in the slice that it was put into.
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
@@ -40,6 +41,7 @@ pub struct FleetPackageSlice {
 }
 
 /// The package in one cluster.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterRow {
@@ -57,20 +59,16 @@ pub struct ClusterRow {
     /// The revision that the cluster has been told to run: the FleetPackage's in its own words when
     /// they are short, any other as 12 hex digits. Left out, as are the other two, when it is not
     /// known from fresh, verified status.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub desired_revision: Option<String>,
     /// The revision last applied in full.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub applied_revision: Option<String>,
     /// The revision that is applied in full and healthy now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub healthy_revision: Option<String>,
     /// When the package last changed its state in the cluster; for a cluster that was not heard from
     /// in time, when it last was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
 }
 

@@ -1,7 +1,9 @@
 //! Kubernetes' label selector, with bounds, and what it matches.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use regex::Regex;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +68,8 @@ pub enum Operator {
 
 const KEY: &str = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
 const VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$";
+static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(KEY).ok());
+static VALUES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(VALUE).ok());
 
 fn match_labels(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
@@ -137,28 +141,12 @@ impl Requirement {
 
 /// `name` or `prefix/name`.
 fn is_key(key: &str) -> bool {
-    let (prefix, name) = match key.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, key),
-    };
-    !name.is_empty()
-        && is_value(name)
-        && prefix.is_none_or(|prefix| {
-            (1..=253).contains(&prefix.len())
-                && prefix.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
-                && ends_well(prefix)
-        })
+    let (prefix, name) = key.split_once('/').unwrap_or(("", key));
+    prefix.len() <= 253 && name.len() <= 63 && KEYS.as_ref().is_some_and(|keys| keys.is_match(key))
 }
 
 fn is_value(value: &str) -> bool {
-    value.len() <= 63
-        && value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-        && (value.is_empty() || ends_well(value))
-}
-
-fn ends_well(text: &str) -> bool {
-    let sound = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    sound(text.as_bytes().first()) && sound(text.as_bytes().last())
+    value.len() <= 63 && VALUES.as_ref().is_some_and(|values| values.is_match(value))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub mod rollout_gate;
 pub mod trace;
 
 pub use common::{ClusterSet, Reporting};
-pub use fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus};
+pub use fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus, PackageRef};
 pub use fleet_package_slice::FleetPackageSlice;
 pub use label_selector::LabelSelector;
 pub use reason::Reason;

@@ -2,33 +2,11 @@
 
 use std::fmt;
 
-macro_rules! reasons {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Closed list of reasons; a name is API and is never given another meaning.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Reason {
-            $($(#[doc = $doc])+ $name,)+
-        }
-
-        impl Reason {
-            /// All reasons, in the order of the enum.
-            pub const ALL: &'static [Self] = &[$(Self::$name),+];
-
-            /// The word as it stands in a status.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name)),+ }
-            }
-
-            /// What the reason means, in a sentence.
-            pub const fn meaning(self) -> &'static str {
-                match self { $(Self::$name => concat!($($doc),+)),+ }
-            }
-        }
-    };
-}
-
 // The order is the order of importance in `waitingFor` and in `problems`: worst first.
-reasons! {
+crate::names::catalogue! {
+    /// Closed list of reasons; a name is API and is never given another meaning.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    Reason:
     /// The spec cannot be understood by this aggregator.
     InvalidSpec,
     /// The object's namespace may not see what the spec asks for.

@@ -4,11 +4,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::check::{Check, CheckStatus};
 use super::common::{Amount, ClusterSet};
 
 /// What must be true of which clusters for the gate to open.
+#[skip_serializing_none]
 #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "statusbridge.dev",
@@ -49,7 +51,6 @@ pub struct RolloutGateSpec {
     pub require: Require,
     /// How many clusters must count, as a number or as a share of all targets, rounded up.
     /// Default: all targets less `maxFailures`, but at least one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "type(self) == int ? self >= 1 && self <= 1000000 : self.matches('^(100|[1-9][0-9]?)%$')",
         "message": "minHealthy must be a number of clusters from 1 or a percentage from 1% to 100%"
@@ -57,14 +58,12 @@ pub struct RolloutGateSpec {
     pub min_healthy: Option<Amount>,
     /// How many clusters may have failed or be out of sight, as a number or as a share of all
     /// targets, rounded down. Default 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "type(self) == int ? self >= 0 && self <= 1000000 : self.matches('^(100|[1-9]?[0-9])%$')",
         "message": "maxFailures must be a number of clusters from 0 or a percentage from 0% to 100%"
     }]))]
     pub max_failures: Option<Amount>,
     /// How long a cluster must have been so without a change before it counts. Default 0s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 21), extend("x-kubernetes-validations" = [{
         "rule": "self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && size(self) > 0",
         "message": "minSuccessTime must be a duration such as 90s, 10m or 1h30m"
@@ -72,7 +71,6 @@ pub struct RolloutGateSpec {
     pub min_success_time: Option<String>,
     /// How long after `status.startedAt` a cluster may take to reach the revision, as `require`
     /// says; one that is not there by then counts as failed. Default: for ever.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 21), extend("x-kubernetes-validations" = [
         {
             "rule": "self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') && size(self) > 0",
@@ -86,7 +84,6 @@ pub struct RolloutGateSpec {
     pub progress_deadline: Option<String>,
     /// A stage of the FleetPackage's trace in which the revision must have been healthy, and nothing
     /// must speak against it now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub require_stage: Option<String>,
     /// Gates in the same namespace that must be open, each at its present generation, and at this
@@ -105,7 +102,7 @@ pub struct RolloutGateSpec {
     ))]
     pub checks: Vec<Check>,
     /// A person's word that stands instead of the computed verdict.
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "override")]
+    #[serde(rename = "override")]
     pub override_: Option<Override>,
 }
 
@@ -138,6 +135,7 @@ pub enum Require {
 }
 
 /// A person's word that stands instead of the computed verdict.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Override {
@@ -147,7 +145,6 @@ pub struct Override {
     #[schemars(length(min = 1, max = 1024))]
     pub reason: String,
     /// When the override ends; left out: when it is removed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
 }
 
@@ -161,35 +158,28 @@ pub enum OverrideState {
 }
 
 /// The verdict and what it rests on.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutGateStatus {
     /// Generation of the spec that this status answers; -1 before the first answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Age of the evidence: the oldest verified word that was used. Not refreshed at every poll
     /// when nothing else changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Time>,
     /// Which leadership of the aggregator wrote this: how often the leader's Lease had changed
     /// hands. A new leader writes every object once, so that what an earlier one sent late is
     /// refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<i64>,
     /// When the gate was first judged for this revision.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
     /// When Open last changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// The revision that was judged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// Clusters that count, of all targets: `95/100`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy: Option<String>,
     /// How many clusters are how far.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clusters: Option<GateCounts>,
     /// What keeps the gate closed, most important first; empty while it is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -201,7 +191,6 @@ pub struct RolloutGateStatus {
     pub checks: Vec<CheckStatus>,
     /// Stands for what the namespace was allowed to see when this was written; when that changes,
     /// nothing of this status is built upon. Left out where no tenants are configured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenancy: Option<String>,
     /// Ready (the same as Open), Open and Succeeded always; Reconciling and Stalled only while
     /// they are True.

@@ -3,12 +3,14 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::common::ClusterSet;
 use super::fleet_package::PackageRef;
 use super::label_selector::LabelSelector;
 
 /// One stage: a package in the clusters where the revision passes through.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -29,17 +31,14 @@ pub struct TraceStage {
     }]))]
     pub stage: String,
     /// The one cluster of the stage, as the metrics pipeline labels it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub cluster: Option<String>,
     /// The clusters of the stage, by the labels of their ClusterProfiles.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
     /// The exporter's source that reads the package there, for instance `cartographer-workload`.
     #[schemars(length(min = 1, max = 253))]
     pub source: String,
     /// Namespace of the package's object there; left out when it is cluster-scoped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
     /// Name of the package's object there.
@@ -47,7 +46,6 @@ pub struct TraceStage {
     pub name: String,
     /// What has to run there in place of what comes in, which is then given on as it came: such as the
     /// digest of the catalog that versions are looked up in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub revision: Option<String>,
     /// What the stage gives on to the next one.
@@ -90,7 +88,8 @@ impl TraceStage {
 }
 
 /// How far a revision has come in one stage.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StageStatus {
     /// Name of the stage.
@@ -101,12 +100,10 @@ pub struct StageStatus {
     /// not built upon.
     pub description: String,
     /// What has to run here, as 12 hex digits; left out while the stage before has not given it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
     /// What comes out, as 12 hex digits; left out while that is not known, and where the stage has a
     /// revision of its own. Once found out it stays: it says of content where it came from, whatever
     /// runs there now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// How the stage stands now: one of the documented reasons. `Superseded`: it was healthy at the
     /// revision and has moved on.
@@ -115,7 +112,6 @@ pub struct StageStatus {
     pub message: String,
     /// Age of the evidence: the oldest verified word from the stage's clusters. Not refreshed at every
     /// poll when nothing else changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Time>,
     /// Nothing can be counted now: `clusters` and `asOf` are what was last known of this revision.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -123,22 +119,19 @@ pub struct StageStatus {
     /// How many clusters are how far.
     pub clusters: StageCounts,
     /// When every cluster of the stage was first seen to have been told to run it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrived_at: Option<Time>,
     /// When every cluster of the stage was first seen to have applied it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_at: Option<Time>,
     /// When every cluster of the stage was first seen to be healthy at it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_at: Option<Time>,
     /// What was healthy here last, of another revision or when the spec described the stage in another
     /// way: older than what the spec asks for now. When it asks for just that again, output and time are
     /// what they were.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<StageBefore>,
 }
 
 /// A revision that was healthy in a stage before the present one.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StageBefore {
@@ -150,7 +143,6 @@ pub struct StageBefore {
     /// What had come in, as 12 hex digits.
     pub input: String,
     /// What came out, as 12 hex digits; left out where the stage has a revision of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// When every cluster of the stage was first seen to be healthy at it.
     pub healthy_at: Time,

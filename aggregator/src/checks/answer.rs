@@ -27,7 +27,7 @@ pub enum Value {
 }
 
 /// Takes in the elements of an answer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Elements {
     cluster_label: String,
     /// How many have no cluster label, and the last of them.
@@ -38,12 +38,7 @@ pub(super) struct Elements {
 
 impl Elements {
     pub(super) fn new(cluster_label: &str) -> Self {
-        Self {
-            cluster_label: cluster_label.to_owned(),
-            plain: (0, f64::NAN),
-            clusters: BTreeMap::new(),
-            too_many: false,
-        }
+        Self { cluster_label: cluster_label.to_owned(), ..Self::default() }
     }
 
     /// What they come to, or why nothing can be made of them.

@@ -25,9 +25,10 @@ pub struct Template {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Part {
-    Text(String),
-    Parameter(String),
+struct Part {
+    text: String,
+    /// Comes after the text, but for the last part.
+    parameter: Option<String>,
 }
 
 /// A regular expression for a whole value.
@@ -80,13 +81,7 @@ impl TryFrom<Written> for Template {
 
     fn try_from(written: Written) -> Result<Self, BadTemplate> {
         let parts = parts(&written.query)?;
-        let used: BTreeSet<&str> = parts
-            .iter()
-            .filter_map(|part| match part {
-                Part::Parameter(name) => Some(name.as_str()),
-                Part::Text(_) => None,
-            })
-            .collect();
+        let used: BTreeSet<&str> = parts.iter().filter_map(|part| part.parameter.as_deref()).collect();
         if let Some(name) = used.iter().find(|name| !written.parameters.contains_key(**name)) {
             return Err(BadTemplate::Undeclared((*name).to_owned()));
         }
@@ -117,11 +112,10 @@ fn parts(query: &str) -> Result<Vec<Part>, BadTemplate> {
         if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
             return Err(BadTemplate::Open);
         }
-        parts.push(Part::Text(before.to_owned()));
-        parts.push(Part::Parameter(name.to_owned()));
+        parts.push(Part { text: before.to_owned(), parameter: Some(name.to_owned()) });
         rest = after;
     }
-    parts.push(Part::Text(rest.to_owned()));
+    parts.push(Part { text: rest.to_owned(), parameter: None });
     Ok(parts)
 }
 
@@ -173,22 +167,17 @@ impl Template {
             match values.get(name) {
                 None => return Err(Unresolved::MissingParameter(own.to_owned(), name.clone())),
                 Some(value) if !pattern.whole.is_match(value) => {
-                    return Err(Unresolved::BadValue {
-                        template: own.to_owned(),
-                        parameter: name.clone(),
-                        pattern: pattern.text.clone(),
-                    });
+                    let (template, parameter) = (own.to_owned(), name.clone());
+                    return Err(Unresolved::BadValue { template, parameter, pattern: pattern.text.clone() });
                 }
                 Some(_) => {}
             }
         }
         let mut query = String::new();
-        for part in &self.parts {
-            match part {
-                Part::Text(text) => query.push_str(text),
-                Part::Parameter(name) => {
-                    escape(values.get(name).map_or("", String::as_str), &mut query);
-                }
+        for Part { text, parameter } in &self.parts {
+            query.push_str(text);
+            if let Some(value) = parameter.as_ref().and_then(|name| values.get(name)) {
+                escape(value, &mut query);
             }
         }
         Ok(query)

@@ -1,7 +1,5 @@
 //! One answer of what several backends say.
 
-use std::collections::HashMap;
-
 use super::answer::{Answer, Value};
 use super::{Answers, Fault, Said};
 
@@ -15,7 +13,7 @@ pub fn put_together(backends: &[Answers]) -> Answers {
         let all: Option<Vec<&Said>> = std::iter::once(Some(said)).chain(all).collect();
         Some((query.clone(), all?.into_iter().cloned().reduce(both)?))
     });
-    Answers { at, said: said.collect::<HashMap<_, _>>() }
+    Answers { at, said: said.collect() }
 }
 
 /// What two backends say together. One that knows nothing of it leaves the word to the other.

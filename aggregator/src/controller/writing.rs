@@ -51,20 +51,20 @@ impl Controller {
                 }
                 self.remember(&key, settled, |it| &mut it.gates);
             }
-            self.show_closings();
+            self.board.closing(&self.closings);
             if landed.is_empty() {
                 break;
             }
             // What rests on a gate that closed, or did not have to after all.
             let concerned = self.concerned(landed.clone());
-            self.sort_gates(concerned.difference(&landed).cloned().collect(), self.moment());
+            self.sort(BTreeSet::new(), concerned.difference(&landed).cloned().collect());
         }
         if self.closings.is_empty() && self.beat_due && self.can_judge() {
             let closed_at = Instant::now();
             match self.heartbeat.beat().await {
                 Ok(()) => {
                     self.beat_due = false;
-                    self.board.iter().for_each(|board| board.spoke(closed_at));
+                    self.board.spoke(closed_at);
                 }
                 Err(error) => warn!(%error, "the heartbeat could not be renewed"),
             }
@@ -146,30 +146,25 @@ impl Controller {
             .collect()
             .await;
         let mut landed = true;
-        for (change, result) in now.iter().zip(results) {
-            let told = match result {
-                Ok(Written::Done(object)) => {
-                    self.slices.insert(*object);
-                    WriteResult::Done
-                }
-                Ok(Written::Gone) => {
-                    if let Change::Update(slice, _) | Change::Delete(slice) = change {
-                        self.slices.remove(&slice.key);
-                    }
-                    if is_delete(change) { WriteResult::Done } else { WriteResult::Gone }
-                }
-                // The watch brings what it is now, and the next poll finds it again.
-                Ok(Written::Conflict) => {
-                    landed = false;
-                    WriteResult::Conflict
-                }
-                Err(error) => {
-                    warn!(%package, %error, "a slice could not be written");
-                    landed = false;
-                    WriteResult::Error
-                }
+        for (change, answer) in now.iter().zip(results) {
+            let told = match WriteResult::of(&answer) {
+                WriteResult::Gone if is_delete(change) => WriteResult::Done,
+                told => told,
             };
             self.metrics.wrote(Kind::FleetPackageSlice, told);
+            match (answer, change) {
+                (Ok(Written::Done(object)), _) => drop(self.slices.insert(*object)),
+                (Ok(Written::Gone), Change::Update(slice, _) | Change::Delete(slice)) => {
+                    self.slices.remove(&slice.key);
+                }
+                (Ok(Written::Gone), Change::Create(..)) => {}
+                // The watch brings what it is now, and the next poll finds it again.
+                (Ok(Written::Conflict), _) => landed = false,
+                (Err(error), _) => {
+                    warn!(%package, %error, "a slice could not be written");
+                    landed = false;
+                }
+            }
         }
         let written = now.len();
         if landed && written < changes.len() {
@@ -236,10 +231,6 @@ impl Controller {
         if changed {
             self.is_new(S::KIND, key);
         }
-    }
-
-    pub(super) fn show_closings(&self) {
-        self.board.iter().for_each(|board| board.closing(&self.closings));
     }
 
     /// Tells the metrics how the gates stand. That takes a look at each of them, so it is not done for every write.

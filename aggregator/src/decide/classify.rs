@@ -65,39 +65,15 @@ pub fn for_gate(observation: &Observation, demand: &Demand, t: Seconds) -> Reaso
         _ if row.previously_applied == wanted => return Reason::Superseded,
         _ => return Reason::NotUpdated,
     }
-    match soak(observation, row, demand.min_success, t) {
-        Soak::Done => Reason::Healthy,
-        Soak::Runs | Soak::PastUnknown => Reason::Soaking,
-    }
+    if has_soaked(observation, row, demand.min_success, t) { Reason::Healthy } else { Reason::Soaking }
 }
 
-/// How far a cluster's soak has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Soak {
-    /// It has been so for long enough.
-    Done,
-    /// It has not been so for long enough yet.
-    Runs,
-    /// It says that it has been so for long enough, but was not watched all the time, and its past was
-    /// not looked up yet.
-    PastUnknown,
-}
-
-/// How far the soak of a cluster has come that is as far as it has to be.
+/// Whether a cluster that is as far as it has to be has been so for long enough.
 ///
 /// It is proved only as far as the evidence reaches: while the backend is silent, no time passes for
 /// it.
-pub fn soak(observation: &Observation, row: &Row, min_success: Seconds, t: Seconds) -> Soak {
-    let begin = observation.as_of.map_or(Seconds::NEG_INFINITY, |as_of| as_of.min(t)) - min_success;
-    if min_success <= 0.0 {
-        Soak::Done
-    } else if row.since > begin {
-        Soak::Runs
-    } else if row.known_since > begin {
-        Soak::PastUnknown
-    } else {
-        Soak::Done
-    }
+fn has_soaked(observation: &Observation, row: &Row, min_success: Seconds, t: Seconds) -> bool {
+    min_success <= 0.0 || held_for(observation, row, t) >= min_success
 }
 
 /// For how long a cluster has been as it is, at `t`. That is proved only as far as the evidence

@@ -9,8 +9,8 @@ use super::membership::Obstacle;
 use super::trace::{self, Trace};
 use super::words::{named, phrase};
 use super::{
-    Backend, Membership, Moment, Target, cluster_set_error, clusters, list, list_by, nobody, older,
-    oldest_evidence, revisions, shorten, time, too_few, unix,
+    Backend, Membership, Moment, Target, cluster_set_error, list, list_by, older, oldest_evidence, revisions,
+    shorten, time, too_few, unanswered, unix,
 };
 use crate::api::fleet_package::{Detail, LastCounted, PackageCounts, Problem, RevisionCount};
 use crate::api::trace::StageStatus;
@@ -35,34 +35,7 @@ pub enum Wanted<'a> {
     /// What comes of this one at the end of the trace, which is not known, for this reason.
     Untraced(&'a str, &'a str),
     /// One that is to be read from elsewhere, and cannot be.
-    Unresolved(&'a Unresolved),
-}
-
-/// Why a revision cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unresolved {
-    /// The reason.
-    pub reason: Reason,
-    /// The same in words.
-    pub message: String,
-    /// Nobody but a person can change it.
-    pub stalled: bool,
-}
-
-impl Unresolved {
-    /// The object that holds it has not been read yet.
-    pub fn unread() -> Self {
-        let message = "revisionFrom: the object has not been read yet".to_owned();
-        Self { reason: Reason::Pending, message, stalled: false }
-    }
-}
-
-/// The same as a decision sees it.
-#[derive(Clone, Copy)]
-struct Lack<'a> {
-    reason: Reason,
-    message: &'a str,
-    stalled: bool,
+    Unresolved(&'a Obstacle),
 }
 
 impl<'a> Wanted<'a> {
@@ -103,14 +76,12 @@ impl<'a> Wanted<'a> {
     }
 
     /// Why it is not known what clusters are held to, if it is not.
-    fn lack(self) -> Option<Lack<'a>> {
+    fn lack(self) -> Option<Obstacle> {
         match self {
-            Self::Untraced(_, message) => {
-                Some(Lack { reason: Reason::ArtifactUnknown, message, stalled: false })
+            Self::Untraced(_, why) => {
+                Some(Obstacle { reason: Reason::ArtifactUnknown, message: shorten(why), stalled: false })
             }
-            Self::Unresolved(Unresolved { reason, message, stalled }) => {
-                Some(Lack { reason: *reason, message, stalled: *stalled })
-            }
+            Self::Unresolved(why) => Some(Obstacle { message: shorten(&why.message), ..why.clone() }),
             Self::Own | Self::Revision(_) | Self::Traced(..) => None,
         }
     }
@@ -160,24 +131,17 @@ pub fn least_stale_after(interval: Seconds, settle: Seconds) -> Seconds {
 pub fn decide(input: &Input<'_>) -> FleetPackageStatus {
     let checked = input.spec.map_err(str::to_owned).and_then(|spec| Ok((spec, check(spec)?)));
     match checked {
-        Err(error) => without_counts(input, Reason::InvalidSpec, &error, STALLED),
+        Err(message) => {
+            without_counts(input, &Obstacle { reason: Reason::InvalidSpec, message, stalled: true })
+        }
         Ok((spec, stale_after)) => {
             if let Some(previous) = kept_for_now(input, stale_after) {
                 return previous.clone();
             }
-            let kind = |stalled: bool| if stalled { STALLED } else { RECONCILING };
             match (input.membership.obstacle(), input.backend, input.wanted) {
-                (Some(Obstacle { reason, message, stalled }), ..) => {
-                    without_counts(input, reason, &message, kind(stalled))
-                }
-                (None, Backend::Unknown(_), Wanted::Unresolved(unresolved)) => {
-                    let Unresolved { reason, message, stalled } = unresolved;
-                    without_counts(input, *reason, message, kind(*stalled))
-                }
-                (None, Backend::Unknown(error), _) => {
-                    let message = format!("the metrics backend has not answered yet: {error}");
-                    without_counts(input, Reason::BackendUnavailable, &message, RECONCILING)
-                }
+                (Some(obstacle), ..) => without_counts(input, &obstacle),
+                (None, Backend::Unknown(_), Wanted::Unresolved(obstacle)) => without_counts(input, obstacle),
+                (None, Backend::Unknown(error), _) => without_counts(input, &unanswered(error)),
                 (None, ..) => judge(input, spec, stale_after),
             }
         }
@@ -187,13 +151,8 @@ pub fn decide(input: &Input<'_>) -> FleetPackageStatus {
 /// After a restart, until all that is needed has been read once: what was said stays while its
 /// evidence would still count.
 fn kept_for_now<'a>(input: &Input<'a>, stale_after: Seconds) -> Option<&'a FleetPackageStatus> {
-    let unread = match input.membership {
-        Membership::Unlisted(_) => true,
-        Membership::NotInstalled | Membership::Forbidden(_) => false,
-        Membership::Known | Membership::Outdated { .. } => matches!(input.backend, Backend::Unknown(_)),
-    };
     input.previous.filter(|previous| {
-        unread
+        input.membership.is_unread(input.backend)
             && previous.observed_generation == Some(input.generation)
             && previous.last_counted.is_none()
             && previous.revision.as_deref() == input.wanted.text()
@@ -221,14 +180,15 @@ pub fn check(spec: &FleetPackageSpec) -> Result<Seconds, String> {
 }
 
 /// A status for which nothing can be said of any cluster. What was last known stays, and is marked as such.
-fn without_counts(input: &Input<'_>, reason: Reason, message: &str, kind: &str) -> FleetPackageStatus {
+fn without_counts(input: &Input<'_>, obstacle: &Obstacle) -> FleetPackageStatus {
+    let Obstacle { reason, ref message, stalled } = *obstacle;
     let previous = input.previous.filter(|_| reason != Reason::Forbidden).cloned().unwrap_or_default();
     let before = input.previous.map(|it| it.conditions.as_slice()).unwrap_or_default();
     let mut conditions = Conditions::new(input.generation, input.moment, before);
     let message = shorten(message);
     conditions.set(READY, false, reason, message.clone());
     conditions.set(REPORTING, false, reason, message.clone());
-    conditions.set(kind, true, reason, message);
+    conditions.set(if stalled { STALLED } else { RECONCILING }, true, reason, message);
     FleetPackageStatus {
         observed_generation: Some(input.generation),
         revision: input.wanted.text().filter(|_| reason != Reason::Forbidden).map(str::to_owned),
@@ -271,15 +231,15 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
     let was_ready =
         previous.observed_generation == Some(input.generation) && is_true(&previous.conditions, READY);
     let doubt = input.membership.doubt();
-    let blocked = no_clusters(spec, counts.total).or_else(|| {
+    let blocked = too_few(&spec.clusters, counts.total).or_else(|| {
         let message = doubt
             .clone()
             .filter(|_| wrong.is_empty() && input.membership.forbids(was_ready, input.moment, stale_after));
         message.map(|message| (Reason::ClusterProfilesUnavailable, message))
     });
     let ready = lack.is_none() && blocked.is_none() && wrong.is_empty();
-    let (reason, message) = match (lack, &blocked, wrong.first()) {
-        (Some(lack), ..) => (lack.reason, shorten(lack.message)),
+    let (reason, message) = match (&lack, &blocked, wrong.first()) {
+        (Some(lack), ..) => (lack.reason, lack.message.clone()),
         (None, Some((reason, message)), _) => (*reason, message.clone()),
         (None, None, Some((worst, _))) => (*worst, describe(*worst, &wrong)),
         (None, None, None) if wanted.is_some() => {
@@ -335,17 +295,6 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
         tenancy: None,
         conditions,
     }
-}
-
-/// What keeps the whole object from being Ready, whatever the single clusters say.
-fn no_clusters(spec: &FleetPackageSpec, total: u64) -> Option<(Reason, String)> {
-    if total == 0 {
-        return Some((Reason::NoTargets, nobody(&spec.clusters).to_owned()));
-    }
-    too_few(&spec.clusters, total).map(|(wanted, present)| {
-        let message = format!("{} report this package, at least {wanted} are asked for", clusters(present));
-        (Reason::TooFewClusters, message)
-    })
 }
 
 fn reporting(

@@ -1,6 +1,6 @@
 //! Whether the targets of an object are all the clusters that its spec means.
 
-use super::{Moment, shorten};
+use super::{Backend, Moment, shorten};
 use crate::api::Reason;
 use crate::clock::Seconds;
 
@@ -24,12 +24,15 @@ pub enum Membership {
     Forbidden(String),
 }
 
-/// What is to be said in place of a judgement.
-pub(super) struct Obstacle {
-    pub(super) reason: Reason,
-    pub(super) message: String,
-    /// Nobody but a person can change it.
-    pub(super) stalled: bool,
+/// Why there is nothing to judge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    /// The reason.
+    pub reason: Reason,
+    /// The same in words.
+    pub message: String,
+    /// Only a person can change it.
+    pub stalled: bool,
 }
 
 impl Membership {
@@ -51,6 +54,15 @@ impl Membership {
             Self::Forbidden(refusal) => (Reason::Forbidden, refusal.clone(), true),
         };
         Some(Obstacle { reason, message: shorten(&message), stalled })
+    }
+
+    /// Whether something that is needed has not been read once since the start.
+    pub(super) fn is_unread(&self, backend: Backend<'_>) -> bool {
+        match self {
+            Self::Unlisted(_) => true,
+            Self::NotInstalled | Self::Forbidden(_) => false,
+            Self::Known | Self::Outdated { .. } => matches!(backend, Backend::Unknown(_)),
+        }
     }
 
     /// What is to be said along with a judgement, because clusters may have joined unseen.

@@ -31,10 +31,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_contract::Fingerprint;
 
 use crate::api::common::ClusterSet;
-use crate::api::{FleetPackageStatus, RolloutGateStatus};
+use crate::api::{FleetPackageStatus, Reason, RolloutGateStatus};
 use crate::clock::Seconds;
 use crate::fleet::observation::{Observation, Standing};
-pub use membership::Membership;
+pub use membership::{Membership, Obstacle};
 
 /// In place of a text that may speak of what belongs to another tenant.
 pub(crate) const HIDDEN: &str = "the aggregator's log says why";
@@ -195,10 +195,20 @@ fn nobody(clusters: &ClusterSet) -> &'static str {
     }
 }
 
-/// How many clusters `reporting` asks for and does not get: `(wanted, present)`.
-fn too_few(clusters: &ClusterSet, total: u64) -> Option<(u64, u64)> {
-    let wanted = u64::try_from(clusters.reporting.as_ref()?.min_clusters).unwrap_or(1).max(1);
-    (total < wanted).then_some((wanted, total))
+/// Why there are not enough of the clusters that are meant, if there are not.
+fn too_few(meant: &ClusterSet, total: u64) -> Option<(Reason, String)> {
+    if total == 0 {
+        return Some((Reason::NoTargets, nobody(meant).to_owned()));
+    }
+    let wanted = u64::try_from(meant.reporting.as_ref()?.min_clusters).unwrap_or(1).max(1);
+    let message = || format!("{} report this package, at least {wanted} are asked for", clusters(total));
+    (total < wanted).then(|| (Reason::TooFewClusters, message()))
+}
+
+/// That nothing is known of any cluster yet.
+fn unanswered(error: &str) -> Obstacle {
+    let message = format!("the metrics backend has not answered yet: {error}");
+    Obstacle { reason: Reason::BackendUnavailable, message, stalled: false }
 }
 
 /// `1 cluster` or `3 clusters`.
@@ -207,7 +217,7 @@ fn clusters(count: u64) -> String {
 }
 
 /// The first names and how many there are besides: `a, b, c and 7 more`.
-fn list(names: &[String]) -> String {
+pub(crate) fn list(names: &[String]) -> String {
     list_by(names, String::clone)
 }
 

@@ -7,13 +7,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_contract::Fingerprint;
 
 use super::checks::{self, Asked};
-use super::classify::{Demand, Soak, for_gate, is_under_way, soak, unobserved};
+use super::classify::{Demand, for_gate, is_under_way, unobserved};
 use super::conditions::{Conditions, OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true};
 use super::dependencies::Dependencies;
-use super::membership::Obstacle;
 use super::{
-    Backend, Membership, Moment, Target, cluster_set_error, clusters, nobody, older, oldest_evidence,
-    shorten, time, too_few, trace, unix,
+    Backend, Membership, Moment, Target, cluster_set_error, clusters, older, oldest_evidence, shorten, time,
+    too_few, trace, unanswered, unix,
 };
 use crate::api::check::CheckStatus;
 use crate::api::rollout_gate::{GateCounts, Override, OverrideState, Require, Waiting};
@@ -103,10 +102,10 @@ struct Survey<'a> {
 pub fn decide(input: &Input<'_>) -> RolloutGateStatus {
     let spec = match input.spec {
         Ok(spec) => spec,
-        Err(error) => return write_up(input, None, obstacle(Reason::InvalidSpec, error, true)),
+        Err(error) => return write_up(input, None, nothing(Reason::InvalidSpec, error, true)),
     };
     if let Some(previous) = input.previous
-        && unread(input)
+        && input.membership.is_unread(input.backend)
         && keeps_for_now(input, spec, previous)
     {
         return previous.clone();
@@ -118,15 +117,6 @@ pub fn decide(input: &Input<'_>) -> RolloutGateStatus {
         finding.stalled = true;
     }
     write_up(input, Some(spec), finding)
-}
-
-/// Whether something that is needed has not been read once since the start.
-fn unread(input: &Input<'_>) -> bool {
-    match input.membership {
-        Membership::Unlisted(_) => true,
-        Membership::NotInstalled | Membership::Forbidden(_) => false,
-        Membership::Known | Membership::Outdated { .. } => matches!(input.backend, Backend::Unknown(_)),
-    }
 }
 
 /// After a restart, until everything has been read once: a gate that is open stays so while the evidence
@@ -157,28 +147,26 @@ fn find_out(input: &Input<'_>, spec: &RolloutGateSpec) -> Finding {
         PackageSpec::NotFound => {
             let message =
                 format!("there is no FleetPackage {:?} in this namespace", spec.fleet_package_ref.name);
-            return obstacle(Reason::FleetPackageNotFound, &message, false);
+            return nothing(Reason::FleetPackageNotFound, &message, false);
         }
         PackageSpec::Unreadable(error) => {
             let message = format!("FleetPackage {:?}: {error}", spec.fleet_package_ref.name);
-            return obstacle(Reason::InvalidSpec, &message, true);
+            return nothing(Reason::InvalidSpec, &message, true);
         }
     };
     if let Some(manager) = &package.managed_by {
         let message = format!("FleetPackage {:?} is filled by {manager}", spec.fleet_package_ref.name);
-        return obstacle(Reason::ExternallyManaged, &message, true);
+        return nothing(Reason::ExternallyManaged, &message, true);
     }
     if let Some(refusal) = checks::refusal(&spec.checks, input.checks) {
-        return obstacle(Reason::Forbidden, &refusal, true);
+        return nothing(Reason::Forbidden, &refusal, true);
     }
     let terms = terms(input, spec, package);
     match (terms, input.membership.obstacle(), input.backend) {
-        (Err(error), ..) => obstacle(Reason::InvalidSpec, &error, true),
-        (Ok(_), Some(Obstacle { reason, message, stalled }), _) => obstacle(reason, &message, stalled),
-        // Without any answer there is nothing to be said of the clusters.
+        (Err(error), ..) => nothing(Reason::InvalidSpec, &error, true),
+        (Ok(_), Some(it), _) => nothing(it.reason, &it.message, it.stalled),
         (Ok(_), None, Backend::Unknown(error)) => {
-            let message = format!("the metrics backend has not answered yet: {error}");
-            obstacle(Reason::BackendUnavailable, &message, false)
+            nothing(Reason::BackendUnavailable, &unanswered(error).message, false)
         }
         (Ok(terms), None, _) => judge(input, spec, &terms),
     }
@@ -196,7 +184,8 @@ pub fn questions(input: &Input<'_>) -> Vec<String> {
     if survey.waiting.is_empty() { checks::due(input, &terms.checks, &survey.states) } else { Vec::new() }
 }
 
-fn obstacle(reason: Reason, message: &str, stalled: bool) -> Finding {
+/// Where nothing can be said of the clusters, and why.
+fn nothing(reason: Reason, message: &str, stalled: bool) -> Finding {
     Finding {
         counts: None,
         waiting: vec![whole(reason, shorten(message))],
@@ -276,26 +265,6 @@ fn started_at(input: &Input<'_>, spec: &RolloutGateSpec) -> Time {
     known.unwrap_or_else(|| time(input.moment.now))
 }
 
-/// The clusters that would count if their past were known, and from when on it has to be.
-pub fn unknown_pasts<'a>(
-    spec: &RolloutGateSpec,
-    artifact: Fingerprint,
-    targets: &'a [Target],
-    moment: Moment,
-) -> impl Iterator<Item = (&'a str, Seconds)> + use<'a> {
-    let min_success = spec.min_success_time.as_deref().and_then(|text| common::seconds(text).ok());
-    let demand =
-        Demand { revision: artifact, require: spec.require, min_success: min_success.unwrap_or_default() };
-    targets.iter().filter_map(move |target| {
-        let (cluster, observation) = (&target.cluster, &target.observation);
-        let row = unobserved(observation).ok()?;
-        let unknown = for_gate(observation, &demand, moment.t) == Reason::Soaking
-            && soak(observation, row, demand.min_success, moment.t) == Soak::PastUnknown;
-        let as_of = observation.as_of.filter(|_| unknown)?;
-        Some((cluster.as_str(), as_of.min(moment.t) - demand.min_success))
-    })
-}
-
 fn judge(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> Finding {
     let Survey { states, counts, mut waiting } = survey(input, spec, terms);
     let (checks, oldest_answer) = if waiting.is_empty() {
@@ -352,14 +321,9 @@ fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>, tota
     {
         waiting.push(whole(Reason::ClusterProfilesUnavailable, doubt));
     }
-    if total == 0 {
-        waiting.push(whole(Reason::NoTargets, nobody(&spec.clusters).to_owned()));
-    } else if let Some((wanted, present)) = too_few(&spec.clusters, total) {
-        let message = format!("{} report this package, at least {wanted} are asked for", clusters(present));
-        waiting.push(whole(Reason::TooFewClusters, message));
-    }
+    let few = too_few(&spec.clusters, total);
     let others = input.dependencies.waiting();
-    waiting.extend(others.into_iter().map(|(reason, message)| whole(reason, message)));
+    waiting.extend(few.into_iter().chain(others).map(|(reason, message)| whole(reason, message)));
     waiting.extend(traced(input, spec));
     waiting
 }

@@ -16,9 +16,10 @@ use std::sync::Arc;
 use statusbridge_contract::{ApplyState, Fingerprint};
 
 use super::classify::{PackageState, for_package, unobserved};
-use super::membership::Obstacle;
 use super::words::{named, phrase};
-use super::{Membership, Moment, Target, list_by, nobody, oldest_evidence, shorten, time};
+use super::{
+    Membership, Moment, Obstacle, Target, list_by, nobody, oldest_evidence, shorten, time, unanswered,
+};
 use crate::api::Reason;
 use crate::api::trace::{Output, StageBefore, StageCounts, StageStatus, TraceStage};
 use crate::clock::Seconds;
@@ -120,16 +121,7 @@ impl Known {
             revision: revision.to_owned(),
             description,
             input: shown,
-            output: None,
-            state: String::new(),
-            message: String::new(),
-            as_of: None,
-            outdated: false,
-            clusters: StageCounts::default(),
-            arrived_at: None,
-            applied_at: None,
-            healthy_at: None,
-            before: None,
+            ..StageStatus::default()
         };
         let Some(before) = before else { return Self(status) };
         let same = before.description == status.description
@@ -208,8 +200,7 @@ fn arrive(
         return (known.status(reason, &message), passed_on);
     }
     if let Some(error) = &stage.unanswered {
-        let message = format!("the metrics backend has not answered yet: {error}");
-        return (known.status(Reason::BackendUnavailable, &message), passed_on);
+        return (known.status(Reason::BackendUnavailable, &unanswered(error).message), passed_on);
     }
     if stage.targets.is_empty() {
         return (known.status(Reason::NoTargets, nobody(&stage.spec.clusters())), passed_on);

@@ -21,7 +21,6 @@ use tracing::{info, warn};
 pub use name::name;
 pub use plan::{Change, Input, Plan, plan};
 
-use crate::api::fleet_package::PackageRef;
 use crate::clock::Seconds;
 use crate::judge::World;
 use crate::metrics::{Metrics, WriteResult};
@@ -74,7 +73,7 @@ impl Discovery {
         let good_since = *self.good_since.get_or_insert(now);
         let settings = &self.settings;
         let reported = world.fleet.packages(|package| {
-            let grant = world.tenancy.grant(&settings.namespace, &PackageRef::from(package));
+            let grant = world.tenancy.grant(&settings.namespace, package);
             move |cluster: &str| grant.allows(cluster)
         });
         let present: Vec<_> = world.packages.within(&settings.namespace).collect();
@@ -102,21 +101,16 @@ impl Discovery {
     pub async fn write_next(&mut self, client: &Client, metrics: &Metrics) {
         let Some(change) = self.pending.pop_front() else { return };
         let namespace = &self.settings.namespace;
-        match write::write(client, namespace, &change).await {
+        let answer = write::write(client, namespace, &change).await;
+        metrics.wrote(Kind::FleetPackage, WriteResult::of(&answer));
+        match answer {
             Ok(written) => {
                 self.last_error = None;
-                let result = match written {
-                    Written::Done(_) => WriteResult::Done,
-                    Written::Conflict => WriteResult::Conflict,
-                    Written::Gone => WriteResult::Gone,
-                };
-                metrics.wrote(Kind::FleetPackage, result);
                 if !matches!(written, Written::Conflict) {
                     tell(namespace, &change);
                 }
             }
             Err(error) => {
-                metrics.wrote(Kind::FleetPackage, WriteResult::Error);
                 self.pending.clear();
                 let error = error.to_string();
                 if self.last_error.as_ref() != Some(&error) {

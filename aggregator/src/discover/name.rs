@@ -1,13 +1,13 @@
 //! Names of discovered FleetPackages.
 
-use crate::fleet::PackageId;
+use crate::api::PackageRef;
 use crate::names::{LONGEST_LABEL, hashed, is_subdomain};
 
 /// `source.namespace.name`, or `source.name` for a cluster-scoped package: always the same for the same
 /// package, and never for two. Where that is too long to be a label as well, no valid name, or could be
 /// read in two ways, it is made valid and ends in a hash.
-pub fn name(package: &PackageId) -> String {
-    let PackageId { source, namespace, name } = package;
+pub fn name(package: &PackageRef) -> String {
+    let PackageRef { source, namespace, name } = package;
     let namespace = namespace.as_deref();
     let plain = match namespace {
         Some(namespace) => format!("{source}.{namespace}.{name}"),
@@ -19,7 +19,7 @@ pub fn name(package: &PackageId) -> String {
 }
 
 /// A name that ends in a hash of the package's identity.
-pub(super) fn with_hash(package: &PackageId) -> String {
+pub(super) fn with_hash(package: &PackageRef) -> String {
     let parts = [&*package.source, package.namespace.as_deref().unwrap_or_default(), &*package.name];
     let mut readable = String::new();
     for letter in parts.join("-").chars().map(|letter| letter.to_ascii_lowercase()) {
@@ -38,16 +38,16 @@ mod tests {
     use proptest::prelude::*;
     use rstest::rstest;
 
-    fn id(source: &str, namespace: &str, name: &str) -> PackageId {
+    fn id(source: &str, namespace: &str, name: &str) -> PackageRef {
         let namespace = Some(namespace.to_owned()).filter(|it| !it.is_empty());
-        PackageId { source: source.into(), namespace, name: name.into() }
+        PackageRef { source: source.into(), namespace, name: name.into() }
     }
 
     #[rstest]
     #[case(id("flux-kustomization", "flux-system", "payments"), "flux-kustomization.flux-system.payments")]
     #[case(id("olm", "", "payments"), "olm.payments")]
     #[case(id("flux-kustomization", "apps", "payments.v1"), "flux-kustomization.apps.payments.v1")]
-    fn plain(#[case] package: PackageId, #[case] expected: &str) {
+    fn plain(#[case] package: PackageRef, #[case] expected: &str) {
         assert_eq!(name(&package), expected);
     }
 
@@ -57,7 +57,7 @@ mod tests {
     #[case::odd(id("a", "b", "__x/y:z__"), "a-b-x-y-z-")]
     #[case::foreign(id("a", "b", "größe"), "a-b-gr-e-")]
     #[case::long(id("flux-kustomization", "flux-system", &"x".repeat(512)), "flux-kustomization-flux-system-xxx")]
-    fn hashed_where_needed(#[case] package: PackageId, #[case] beginning: &str) {
+    fn hashed_where_needed(#[case] package: PackageRef, #[case] beginning: &str) {
         let name = name(&package);
         assert!(name.starts_with(beginning), "{name}");
         let hash = name.rsplit('-').next().unwrap();

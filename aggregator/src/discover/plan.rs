@@ -6,11 +6,10 @@ use jiff::Timestamp;
 
 use super::name::{name, with_hash};
 use super::{DISCOVERED_LABEL, NOT_REPORTED_SINCE, Settings};
-use crate::api::fleet_package::PackageRef;
+use crate::api::PackageRef;
 use crate::clock::Seconds;
-use crate::fleet::PackageId;
 use crate::judge::PackageObject;
-use crate::store::Key;
+use crate::store::{Kept, Version};
 
 /// How long polls must have been good before anything is removed: after a start or a failure not all
 /// clusters may be verified yet.
@@ -20,7 +19,7 @@ const PROBATION: Seconds = 600.0;
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
     /// Every package of which some cluster has verified data.
-    pub reported: &'a BTreeSet<PackageId>,
+    pub reported: &'a BTreeSet<PackageRef>,
     /// The FleetPackages in the namespace.
     pub present: &'a [&'a PackageObject],
     /// Where and how much.
@@ -63,23 +62,12 @@ pub enum Change {
     Delete(Version),
 }
 
-/// One version of one object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Version {
-    /// Where it lives.
-    pub key: Key,
-    /// Which object of this name.
-    pub uid: String,
-    /// Which version of it.
-    pub resource_version: String,
-}
-
 /// What follows from what is reported and what is there.
 pub fn plan(input: &Input<'_>) -> Plan {
     let ours: Vec<&PackageObject> = input.present.iter().copied().filter(|it| is_discovered(it)).collect();
     let mut changes: Vec<Change> = ours.iter().filter_map(|object| follow(input, object)).collect();
 
-    let known: BTreeSet<PackageId> = input.present.iter().filter_map(|object| package(object)).collect();
+    let known: BTreeSet<PackageRef> = input.present.iter().filter_map(|object| package(object)).collect();
     let mut taken: BTreeSet<String> = input.present.iter().map(|it| it.key.name.clone()).collect();
     let (mut room, mut left_out) = (input.settings.limit.saturating_sub(ours.len()), 0);
     for id in input.reported.difference(&known) {
@@ -88,7 +76,7 @@ pub fn plan(input: &Input<'_>) -> Plan {
             Some(name) => {
                 room -= 1;
                 taken.insert(name.clone());
-                changes.push(Change::Create { name, package: PackageRef::from(id) });
+                changes.push(Change::Create { name, package: id.clone() });
             }
             None => left_out += 1,
         }
@@ -101,19 +89,15 @@ fn is_discovered(object: &PackageObject) -> bool {
     object.labels.get(DISCOVERED_LABEL).is_some_and(|value| value == "true")
 }
 
-fn package(object: &PackageObject) -> Option<PackageId> {
-    object.spec.as_ref().ok().map(|spec| PackageId::from(&spec.package))
+fn package(object: &PackageObject) -> Option<PackageRef> {
+    object.spec.as_ref().ok().map(|spec| spec.package.clone())
 }
 
 /// What is to be done about a FleetPackage that discovery made.
 fn follow(input: &Input<'_>, object: &PackageObject) -> Option<Change> {
     let id = package(object)?;
     let noted = object.annotations.get(NOT_REPORTED_SINCE);
-    let version = Version {
-        key: object.key.clone(),
-        uid: object.uid.clone(),
-        resource_version: object.resource_version.clone(),
-    };
+    let version = object.version();
     if input.reported.contains(&id) {
         return noted.map(|_| Change::Note { version, since: None });
     }
@@ -130,7 +114,7 @@ fn follow(input: &Input<'_>, object: &PackageObject) -> Option<Change> {
 }
 
 /// Whether the API server takes a FleetPackage of this package.
-fn is_valid(id: &PackageId) -> bool {
+fn is_valid(id: &PackageRef) -> bool {
     let within = |text: &str, most: usize| (1..=most).contains(&text.chars().count());
     within(&id.source, 253)
         && id.namespace.as_deref().is_none_or(|it| within(it, 63))
@@ -146,8 +130,8 @@ mod tests {
     const NOW: Seconds = 1_800_000_000.0;
     const DAY: Seconds = 86_400.0;
 
-    fn id(name: &str) -> PackageId {
-        PackageId { source: "flux".into(), namespace: Some("apps".into()), name: name.into() }
+    fn id(name: &str) -> PackageRef {
+        PackageRef { source: "flux".into(), namespace: Some("apps".into()), name: name.into() }
     }
 
     fn object(name: &str, package: &str, metadata: Value) -> PackageObject {
@@ -247,7 +231,7 @@ mod tests {
     #[test]
     fn identities_that_no_fleet_package_can_have_are_left_out() {
         let long = "n".repeat(64);
-        let reported = BTreeSet::from([PackageId { namespace: Some(long), ..id("a") }]);
+        let reported = BTreeSet::from([PackageRef { namespace: Some(long), ..id("a") }]);
         let settings = settings(10);
         let input =
             Input { reported: &reported, present: &[], settings: &settings, good_since: NOW, now: NOW };

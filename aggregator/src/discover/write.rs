@@ -1,19 +1,20 @@
 //! Writing what discovery found.
 
 use kube::Client;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::plan::{Change, Version};
+use super::plan::Change;
 use super::{DISCOVERED_LABEL, FIELD_MANAGER, NOT_REPORTED_SINCE};
 use crate::api::{GROUP, VERSION};
-use crate::write::{HubError, Kind, Written, in_time};
+use crate::write::{self, HubError, Kind, Written, in_time};
 
 /// Makes one change. An object that has changed since it was read is not touched, nor is one that
 /// somebody else made under the name meanwhile.
 pub(super) async fn write(client: &Client, namespace: &str, change: &Change) -> Result<Written, HubError> {
     let resource = Kind::FleetPackage.resource();
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+    let field_manager = Some(FIELD_MANAGER.to_owned());
     let answer = match change {
         Change::Create { name, package } => {
             let object = json!({
@@ -22,7 +23,10 @@ pub(super) async fn write(client: &Client, namespace: &str, change: &Change) -> 
                 "metadata": {"namespace": namespace, "name": name, "labels": {DISCOVERED_LABEL: "true"}},
                 "spec": {"package": package},
             });
-            create(&api, object).await
+            // Not by server-side apply, which would change an object that is there already.
+            let object: DynamicObject = serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
+            let params = PostParams { field_manager, ..PostParams::default() };
+            in_time(api.create(&params, &object)).await.map(done)
         }
         Change::Note { version, since } => {
             let patch = json!({
@@ -32,38 +36,18 @@ pub(super) async fn write(client: &Client, namespace: &str, change: &Change) -> 
                     "annotations": {NOT_REPORTED_SINCE: since.map(|since| since.to_string())},
                 },
             });
-            let params =
-                PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            let params = PatchParams { field_manager, ..PatchParams::default() };
             in_time(api.patch(&version.key.name, &params, &Patch::Merge(&patch))).await.map(done)
         }
-        Change::Delete(version) => delete(&api, version).await,
+        Change::Delete(version) => return write::delete(&api, version).await,
     };
-    match answer {
-        Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 409 => Ok(Written::Conflict),
+    match (change, answer) {
         // Of an object; a namespace that is not there is an error.
-        Err(HubError::Api(kube::Error::Api(refusal)))
-            if refusal.code == 404 && !matches!(change, Change::Create { .. }) =>
-        {
-            Ok(Written::Gone)
+        (Change::Create { .. }, Err(HubError::Api(kube::Error::Api(refusal)))) if refusal.code == 404 => {
+            Err(kube::Error::Api(refusal).into())
         }
-        answer => answer,
+        (_, answer) => write::written(answer),
     }
-}
-
-/// Not by server-side apply, which would change an object that is there already.
-async fn create(api: &Api<DynamicObject>, object: serde_json::Value) -> Result<Written, HubError> {
-    let object: DynamicObject = serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    in_time(api.create(&params, &object)).await.map(done)
-}
-
-async fn delete(api: &Api<DynamicObject>, version: &Version) -> Result<Written, HubError> {
-    let preconditions = Preconditions {
-        uid: Some(version.uid.clone()),
-        resource_version: Some(version.resource_version.clone()),
-    };
-    let params = DeleteParams::default().preconditions(preconditions);
-    in_time(api.delete(&version.key.name, &params)).await.map(|_| Written::Gone)
 }
 
 fn done(object: DynamicObject) -> Written {

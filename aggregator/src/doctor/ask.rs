@@ -6,23 +6,41 @@ use std::time::Duration;
 use kube::Client;
 use kube::api::ListParams;
 use statusbridge_contract::stream::{self, StreamLabels};
-use statusbridge_contract::{Metric, label};
+use statusbridge_contract::{Fingerprint, Metric, label};
 
 use super::cluster_label::candidates;
 use super::survey::{DigestSeen, Limit, StreamSeen, Survey};
-use crate::api::{FleetPackageSpec, FleetPackageStatus};
 use crate::clock::{self, Seconds};
-use crate::feed::{FeedConfig, FeedError, Labels, PromFeed, QueryApi as _, Sample, Sink};
-use crate::fleet::{Fleet, FleetSettings};
+use crate::feed::{FeedConfig, FeedError, Labels, PromFeed, QueryApi as _, Sample, Sink, cluster_selector};
+use crate::fleet::{Fleet, FleetSettings, StreamId};
+use crate::fold::fold;
+use crate::judge::PackageObject;
 use crate::poll::{PollConfig, Poller};
 use crate::reading;
-use crate::store::Object;
-use crate::write::{HubError, Kind, in_time};
+use crate::write::{self, HubError, Kind};
 
 /// How often streams that do not add up are looked at.
 const LOOKS: usize = 3;
 /// How far back scrapes are counted.
-const WINDOW: &str = "10m";
+const WINDOW: Seconds = 600.0;
+/// How far beyond the present is looked: VictoriaMetrics takes samples that are stamped up to two days ahead, others
+/// less.
+const AHEAD: Seconds = 2.0 * 86_400.0;
+/// A process that was not heard of for so many scrapes, while another one was, has been replaced.
+const REPLACED: Seconds = 3.0;
+
+/// Metrics of which no exporter says 0: it leaves the sample out.
+const NEVER_ZERO: [Metric; 6] = [
+    Metric::PackageApplyState,
+    Metric::PackageHealth,
+    Metric::PackageAppliedRevision,
+    Metric::PackageDesiredRevision,
+    Metric::PackageReason,
+    Metric::PackageResourcesFailed,
+];
+/// Metrics that no package has beside a healthy revision.
+const OF_TROUBLE: [Metric; 3] =
+    [Metric::PackageApplyState, Metric::PackageHealth, Metric::PackageAppliedRevision];
 /// Longest wait for the next scrape.
 const NEXT_SCRAPE: Seconds = 60.0;
 /// Wait for the next scrape where nobody knows when it comes.
@@ -30,27 +48,23 @@ const UNKNOWN_SCRAPE: Seconds = 15.0;
 
 /// Own labels whose names a target may bear too, and a metric that has them.
 const OWN_LABELS: [(&str, Metric); 4] = [
-    (label::PACKAGE, Metric::PackageHealth),
-    (label::PACKAGE_NAMESPACE, Metric::PackageHealth),
+    (label::PACKAGE, Metric::PackageHealthyRevision),
+    (label::PACKAGE_NAMESPACE, Metric::PackageHealthyRevision),
     (label::PACKAGE_SOURCE, Metric::SourceUp),
     (label::CONTRACT, Metric::Digest),
 ];
-
-/// How to ask.
-pub(super) struct Questions {
-    pub(super) feed: FeedConfig,
-    pub(super) poll: PollConfig,
-    pub(super) fleet: FleetSettings,
-    pub(super) limits: Vec<Limit>,
-}
 
 /// Looks at everything.
 ///
 /// # Errors
 /// When the backend gives no usable answer, other than that it is partial or that clocks differ:
 /// those are findings.
-pub(super) async fn survey(questions: Questions) -> Result<Survey, FeedError> {
-    let Questions { feed: config, mut poll, fleet: settings, limits } = questions;
+pub(super) async fn survey(
+    config: FeedConfig,
+    mut poll: PollConfig,
+    settings: FleetSettings,
+    limits: Vec<Limit>,
+) -> Result<Survey, FeedError> {
     let mut survey = Survey {
         settle: poll.settle,
         max_clock_skew: settings.max_clock_skew,
@@ -62,12 +76,12 @@ pub(super) async fn survey(questions: Questions) -> Result<Survey, FeedError> {
     let feed = PromFeed::new(config.clone())?;
     survey.found_flavour = feed.probe().await;
     let asked = async {
-        let (feed, ahead) = match feed.query("vector(0)", clock::now(), Nothing).await {
+        let (feed, ahead) = match fold(&feed, "vector(0)", clock::now(), |(): &mut (), _, _| {}).await {
             Err(FeedError::ClockDisagrees { ahead }) => {
                 survey.clock_ahead = Some(ahead);
                 (PromFeed::new(FeedConfig { max_clock_skew: Duration::MAX, ..config })?, ahead)
             }
-            answered => answered.map(|Nothing| (feed, 0.0))?,
+            answered => answered.map(|()| (feed, 0.0))?,
         };
         survey.t = clock::now() + ahead - survey.settle;
         look(&feed, &poll, &mut survey).await?;
@@ -92,28 +106,71 @@ pub(super) async fn survey(questions: Questions) -> Result<Survey, FeedError> {
 /// What can be told without verifying anything.
 async fn look(feed: &PromFeed, poll: &PollConfig, survey: &mut Survey) -> Result<(), FeedError> {
     let t = survey.t;
-    let ours = |metric: Metric| Series::of(metric, &poll.ignored_labels);
-    let digests = feed.query(Metric::Digest.name(), t, ours(Metric::Digest)).await?;
-    let uids = feed.query(Metric::ClusterUid.name(), t, ours(Metric::ClusterUid)).await?;
-    let window = format!("{}[{WINDOW}]", Metric::Digest.name());
-    let stamps = feed.query(&window, t, ours(Metric::Digest)).await?;
-    for labels in digests.all.into_keys() {
-        let uid = uids.all.get(&labels).and_then(|samples| samples.last()?.whole());
-        let stamps = stamps.all.get(&labels).map(|samples| samples.iter().map(|sample| sample.at).collect());
-        survey.digests.insert(labels, DigestSeen { uid, stamps: stamps.unwrap_or_default() });
+    let now = Heads::new(poll, t, f64::MAX);
+    survey.digests = feed.query(Metric::Digest.name(), t, now).await?.all;
+    let heads = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
+    let query = cluster_selector(&heads, &poll.cluster_label, []) + &format!("[{}s]", WINDOW + AHEAD);
+    let lately = Heads::new(poll, t, t + survey.settle);
+    for (labels, seen) in feed.query(&query, t + AHEAD, lately).await?.all {
+        match survey.digests.get_mut(&labels) {
+            Some(known) => {
+                *known = DigestSeen { contracts: known.contracts.clone(), uids: known.uids.clone(), ..seen }
+            }
+            // All that there is of it is stamped in the future.
+            None if seen.ahead.is_some() => drop(survey.digests.insert(labels, seen)),
+            // It has ended.
+            None => {}
+        }
     }
+    let label = poll.cluster_label.clone();
+    let note_name = move |all: &mut BTreeMap<String, BTreeSet<String>>, labels: &Labels, _: &[Sample]| {
+        if let (Some(cluster), Some(name)) = (labels.get(&label), labels.get("__name__")) {
+            all.entry(cluster.to_owned()).or_default().insert(name.to_owned());
+        }
+    };
+    survey.filled = fold(feed, &filled(&poll.cluster_label), t, note_name).await?;
+    let label = poll.cluster_label.clone();
+    let note_number = move |all: &mut BTreeMap<String, u64>, labels: &Labels, samples: &[Sample]| {
+        all.extend(labels.get(&label).map(str::to_owned).zip(number(samples)));
+    };
+    survey.restamped = fold(feed, &restamped(&poll.cluster_label), t, note_number).await?;
     // Those that each cluster has a few of; what is missing of packages shows when they are verified.
     let few: Vec<&str> = Metric::ALL.iter().filter(|m| !m.per_package()).map(|m| m.name()).collect();
     let names = format!("count by (__name__) ({{__name__=~\"{}\"}})", few.join("|"));
-    survey.metrics = feed.query(&names, t, Names::default()).await?.0;
+    let note_name = |all: &mut BTreeSet<String>, labels: &Labels, _: &[Sample]| {
+        all.extend(labels.get("__name__").map(str::to_owned));
+    };
+    survey.metrics = fold(feed, &names, t, note_name).await?;
     for (own, metric) in OWN_LABELS {
         let query = format!("count({}{{exported_{own}!=\"\"}})", metric.name());
-        let count = feed.query(&query, t, Count::default()).await?.0;
+        let count = fold(feed, &query, t, |count, _, samples| *count = number(samples).unwrap_or(0)).await?;
         if count > 0 {
             survey.collisions.insert(own.to_owned(), count);
         }
     }
     Ok(())
+}
+
+/// The last value, where it is a whole number.
+fn number(samples: &[Sample]) -> Option<u64> {
+    samples.last().and_then(|sample| sample.whole())
+}
+
+/// Asks which clusters have samples that were filled in.
+fn filled(label: &str) -> String {
+    format!("count by ({label}, __name__) ({} == 0)", cluster_selector(&NEVER_ZERO, label, []))
+}
+
+/// Asks how many samples of each cluster stand beside a healthy revision with the same timestamp, though their exporter
+/// leaves them out then.
+fn restamped(label: &str) -> String {
+    let healthy = Metric::PackageHealthyRevision.name();
+    let stands = |metric: &Metric| {
+        let name = metric.name();
+        format!("timestamp({name}) == timestamp({healthy}) and {name} > 0")
+    };
+    let any = OF_TROUBLE.iter().map(stands).collect::<Vec<_>>().join(" or ");
+    format!("count by ({label}) (({any}) and {healthy} > 0)")
 }
 
 /// Polls as the aggregator does, until everything adds up or it is clear that something does not.
@@ -126,119 +183,182 @@ async fn verify(
 ) -> Result<(), FeedError> {
     let mut poller = Poller::new(poll, feed);
     let mut fleet = Fleet::new(settings);
-    let mut torn = BTreeSet::<StreamLabels>::new();
+    let mut torn = BTreeSet::<StreamId>::new();
     for look in 1..=LOOKS {
         survey.t = clock::now() + ahead - survey.settle;
         let report = poller.poll(&mut fleet, survey.t).await;
         if let Some(error) = report.failure {
             return Err(error);
         }
-        let faulty: Vec<StreamLabels> = fleet
-            .streams()
-            .filter(|stream| stream.fault.is_some())
-            .map(|stream| stream.labels.clone())
-            .collect();
+        let faulty: Vec<StreamId> =
+            fleet.streams().filter(|stream| stream.fault.is_some()).map(|stream| stream.id.clone()).collect();
         if faulty.is_empty() || look == LOOKS {
             break;
         }
         // Only the next digest sample is another chance.
         let next = faulty
             .iter()
-            .map(|labels| survey.digests.get(labels).and_then(DigestSeen::interval).unwrap_or(UNKNOWN_SCRAPE))
+            .map(|id| survey.digests.get(&id.labels).and_then(DigestSeen::interval).unwrap_or(UNKNOWN_SCRAPE))
             .fold(1.0, f64::max);
         torn.extend(faulty);
         tokio::time::sleep(Duration::from_secs_f64(next.min(NEXT_SCRAPE))).await;
     }
     survey.streams = seen(&fleet, &torn);
+    survey.streams.retain(|stream| is_current(stream, &survey.digests));
     Ok(())
 }
 
+/// Whether a stream goes on: the fleet remembers those that have ended, too.
+fn is_current(stream: &StreamSeen, digests: &BTreeMap<StreamLabels, DigestSeen>) -> bool {
+    let Some(seen) = digests.get(&stream.id.labels) else { return false };
+    let latest = seen.stamps.last().copied().unwrap_or(f64::MIN);
+    let patience = REPLACED * seen.interval().unwrap_or(UNKNOWN_SCRAPE);
+    let is_heard = stream.newest.is_none_or(|newest| latest - newest <= patience);
+    is_heard && (seen.uids.contains(&stream.id.uid) || stream.newest.is_none())
+}
+
 /// The streams of a fleet, and which of them were torn before.
-pub(super) fn seen(fleet: &Fleet, torn: &BTreeSet<StreamLabels>) -> Vec<StreamSeen> {
-    let seen = fleet.streams().map(|stream| StreamSeen {
-        cluster: stream.cluster.to_owned(),
-        labels: stream.labels.clone(),
-        newest: stream.newest,
-        clock_offset: stream.clock_offset,
-        fault: stream.fault.map(str::to_owned),
-        was_torn: torn.contains(stream.labels),
-        down: stream
-            .content
-            .iter()
-            .flat_map(|content| &content.sources)
-            .filter(|source| source.up == Some(0))
-            .map(|source| source.name.to_string())
-            .collect(),
+pub(super) fn seen(fleet: &Fleet, torn: &BTreeSet<StreamId>) -> Vec<StreamSeen> {
+    let seen = fleet.streams().map(|stream| {
+        let sources = stream.content.iter().flat_map(|content| &content.sources);
+        let down = sources.filter(|source| source.up == Some(0));
+        StreamSeen {
+            cluster: stream.cluster.to_owned(),
+            id: stream.id.clone(),
+            newest: stream.newest,
+            clock_offset: stream.clock_offset,
+            fault: stream.fault.map(str::to_owned),
+            was_torn: torn.contains(stream.id),
+            down: down.map(|source| source.name.to_string()).collect(),
+        }
     });
     seen.collect()
 }
 
 /// How old evidence may be, by the FleetPackages of the hub.
 pub(super) async fn limits(client: &Client) -> Result<Vec<Limit>, HubError> {
-    let packages = Kind::FleetPackage.everywhere(client);
-    let mut page = ListParams::default().limit(500);
-    let mut limits = Vec::new();
-    loop {
-        let list = in_time(packages.list(&page)).await?;
-        let objects = list.items.into_iter().filter_map(Object::<FleetPackageSpec, FleetPackageStatus>::read);
-        limits.extend(objects.filter_map(|object| {
-            let spec = object.spec.ok().filter(|spec| spec.managed_by.is_none())?;
-            Some(Limit {
-                who: format!("FleetPackage {}", object.key),
-                stale_after: reading::stale_after(&spec)?,
-                clusters: spec.clusters.names.map(|names| names.into_iter().collect()),
-            })
-        }));
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(limits),
+    let limit = |object| {
+        let package = PackageObject::read(object)?;
+        let spec = package.spec.ok().filter(|spec| spec.managed_by.is_none())?;
+        Some(Limit {
+            who: format!("FleetPackage {}", package.key),
+            stale_after: reading::stale_after(&spec)?,
+            clusters: spec.clusters.names.map(|names| names.into_iter().collect()),
+        })
+    };
+    write::list(&Kind::FleetPackage.everywhere(client), ListParams::default().limit(500), limit).await
+}
+
+/// Digests and what comes with them, by the labels of their streams.
+struct Heads {
+    ignored: Vec<String>,
+    /// What is looked at ends here.
+    t: Seconds,
+    present: Seconds,
+    all: BTreeMap<StreamLabels, DigestSeen>,
+}
+
+impl Heads {
+    fn new(poll: &PollConfig, t: Seconds, present: Seconds) -> Self {
+        Self { ignored: poll.ignored_labels.clone(), t, present, all: BTreeMap::new() }
+    }
+}
+
+impl Sink for Heads {
+    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
+        let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
+        // Stale markers are no samples; VictoriaMetrics answers them as such.
+        let samples: Vec<Sample> = samples.iter().filter(|sample| !sample.value.is_nan()).copied().collect();
+        // A digest of a part of what an exporter says makes no stream.
+        if samples.is_empty() || metric == Metric::Digest && labels.get(label::PACKAGE_CLUSTER).is_some() {
+            return;
+        }
+        let owned = labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let split = stream::split(metric, owned, &self.ignored);
+        let seen = self.all.entry(split.stream).or_default();
+        let latest = samples.iter().map(|sample| sample.at).reduce(f64::max);
+        if let Some(ahead) = latest.map(|at| at - self.present).filter(|ahead| *ahead > 0.0) {
+            seen.ahead = seen.ahead.into_iter().chain([ahead]).reduce(f64::max);
+        }
+        let known = samples.iter().filter(|sample| sample.at <= self.t);
+        let said = known.clone().filter_map(|it| Some(((it.at * 1000.0).round() as i64, it.whole()?)));
+        match metric {
+            Metric::Digest => {
+                let own =
+                    |name: &str| split.own.iter().find(|(own, _)| *own == name).map(|(_, it)| it.as_str());
+                seen.uids.insert(own(label::CLUSTER_UID).filter(|uid| !uid.is_empty()).map(Fingerprint::of));
+                seen.contracts.insert(own(label::CONTRACT).unwrap_or_default().to_owned());
+                seen.stamps.extend(known.map(|sample| sample.at));
+                seen.stamps.sort_by(Seconds::total_cmp);
+                seen.stamps.dedup();
+            }
+            Metric::ProcessNumber => seen.processes.extend(said),
+            _ => seen.rendered.extend(said),
         }
     }
 }
 
-struct Nothing;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Sink for Nothing {
-    fn series(&mut self, _: &Labels, _: &[Sample]) {}
-}
-
-/// Samples of a metric, by stream.
-struct Series {
-    metric: Metric,
-    ignored: Vec<String>,
-    all: BTreeMap<StreamLabels, Vec<Sample>>,
-}
-
-impl Series {
-    fn of(metric: Metric, ignored: &[String]) -> Self {
-        Self { metric, ignored: ignored.to_vec(), all: BTreeMap::new() }
+    fn sample(at: Seconds, value: f64) -> Sample {
+        Sample { at, value }
     }
-}
 
-impl Sink for Series {
-    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
-        let owned = labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let labels = stream::split(self.metric, owned, &self.ignored).stream;
-        self.all.entry(labels).or_default().extend_from_slice(samples);
+    #[test]
+    fn what_comes_with_a_digest_is_found_by_its_labels() {
+        let mut heads = Heads::new(&PollConfig::default(), 100.0, 105.0);
+        let mut take = |name: &str, own: &[(&str, &str)], samples: &[Sample]| {
+            let labels = [("__name__", name), ("cluster", "c"), ("package", "target")];
+            heads.series(&labels.iter().chain(own).copied().collect(), samples);
+        };
+        let digests = [sample(85.0, 1.0), sample(95.0, f64::NAN), sample(100.0, 2.0), sample(3705.0, 3.0)];
+        take(
+            "statusbridge_digest",
+            &[("contract", "2"), ("statusbridge_cluster_uid", "00000000002a")],
+            &digests,
+        );
+        take("statusbridge_digest", &[("contract", "9")], &[sample(100.0, 2.0)]);
+        take("statusbridge_digest", &[("contract", "2"), ("package_cluster", "far")], &[sample(90.0, 2.0)]);
+        take("statusbridge_rendered_timestamp_seconds", &[], &digests[..1]);
+        take("statusbridge_process_number", &[], &digests[2..]);
+        let expected = DigestSeen {
+            contracts: ["2".to_owned(), "9".to_owned()].into(),
+            uids: [None, Fingerprint::from_value(42)].into(),
+            stamps: vec![85.0, 100.0],
+            rendered: [(85_000, 1)].into(),
+            processes: [(100_000, 2)].into(),
+            ahead: Some(3600.0),
+        };
+        let labels = crate::testing::stream(&[("cluster", "c"), ("package", "target")]);
+        assert_eq!(heads.all, [(labels, expected)].into());
     }
-}
 
-/// Names of metrics.
-#[derive(Default)]
-struct Names(BTreeSet<String>);
-
-impl Sink for Names {
-    fn series(&mut self, labels: &Labels, _: &[Sample]) {
-        self.0.extend(labels.get("__name__").map(str::to_owned));
+    #[test]
+    fn a_stream_that_has_ended_or_was_replaced_is_not_looked_at() {
+        let id = |process| StreamId { process, ..StreamId::default() };
+        let seen = |stamps: Vec<Seconds>| {
+            let seen = DigestSeen { uids: [None].into(), stamps, ..DigestSeen::default() };
+            BTreeMap::from([(StreamLabels::new(), seen)])
+        };
+        let of = |process, newest| StreamSeen { id: id(process), newest, ..StreamSeen::default() };
+        let digests = seen(vec![40.0, 55.0, 70.0, 85.0, 100.0]);
+        assert!(is_current(&of(1, Some(100.0)), &digests) && is_current(&of(2, Some(85.0)), &digests));
+        assert!(!is_current(&of(1, Some(40.0)), &digests), "it was replaced");
+        assert!(!is_current(&of(1, Some(100.0)), &BTreeMap::new()), "it has ended");
+        assert!(is_current(&of(0, None), &digests), "nothing of it can be used, which is to be said");
     }
-}
 
-/// The only number of an answer.
-#[derive(Default)]
-struct Count(u64);
-
-impl Sink for Count {
-    fn series(&mut self, _: &Labels, samples: &[Sample]) {
-        self.0 = samples.last().and_then(|sample| sample.whole()).unwrap_or_default();
+    #[test]
+    fn queries() {
+        insta::assert_snapshot!(
+            filled("cluster"),
+            @r#"count by (cluster, __name__) ({__name__=~"statusbridge_(package_apply_state|package_health|package_applied_revision|package_desired_revision|package_reason|package_resources_failed)"} == 0)"#
+        );
+        insta::assert_snapshot!(
+            restamped("cluster"),
+            @"count by (cluster) ((timestamp(statusbridge_package_apply_state) == timestamp(statusbridge_package_healthy_revision) and statusbridge_package_apply_state > 0 or timestamp(statusbridge_package_health) == timestamp(statusbridge_package_healthy_revision) and statusbridge_package_health > 0 or timestamp(statusbridge_package_applied_revision) == timestamp(statusbridge_package_healthy_revision) and statusbridge_package_applied_revision > 0) and statusbridge_package_healthy_revision > 0)"
+        );
     }
 }

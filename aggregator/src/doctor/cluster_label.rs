@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use statusbridge_contract::stream::StreamLabels;
+use statusbridge_contract::{Fingerprint, stream::StreamLabels};
 
 use super::survey::DigestSeen;
 
@@ -45,12 +45,14 @@ pub(super) fn candidates(digests: &BTreeMap<StreamLabels, DigestSeen>) -> Vec<Ca
         .into_iter()
         .filter(|label| !of_target(label))
         .filter_map(|label| {
-            let mut names = BTreeMap::<&str, BTreeSet<u64>>::new();
-            let mut uids = BTreeMap::<u64, BTreeSet<&str>>::new();
+            let mut names = BTreeMap::<&str, BTreeSet<Fingerprint>>::new();
+            let mut uids = BTreeMap::<Fingerprint, BTreeSet<&str>>::new();
             for (labels, seen) in digests {
-                let (name, uid) = (labels.get(label).filter(|name| !name.is_empty())?, seen.uid?);
-                names.entry(name).or_default().insert(uid);
-                uids.entry(uid).or_default().insert(name);
+                let name = labels.get(label).filter(|name| !name.is_empty())?;
+                for uid in &seen.uids {
+                    names.entry(name).or_default().insert((*uid)?);
+                    uids.entry((*uid)?).or_default().insert(name);
+                }
             }
             let one_to_one =
                 names.values().all(|uids| uids.len() == 1) && uids.values().all(|names| names.len() == 1);

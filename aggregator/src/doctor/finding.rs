@@ -12,32 +12,10 @@ pub enum Level {
     Advice,
 }
 
-macro_rules! checks {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// The closed list of what is looked at, in the order in which findings are shown.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-        pub enum Check {
-            $($(#[doc = $doc])+ $name,)+
-        }
-
-        impl Check {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$name),+];
-
-            /// Its name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name)),+ }
-            }
-
-            /// What is wrong when it finds something, in a sentence.
-            pub const fn meaning(self) -> &'static str {
-                match self { $(Self::$name => concat!($($doc),+)),+ }
-            }
-        }
-    };
-}
-
-checks! {
+crate::names::catalogue! {
+    /// The closed list of what is looked at, in the order in which findings are shown.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    Check:
     /// The backend cannot be asked.
     BackendUnavailable,
     /// An exporter that the aggregator is to scrape itself cannot be scraped.
@@ -56,12 +34,24 @@ checks! {
     NoDigests,
     /// A metric of the contract is missing altogether.
     MissingMetric,
+    /// A digest does not say of which cluster it is.
+    ClusterUid,
     /// Digests do not bear the label that names the cluster.
     ClusterLabel,
     /// Several clusters report under one name.
     DuplicateClusterName,
     /// One cluster reports under several names.
     ClusterRenamed,
+    /// An exporter speaks a contract version that this aggregator does not read.
+    ContractVersion,
+    /// A pipeline repeats what it got before under new timestamps, or leaves standing what has ended.
+    Restamped,
+    /// A pipeline fills in samples that are absent, or averages values.
+    Filled,
+    /// Samples of one scrape have several timestamps.
+    SplitScrape,
+    /// Samples are stamped in the future.
+    FutureSamples,
     /// What arrives of a stream does not add up to what its exporter attests.
     Unverified,
     /// A stream added up only when it was looked at again.
@@ -97,11 +87,22 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// A problem if that is so, else advice.
+    pub(super) fn problem_if(
+        is_problem: bool,
+        check: Check,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        let level = if is_problem { Level::Problem } else { Level::Advice };
+        Self { level, check, message: message.into(), fix: fix.into() }
+    }
+
     pub(super) fn problem(check: Check, message: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { level: Level::Problem, check, message: message.into(), fix: fix.into() }
+        Self::problem_if(true, check, message, fix)
     }
 
     pub(super) fn advice(check: Check, message: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { level: Level::Advice, check, message: message.into(), fix: fix.into() }
+        Self::problem_if(false, check, message, fix)
     }
 }

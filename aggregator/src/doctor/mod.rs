@@ -22,12 +22,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 
 use crate::clock::Seconds;
 use crate::config::ConfigFile;
 use crate::feeds;
+use crate::output::Output;
 use crate::serve::{Access, BackendArgs, duration};
 
 pub use examine::examine;
@@ -65,15 +67,6 @@ Exit codes:
   1  there are problems
   2  the backend cannot be asked, or the configuration file cannot be used";
 
-/// Form of what is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people.
-    Text,
-    /// One JSON object.
-    Json,
-}
-
 /// Looks, prints what was found, and gives the exit code.
 ///
 /// # Errors
@@ -95,24 +88,16 @@ pub async fn doctor(args: DoctorArgs) -> Result<u8> {
         return Ok(2);
     };
     let (limits, hub) = limits(&args).await;
-    let questions = ask::Questions {
-        feed,
-        poll: args.backend.poll(args.settle_delay),
-        fleet: args.backend.fleet(),
-        limits,
-    };
-    let url = questions.feed.url.clone();
-    let report = match ask::survey(questions).await {
+    let url = feed.url.clone();
+    let poll = args.backend.poll(args.settle_delay);
+    let report = match ask::survey(feed, poll, args.backend.fleet(), limits).await {
         Ok(survey) => Report::new(url, hub, &survey),
         Err(error) => {
             eprintln!("the backend cannot be asked: {error}");
             return Ok(2);
         }
     };
-    match args.output {
-        Output::Text => print!("{}", report.text()),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&report).context("writing the report")?),
-    }
+    args.output.print(&report.text(), &report).context("writing the report")?;
     Ok(u8::from(!report.fit))
 }
 
@@ -142,25 +127,21 @@ async fn limits(args: &DoctorArgs) -> (Vec<Limit>, String) {
 }
 
 /// All that is printed.
+#[skip_serializing_none]
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
     /// No problem was found.
     fit: bool,
     /// Name of the feed, where there may be several.
-    #[serde(skip_serializing_if = "Option::is_none")]
     feed: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     backend: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     flavour: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     hub: Option<String>,
     clusters: usize,
     streams: usize,
     verified: usize,
     /// The longest usual distance of scrapes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     scrape_interval_seconds: Option<Seconds>,
     findings: Vec<Finding>,
 }

@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use kube::Client;
 
 use super::ask::seen;
-use super::survey::{DigestSeen, Limit, Survey, Unscraped};
+use super::survey::{Limit, Survey, Unscraped};
 use crate::clock;
 use crate::feeds::scrape::{Settings, look};
 use crate::fleet::{Fleet, FleetSettings};
@@ -24,8 +24,8 @@ pub(super) async fn survey(
     fleet: FleetSettings,
 ) -> Survey {
     let mut survey = Survey {
-        settle: 0.0,
         max_clock_skew: fleet.max_clock_skew,
+        cluster_label: "cluster".to_owned(),
         limits,
         direct: true,
         ..Survey::default()
@@ -44,14 +44,12 @@ pub(super) async fn survey(
     survey.unscraped.sort_by(|a, b| (&a.cluster, &a.url).cmp(&(&b.cluster, &b.url)));
     survey.streams = seen(&fleet, &BTreeSet::new());
     let interval = settings.interval.as_secs_f64();
-    survey.digests = fleet
-        .streams()
-        .map(|stream| {
-            let uid = stream.content.and_then(|content| content.uid);
-            // As they will come.
-            (stream.labels.clone(), DigestSeen { uid, stamps: vec![survey.t - interval, survey.t] })
-        })
-        .collect();
+    for stream in fleet.streams() {
+        let seen = survey.digests.entry(stream.labels.clone()).or_default();
+        seen.uids.insert(stream.id.uid);
+        // As they will come.
+        seen.stamps = vec![survey.t - interval, survey.t];
+    }
     survey
 }
 

@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
-use futures::future::join_all;
+use futures::future::{OptionFuture, join_all};
 use serde::Serialize;
 
 use super::examine::{known, of_feed, ordered, unknown_clusters};
-use super::{
-    Check, DoctorArgs, Finding, Limit, Output, Report, Survey, ask, is_fit, lines, scraped, verdict,
-};
+use super::{Check, DoctorArgs, Finding, Limit, Report, Survey, ask, is_fit, lines, scraped, verdict};
 use crate::config::Config;
 use crate::feed::FeedConfig;
 use crate::feeds::{push, scrape};
@@ -27,6 +25,7 @@ struct All {
 }
 
 /// A feed that was looked at.
+#[derive(Default)]
 pub(super) struct Looked {
     name: String,
     backend: Option<String>,
@@ -55,20 +54,12 @@ pub(super) async fn doctor(
     });
     let named = settings.backends.iter().map(|it| (it.name.clone(), it.config(), it.poll(args.settle_delay)));
     let backends = join_all(flags.into_iter().chain(named).map(|it| backend(args, it, &limits)));
-    let scrapes = async {
-        match &settings.scrape {
-            Some(scrape) => Some(scrapes(args, config, scrape, &limits).await),
-            None => None,
-        }
-    };
-    let (mut looked, scraped) = tokio::join!(backends, scrapes);
+    let scrapes = settings.scrape.as_ref().map(|scrape| scrapes(args, config, scrape, &limits));
+    let (mut looked, scraped) = tokio::join!(backends, OptionFuture::from(scrapes));
     looked.extend(scraped);
     looked.extend(settings.push.as_ref().map(pushes));
     let all = all(looked, &limits, hub);
-    match args.output {
-        Output::Text => print!("{}", all.text()),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&all).context("writing the report")?),
-    }
+    args.output.print(&all.text(), &all).context("writing the report")?;
     Ok(u8::from(!all.fit))
 }
 
@@ -80,16 +71,12 @@ async fn backend(
     let backend = Some(feed.url.clone());
     // Streams are told apart by what the pipeline gives them, and there is but one feed to look at here.
     let poll = PollConfig { feed: Default::default(), ..poll };
-    let questions = ask::Questions { feed, poll, fleet: args.backend.fleet(), limits: limits.to_vec() };
-    match ask::survey(questions).await {
-        Ok(survey) => {
-            let findings = of_feed(&survey);
-            Looked { name, backend, survey, findings, expected: BTreeSet::new() }
-        }
+    match ask::survey(feed, poll, args.backend.fleet(), limits.to_vec()).await {
+        Ok(survey) => Looked { name, backend, findings: of_feed(&survey), survey, ..Looked::default() },
         Err(error) => {
             let fix = "look at its address, its credentials and certificates, and whether it runs";
             let findings = vec![Finding::problem(Check::BackendUnavailable, error.to_string(), fix)];
-            Looked { name, backend, survey: Survey::default(), findings, expected: BTreeSet::new() }
+            Looked { name, backend, findings, ..Looked::default() }
         }
     }
 }
@@ -118,19 +105,20 @@ async fn scrapes(
     }
     let survey = scraped::survey(settings, addresses, limits.to_vec(), args.backend.fleet()).await;
     findings.extend(of_feed(&survey));
-    Looked { name: scrape::NAME.to_owned(), backend: None, survey, findings, expected: BTreeSet::new() }
+    Looked { name: scrape::NAME.to_owned(), survey, findings, ..Looked::default() }
 }
 
 /// Who pushes cannot be seen from here; what pushes need can.
 fn pushes(settings: &push::Settings) -> Looked {
-    let (expected, findings) = match settings.look() {
-        Ok(clusters) => (clusters, Vec::new()),
+    let name = push::NAME.to_owned();
+    match settings.look() {
+        Ok(expected) => Looked { name, expected, ..Looked::default() },
         Err(error) => {
             let fix = "put right the file or the field: the aggregator does not start with it";
-            (BTreeSet::new(), vec![Finding::problem(Check::Pushes, format!("{error:#}"), fix)])
+            let findings = vec![Finding::problem(Check::Pushes, format!("{error:#}"), fix)];
+            Looked { name, findings, ..Looked::default() }
         }
-    };
-    Looked { name: push::NAME.to_owned(), backend: None, survey: Survey::default(), findings, expected }
+    }
 }
 
 /// Puts together what was found.
@@ -139,10 +127,7 @@ fn all(looked: Vec<Looked>, limits: &[Limit], hub: String) -> All {
         .iter()
         .flat_map(|it| known(&it.survey).into_iter().chain(it.expected.iter().map(String::as_str)))
         .collect();
-    let findings = match clusters.is_empty() {
-        true => Vec::new(),
-        false => ordered(unknown_clusters(limits, &clusters, "cluster")),
-    };
+    let findings = ordered(unknown_clusters(limits, &clusters, "cluster"));
     let feeds: Vec<Report> = looked
         .into_iter()
         .map(|it| {
@@ -163,31 +148,30 @@ impl All {
 
 #[cfg(test)]
 mod tests {
+    use statusbridge_contract::Fingerprint;
+
     use super::*;
     use crate::doctor::{DigestSeen, StreamSeen, Unscraped};
+    use crate::fleet::StreamId;
     use crate::testing::stream;
 
     fn looked(name: &str, cluster: &str, uid: u64) -> Looked {
         let labels = stream(&[("cluster", cluster)]);
+        let id = StreamId { labels: labels.clone().into(), uid: Fingerprint::from_value(uid), process: 1 };
+        let stamps = vec![980.0, 995.0];
         let survey = Survey {
             t: 1000.0,
-            digests: [(labels.clone(), DigestSeen { uid: Some(uid), stamps: vec![980.0, 995.0] })].into(),
+            digests: [(labels, DigestSeen { uids: [id.uid].into(), stamps, ..DigestSeen::default() })].into(),
             streams: vec![StreamSeen {
                 cluster: cluster.to_owned(),
-                labels,
+                id,
                 newest: Some(995.0),
                 ..StreamSeen::default()
             }],
             direct: true,
             ..Survey::default()
         };
-        Looked {
-            name: name.to_owned(),
-            backend: None,
-            survey,
-            findings: Vec::new(),
-            expected: BTreeSet::new(),
-        }
+        Looked { name: name.to_owned(), survey, ..Looked::default() }
     }
 
     fn limit(clusters: &[&str]) -> Limit {

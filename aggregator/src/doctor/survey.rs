@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use statusbridge_contract::stream::StreamLabels;
+use statusbridge_contract::{Fingerprint, stream::StreamLabels};
 
 use crate::clock::Seconds;
 use crate::feed::Flavour;
+use crate::fleet::StreamId;
 
 /// All that was seen.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Survey {
     /// Evaluation time of the last look, in the backend's clock.
     pub t: Seconds,
@@ -32,6 +33,10 @@ pub struct Survey {
     pub metrics: BTreeSet<String>,
     /// Own labels that collide with others, and how many series bear both.
     pub collisions: BTreeMap<String, u64>,
+    /// By cluster, names of metrics with values that no exporter says: zeros where it leaves a sample out.
+    pub filled: BTreeMap<String, BTreeSet<String>>,
+    /// By cluster, how many samples stand beside newer ones of the same timestamp which say that they were left out.
+    pub restamped: BTreeMap<String, u64>,
     /// What was made of the streams.
     pub streams: Vec<StreamSeen>,
     /// Who says how old evidence may be.
@@ -53,36 +58,25 @@ pub struct Unscraped {
     pub why: String,
 }
 
-impl Default for Survey {
-    fn default() -> Self {
-        Self {
-            t: 0.0,
-            settle: 5.0,
-            max_clock_skew: 60.0,
-            cluster_label: "cluster".to_owned(),
-            flavour: Flavour::Any,
-            found_flavour: None,
-            clock_ahead: None,
-            partial: None,
-            digests: BTreeMap::new(),
-            metrics: BTreeSet::new(),
-            collisions: BTreeMap::new(),
-            streams: Vec::new(),
-            limits: Vec::new(),
-            direct: false,
-            unscraped: Vec::new(),
-        }
-    }
-}
-
-/// A stream's digest.
+/// What came lately of the digest of one stream's labels, and of what comes with it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DigestSeen {
-    /// Fingerprint of the cluster's UID that comes with it.
-    pub uid: Option<u64>,
-    /// When it was sampled lately, in order.
+    /// Contract versions of the digests that are there now.
+    pub contracts: BTreeSet<String>,
+    /// Clusters that they say they are of; None: it does not say.
+    pub uids: BTreeSet<Option<Fingerprint>>,
+    /// When digests were sampled, in order.
     pub stamps: Vec<Seconds>,
+    /// When expositions were rendered, by the time of their samples in milliseconds.
+    pub rendered: BTreeMap<i64, u64>,
+    /// Which process said it, by the same.
+    pub processes: BTreeMap<i64, u64>,
+    /// By how much the latest timestamp is ahead of the present.
+    pub ahead: Option<Seconds>,
 }
+
+/// An exposition is repeated when it was scraped before, and longer ago than whole seconds make up for.
+const REPEATED: i64 = 1_500;
 
 impl DigestSeen {
     /// The usual distance between its samples: the median, which neither a lost scrape nor a
@@ -92,6 +86,26 @@ impl DigestSeen {
         gaps.sort_by(Seconds::total_cmp);
         gaps.get(gaps.len() / 2).copied()
     }
+
+    /// How many samples bring an exposition that came before.
+    pub fn repeated(&self) -> usize {
+        let mut first = BTreeMap::<u64, i64>::new();
+        let scrapes = self.rendered.iter();
+        scrapes.filter(|(at, rendered)| **at - *first.entry(**rendered).or_insert(**at) > REPEATED).count()
+    }
+
+    /// How many digests have no sample of the same time beside them that says when they were rendered, or by whom.
+    pub fn alone(&self) -> usize {
+        let at = self.stamps.iter().map(|at| (at * 1000.0).round() as i64);
+        at.filter(|at| !self.rendered.contains_key(at) || !self.processes.contains_key(at)).count()
+    }
+
+    /// Whether processes take turns: one that was replaced does not come back.
+    pub fn alternates(&self) -> bool {
+        let processes: Vec<u64> = self.processes.values().copied().collect();
+        let changes = processes.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        changes > processes.iter().collect::<BTreeSet<_>>().len()
+    }
 }
 
 /// A stream, as the aggregator takes it.
@@ -99,8 +113,8 @@ impl DigestSeen {
 pub struct StreamSeen {
     /// Name of its cluster.
     pub cluster: String,
-    /// Its labels.
-    pub labels: StreamLabels,
+    /// What tells it from others.
+    pub id: StreamId,
     /// Timestamp of its newest digest sample.
     pub newest: Option<Seconds>,
     /// The backend's clock minus the cluster's.

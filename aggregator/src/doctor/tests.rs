@@ -1,12 +1,13 @@
 //! Each thing that can be wrong, in a survey of a fleet that is otherwise fit.
 
 use rstest::rstest;
-use statusbridge_contract::{Metric, stream::StreamLabels};
+use statusbridge_contract::{Fingerprint, Metric, stream::StreamLabels};
 
 use super::cluster_label::candidates;
 use super::*;
-use crate::feed::Flavour;
-use crate::testing::{Exposition, Line, digest, gather, healthy, stream};
+use crate::feed::{Flavour, Sample};
+use crate::fleet::{Digests, Fleet, StreamId};
+use crate::testing::{Exposition, Line, digests, failed, gather, healthy, stream};
 use crate::verify::{diagnose, verify};
 
 const T: Seconds = 10_000.0;
@@ -16,21 +17,62 @@ fn labels(cluster: &str) -> StreamLabels {
 }
 
 fn add(survey: &mut Survey, cluster: &str, labels: StreamLabels, uid: u64, interval: Seconds) {
-    let stamps = (0..20).map(|n| T - 2.0 - interval * f64::from(19 - n)).collect();
-    survey.digests.insert(labels.clone(), DigestSeen { uid: Some(uid), stamps });
+    let stamps: Vec<Seconds> = (0..20).map(|n| T - 2.0 - interval * f64::from(19 - n)).collect();
+    let id = StreamId { labels: labels.clone().into(), uid: Fingerprint::from_value(uid), process: uid };
+    let by_stamp = |value: &dyn Fn(Seconds) -> u64| {
+        stamps.iter().map(|at| ((at * 1000.0).round() as i64, value(*at))).collect()
+    };
+    let seen = DigestSeen {
+        contracts: ["2".to_owned()].into(),
+        uids: [id.uid].into(),
+        rendered: by_stamp(&|at| at as u64),
+        processes: by_stamp(&|_| uid),
+        ahead: None,
+        stamps: stamps.clone(),
+    };
+    survey.digests.insert(labels, seen);
     survey.streams.push(StreamSeen {
         cluster: cluster.to_owned(),
-        labels,
+        id,
         newest: Some(T - 2.0),
         clock_offset: Some(0.3),
         ..StreamSeen::default()
     });
 }
 
+/// What is known of the digest of c1.
+fn digest(survey: &mut Survey) -> &mut DigestSeen {
+    survey.digests.get_mut(&labels("c1")).unwrap()
+}
+
+/// As through a gateway to which the exporter pushes every minute.
+fn repeats(survey: &mut Survey) {
+    digest(survey).rendered.values_mut().for_each(|rendered| *rendered = *rendered / 60 * 60);
+}
+
+/// As of a pipeline that stamps each sample when it arrives.
+fn stamped_by_arrival(survey: &mut Survey) {
+    let seen = digest(survey);
+    seen.rendered = seen.rendered.iter().map(|(at, rendered)| (at + 3, *rendered)).collect();
+}
+
+/// As behind a Service, while exporters are upgraded.
+fn takes_turns(survey: &mut Survey) {
+    digest(survey).processes.values_mut().enumerate().for_each(|(i, process)| *process = i as u64 % 2);
+}
+
+/// As when the exporter was replaced once.
+fn replaced(survey: &mut Survey) {
+    digest(survey).processes.values_mut().enumerate().for_each(|(i, process)| *process = u64::from(i > 9));
+}
+
 /// Three clusters, scraped every 15 s.
 fn fit() -> Survey {
     let mut survey = Survey {
         t: T,
+        settle: 5.0,
+        max_clock_skew: 60.0,
+        cluster_label: "cluster".to_owned(),
         found_flavour: Some(Flavour::Prometheus),
         flavour: Flavour::Prometheus,
         metrics: Metric::ALL.iter().map(|metric| metric.name().to_owned()).collect(),
@@ -56,34 +98,43 @@ fn relabel(survey: &mut Survey, change: impl Fn(&mut StreamLabels)) {
         labels
     };
     survey.digests = survey.digests.iter().map(|(labels, seen)| (changed(labels), seen.clone())).collect();
-    survey.streams.iter_mut().for_each(|stream| stream.labels = changed(&stream.labels));
+    survey.streams.iter_mut().for_each(|stream| stream.id.labels = changed(&stream.id.labels).into());
 }
 
 /// What the aggregator says of an exposition that arrives like this.
 fn fault(spoil: impl Fn(&mut Vec<Line>)) -> String {
-    let exposition = Exposition::new(7).with("p", healthy("r1", 1, 1)).with("q", healthy("r2", 2, 2));
+    let exposition = Exposition::new(7).with("p", failed("r1", 1)).with("q", healthy("r2", 2));
     let mut lines = exposition.lines();
-    let attested = digest(&lines);
     spoil(&mut lines);
-    match verify(gather(&lines), attested) {
+    match verify(gather(&lines), exposition.attested()) {
         Ok(_) => String::new(),
-        Err(gathered) => diagnose(&gathered, attested, &labels("c1"), None, &[]),
+        Err(gathered) => diagnose(&gathered, exposition.attested(), &labels("c1"), None, &[]),
     }
 }
 
 fn dropped(lines: &mut Vec<Line>) {
-    lines.retain(|line| line.metric != Metric::PackageHealth);
+    lines.retain(|line| line.metric != Metric::PackageTransitionTimestamp);
+}
+
+fn zeros(lines: &mut Vec<Line>) {
+    let of_q = |line: &&Line| line.metric == Metric::PackageHealthyRevision && line.value > 0;
+    let filled: Vec<Line> = lines
+        .iter()
+        .filter(of_q)
+        .map(|line| Line { metric: Metric::PackageHealth, value: 0, ..line.clone() })
+        .collect();
+    lines.extend(filled);
 }
 
 fn rewritten(lines: &mut [Line]) {
-    let of_health = |line: &&mut Line| line.metric == Metric::PackageHealth;
-    for line in lines.iter_mut().filter(of_health) {
+    let of_time = |line: &&mut Line| line.metric == Metric::PackageTransitionTimestamp;
+    for line in lines.iter_mut().filter(of_time) {
         line.own[1].1 = "elsewhere".to_owned();
     }
 }
 
 fn rounded(lines: &mut [Line]) {
-    for line in lines.iter_mut().filter(|line| line.metric == Metric::PackageAppliedRevision) {
+    for line in lines.iter_mut().filter(|line| line.metric == Metric::PackageHealthyRevision) {
         line.value = line.value / 1_000_000_000 * 1_000_000_000;
     }
 }
@@ -91,6 +142,23 @@ fn rounded(lines: &mut [Line]) {
 fn twice(lines: &mut Vec<Line>) {
     let again = lines.clone();
     lines.extend(again);
+}
+
+/// What a fleet says of an exporter of another contract version.
+fn other_contract(version: &str) -> String {
+    let said = Exposition::new(7);
+    let stream = [("cluster", "c1")];
+    let digests = Digests { contract: version.to_owned(), ..digests(&stream, &said, &[T]) };
+    let mut fleet = Fleet::default();
+    fleet.hear(&digests, T);
+    fleet.fault("c1", &digests.stream).unwrap().to_owned()
+}
+
+fn interpolated() -> String {
+    let said = Exposition::new(7).with("p", healthy("r1", 1));
+    let mut gathered = gather(&said.lines());
+    gathered.add(Metric::SourceUp, &[("package_source", "flux")], Sample { at: 0.0, value: 0.5 });
+    diagnose(&gathered, said.attested(), &labels("c1"), None, &[])
 }
 
 type Breakage = fn(&mut Survey);
@@ -127,15 +195,43 @@ type Breakage = fn(&mut Survey);
 #[case::two_names_for_one(|s: &mut Survey| add(s, "old", stream(&[("cluster", "old"), ("instance", "x")]), 1, 15.0),
     Level::Problem, Check::ClusterRenamed, "reports under 2 names: c1, old", "the same `cluster`")]
 #[case::dropped(|s: &mut Survey| s.streams[0].fault = Some(fault(dropped)),
-    Level::Problem, Check::Unverified, "statusbridge_package_health is missing altogether", "write_relabel_configs")]
+    Level::Problem, Check::Unverified, "statusbridge_package_transition_timestamp_seconds is missing altogether", "write_relabel_configs")]
 #[case::rewritten(|s: &mut Survey| s.streams[0].fault = Some(fault(|lines| rewritten(lines))),
     Level::Problem, Check::Unverified, "label package_namespace of 2 packages was rewritten, \"elsewhere\" instead of \"ns\"", "write_relabel_configs")]
 #[case::rounded(|s: &mut Survey| s.streams[0].fault = Some(fault(|lines| rounded(lines))),
     Level::Problem, Check::Unverified, "which looks rounded", "no rounding")]
 #[case::ignored_replica(|s: &mut Survey| s.streams[0].fault = Some(fault(twice)),
     Level::Problem, Check::Unverified, "arrived more than once", "--ignore-labels")]
-#[case::other_contract(|s: &mut Survey| s.streams[0].fault = Some("its contract version `9` is not one that this aggregator reads (1)".into()),
-    Level::Problem, Check::Unverified, "`9`", "matching releases")]
+#[case::later_contract(|s: &mut Survey| s.streams[0].fault = Some(other_contract("9")),
+    Level::Problem, Check::ContractVersion, "its exporter speaks contract version `9`, this aggregator reads 2", "upgrade the aggregator")]
+#[case::earlier_contract(|s: &mut Survey| s.streams[0].fault = Some(other_contract("0")),
+    Level::Problem, Check::ContractVersion, "its exporter speaks contract version `0`, this aggregator reads 2", "upgrade the exporter")]
+#[case::without_uid(|s: &mut Survey| digest(s).uids = [None].into(),
+    Level::Problem, Check::ClusterUid, "a digest has no label statusbridge_cluster_uid: {instance=\"10.0.0.c1:9090\"", "labeldrop")]
+#[case::repeated(
+    repeats,
+    Level::Problem,
+    Check::Restamped,
+    "14 of 20 scrapes bring an exposition that came before, with a new timestamp",
+    "Pushgateway that is fed by POST"
+)]
+#[case::left_standing(|s: &mut Survey| { s.restamped.insert("c1".into(), 7); },
+    Level::Problem, Check::Restamped, "in cluster `c1` packages in trouble (7) have a healthy revision of the same timestamp", "OpenTelemetry Collector's `prometheus` exporter")]
+#[case::filled_with_zeros(|s: &mut Survey| { s.filled.insert("c1".into(), ["statusbridge_package_health".into()].into()); },
+    Level::Problem, Check::Filled, "samples of statusbridge_package_health with the value 0, which no exporter says", "no zeros")]
+#[case::interpolated(|s: &mut Survey| s.streams[0].fault = Some(interpolated()),
+    Level::Problem, Check::Filled, "reads 0.5, which is no whole number", "no interpolation")]
+#[case::stamped_by_arrival(
+    stamped_by_arrival,
+    Level::Problem,
+    Check::SplitScrape,
+    "20 of 20 digests have no statusbridge_rendered_timestamp_seconds and statusbridge_process_number of the same timestamp",
+    "one timestamp"
+)]
+#[case::in_the_future(|s: &mut Survey| digest(s).ahead = Some(3600.0),
+    Level::Problem, Check::FutureSamples, "stamped 3600 s in the future", "NTP")]
+#[case::a_little_in_the_future(|s: &mut Survey| digest(s).ahead = Some(20.0),
+    Level::Advice, Check::FutureSamples, "stamped 20 s in the future", "NTP")]
 #[case::torn(|s: &mut Survey| s.streams[1].was_torn = true,
     Level::Advice, Check::Torn, "1 of 3 streams added up only at a second look: c2", "--settle-delay longer than 5 s")]
 #[case::silent(|s: &mut Survey| s.streams[1].newest = Some(T - 200.0),
@@ -156,6 +252,13 @@ type Breakage = fn(&mut Survey);
     Level::Advice, Check::RenamedLabel, "3 digests bear `exported_instance`", "honor_labels: true")]
 #[case::replicas(|s: &mut Survey| { let mut l = labels("c1"); l.insert("replica".into(), "b".into()); add(s, "c1", l, 1, 15.0) },
     Level::Advice, Check::Replicas, "several replicas ship the same cluster and differ in the label `replica` (b): c1", "--ignore-labels replica")]
+#[case::processes_in_turn(
+    takes_turns,
+    Level::Advice,
+    Check::Replicas,
+    "processes take turns under the same labels: {instance=\"10.0.0.c1:9090\"",
+    "scrape each pod"
+)]
 #[case::two_jobs(|s: &mut Survey| { let mut l = labels("c1"); l.insert("job".into(), "again".into()); add(s, "c1", l, 1, 15.0) },
     Level::Advice, Check::Replicas, "several jobs scrape the same exporter", "one job")]
 fn what_is_wrong_is_named_with_what_to_change(
@@ -195,6 +298,47 @@ fn a_fleet_that_is_fit_has_no_findings() {
         15.0,
     );
     assert_eq!(examine(&survey), []);
+    // Nor is its successor under the same labels.
+    let mut survey = fit();
+    replaced(&mut survey);
+    let mut next = survey.streams[0].clone();
+    next.id.process = 9;
+    survey.streams.push(next);
+    assert_eq!(examine(&survey), []);
+}
+
+/// What keeps a stream from being read at all is said once.
+#[test]
+fn a_digest_that_cannot_be_used_is_told_by_what_it_lacks() {
+    for (breakage, check) in [
+        (stamped_by_arrival as Breakage, Check::SplitScrape),
+        (|s| digest(s).uids = [None].into(), Check::ClusterUid),
+    ] {
+        let mut survey = fit();
+        breakage(&mut survey);
+        survey.streams[0].fault = Some("it lacks something".into());
+        survey.streams[0].id.uid = None;
+        let checks: Vec<Check> = examine(&survey).into_iter().map(|finding| finding.check).collect();
+        assert_eq!(checks, [check]);
+    }
+}
+
+/// What fills in zeros is told by them, and so is what to do about the stream that does not add up.
+#[test]
+fn the_advice_for_a_stream_fits_what_else_is_wrong_with_its_cluster() {
+    let fix = |also: Breakage| {
+        let mut survey = fit();
+        survey.streams[0].fault = Some(fault(zeros));
+        also(&mut survey);
+        let found = examine(&survey).into_iter().find(|finding| finding.check == Check::Unverified).unwrap();
+        (found.message, found.fix)
+    };
+    let (message, alone) = fix(|_| {});
+    assert!(message.contains("reads 0, which no exporter says"), "{message}");
+    assert!(alone.contains("metric_relabel_configs"), "{alone}");
+    let filled = fix(|s| _ = s.filled.insert("c1".into(), ["statusbridge_package_health".into()].into())).1;
+    assert!(filled.contains("no zeros"), "{filled}");
+    assert!(fix(|s| _ = s.restamped.insert("c1".into(), 2)).1.contains("Pushgateway"));
 }
 
 #[test]
@@ -221,13 +365,14 @@ fn a_label_names_the_cluster_when_it_does_so_one_to_one() {
     let found: Vec<String> = candidates(&survey.digests).into_iter().map(|it| it.label).collect();
     assert_eq!(found, ["cluster", "shard"], "instance would do as well, until a pod is replaced");
     // Without UIDs nothing is proposed.
-    survey.digests.values_mut().for_each(|seen| seen.uid = None);
+    survey.digests.values_mut().for_each(|seen| seen.uids = [None].into());
     assert_eq!(candidates(&survey.digests), []);
 }
 
 #[test]
 fn the_usual_distance_of_scrapes_is_not_moved_by_one_that_was_lost() {
-    let seen = |stamps: &[Seconds]| DigestSeen { uid: None, stamps: stamps.to_vec() }.interval();
+    let seen =
+        |stamps: &[Seconds]| DigestSeen { stamps: stamps.to_vec(), ..DigestSeen::default() }.interval();
     assert_eq!(seen(&[0.0, 15.0, 30.0, 60.0, 75.0]), Some(15.0));
     assert_eq!(seen(&[0.0]), None);
 }

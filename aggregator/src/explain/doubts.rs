@@ -1,42 +1,38 @@
 //! What makes a status not to be relied upon at present.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::read::Heartbeat;
 use super::text::span;
 use crate::api::Reason;
+use crate::api::rollout_gate::RolloutGateStatus;
 use crate::clock::Seconds;
+use crate::decide::conditions::{OPEN, find};
 use crate::decide::unix;
 use crate::slices::Slice;
 
 /// How far ahead evidence may lie before the clocks are said to differ.
 const AHEAD: Seconds = 60.0;
 
-/// What a status says of itself.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Claim<'a> {
-    pub(super) generation: i64,
-    pub(super) observed_generation: Option<i64>,
-    pub(super) verdict: Option<&'a Condition>,
-    pub(super) as_of: Option<&'a Time>,
-    pub(super) stale_after: Option<Seconds>,
-    pub(super) now: Seconds,
-}
-
 /// Why the status is not to be relied upon; empty when nothing speaks against it.
-pub(super) fn of_status(claim: &Claim<'_>) -> Vec<String> {
+pub(super) fn of_status(
+    generation: i64,
+    status: &RolloutGateStatus,
+    stale_after: Option<Seconds>,
+    now: Seconds,
+) -> Vec<String> {
     let mut doubts = Vec::new();
-    match claim.observed_generation {
+    match status.observed_generation {
         None | Some(..=-1) => doubts.push("the aggregator has not looked at this object yet".to_owned()),
-        Some(observed) if observed != claim.generation => doubts.push(format!(
-            "the status answers generation {observed} of the spec, which is at generation {}",
-            claim.generation
+        Some(observed) if observed != generation => doubts.push(format!(
+            "the status answers generation {observed} of the spec, which is at generation {generation}"
         )),
         Some(_) => {}
     }
-    let by_hand = claim.verdict.is_some_and(|it| it.reason == Reason::Overridden.name());
-    match (claim.as_of, claim.verdict) {
-        (Some(as_of), _) => doubts.extend(of_age("the evidence", as_of, claim.stale_after, claim.now)),
+    let verdict = find(&status.conditions, OPEN);
+    let by_hand = verdict.is_some_and(|it| it.reason == Reason::Overridden.name());
+    match (&status.as_of, verdict) {
+        (Some(as_of), _) => doubts.extend(of_age("the evidence", as_of, stale_after, now)),
         (None, Some(verdict)) if verdict.status == "True" && !by_hand => {
             doubts.push("it rests on no fresh, verified evidence".to_owned());
         }

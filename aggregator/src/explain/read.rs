@@ -6,7 +6,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, ListParams};
 
-use super::Subject;
 use crate::api::fleet_package_slice::FLEET_PACKAGE_LABEL;
 use crate::heartbeat::LEASE;
 use crate::raw::Raw;
@@ -20,8 +19,8 @@ const PAGE: u32 = 50;
 /// All that was read.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// What is explained.
-    pub subject: Subject,
+    /// What is explained: a gate or a FleetPackage.
+    pub kind: Kind,
     /// The object itself.
     pub object: Raw,
     /// The FleetPackage that a gate refers to.
@@ -49,13 +48,10 @@ pub enum Heartbeat {
 pub(super) async fn read(
     client: &Client,
     namespace: &str,
-    subject: &Subject,
+    kind: Kind,
+    name: &str,
     system_namespace: &str,
 ) -> Result<Seen> {
-    let (kind, name) = match subject {
-        Subject::Gate(name) => (Kind::RolloutGate, name),
-        Subject::FleetPackage(name) => (Kind::FleetPackage, name),
-    };
     let get = async |kind: Kind, name: &str| -> Result<Option<Raw>> {
         let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
         write::read(client, kind, &key).await.with_context(|| format!("reading {} {key}", kind.name()))
@@ -63,51 +59,36 @@ pub(super) async fn read(
     let object = get(kind, name)
         .await?
         .with_context(|| format!("there is no {} {name:?} in namespace {namespace:?}", kind.name()))?;
-    let mut dependencies = Vec::new();
-    let spec = object.value("spec");
-    let package = match subject {
-        Subject::FleetPackage(_) => None,
-        Subject::Gate(_) => {
-            for other in spec["dependsOn"].as_array().into_iter().flatten() {
-                if let Some(name) = other["name"].as_str() {
-                    dependencies.push((name.to_owned(), get(Kind::RolloutGate, name).await?));
-                }
-            }
-            match spec["fleetPackageRef"]["name"].as_str() {
-                Some(name) => get(Kind::FleetPackage, name).await?,
-                None => None,
+    let (mut dependencies, mut package) = (Vec::new(), None);
+    if kind == Kind::RolloutGate {
+        let spec = object.value("spec");
+        for other in spec["dependsOn"].as_array().into_iter().flatten() {
+            if let Some(name) = other["name"].as_str() {
+                dependencies.push((name.to_owned(), get(Kind::RolloutGate, name).await?));
             }
         }
-    };
-    let owner = match subject {
-        Subject::FleetPackage(_) => Some(&object),
-        Subject::Gate(_) => package.as_ref(),
-    };
+        if let Some(name) = spec["fleetPackageRef"]["name"].as_str() {
+            package = get(Kind::FleetPackage, name).await?;
+        }
+    }
+    let owner = if kind == Kind::RolloutGate { package.as_ref() } else { Some(&object) };
     let slices = match owner {
         Some(owner) => slices_of(client, namespace, owner).await.map_err(|error| error.to_string()),
         None => Ok(Vec::new()),
     };
     let heartbeat = heartbeat(client, system_namespace).await;
-    Ok(Seen { subject: subject.clone(), object, package, dependencies, slices, heartbeat })
+    Ok(Seen { kind, object, package, dependencies, slices, heartbeat })
 }
 
 async fn slices_of(client: &Client, namespace: &str, package: &Raw) -> Result<Vec<Slice>, HubError> {
     let name = package.metadata.name.as_deref().unwrap_or_default();
     let api = Kind::FleetPackageSlice.within(client, namespace);
     let selector = format!("{FLEET_PACKAGE_LABEL}={}", slices::label(name));
-    let mut page = ListParams::default().labels(&selector).limit(PAGE);
-    let mut all = Vec::new();
-    loop {
-        let list = in_time(api.list(&page)).await?;
-        let slices = list.items.into_iter().filter_map(Slice::read);
-        all.extend(slices.filter(|slice| {
-            slice.owner.as_ref().is_some_and(|owner| Some(&owner.uid) == package.metadata.uid.as_ref())
-        }));
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(all),
-        }
-    }
+    let page = ListParams::default().labels(&selector).limit(PAGE);
+    let is_own = |slice: &Slice| {
+        slice.owner.as_ref().is_some_and(|owner| Some(&owner.uid) == package.metadata.uid.as_ref())
+    };
+    write::list(&api, page, |object| Slice::read(object).filter(is_own)).await
 }
 
 async fn heartbeat(client: &Client, namespace: &str) -> Heartbeat {

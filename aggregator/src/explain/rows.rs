@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 use statusbridge_contract::Fingerprint;
 
 use crate::api::ClusterSet;
@@ -10,6 +11,7 @@ use crate::api::fleet_package_slice::{ClusterRow, RolloutStatus};
 use crate::slices::Slice;
 
 /// One cluster.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
@@ -17,7 +19,6 @@ pub struct Row {
     #[serde(flatten)]
     pub row: ClusterRow,
     /// How far the cluster is with the revision that is asked about.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub at_revision: Option<AtRevision>,
 }
 
@@ -36,41 +37,19 @@ pub enum AtRevision {
     Healthy,
 }
 
-impl AtRevision {
-    /// The word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "Unknown",
-            Self::No => "No",
-            Self::Desired => "Desired",
-            Self::Applied => "Applied",
-            Self::Healthy => "Healthy",
-        }
-    }
-}
-
 /// The clusters that are meant, those first that are not done.
 pub(super) fn rows(slices: &[Slice], revision: Option<Fingerprint>, clusters: &ClusterSet) -> Vec<Row> {
-    let mut known: BTreeMap<&str, &ClusterRow> = slices
-        .iter()
-        .filter_map(|slice| slice.content.as_ref())
-        .flat_map(|content| &content.clusters)
-        .map(|row| (row.cluster_name.as_str(), row))
-        .collect();
+    let all = slices.iter().filter_map(|slice| slice.content.as_ref()).flat_map(|it| &it.clusters);
+    let mut known: BTreeMap<&str, &ClusterRow> = all.map(|row| (row.cluster_name.as_str(), row)).collect();
+    let row_of = |name: &String| known.remove(name.as_str()).cloned().unwrap_or_else(|| unknown(name));
     let chosen: Vec<ClusterRow> = match &clusters.names {
-        Some(names) => names
-            .iter()
-            .map(|name| known.remove(name.as_str()).cloned().unwrap_or_else(|| unknown(name)))
-            .collect(),
+        Some(names) => names.iter().map(row_of).collect(),
         None => known.into_values().cloned().collect(),
     };
-    let mut rows: Vec<Row> = chosen
-        .into_iter()
-        .map(|row| Row { at_revision: revision.map(|it| at_revision(&row, it)), row })
-        .collect();
-    rows.sort_by(|a, b| {
-        let rank = |row: &Row| (row.at_revision, row.row.status == RolloutStatus::Succeeded);
-        rank(a).cmp(&rank(b)).then_with(|| a.row.cluster_name.cmp(&b.row.cluster_name))
+    let row = |row: ClusterRow| Row { at_revision: revision.map(|it| at_revision(&row, it)), row };
+    let mut rows: Vec<Row> = chosen.into_iter().map(row).collect();
+    rows.sort_by_cached_key(|Row { row, at_revision }| {
+        (*at_revision, row.status == RolloutStatus::Succeeded, row.cluster_name.clone())
     });
     rows
 }

@@ -1,12 +1,12 @@
 //! The account for people.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write as _};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::Value;
 use statusbridge_contract::Fingerprint;
 
-use super::account::{Account, Dependency, Verdict};
+use super::account::{Account, Dependency, Terms, Verdict};
 use super::rows::Row;
 use crate::clock::Seconds;
 
@@ -46,27 +46,16 @@ pub fn render(account: &Account) -> String {
         page.line("DOUBT", doubt);
     }
     if let Some(terms) = &account.terms {
-        let soak = terms.min_success_time.as_ref().map(|it| format!(" for {it}")).unwrap_or_default();
-        page.line(
-            "Terms",
-            &format!(
-                "{} of {} {:?}{soak}, {} needed; {} failed or out of sight, {} allowed",
-                terms.healthy,
-                terms.total,
-                terms.require,
-                terms.needed,
-                terms.failed_or_unobserved,
-                terms.allowed
-            ),
-        );
+        let Terms { require, total, healthy, needed, failed_or_unobserved, allowed, .. } = terms;
+        let soak = around(" for ", terms.min_success_time.as_ref(), "");
+        let counted = format!("{healthy} of {total} {require:?}{soak}, {needed} needed");
+        let failed = format!("{failed_or_unobserved} failed or out of sight, {allowed} allowed");
+        page.line("Terms", &format!("{counted}; {failed}"));
     }
     page.status(&account.status);
     for condition in &account.conditions {
-        let since = &condition.last_transition_time.0;
-        page.line(
-            "Condition",
-            &format!("{}={} {} since {since}", condition.type_, condition.status, condition.reason),
-        );
+        let Condition { type_, status, reason, last_transition_time: Time(since), .. } = condition;
+        page.line("Condition", &format!("{type_}={status} {reason} since {since}"));
     }
     if !account.override_.is_null() {
         page.line("Override", &plain(&account.override_));
@@ -87,8 +76,12 @@ pub fn render(account: &Account) -> String {
     if let Some(note) = &account.clusters_note {
         page.line("Clusters", note);
     }
-    page.table(&account.clusters);
-    page.text
+    page.text + &clusters(&account.clusters)
+}
+
+/// A text with what stands before and after it; nothing where there is none.
+fn around(before: &str, text: Option<impl Display>, after: &str) -> String {
+    text.map(|text| format!("{before}{text}{after}")).unwrap_or_default()
 }
 
 fn revision(verdict: &Verdict) -> String {
@@ -107,15 +100,15 @@ fn judged(verdict: &Verdict, doubted: bool) -> String {
         (_, false) => "not Ready",
     };
     let doubted = if doubted && verdict.holds { ", NOT TO BE RELIED UPON" } else { "" };
-    let since = verdict.since.as_ref().map(|since| format!(" (since {})", since.0)).unwrap_or_default();
+    let since = around(" (since ", verdict.since.as_ref().map(|since| since.0), ")");
     format!("{state}{doubted}: {}: {}{since}", verdict.reason, verdict.message)
 }
 
 fn evidence(verdict: &Verdict) -> String {
-    let limit = verdict.stale_after_seconds.map(|it| format!("; stale after {}", span(it)));
+    let limit = around("; stale after ", verdict.stale_after_seconds.map(span), "");
     match verdict.evidence_age_seconds {
-        Some(age) => format!("{} old{}", span(age), limit.unwrap_or_default()),
-        None => format!("none that is fresh and verified{}", limit.unwrap_or_default()),
+        Some(age) => format!("{} old{limit}", span(age)),
+        None => format!("none that is fresh and verified{limit}"),
     }
 }
 
@@ -136,8 +129,26 @@ fn plain(value: &Value) -> String {
 }
 
 /// Texts from elsewhere stay on their line and do nothing to the terminal.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+/// Lines of cells in columns. The last cell of a line with fewer cells than others goes across the rest of them.
+pub(crate) fn table(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        let lines = lines.iter().filter(|line| line.len() == columns || column + 1 < line.len());
+        lines.map(|line| line[column].chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for line in lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = cells.collect::<Vec<_>>().join("   ");
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{}", one_line(cells.trim_end()));
+    }
+    text
 }
 
 #[derive(Default)]
@@ -189,71 +200,63 @@ impl Page {
             self.line("  DOUBT", doubt);
         }
     }
+}
 
-    fn table(&mut self, rows: &[Row]) {
-        if rows.is_empty() {
-            return;
-        }
-        let at = rows.iter().any(|row| row.at_revision.is_some());
-        let mut lines = vec![
-            ["CLUSTER", "AT REVISION", "STATUS", "STATE", "REASON", "DESIRED", "APPLIED", "HEALTHY", "SINCE"]
-                .map(str::to_owned),
-        ];
-        let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let short = |words: &Option<String>| dash(words.as_deref().map(|it| Fingerprint::of(it).to_string()));
-        lines.extend(rows.iter().map(|Row { row, at_revision }| {
-            [
-                row.cluster_name.clone(),
-                at_revision.map_or("-", |at| at.name()).to_owned(),
-                row.status.name().to_owned(),
-                row.state.clone(),
-                row.reason.clone(),
-                short(&row.desired_revision),
-                short(&row.applied_revision),
-                short(&row.healthy_revision),
-                dash(row.last_transition_time.as_ref().map(|Time(at)| at.to_string())),
-            ]
-        }));
-        let widths: Vec<usize> = (0..lines[0].len())
-            .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default())
-            .collect();
-        self.text.push('\n');
-        for line in lines {
-            let cells = line.iter().zip(&widths).enumerate().filter(|(column, _)| at || *column != 1);
-            let text: Vec<String> = cells.map(|(_, (cell, width))| format!("{cell:width$}")).collect();
-            let _ = writeln!(self.text, "{}", one_line(text.join("   ").trim_end()));
+fn clusters(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let head =
+        ["CLUSTER", "AT REVISION", "STATUS", "STATE", "REASON", "DESIRED", "APPLIED", "HEALTHY", "SINCE"];
+    let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let short = |words: &Option<String>| dash(words.as_deref().map(|it| Fingerprint::of(it).to_string()));
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    lines.extend(rows.iter().map(|Row { row, at_revision }| {
+        vec![
+            row.cluster_name.clone(),
+            dash(at_revision.map(|at| format!("{at:?}"))),
+            row.status.name().to_owned(),
+            row.state.clone(),
+            row.reason.clone(),
+            short(&row.desired_revision),
+            short(&row.applied_revision),
+            short(&row.healthy_revision),
+            dash(row.last_transition_time.as_ref().map(|Time(at)| at.to_string())),
+        ]
+    }));
+    if rows.iter().all(|row| row.at_revision.is_none()) {
+        for line in &mut lines {
+            line.remove(1);
         }
     }
+    format!("\n{}", table(&lines))
 }
 
 fn item_text(list: &str, item: &Value) -> String {
     let text = |field: &str| item[field].as_str().unwrap_or_default();
+    let given = |before: &str, field: &str, after: &str| around(before, item[field].as_str(), after);
     match list {
         "waitingFor" => {
             let names: Vec<&str> =
                 item["clusters"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            let names = if names.is_empty() { String::new() } else { format!(" [{}]", names.join(", ")) };
+            let names = around(" [", (!names.is_empty()).then(|| names.join(", ")), "]");
             format!("{}: {}{names}", text("reason"), text("message"))
         }
         "problems" => {
-            let since = item["since"].as_str().map(|since| format!(" since {since}")).unwrap_or_default();
+            let since = given(" since ", "since", "");
             format!("{}: {} ({}){since}", text("clusterName"), text("state"), text("reason"))
         }
         "checks" => {
-            let value = item["value"].as_str().map(|value| format!(" ({value})")).unwrap_or_default();
-            let message = item["message"].as_str().map(|message| format!(": {message}")).unwrap_or_default();
+            let (value, message) = (given(" (", "value", ")"), given(": ", "message", ""));
             format!("{}: {}{value}{message}", text("name"), text("state"))
         }
         "revisions" => {
             format!("{}: applied in {}, healthy in {}", text("revision"), item["applied"], item["healthy"])
         }
         "history" => {
-            let at = |word: &str, field: &str| match item[field].as_str() {
-                Some(at) => format!(", {word} {at}"),
-                None => String::new(),
-            };
-            let [started, applied, healthy] =
-                [at("started", "startedAt"), at("applied", "appliedAt"), at("healthy", "healthyAt")];
+            let started = given(", started ", "startedAt", "");
+            let applied = given(", applied ", "appliedAt", "");
+            let healthy = given(", healthy ", "healthyAt", "");
             format!("{}{started}{applied}{healthy}", text("revision"))
         }
         "trace" => {
@@ -261,15 +264,9 @@ fn item_text(list: &str, item: &Value) -> String {
                 (Some(input), Some(output)) if input != output => format!(", {input} became {output}"),
                 _ => String::new(),
             };
-            let healthy =
-                item["healthyAt"].as_str().map(|at| format!(", healthy at {at}")).unwrap_or_default();
-            let of = text("revision");
-            format!(
-                "{}: {}: {}{output}{healthy} (revision {of})",
-                text("stage"),
-                text("state"),
-                text("message")
-            )
+            let [stage, state, message, of] = ["stage", "state", "message", "revision"].map(text);
+            let healthy = given(", healthy at ", "healthyAt", "");
+            format!("{stage}: {state}: {message}{output}{healthy} (revision {of})")
         }
         _ => plain(item),
     }

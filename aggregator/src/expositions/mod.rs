@@ -10,12 +10,13 @@
 #[cfg(test)]
 mod tests;
 
-use statusbridge_contract::{Metric, Version, exposition, label, stream::StreamLabels};
+use statusbridge_contract::{Fingerprint, Metric, Version, exposition, label, stream::StreamLabels};
+use tracing::warn;
 
 use crate::clock::Seconds;
 use crate::feed::{Sample, excerpt};
-use crate::fleet::{Beat, Fleet, Heard};
-use crate::verify::{Content, Gathered, diagnose, verify, with_unknown};
+use crate::fleet::{DigestSample, Digests, Exposition, Fleet, Heard, StreamId, lack_of};
+use crate::verify::{Attested, Content, Gathered, diagnose, verify, with_unknown};
 
 /// Names of metrics that the contract does not know which are told, at most.
 const UNKNOWN: usize = 4;
@@ -61,7 +62,7 @@ pub enum NoExposition {
 /// What an exposition says, and whether it adds up.
 #[derive(Debug)]
 pub struct Evidence {
-    beat: Beat,
+    digests: Digests,
     said: Result<Content, Box<Gathered>>,
     unknown: Vec<String>,
     /// How many samples of the contract it has.
@@ -91,16 +92,40 @@ pub fn read(text: &[u8], origin: Origin) -> Result<Evidence, NoExposition> {
     let mut found = Found { version: version(text), ..Found::default() };
     exposition::read(text, |sample| found.take(&sample))?;
     found.fault.map_or(Ok(()), Err)?;
-    let (contract, digest) = found.digest.ok_or(NoExposition::NoDigest)?;
-    let Origin { cluster, stream, at } = origin;
-    let rendered = found.rendered.flatten().map(|rendered| (rendered, at));
-    let beat = Beat { cluster, stream, contract, digest, at, rendered, ..Beat::default() };
+    let Head { contract, uid, digest } = found.digest.take().ok_or(NoExposition::NoDigest)?;
+    let Origin { cluster, stream: labels, at } = origin;
     let samples = found.gathered.samples;
-    let said = match digest {
-        Some(digest) => verify(found.gathered, digest),
-        None => Err(Box::new(found.gathered)),
+    let process = found.gathered.process;
+    let lack = match (uid, digest, found.rendered.flatten(), process) {
+        (None, ..) => Some(format!("its digest has no label {}", label::CLUSTER_UID)),
+        (_, None, ..) => Some(format!("the value of {} is no whole number", Metric::Digest.name())),
+        (_, _, None, _) => Some(lack_of(Metric::RenderedTimestamp)),
+        (_, _, _, None) => Some(lack_of(Metric::ProcessNumber)),
+        _ => None,
     };
-    Ok(Evidence { beat, said, unknown: found.unknown, samples })
+    let exposition = Exposition {
+        digest: digest.unwrap_or_default(),
+        rendered: found.rendered.flatten().unwrap_or_default(),
+    };
+    let stream = StreamId { labels: labels.into(), uid, process: process.unwrap_or_default() };
+    let attested = Attested { state: exposition.state(), process: stream.process };
+    let said = match lack {
+        None => verify(found.gathered, attested),
+        Some(_) => Err(Box::new(found.gathered)),
+    };
+    let known = lack.is_none().then_some(DigestSample { at, exposition });
+    let (samples_of_it, is_torn) = (known.into_iter().collect(), said.is_err());
+    let digests = Digests {
+        cluster,
+        stream,
+        contract,
+        samples: samples_of_it,
+        is_torn,
+        seen: lack.as_ref().map(|_| at),
+        lack,
+        future: None,
+    };
+    Ok(Evidence { digests, said, unknown: found.unknown, samples })
 }
 
 /// The version of the contract by which the text has to be read, if that is possible.
@@ -119,11 +144,18 @@ fn version(text: &str) -> Option<Version> {
     read.ok().and(version)
 }
 
+/// A digest with its labels.
+struct Head {
+    contract: String,
+    uid: Option<Fingerprint>,
+    digest: Option<u64>,
+}
+
 #[derive(Default)]
 struct Found {
     version: Option<Version>,
-    digest: Option<(String, Option<u64>)>,
-    rendered: Option<Option<Seconds>>,
+    digest: Option<Head>,
+    rendered: Option<Option<u64>>,
     gathered: Gathered,
     unknown: Vec<String>,
     fault: Option<NoExposition>,
@@ -132,7 +164,7 @@ struct Found {
 impl Found {
     fn take(&mut self, sample: &exposition::Sample<'_, '_>) {
         let Some(metric) = Metric::from_name(sample.name) else { return self.note_unknown(sample.name) };
-        let mut own = [("", ""); 3];
+        let mut own = [("", ""); 4];
         let mut labels = 0;
         for (name, value) in sample.labels {
             let known = metric.labels().iter().find(|own| *own == name);
@@ -148,14 +180,20 @@ impl Found {
         let value = Sample { at: 0.0, value: sample.value };
         match metric {
             Metric::Digest => {
-                let contract = own.iter().find(|(name, _)| *name == label::CONTRACT);
-                let contract = contract.map(|(_, version)| (*version).to_owned()).unwrap_or_default();
-                if self.digest.replace((contract, value.whole())).is_some() {
+                let label =
+                    |of: &str| own.iter().find(|(name, _)| *name == of).map_or("", |(_, value)| *value);
+                // The digest of a part attests nothing by itself.
+                if !label(label::PACKAGE_CLUSTER).is_empty() {
+                    return;
+                }
+                let uid = Some(label(label::CLUSTER_UID)).filter(|uid| !uid.is_empty()).map(Fingerprint::of);
+                let contract = label(label::CONTRACT).to_owned();
+                if self.digest.replace(Head { contract, uid, digest: value.whole() }).is_some() {
                     self.fault.get_or_insert(NoExposition::Several(metric));
                 }
             }
             Metric::RenderedTimestamp => {
-                if self.rendered.replace(value.whole().map(|at| at as Seconds)).is_some() {
+                if self.rendered.replace(value.whole()).is_some() {
                     self.fault.get_or_insert(NoExposition::Several(metric));
                 }
             }
@@ -177,41 +215,31 @@ impl Found {
 impl Evidence {
     /// Brings the fleet up to what the exposition says, at `t`.
     pub fn fold(self, fleet: &mut Fleet, t: Seconds) -> Outcome {
-        let Self { beat, said, unknown, .. } = self;
-        let content = match said {
-            Ok(content) => content,
-            Err(gathered) => return reject(fleet, beat, &gathered, &unknown, t),
+        let Self { digests, said, unknown, .. } = self;
+        let key = (digests.cluster.as_str(), &digests.stream);
+        let heard = fleet.hear(&digests, t);
+        let content = match (heard, said) {
+            (Heard::Old, _) => return Outcome::Old,
+            (Heard::Unusable, _) => {
+                let fault = fleet.fault(key.0, key.1);
+                return Outcome::Unverified(fault.unwrap_or_default().to_owned());
+            }
+            (Heard::Confirmed, Ok(_)) => return Outcome::Verified { news: false },
+            (Heard::Unread(_), Ok(content)) => content,
+            (_, Err(gathered)) => {
+                let attested = digests.samples.first().map(|it| it.exposition.state()).unwrap_or_default();
+                let attested = Attested { state: attested, process: digests.stream.process };
+                let last = fleet.verified(key.0, key.1);
+                let fault = diagnose(&gathered, attested, &digests.stream.labels, last, &[]);
+                let fault = with_unknown(fault, &digests.contract, &unknown);
+                fleet.reject(key, fault.clone());
+                return Outcome::Unverified(fault);
+            }
         };
-        match fleet.hear(&beat, t) {
-            Heard::Confirmed => Outcome::Verified { news: false },
-            Heard::Unread | Heard::Tried => {
-                fleet.accept(&beat, content, t);
-                Outcome::Verified { news: true }
-            }
-            Heard::Old => Outcome::Old,
-            Heard::Unusable => {
-                let fault = fleet.fault(&beat.cluster, &beat.stream);
-                Outcome::Unverified(fault.unwrap_or_default().to_owned())
-            }
+        let Some(sample) = digests.samples.first() else { return Outcome::Old };
+        for claim in fleet.accept(key, sample, content, t).claims {
+            warn!(cluster = key.0, claim, "an exporter claims more than was seen");
         }
+        Outcome::Verified { news: true }
     }
-}
-
-/// Takes note of an exposition that does not add up. What it says of its digest does not confirm what
-/// was verified before, even where it is the same.
-fn reject(fleet: &mut Fleet, beat: Beat, gathered: &Gathered, unknown: &[String], t: Seconds) -> Outcome {
-    let Some(digest) = beat.digest.filter(|_| Version::readable(&beat.contract).is_some()) else {
-        // What it lacks is found out where it is heard of.
-        fleet.hear(&beat, t);
-        let fault = fleet.fault(&beat.cluster, &beat.stream).unwrap_or_default().to_owned();
-        return Outcome::Unverified(fault);
-    };
-    let last = fleet.verified(&beat.cluster, &beat.stream);
-    let fault = diagnose(gathered, digest, &beat.stream, last, &[]);
-    let fault = with_unknown(fault, &beat.contract, unknown);
-    if fleet.hear(&Beat { digest: None, ..beat.clone() }, t) == Heard::Old {
-        return Outcome::Old;
-    }
-    fleet.reject(&beat, fault.clone(), gathered.uid);
-    Outcome::Unverified(fault)
 }

@@ -11,7 +11,7 @@ fn origin(cluster: &str, at: Seconds) -> Origin {
 }
 
 fn exposition(revision: &str) -> Exposition {
-    Exposition::new(7).with("p", healthy(revision, T as u64 - 100, 1))
+    Exposition::new(7).with("p", healthy(revision, T as u64 - 100))
 }
 
 fn fold(fleet: &mut Fleet, cluster: &str, text: &str, at: Seconds) -> Outcome {
@@ -29,13 +29,17 @@ fn fleet() -> Fleet {
 #[test]
 fn what_adds_up_is_taken_and_the_same_again_confirms_it() {
     let mut fleet = fleet();
-    assert_eq!(fold(&mut fleet, "c", &text(&exposition("r1"), T), T + 0.3), Outcome::Verified { news: true });
+    fold(&mut fleet, "c", &text(&exposition("r1"), T - 15.0), T - 14.7);
     assert_eq!(
-        fold(&mut fleet, "c", &text(&exposition("r1"), T + 50.0), T + 50.3),
+        fold(&mut fleet, "c", &text(&exposition("r1"), T), T + 0.3),
         Outcome::Verified { news: false }
     );
-    let seen = observe(&fleet, "c", T + 100.0);
-    assert_eq!((seen.standing, seen.as_of), (Standing::Fresh, Some(T + 50.0)));
+    assert_eq!(
+        fold(&mut fleet, "c", &text(&exposition("r1"), T + 30.0), T + 30.3),
+        Outcome::Verified { news: false }
+    );
+    let seen = observe(&fleet, "c", T + 80.0);
+    assert_eq!((seen.standing, seen.as_of), (Standing::Fresh, Some(T + 30.0)));
     assert_eq!(
         fold(&mut fleet, "c", &text(&exposition("r2"), T + 101.0), T + 101.0),
         Outcome::Verified { news: true }
@@ -48,6 +52,7 @@ fn what_adds_up_is_taken_and_the_same_again_confirms_it() {
 #[test]
 fn an_old_exposition_that_is_repeated_ages() {
     let mut fleet = fleet();
+    fold(&mut fleet, "c", &text(&exposition("r1"), T - 15.0), T - 15.0);
     let repeated = text(&exposition("r1"), T);
     for at in [0.0, 30.0, 59.0, 90.0] {
         fold(&mut fleet, "c", &repeated, T + at);
@@ -58,11 +63,13 @@ fn an_old_exposition_that_is_repeated_ages() {
 }
 
 #[test]
-fn the_past_is_not_known_before_the_first_was_seen() {
+fn one_that_starts_believes_a_soak_at_the_second_exposition() {
     let mut fleet = fleet();
     fold(&mut fleet, "c", &text(&exposition("r1"), T), T + 0.4);
-    let row = observe(&fleet, "c", T + 1.0).row.unwrap();
-    assert!(row.since < T - 90.0 && row.known_since >= T, "{row:?}");
+    assert_eq!(observe(&fleet, "c", T + 1.0).standing, Standing::Stale);
+    fold(&mut fleet, "c", &text(&exposition("r1"), T + 15.0), T + 15.4);
+    let seen = observe(&fleet, "c", T + 16.0);
+    assert_eq!((seen.standing, seen.row.unwrap().since), (Standing::Fresh, T - 100.0));
 }
 
 #[test]
@@ -77,21 +84,18 @@ fn what_does_not_add_up_confirms_nothing_whatever_its_digest() {
     let good = text(&exposition("r1"), T);
     type Edit<'a> = (&'a str, &'a dyn Fn(&str) -> String);
     let edits: [Edit<'_>; 4] = [
-        ("package_health", &|text| {
-            text.replacen(
-                "health{package=\"p\",package_namespace=\"ns\",package_source=\"flux\"} 0",
-                "health{package=\"p\",package_namespace=\"ns\",package_source=\"flux\"} 5",
-                1,
-            )
+        ("package_healthy_revision", &|text| {
+            let revision = statusbridge_contract::Fingerprint::of("r1").value();
+            text.replacen(&format!(" {revision}\n"), " 5\n", 1)
         }),
         ("samples of package p", &|text| {
             let kept = text.lines().filter(|line| !line.contains("package=\"p\""));
             kept.flat_map(|line| [line, "\n"]).collect()
         }),
         ("more than once", &|text| text.to_owned() + text.lines().nth(1).unwrap() + "\n"),
-        ("statusbridge_package_cost, which contract version 1 does not know", &|text| {
+        ("statusbridge_package_cost, which contract version 2 does not know", &|text| {
             let more = sample::canonical("statusbridge_package_cost", &[("package", "p")], 3);
-            let old = exposition("r1").digest();
+            let old = exposition("r1").digest(T as u64);
             let mut digest = Digest::default();
             digest.add(old);
             digest.add(sample::hash_canonical(more.as_bytes()));
@@ -100,11 +104,12 @@ fn what_does_not_add_up_confirms_nothing_whatever_its_digest() {
     ];
     for (expected, edit) in edits {
         let mut fleet = fleet();
+        fold(&mut fleet, "c", &text(&exposition("r1"), T - 15.0), T - 15.0);
         fold(&mut fleet, "c", &good, T);
-        let bad = edit(&good).replace(&format!(" {T}\n"), &format!(" {}\n", T + 50.0));
+        let bad = edit(&good);
         assert_ne!(bad, good);
         let Outcome::Unverified(fault) = fold(&mut fleet, "c", &bad, T + 50.0) else { panic!("{bad}") };
-        assert!(fault.contains("the digest is") && fault.contains(expected), "{fault}");
+        assert!(fault.contains("is attested") && fault.contains(expected), "{fault}");
         let seen = observe(&fleet, "c", T + 100.0);
         assert_eq!((seen.standing, seen.reason), (Standing::Unverified, reason::UNVERIFIED));
         assert!(seen.message.contains(expected), "{}", seen.message);
@@ -118,9 +123,14 @@ fn what_cannot_be_dated_or_is_of_another_version_is_of_no_use() {
     let rendered = sample::canonical(Metric::RenderedTimestamp.name(), &[], T as u64) + "\n";
     let good = text(&exposition("r1"), T);
     for (bad, expected) in [
-        (good.replace(&rendered, ""), "statusbridge_rendered_timestamp_seconds is missing"),
-        (good.replace("contract=\"1\"", "contract=\"99\""), "its contract version `99`"),
-        (good.replace("contract=\"1\"} ", "contract=\"1\"} 0."), "is no whole number"),
+        (good.replace(&rendered, ""), "statusbridge_rendered_timestamp_seconds of its scrape is missing"),
+        (good.replace("contract=\"2\"", "contract=\"99\""), "contract version `99`"),
+        (good.replace("000000000007\"} ", "000000000007\"} 0.4"), "is no whole number"),
+        (good.replace(",statusbridge_cluster_uid=\"000000000007\"", ""), "no label statusbridge_cluster_uid"),
+        (
+            good.replace("statusbridge_process_number{} 1\n", ""),
+            "statusbridge_process_number of its scrape is missing",
+        ),
     ] {
         let mut fleet = fleet();
         let outcome = fold(&mut fleet, "c", &bad, T);

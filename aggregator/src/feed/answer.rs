@@ -19,16 +19,16 @@ use super::{
 /// Fields may come in any order. A body that ends early, goes on after its end, or says anything
 /// but an unreserved success is an error.
 pub fn read(body: impl Read, sink: &mut dyn Sink) -> Result<(), FeedError> {
-    let mut buffer = Buffer::default();
-    let frame = elements::take_out(body, |series| {
-        if !quick::series(series, &mut buffer.labels, &mut buffer.samples) {
-            buffer.parse(series)?;
+    let mut series = Series::default();
+    let frame = elements::take_out(body, |text| {
+        if !quick::series(text, &mut series.labels, &mut series.samples) {
+            series = serde_json::from_slice(text).map_err(why)?;
         }
-        sink.series(&buffer.labels, &buffer.samples);
+        sink.series(&series.labels, &series.samples);
         Ok(())
     })?;
     let mut json = serde_json::Deserializer::from_slice(&frame);
-    let head = Answer { sink }.deserialize(&mut json).and_then(|head| json.end().map(|()| head));
+    let head = json.deserialize_map(Answer { sink }).and_then(|head| json.end().map(|()| head));
     head.map_err(why)?.verdict()
 }
 
@@ -73,13 +73,6 @@ struct Answer<'a> {
     sink: &'a mut dyn Sink,
 }
 
-impl<'de> DeserializeSeed<'de> for Answer<'_> {
-    type Value = Head;
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Head, D::Error> {
-        json.deserialize_map(self)
-    }
-}
-
 impl<'de> Visitor<'de> for Answer<'_> {
     type Value = Head;
 
@@ -97,9 +90,7 @@ impl<'de> Visitor<'de> for Answer<'_> {
                 "warnings" => head.warnings = map.next_value::<Option<_>>()?.unwrap_or_default(),
                 "isPartial" | "partial" => head.partial |= map.next_value::<Option<bool>>()?.unwrap_or(false),
                 "data" => head.data |= map.next_value_seed(Data { sink: self.sink })?,
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         Ok(head)
@@ -136,16 +127,13 @@ impl<'de> Visitor<'de> for Data<'_> {
                 "resultType" => kind = map.next_value()?,
                 "result" => {
                     if kind.as_deref() == Some("scalar") {
-                        let Pair(sample) = map.next_value()?;
-                        self.sink.series(&Labels::default(), &[sample]);
+                        self.sink.series(&Labels::default(), &[map.next_value()?]);
                     } else {
                         map.next_value_seed(Everything { sink: self.sink })?;
                     }
                     result = true;
                 }
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         match kind.as_deref() {
@@ -178,183 +166,81 @@ impl<'de> Visitor<'de> for Everything<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let mut buffer = Buffer::default();
-        while seq.next_element_seed(OneSeries { buffer: &mut buffer })?.is_some() {
-            self.sink.series(&buffer.labels, &buffer.samples);
+        while let Some(Series { labels, samples }) = seq.next_element()? {
+            self.sink.series(&labels, &samples);
         }
         Ok(())
     }
 }
 
-/// Reused from series to series.
+/// One series. What [`quick::series`] reads into it reuses its buffers.
 #[derive(Default)]
-struct Buffer {
+struct Series {
     labels: Labels,
     samples: Vec<Sample>,
-    name: String,
-}
-
-impl Buffer {
-    /// Parses a series, however it is written.
-    fn parse(&mut self, series: &[u8]) -> Result<(), FeedError> {
-        let mut json = serde_json::Deserializer::from_slice(series);
-        OneSeries { buffer: self }.deserialize(&mut json).map_err(why)
-    }
 }
 
 /// What the parser makes of one series that knows all of JSON.
 #[cfg(test)]
 pub(super) fn parse_fully(series: &[u8]) -> Result<(Labels, Vec<Sample>), FeedError> {
-    let mut buffer = Buffer::default();
-    buffer.parse(series)?;
-    Ok((buffer.labels, buffer.samples))
+    let Series { labels, samples } = serde_json::from_slice(series).map_err(why)?;
+    Ok((labels, samples))
 }
 
-struct OneSeries<'a> {
-    buffer: &'a mut Buffer,
-}
+impl<'de> Deserialize<'de> for Series {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Series;
 
-impl<'de> DeserializeSeed<'de> for OneSeries<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        self.buffer.labels.clear();
-        self.buffer.samples.clear();
-        json.deserialize_map(self)
-    }
-}
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a series")
+            }
 
-impl<'de> Visitor<'de> for OneSeries<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a series")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Buffer { labels, samples, name } = self.buffer;
-        while map.next_key_seed(Text(name))?.is_some() {
-            match name.as_str() {
-                "metric" => map.next_value_seed(Metric { labels: &mut *labels, name: &mut *name })?,
-                "value" => samples.push(map.next_value::<Pair>()?.0),
-                "values" => {
-                    map.next_value_seed(Pairs(samples))?;
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Series, A::Error> {
+                let mut series = Series::default();
+                while let Some(field) = map.next_key::<String>()? {
+                    match field.as_str() {
+                        "metric" => series.labels = map.next_value()?,
+                        "value" => series.samples.push(map.next_value()?),
+                        "values" => series.samples.append(&mut map.next_value()?),
+                        _ => drop(map.next_value::<IgnoredAny>()?),
+                    }
                 }
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
+                Ok(series)
             }
         }
-        Ok(())
+        json.deserialize_map(Fields)
     }
 }
 
-/// Reads a string into a reused buffer.
-struct Text<'a>(&'a mut String);
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Labels;
 
-impl<'de> DeserializeSeed<'de> for Text<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_str(self)
-    }
-}
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a series' labels")
+            }
 
-impl Visitor<'_> for Text<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        self.0.clear();
-        self.0.push_str(text);
-        Ok(())
-    }
-}
-
-struct Metric<'a> {
-    labels: &'a mut Labels,
-    name: &'a mut String,
-}
-
-impl<'de> DeserializeSeed<'de> for Metric<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Metric<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a series' labels")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while map.next_key_seed(Text(self.name))?.is_some() {
-            map.next_value_seed(LabelValue { labels: &mut *self.labels, name: &*self.name })?;
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
+                let mut labels = Labels::default();
+                while let Some((name, value)) = map.next_entry::<String, String>()? {
+                    labels.push(&name, &value);
+                }
+                Ok(labels)
+            }
         }
-        Ok(())
-    }
-}
-
-struct LabelValue<'a> {
-    labels: &'a mut Labels,
-    name: &'a str,
-}
-
-impl<'de> DeserializeSeed<'de> for LabelValue<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for LabelValue<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a label's value")
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<(), E> {
-        self.labels.push(self.name, value);
-        Ok(())
+        json.deserialize_map(Pairs)
     }
 }
 
 /// `[time, "value"]`.
-struct Pair(Sample);
-
-impl<'de> Deserialize<'de> for Pair {
+impl<'de> Deserialize<'de> for Sample {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
         let (at, Number(value)) = <(f64, Number)>::deserialize(json)?;
-        Ok(Self(Sample { at, value }))
-    }
-}
-
-struct Pairs<'a>(&'a mut Vec<Sample>);
-
-impl<'de> DeserializeSeed<'de> for Pairs<'_> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Pairs<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of samples")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while let Some(Pair(sample)) = seq.next_element()? {
-            self.0.push(sample);
-        }
-        Ok(())
+        Ok(Self { at, value })
     }
 }
 

@@ -122,6 +122,6 @@ async fn a_query_says_what_when_and_that_partial_answers_are_no_answers() {
     assert_eq!(
         body,
         "query=up%7Ba%3D%22b%22%7D&time=1700000000.500&timeout=30000ms\
-         &partial_response=false&deny_partial_response=1&nocache=1"
+         &partial_response=false&dedup=false&deny_partial_response=1&nocache=1"
     );
 }

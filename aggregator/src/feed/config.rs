@@ -6,10 +6,13 @@ use std::{
 };
 
 use reqwest::RequestBuilder;
+use serde::Deserialize;
 
 use super::FeedError;
 
 /// Which backend answers; decides the parameters that make partial answers failures.
+///
+/// Thanos is also asked for what each replica stored, and not for a mix of them: a digest attests the samples of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Flavour {
     /// Not known: parameters of all, which those that do not know them ignore.
@@ -18,7 +21,7 @@ pub enum Flavour {
     /// Prometheus, Mimir, Cortex: an answer is whole or an error. Caches are kept from answering, in case it is
     /// VictoriaMetrics.
     Prometheus,
-    /// Thanos: `partial_response=false`.
+    /// Thanos: `partial_response=false` and `dedup=false`.
     Thanos,
     /// VictoriaMetrics: `deny_partial_response=1`.
     VictoriaMetrics,
@@ -31,18 +34,20 @@ pub enum Flavour {
 const NO_CACHE: (&str, &str) = ("nocache", "1");
 
 impl Flavour {
+    const ALL: [Self; 4] = [Self::Any, Self::Prometheus, Self::Thanos, Self::VictoriaMetrics];
+
     /// Parameters sent with every query.
     pub const fn parameters(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Any => &[("partial_response", "false"), ("deny_partial_response", "1"), NO_CACHE],
+            Self::Any => {
+                &[("partial_response", "false"), ("dedup", "false"), ("deny_partial_response", "1"), NO_CACHE]
+            }
             Self::Prometheus => &[NO_CACHE],
-            Self::Thanos => &[("partial_response", "false"), NO_CACHE],
+            Self::Thanos => &[("partial_response", "false"), ("dedup", "false"), NO_CACHE],
             Self::VictoriaMetrics => &[("deny_partial_response", "1"), NO_CACHE],
         }
     }
-}
 
-impl Flavour {
     /// The word for it, which parses back.
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,13 +62,8 @@ impl Flavour {
 impl std::str::FromStr for Flavour {
     type Err = String;
     fn from_str(word: &str) -> Result<Self, String> {
-        match word {
-            "any" => Ok(Self::Any),
-            "prometheus" => Ok(Self::Prometheus),
-            "thanos" => Ok(Self::Thanos),
-            "victoriametrics" => Ok(Self::VictoriaMetrics),
-            _ => Err(format!("`{word}` is none of any, prometheus, thanos, victoriametrics")),
-        }
+        let flavour = Self::ALL.into_iter().find(|flavour| flavour.name() == word);
+        flavour.ok_or_else(|| format!("`{word}` is none of {}", Self::ALL.map(Self::name).join(", ")))
     }
 }
 
@@ -105,6 +105,15 @@ pub enum Credentials {
 }
 
 impl Credentials {
+    /// Those that are named; a bearer token before user and password.
+    pub fn new(bearer_token_file: Option<PathBuf>, basic_auth: Option<(String, PathBuf)>) -> Self {
+        match (bearer_token_file, basic_auth) {
+            (Some(file), _) => Self::BearerTokenFile(file),
+            (None, Some((username, password_file))) => Self::Basic { username, password_file },
+            (None, None) => Self::None,
+        }
+    }
+
     /// Adds them to a request.
     ///
     /// # Errors
@@ -128,23 +137,17 @@ async fn secret(path: &Path) -> Result<String, FeedError> {
 }
 
 /// Files that TLS is made of, all PEM. They are looked at with every query and used anew when they changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TlsFiles {
     /// Certificate authorities trusted besides the system's.
-    pub ca: Option<PathBuf>,
-    /// The client's certificate.
-    pub client: Option<ClientCertificate>,
+    pub ca_file: Option<PathBuf>,
+    /// The client's certificate, followed by those that it was signed with, if any.
+    pub cert_file: Option<PathBuf>,
+    /// Its private key; of use only together with the certificate.
+    pub key_file: Option<PathBuf>,
     /// The name that the backend's certificate must be for, when it is not that of the address.
     pub server_name: Option<String>,
-}
-
-/// A client's certificate.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientCertificate {
-    /// The certificate, followed by those that it was signed with, if any.
-    pub certificate: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
 }
 
 impl FeedConfig {

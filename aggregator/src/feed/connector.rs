@@ -1,7 +1,7 @@
 //! Connections to a backend, made anew when the files that TLS is made of change.
 
 use std::{
-    path::Path,
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -14,14 +14,28 @@ use tracing::{info, warn};
 
 use super::{FeedConfig, FeedError, TlsFiles, chain};
 
-/// What was found in a file, or why nothing was.
-type Found = Result<Vec<u8>, String>;
+/// What is in the files of authorities, certificate and key, as far as they are named; or why one cannot be read.
+pub(crate) type PemFiles = [Option<Result<Vec<u8>, String>>; 3];
 
-/// What was found in each of the files that there are.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Files {
-    ca: Option<Found>,
-    client: Option<(Found, Found)>,
+/// Reads the files of authorities, certificate and key, as far as they are named.
+pub(crate) fn read_pem(files: [&Option<PathBuf>; 3]) -> PemFiles {
+    let read = |file: &PathBuf| std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
+    files.map(|file| file.as_ref().map(read))
+}
+
+/// What a client shows of itself.
+///
+/// # Errors
+/// When certificate and key, both PEM, cannot be used.
+pub(crate) fn identity(certificate: &[u8], key: &[u8]) -> Result<Identity, String> {
+    Identity::from_pem(&[certificate, b"\n", key].concat()).map_err(|error| chain(&error))
+}
+
+/// What all clients have in common.
+pub(crate) fn client_builder() -> ClientBuilder {
+    Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("statusbridge-aggregator/", env!("CARGO_PKG_VERSION")))
 }
 
 /// Makes connections, always with what is in the files now.
@@ -33,7 +47,7 @@ pub(super) struct Connector {
 }
 
 struct State {
-    seen: Files,
+    seen: PemFiles,
     /// Or why there is none; files may come later.
     client: Result<Client, String>,
 }
@@ -67,21 +81,16 @@ impl Connector {
         }
         let seen = read(&config.tls);
         let client = client(config, &headers, &seen);
-        if config.tls.ca.is_none() && config.tls.client.is_none() {
+        if !names_files(&config.tls) {
             client.as_ref().map_err(|e| bad(e))?;
         }
         Ok(Self { url, headers, config: config.clone(), state: Mutex::new(State { seen, client }) })
     }
 
-    /// The address that was configured, as requests have to name it.
-    pub(super) fn base(&self) -> &Url {
-        &self.url
-    }
-
-    /// The same with another path.
-    pub(super) fn url(&self, path: &str) -> Url {
+    /// Address of an end point of the query API, such as `query`.
+    pub(super) fn endpoint(&self, path: &str) -> Url {
         let mut url = self.url.clone();
-        url.set_path(path);
+        url.set_path(&format!("{}/api/v1/{path}", self.url.path().trim_end_matches('/')));
         url
     }
 
@@ -92,7 +101,7 @@ impl Connector {
     /// When nothing usable was ever in the files.
     pub(super) async fn client(&self) -> Result<Client, FeedError> {
         let tls = &self.config.tls;
-        let found = if tls.ca.is_some() || tls.client.is_some() {
+        let found = if names_files(tls) {
             let files = tls.clone();
             tokio::task::spawn_blocking(move || read(&files)).await.ok()
         } else {
@@ -120,43 +129,38 @@ impl Connector {
     }
 }
 
-fn client(config: &FeedConfig, headers: &header::HeaderMap, files: &Files) -> Result<Client, String> {
-    let mut client = Client::builder()
-        .default_headers(headers.clone())
-        .timeout(config.timeout)
-        .redirect(reqwest::redirect::Policy::none())
-        .user_agent(concat!("statusbridge-aggregator/", env!("CARGO_PKG_VERSION")));
+fn client(config: &FeedConfig, headers: &header::HeaderMap, files: &PemFiles) -> Result<Client, String> {
+    let mut client = client_builder().default_headers(headers.clone()).timeout(config.timeout);
     if config.tls.server_name.is_some() {
-        client = resolving(client, &config.url)?;
+        // Every name is looked up as if it were the URL's. A proxy would look up the name itself.
+        let url = Url::parse(&config.url).map_err(|e| e.to_string())?;
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        client = client.no_proxy().dns_resolver(Arc::new(Always(host.into())));
     }
-    let found =
-        |path: &Path, found: &Found| found.clone().map_err(|error| format!("{}: {error}", path.display()));
-    if let (Some(path), Some(ca)) = (&config.tls.ca, &files.ca) {
-        let bundle = Certificate::from_pem_bundle(&found(path, ca)?)
+    let [authorities, certificate, key] = files;
+    if let (Some(path), Some(authorities)) = (&config.tls.ca_file, authorities) {
+        let bundle = Certificate::from_pem_bundle(authorities.as_ref()?)
             .map_err(|e| format!("{}: {}", path.display(), chain(&e)))?;
         if bundle.is_empty() {
             return Err(format!("{}: there is no certificate in it", path.display()));
         }
         client = client.tls_certs_merge(bundle);
     }
-    if let (Some(paths), Some((certificate, key))) = (&config.tls.client, &files.client) {
-        let mut pem = found(&paths.certificate, certificate)?;
-        pem.push(b'\n');
-        pem.extend(found(&paths.key, key)?);
-        let (certificate, key) = (paths.certificate.display(), paths.key.display());
-        let identity =
-            Identity::from_pem(&pem).map_err(|e| format!("{certificate} with {key}: {}", chain(&e)))?;
+    if let (Some(certificate), Some(key)) = (certificate, key) {
+        let path = |file: &Option<PathBuf>| file.clone().unwrap_or_default().display().to_string();
+        let paths = [&config.tls.cert_file, &config.tls.key_file].map(path).join(" with ");
+        let identity = identity(certificate.as_ref()?, key.as_ref()?).map_err(|e| format!("{paths}: {e}"))?;
         client = client.identity(identity);
     }
     client.build().map_err(|e| chain(&e))
 }
 
-fn read(tls: &TlsFiles) -> Files {
-    let read = |path: &Path| std::fs::read(path).map_err(|e| e.to_string());
-    Files {
-        ca: tls.ca.as_deref().map(read),
-        client: tls.client.as_ref().map(|client| (read(&client.certificate), read(&client.key))),
-    }
+fn names_files(tls: &TlsFiles) -> bool {
+    tls.ca_file.is_some() || tls.cert_file.is_some()
+}
+
+fn read(tls: &TlsFiles) -> PemFiles {
+    read_pem([&tls.ca_file, &tls.cert_file, &tls.key_file])
 }
 
 /// Has requests go to a host by another name: that is what a certificate is compared with. The backend is
@@ -170,14 +174,6 @@ fn serve_as(url: &mut Url, headers: &mut header::HeaderMap, name: &str) -> Optio
     url.set_host(Some(name)).ok()?;
     // An address is never looked up, so that it could not stand for another.
     (url.scheme() == "https" && url.domain().is_some()).then_some(())
-}
-
-/// Looks up every name as if it were the URL's.
-fn resolving(client: ClientBuilder, url: &str) -> Result<ClientBuilder, String> {
-    let url = Url::parse(url).map_err(|e| e.to_string())?;
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-    // A proxy would look up the name itself.
-    Ok(client.no_proxy().dns_resolver(Arc::new(Always(host.into()))))
 }
 
 /// Looks up this name whatever it is asked for.

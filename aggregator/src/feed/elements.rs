@@ -29,30 +29,27 @@ pub(super) fn take_out(
     let mut buffer = Buffer::default();
     let mut frame = Frame::default();
     loop {
-        let place = frame.place;
-        match place {
-            Place::Frame => {
-                let used = frame.read(buffer.unread());
-                buffer.start += used;
+        let in_series = frame.in_series;
+        if in_series {
+            while let Some(length) = frame.next_series(&mut buffer)? {
+                take(&buffer.unread()[..length])?;
+                buffer.start += length;
+                frame.separated = false;
+                frame.any = true;
             }
-            Place::Series => {
-                while let Some(length) = frame.next_series(&mut buffer)? {
-                    take(&buffer.unread()[..length])?;
-                    buffer.start += length;
-                    frame.separated = false;
-                    frame.any = true;
-                }
-            }
+        } else {
+            let used = frame.read(buffer.unread());
+            buffer.start += used;
         }
         if frame.text.len() > FRAME {
             return Err(FeedError::Malformed("there is too much besides the series".to_owned()));
         }
-        // Where the place has not changed, nothing more can be done with what is there.
-        if frame.place == place && !buffer.fill(&mut body)? {
-            return match place {
-                Place::Frame => Ok(frame.text),
-                Place::Series => Err(FeedError::Truncated("the list of series breaks off".to_owned())),
-            };
+        // Where that has not changed, nothing more can be done with what is there.
+        if frame.in_series == in_series && !buffer.fill(&mut body)? {
+            if in_series {
+                return Err(FeedError::Truncated("the list of series breaks off".to_owned()));
+            }
+            return Ok(frame.text);
         }
     }
 }
@@ -77,33 +74,19 @@ impl Buffer {
         if self.bytes.len() < self.end + READ {
             self.bytes.resize(self.end + READ, 0);
         }
-        loop {
-            match body.read(&mut self.bytes[self.end..]) {
-                Ok(0) => return Ok(false),
-                Ok(more) => {
-                    self.end += more;
-                    return Ok(true);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(FeedError::Truncated(error.to_string())),
-            }
-        }
+        let more = body.read(&mut self.bytes[self.end..]);
+        let more = more.map_err(|error| FeedError::Truncated(error.to_string()))?;
+        self.end += more;
+        Ok(more > 0)
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Place {
-    #[default]
-    Frame,
-    /// Within the list of series.
-    Series,
 }
 
 /// Everything that is not a series, and where in it the reading is.
 #[derive(Default)]
 struct Frame {
     text: Vec<u8>,
-    place: Place,
+    /// Within the list of series.
+    in_series: bool,
     depth: usize,
     /// Within a string, and whether what comes next is escaped.
     string: Option<bool>,
@@ -142,7 +125,7 @@ impl Frame {
                         self.in_result = false;
                     }
                     if *byte == b'[' && self.depth == 3 && self.in_data && self.in_result {
-                        (self.place, self.separated, self.any) = (Place::Series, false, false);
+                        (self.in_series, self.separated, self.any) = (true, false, false);
                         return n + 1;
                     }
                 }
@@ -170,7 +153,7 @@ impl Frame {
                 _ if self.any && *byte != b']' => return Err(misplaced(*byte)),
                 // The end, or no list of series: all that comes belongs to the frame.
                 _ => {
-                    self.place = Place::Frame;
+                    self.in_series = false;
                     return Ok(None);
                 }
             }

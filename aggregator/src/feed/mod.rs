@@ -28,10 +28,11 @@ use std::sync::{
 
 use reqwest::{RequestBuilder, Response, Url, header};
 
+pub(crate) use connector::{PemFiles, client_builder, identity, read_pem};
 pub(crate) use error::excerpt;
 pub use {
     answer::read as read_answer,
-    config::{ClientCertificate, Credentials, FeedConfig, Flavour, TlsFiles},
+    config::{Credentials, FeedConfig, Flavour, TlsFiles},
     error::FeedError,
     selector::{any_of, cluster_selector, contract_selector, package_selector, source_selector},
     series::{Labels, Sample, Sink},
@@ -73,7 +74,7 @@ impl PromFeed {
     /// A client; nothing is sent yet. A TLS provider must be installed as the process' default.
     pub fn new(config: FeedConfig) -> Result<Self, FeedError> {
         let connector = Arc::new(Connector::new(&config)?);
-        let url = connector.url(&format!("{}/api/v1/query", connector.base().path().trim_end_matches('/')));
+        let url = connector.endpoint("query");
         Ok(Self { config, connector, url, received: Arc::default() })
     }
 

@@ -26,10 +26,7 @@ impl PromFeed {
 
     /// A JSON answer of another end point of the query API.
     async fn get(&self, path: &str) -> Option<Value> {
-        let mut url = self.url.clone();
-        let base = url.path().strip_suffix("query").map(str::to_owned)?;
-        url.set_path(&format!("{base}{path}"));
-        let request = self.connector.client().await.ok()?.get(url);
+        let request = self.connector.client().await.ok()?.get(self.connector.endpoint(path));
         let request = self.config.credentials.sign(request).await.ok()?;
         let mut response = request.send().await.ok().filter(|response| response.status().is_success())?;
         let mut body = Vec::new();

@@ -6,8 +6,8 @@ use memchr::memchr2;
 use super::series::{Labels, Sample};
 use crate::clock::Seconds;
 
-/// Labels and value of `{"metric":{"name":"value",…},"value":[time,"value"]}`. False: it looks different, and nothing
-/// is said of whether it is one.
+/// Labels and samples of `{"metric":{"name":"value",…},"value":[time,"value"]}`, or with `"values":[[time,"value"],…]`.
+/// False: it looks different, and nothing is said of whether it is one.
 pub(super) fn series(text: &[u8], labels: &mut Labels, samples: &mut Vec<Sample>) -> bool {
     labels.clear();
     samples.clear();
@@ -15,16 +15,14 @@ pub(super) fn series(text: &[u8], labels: &mut Labels, samples: &mut Vec<Sample>
     if text.iter().any(|byte| *byte < b' ') {
         return false;
     }
-    let sample = std::str::from_utf8(text).ok().and_then(|text| Rest(text).series(labels));
-    samples.extend(sample);
-    sample.is_some()
+    std::str::from_utf8(text).ok().and_then(|text| Rest(text).series(labels, samples)).is_some()
 }
 
 /// What has not been read yet.
 struct Rest<'a>(&'a str);
 
 impl<'a> Rest<'a> {
-    fn series(mut self, labels: &mut Labels) -> Option<Sample> {
+    fn series(mut self, labels: &mut Labels, samples: &mut Vec<Sample>) -> Option<()> {
         self.expect("{\"metric\":{")?;
         if self.expect("}").is_none() {
             loop {
@@ -37,12 +35,30 @@ impl<'a> Rest<'a> {
                 self.expect(",")?;
             }
         }
-        self.expect(",\"value\":[")?;
+        if self.expect(",\"value\":").is_some() {
+            samples.push(self.sample()?);
+            self.expect("}")?;
+        } else {
+            self.expect(",\"values\":[")?;
+            loop {
+                samples.push(self.sample()?);
+                if self.expect("]}").is_some() {
+                    break;
+                }
+                self.expect(",")?;
+            }
+        }
+        self.0.is_empty().then_some(())
+    }
+
+    /// `[time,"value"]`.
+    fn sample(&mut self) -> Option<Sample> {
+        self.expect("[")?;
         let at = self.seconds()?;
         self.expect(",")?;
         let value = self.string()?.parse().ok()?;
-        self.expect("]}")?;
-        self.0.is_empty().then_some(Sample { at, value })
+        self.expect("]")?;
+        Some(Sample { at, value })
     }
 
     fn expect(&mut self, text: &str) -> Option<()> {
@@ -99,6 +115,10 @@ mod tests {
     #[case(r#"{"metric":{"a":"1",},"value":[1,"1"]}"#, false)]
     #[case(r#"{"value":[1,"1"],"metric":{}}"#, false)]
     #[case("{\"metric\":{\"a\":\"\n\"},\"value\":[1,\"1\"]}", false)]
+    #[case(r#"{"metric":{"a":"1"},"values":[[1.5,"1"],[2,"NaN"]]}"#, true)]
+    #[case(r#"{"metric":{},"values":[[1,"1"],]}"#, false)]
+    #[case(r#"{"metric":{},"values":[]}"#, false)]
+    #[case(r#"{"metric":{},"values":[[1,"1"]}"#, false)]
     fn what_is_written_as_usual_is_read(#[case] text: &str, #[case] quickly_read: bool) {
         assert_eq!(quickly(text).is_some(), quickly_read);
     }
@@ -108,13 +128,12 @@ mod tests {
         let fully = parse_fully(text.as_bytes());
         let (known, values) = fully.map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
         prop_assert!(labels.iter().eq(known.iter()));
-        let (Some(got), Some(full)) = (samples.first(), values.first()) else {
-            return Err(TestCaseError::fail(format!("{text}: no value")));
-        };
-        prop_assert_eq!((samples.len(), values.len()), (1, 1));
-        prop_assert_eq!(got.value.to_bits(), full.value.to_bits());
-        // The other parser does not round to the nearest.
-        prop_assert!((got.at - full.at).abs() <= full.at * 1e-15);
+        prop_assert_eq!(samples.len(), values.len());
+        for (got, full) in samples.iter().zip(&values) {
+            prop_assert_eq!(got.value.to_bits(), full.value.to_bits());
+            // The other parser does not round to the nearest.
+            prop_assert!((got.at - full.at).abs() <= full.at * 1e-15);
+        }
         Ok(())
     }
 
@@ -124,15 +143,19 @@ mod tests {
             labels in prop::collection::vec(("[a-z_\u{e9}\\\\]{0,4}", "\\PC{0,8}"), 0..4),
             at in prop_oneof![any::<f64>(), (0..2_000_000_000_000_i64).prop_map(|ms| ms as f64 / 1000.0)],
             value in prop_oneof![any::<f64>().prop_map(|v| v.to_string()), "[-+0-9.eInfNa]{0,6}"],
+            more in 0..3_usize,
         ) {
             let metric: Vec<String> = labels.iter().map(|(n, v)| format!("{}:{}", serde_json::json!(n), serde_json::json!(v))).collect();
             let at = serde_json::json!(at);
-            same(&format!(r#"{{"metric":{{{}}},"value":[{at},{}]}}"#, metric.join(","), serde_json::json!(value)))?;
+            let pair = format!("[{at},{}]", serde_json::json!(value));
+            let metric = metric.join(",");
+            same(&format!(r#"{{"metric":{{{metric}}},"value":{pair}}}"#))?;
+            same(&format!(r#"{{"metric":{{{metric}}},"values":[{pair}{}]}}"#, format!(",{pair}").repeat(more)))?;
         }
 
         #[test]
-        fn what_is_no_series_is_not_read_as_one(cut in 0..80_usize, with in "[\\[\\]{}\",:.0-9a\\\\ ]{0,3}") {
-            let text = r#"{"metric":{"__name__":"up","a":"b"},"value":[1435781451.781,"1"]}"#;
+        fn what_is_no_series_is_not_read_as_one(cut in 0..100_usize, with in "[\\[\\]{}\",:.0-9a\\\\ ]{0,3}") {
+            let text = r#"{"metric":{"__name__":"up","a":"b"},"values":[[1435781451.781,"1"],[1435781466.781,"0"]]}"#;
             let cut = cut.min(text.len());
             same(&format!("{}{with}{}", &text[..cut], &text[cut..]))?;
             same(&format!("{}{with}", &text[..cut]))?;

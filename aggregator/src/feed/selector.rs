@@ -4,14 +4,15 @@ use std::fmt::Write as _;
 
 use statusbridge_contract::Metric;
 
-use crate::fleet::{IdentityLabels, PackageId};
+use crate::api::PackageRef;
+use crate::fleet::IdentityLabels;
 
 /// Common beginning of every metric of the contract.
 const PREFIX: &str = "statusbridge_";
 
-/// Selects every sample that the digests of some clusters attest.
+/// Selects every sample that the digests of some clusters attest, but for when they were rendered.
 pub fn contract_selector<'a>(cluster_label: &str, clusters: impl IntoIterator<Item = &'a str>) -> String {
-    let metrics: Vec<Metric> = Metric::ALL.iter().copied().filter(|m| m.in_digest()).collect();
+    let metrics: Vec<Metric> = Metric::ALL.iter().copied().filter(|m| m.in_state()).collect();
     format!("{{__name__=~\"{}\",{cluster_label}=~\"{}\"}}", names(&metrics), any_of(clusters))
 }
 
@@ -49,7 +50,7 @@ pub fn package_selector<'a>(
     cluster_label: &str,
     clusters: impl IntoIterator<Item = &'a str>,
     labels: &IdentityLabels,
-    package: &PackageId,
+    package: &PackageRef,
 ) -> String {
     let namespace = package.namespace.as_deref().unwrap_or_default();
     let identity = [
@@ -115,7 +116,7 @@ mod tests {
     fn selectors_name_exactly_what_a_digest_covers() {
         insta::assert_snapshot!(
             contract_selector("cluster", ["eu-1", "us-1"]),
-            @r#"{__name__=~"statusbridge_(package_apply_state|package_health|package_desired_revision|package_applied_revision|package_healthy_revision|package_transition_timestamp_seconds|package_transitions_total|package_reason|package_resources|package_resources_current|package_resources_failed|reason_info|source_up|source_packages|cluster_uid)",cluster=~"eu-1|us-1"}"#
+            @r#"{__name__=~"statusbridge_(package_healthy_revision|package_transition_timestamp_seconds|package_apply_state|package_health|package_applied_revision|package_desired_revision|package_reason|package_resources|package_resources_current|package_resources_failed|reason_info|source_up|source_packages|process_number)",cluster=~"eu-1|us-1"}"#
         );
     }
 
@@ -126,7 +127,7 @@ mod tests {
             namespace: "package_namespace".into(),
             name: "exported_package".into(),
         };
-        let package = PackageId { source: "s".into(), namespace: None, name: "a\"b\\c\nd".into() };
+        let package = PackageRef { source: "s".into(), namespace: None, name: "a\"b\\c\nd".into() };
         let select = |clusters: &[&str]| {
             package_selector(&[Metric::PackageHealth], "cluster", clusters.iter().copied(), &labels, &package)
         };

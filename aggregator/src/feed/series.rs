@@ -52,6 +52,10 @@ impl<'a> FromIterator<(&'a str, &'a str)> for Labels {
     }
 }
 
+/// How far from a whole number a value may come back: VictoriaMetrics answers 125346672440696.02 for 125346672440696
+/// where a block of samples holds stale markers.
+const ROUNDING: f64 = 0.25;
+
 /// One value of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
@@ -62,17 +66,12 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The value when it is a whole number that a float64 holds exactly, as every value of the
-    /// metric contract is.
+    /// The whole number that the value is, or that it comes within a quarter of; one that a float64 holds exactly,
+    /// as every value of the metric contract is.
     pub fn whole(self) -> Option<u64> {
-        let v = self.value;
-        // The cast is exact: not negative, whole and at most 2^53.
-        (v.fract() == 0.0 && (0.0..=EXACT).contains(&v)).then_some(v as u64)
-    }
-
-    /// The value, if it is a number.
-    pub fn finite(self) -> Option<f64> {
-        Some(self.value).filter(|value| value.is_finite())
+        let whole = self.value.round();
+        // The cast is exact: not negative, whole and at most 2^53. Of what is no number the first is false.
+        ((self.value - whole).abs() <= ROUNDING && (0.0..=EXACT).contains(&whole)).then_some(whole as u64)
     }
 
     /// Whether the sample bears this timestamp. Backends keep milliseconds.
@@ -107,6 +106,10 @@ mod tests {
     #[case("9007199254740992", Some(1 << 53))]
     #[case("9007199254740994", None)]
     #[case("1.5", None)]
+    #[case("1.3", None)]
+    #[case("125346672440696.02", Some(125_346_672_440_696))]
+    #[case("125346672440255.97", Some(125_346_672_440_256))]
+    #[case("-0.02", Some(0))]
     #[case("-1", None)]
     #[case("NaN", None)]
     #[case("+Inf", None)]

@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::{Deserialize, Deserializer, de};
 
-use super::settings::FLAGS;
+use super::settings::{FLAGS, duration};
 use super::{Feed, push, query, scrape};
-use crate::feed::{ClientCertificate, Credentials, FeedConfig, Flavour, PromFeed, TlsFiles};
+use crate::feed::{Credentials, FeedConfig, Flavour, PromFeed, TlsFiles};
 use crate::poll::{PollConfig, Poller};
 
 /// Longest time that may be given for one query: a poll is several, and must end while it is of use.
@@ -68,7 +68,7 @@ pub struct Backend {
     pub basic_auth: Option<BasicAuth>,
     /// Whom to trust, and with which certificate to come.
     #[serde(default)]
-    pub tls: Tls,
+    pub tls: TlsFiles,
     /// Longest time for one query.
     #[serde(default = "timeout", deserialize_with = "duration")]
     pub timeout: Duration,
@@ -96,20 +96,6 @@ pub struct BasicAuth {
     pub username: String,
     /// File with the password; read again for every query.
     pub password_file: PathBuf,
-}
-
-/// Files that TLS is made of, all PEM; used anew when they change.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Tls {
-    /// Certificate authorities trusted besides the system's.
-    pub ca_file: Option<PathBuf>,
-    /// The client's certificate.
-    pub cert_file: Option<PathBuf>,
-    /// Its private key.
-    pub key_file: Option<PathBuf>,
-    /// The name that the backend's certificate must be for, when it is not that of the address.
-    pub server_name: Option<String>,
 }
 
 impl Backend {
@@ -148,24 +134,13 @@ impl Backend {
 
     /// How to talk to it.
     pub(crate) fn config(&self) -> FeedConfig {
-        let credentials = match (&self.bearer_token_file, &self.basic_auth) {
-            (Some(file), _) => Credentials::BearerTokenFile(file.clone()),
-            (None, Some(BasicAuth { username, password_file })) => {
-                Credentials::Basic { username: username.clone(), password_file: password_file.clone() }
-            }
-            (None, None) => Credentials::None,
-        };
-        let client = self.tls.cert_file.clone().zip(self.tls.key_file.clone());
+        let basic_auth = self.basic_auth.clone().map(|it| (it.username, it.password_file));
         FeedConfig {
             flavour: self.flavour,
             timeout: self.timeout,
             headers: self.headers.clone().into_iter().collect(),
-            credentials,
-            tls: TlsFiles {
-                ca: self.tls.ca_file.clone(),
-                client: client.map(|(certificate, key)| ClientCertificate { certificate, key }),
-                server_name: self.tls.server_name.clone(),
-            },
+            credentials: Credentials::new(self.bearer_token_file.clone(), basic_auth),
+            tls: self.tls.clone(),
             ..FeedConfig::new(self.url.clone())
         }
     }
@@ -209,10 +184,6 @@ fn yes() -> bool {
 
 fn flavour<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Flavour, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    crate::serve::duration(&String::deserialize(deserializer)?).map_err(de::Error::custom)
 }
 
 fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
@@ -264,7 +235,7 @@ mod tests {
         .unwrap();
         let config = settings.backends[0].config();
         assert_eq!(config.headers, [("X-Scope-OrgID".to_owned(), "fleet".to_owned())]);
-        assert_eq!(config.tls.client.unwrap().key, PathBuf::from("/key"));
+        assert_eq!(config.tls.key_file.unwrap(), PathBuf::from("/key"));
         let (username, password_file) = ("reader".to_owned(), "/secrets/password".into());
         assert_eq!(config.credentials, Credentials::Basic { username, password_file });
         let feed = settings.backends[0].feed(Duration::ZERO, Duration::from_secs(15)).unwrap();

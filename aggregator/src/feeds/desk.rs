@@ -4,7 +4,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Seconds;
 use crate::fleet::{Access, Fleet};
-use crate::poll::{Look, LookedBack, PollReport};
+use crate::poll::PollReport;
 
 /// Work on the fleet.
 pub type Work = Box<dyn FnOnce(&mut Fleet) + Send>;
@@ -16,13 +16,6 @@ pub type Addresses = Result<Vec<(String, String)>, String>;
 pub enum Message {
     /// This is to be done to the fleet.
     Work(Work),
-    /// What is to be looked up of the past?
-    Looks {
-        /// The number of the feed.
-        feed: usize,
-        /// Where to say it.
-        reply: oneshot::Sender<Vec<Look>>,
-    },
     /// Where do exporters answer, as ClusterProfiles tell?
     Addresses {
         /// Where to say it.
@@ -48,8 +41,6 @@ pub struct Polled {
     pub took: Seconds,
     /// What it came to.
     pub report: PollReport,
-    /// What came of looking up the past, if anything had to be.
-    pub looked: Option<Result<LookedBack, String>>,
 }
 
 /// A feed's way to the controller. Nothing comes back from one that is gone: the feed ends with it.
@@ -62,13 +53,6 @@ pub struct Desk {
 impl Desk {
     pub(super) fn new(feed: usize, sender: mpsc::Sender<Message>) -> Self {
         Self { feed, sender }
-    }
-
-    /// What has to be known of the past of this feed's clusters, now that a poll has told all else.
-    pub async fn looks(&self) -> Vec<Look> {
-        let (reply, looks) = oneshot::channel();
-        self.say(Message::Looks { feed: self.feed, reply }).await;
-        or_never(looks).await
     }
 
     /// Where exporters answer, as ClusterProfiles tell.

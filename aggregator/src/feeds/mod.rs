@@ -2,7 +2,6 @@
 //!
 //! ```text
 //!   feed task ──work on the fleet──> controller ──judge──> hub
-//!             ──what is to be looked up?──> │
 //!             ──a poll has ended──────────> │
 //! ```
 //!
@@ -36,7 +35,7 @@ pub use push::push;
 pub use query::query;
 pub use scrape::scrape;
 pub use settings::Settings;
-pub use standing::{LastPoll, Overall, Standing};
+pub use standing::{Overall, Standing};
 pub use tally::Receipt;
 
 /// Messages that may wait for the controller.
@@ -82,12 +81,10 @@ impl Feeds {
 
     /// Begins with those that have not begun. They end with this object.
     pub fn begin(&mut self) {
-        for (feed, Feed { run, .. }) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
-            let desk = Desk::new(feed, self.sender.clone());
-            self.tasks.spawn(run(desk));
-            if let Some(standing) = self.standings.get_mut(feed) {
-                standing.heard = Instant::now();
-            }
+        let waiting = std::mem::take(&mut self.waiting).into_iter().zip(&mut self.standings);
+        for (feed, (Feed { run, .. }, standing)) in waiting.enumerate() {
+            self.tasks.spawn(run(Desk::new(feed, self.sender.clone())));
+            standing.heard = Instant::now();
         }
     }
 

@@ -26,18 +26,8 @@ async fn run(mut poller: Poller, interval: Duration, mut desk: Desk) {
         let t = clock::now() - poller.settle_delay();
         let report = poller.poll(&mut desk, t).await;
         let took = began.elapsed().as_secs_f64();
-        let mut looked = None;
-        if report.ok {
-            failures = 0;
-            let looks = desk.looks().await;
-            if !looks.is_empty() {
-                let found = poller.look_back(&mut desk, looks, t).await;
-                looked = Some(found.map_err(|error| error.to_string()));
-            }
-        } else {
-            failures = failures.saturating_add(1);
-        }
-        desk.polled(Polled { t, settle: poller.settle_delay(), took, report, looked }).await;
+        failures = if report.ok { 0 } else { failures.saturating_add(1) };
+        desk.polled(Polled { t, settle: poller.settle_delay(), took, report }).await;
         sleep_until(began + pause(interval, failures, fastrand::f64())).await;
     }
 }

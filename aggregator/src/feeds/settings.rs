@@ -6,7 +6,6 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use super::backends::Backends;
 use super::{push, scrape};
-use crate::serve::duration;
 
 /// By which ways evidence comes.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -30,10 +29,14 @@ impl Settings {
 /// Name of the backend that flags name, where there are others.
 pub(super) const FLAGS: &str = "default";
 
+/// Reads a duration such as `15s`.
+pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    crate::serve::duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
 /// Reads a duration such as `15s`, which is more than nothing.
 pub(super) fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    match duration(&text).map_err(D::Error::custom)? {
+    match duration(deserializer)? {
         Duration::ZERO => Err(D::Error::custom("must be more than 0s")),
         span => Ok(span),
     }

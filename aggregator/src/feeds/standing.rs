@@ -10,20 +10,6 @@ use crate::clock::Seconds;
 use crate::decide::Backend;
 use crate::fleet::{FeedName, named};
 
-/// What the last poll came to, kept.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub enum LastPoll {
-    /// There was none yet.
-    #[default]
-    None,
-    /// It failed, as all before it did.
-    NeverGood(String),
-    /// All was answered.
-    Good,
-    /// It failed; an earlier one did not.
-    Bad(String),
-}
-
 /// How a feed stands.
 #[derive(Debug)]
 pub struct Standing {
@@ -31,8 +17,10 @@ pub struct Standing {
     pub name: FeedName,
     /// What asks it the queries of checks.
     pub asker: Option<Asker>,
-    /// What its last poll came to.
-    pub last: LastPoll,
+    /// Why its last poll failed, if it did; nothing before the first.
+    pub last: Option<Result<(), String>>,
+    /// Whether it has ever answered.
+    pub has_answered: bool,
     /// The time that its last poll asked about.
     pub polled_at: Seconds,
     /// How far behind the present it looks.
@@ -42,7 +30,6 @@ pub struct Standing {
     /// When it was last heard from.
     pub heard: Instant,
     problems: Vec<String>,
-    look_back_error: Option<String>,
 }
 
 impl Standing {
@@ -50,77 +37,53 @@ impl Standing {
         Self {
             name: feed.name.clone(),
             asker: feed.asker.clone(),
-            last: LastPoll::None,
+            last: None,
+            has_answered: false,
             polled_at: 0.0,
             settle: feed.settle,
             streams: (0, 0),
             heard: Instant::now(),
             problems: Vec::new(),
-            look_back_error: None,
         }
     }
 
     /// Takes in how a poll ended, and logs what is new.
     pub fn polled(&mut self, polled: Polled) {
-        let Polled { t, settle, report, looked, .. } = polled;
+        let Polled { t, settle, report, .. } = polled;
         (self.polled_at, self.settle, self.heard) = (t, settle, Instant::now());
         let feed = self.name.as_ref();
         let words = Words::of(feed);
         let news = report.problems.iter().filter(|problem| !self.problems.contains(problem));
         news.for_each(|problem| warn!(feed, %problem, "{}", words.problem));
         self.problems = report.problems;
-        let before = std::mem::replace(&mut self.last, LastPoll::Good);
-        if let Some(error) = report.error {
-            let (known, news) = match before {
-                LastPoll::None => (false, true),
-                LastPoll::NeverGood(last) => (false, last != error),
-                LastPoll::Good => (true, true),
-                LastPoll::Bad(last) => (true, last != error),
-            };
-            if news {
-                warn!(feed, %error, "{}", words.fails);
-            }
-            self.last = if known { LastPoll::Bad(error) } else { LastPoll::NeverGood(error) };
-        } else {
-            if before != LastPoll::Good {
+        let last = report.error.map_or(Ok(()), Err);
+        let is_news = self.last.as_ref() != Some(&last);
+        match &last {
+            Err(error) if is_news => warn!(feed, %error, "{}", words.fails),
+            Ok(()) if is_news => {
                 let streams = report.verified + report.unverified;
                 info!(feed, streams, "{}", words.answers);
             }
+            _ => {}
+        }
+        if last.is_ok() {
+            self.has_answered = true;
             self.streams = (report.verified, report.unverified);
         }
-        let error = match looked {
-            Some(Ok(found)) => {
-                let (known, unknown, samples) = (found.known, found.unknown, found.samples);
-                if known > 0 {
-                    info!(feed, known, unknown, samples, "looked up a past that nobody watched");
-                }
-                None
-            }
-            Some(Err(error)) => Some(error),
-            None => None,
-        };
-        if let Some(error) = error.as_ref().filter(|_| self.look_back_error != error) {
-            warn!(feed, %error, "the past of packages could not be looked up");
-        }
-        self.look_back_error = error;
-    }
-
-    /// Whether it has ever answered.
-    pub fn has_answered(&self) -> bool {
-        matches!(self.last, LastPoll::Good | LastPoll::Bad(_))
+        self.last = Some(last);
     }
 
     /// Whether its last poll was answered.
     pub fn answers(&self) -> bool {
-        self.last == LastPoll::Good
+        self.last == Some(Ok(()))
     }
 
     /// Why there is no answer to the last poll, if there is none.
     fn error(&self) -> Option<String> {
         match &self.last {
-            LastPoll::Good => None,
-            LastPoll::None => Some(named(&self.name, "it is being asked for the first time")),
-            LastPoll::NeverGood(error) | LastPoll::Bad(error) => Some(named(&self.name, error)),
+            Some(Ok(())) => None,
+            None => Some(named(&self.name, "it is being asked for the first time")),
+            Some(Err(error)) => Some(named(&self.name, error)),
         }
     }
 }
@@ -165,9 +128,9 @@ pub struct Overall {
 impl Overall {
     /// Of these feeds.
     pub fn of(standings: &[Standing]) -> Self {
-        let failing = standings.iter().filter(|it| it.has_answered()).find_map(Standing::error);
-        let unheard = standings.iter().filter(|it| !it.has_answered()).find_map(Standing::error);
-        Self { failing, unheard, any: standings.iter().any(Standing::has_answered) }
+        let failing = standings.iter().filter(|it| it.has_answered).find_map(Standing::error);
+        let unheard = standings.iter().filter(|it| !it.has_answered).find_map(Standing::error);
+        Self { failing, unheard, any: standings.iter().any(|it| it.has_answered) }
     }
 
     /// What may be said of clusters of which something is known.

@@ -100,9 +100,9 @@ impl Tally {
             problems: problems.map(|(subject, it)| format!("{subject}: {it}")).take(PROBLEMS).collect(),
             ..PollReport::default()
         };
-        let took = now.duration_since(self.since).as_secs_f64() as Seconds;
+        let took = now.duration_since(self.since).as_secs_f64();
         (self.since, self.due) = (now, None);
-        Polled { t, settle: 0.0, took, report, looked: None }
+        Polled { t, settle: 0.0, took, report }
     }
 }
 

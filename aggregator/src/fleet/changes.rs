@@ -11,13 +11,11 @@
 //! cannot be told cheaply that nothing has changed, something has.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use statusbridge_contract::stream::StreamLabels;
-
-use super::stream::{Stream, Verified};
-use super::{Cluster, Fleet, FleetSettings};
+use super::{Cluster, Fleet};
 use crate::clock::Seconds;
 use crate::serial;
 
@@ -25,8 +23,6 @@ use crate::serial;
 const PACKAGES: usize = 1 << 18;
 /// Sources of which the evidence is kept for each cluster: packages of others always have to be looked at.
 const SOURCES: usize = 64;
-/// What two ways of adding up times may differ by.
-const ROUNDING: Seconds = 0.001;
 
 /// A moment in the story of one fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +72,7 @@ pub(super) struct Changes {
     free: Vec<u32>,
     /// When each package changed last, in any cluster.
     packages: HashMap<Arc<str>, u64>,
-    /// By source and cluster: the youngest evidence of a stream by which the source is up.
+    /// By source and cluster: the oldest evidence of a stream that counts and by which the source is up.
     evidence: HashMap<Box<str>, Vec<Seconds>>,
 }
 
@@ -141,28 +137,21 @@ impl Changes {
     }
 
     /// The evidence of a cluster is another.
-    pub(super) fn evidence(
-        &mut self,
-        place: u32,
-        streams: &[(&Stream, &Verified)],
-        settings: &FleetSettings,
-    ) {
-        let at = place as usize;
+    pub(super) fn evidence(&mut self, cluster: &Cluster) {
+        let at = cluster.place as usize;
         self.evidence.values_mut().filter_map(|all| all.get_mut(at)).for_each(|it| *it = NEVER);
-        let trusted = |stream: &Stream| stream.offset.beyond(settings.max_clock_skew).is_none();
-        for (_, verified) in streams.iter().filter(|(stream, _)| trusted(stream)) {
-            for source in verified.content.sources.iter().filter(|source| source.up == Some(1)) {
-                let known = self.evidence.len();
-                let all = match self.evidence.get_mut(&source.name) {
-                    Some(known) => known,
-                    None if known < SOURCES => self.evidence.entry(source.name.clone()).or_default(),
-                    None => continue,
-                };
-                if all.len() <= at {
-                    all.resize(self.clusters.len().max(at + 1), NEVER);
-                }
-                all[at] = all[at].max(verified.evidence);
+        let verified = cluster.streams.values().filter_map(|stream| stream.verified.as_ref());
+        for source in verified.flat_map(|it| &it.content.sources).filter(|source| source.up == Some(1)) {
+            let known = self.evidence.len();
+            let all = match self.evidence.get_mut(&source.name) {
+                Some(known) => known,
+                None if known < SOURCES => self.evidence.entry(source.name.clone()).or_default(),
+                None => continue,
+            };
+            if all.len() <= at {
+                all.resize(self.clusters.len().max(at + 1), NEVER);
             }
+            all[at] = cluster.evidence(&source.name).unwrap_or(NEVER);
         }
     }
 
@@ -193,74 +182,31 @@ impl Changes {
 /// Older than any evidence.
 const NEVER: Seconds = Seconds::NEG_INFINITY;
 
-/// What of a stream counts for its packages besides what they are and how young its evidence is.
-#[derive(Debug, PartialEq)]
-pub(super) struct Face {
-    fault: Option<String>,
-    offsets: [Option<u64>; 2],
-    trusted: bool,
-    other_uid: Option<(Option<u64>, u64)>,
-    /// Whose it says it is, and when it was heard last, as long as nothing of it was verified.
-    stranger: Option<(Option<u64>, Option<u64>)>,
-}
-
-impl Face {
-    /// None as long as it was not tried to verify anything of it: then it counts for nothing that is fresh.
-    pub(super) fn of(stream: &Stream, settings: &FleetSettings) -> Option<Self> {
-        let verified = stream.verified.as_ref();
-        if verified.is_none() && stream.fault.is_none() {
-            return None;
-        }
-        let heard = stream.newest.map(Seconds::to_bits);
-        Some(Self {
-            fault: stream.fault.clone(),
-            offsets: [Some(stream.offset), stream.dated_by].map(|it| it.map(|it| it.correct(0.0).to_bits())),
-            trusted: stream.offset.beyond(settings.max_clock_skew).is_none(),
-            other_uid: verified.and_then(|it| it.other_uid).map(|(uid, at)| (uid, at.to_bits())),
-            stranger: verified.is_none().then_some((stream.claims, heard)),
-        })
-    }
-}
+/// Streams that are held against each other; where there are more, something has always changed.
+const STREAMS: usize = 6;
 
 impl Cluster {
-    /// Whether it makes no difference to any fresh package that this stream was heard again, whose evidence
-    /// was of the time `before`: whichever stream answers now, the answer is the same.
-    pub(super) fn is_calm(&self, heard: &StreamLabels, before: Option<Seconds>) -> bool {
-        if self.streams.len() < 2 {
-            return true;
+    /// Stands for all of its streams that counts for every package, besides what they say and how young their evidence
+    /// is: faults and clocks, who is silent beside whom, and since when. None when it cannot be told cheaply.
+    pub(super) fn face(&self) -> Option<u64> {
+        if self.streams.len() > STREAMS {
+            return None;
         }
-        let Some(own) = self.streams.get(heard) else { return false };
-        let Some(verified) = own.verified.as_ref() else { return true };
-        let others = self.streams.iter().filter(|(labels, _)| *labels != heard);
-        let mut others = others.filter_map(|(_, stream)| Some((stream.as_ref(), stream.verified.as_ref()?)));
-        others.all(|(other, theirs)| {
-            theirs.content.uid == verified.content.uid
-                && (verified.shares_no_source(theirs)
-                    // Of two that are equally young, the other may be the one that answered.
-                    || before.is_some_and(|before| theirs.evidence < before.min(verified.evidence))
-                    || own.says_the_same(other))
-        })
-    }
-
-    /// See [`Fleet::clusters_of`].
-    fn turns_at(&self, t: Seconds, stale_after: Seconds) -> Option<Seconds> {
-        let other_uids = self.streams.values().filter_map(|s| s.verified.as_ref()?.other_uid);
-        let alone = self.streams.len() < 2;
-        let others = self.streams.values().filter(|_| !alone);
-        let others = others.flat_map(|s| [s.newest, s.evidence_so_far()].into_iter().flatten());
-        let turns = other_uids.map(|(_, at)| at).chain(others).map(|at| at + stale_after - ROUNDING);
-        // A stream counts until the evidence of those that go on is so much younger, not only the time.
-        let evidence = self.streams.values().filter_map(|s| s.evidence_so_far());
-        let first_word = evidence.filter(|it| t - it <= stale_after).fold(t, Seconds::min);
-        turns.filter(|at| *at >= first_word - 2.0 * ROUNDING).reduce(Seconds::min)
-    }
-
-    /// The streams of which something was verified.
-    pub(super) fn verified(&self) -> Vec<(&Stream, &Verified)> {
-        self.streams
-            .values()
-            .filter_map(|stream| Some((stream.as_ref(), stream.verified.as_ref()?)))
-            .collect()
+        let mut face = DefaultHasher::new();
+        self.scrape_seconds().map(Seconds::to_bits).hash(&mut face);
+        for (id, stream) in &self.streams {
+            let (fault, skew, dated, ahead) = stream.standing();
+            (fault, skew.is_some(), dated, ahead.to_bits()).hash(&mut face);
+            let mut is_silent = false;
+            for (other_id, other) in &self.streams {
+                let beside_it = stream.is_silent_beside(other, id.uid == other_id.uid);
+                beside_it.hash(&mut face);
+                is_silent |= beside_it;
+            }
+            let last_word = stream.verified.as_ref().filter(|_| is_silent).map(|it| it.last_word());
+            last_word.map(Seconds::to_bits).hash(&mut face);
+        }
+        Some(face.finish())
     }
 }
 
@@ -270,17 +216,9 @@ impl Fleet {
         self.changes.mark()
     }
 
-    /// These clusters, and a time before the first after `t` at which what is known of one of them counts for
-    /// something else because another of its streams than the one that answers has grown older than
-    /// `stale_after`. None when one of them is not known.
-    pub fn clusters_of<'a>(
-        &self,
-        names: impl Iterator<Item = &'a str>,
-        t: Seconds,
-        stale_after: Seconds,
-    ) -> Option<(Clusters, Option<Seconds>)> {
+    /// These clusters. None when one of them is not known.
+    pub fn clusters_of<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<Clusters> {
         let mut words = vec![0_u64; self.changes.clusters.len().div_ceil(64)];
-        let mut turns_at = None::<Seconds>;
         let mut next = self.clusters.range::<str, _>(..);
         for name in names {
             // Mostly they come one after another.
@@ -294,9 +232,8 @@ impl Fleet {
             };
             let place = cluster.place as usize;
             *words.get_mut(place / 64)? |= 1 << (place % 64);
-            turns_at = turns_at.into_iter().chain(cluster.turns_at(t, stale_after)).reduce(Seconds::min);
         }
-        Some((Clusters { words: words.into() }, turns_at))
+        Some(Clusters { words: words.into() })
     }
 
     /// What has become since `mark` of the package with this key, in clusters where it was fresh then.

@@ -4,17 +4,6 @@ use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
 use crate::clock::Seconds;
 
-/// A package, as the metric contract identifies it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PackageId {
-    /// The source that read it, for instance `flux-kustomization`.
-    pub source: String,
-    /// Namespace of the package's object; `None` when it is cluster-scoped.
-    pub namespace: Option<String>,
-    /// Name of the package's object.
-    pub name: String,
-}
-
 /// The verified state of one package in one cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -31,13 +20,9 @@ pub struct Row {
     /// Word for the reason code; `code 0x…` when the cluster's dictionary
     /// lacks it, `None` when the code is 0.
     pub reason: Option<String>,
-    /// When states or healthy revision last changed, in the backend's clock.
-    /// Not before the moment at which the transitions counter was seen to
-    /// move without an explanation.
+    /// Since when it is so, in the backend's clock: as the exporter vouches, and not before the last
+    /// verified exposition that said otherwise.
     pub since: Seconds,
-    /// From when on the package was watched here, or its past was looked up,
-    /// so that no such move can have been missed.
-    pub known_since: Seconds,
     /// Applied revision before the present one, as far as remembered; `NONE`
     /// if not.
     pub previously_applied: Fingerprint,

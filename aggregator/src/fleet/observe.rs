@@ -1,31 +1,28 @@
 //! Answers what is known about one package in one cluster, and whether to rely on it.
+//!
+//! Of several live streams the worst counts at once, and the oldest evidence.
 
 use std::collections::BTreeSet;
 
-use statusbridge_contract::{ApplyState, Fingerprint, Health, Metric, stream::StreamLabels};
+use statusbridge_contract::Fingerprint;
 
 use super::{
-    Cluster, Fleet, Observation, PackageId, Row, Standing, feed_of, key,
+    Cluster, Fleet, Observation, Row, Standing,
+    digest_sample::StreamId,
+    feed_of, key,
     observation::reason,
-    stream::{Stream, Verified},
+    stream::{Skew, Stream},
+    vote::{Vote, oldest},
 };
+use crate::api::PackageRef;
 use crate::clock::Seconds;
-
-/// A stream that has verified content.
-#[derive(Clone, Copy)]
-struct Known<'a> {
-    labels: &'a StreamLabels,
-    stream: &'a Stream,
-    verified: &'a Verified,
-}
 
 /// One question, with what it takes to answer it.
 struct Question<'a> {
     fleet: &'a Fleet,
     name: &'a str,
-    package: &'a PackageId,
+    package: &'a PackageRef,
     key: &'a str,
-    known_since: Seconds,
     t: Seconds,
     stale_after: Seconds,
 }
@@ -36,14 +33,13 @@ impl Fleet {
     pub fn observe(
         &self,
         cluster: &str,
-        package: &PackageId,
+        package: &PackageRef,
         t: Seconds,
         stale_after: Seconds,
     ) -> Observation {
         let key = key(package);
-        let found = self.clusters.get(cluster);
-        let question = Question::of(self, (cluster, found), (package, &key), t, stale_after);
-        match found {
+        let question = Question { fleet: self, name: cluster, package, key: &key, t, stale_after };
+        match self.clusters.get(cluster) {
             Some(cluster) => question.answer(cluster),
             None => question.never_seen(),
         }
@@ -52,44 +48,34 @@ impl Fleet {
     /// The same of every cluster that [reports](Self::reporting) the package, by name.
     pub fn observe_all(
         &self,
-        package: &PackageId,
+        package: &PackageRef,
         t: Seconds,
         stale_after: Seconds,
     ) -> impl Iterator<Item = (&str, Observation)> {
         let (key, package) = (key(package), package.clone());
-        self.clusters.iter().filter_map(move |(name, cluster)| {
-            let question = || Question::of(self, (name, Some(cluster)), (&package, &key), t, stale_after);
-            cluster.reports(&key).then(|| (name.as_str(), question().answer(cluster)))
+        self.clusters.iter().filter(move |(_, cluster)| cluster.reports(&key)).map(move |(name, cluster)| {
+            let key = super::key(&package);
+            let question = Question { fleet: self, name, package: &package, key: &key, t, stale_after };
+            (name.as_str(), question.answer(cluster))
         })
     }
 }
 
 impl<'a> Question<'a> {
-    fn of(
-        fleet: &'a Fleet,
-        (name, found): (&'a str, Option<&Cluster>),
-        (package, key): (&'a PackageId, &'a str),
-        t: Seconds,
-        stale_after: Seconds,
-    ) -> Self {
-        let known_since = found.map_or(Seconds::INFINITY, |found| found.watch.known_since(key));
-        Self { fleet, name, package, key, known_since, t, stale_after }
-    }
-
     /// The usual case, with nothing to weigh: the only stream is fresh and has the package.
     fn plain(&self, cluster: &'a Cluster) -> Option<Observation> {
-        let (labels, stream) = cluster.streams.first_key_value()?;
-        let verified = stream.verified.as_ref().filter(|verified| verified.other_uid.is_none())?;
+        let (_, stream) = cluster.streams.first_key_value()?;
+        let verified = stream.verified.as_ref()?;
+        let evidence = verified.evidence?;
         let is_plain = cluster.streams.len() == 1
             && stream.fault.is_none()
-            && self.fresh(verified.evidence)
-            && self.skew(stream).is_none()
-            && verified.is_up(&self.package.source);
-        let known = Known { labels, stream, verified };
-        let row = is_plain.then(|| self.row(known)).flatten()?;
+            && stream.skew().is_none()
+            && self.fresh(evidence)
+            && verified.content.is_up(&self.package.source);
+        let row = is_plain.then(|| self.row(stream)).flatten()?;
         Some(Observation {
             standing: Standing::Fresh,
-            as_of: Some(verified.evidence),
+            as_of: Some(evidence),
             row: Some(row),
             reason: reason::REPORTED,
             message: String::new(),
@@ -109,146 +95,157 @@ impl<'a> Question<'a> {
         if let Some(plain) = self.plain(cluster) {
             return plain;
         }
-        let known: Vec<Known<'a>> = cluster
-            .streams
-            .iter()
-            .filter_map(|(labels, stream)| {
-                Some(Known { labels, stream, verified: stream.verified.as_ref()? })
-            })
-            .collect();
-        let live = filtered(&known, |k| self.fresh(k.verified.evidence));
-        let last = freshest(&live);
-        // Whoever was heard when the youngest word was spoken counts beside it, though it fell silent a little
-        // earlier: silence settles nothing, only one that goes on without the other does.
-        let last_word = last.map_or(self.t, |k| k.verified.evidence);
-        // A cluster whose clock is wrong, or whose data does not add up, is alive all the same.
-        let heard = filtered(&known, |k| k.stream.newest.is_some_and(|at| self.beside(at, last_word)));
-        if let Some(message) = self.two_clusters(&heard, last_word) {
+        let source = self.package.source.as_str();
+        let live = cluster.live();
+        if let Some(message) = self.two_clusters(&live) {
+            let last = freshest(&live);
             return self.answer_with(last, Standing::Conflict, reason::CLUSTER_NAME_CONFLICT, message);
         }
-        if last.is_some()
-            && let Some(message) = self.stranger(cluster, &heard, last_word)
-        {
+        let readers = cluster.readers(source);
+        let has_reader = readers.iter().any(|vote| vote.verified.is_some());
+        let trusted = |vote: &Vote<'_>| vote.stream.skew().is_none();
+        let fresh = |vote: &Vote<'_>| vote.stream.evidence_so_far().is_some_and(|it| self.fresh(it));
+        if !has_reader && let Some(last) = freshest(&filtered(&live, |v| trusted(v) && fresh(v))) {
+            let message = format!("no exporter of cluster `{}` reads source `{source}`", self.name);
+            return self.answer_with(Some(last), Standing::Missing, reason::PACKAGE_NOT_FOUND, message);
+        }
+        let votes = cluster.votes(source);
+        if votes.iter().any(|vote| vote.stream.skew().is_some()) {
+            return self.not_fresh(cluster, &readers);
+        }
+        let up = filtered(&votes, |vote| vote.is_up(source));
+        if let Some(message) = self.stranger(&votes, !up.is_empty()) {
+            let last = freshest(&readers);
             return self.answer_with(last, Standing::Unverified, reason::UNVERIFIED, message);
         }
-        let trusted = |k: &Known<'_>| self.skew(k.stream).is_none();
-        // Different exporters of a cluster may read different sources.
-        let has_source = |k: &Known<'_>| k.verified.content.source(&self.package.source).is_some();
-        let relevant: Vec<Known<'a>> = known.iter().copied().filter(has_source).collect();
-        if relevant.is_empty() {
-            return match freshest(&filtered(&live, trusted)) {
-                Some(last) => self.answer_with(
-                    Some(last),
-                    Standing::Missing,
-                    reason::PACKAGE_NOT_FOUND,
-                    format!("no exporter of cluster `{}` reads source `{}`", self.name, self.package.source),
-                ),
-                None => self.not_fresh(cluster, &known),
-            };
+        if up.is_empty() && votes.iter().any(fresh) {
+            return self.source_down(&filtered(&votes, fresh), &readers);
         }
-        let usable = filtered(&relevant, |k| self.fresh(k.verified.evidence) && trusted(k));
-        if usable.is_empty() {
-            return self.not_fresh(cluster, &relevant);
-        }
-        let up = filtered(&usable, |k| k.verified.is_up(&self.package.source));
-        let Some(best) = freshest(&up) else { return self.source_down(&usable, &relevant) };
-        let beside = filtered(&relevant, |k| {
-            self.beside(k.verified.evidence, best.verified.evidence)
-                && trusted(k)
-                && k.verified.is_up(&self.package.source)
-        });
-        if let Some(message) = self.disagreement(&beside) {
-            return self.answer_with(Some(best), Standing::Conflict, reason::STREAMS_DISAGREE, message);
-        }
-        if !best.verified.content.has(self.key) {
-            let message = format!("cluster `{}` reports no such package", self.name);
-            return self.answer_with(Some(best), Standing::Missing, reason::PACKAGE_NOT_FOUND, message);
-        }
-        let message = match &best.stream.fault {
-            Some(fault) => format!("newer data is not verified: {fault}"),
-            None => String::new(),
+        let Some(as_of) = oldest(up.iter()).filter(|as_of| self.fresh(*as_of)) else {
+            return self.not_fresh(cluster, &readers);
         };
-        let mut answer = self.answer_with(Some(best), Standing::Fresh, reason::REPORTED, message);
-        if let Some(row) = answer.row.as_mut().filter(|_| beside.len() > 1) {
-            row.since = self.latest_since(best, &beside);
+        let Some(worst) = self.worst(&up) else { return self.not_fresh(cluster, &readers) };
+        let said = self.row(worst.stream);
+        let answer = |standing, reason, message, row| Observation {
+            standing,
+            as_of: Some(as_of),
+            row,
+            reason,
+            message,
+        };
+        let Some(row) = said else {
+            let message = format!("cluster `{}` reports no such package", self.name);
+            return answer(Standing::Missing, reason::PACKAGE_NOT_FOUND, message, None);
+        };
+        let (row, other) = self.held_against(row, &worst, &up, &readers);
+        if let Some(message) = other {
+            return answer(Standing::Fresh, reason::STREAMS_DISAGREE, message, Some(row));
         }
-        answer
+        let fault = up.iter().find_map(|vote| vote.stream.fault.as_ref());
+        let message = fault.map(|fault| format!("newer data is not verified: {fault}")).unwrap_or_default();
+        answer(Standing::Fresh, reason::REPORTED, message, Some(row))
     }
 
     fn fresh(&self, evidence: Seconds) -> bool {
         self.t - evidence <= self.stale_after
     }
 
-    /// Whether what was so at `at` would have counted at the time of `word`.
-    fn beside(&self, at: Seconds, word: Seconds) -> bool {
-        word - at <= self.stale_after
-    }
-
-    fn skew(&self, stream: &Stream) -> Option<Seconds> {
-        stream.offset.beyond(self.fleet.settings.max_clock_skew)
-    }
-
     fn answer_with(
         &self,
-        known: Option<Known<'_>>,
+        last: Option<Vote<'_>>,
         standing: Standing,
         reason: &'static str,
         message: String,
     ) -> Observation {
-        let row = known.and_then(|k| self.row(k));
-        Observation { standing, as_of: known.map(|k| k.verified.evidence), row, reason, message }
+        let row = last.and_then(|vote| self.row(vote.stream));
+        let as_of = last.and_then(|vote| vote.stream.evidence_so_far());
+        Observation { standing, as_of, row, reason, message }
     }
 
-    fn row(&self, known: Known<'_>) -> Option<Row> {
-        let (package, history) = known.verified.find(self.key)?;
+    fn row(&self, stream: &Stream) -> Option<Row> {
+        let verified = stream.verified.as_ref()?;
+        let (package, history) = verified.find(self.key)?;
         Some(Row {
-            // Verified content has only codes that the contract knows.
-            apply: ApplyState::from_code(package.value(Metric::PackageApplyState))
-                .unwrap_or(ApplyState::Unknown),
-            health: Health::from_code(package.value(Metric::PackageHealth)).unwrap_or(Health::Unknown),
-            desired: package.revision(Metric::PackageDesiredRevision),
-            applied: package.revision(Metric::PackageAppliedRevision),
-            healthy: package.revision(Metric::PackageHealthyRevision),
-            reason: known.verified.content.reason(&self.package.source, package.value(Metric::PackageReason)),
-            since: history.since(&package, known.stream.offset),
-            known_since: self.known_since,
+            apply: package.apply(),
+            health: package.health(),
+            desired: package.desired(),
+            applied: package.applied(),
+            healthy: package.healthy(),
+            reason: verified.content.reason(&self.package.source, package.reason()),
+            since: stream.since(&package, history),
             previously_applied: history.previously_applied,
         })
     }
 
-    /// Streams of several processes or replicas may date the same state differently: the latest
-    /// counts, so that the answer does not change with whichever was scraped last.
-    fn latest_since(&self, best: Known<'_>, beside: &[Known<'_>]) -> Seconds {
-        let Some((wanted, _)) = best.verified.find(self.key) else { return self.t };
-        let same = beside.iter().filter_map(|k| {
-            let (package, history) = k.verified.find(self.key)?;
-            package.same_state(&wanted).then(|| history.since(&package, k.stream.offset))
+    /// The one that says the worst of the package; that there is none is worst of all.
+    fn worst<'v>(&self, votes: &[Vote<'v>]) -> Option<Vote<'v>> {
+        let badness = |vote: &Vote<'_>| match self.row(vote.stream) {
+            None => (1, 0, 0, false),
+            Some(row) => (0, row.apply.code(), row.health.code(), row.healthy.is_none()),
+        };
+        votes.iter().copied().max_by_key(badness)
+    }
+
+    /// What the worst stream says, held against the others: a revision counts only where all say the same, and
+    /// nothing is so for longer than since one of them said otherwise. With what is to be told, if they disagree.
+    fn held_against(
+        &self,
+        mut row: Row,
+        worst: &Vote<'_>,
+        up: &[Vote<'_>],
+        readers: &[Vote<'_>],
+    ) -> (Row, Option<String>) {
+        let state = |row: &Row| (row.apply, row.health, row.desired, row.applied, row.healthy);
+        let said = state(&row);
+        let mut other = None;
+        for vote in up {
+            // One that lacks the package is the worst.
+            let Some(theirs) = self.row(vote.stream) else { continue };
+            row.since = row.since.max(theirs.since);
+            if state(&theirs) != said {
+                other = other.or(Some(*vote));
+                let revisions = |row: &Row| (row.desired, row.applied, row.healthy);
+                if revisions(&theirs) != (said.2, said.3, said.4) {
+                    (row.applied, row.healthy) = (Fingerprint::NONE, Fingerprint::NONE);
+                }
+            }
+        }
+        // One that has fallen silent has no say any more in what is so, but in since when.
+        let is_silent = |vote: &Vote<'_>| !up.iter().any(|other| std::ptr::eq(other.stream, vote.stream));
+        let said_it = |vote: &&Vote<'_>| vote.id.uid == worst.id.uid && vote.is_up(&self.package.source);
+        for vote in readers.iter().filter(said_it).filter(|vote| is_silent(vote)) {
+            let says_otherwise = self.row(vote.stream).is_none_or(|theirs| state(&theirs) != said);
+            let word = vote.verified.map(|verified| verified.last_word());
+            if let Some(word) = word.filter(|_| says_otherwise) {
+                row.since = row.since.max(word);
+            }
+        }
+        let message = other.map(|other| {
+            format!("its streams disagree: {}, {}", self.show(worst, &other), self.show(&other, worst))
         });
-        same.fold(f64::MIN, f64::max)
+        (row, message)
     }
 
     /// Nothing can be relied upon: says why, with what was known last.
-    fn not_fresh(&self, cluster: &Cluster, known: &[Known<'_>]) -> Observation {
-        let last = freshest(known);
-        let live = |s: &&Stream| s.newest.is_some_and(|newest| self.fresh(newest));
-        let heard = || cluster.streams.values().map(AsRef::as_ref).filter(live);
-        let age = match last {
-            Some(last) => {
-                format!("the last verified evidence is {:.0} s old", self.t - last.verified.evidence)
+    fn not_fresh(&self, cluster: &Cluster, readers: &[Vote<'_>]) -> Observation {
+        let last = freshest(readers);
+        let newest = |s: &&Stream| s.newest.is_some_and(|newest| self.fresh(newest));
+        let heard = || cluster.streams.values().map(AsRef::as_ref).filter(newest);
+        let age = match last.map(|last| last.stream.evidence_so_far()) {
+            Some(Some(evidence)) => {
+                format!("the last verified evidence is {:.0} s old", self.t - evidence)
+            }
+            Some(None) => {
+                "the first exposition waits for another one, as it may have been repeated".to_owned()
             }
             None => "nothing was ever verified".to_owned(),
         };
-        if let Some(error) = cluster.streams.keys().find_map(|labels| self.fleet.error_of(feed_of(labels))) {
+        if let Some(error) = cluster.streams.keys().find_map(|id| self.fleet.error_of(feed_of(&id.labels))) {
             let message = format!("{age}; {error}");
             return self.answer_with(last, Standing::Stale, reason::BACKEND_UNAVAILABLE, message);
         }
-        if let Some(skew) = heard().find_map(|s| self.skew(s)) {
-            let (amount, side) = (skew.abs().round(), if skew > 0.0 { "behind" } else { "ahead of" });
-            let message = format!(
-                "the exporter's clock is {amount} s {side} the metrics backend's: clock skew, or a gateway \
-                 that repeats an old exposition"
-            );
-            return self.answer_with(last, Standing::ClockSkew, reason::CLOCK_SKEW, message);
+        if let Some(skew) = cluster.streams.values().filter_map(|s| s.skew()).next() {
+            return self.answer_with(last, Standing::ClockSkew, reason::CLOCK_SKEW, tell_skew(skew));
         }
         if let Some(fault) = heard().find_map(|s| s.fault.as_ref()) {
             let message = format!("{age}; {fault}");
@@ -257,36 +254,29 @@ impl<'a> Question<'a> {
         if let Some(why) = self.fleet.unscraped.why(self.name) {
             return self.answer_with(last, Standing::Stale, reason::SCRAPE_FAILED, why);
         }
-        let message = match heard().any(|s| s.is_repeated()) {
+        let message = match heard().any(Stream::is_repeated) {
             true => format!("{age}: what is scraped is an old exposition, repeated by some gateway"),
             false => age,
         };
         self.answer_with(last, Standing::Stale, reason::EXPORTER_SILENT, message)
     }
 
-    fn source_down(&self, usable: &[Known<'_>], relevant: &[Known<'_>]) -> Observation {
+    fn source_down(&self, votes: &[Vote<'_>], readers: &[Vote<'_>]) -> Observation {
         let source = &self.package.source;
-        let up = relevant.iter().filter_map(|k| k.verified.last_up(source)).reduce(f64::max);
+        let up = readers.iter().filter_map(|vote| vote.verified?.last_up(source)).reduce(f64::max);
         let message = match up {
             Some(at) => {
                 format!("source `{source}` of cluster `{}` is cut off since {:.0} s", self.name, self.t - at)
             }
             None => format!("source `{source}` of cluster `{}` was never seen up", self.name),
         };
-        let answer = self.answer_with(freshest(usable), Standing::Stale, reason::SOURCE_DOWN, message);
+        let answer = self.answer_with(freshest(votes), Standing::Stale, reason::SOURCE_DOWN, message);
         Observation { as_of: up, ..answer }
     }
 
-    /// Two clusters that were alive under one name at the time of the last word.
-    fn two_clusters(&self, live: &[Known<'_>], last_word: Seconds) -> Option<String> {
-        let mut uids = BTreeSet::new();
-        for known in live {
-            uids.insert(known.verified.content.uid);
-            // Both under the same labels, taking turns.
-            uids.extend(
-                known.verified.other_uid.filter(|(_, at)| self.beside(*at, last_word)).map(|(uid, _)| uid),
-            );
-        }
+    /// Two clusters that are alive under one name.
+    fn two_clusters(&self, live: &[Vote<'_>]) -> Option<String> {
+        let uids: BTreeSet<Fingerprint> = live.iter().filter_map(|vote| vote.id.uid).collect();
         if uids.len() < 2 {
             return None;
         }
@@ -294,60 +284,43 @@ impl<'a> Question<'a> {
         Some(format!("{} clusters report as `{}`: {}", uids.len(), self.name, shown.join(" and ")))
     }
 
-    /// One that was heard beside those that are known, of which nothing could be verified yet: it may be
-    /// another cluster's.
-    fn stranger(&self, cluster: &Cluster, heard: &[Known<'_>], last_word: Seconds) -> Option<String> {
-        let is_known = |uid: u64| heard.iter().any(|k| k.verified.content.uid == Some(uid));
-        let fault = cluster.streams.values().find_map(|s| {
-            let is_heard = s.newest.is_some_and(|at| self.beside(at, last_word));
-            let is_strange = s.verified.is_none() && is_heard && !s.claims.is_some_and(is_known);
-            s.fault.as_ref().filter(|_| is_strange)
-        })?;
+    /// A live stream of which nothing is verified, or nothing but that its source is down while its newest data does
+    /// not add up: whatever it says may be worse than what the others say.
+    fn stranger(&self, votes: &[Vote<'_>], beside_others: bool) -> Option<String> {
+        let is_strange = |vote: &&Vote<'_>| {
+            beside_others
+                && !vote.is_up(&self.package.source)
+                && (vote.verified.is_none() || vote.stream.fault.is_some())
+        };
+        let fault = votes.iter().find(is_strange)?.stream.fault.as_deref();
         Some(format!(
-            "something else reports as `{}`, and whether it is the same cluster cannot be told: {fault}",
-            self.name
+            "something else reports as `{}`, and nothing of it is verified: {}",
+            self.name,
+            fault.unwrap_or("it was not read yet")
         ))
     }
 
-    fn show_cluster(&self, uid: Option<u64>, live: &[Known<'_>]) -> String {
-        let Some(id) = uid.and_then(Fingerprint::from_value) else { return "one of another uid".to_owned() };
-        let own: Vec<&StreamLabels> =
-            live.iter().filter(|k| k.verified.content.uid == uid).map(|k| k.labels).collect();
-        let Some(first) = own.first() else { return format!("uid {id}") };
-        let differs =
-            |(name, value): &(&String, &String)| live.iter().any(|k| k.labels.get(*name) != Some(*value));
+    fn show_cluster(&self, uid: Fingerprint, live: &[Vote<'_>]) -> String {
+        let Some(first) = live.iter().find(|vote| vote.id.uid == Some(uid)) else {
+            return format!("uid {uid}");
+        };
+        let differs = |(name, value): &(&String, &String)| {
+            live.iter().any(|vote| vote.id.labels.get(*name) != Some(*value))
+        };
         let labels: Vec<String> =
-            first.iter().filter(differs).map(|(n, v)| format!("{n}=\"{v}\"")).take(4).collect();
-        format!("uid {id} ({})", labels.join(", "))
+            first.id.labels.iter().filter(differs).map(|(n, v)| format!("{n}=\"{v}\"")).take(4).collect();
+        format!("uid {uid} ({})", labels.join(", "))
     }
 
-    /// Streams that went on saying different things about the package while both were verified.
-    fn disagreement(&self, beside: &[Known<'_>]) -> Option<String> {
-        for (i, a) in beside.iter().enumerate() {
-            for b in &beside[i + 1..] {
-                let (ours, theirs) = (a.verified.find(self.key), b.verified.find(self.key));
-                let same = match (ours, theirs) {
-                    (Some((ours, _)), Some((theirs, _))) => ours.same_state(&theirs),
-                    (None, None) => true,
-                    _ => false,
-                };
-                let changed = a.verified.unchanged_since(self.key).max(b.verified.unchanged_since(self.key));
-                // The evidence of both must reach that far: one that lags only lags.
-                let proven = a.verified.evidence.min(b.verified.evidence) - changed;
-                if !same && proven > self.fleet.settings.conflict_after {
-                    let (a, b) = (self.show_stream(a, b), self.show_stream(b, a));
-                    return Some(format!("two streams disagree for {proven:.0} s: {a}, {b}"));
-                }
-            }
+    fn show(&self, vote: &Vote<'_>, other: &Vote<'_>) -> String {
+        let differs = |(name, value): &(&String, &String)| other.id.labels.get(*name) != Some(*value);
+        let StreamId { labels, process, .. } = vote.id;
+        let mut labels: Vec<String> =
+            labels.iter().filter(differs).map(|(n, v)| format!("{n}=\"{v}\"")).take(3).collect();
+        if labels.is_empty() {
+            labels.push(format!("process {process}"));
         }
-        None
-    }
-
-    fn show_stream(&self, known: &Known<'_>, other: &Known<'_>) -> String {
-        let differs = |(name, value): &(&String, &String)| other.labels.get(*name) != Some(*value);
-        let labels: Vec<String> =
-            known.labels.iter().filter(differs).map(|(n, v)| format!("{n}=\"{v}\"")).take(3).collect();
-        let state = match self.row(*known) {
+        let state = match self.row(vote.stream) {
             Some(row) => format!(
                 "{} and {} (desired {}, applied {}, healthy {})",
                 row.apply, row.health, row.desired, row.applied, row.healthy
@@ -358,11 +331,26 @@ impl<'a> Question<'a> {
     }
 }
 
-fn filtered<'a>(known: &[Known<'a>], keep: impl Fn(&Known<'a>) -> bool) -> Vec<Known<'a>> {
-    known.iter().copied().filter(|k| keep(k)).collect()
+fn tell_skew(skew: Skew) -> String {
+    match skew {
+        Skew::Rendered(ahead) => format!(
+            "the exporter's clock is {:.0} s {} that of the scraper: clock skew, or data that is delivered late",
+            ahead.abs(),
+            if ahead > 0.0 { "ahead of" } else { "behind" }
+        ),
+        Skew::Stamped(ahead) => {
+            format!("its samples are stamped {ahead:.0} s in the future: the scraper's clock is ahead")
+        }
+    }
 }
 
-/// The one with the youngest evidence; of several, always the same.
-fn freshest<'a>(known: &[Known<'a>]) -> Option<Known<'a>> {
-    known.iter().copied().reduce(|a, b| if b.verified.evidence > a.verified.evidence { b } else { a })
+fn filtered<'a>(votes: &[Vote<'a>], keep: impl Fn(&Vote<'a>) -> bool) -> Vec<Vote<'a>> {
+    votes.iter().copied().filter(|vote| keep(vote)).collect()
+}
+
+/// The one that was verified last; of several, always the same.
+fn freshest<'a>(votes: &[Vote<'a>]) -> Option<Vote<'a>> {
+    let word = |vote: &Vote<'_>| vote.verified.map(|verified| verified.last_word());
+    let verified = votes.iter().copied().filter(|vote| vote.verified.is_some());
+    verified.reduce(|a, b| if word(&b) > word(&a) { b } else { a })
 }

@@ -1,13 +1,14 @@
-//! Every standing and reason, and which stream answers.
+//! Every standing and reason, and which streams count.
 
 use rstest::rstest;
-use statusbridge_contract::{Fingerprint, stream::StreamLabels};
+use statusbridge_contract::Fingerprint;
 
-use super::{Beat, Fleet, FleetSettings, Heard, Observation, Row, Standing, Turns, observation::reason};
+use super::{
+    Digests, Exposition as Said, Fleet, FleetSettings, Heard, Observation, Row, Standing, observation::reason,
+};
 use crate::{
     clock::Seconds,
-    testing::{Exposition, failed, gather, healthy, package, stream},
-    verify::verify,
+    testing::{Exposition, SCRAPES, digests, failed, healthy, package, tell_digests},
 };
 
 const STALE_AFTER: Seconds = 180.0;
@@ -15,7 +16,7 @@ const STALE_AFTER: Seconds = 180.0;
 /// A fleet that is told what polls would tell it.
 struct Story {
     fleet: Fleet,
-    /// How far the clusters' clocks are behind the backend's.
+    /// How far the cluster's clock is behind the scraper's.
     behind: Seconds,
 }
 
@@ -23,42 +24,33 @@ fn story() -> Story {
     Story { fleet: Fleet::new(FleetSettings::default()), behind: 0.0 }
 }
 
-fn labels(instance: &str) -> StreamLabels {
-    stream(&[("cluster", "c1"), ("instance", instance)])
-}
-
 impl Story {
-    fn beat(&self, instance: &str, at: Seconds, exposition: &Exposition) -> Beat {
-        Beat {
-            cluster: "c1".into(),
-            stream: labels(instance),
-            contract: "1".into(),
-            digest: Some(exposition.digest()),
-            at,
-            rendered: Some((at - self.behind, at)),
-            ..Beat::default()
+    fn digests(&self, instance: &str, at: &[Seconds], exposition: &Exposition) -> Digests {
+        let mut digests = digests(&[("cluster", "c1"), ("instance", instance)], exposition, at);
+        for sample in &mut digests.samples {
+            let rendered = (sample.at - self.behind) as u64;
+            sample.exposition = Said { digest: exposition.digest(rendered), rendered };
         }
+        digests
     }
 
-    /// An exposition scraped at `at` arrives whole.
-    fn whole(mut self, instance: &str, at: Seconds, exposition: &Exposition) -> Self {
-        let beat = self.beat(instance, at, exposition);
-        if self.fleet.hear(&beat, at) == Heard::Unread {
-            let content = verify(gather(&exposition.lines()), exposition.digest()).unwrap();
-            self.fleet.accept(&beat, content, at);
-        }
-        self
+    /// Expositions scraped at `at` and a scrape before arrive whole.
+    fn whole(self, instance: &str, at: Seconds, exposition: &Exposition) -> Self {
+        self.scraped(instance, &[at - SCRAPES, at], exposition)
     }
 
-    /// Its digest arrives, its samples do not.
-    fn torn(self, instance: &str, at: Seconds, exposition: &Exposition) -> Self {
-        self.torn_of(Some(7), instance, at, exposition)
+    /// Expositions scraped at these times arrive whole.
+    fn scraped(mut self, instance: &str, at: &[Seconds], exposition: &Exposition) -> Self {
+        let digests = self.digests(instance, at, exposition);
+        tell_digests(&mut self.fleet, &digests, exposition, at[at.len() - 1]);
+        self.answered(at[at.len() - 1])
     }
 
-    fn torn_of(mut self, uid: Option<u64>, instance: &str, at: Seconds, exposition: &Exposition) -> Self {
-        let beat = self.beat(instance, at, exposition);
-        if self.fleet.hear(&beat, at) == Heard::Unread {
-            self.fleet.reject(&beat, "a sample is missing".into(), uid);
+    /// The digest of one arrives, its samples do not.
+    fn torn(mut self, instance: &str, at: Seconds, exposition: &Exposition) -> Self {
+        let digests = self.digests(instance, &[at], exposition);
+        if let Heard::Unread(_) = self.fleet.hear(&digests, at) {
+            self.fleet.reject((&digests.cluster, &digests.stream), "a sample is missing".into());
         }
         self
     }
@@ -84,27 +76,27 @@ impl Story {
 }
 
 fn r1() -> Exposition {
-    Exposition::new(7).with("p", healthy("r1", 900, 1))
+    Exposition::new(7).with("p", healthy("r1", 900))
 }
 
 fn r2() -> Exposition {
-    Exposition::new(7).with("p", healthy("r2", 1950, 2))
+    Exposition::new(7).with("p", healthy("r2", 1950))
 }
 
 fn bad() -> Exposition {
-    Exposition::new(7).with("p", failed("r2", 1950, 3))
+    Exposition::new(7).with("p", failed("r2", 1950))
 }
 
 fn other_cluster() -> Exposition {
-    Exposition::new(8).with("p", healthy("r1", 900, 1))
+    Exposition::new(8).with("p", healthy("r1", 900))
 }
 
 fn without() -> Exposition {
-    Exposition::new(7).with("q", healthy("r1", 900, 1))
+    Exposition::new(7).with("q", healthy("r1", 900))
 }
 
 fn no_source() -> Exposition {
-    Exposition { uid: 7, ..Exposition::default() }
+    Exposition { uid: 7, process: 1, ..Exposition::default() }
 }
 
 use Standing::{ClockSkew, Conflict, Fresh, Missing, Stale, Unverified};
@@ -112,6 +104,7 @@ use Standing::{ClockSkew, Conflict, Fresh, Missing, Stale, Unverified};
 #[rstest]
 #[case::reported(story().whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
 #[case::just_young_enough(story().whole("i", 1870.0, &r1()), Fresh, reason::REPORTED, "")]
+#[case::the_first_scrape_waits(story().scraped("i", &[2000.0], &r1()), Stale, reason::EXPORTER_SILENT, "waits for another one")]
 #[case::never_seen(story(), Missing, reason::CLUSTER_NOT_FOUND, "cluster `c1` was never seen")]
 #[case::never_seen_and_no_backend(story().unanswered(), Missing, reason::BACKEND_UNAVAILABLE, "cannot be reached")]
 #[case::no_such_package(story().whole("i", 2000.0, &without()), Missing, reason::PACKAGE_NOT_FOUND, "reports no such package")]
@@ -120,7 +113,6 @@ use Standing::{ClockSkew, Conflict, Fresh, Missing, Stale, Unverified};
 #[case::silent_and_no_backend(story().whole("i", 1860.0, &r1()).unanswered(), Stale, reason::BACKEND_UNAVAILABLE, "cannot be reached")]
 #[case::no_backend_but_young(story().whole("i", 2000.0, &r1()).unanswered(), Fresh, reason::REPORTED, "")]
 #[case::backend_back_again(story().whole("i", 1860.0, &r1()).unanswered().answered(2000.0), Stale, reason::EXPORTER_SILENT, "190 s old")]
-#[case::two_expositions_of_one_moment(story().whole("i", 1800.0, &r1()).torn("i", 2000.0, &r2()).behind(200.0).whole("i", 2000.0, &r1()), Stale, reason::EXPORTER_SILENT, "250 s old")]
 #[case::source_down(story().whole("i", 1900.0, &r1()).whole("i", 2000.0, &r1().down("flux")), Stale, reason::SOURCE_DOWN, "cut off since 150 s")]
 #[case::source_never_up(story().whole("i", 2000.0, &r1().down("flux")), Stale, reason::SOURCE_DOWN, "never seen up")]
 #[case::source_up_again(story().whole("i", 1900.0, &r1().down("flux")).whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
@@ -132,62 +124,31 @@ use Standing::{ClockSkew, Conflict, Fresh, Missing, Stale, Unverified};
 #[case::recovered(story().torn("i", 1900.0, &r1()).whole("i", 2000.0, &r2()), Fresh, reason::REPORTED, "")]
 #[case::clock_behind(story().behind(90.0).whole("i", 2000.0, &r1()), ClockSkew, reason::CLOCK_SKEW, "90 s behind")]
 #[case::clock_ahead(story().behind(-90.0).whole("i", 2000.0, &r1()), ClockSkew, reason::CLOCK_SKEW, "90 s ahead of")]
+#[case::clock_far_ahead_from_the_first_scrape_on(story().behind(-90.0).scraped("i", &[2000.0], &r1()), ClockSkew, reason::CLOCK_SKEW, "90 s ahead of")]
 #[case::clock_off_by_little(story().behind(-50.0).whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
 #[case::clock_back(story().behind(90.0).whole("i", 1900.0, &r1()).behind(0.0).whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
-#[case::one_of_two_clocks_off(story().behind(90.0).whole("i", 2000.0, &r1()).behind(0.0).whole("j", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
-#[case::a_gateway_that_repeats(story().whole("i", 1000.0, &r1()).behind(1000.0).whole("i", 2000.0, &r1()), Stale, reason::EXPORTER_SILENT, "repeated by some gateway")]
-#[case::a_gateway_that_repeats_what_is_long_gone(story().behind(1000.0).whole("i", 2000.0, &r1()), ClockSkew, reason::CLOCK_SKEW, "repeats an old exposition")]
+#[case::one_of_two_clocks_off(story().behind(90.0).whole("i", 2000.0, &r1()).behind(0.0).whole("j", 2000.0, &r1()), ClockSkew, reason::CLOCK_SKEW, "90 s behind")]
 #[case::two_clusters(story().whole("i", 2000.0, &r1()).whole("j", 2000.0, &other_cluster()), Conflict, reason::CLUSTER_NAME_CONFLICT,
     r#"2 clusters report as `c1`: uid 000000000007 (instance="i") and uid 000000000008 (instance="j")"#)]
-#[case::two_clusters_one_gone(story().whole("i", 1800.0, &r1()).whole("j", 2000.0, &other_cluster()), Fresh, reason::REPORTED, "")]
-#[case::two_clusters_taking_turns(story().whole("i", 1990.0, &r1()).whole("i", 2000.0, &other_cluster()), Conflict, reason::CLUSTER_NAME_CONFLICT, "2 clusters report as `c1`")]
+#[case::two_clusters_after_one_scrape(story().whole("i", 2000.0, &r1()).scraped("j", &[2003.0], &other_cluster()), Conflict,
+    reason::CLUSTER_NAME_CONFLICT, "2 clusters report as `c1`")]
+#[case::two_clusters_one_gone(story().whole("i", 1960.0, &r1()).whole("j", 2000.0, &other_cluster()), Fresh, reason::REPORTED, "")]
+#[case::two_clusters_under_the_same_labels(story().whole("i", 1990.0, &r1()).whole("i", 2000.0, &other_cluster()), Conflict, reason::CLUSTER_NAME_CONFLICT, "2 clusters report as `c1`")]
 #[case::replicas_agree(story().whole("a", 2000.0, &r1()).whole("b", 2003.0, &r1()), Fresh, reason::REPORTED, "")]
-#[case::a_replica_lags(story().whole("a", 1900.0, &r1()).whole("b", 1903.0, &r1()).whole("b", 2003.0, &r2()), Fresh, reason::REPORTED, "")]
-#[case::a_replica_is_frozen(story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &r2()).whole("b", 2035.0, &r2()), Fresh, reason::REPORTED, "")]
-#[case::an_exporter_of_the_cluster_is_torn_so_far(story().whole("a", 2000.0, &r1()).torn("b", 2003.0, &r2()), Fresh, reason::REPORTED, "")]
-#[case::one_that_may_be_of_another(
-    story().whole("a", 2000.0, &r1()).torn_of(None, "b", 2003.0, &r2()),
-    Unverified, reason::UNVERIFIED, "whether it is the same cluster cannot be told: a sample is missing")]
-#[case::one_that_says_it_is_of_another(
-    story().whole("a", 2000.0, &r1()).torn_of(Some(8), "b", 2003.0, &r2()),
-    Unverified, reason::UNVERIFIED, "something else reports as `c1`")]
-#[case::one_of_another_that_is_long_silent(
-    story().torn_of(Some(8), "b", 1800.0, &r2()).whole("a", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
-#[case::streams_disagree(
-    story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &r2()).whole("a", 2000.0, &r1()).whole("b", 2005.0, &r2()),
-    Conflict, reason::STREAMS_DISAGREE, r#"{instance="a"} says Applied and Current (desired"#)]
-#[case::streams_disagree_whether_it_is_there(
-    story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &without()).whole("a", 2000.0, &r1()).whole("b", 2005.0, &without()),
-    Conflict, reason::STREAMS_DISAGREE, r#"{instance="b"} says no such package"#)]
-#[case::deleted_and_seen_gone_by_one_only_lately(
-    story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &r1()).whole("a", 1980.0, &r1()).whole("b", 1985.0, &without()),
+#[case::two_processes_agree(story().whole("a", 2000.0, &r1()).whole("a", 2003.0, &r1().by(2)), Fresh, reason::REPORTED, "")]
+#[case::a_replica_says_worse(story().whole("a", 2000.0, &r1()).whole("b", 2003.0, &bad()), Fresh, reason::STREAMS_DISAGREE, "Applied and Failed")]
+#[case::a_replica_says_worse_after_one_scrape(story().whole("a", 2000.0, &r1()).scraped("b", &[2003.0], &bad()), Fresh, reason::STREAMS_DISAGREE, "Applied and Failed")]
+#[case::a_replica_is_dead(story().whole("a", 1960.0, &bad()).whole("b", 2000.0, &r2()), Fresh, reason::REPORTED, "")]
+#[case::one_that_does_not_verify(story().whole("a", 2000.0, &r1()).torn("b", 2003.0, &r2()),
+    Unverified, reason::UNVERIFIED, "nothing of it is verified: a sample is missing")]
+#[case::one_that_does_not_verify_and_is_silent(story().torn("b", 1960.0, &r2()).whole("a", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
+#[case::one_lacks_the_package(story().whole("a", 2000.0, &r1()).whole("b", 2003.0, &without()),
     Missing, reason::PACKAGE_NOT_FOUND, "reports no such package")]
-#[case::disagreed_but_one_is_down(
-    story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &r2().down("flux")).whole("a", 2000.0, &r1()).whole("b", 2005.0, &r2().down("flux")),
-    Fresh, reason::REPORTED, "")]
+#[case::one_of_two_is_down(story().whole("a", 2000.0, &r1()).whole("b", 2005.0, &r2().down("flux")), Fresh, reason::REPORTED, "")]
 fn standings(#[case] story: Story, #[case] standing: Standing, #[case] reason: &str, #[case] message: &str) {
     let got = story.at(2050.0);
     assert_eq!((got.standing, got.reason), (standing, reason), "{}", got.message);
     assert!(got.message.contains(message) && got.message.is_empty() == message.is_empty(), "{}", got.message);
-}
-
-#[rstest]
-#[case::two_clusters(other_cluster(), reason::CLUSTER_NAME_CONFLICT)]
-#[case::two_replicas(r2(), reason::STREAMS_DISAGREE)]
-fn who_fell_silent_first_of_two_at_odds_counts_until_the_other_goes_on_alone(
-    #[case] second: Exposition,
-    #[case] reason: &str,
-) {
-    let both = story().whole("a", 1900.0, &r1()).whole("b", 1905.0, &second);
-    let both = both.whole("a", 2000.0, &r1()).whole("b", 2010.0, &second);
-    let last = |t: Seconds| (both.at(t).standing, both.at(t).reason);
-    // Nothing was heard since: not even when only one of the two words is young enough.
-    for t in [2050.0, 2000.0 + STALE_AFTER + 5.0] {
-        assert_eq!(last(t), (Conflict, reason));
-    }
-    assert_eq!(last(2010.0 + STALE_AFTER + 5.0).0, Stale);
-    let alone = both.whole("b", 2000.0 + STALE_AFTER + 1.0, &second);
-    assert_eq!(alone.at(2000.0 + STALE_AFTER + 5.0).standing, Fresh);
 }
 
 fn row(story: &Story, t: Seconds) -> Row {
@@ -208,12 +169,41 @@ fn the_row_is_told_in_words_and_the_last_one_stays_when_not_fresh() {
 }
 
 #[test]
-fn the_freshest_stream_answers_whoever_was_first() {
-    for (first, second) in [("a", "b"), ("b", "a")] {
-        let story = story().whole(first, 2000.0, &r1()).whole(second, 2005.0, &bad());
-        assert_eq!(story.at(2010.0).row.unwrap().healthy, Fingerprint::NONE);
-        assert_eq!(story.at(2010.0).as_of, Some(2005.0));
+fn nothing_is_gained_by_speaking_last() {
+    for (first, second) in [(r1(), bad()), (bad(), r1())] {
+        let story = story().whole("a", 2000.0, &first).whole("b", 2005.0, &second);
+        let seen = story.at(2010.0);
+        // The worst word, and the oldest evidence.
+        assert_eq!((seen.row.unwrap().healthy, seen.as_of), (Fingerprint::NONE, Some(2000.0)));
     }
+}
+
+#[test]
+fn no_revision_counts_while_streams_name_different_ones() {
+    let row = row(&story().whole("a", 2000.0, &r1()).whole("b", 2005.0, &r2()), 2010.0);
+    assert_eq!((row.healthy, row.applied), (Fingerprint::NONE, Fingerprint::NONE));
+}
+
+#[test]
+fn a_stream_has_a_vote_until_it_was_silent_for_two_of_its_intervals_while_another_goes_on() {
+    let both = story().scraped("a", &[1970.0, 1985.0, 2000.0], &bad());
+    let both = both.scraped("b", &[1972.0, 1987.0, 2002.0, 2017.0], &r2());
+    assert_eq!(row(&both, 2020.0).healthy, Fingerprint::NONE);
+    let both = both.scraped("b", &[2030.0], &r2());
+    assert_eq!(row(&both, 2035.0).healthy, Fingerprint::NONE);
+    let both = both.scraped("b", &[2045.0], &r2());
+    let seen = both.at(2050.0);
+    assert_eq!((seen.as_of, seen.row.as_ref().unwrap().healthy), (Some(2045.0), Fingerprint::of("r2")));
+    // Its last word counts for the soak: nothing is so for longer.
+    assert_eq!(seen.row.unwrap().since, 2000.0);
+    // Also where the one that goes on was verified before the other one spoke.
+    let both = story().scraped("b", &[1972.0, 1987.0], &r2()).scraped("a", &[1970.0, 1985.0, 2000.0], &bad());
+    let alone = both.scraped("b", &[2002.0, 2017.0, 2032.0, 2047.0], &r2());
+    assert_eq!((row(&alone, 2050.0).healthy, row(&alone, 2050.0).since), (Fingerprint::of("r2"), 2000.0));
+    // While none of them goes on, both count.
+    let silent = story().scraped("a", &[1970.0, 1985.0, 2000.0], &bad());
+    let silent = silent.scraped("b", &[1972.0, 1987.0, 2002.0], &r2());
+    assert_eq!(row(&silent, 2100.0).healthy, Fingerprint::NONE);
 }
 
 #[test]
@@ -226,12 +216,14 @@ fn replicas_scraped_a_moment_apart_do_not_flap() {
     };
     let mut story = story();
     let mut seen: Vec<(Standing, Fingerprint)> = Vec::new();
-    for poll in 0..40 {
+    for poll in 3..40 {
         let t = 1000.0 + 5.0 * f64::from(poll);
         let (a, b) = ((t / 15.0).floor() * 15.0, ((t - 7.0) / 15.0).floor() * 15.0 + 7.0);
-        story = story.whole("a", a, &said(a)).whole("b", b, &said(b));
+        story = story.scraped("a", &[a], &said(a)).scraped("b", &[b], &said(b));
         let got = story.at(t);
-        seen.push((got.standing, got.row.unwrap().healthy));
+        if poll > 6 {
+            seen.push((got.standing, got.row.unwrap().healthy));
+        }
     }
     seen.dedup();
     let expected = [Fingerprint::of("r1"), Fingerprint::NONE, Fingerprint::of("r2")];
@@ -239,102 +231,126 @@ fn replicas_scraped_a_moment_apart_do_not_flap() {
 }
 
 #[test]
-fn a_restart_under_another_instance_keeps_what_is_remembered() {
-    let story = story().whole("old", 1900.0, &r1()).whole("old", 1960.0, &r2()).whole(
-        "new",
-        2000.0,
-        &Exposition::new(7).with("p", healthy("r2", 1950, 0)),
-    );
+fn another_process_keeps_what_is_remembered() {
+    let story = story().whole("old", 1900.0, &r1()).whole("old", 1960.0, &r2());
+    let story = story.whole("new", 2000.0, &r2().by(2));
     let row = row(&story, 2010.0);
     assert_eq!(row.previously_applied, Fingerprint::of("r1"));
     assert_eq!(row.since, 1950.0);
 }
 
 #[test]
-fn a_restart_that_does_not_know_since_when_starts_the_soak_again_for_good() {
-    let restarted = Exposition::new(7).with("p", healthy("r1", 1990, 0));
-    let mut story = story().whole("old", 1980.0, &r1()).whole("new", 2000.0, &restarted);
-    assert_eq!(row(&story, 2010.0).since, 1990.0);
-    // While both are alive it does not matter which was scraped last.
-    story = story.whole("old", 2005.0, &r1());
-    assert_eq!(row(&story, 2010.0).since, 1990.0);
-}
-
-#[test]
 fn since_is_told_in_the_backends_clock() {
-    // What was dated before the first look is not moved into the past; what is dated later is known better.
-    let story = story().behind(-40.0).whole("i", 2000.0, &r1());
-    assert_eq!(row(&story, 2010.0).since, 900.0);
-    let story = story.whole("i", 2020.0, &Exposition::new(7).with("p", healthy("r2", 2050, 2)));
-    assert_eq!(row(&story, 2030.0).since, 2010.0);
-    let story = self::story().behind(30.0).whole("i", 2000.0, &r1());
-    assert_eq!(row(&story, 2010.0).since, 930.0);
-}
-
-#[test]
-fn an_unexplained_move_of_the_counter_is_the_earliest_since() {
-    let moved = Exposition::new(7).with("p", healthy("r1", 900, 3));
-    let story = story().whole("i", 1900.0, &r1()).whole("i", 2000.0, &moved);
-    assert_eq!(row(&story, 2010.0).since, 2000.0);
+    let ahead = story().behind(-40.0).whole("i", 2000.0, &r1());
+    assert_eq!((row(&ahead, 2010.0).since, ahead.at(2010.0).as_of), (860.0, Some(2000.0)));
+    // One that is behind makes the evidence older by as much.
+    let behind = story().behind(30.0).whole("i", 2000.0, &r1());
+    assert_eq!((row(&behind, 2010.0).since, behind.at(2010.0).as_of), (900.0, Some(1970.0)));
 }
 
 #[test]
 fn age_counts_from_when_the_exposition_was_rendered() {
-    // A gateway holds an exposition back for 50 s: within the limit for skew, but older.
+    // A gateway holds expositions back for 50 s: within the limit for skew, but older.
     let story = story().behind(50.0).whole("i", 2000.0, &r1());
     assert_eq!(story.at(2050.0).as_of, Some(1950.0));
     assert_eq!(story.at(2120.0).standing, Fresh);
     assert_eq!(story.at(2131.0).standing, Stale);
 }
 
+/// A gateway goes on giving one exposition of a cluster whose clock is ahead.
+#[test]
+fn what_is_repeated_is_as_old_as_its_first_scrape_whatever_the_clock_says() {
+    let mut story = story().behind(-50.0).whole("i", 1900.0, &r1());
+    let repeated = Said { digest: r1().digest(1950), rendered: 1950 };
+    for at in [1915.0, 1930.0, 1945.0] {
+        let mut digests = story.digests("i", &[at], &r1());
+        digests.samples[0].exposition = repeated;
+        assert_eq!(story.fleet.hear(&digests, at), Heard::Confirmed);
+    }
+    assert_eq!(story.at(1950.0).as_of, Some(1900.0));
+    let late = story.at(1900.0 + STALE_AFTER + 1.0);
+    assert_eq!((late.standing, late.reason), (Stale, reason::EXPORTER_SILENT));
+    assert!(late.message.contains("repeated by some gateway"), "{}", late.message);
+}
+
+/// A balancer has two caches, and one of them is stuck.
+#[test]
+fn an_older_exposition_that_comes_in_between_is_passed_over() {
+    let mut story = story().whole("i", 1900.0, &bad());
+    for at in [1915.0, 1945.0] {
+        story = story.scraped("i", &[at], &r2());
+        let stuck = Said { digest: bad().digest(1900), rendered: 1900 };
+        let mut digests = story.digests("i", &[at + 15.0], &bad());
+        digests.samples[0].exposition = stuck;
+        assert_eq!(story.fleet.hear(&digests, at + 15.0), Heard::Confirmed);
+        let seen = story.at(at + 16.0);
+        assert_eq!((seen.as_of, seen.row.unwrap().healthy), (Some(at), Fingerprint::of("r2")));
+    }
+}
+
+/// Else a gate on all that report the package would open without it.
+#[test]
+fn a_cluster_whose_clock_is_ahead_reports_all_the_same() {
+    let seen = story().behind(-300.0).whole("i", 2000.0, &r1());
+    assert_eq!(seen.fleet.reporting(&package("p")), ["c1"]);
+    assert_eq!(seen.at(2000.0).standing, ClockSkew);
+    // What comes when the clock is right counts, whatever time the clock said before.
+    let right = seen.behind(0.0).scraped("i", &[2015.0, 2030.0], &r2());
+    let seen = right.at(2030.0);
+    assert_eq!((seen.standing, seen.row.unwrap().healthy), (Fresh, Fingerprint::of("r2")));
+}
+
+#[test]
+fn samples_of_the_future_are_a_clock_that_is_wrong_until_no_more_come() {
+    let mut story = story().whole("i", 2000.0, &r1());
+    let tell = |story: &mut Story, at: Seconds, future: Option<Seconds>| {
+        let mut digests = story.digests("i", &[at], &r1());
+        digests.future = future.map(|stamp| (stamp, stamp - at));
+        story.fleet.hear(&digests, at);
+        (story.at(at).standing, story.at(at).message)
+    };
+    let (standing, message) = tell(&mut story, 2015.0, Some(5600.0));
+    assert_eq!(standing, ClockSkew);
+    assert!(message.contains("3585 s in the future"), "{message}");
+    assert_eq!(tell(&mut story, 2030.0, Some(5615.0)).0, ClockSkew);
+    // Clocks may be off by a little.
+    let mut near = self::story().whole("i", 2000.0, &r1());
+    assert_eq!(tell(&mut near, 2015.0, Some(2045.0)).0, Fresh);
+    // Those that came stay there, and no more come.
+    assert_eq!(tell(&mut story, 2045.0, Some(5615.0)).0, ClockSkew);
+    assert_eq!(tell(&mut story, 2061.0, Some(5615.0)).0, Fresh);
+    // So is one of which nothing else was ever there.
+    let mut alone = self::story();
+    let mut digests = alone.digests("i", &[], &r1());
+    digests.future = Some((5600.0, 3600.0));
+    alone.fleet.hear(&digests, 2000.0);
+    alone.fleet.answered("", 2000.0);
+    assert_eq!(alone.at(2000.0).standing, ClockSkew);
+}
+
 #[test]
 fn two_exporters_of_a_cluster_may_read_different_sources() {
-    let argo = Exposition { sources: vec!["argo".into()], ..Exposition::new(7) };
+    let argo = Exposition { sources: vec!["argo".into()], ..Exposition::new(7).by(2) };
     let story = story().whole("flux", 1800.0, &r1()).whole("argo", 2000.0, &argo);
     let got = story.at(2050.0);
     assert_eq!((got.standing, got.reason), (Stale, reason::EXPORTER_SILENT));
 }
 
 #[rstest]
-#[case::another_contract(Beat { contract: "2".into(), ..story().beat("i", 2000.0, &r1()) }, "contract version `2`")]
-#[case::a_rounded_digest(Beat { digest: None, ..story().beat("i", 2000.0, &r1()) }, "statusbridge_digest is no whole number")]
-#[case::no_rendered_time(Beat { rendered: None, ..story().beat("i", 2000.0, &r1()) }, "rendered_timestamp_seconds is missing")]
-fn a_digest_that_is_of_no_use_is_no_evidence(#[case] beat: Beat, #[case] message: &str) {
+#[case::a_later_contract(|d: &mut Digests| d.contract = "3".into(), "contract version `3`, this aggregator reads 2: upgrade the aggregator")]
+#[case::an_older_contract(|d: &mut Digests| d.contract = "1".into(), "contract version `1`, this aggregator reads 2: upgrade the exporter")]
+#[case::something_lacks(|d: &mut Digests| {
+    (d.samples, d.seen, d.lack) = (Vec::new(), Some(2000.0), Some("its digest has no label".into()));
+    d.stream.process = 0;
+}, "its digest has no label")]
+fn a_digest_that_is_of_no_use_is_no_evidence(#[case] make: fn(&mut Digests), #[case] message: &str) {
     let mut story = story().whole("i", 1800.0, &r1());
-    assert_eq!(story.fleet.hear(&beat, 2000.0), Heard::Unusable);
+    let mut digests = story.digests("i", &[2000.0], &r1());
+    make(&mut digests);
+    assert_eq!(story.fleet.hear(&digests, 2000.0), Heard::Unusable);
     let got = story.at(2050.0);
     assert_eq!((got.standing, got.as_of), (Unverified, Some(1800.0)));
     assert!(got.message.contains(message), "{}", got.message);
-}
-
-#[test]
-fn clusters_that_take_turns_under_the_same_labels_conflict_whosever_turn_it_is() {
-    let mut story = story().whole("i", 1985.0, &r1());
-    let beat = Beat { turns: Turns::Taken { until: 2000.0 }, ..story.beat("i", 2000.0, &r1()) };
-    assert_eq!(story.fleet.hear(&beat, 2000.0), Heard::Confirmed);
-    let got = story.at(2050.0);
-    assert_eq!((got.standing, got.reason), (Conflict, reason::CLUSTER_NAME_CONFLICT));
-    let story = story.whole("i", 2200.0, &r1());
-    assert_eq!(story.at(2210.0).standing, Fresh);
-}
-
-#[test]
-fn who_may_write_as_the_stream_has_to_be_told() {
-    let mut story = story().whole("i", 1800.0, &r1());
-    let untold = Beat { turns: Turns::Untold, ..story.beat("i", 2000.0, &r1()) };
-    assert_eq!(story.fleet.hear(&untold, 2000.0), Heard::Unusable);
-    let got = story.at(2050.0);
-    assert_eq!((got.standing, got.as_of), (Unverified, Some(1800.0)));
-    assert!(got.message.contains("does not say whether another cluster writes"), "{}", got.message);
-    // What is known up to some time is worth no more than that.
-    let told = Beat { turns: Turns::None { until: 1900.0 }, ..untold };
-    assert_eq!(story.fleet.hear(&told, 2000.0), Heard::Confirmed);
-    assert_eq!(story.at(2050.0).as_of, Some(1900.0));
-    // An exporter that does not know its cluster's UID cannot be told from another.
-    let nameless = Exposition { uid: 0, ..Exposition::default() };
-    let content = verify(gather(&nameless.lines()), nameless.digest()).unwrap();
-    let beat = Beat { turns: Turns::Untold, ..story.beat("i", 2010.0, &nameless) };
-    assert!(beat.tells_turns(None) && !beat.tells_turns(content.uid));
 }
 
 #[test]
@@ -356,36 +372,32 @@ fn a_cluster_that_cannot_be_scraped_says_why_while_it_is_silent() {
 }
 
 #[test]
-fn a_digest_is_tried_once() {
-    let mut story = story().torn("i", 2000.0, &r1());
-    assert_eq!(story.fleet.hear(&story.beat("i", 2000.0, &r1()), 2005.0), Heard::Tried);
-    assert_eq!(story.fleet.hear(&story.beat("i", 1990.0, &r2()), 2005.0), Heard::Old);
-    assert_eq!(story.fleet.hear(&story.beat("i", 2015.0, &r1()), 2020.0), Heard::Unread);
-}
-
-/// A gateway that is given something new now and then looks as if it repeated all the time.
-#[rstest]
-#[case::polled_often(30.0, Some(2025.0))]
-#[case::not_polled_for_long(100.0, None)]
-fn how_old_a_repeated_exposition_is_tells_who_looks_often(
-    #[case] gap: Seconds,
-    #[case] evidence: Option<Seconds>,
-) {
-    let mut story = story().whole("i", 1990.0, &r1()).whole("i", 1995.0, &r1());
-    let at = 1995.0 + gap;
-    let beat = Beat { repeats: true, rendered: Some((at + 20.0, at)), ..story.beat("i", at, &r1()) };
-    let heard = story.fleet.hear(&beat, at);
-    assert_eq!(heard == Heard::Confirmed, evidence.is_some());
-    assert_eq!(story.at(at).as_of, Some(evidence.unwrap_or(1995.0)));
+fn the_newest_that_is_not_known_is_read_first_and_older_ones_after_it() {
+    let mut story = story().whole("i", 2000.0, &r1());
+    let mut digests = story.digests("i", &[2000.0, 2015.0, 2030.0, 2045.0], &r2());
+    digests.samples[0] = story.digests("i", &[2000.0], &r1()).samples[0];
+    digests.samples[1] = story.digests("i", &[2015.0], &r1()).samples[0];
+    let Heard::Unread(unread) = story.fleet.hear(&digests, 2045.0) else { panic!("nothing to read") };
+    assert_eq!(unread.iter().map(|sample| sample.at).collect::<Vec<_>>(), [2045.0, 2030.0]);
+    // The one in between confirms what is known.
+    assert_eq!(story.at(2045.0).as_of, Some(2015.0));
+    // An older one adds up: that is what is known then.
+    let key = (digests.cluster.as_str(), &digests.stream);
+    story.fleet.accept(key, &unread[1], r2().content(), 2045.0);
+    let seen = story.at(2046.0);
+    assert_eq!((seen.as_of, seen.row.unwrap().healthy), (Some(2030.0), Fingerprint::of("r2")));
 }
 
 #[test]
-fn samples_of_different_scrapes_tell_nothing_about_clocks() {
-    let mut story = story();
-    let beat = Beat { rendered: Some((1880.0, 1880.0)), ..story.beat("i", 2000.0, &r1()) };
-    assert_eq!(story.fleet.hear(&beat, 2000.0), Heard::Unread);
-    let content = verify(gather(&r1().lines()), r1().digest()).unwrap();
-    story.fleet.accept(&beat, content, 2000.0);
-    let got = story.at(2010.0);
-    assert_eq!((got.standing, got.as_of), (Fresh, Some(1880.0)));
+fn a_stream_that_is_scraped_more_seldom_keeps_vote_and_evidence() {
+    let often: Vec<Seconds> = (0..20).map(|n| 1500.0 + SCRAPES * Seconds::from(n)).collect();
+    let mut story = story().scraped("a", &often, &bad()).scraped("b", &often, &r2());
+    // From now on every minute; the first such scrape waits for the second one.
+    for at in [1845.0, 1905.0, 1965.0] {
+        story = story.scraped("a", &[at], &bad());
+    }
+    let goes_on: Vec<Seconds> = (0..15).map(|n| 1800.0 + SCRAPES * Seconds::from(n)).collect();
+    let story = story.scraped("b", &goes_on, &r2());
+    let seen = story.at(2015.0);
+    assert_eq!((seen.row.as_ref().unwrap().healthy, seen.as_of), (Fingerprint::NONE, Some(1965.0)));
 }

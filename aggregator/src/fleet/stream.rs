@@ -1,14 +1,15 @@
-//! One stream: an exporter instance as one backend replica saw it.
+//! One stream: one process of an exporter as one backend replica saw it.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{cmp::Ordering, collections::VecDeque, sync::Arc};
 
 use statusbridge_contract::{Metric, Version};
 
 use super::{
-    beat::{Beat, Heard, SAME_SCRAPE, TURNS_UNTOLD, Turns},
-    history::{History, Origin, Seen, hides_moves},
+    FleetSettings,
+    digest_sample::{DigestSample, Digests, Exposition, Heard},
+    history::History,
     names::Names,
-    offset::Offset,
+    rendering::Renderings,
 };
 use crate::{
     clock::Seconds,
@@ -17,30 +18,18 @@ use crate::{
 
 /// Distances between digest samples that are remembered.
 const INTERVALS: usize = 16;
-/// Distances that it takes to tell how often a stream is scraped.
-const ENOUGH_INTERVALS: usize = 4;
-
-/// How far scrapes are taken to be apart as long as that is not known.
-const USUAL_INTERVAL: Seconds = 15.0;
-/// Polls may be so much further apart than scrapes: what is repeated now has not been for much longer.
-const LONGEST_UNLOOKED: Seconds = 45.0;
-/// Evidence that is so many intervals younger than the one before may not be that of the next scrape.
-const MISSED_INTERVALS: Seconds = 2.0;
-
-/// Scrapes whose rendering time is remembered: a digest may arrive later than the time that goes with it.
-const RENDERINGS: usize = 8;
-
-/// When the exposition of one scrape was rendered.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Rendering {
-    /// As it says itself.
-    at: Seconds,
-    /// When it was scraped.
-    stamped: Seconds,
-    /// When the backend first had it. `None` when it was repeated before this process came: then nobody
-    /// knows how old it is.
-    first: Option<Seconds>,
-}
+/// Streams are taken to be scraped this often as long as that is not known.
+const UNKNOWN_INTERVAL: Seconds = 60.0;
+/// The first distance between digest samples may be a gap: it is not taken for a longer interval than this.
+const LONGEST_AT_FIRST: Seconds = 120.0;
+/// A stream is silent when nothing new came of it for so many of its intervals, while another one went on.
+const SILENT_INTERVALS: Seconds = 2.0;
+/// What an exporter claims may be so much earlier than what was seen before it is worth a report: times are whole
+/// seconds.
+const CLAIM_SLACK: Seconds = 2.0;
+/// By how much what is measured of a cluster's clock may exceed what is kept before that is given up: times are whole
+/// seconds, and scrapes take a while.
+const CLOCK_SLACK: Seconds = 2.0;
 
 /// What was verified last, and the memory that goes with it.
 #[derive(Debug)]
@@ -48,297 +37,404 @@ pub(super) struct Verified {
     pub(super) content: Content,
     /// One per package of `content`, in the same order.
     pub(super) histories: Vec<History>,
-    /// Time of the last digest sample equal to the content's digest.
-    pub(super) evidence: Seconds,
-    /// When the stream was first verified.
-    pub(super) first: Seconds,
+    /// The last digest sample that attests the content.
+    sample: DigestSample,
+    /// Time of the evidence. None as long as nothing tells how old the exposition is.
+    pub(super) evidence: Option<Seconds>,
     /// When each source was last seen up.
     last_up: Vec<(Box<str>, Seconds)>,
-    /// Packages that went away, and when.
-    removed: Vec<(Arc<str>, Seconds)>,
-    /// Another cluster's UID that this very stream had before, and its last evidence.
-    pub(super) other_uid: Option<(Option<u64>, Seconds)>,
 }
 
-/// Whether a package may have moved more often than was seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Unseen(pub(super) bool);
+/// A clock or timestamps that are too far off to say how old the evidence is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Skew {
+    /// Expositions were rendered so many seconds after they were scraped, by the cluster's clock; before, if negative.
+    Rendered(Seconds),
+    /// Samples are stamped so many seconds ahead of the present.
+    Stamped(Seconds),
+}
 
 /// State of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     /// Timestamp of the newest digest sample.
     pub(super) newest: Option<Seconds>,
-    pub(super) offset: Offset,
-    /// The offset when something was last verified or confirmed.
-    pub(super) dated_by: Option<Offset>,
-    /// What the last scrapes say of when their expositions were rendered, the newest last.
-    renderings: VecDeque<Rendering>,
-    /// Timestamp of the digest sample for which the samples were last asked.
-    tried: Option<Seconds>,
+    /// When the newest exposition first came, by the scraper's clock: one that is repeated is no news.
+    heard: Seconds,
+    /// The poll that last brought something new of it, and the last one that could have.
+    arrived: Seconds,
+    looked: Seconds,
+    /// Whether its feed did not answer the last poll.
+    is_cut_off: bool,
+    renderings: Renderings,
+    /// The last measurement of the cluster's clock: when an exposition was rendered minus when it was scraped.
+    pub(super) clock: Option<Seconds>,
+    /// By how much a clock may be ahead of timestamps to be believed.
+    max_ahead: Seconds,
+    /// What is wrong with clock and timestamps, each by itself.
+    rendered_skew: Option<Seconds>,
+    stamped_skew: Option<Seconds>,
+    /// The latest timestamp of the future, and at which poll it was later than before.
+    future: Option<(Seconds, Seconds)>,
+    /// By how much times of the cluster's clock are ahead of the evidence, never too much.
+    ahead: Seconds,
     /// Why what the newest digest attests is not verified.
     pub(super) fault: Option<String>,
     pub(super) verified: Option<Verified>,
-    /// Whose it says it is in what did not verify, as long as nothing did.
-    pub(super) claims: Option<u64>,
     intervals: VecDeque<Seconds>,
+    /// The usual one of them.
+    interval: Option<Seconds>,
+}
+
+/// What came of taking in verified content.
+#[derive(Debug, Default, PartialEq)]
+pub struct Accepted {
+    /// Exporters that claim more than was seen, for a log.
+    pub claims: Vec<String>,
 }
 
 impl Stream {
-    /// Takes note of a digest sample.
-    pub(super) fn hear(&mut self, beat: &Beat, t: Seconds) -> Heard {
-        if self.newest.is_some_and(|newest| beat.at < newest) {
-            return Heard::Old;
-        }
-        if let Some(newest) = self.newest.filter(|n| beat.at - n > 0.01) {
-            if self.intervals.len() == INTERVALS {
-                self.intervals.pop_front();
+    /// Takes note of digest samples; `t` is the time that the poll asks about.
+    pub(super) fn hear(&mut self, digests: &Digests, t: Seconds, settings: &FleetSettings) -> Heard {
+        self.max_ahead = settings.max_clock_skew;
+        let known = self.newest.unwrap_or(Seconds::NEG_INFINITY);
+        let heard = self.heard;
+        for sample in &digests.samples {
+            // A gap is held against what was usual before it.
+            let usual = self.interval.into_iter().chain(self.lately()).reduce(Seconds::max);
+            let rendered = sample.exposition.rendered;
+            if sample.at <= known {
+                // It may have come late, or been stamped by a clock that was set back.
+                self.renderings.note(rendered, sample.at, usual);
+                continue;
             }
-            self.intervals.push_back(beat.at - newest);
+            if let Some(newest) = self.newest.replace(sample.at) {
+                if self.intervals.len() == INTERVALS {
+                    self.intervals.pop_front();
+                }
+                self.intervals.push_back(sample.at - newest);
+                self.interval = median(&self.intervals);
+            }
+            let usual = usual.into_iter().chain(self.lately()).reduce(Seconds::max);
+            self.renderings.note(rendered, sample.at, usual);
+            self.heard = self.heard.max(self.renderings.first_of(rendered).unwrap_or(sample.at));
         }
-        self.newest = Some(beat.at);
-        self.note_rendered(beat);
-        if Version::readable(&beat.contract).is_none() {
-            let read: Vec<&str> = Version::READ.iter().map(|version| version.name()).collect();
-            self.fault = Some(format!(
-                "its contract version `{}` is not one that this aggregator reads ({})",
-                beat.contract,
-                read.join(", ")
-            ));
+        let newest = digests.samples.last();
+        if let Some(sample) = newest.filter(|sample| sample.at > known) {
+            let rendered = sample.exposition.rendered;
+            self.measure(sample.exposition, self.renderings.first(rendered), settings);
+        }
+        if let Some(seen) = digests.seen.filter(|seen| *seen > known) {
+            self.newest = Some(seen);
+            self.heard = self.heard.max(seen);
+        }
+        if self.heard > heard {
+            self.arrived = t;
+        }
+        self.look_ahead(digests.future, t, settings);
+        if let Some(lack) = unreadable(&digests.contract).or_else(|| digests.lack.clone()) {
+            self.fault = Some(lack);
             return Heard::Unusable;
         }
-        let (Some(digest), Some(evidence)) = (beat.digest, self.evidence(beat, t)) else {
-            self.fault = Some(beat.lack());
-            return Heard::Unusable;
-        };
-        if let Some(verified) = self.verified.as_mut().filter(|v| v.content.digest == digest) {
-            let Some(evidence) = beat.bound(evidence, verified.content.uid) else {
-                self.fault = Some(TURNS_UNTOLD.to_owned());
-                return Heard::Unusable;
-            };
-            verified.confirm(evidence);
-            verified.watch_turns(beat, evidence);
-            self.fault = None;
-            self.check_clock(beat.at.min(t));
-            return Heard::Confirmed;
+        let mut news: Vec<DigestSample> =
+            digests.samples.iter().filter(|sample| self.is_news(sample)).copied().collect();
+        let order = |sample: &DigestSample| (self.is_dated(sample), order(sample));
+        news.sort_by(|a, b| order(b).partial_cmp(&order(a)).unwrap_or(Ordering::Equal));
+        let verified = self.verified.as_ref().filter(|_| !digests.is_torn);
+        let state = verified.map(|verified| verified.content.state);
+        let same = news.iter().position(|sample| Some(sample.exposition.state()) == state);
+        if let Some(place) = same {
+            let sample = news.split_off(place)[0];
+            self.confirm(sample, t);
         }
-        if self.tried == Some(beat.at) {
-            return Heard::Tried;
-        }
-        Heard::Unread
-    }
-
-    /// Takes note of when an exposition was rendered. One that is repeated says nothing about clocks.
-    fn note_rendered(&mut self, beat: &Beat) {
-        let Some((rendered, stamped)) = beat.rendered else { return };
-        // Two of one moment, as replicas have whose labels are ignored: the older one counts.
-        if let Some(same) = self.renderings.iter_mut().rev().find(|it| it.stamped == stamped) {
-            same.at = same.at.min(rendered);
-        }
-        let last = self.renderings.back().copied();
-        if last.is_some_and(|last| stamped <= last.stamped) {
-            return;
-        }
-        let known = last.filter(|last| last.at == rendered);
-        // What came before anybody looked, or while nobody did for long, may be much older than when it was seen.
-        let unseen =
-            || last.is_none_or(|last| stamped - last.stamped > self.longest_gap().max(LONGEST_UNLOOKED));
-        let repeated = beat.repeats && known.is_none() && unseen();
-        let first = known.map_or((!repeated).then_some(stamped), |known| known.first);
-        if self.renderings.len() == RENDERINGS {
-            self.renderings.pop_front();
-        }
-        self.renderings.push_back(Rendering { at: rendered, stamped, first });
-        if known.is_some() {
-            return;
-        }
-        if let Some(measured) = beat.offset().filter(|_| !repeated) {
-            self.offset.measure(measured);
+        match (&self.verified, newest) {
+            _ if !news.is_empty() => Heard::Unread(news),
+            (Some(verified), Some(newest))
+                if newest.at >= known
+                    && (self.is_dated(newest) || newest.exposition.state() == verified.content.state) =>
+            {
+                // The same sample may be dated now, by one that came before it.
+                self.confirm(verified.sample, t);
+                self.fault = None;
+                Heard::Confirmed
+            }
+            _ => Heard::Old,
         }
     }
 
-    /// Time of the evidence: of the exposition itself, not of its passing through some gateway, and
-    /// never after the poll. An exposition is no younger than when the backend first had it, whatever
-    /// the cluster's clock says. None when that cannot be told.
-    ///
-    /// What was rendered later than the digest's scrape was another exposition: it says nothing of this
-    /// one. What was rendered before makes it only older.
-    fn evidence(&self, beat: &Beat, t: Seconds) -> Option<Seconds> {
-        beat.rendered?;
-        let mut before = self.renderings.iter().rev().skip_while(|it| it.stamped > beat.at + SAME_SCRAPE);
-        let rendering = before.next()?;
-        Some(beat.at.min(rendering.at).min(rendering.first?).min(t))
+    /// Whether a digest sample attests something later than what was verified. An exposition that was rendered before
+    /// that comes from some cache, unless the clock was set back.
+    fn is_news(&self, sample: &DigestSample) -> bool {
+        let Some(verified) = &self.verified else { return true };
+        let (is_dated, was_dated) = (self.is_dated(sample), self.is_dated(&verified.sample));
+        match self.renderings.first_known(verified.sample.exposition.rendered) {
+            _ if is_dated != was_dated => is_dated,
+            Some(_) => order(sample) > order(&verified.sample),
+            None => sample.at > verified.sample.at,
+        }
     }
 
-    /// Whether the newest exposition came before.
-    pub(super) fn is_repeated(&self) -> bool {
-        let first = self.renderings.back().and_then(|last| last.first);
-        self.newest.zip(first).is_some_and(|(newest, first)| newest > first)
+    /// Whether an exposition was rendered at a time that can be believed. One that was not would stand, once the clock is
+    /// right, for later than all that comes after: it is no evidence, and gives way to any other.
+    fn is_dated(&self, sample: &DigestSample) -> bool {
+        sample.exposition.rendered as Seconds - sample.at <= self.max_ahead
     }
 
-    /// What the digest sample attests did not verify; `uid` is the cluster's that came with it.
-    pub(super) fn reject(&mut self, beat: &Beat, fault: String, uid: Option<u64>) {
-        self.tried = Some(beat.at);
+    /// A digest sample attests what was verified.
+    fn confirm(&mut self, sample: DigestSample, t: Seconds) {
+        let evidence = self.evidence(&sample, t);
+        self.date(&sample, evidence);
+        if let Some(verified) = &mut self.verified {
+            verified.confirm(sample, evidence);
+        }
+    }
+
+    /// Measures how far the cluster's clock is from the scraper's. One that is repeated tells nothing.
+    fn measure(&mut self, exposition: Exposition, first: Option<Seconds>, settings: &FleetSettings) {
+        let stamped = first.or(self.newest).unwrap_or_default();
+        let measured = exposition.rendered as Seconds - stamped;
+        let is_known = first.is_some() || measured > 0.0;
+        self.clock = is_known.then_some(measured).or(self.clock);
+        let beyond = is_known && measured.abs() > settings.max_clock_skew;
+        self.rendered_skew = beyond.then_some(measured);
+    }
+
+    /// A stream is of no use while samples keep coming that are stamped in the future: those of the present were
+    /// scraped before.
+    pub(super) fn look_ahead(
+        &mut self,
+        future: Option<(Seconds, Seconds)>,
+        t: Seconds,
+        settings: &FleetSettings,
+    ) {
+        let beyond = future.filter(|(_, ahead)| *ahead > settings.max_clock_skew);
+        self.future = beyond.map(|(latest, ahead)| match self.future {
+            Some((known, at)) if latest <= known => (latest, at),
+            _ => {
+                self.stamped_skew = Some(ahead);
+                self.arrived = t;
+                (latest, t)
+            }
+        });
+        let patience = SILENT_INTERVALS * self.cadence().unwrap_or(UNKNOWN_INTERVAL);
+        if !self.future.is_some_and(|(_, at)| t - at <= patience) {
+            self.stamped_skew = None;
+        }
+    }
+
+    /// Time of the evidence: when an exposition was rendered, or first scraped if that was before, and never after the
+    /// poll. None when it may have been repeated since nobody knows when.
+    fn evidence(&self, sample: &DigestSample, t: Seconds) -> Option<Seconds> {
+        let first = self.renderings.first(sample.exposition.rendered).filter(|_| self.is_dated(sample))?;
+        Some(first.min(sample.at).min(sample.exposition.rendered as Seconds).min(t))
+    }
+
+    /// Takes the measure of times that the exposition gives.
+    fn date(&mut self, sample: &DigestSample, evidence: Option<Seconds>) {
+        let Some(evidence) = evidence else { return };
+        let measured = sample.exposition.rendered as Seconds - evidence;
+        // It moves only when it must, so that times stand still, and errs towards later ones.
+        if measured < self.ahead || measured >= self.ahead + CLOCK_SLACK {
+            self.ahead = measured.floor().max(0.0);
+        }
+    }
+
+    /// What was attested did not verify.
+    pub(super) fn reject(&mut self, fault: String) {
         self.fault = Some(fault);
-        self.claims = uid.filter(|_| self.verified.is_none());
     }
 
-    /// Replaces what was verified. `news` is told the packages of which something else is to be said now, and
-    /// whether they may have moved unseen; `sibling` is asked about packages that this stream did not have, and
-    /// says how young its evidence is.
+    /// Replaces what was verified. `news` is told the packages of which something else is to be said now; `sibling` is
+    /// asked about packages of a source that this stream did not read, and says when it last spoke.
     pub(super) fn accept(
         &mut self,
-        beat: &Beat,
+        sample: &DigestSample,
         mut content: Content,
         t: Seconds,
         names: &mut Names,
-        mut news: impl FnMut(&Arc<str>, Unseen),
-        sibling: impl Fn(&str) -> Option<(Package, History, Offset, Seconds)>,
-    ) {
-        let evidence = self.evidence(beat, t).and_then(|it| beat.bound(it, content.uid));
-        let Some(evidence) = evidence else { return };
-        let seen = Seen { evidence, at: beat.at.min(t) };
-        let longest = self.longest_gap();
-        let missed = |last: Seconds| evidence - last > longest;
-        self.tried = Some(beat.at);
-        (self.fault, self.claims) = (None, None);
+        mut news: impl FnMut(&Arc<str>),
+        sibling: impl Fn(&str) -> Option<(Option<(Package, History)>, Seconds)>,
+    ) -> Accepted {
+        if !self.is_news(sample) {
+            return Accepted::default();
+        }
+        let evidence = self.evidence(sample, t);
+        self.date(sample, evidence);
+        self.fault = None;
+        let mut accepted = Accepted::default();
         let old = self.verified.take();
-        let mut histories = Vec::with_capacity(content.packages.len());
         names.share(&mut content, old.as_ref().map(|old| &old.content));
         let same_words = old.as_ref().is_some_and(|old| Arc::ptr_eq(&old.content.reasons, &content.reasons));
+        let mut histories = Vec::with_capacity(content.packages.len());
         for package in content.packages.iter() {
-            let own = old.as_ref().and_then(|old| old.find(&package.key));
-            let mut unseen = Unseen(false);
-            let (history, same) = match (own, || sibling(&package.key)) {
-                (Some((before, was)), _) => {
-                    let gap = old.as_ref().is_some_and(|old| missed(old.evidence));
-                    unseen = Unseen(gap && hides_moves(&before, &package, Origin::Same));
-                    let history = was.next(&before, &package, seen, self.offset, Origin::Same);
-                    let word = |content: &Content| {
-                        let code = package.value(Metric::PackageReason);
-                        content.reason(parts(&package.key).0, code)
-                    };
-                    let same_word =
-                        || same_words || old.as_ref().is_some_and(|old| word(&old.content) == word(&content));
-                    (history, before.same_row(&package) && history.says_the_same(was) && same_word())
+            let own = old.as_ref().and_then(|old| Some((old, old.find(&package.key)?)));
+            let (history, same) = match own {
+                Some((old, (before, was))) => {
+                    let history = was.next(&before, old.last_word(), &package);
+                    let word = |content: &Content| content.reason(parts(&package.key).0, package.reason());
+                    let same_word = || same_words || word(&old.content) == word(&content);
+                    (history, before.same_row(&package) && history == was && same_word())
                 }
-                (None, sibling) => match sibling() {
-                    Some((before, was, offset, last)) => {
-                        unseen = Unseen(missed(last) && hides_moves(&before, &package, Origin::Sibling));
-                        let history = was.next(&before, &package, seen, offset, Origin::Sibling);
-                        (history, before.same_row(&package) && history.says_the_same(was))
-                    }
-                    None => (History::first(&package, seen), false),
-                },
+                None => {
+                    let read = |old: &&Verified| old.content.is_up(parts(&package.key).0);
+                    let told = match old.as_ref().filter(read) {
+                        Some(old) => Some((None, old.last_word())),
+                        None => sibling(&package.key),
+                    };
+                    let history = told.map(|(told, then)| match told {
+                        Some((before, was)) => was.next(&before, then, &package),
+                        None => History { otherwise_at: then, ..History::default() },
+                    });
+                    (history.unwrap_or_default(), false)
+                }
             };
-            if !same || unseen.0 {
-                news(&package.key, unseen);
+            if !same {
+                news(&package.key);
+            }
+            let claims = package.since() as Seconds - self.ahead;
+            if !same && claims + CLAIM_SLACK < history.otherwise_at && accepted.claims.is_empty() {
+                accepted.claims.push(format!(
+                    "package {} claims to be as it is since {claims:.0}, and said otherwise at {:.0}",
+                    parts(&package.key).2,
+                    history.otherwise_at
+                ));
             }
             histories.push(history);
         }
         if let Some(old) = &old
             && !Arc::ptr_eq(old.content.packages.keys(), content.packages.keys())
         {
-            let gone = old.content.packages.keys().iter().filter(|key| !content.has(key));
-            gone.for_each(|key| news(key, Unseen(false)));
+            old.content.packages.keys().iter().filter(|key| !content.has(key)).for_each(news);
         }
-        let mut next = Verified {
-            content,
-            histories,
-            evidence,
-            first: evidence,
-            last_up: Vec::new(),
-            removed: Vec::new(),
-            other_uid: None,
-        };
-        if let Some(old) = old {
-            next.inherit(old, evidence);
-        }
-        next.confirm(evidence);
-        next.watch_turns(beat, evidence);
-        self.verified = Some(next);
-        self.check_clock(seen.at);
-    }
-
-    /// What a cluster dated before its clock was set forward did not happen earlier because of that.
-    fn check_clock(&mut self, at: Seconds) {
-        let was = self.dated_by.replace(self.offset).filter(|was| self.offset.is_before(*was));
-        if let (Some(was), Some(verified)) = (was, &mut self.verified) {
-            let packages = verified.content.packages.iter().zip(&mut verified.histories);
-            packages.for_each(|(package, history)| history.clock_set(&package, was, at));
-        }
+        let last_up = old.map(|old| old.last_up).unwrap_or_default();
+        let mut verified = Verified { content, histories, sample: *sample, evidence: None, last_up };
+        verified.confirm(*sample, evidence);
+        self.verified = Some(verified);
+        accepted
     }
 
     /// How young what was verified is known to be.
     pub(super) fn evidence_so_far(&self) -> Option<Seconds> {
-        self.verified.as_ref().map(|verified| verified.evidence)
+        self.verified.as_ref().and_then(|verified| verified.evidence)
     }
 
-    /// Whether it makes no difference to any package whether this stream answers or the other, or both.
-    pub(super) fn says_the_same(&self, other: &Self) -> bool {
-        let (Some(ours), Some(theirs)) = (&self.verified, &other.verified) else { return false };
-        let histories = || ours.histories.iter().zip(&theirs.histories);
-        (&self.fault, self.offset.correct(0.0)) == (&other.fault, other.offset.correct(0.0))
-            && ours.content == theirs.content
-            && histories().all(|(ours, theirs)| ours.says_the_same(*theirs))
+    /// Since when a package that was verified is what it is, in the backend's clock.
+    pub(super) fn since(&self, package: &Package, history: History) -> Seconds {
+        (package.since() as Seconds - self.ahead).max(history.otherwise_at)
     }
 
-    /// When it was last heard from.
+    /// Whether nothing new came of it for so long, while this other one went on, that it does not count any more.
+    ///
+    /// Stamps alone do not tell: one whose samples come late, or that a slow clock stamps, speaks all the same. Nor do polls
+    /// alone: a series that is new is found later than one that goes on. One whose feed does not answer may speak; but where
+    /// both are of the same cluster, the other one tells of it.
+    pub(super) fn is_silent_beside(&self, other: &Self, same_cluster: bool) -> bool {
+        let interval = self.cadence().into_iter().chain(other.interval).reduce(Seconds::max);
+        let until =
+            if self.is_cut_off && same_cluster { other.arrived } else { self.looked.min(other.arrived) };
+        let silent = (until - self.arrived).min(other.heard - self.heard);
+        silent > SILENT_INTERVALS * interval.unwrap_or(UNKNOWN_INTERVAL)
+    }
+
+    /// Its feed was looked at as of `t`.
+    pub(super) fn looked(&mut self, t: Seconds) {
+        self.looked = self.looked.max(t);
+        self.is_cut_off = false;
+    }
+
+    /// Its feed did not answer.
+    pub(super) fn cut_off(&mut self) {
+        self.is_cut_off = true;
+    }
+
+    /// What decides about all of its packages: why it counts for nothing, and by how much its clock is ahead.
+    pub(super) fn standing(&self) -> (Option<&str>, Option<Skew>, Option<bool>, Seconds) {
+        let dated = self.verified.as_ref().map(|verified| verified.evidence.is_some());
+        (self.fault.as_deref(), self.skew(), dated, self.ahead)
+    }
+
+    /// Whether the newest exposition came before.
+    pub(super) fn is_repeated(&self) -> bool {
+        self.newest.is_some_and(|newest| newest > self.heard)
+    }
+
+    /// When something new was last heard of it.
+    pub(super) fn heard(&self) -> Seconds {
+        self.heard
+    }
+
+    /// When it was last heard from: samples that are stamped in the future were when they were found.
     pub(super) fn last_heard(&self) -> Seconds {
-        let evidence = self.verified.as_ref().map(|v| v.evidence);
-        self.newest.into_iter().chain(evidence).fold(f64::MIN, f64::max)
+        let future = self.future.map(|(_, found)| found);
+        self.newest.into_iter().chain(future).fold(Seconds::NEG_INFINITY, f64::max)
     }
 
-    /// How far apart two samples may be that were scraped one after the other.
-    fn longest_gap(&self) -> Seconds {
-        MISSED_INTERVALS * self.interval().unwrap_or(USUAL_INTERVAL)
-    }
-
-    /// The distance between its digest samples, once enough of them were seen.
+    /// The usual distance between its digest samples, once two were seen.
     pub(super) fn interval(&self) -> Option<Seconds> {
-        if self.intervals.len() < ENOUGH_INTERVALS {
-            return None;
-        }
-        // A poll may miss samples, never see some that are not there: the least counts.
-        self.intervals.iter().copied().reduce(f64::min)
+        self.interval
+    }
+
+    /// How long one has to wait for the next scrape: the usual distance, or that of the last scrapes if these come more
+    /// seldom.
+    fn cadence(&self) -> Option<Seconds> {
+        let most = if self.intervals.len() == 1 { LONGEST_AT_FIRST } else { Seconds::INFINITY };
+        self.interval.map(|usual| usual.min(most)).into_iter().chain(self.lately()).reduce(Seconds::max)
+    }
+
+    /// The shorter one of the last two distances.
+    fn lately(&self) -> Option<Seconds> {
+        let mut last = self.intervals.iter().rev().copied();
+        last.next().zip(last.next()).map(|(a, b)| a.min(b))
+    }
+
+    /// What is wrong with its clock or timestamps.
+    pub(super) fn skew(&self) -> Option<Skew> {
+        self.stamped_skew.map(Skew::Stamped).or(self.rendered_skew.map(Skew::Rendered))
     }
 }
 
-impl Verified {
-    fn inherit(&mut self, old: Self, seen: Seconds) {
-        self.first = old.first;
-        self.last_up = old.last_up;
-        self.other_uid = match old.content.uid == self.content.uid {
-            true => old.other_uid,
-            false => Some((old.content.uid, old.evidence)),
-        };
-        self.removed = old.removed;
-        self.removed.retain(|(key, _)| !self.content.has(key));
-        let (before, now) = (old.content.packages.keys(), self.content.packages.keys());
-        if !Arc::ptr_eq(before, now) {
-            let gone = before.iter().filter(|key| !self.content.has(key));
-            self.removed.extend(gone.map(|key| (key.clone(), seen)));
-        }
-    }
+/// Of an even number the lower one: a gap is no interval.
+fn median(all: &VecDeque<Seconds>) -> Option<Seconds> {
+    let mut all: Vec<Seconds> = all.iter().copied().collect();
+    all.sort_unstable_by(f64::total_cmp);
+    all.get(all.len().saturating_sub(1) / 2).copied()
+}
 
-    /// Its digest was seen again.
-    fn confirm(&mut self, evidence: Seconds) {
-        self.evidence = self.evidence.max(evidence);
-        for source in self.content.sources.iter().filter(|s| s.up == Some(1)) {
+/// Why expositions of a contract version are not read, if they are not.
+fn unreadable(contract: &str) -> Option<String> {
+    if Version::readable(contract).is_some() {
+        return None;
+    }
+    let read: Vec<&str> = Version::READ.iter().map(|version| version.name()).collect();
+    let read = read.join(" and ");
+    let ours: u64 = Version::CURRENT.name().parse().unwrap_or_default();
+    let upgrade = match contract.parse::<u64>() {
+        Ok(theirs) if theirs > ours => "upgrade the aggregator",
+        _ => "upgrade the exporter",
+    };
+    Some(format!(
+        "its exporter speaks contract version `{contract}`, this aggregator reads {read}: {upgrade}"
+    ))
+}
+
+impl Verified {
+    /// A digest sample attests it.
+    fn confirm(&mut self, sample: DigestSample, evidence: Option<Seconds>) {
+        self.sample = sample;
+        let Some(evidence) = evidence else { return };
+        let evidence = self.evidence.map_or(evidence, |known| known.max(evidence));
+        self.evidence = Some(evidence);
+        for source in self.content.sources.iter().filter(|source| source.up == Some(1)) {
             match self.last_up.iter_mut().find(|(name, _)| *name == source.name) {
-                Some((_, at)) => *at = self.evidence,
-                None => self.last_up.push((source.name.clone(), self.evidence)),
+                Some((_, at)) => *at = evidence,
+                None => self.last_up.push((source.name.clone(), evidence)),
             }
         }
     }
 
-    /// Remembers that another cluster was seen under the very same labels.
-    fn watch_turns(&mut self, beat: &Beat, evidence: Seconds) {
-        if matches!(beat.turns, Turns::Taken { .. }) {
-            // What answers of long ago repeat, makes what is known no older.
-            let (other, known) = self.other_uid.unwrap_or((None, evidence));
-            self.other_uid = Some((other, known.max(evidence)));
-        }
+    /// When it was last said, as far as that is known.
+    pub(super) fn last_word(&self) -> Seconds {
+        self.evidence.unwrap_or(self.sample.at)
     }
 
     /// When a source was last seen up.
@@ -346,40 +442,18 @@ impl Verified {
         self.last_up.iter().find(|(name, _)| name.as_ref() == source).map(|(_, at)| *at)
     }
 
-    /// Whether a source is up.
-    pub(super) fn is_up(&self, source: &str) -> bool {
-        self.content.source(source).is_some_and(|s| s.up == Some(1))
-    }
-
-    /// A package's history, to change it.
-    pub(super) fn history_mut(&mut self, key: &str) -> Option<&mut History> {
-        let at = self.content.packages.position(key)?;
-        self.histories.get_mut(at)
-    }
-
     /// A package and its history.
     pub(super) fn find(&self, key: &str) -> Option<(Package, History)> {
         self.content.find(key).map(|(i, p)| (p, self.histories[i]))
     }
+}
 
-    /// Since when it says of a package what it says, be it that there is none.
-    pub(super) fn unchanged_since(&self, key: &str) -> Seconds {
-        match self.find(key) {
-            Some((_, history)) => history.changed_at,
-            None => self.removed.iter().find(|(k, _)| k.as_ref() == key).map_or(self.first, |(_, at)| *at),
-        }
-    }
+/// Later expositions are greater: by when they were rendered, and of one that is repeated by when it was scraped.
+fn order(sample: &DigestSample) -> (u64, Seconds) {
+    (sample.exposition.rendered, sample.at)
+}
 
-    /// Forgets what went away long ago. Whether there was anything.
-    pub(super) fn forget(&mut self, before: Seconds) -> bool {
-        let (removed, other_uid) = (self.removed.len(), self.other_uid);
-        self.removed.retain(|(_, at)| *at >= before);
-        self.other_uid = self.other_uid.filter(|(_, at)| *at >= before);
-        self.removed.len() != removed || self.other_uid != other_uid
-    }
-
-    /// Whether no package of the one can be a package of the other.
-    pub(super) fn shares_no_source(&self, other: &Self) -> bool {
-        self.content.sources.iter().all(|source| other.content.source(&source.name).is_none())
-    }
+/// What a digest sample lacks when its scrape brought no other sample of its head.
+pub fn lack_of(metric: Metric) -> String {
+    format!("{} of its scrape is missing", metric.name())
 }

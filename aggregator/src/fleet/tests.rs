@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use statusbridge_contract::Fingerprint;
 
-use super::{Beat, FEED_LABEL, Fleet, FleetSettings, Heard, Standing};
+use super::{DigestSample, Digests, Exposition, FEED_LABEL, Fleet, FleetSettings, Heard, Standing};
 use crate::{
     clock::Seconds,
-    testing::{Exposition, beat, failed, gather, healthy, package, stream, tell},
-    verify::verify,
+    testing::{self, digests, failed, healthy, package, tell, tell_digests},
 };
 
 /// What one poll finds of one stream.
@@ -42,14 +41,15 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..40)
 }
 
-fn exposition(says: u8) -> Exposition {
+fn exposition(says: u8) -> testing::Exposition {
+    let new = testing::Exposition::new;
     match says {
-        0 => Exposition::new(1).with("p", healthy("r1", 10, 1)),
-        1 => Exposition::new(1).with("p", healthy("r2", 20, 2)),
-        2 => Exposition::new(1).with("p", failed("r2", 30, 3)),
-        3 => Exposition::new(1).with("q", healthy("r1", 10, 1)),
-        4 => Exposition::new(1).with("p", healthy("r1", 10, 1)).down("flux"),
-        _ => Exposition::new(2).with("p", healthy("r1", 10, 1)),
+        0 => new(1).with("p", healthy("r1", 10)),
+        1 => new(1).with("p", healthy("r2", 20)),
+        2 => new(1).with("p", failed("r2", 30)),
+        3 => new(1).with("q", healthy("r1", 10)),
+        4 => new(1).with("p", healthy("r1", 10)).down("flux"),
+        _ => new(1).by(2).with("p", healthy("r1", 10)),
     }
 }
 
@@ -60,42 +60,32 @@ proptest! {
     fn fresh_only_on_young_verified_evidence(events in events(), wait in 0..200u16) {
         let mut fleet = Fleet::new(FleetSettings::default());
         let mut t: Seconds = 10_000.0;
-        // By stream: what was verified last, and the times of digests equal to it.
-        let mut model: BTreeMap<u8, (u8, Seconds)> = BTreeMap::new();
-        let mut newest: BTreeMap<u8, Seconds> = BTreeMap::new();
+        // By stream: what was verified last, and when the last exposition of it was rendered.
+        let mut model: BTreeMap<(u8, bool), (u8, Seconds)> = BTreeMap::new();
         for event in events {
             t += Seconds::from(event.after);
             let at = t - Seconds::from(event.lag);
             let rendered = at - Seconds::from(event.repeated);
             let exposition = exposition(event.says);
-            let beat = Beat {
-                cluster: "c".into(),
-                stream: stream(&[("instance", &event.stream.to_string())]),
-                contract: "1".into(),
-                digest: Some(exposition.digest()),
-                at,
-                rendered: Some((rendered, at)),
-                ..Beat::default()
-            };
-            let old = newest.get(&event.stream).is_some_and(|n| at < *n);
-            if !old {
-                newest.insert(event.stream, at);
-            }
-            let heard = fleet.hear(&beat, t);
-            prop_assert_eq!(heard == Heard::Old, old);
-            match heard {
-                Heard::Unread if event.whole => {
-                    let content = verify(gather(&exposition.lines()), exposition.digest()).unwrap();
-                    fleet.accept(&beat, content, t);
-                    model.insert(event.stream, (event.says, rendered));
+            let instance = event.stream.to_string();
+            let labels = [("cluster", "c"), ("instance", instance.as_str())];
+            let said = Exposition { digest: exposition.digest(rendered as u64), rendered: rendered as u64 };
+            let samples = vec![DigestSample { at, exposition: said }];
+            let digests = Digests { samples, ..digests(&labels, &exposition, &[]) };
+            let id = (event.stream, event.says == 5);
+            match fleet.hear(&digests, t) {
+                Heard::Unread(samples) if event.whole => {
+                    fleet.accept((&digests.cluster, &digests.stream), &samples[0], exposition.content(), t);
+                    model.insert(id, (event.says, rendered));
                 }
-                Heard::Unread => fleet.reject(&beat, "torn".into(), None),
-                Heard::Confirmed => {
-                    let known = model.get_mut(&event.stream).unwrap();
-                    prop_assert_eq!(known.0, event.says);
-                    known.1 = known.1.max(rendered);
+                Heard::Unread(_) => fleet.reject((&digests.cluster, &digests.stream), "torn".into()),
+                // One that comes late confirms as well.
+                Heard::Confirmed | Heard::Old => {
+                    if let Some(known) = model.get_mut(&id).filter(|known| known.0 == event.says) {
+                        known.1 = known.1.max(rendered);
+                    }
                 }
-                _ => {}
+                Heard::Unusable => {}
             }
             check(&fleet.observe("c", &package("p"), t, STALE_AFTER), &model, t)?;
         }
@@ -109,30 +99,22 @@ proptest! {
 
 fn check(
     got: &super::Observation,
-    model: &BTreeMap<u8, (u8, Seconds)>,
+    model: &BTreeMap<(u8, bool), (u8, Seconds)>,
     t: Seconds,
 ) -> Result<(), TestCaseError> {
     if got.standing != Standing::Fresh {
         return Ok(());
     }
-    // Some stream attested exactly this, with the source up, lately enough; and no other cluster did.
+    // A revision counts only if some stream attested it, with the source up, lately enough.
     let row = got.row.as_ref().unwrap();
-    let young = |evidence: Seconds| t - evidence <= STALE_AFTER;
     let attested = |says: u8| match says {
-        0 => row.healthy == Fingerprint::of("r1"),
+        0 | 5 => row.healthy == Fingerprint::of("r1"),
         1 => row.healthy == Fingerprint::of("r2"),
-        2 => row.healthy.is_none(),
-        5 => row.healthy == Fingerprint::of("r1"),
         _ => false,
     };
-    prop_assert!(
-        model.values().any(|(says, evidence)| attested(*says) && young(*evidence)),
-        "{:?} {:?}",
-        got,
-        model
-    );
-    let uids = |other: bool| model.values().any(|(says, evidence)| (*says == 5) == other && young(*evidence));
-    prop_assert!(!(uids(true) && uids(false)), "two clusters, {:?}", model);
+    let young = |(says, rendered): &(u8, Seconds)| attested(*says) && t - rendered <= STALE_AFTER;
+    prop_assert!(row.healthy.is_none() || model.values().any(young), "{:?} {:?}", got, model);
+    prop_assert!(got.as_of.is_some_and(|as_of| t - as_of <= STALE_AFTER));
     Ok(())
 }
 
@@ -148,7 +130,7 @@ fn what_is_not_heard_from_is_forgotten_but_only_when_the_backend_answers() {
         hear(&mut fleet, "a", at);
     }
     assert_eq!(fleet.scrape_interval("a"), Some(15.0));
-    assert_eq!(fleet.scrape_interval("b"), None);
+    assert_eq!(fleet.scrape_interval("c"), None);
     assert_eq!(fleet.newest_evidence(), Some(1090.0));
     assert_eq!(fleet.reporting(&package("p")), ["a", "b"]);
     assert!(fleet.reporting(&package("q")).is_empty());
@@ -164,20 +146,16 @@ fn what_is_not_heard_from_is_forgotten_but_only_when_the_backend_answers() {
 #[test]
 fn packages_are_known_from_verified_data_of_clusters_that_may_be_looked_at() {
     let mut fleet = Fleet::new(FleetSettings::default());
-    let mut hear = |cluster: &str, exposition: &Exposition, whole: bool| {
-        let beat = beat(&[("cluster", cluster)], exposition, 100.0);
-        fleet.hear(&beat, 100.0);
-        match whole {
-            true => drop(fleet.accept(
-                &beat,
-                verify(gather(&exposition.lines()), exposition.digest()).unwrap(),
-                100.0,
-            )),
-            false => fleet.reject(&beat, "torn".into(), None),
+    let mut hear = |cluster: &str, exposition: &testing::Exposition, whole: bool| {
+        let digests = digests(&[("cluster", cluster)], exposition, &[100.0]);
+        if whole {
+            return tell_digests(&mut fleet, &digests, exposition, 100.0);
         }
+        fleet.hear(&digests, 100.0);
+        fleet.reject((&digests.cluster, &digests.stream), "torn".into());
     };
     let says = |names: &[&str]| {
-        names.iter().fold(Exposition::new(1), |all, name| all.with(name, healthy("r", 10, 1)))
+        names.iter().fold(testing::Exposition::new(1), |all, name| all.with(name, healthy("r", 10)))
     };
     hear("one", &says(&["a", "b"]), true);
     hear("two", &says(&["b", "c"]), true);
@@ -198,14 +176,17 @@ fn packages_are_known_from_verified_data_of_clusters_that_may_be_looked_at() {
 }
 
 #[test]
-fn a_cluster_is_taken_from_where_it_is_freshest_and_a_feed_that_fails_is_named() {
+fn the_worst_of_two_feeds_counts_and_one_that_fails_is_named() {
     let mut fleet = Fleet::new(FleetSettings::default());
-    for (feed, at, says) in [("eu", 1000.0, "r1"), ("us", 1040.0, "r2")] {
-        let exposition = Exposition::new(1).with("p", healthy(says, 900, 1));
+    for (feed, at, says) in [("eu", 1010.0, "r1"), ("us", 1020.0, "r2")] {
+        let exposition = testing::Exposition::new(1).with("p", healthy(says, 900));
         tell(&mut fleet, &[("cluster", "c"), (FEED_LABEL, feed)], &exposition, at);
     }
     let observe = |fleet: &Fleet, t| fleet.observe("c", &package("p"), t, STALE_AFTER);
-    assert_eq!(observe(&fleet, 1050.0).row.unwrap().healthy, Fingerprint::of("r2"));
+    let seen = observe(&fleet, 1050.0);
+    assert_eq!((seen.standing, seen.as_of), (Standing::Fresh, Some(1010.0)));
+    assert_eq!(seen.row.unwrap().healthy, Fingerprint::NONE);
+    assert!(seen.message.contains("its streams disagree"), "{}", seen.message);
     assert_eq!(fleet.feed_of("c", &package("p")), Some("us"));
 
     // One that the cluster does not come by says nothing about it.
@@ -221,4 +202,65 @@ fn a_cluster_is_taken_from_where_it_is_freshest_and_a_feed_that_fails_is_named()
     assert_eq!(fleet.feed_of("c", &package("p")), Some("us"));
     fleet.answered("us", 9000.0);
     assert_eq!(fleet.feed_of("c", &package("p")), None);
+}
+
+/// Two clusters of one name, by two feeds that are looked at as of other times: of the one nothing is ever as young as of the
+/// other.
+#[test]
+fn a_stream_that_is_late_or_whose_feed_does_not_answer_is_not_silent() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let poll = |fleet: &mut Fleet, feed: &str, uid, t: Seconds| {
+        let exposition = testing::Exposition::new(uid).with("p", healthy("r1", 900));
+        tell(fleet, &[("cluster", "c"), (FEED_LABEL, feed)], &exposition, t);
+        fleet.answered(feed, t);
+    };
+    let standing = |fleet: &Fleet, t| fleet.observe("c", &package("p"), t, STALE_AFTER).standing;
+    for now in (1100..1400).step_by(15).map(f64::from) {
+        poll(&mut fleet, "eu", 1, now - 5.0);
+        poll(&mut fleet, "us", 2, now - 60.0);
+        assert_eq!(standing(&fleet, now), Standing::Conflict, "{now}");
+    }
+    for now in (1400..1600).step_by(15).map(f64::from) {
+        poll(&mut fleet, "eu", 1, now - 5.0);
+        fleet.unanswered("us", "gone".into());
+        assert_eq!(standing(&fleet, now), Standing::Conflict, "{now}");
+    }
+    // Once it answers, and has nothing new, the other one is alone.
+    poll(&mut fleet, "eu", 1, 1600.0);
+    fleet.answered("us", 1600.0);
+    assert_eq!(standing(&fleet, 1605.0), Standing::Fresh);
+
+    // Where both are the same cluster, the feed that answers is enough.
+    let mut fleet = Fleet::new(FleetSettings::default());
+    poll(&mut fleet, "us", 1, 1000.0);
+    for now in (1000..1600).step_by(15).map(f64::from) {
+        poll(&mut fleet, "eu", 1, now);
+        fleet.unanswered("us", "gone".into());
+        assert_eq!(standing(&fleet, now + 5.0), Standing::Fresh, "{now}");
+    }
+}
+
+#[test]
+fn an_exporter_that_starts_again_and_again_does_not_fill_the_memory() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    for process in 1..100_u32 {
+        let said = exposition(0).by(process.into());
+        let at = 1000.0 + 40.0 * Seconds::from(process);
+        tell(&mut fleet, &[("cluster", "c")], &said, at);
+        fleet.answered("", at);
+    }
+    assert_eq!(fleet.streams().count(), super::KEPT_STREAMS);
+    // A cluster of which nothing else is known keeps what it is known by.
+    assert_eq!(fleet.observe("c", &package("p"), 4970.0, STALE_AFTER).standing, Standing::Fresh);
+}
+
+#[test]
+fn processes_under_the_same_labels_are_bounded_however_fast_they_come() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    for process in 1..50_u32 {
+        let at = 1000.0 + Seconds::from(process);
+        let said = exposition(0).by(process.into());
+        tell_digests(&mut fleet, &digests(&[("cluster", "c")], &said, &[at]), &said, at);
+    }
+    assert_eq!(fleet.streams().count(), super::KEPT_STREAMS);
 }

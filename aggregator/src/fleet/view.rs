@@ -2,7 +2,7 @@
 
 use statusbridge_contract::stream::StreamLabels;
 
-use super::Fleet;
+use super::{Fleet, StreamId};
 use crate::{clock::Seconds, verify::Content};
 
 /// One stream.
@@ -10,11 +10,13 @@ use crate::{clock::Seconds, verify::Content};
 pub struct StreamView<'a> {
     /// Name of its cluster.
     pub cluster: &'a str,
+    /// What tells it from others.
+    pub id: &'a StreamId,
     /// Its labels.
     pub labels: &'a StreamLabels,
     /// Timestamp of its newest digest sample.
     pub newest: Option<Seconds>,
-    /// The backend's clock minus the cluster's, as last measured.
+    /// The scraper's clock minus the cluster's, as last measured.
     pub clock_offset: Option<Seconds>,
     /// Why what its newest digest attests is not verified.
     pub fault: Option<&'a str>,
@@ -26,11 +28,12 @@ impl Fleet {
     /// Every stream of every cluster, in order.
     pub fn streams(&self) -> impl Iterator<Item = StreamView<'_>> {
         self.clusters.iter().flat_map(|(cluster, streams)| {
-            streams.streams.iter().map(|(labels, stream)| StreamView {
+            streams.streams.iter().map(|(id, stream)| StreamView {
                 cluster,
-                labels,
+                id,
+                labels: &id.labels,
                 newest: stream.newest,
-                clock_offset: stream.offset.measured(),
+                clock_offset: stream.clock.map(|ahead| -ahead),
                 fault: stream.fault.as_deref(),
                 content: stream.verified.as_ref().map(|verified| &verified.content),
             })

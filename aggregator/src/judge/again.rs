@@ -2,9 +2,10 @@
 
 use super::{GateObject, PackageObject, World, stale_after};
 use crate::api::FleetPackageSpec;
+use crate::api::PackageRef;
 use crate::clock::Seconds;
 use crate::decide::{Backend, Membership, Target, fleet_package};
-use crate::fleet::{self, PackageId};
+use crate::fleet::{self};
 use crate::references::Resolution;
 use crate::store::{Key, Object};
 use crate::tenancy::Grant;
@@ -73,15 +74,11 @@ impl World<'_> {
     ) -> R {
         let stale_after = stale_after(package);
         // Most never have to look.
-        let prepared = std::cell::OnceCell::<(PackageId, Grant<'_>)>::new();
+        let prepared = std::cell::OnceCell::<Grant<'_>>::new();
         let look = |cluster: &str| -> Target {
-            let (id, grant) = prepared.get_or_init(|| {
-                (
-                    PackageId::from(&package.package),
-                    self.tenancy.grant(&object.key.namespace, &package.package),
-                )
-            });
-            self.sources(grant).see(cluster, id, stale_after)
+            let grant =
+                prepared.get_or_init(|| self.tenancy.grant(&object.key.namespace, &package.package));
+            self.sources(grant).see(cluster, &package.package, stale_after)
         };
         ask(&Question {
             kind,
@@ -124,7 +121,7 @@ impl World<'_> {
 
 /// The key by which the fleet knows a package.
 pub(super) fn fleet_key(package: &FleetPackageSpec) -> String {
-    fleet::key(&PackageId::from(&package.package))
+    fleet::key(&package.package)
 }
 
 /// A time that never comes.

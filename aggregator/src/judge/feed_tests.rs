@@ -32,7 +32,7 @@ fn open(as_of: Seconds) -> Value {
 
 /// A feed tells that all is well in a cluster, as of `at`.
 fn tell(fleet: &mut Fleet, feed: &str, cluster: &str, at: Seconds) {
-    let said = Exposition::new(1).with("p", healthy(REVISION, 10, 1));
+    let said = Exposition::new(1).with("p", healthy(REVISION, 10));
     let mut labels = vec![("cluster", cluster)];
     if !feed.is_empty() {
         labels.push((FEED_LABEL, feed));

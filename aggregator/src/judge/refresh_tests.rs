@@ -7,27 +7,16 @@ use super::*;
 use crate::api::common::ClusterSet;
 use crate::api::{FleetPackageStatus, RolloutGateStatus};
 use crate::decide::{conditions, only_refreshes};
-use crate::fleet::{Beat, FleetSettings};
-use crate::testing::{Exposition, Surroundings, gather, healthy, stream};
-use crate::verify::verify;
+use crate::fleet::FleetSettings;
+use crate::testing::{Exposition, Surroundings, healthy, tell};
 
 const T: Seconds = 1_800_000_000.0;
 
 /// A fleet in which one cluster has `p` healthy at `r`, verified at `at`.
 fn fleet(at: Seconds) -> Fleet {
-    let exposition = Exposition::new(1).with("p", healthy("r", 10, 1));
-    let beat = Beat {
-        cluster: "c".into(),
-        stream: stream(&[]),
-        contract: "1".into(),
-        digest: Some(exposition.digest()),
-        at,
-        rendered: Some((at, at)),
-        ..Beat::default()
-    };
+    let exposition = Exposition::new(1).with("p", healthy("r", 10));
     let mut fleet = Fleet::new(FleetSettings::default());
-    fleet.hear(&beat, at);
-    fleet.accept(&beat, verify(gather(&exposition.lines()), exposition.digest()).unwrap(), at);
+    tell(&mut fleet, &[("cluster", "c")], &exposition, at);
     fleet
 }
 

@@ -11,11 +11,10 @@ use super::*;
 use crate::checks::answer::Value as Valued;
 use crate::checks::{Answer, Fault};
 use crate::clock::Seconds;
-use crate::fleet::{Beat, FleetSettings};
+use crate::fleet::FleetSettings;
 use crate::profiles::{News, Settings};
 use crate::raw::Raw;
-use crate::testing::{Exposition, Surroundings, failed, gather, healthy, stream};
-use crate::verify::verify;
+use crate::testing::{Exposition, Surroundings, digests, failed, healthy, tell};
 
 /// What a cluster is like; each runs a revision of its own name.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,28 +41,20 @@ fn fleet(likes: &BTreeMap<&str, Like>) -> Fleet {
     for (cluster, like) in likes {
         let package = match like {
             Like::Absent => continue,
-            Like::AtWanted | Like::Torn => healthy("wanted", 10, 1),
-            Like::Failed => failed(&own_revision(cluster), 10, 1),
-            Like::Silent | Like::Healthy => healthy(&own_revision(cluster), 10, 1),
+            Like::AtWanted | Like::Torn => healthy("wanted", 10),
+            Like::Failed => failed(&own_revision(cluster), 10),
+            Like::Silent | Like::Healthy => healthy(&own_revision(cluster), 10),
         };
         let exposition = Exposition::new(Fingerprint::of(cluster).value()).with("p", package);
         let at = if matches!(like, Like::Silent | Like::Torn) { T - 1000.0 } else { T - 10.0 };
-        let beat = |digest: u64, at: Seconds| Beat {
-            cluster: (*cluster).to_owned(),
-            stream: stream(&[("cluster", cluster)]),
-            contract: "1".into(),
-            digest: Some(digest),
-            at,
-            rendered: Some((at, at)),
-            ..Beat::default()
-        };
-        let first = beat(exposition.digest(), at);
-        fleet.hear(&first, at);
-        fleet.accept(&first, verify(gather(&exposition.lines()), exposition.digest()).unwrap(), at);
+        let labels = [("cluster", *cluster)];
+        tell(&mut fleet, &labels, &exposition, at);
         if *like == Like::Torn {
-            let torn = beat(exposition.digest() ^ 1, T - 5.0);
+            let mut torn = digests(&labels, &exposition, &[T - 5.0]);
+            torn.samples[0].exposition.digest ^= 1;
             fleet.hear(&torn, T);
-            fleet.reject(&torn, format!("packages of {CLUSTERS:?} are missing"), None);
+            let fault = format!("packages of {CLUSTERS:?} are missing");
+            fleet.reject((&torn.cluster, &torn.stream), fault);
         }
     }
     fleet

@@ -7,9 +7,7 @@ use statusbridge_contract::Metric;
 
 use super::CLUSTER_LABEL;
 use crate::clock::Seconds;
-use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink, contract_selector};
-use crate::fleet::past::{OF_THE_PAST, STATES};
-use crate::poll::{lately_query, stamp_query, value_query};
+use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink, any_of, contract_selector};
 
 /// For how long a series without new samples is still found (Prometheus' lookback).
 const LOOKBACK: Seconds = 300.0;
@@ -17,17 +15,31 @@ const LOOKBACK: Seconds = 300.0;
 pub(super) const SHARDS: usize = 3;
 /// What passes between the queries of one poll.
 const BETWEEN_QUERIES: Seconds = 0.2;
+/// How long samples take at best, and how much longer the first ones of a series in VictoriaMetrics.
+const ON_THE_WAY: Seconds = 0.5;
+const INDEXING: Seconds = 3.0;
 /// An aggregator whose clock is further off than this is not answered, see `FeedConfig`.
 pub(super) const MAX_CLOCK_SKEW: Seconds = 10.0;
+/// What is asked of every stream.
+const HEADS: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
+
+/// Whose ways the backend has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It takes no sample that is older than the one before, and keeps stale markers to itself.
+    Prometheus,
+    /// It takes any sample, answers stale markers as NaN and rounds beside them, and finds a new series late.
+    VictoriaMetrics,
+}
 
 /// Some of a cluster's series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Every third, without heads.
+    /// Every third, in any answer.
     Third(u8),
-    /// All that a digest covers.
+    /// All that is read to be held against a digest.
     Body,
-    /// The digest, and when it was rendered.
+    /// What digests are looked for by.
     Heads,
 }
 
@@ -63,9 +75,10 @@ struct Series {
     metric: Metric,
     cluster: String,
     shard: usize,
-    /// Without and with the metric's name.
-    labels: [Labels; 2],
+    labels: Labels,
+    /// By stamp.
     samples: Vec<Stored>,
+    has_markers: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -77,8 +90,8 @@ struct Stored {
     arrives: Seconds,
 }
 
-#[derive(Default)]
 struct Store {
+    kind: Kind,
     series: Vec<Series>,
     ids: HashMap<Vec<(String, String)>, usize>,
     shard_free: [Seconds; SHARDS],
@@ -89,7 +102,7 @@ struct Store {
 }
 
 /// The backend, shared between scrapes and queries.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Backend(Arc<Mutex<Store>>);
 
 /// The backend as an aggregator asks it, whose own clock may be wrong.
@@ -101,10 +114,16 @@ pub(super) struct Asked {
 }
 
 impl Backend {
-    pub(super) fn new(spread: u8) -> Self {
-        let backend = Self::default();
-        backend.lock().spread = usize::from(spread);
-        backend
+    pub(super) fn new(kind: Kind, spread: u8) -> Self {
+        Self(Arc::new(Mutex::new(Store {
+            kind,
+            series: Vec::new(),
+            ids: HashMap::new(),
+            shard_free: [0.0; SHARDS],
+            spread: usize::from(spread),
+            faults: Faults::default(),
+            now: 0.0,
+        })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Store> {
@@ -121,138 +140,172 @@ impl Backend {
 
     /// The series of a metric with these other labels, which need not be in order.
     pub(super) fn series(&self, metric: Metric, mut labels: Vec<(String, String)>) -> SeriesId {
+        labels.push(("__name__".to_owned(), metric.name().to_owned()));
         labels.sort_unstable();
-        let mut key = labels.clone();
-        key.push(("__name__".to_owned(), metric.name().to_owned()));
         let mut store = self.lock();
-        if let Some(id) = store.ids.get(&key) {
+        if let Some(id) = store.ids.get(&labels) {
             return SeriesId(*id);
         }
         let hash = |sum: usize, byte: u8| sum.wrapping_mul(31).wrapping_add(usize::from(byte));
-        let hash = key.iter().flat_map(|(_, value)| value.bytes()).fold(store.spread, hash);
-        let borrowed = || labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let cluster = borrowed().find(|(name, _)| *name == CLUSTER_LABEL).map_or("", |(_, value)| value);
+        let hash = labels.iter().flat_map(|(_, value)| value.bytes()).fold(store.spread, hash);
+        let cluster = labels.iter().find(|(name, _)| *name == CLUSTER_LABEL).map(|(_, value)| value.clone());
         let series = Series {
             metric,
-            cluster: cluster.to_owned(),
+            cluster: cluster.unwrap_or_default(),
             shard: (hash >> 3) % SHARDS,
-            labels: [borrowed().collect(), borrowed().chain([("__name__", metric.name())]).collect()],
+            labels: labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             samples: Vec::new(),
+            has_markers: false,
         };
         let id = store.series.len();
         store.series.push(series);
-        store.ids.insert(key, id);
+        store.ids.insert(labels, id);
         SeriesId(id)
     }
 
-    /// Appends a sample, or a stale marker.
-    pub(super) fn append(&self, SeriesId(id): SeriesId, at: Seconds, value: Option<f64>) {
-        let mut store = self.lock();
-        if value.is_none() && at < store.faults.markers_lost {
-            return;
+    /// Stores a sample, or a stale marker, with this stamp. Whether it was taken.
+    pub(super) fn append(
+        &self,
+        SeriesId(id): SeriesId,
+        now: Seconds,
+        at: Seconds,
+        value: Option<f64>,
+    ) -> bool {
+        let store = &mut *self.lock();
+        let series = &mut store.series[id];
+        let is_late = series.samples.last().is_some_and(|last| at <= last.at);
+        if value.is_none() && now < store.faults.markers_lost || is_late && store.kind == Kind::Prometheus {
+            return false;
         }
-        let shard = store.series[id].shard;
-        let (lag, until) = store.faults.lag[shard];
-        let delay = if at < until { lag } else { 0.5 };
+        let (lag, until) = store.faults.lag[series.shard];
+        let mut delay = if now < until { lag } else { ON_THE_WAY };
         // A shard sends in order.
-        let arrives = (at + delay).max(store.shard_free[shard]);
-        store.shard_free[shard] = arrives;
-        store.series[id].samples.push(Stored { at, value, arrives });
+        let free = &mut store.shard_free[series.shard];
+        *free = free.max(now + delay);
+        if series.samples.is_empty() && store.kind == Kind::VictoriaMetrics {
+            delay = INDEXING;
+        } else {
+            delay = 0.0;
+        }
+        let stored = Stored { at, value, arrives: *free + delay };
+        series.has_markers |= value.is_none();
+        let place = series.samples.partition_point(|sample| sample.at < at);
+        if series.samples.get(place).is_some_and(|same| same.at == at) {
+            return false;
+        }
+        series.samples.insert(place, stored);
+        true
     }
 }
 
 impl Series {
-    /// Its samples until `now` that are not later than `t` and younger than `span`, the newest first.
+    /// Its samples that a query finds at `now`, of `span` before `t`, oldest first.
     fn visible(&self, now: Seconds, t: Seconds, span: Seconds) -> impl Iterator<Item = &Stored> {
-        let samples = self.samples.iter().rev().take_while(move |s| s.at > t - span);
-        samples.filter(move |s| s.arrives <= now && s.at <= t)
+        let (from, to) = (
+            self.samples.partition_point(|sample| sample.at <= t - span),
+            self.samples.partition_point(|sample| sample.at <= t),
+        );
+        self.samples[from.min(to)..to].iter().filter(move |sample| sample.arrives <= now)
     }
 }
 
+/// What one of the aggregator's queries asks for.
+struct Want<'a> {
+    metrics: &'a [Metric],
+    clusters: Option<&'a [&'a str]>,
+    /// The raw samples of `span` before `t`.
+    t: Seconds,
+    span: Seconds,
+    /// Whether it looks for digests, or reads what they attest.
+    tears: Part,
+}
+
 impl Store {
-    /// Hands out every series that a query finds, with its samples up to `t` and not older than `span`.
-    fn find(&self, t: Seconds, span: Seconds, want: &Want, mut take: impl FnMut(&Series, &[Sample])) {
+    /// Hands out every series that a query finds, with its raw samples.
+    fn find(&self, want: &Want<'_>, mut take: impl FnMut(&Series, &[Sample])) {
         let mut samples = Vec::new();
         for (number, series) in self.series.iter().enumerate() {
             let forgotten = self.faults.forgotten.get(&series.cluster);
-            if !want.wants(series) || forgotten.is_some_and(|end| self.now < *end) {
+            let is_wanted = want.metrics.contains(&series.metric)
+                && want.clusters.is_none_or(|all| all.contains(&series.cluster.as_str()));
+            if !is_wanted || forgotten.is_some_and(|end| self.now < *end) {
                 continue;
             }
             let tear = self.faults.torn.get(&series.cluster).filter(|tear| self.now < tear.until);
-            let body = series.metric.in_digest() && series.metric != Metric::Digest || want.all_tear;
             let tear = tear.filter(|tear| match tear.part {
-                Part::Third(which) => body && number % 3 == usize::from(which) % 3,
-                Part::Body => body,
-                Part::Heads => !body,
+                Part::Third(which) => number % 3 == usize::from(which) % 3,
+                part => part == want.tears,
             });
             let now = match tear {
                 Some(Tear { behind: None, .. }) => continue,
                 Some(Tear { behind: Some(behind), .. }) => self.now - behind,
                 None => self.now,
             };
-            let sample = |s: &Stored| Some(Sample { at: s.at, value: s.value? });
             samples.clear();
-            let mut visible = series.visible(now, t, span);
-            if want.raw {
-                samples.extend(visible.filter_map(sample));
-                samples.reverse();
-            } else {
-                samples.extend(visible.next().and_then(sample));
+            for stored in series.visible(now, want.t, want.span) {
+                match stored.value {
+                    Some(value) => {
+                        samples.push(Sample { at: stored.at, value: value + self.error(series, stored.at) })
+                    }
+                    None if self.kind == Kind::Prometheus => {}
+                    None => samples.push(Sample { at: stored.at, value: f64::NAN }),
+                }
             }
             if !samples.is_empty() {
                 take(series, &samples);
             }
         }
     }
-}
 
-/// What one of the aggregator's queries asks for.
-struct Want {
-    metrics: Vec<Metric>,
-    clusters: Option<Vec<String>>,
-    raw: bool,
-    /// Whatever tears bodies tears all of this.
-    all_tear: bool,
-}
-
-impl Want {
-    fn heads(metrics: &[Metric]) -> Self {
-        Self { metrics: metrics.to_vec(), clusters: None, raw: false, all_tear: false }
+    /// By how much a value comes back as another: `VictoriaMetrics` rounds in blocks that hold stale markers.
+    fn error(&self, series: &Series, at: Seconds) -> f64 {
+        if self.kind == Kind::Prometheus || !series.has_markers {
+            return 0.0;
+        }
+        [0.0, 0.02, -0.03][at as usize % 3]
     }
 
-    fn wants(&self, series: &Series) -> bool {
-        self.metrics.contains(&series.metric)
-            && self.clusters.as_ref().is_none_or(|all| all.contains(&series.cluster))
+    fn answer<S: Sink>(&self, expression: &str, at: Seconds, mut sink: S) -> S {
+        let heads = format!("{{__name__=~\"{}\"}}", any_of(HEADS.iter().map(|metric| metric.name())));
+        if expression.starts_with("group by (__name__,") {
+            // Metrics that the contract does not know: there are none here.
+        } else if expression.starts_with("sum by (cluster) (statusbridge_source_packages)") {
+            let metrics = [Metric::SourcePackages];
+            let want = Want { metrics: &metrics, clusters: None, t: at, span: LOOKBACK, tears: Part::Heads };
+            let mut sums = BTreeMap::<String, f64>::new();
+            self.find(&want, |series, samples| {
+                let last = samples.last().map(|last| last.value).filter(|value| !value.is_nan());
+                *sums.entry(series.cluster.clone()).or_default() += last.unwrap_or_default();
+            });
+            for (cluster, value) in sums {
+                let labels = [(CLUSTER_LABEL, cluster.as_str())].into_iter().collect();
+                sink.series(&labels, &[Sample { at, value }]);
+            }
+        } else {
+            let (selector, window) = expression.split_once('[').expect("a range");
+            let window: f64 =
+                window.strip_suffix("ms]").and_then(|ms| ms.parse().ok()).expect("milliseconds");
+            let names = selector.rsplit_once("=~\"").and_then(|(_, rest)| rest.strip_suffix("\"}"));
+            let clusters: Vec<&str> = names.unwrap_or_default().split('|').collect();
+            let covered: Vec<Metric> = Metric::ALL.iter().copied().filter(|m| m.in_state()).collect();
+            let want = Want {
+                metrics: &covered,
+                clusters: Some(&clusters),
+                t: at,
+                span: window / 1000.0,
+                tears: Part::Body,
+            };
+            let want = if selector == heads {
+                Want { metrics: &HEADS, clusters: None, tears: Part::Heads, ..want }
+            } else {
+                let asked = contract_selector(CLUSTER_LABEL, clusters.iter().copied());
+                assert_eq!(selector, asked, "a query that the model does not know");
+                want
+            };
+            self.find(&want, |series, samples| sink.series(&series.labels, samples));
+        }
+        sink
     }
-}
-
-/// Whether a query asks for the raw samples of a package, or of when expositions were rendered.
-fn is_past(expression: &str) -> bool {
-    let rendered =
-        expression.starts_with("{__name__=~\"statusbridge_(rendered_timestamp_seconds)\",cluster=~");
-    expression.ends_with("ms]") && (rendered || expression.contains(",package=\""))
-}
-
-/// The clusters that a query names; none are all.
-fn named_clusters(expression: &str) -> Option<Vec<String>> {
-    let (_, rest) = expression.split_once(&format!(",{CLUSTER_LABEL}=~\""))?;
-    let (names, _) = rest.split_once('"')?;
-    Some(names.split('|').map(str::to_owned).collect())
-}
-
-/// The first range of a query.
-fn window(expression: &str) -> Seconds {
-    let range = expression.split_once('[').and_then(|(_, rest)| rest.split_once(']')).expect("a range").0;
-    let (number, unit) = match range.strip_suffix("ms") {
-        Some(number) => (number, 1000.0),
-        None => (range.trim_end_matches('s'), 1.0),
-    };
-    number.parse::<f64>().expect("a number of seconds") / unit
-}
-
-/// How often the value is another than before.
-fn changes(samples: &[Sample]) -> f64 {
-    samples.windows(2).filter(|pair| pair[0].value != pair[1].value).count() as f64
 }
 
 impl QueryApi for Asked {
@@ -272,129 +325,5 @@ impl QueryApi for Asked {
 
     fn received(&self) -> u64 {
         0
-    }
-}
-
-impl Store {
-    fn answer<S: Sink>(&self, expression: &str, at: Seconds, mut sink: S) -> S {
-        let heads = [Metric::Digest, Metric::RenderedTimestamp];
-        let stamped = heads.into_iter().find(|metric| expression == stamp_query(*metric));
-        let valued = heads.into_iter().find(|metric| expression == value_query(*metric));
-        if let Some(metric) = stamped {
-            self.find(at, LOOKBACK, &Want::heads(&[metric]), |series, samples| {
-                sink.series(&series.labels[0], &[Sample { at, value: samples[0].at }]);
-            });
-        } else if let Some(metric) = valued {
-            self.find(at, LOOKBACK, &Want::heads(&[metric]), |series, samples| {
-                sink.series(&series.labels[0], &[Sample { at, ..samples[0] }]);
-            });
-        } else if expression == lately_query() {
-            self.lately(expression, at, &mut sink);
-        } else if expression.starts_with("group by (__name__,") {
-            // Metrics that the contract does not know: there are none here.
-        } else if expression.starts_with("label_replace(") {
-            for ((cluster, part), value) in self.sum_up(expression, at) {
-                let labels = [(CLUSTER_LABEL, cluster.as_str()), ("statusbridge_part", part.as_str())];
-                sink.series(&labels.into_iter().collect(), &[Sample { at, value }]);
-            }
-        } else if is_past(expression) {
-            let rendered = expression.contains("rendered");
-            let metrics = OF_THE_PAST.into_iter().filter(|m| (*m == Metric::RenderedTimestamp) == rendered);
-            let clusters = named_clusters(expression);
-            let want = Want { metrics: metrics.collect(), clusters, raw: true, all_tear: false };
-            self.find(at, window(expression), &want, |series, samples| {
-                sink.series(&series.labels[1], samples);
-            });
-        } else if expression.starts_with("sum by") {
-            let mut sums = BTreeMap::<String, f64>::new();
-            self.find(at, LOOKBACK, &Want::heads(&[Metric::SourcePackages]), |series, samples| {
-                *sums.entry(series.cluster.clone()).or_default() += samples[0].value;
-            });
-            for (cluster, value) in sums {
-                sink.series(
-                    &[(CLUSTER_LABEL, cluster.as_str())].into_iter().collect(),
-                    &[Sample { at, value }],
-                );
-            }
-        } else {
-            let (selector, window) = match expression.split_once('[') {
-                Some((selector, window)) => (selector, window.strip_suffix("ms]")),
-                None => (expression, None),
-            };
-            let clusters: Vec<String> = selector
-                .rsplit_once("=~\"")
-                .and_then(|(_, rest)| rest.strip_suffix("\"}"))
-                .map(|names| names.split('|').map(str::to_owned).collect())
-                .unwrap_or_default();
-            let asked = contract_selector(CLUSTER_LABEL, clusters.iter().map(String::as_str));
-            assert_eq!(selector, asked, "a query that the model does not know");
-            let window = window.map(|ms| ms.parse::<f64>().expect("a number of milliseconds") / 1000.0);
-            let want = Want {
-                metrics: Metric::ALL.iter().copied().filter(|m| m.in_digest()).collect(),
-                clusters: Some(clusters),
-                raw: window.is_some(),
-                all_tear: false,
-            };
-            self.find(at, window.unwrap_or(LOOKBACK), &want, |series, samples| match window {
-                Some(_) => sink.series(&series.labels[1], samples),
-                None => sink.series(&series.labels[1], &[Sample { at, ..samples[0] }]),
-            });
-        }
-        sink
-    }
-
-    /// When the UID of each stream came last, whether it was always the same, and whether expositions repeat.
-    fn lately(&self, expression: &str, at: Seconds, sink: &mut impl Sink) {
-        let short = at - window(expression);
-        let mut factors = HashMap::new();
-        let want = Want { raw: true, all_tear: true, ..Want::heads(&[Metric::RenderedTimestamp]) };
-        self.find(at, window(expression), &want, |series, samples| {
-            let repeats = changes(samples) < 0.8 * samples.len() as f64 - 1.0;
-            factors.insert(series.labels[0].clone(), 1.0 + f64::from(repeats));
-        });
-        let want = Want { raw: true, ..Want::heads(&[Metric::ClusterUid]) };
-        self.find(at, LOOKBACK, &want, |series, samples| {
-            let stamp = samples.last().map_or(0.0, |last| last.at);
-            let lately = &samples[samples.partition_point(|sample| sample.at <= short)..];
-            let turns = if changes(lately) > 0.0 { -1.0 } else { 1.0 };
-            let product = factors.get(&series.labels[0]).filter(|_| !lately.is_empty());
-            let told = product.map(|factor| stamp * turns * factor).or((stamp < short).then_some(stamp));
-            if let Some(value) = told {
-                sink.series(&series.labels[0], &[Sample { at, value }]);
-            }
-        });
-    }
-
-    /// A package summed up: what a cluster's streams said of it, by part.
-    fn sum_up(&self, expression: &str, at: Seconds) -> BTreeMap<(String, String), f64> {
-        let clusters = named_clusters(expression);
-        let want = Want { metrics: OF_THE_PAST.to_vec(), clusters, raw: true, all_tear: false };
-        let mut parts = BTreeMap::<(String, String), f64>::new();
-        self.find(at, window(expression), &want, |series, samples| {
-            let mut part = |name: String, value: f64, fold: fn(f64, f64) -> f64| {
-                let entry = parts.entry((series.cluster.clone(), name));
-                entry.and_modify(|known| *known = fold(*known, value)).or_insert(value);
-            };
-            let mut places = STATES.into_iter().chain([Metric::PackageTransitions]);
-            if let Some(i) = places.position(|place| place == series.metric) {
-                part(format!("series{i}"), 1.0, |a, b| a + b);
-            }
-            if let Some(i) = STATES.iter().position(|state| *state == series.metric) {
-                for sample in samples {
-                    part(format!("min{i}"), sample.value, f64::min);
-                    part(format!("max{i}"), sample.value, f64::max);
-                }
-            } else if series.metric == Metric::PackageTransitions {
-                let rises = samples.windows(2).filter(|pair| pair[1].value > pair[0].value).count() as f64;
-                part("rises".to_owned(), rises, f64::max);
-            }
-        });
-        let began = Want { raw: false, ..want };
-        self.find(at - window(expression), LOOKBACK, &began, |series, _| {
-            if series.metric == Metric::PackageTransitionTimestamp {
-                parts.insert((series.cluster.clone(), "began".to_owned()), 1.0);
-            }
-        });
-        parts
     }
 }

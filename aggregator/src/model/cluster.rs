@@ -1,14 +1,21 @@
-//! A workload cluster: what is true in it, what its exporter says, and how that is scraped.
+//! A workload cluster: what is true in it, what its exporter sees and says, and how that is scraped.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use statusbridge_contract::{Fingerprint, Metric, reason};
+use statusbridge_contract::{CONTRACT_VERSION, Fingerprint, Metric, label, reason};
 
 use super::backend::{Backend, SeriesId};
 use super::story::Dates;
-use super::{CLUSTER_LABEL, PACKAGE, SCRAPE_INTERVAL};
+use super::{CLUSTER_LABEL, MAX_SKEW, PACKAGE, POLL_INTERVAL, START};
 use crate::clock::Seconds;
-use crate::testing::{Exposition, package};
+use crate::testing::{Exposition, package, said};
+
+/// For how many scrape intervals expositions are remembered that were scraped before, and for how many seconds at
+/// first.
+const REMEMBERED: Seconds = 2.5;
+const REMEMBERED_AT_FIRST: Seconds = 120.0;
+/// How long it takes to ask for everything once.
+const FORESEEN: Seconds = 2.0 * POLL_INTERVAL;
 
 /// What is true of the package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +25,9 @@ pub(super) struct Truth {
     pub(super) well: bool,
     pub(super) failed: bool,
 }
+
+/// States, revisions (desired, applied, healthy) and reason, as an exporter says them.
+type Shown = ((u64, u64), [Fingerprint; 3], u64);
 
 impl Truth {
     /// Nothing is known or applied.
@@ -29,32 +39,141 @@ impl Truth {
         Self { desired: revision, applied: revision, well: true, failed: false }
     }
 
-    /// The revision that is healthy: the old one stays so until the new one is applied.
+    /// The revision that is applied in full and Current.
     pub(super) fn healthy(self) -> Fingerprint {
-        if self.well && !self.failed { self.applied } else { Fingerprint::NONE }
+        let is_healthy = self.well && !self.failed && self.desired == self.applied;
+        if is_healthy { self.applied } else { Fingerprint::NONE }
+    }
+
+    fn shown(self) -> Shown {
+        let apply = u64::from(self.desired != self.applied);
+        let (health, reason) = if self.failed { (5, failed()) } else { (u64::from(!self.well), 0) };
+        ((apply, health), [self.desired, self.applied, self.healthy()], reason)
     }
 }
+
+/// A process of the exporter. It keeps the rules by which it vouches for a time.
+#[derive(Debug)]
+struct Exporter {
+    process: u64,
+    sees: Truth,
+    /// Since when it vouches for that, by a clock that nobody sets.
+    since: Seconds,
+    /// How often the object had changed when it looked last; none before the first look.
+    version: Option<usize>,
+    /// Whether it has lost contact since.
+    is_blind: bool,
+}
+
+impl Exporter {
+    fn new(process: u64) -> Self {
+        Self { process, sees: Truth::NOTHING, since: START, version: None, is_blind: true }
+    }
+
+    /// Sees the object in its present version, which says since when it is so, or does not. Whether that was believed.
+    fn see(&mut self, now: Seconds, truth: Truth, version: usize, own: Option<Seconds>) -> bool {
+        let missed = std::mem::take(&mut self.is_blind) && self.version != Some(version);
+        if missed {
+            self.since = own.unwrap_or(now);
+        } else if truth.shown() != self.sees.shown() {
+            self.since = now;
+        }
+        (self.sees, self.version) = (truth, Some(version));
+        missed && own.is_some()
+    }
+}
+
+/// Metric, own labels and value.
+type Sample = (Metric, Vec<(&'static str, String)>, u64);
 
 /// An exposition.
 #[derive(Debug, Clone)]
 struct Rendered {
-    /// Its values, in the order of the series; digest and rendering time come last.
-    values: Vec<u64>,
-    /// When it was rendered, if it says of the package what is so then.
-    tells_of: Option<Seconds>,
+    /// Its samples; the digest comes last.
+    samples: Vec<Sample>,
+    /// When it was rendered, really, and by the cluster's clock.
+    at: Seconds,
+    clock: Seconds,
+    /// The revision that it says is healthy; none when it says that its source is down.
+    healthy: Option<Fingerprint>,
+}
+
+/// An old exposition that comes again.
+#[derive(Debug)]
+struct Repeat {
+    rendered: Rendered,
+    until: Seconds,
+    /// Whether every other scrape brings a new one.
+    alternates: bool,
+    /// By target, as each is a stream of its own; with the last stamp, after which it is forgotten in time.
+    first: BTreeMap<u32, (Date, Seconds)>,
+}
+
+/// What is known of when an exposition was first scraped.
+#[derive(Debug, Clone, Copy)]
+enum Date {
+    /// It was stamped so.
+    Known(Seconds),
+    /// The same, for those who do not know yet how often is scraped.
+    AtFirst(Seconds),
+    /// It may have been repeated before.
+    Unknown,
+}
+
+/// An exposition of which some scrape was stored.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    /// How young it seems: when it was first scraped by the stamp, or rendered by the cluster's clock.
+    seems: Seconds,
+    /// The same, where the first scrapes of it were hidden.
+    at_most: Seconds,
+    /// It seems so only to those who have not watched for long.
+    is_at_first: bool,
+    /// When it was rendered, and that scrape was stored, really.
+    of: Seconds,
+    stored: Seconds,
+    healthy: Fingerprint,
+}
+
+/// What a scrape brought, or what became of it.
+struct Scraped {
+    samples: Vec<(SeriesId, Option<f64>)>,
+    what: Option<Rendered>,
+    target: u32,
+    is_new: bool,
+    /// What it is a repetition of was stamped so at first.
+    first: Option<Date>,
+}
+
+/// Scrapes of one target: how many, the stamp of the last one, and how long after the one before it that was.
+#[derive(Clone, Copy)]
+struct Scrapes {
+    count: u32,
+    last: Seconds,
+    gap: Seconds,
 }
 
 /// A Prometheus that scrapes the cluster.
-struct Replica {
+struct Scraper {
     name: String,
     phase: u64,
-    /// What some gateway gives it instead of the exporter's word, and until when.
-    repeated: Option<(Rendered, Seconds)>,
-    /// Which process it scraped last.
-    before: Option<u32>,
-    /// Which run of the exporter it heard last, and when.
-    heard: Option<(u32, Seconds)>,
-    series: HashMap<u32, Vec<SeriesId>>,
+    /// Scrapes are stamped so long after the second in which they happen.
+    fraction: Seconds,
+    /// What some gateway gives it instead of the exporter's word.
+    repeated: Option<Repeat>,
+    scrapes: u64,
+    /// It is dead until then.
+    dead_until: Seconds,
+    /// The series of the scrape before.
+    before: Vec<SeriesId>,
+    /// What it stored, by target.
+    stored: HashMap<u32, Scrapes>,
+    /// By target and metric.
+    series: HashMap<(u32, Metric), SeriesId>,
+    /// How long what it sends is held up, and until when.
+    held_up: (Seconds, Seconds),
+    /// What is held up, and until when: then it is stamped.
+    held: Vec<(Seconds, Scraped)>,
 }
 
 /// One cluster.
@@ -64,82 +183,94 @@ pub(super) struct Cluster {
     /// What was true from when on, oldest first.
     pub(super) truth: Vec<(Seconds, Truth)>,
     dates: Dates,
-    /// The cluster's clock minus the backend's.
+    /// When what is shown changed last.
+    changed: Seconds,
+    /// The exporter's clock minus the true time.
     pub(super) skew: Seconds,
-    /// Restarts of the exporter somewhere else.
-    process: u32,
-    /// Restarts of any kind.
-    run: u32,
+    /// The scrapers' clock minus the true time.
+    pub(super) stamps_ahead: Seconds,
+    /// Targets that were there before.
+    target: u32,
+    /// Seconds between scrapes.
+    interval: u64,
+    /// The old process, and in an upgrade the new one beside it.
+    exporters: Vec<Exporter>,
+    processes: u64,
+    upgrade_until: Seconds,
     /// The exporter's process is away until then.
     away_until: Seconds,
-    was_away: bool,
-    transitions: u64,
-    shown_since: u64,
-    /// When that was dated, really.
-    dated: Seconds,
-    /// When what is shown changed last, by the cluster's clock.
-    changed: u64,
     /// Its scrapes fail until then.
     pub(super) unscraped_until: Seconds,
     /// The exporter has lost its API server until then.
     pub(super) cut_until: Seconds,
+    told: Vec<Told>,
     /// When the youngest exposition was rendered that was ever scraped and tells what is so.
-    pub(super) told_of: Seconds,
-    /// Whether nothing could be heard of it, from when on, oldest first.
-    pub(super) silent: Vec<(Seconds, bool)>,
-    replicas: Vec<Replica>,
+    told_of: Seconds,
+    /// The scrapes that brought something new: their stamps, and when they were stored.
+    heard: Vec<(Seconds, Seconds)>,
+    /// When an exporter believed an object that claims too much, and since when that says it is as it is.
+    believed: Vec<(Seconds, Seconds)>,
+    scrapers: Vec<Scraper>,
 }
 
 impl Cluster {
-    /// A cluster that is scraped from `phase` on, and each replica a while after the one before.
-    pub(super) fn new(uid: u64, name: &str, now: Seconds, dates: Dates, replicas: usize, phase: u64) -> Self {
-        let replica = |n: u64| Replica {
+    /// A cluster that is scraped from `phase` on, and by each scraper a while after the one before.
+    pub(super) fn new(
+        uid: u64,
+        name: &str,
+        dates: Dates,
+        scrapers: usize,
+        phase: u64,
+        interval: u64,
+    ) -> Self {
+        let scraper = |n: u64| Scraper {
             name: format!("r{n}"),
-            phase: (phase + 7 * n) % SCRAPE_INTERVAL,
+            phase: (phase + 7 * n) % interval,
+            fraction: (uid % 7 * 2 + n) as Seconds * 0.061,
             repeated: None,
-            before: None,
-            heard: None,
+            scrapes: 0,
+            dead_until: 0.0,
+            before: Vec::new(),
+            stored: HashMap::new(),
             series: HashMap::new(),
+            held_up: (0.0, 0.0),
+            held: Vec::new(),
         };
         Self {
             name: name.to_owned(),
             uid,
-            truth: vec![(now, Truth::NOTHING)],
+            truth: vec![(START, Truth::NOTHING)],
             dates,
+            changed: START,
             skew: 0.0,
-            process: 0,
-            run: 0,
+            stamps_ahead: 0.0,
+            target: 0,
+            interval,
+            exporters: vec![Exporter::new(1000 * uid)],
+            processes: 1,
+            upgrade_until: 0.0,
             away_until: 0.0,
-            was_away: false,
-            transitions: 0,
-            shown_since: now as u64,
-            dated: now,
-            changed: now as u64,
             unscraped_until: 0.0,
             cut_until: 0.0,
+            told: Vec::new(),
             told_of: Seconds::NEG_INFINITY,
-            silent: Vec::new(),
-            replicas: (0..replicas as u64).map(replica).collect(),
+            heard: Vec::new(),
+            believed: Vec::new(),
+            scrapers: (0..scrapers as u64).map(scraper).collect(),
         }
     }
 
     /// The same, whose exporter runs somewhere else.
     pub(super) fn elsewhere(mut self) -> Self {
-        self.process = 1000;
+        self.target = 1000;
         self
-    }
-
-    /// Whether nothing was heard of it at some time after `since`.
-    pub(super) fn silent_after(&self, since: Seconds) -> bool {
-        let ends = self.silent.iter().skip(1).map(|(at, _)| *at).chain([Seconds::MAX]);
-        self.silent.iter().zip(ends).any(|((_, silent), end)| *silent && end >= since)
     }
 
     pub(super) fn now_true(&self) -> Truth {
         self.truth.last().expect("never empty").1
     }
 
-    /// Something becomes true; the exporter sees it unless it is away.
+    /// Something becomes true; an exporter in contact sees it.
     pub(super) fn becomes(&mut self, now: Seconds, change: impl FnOnce(&mut Truth)) {
         let before = self.now_true();
         let mut after = before;
@@ -148,168 +279,313 @@ impl Cluster {
             return;
         }
         self.truth.push((now, after));
-        let shown = |t: Truth| (t.well, t.failed, t.healthy(), t.desired == t.applied);
-        if shown(before) != shown(after) {
-            let seen = now >= self.away_until;
-            self.transitions += u64::from(seen);
-            self.changed = self.clock(now);
-            let dated = match self.dates {
-                Dates::Own => true,
-                Dates::Seen => seen,
-                // Counters tell of it, if this run of the exporter was heard right before.
-                Dates::Still => !seen || !self.replicas.iter().all(|r| self.was_heard(r, now)),
-            };
-            if dated {
-                (self.shown_since, self.dated) = (self.changed, now);
+        if before.shown() != after.shown() {
+            self.changed = now;
+        }
+        self.watch(now);
+    }
+
+    /// Exporters in contact with their API server see what is so.
+    fn watch(&mut self, now: Seconds) {
+        if now < self.away_until || now < self.cut_until {
+            self.exporters.iter_mut().for_each(|exporter| exporter.is_blind = true);
+            return;
+        }
+        let own = match self.dates {
+            Dates::Own => Some(self.changed),
+            Dates::Seen => None,
+            Dates::Early => Some(START),
+        };
+        let (truth, version) = (self.now_true(), self.truth.len());
+        for exporter in &mut self.exporters {
+            if exporter.see(now, truth, version, own) && self.dates == Dates::Early {
+                self.believed.push((now, START));
             }
         }
     }
 
-    /// Sets the clock.
-    pub(super) fn set_clock(&mut self, ahead: Seconds) {
-        // By a date that was only scraped when the clock was right again nobody can tell that it was slow.
-        let unheard = self.replicas.iter().all(|r| r.heard.is_none_or(|(_, at)| at < self.dated));
-        if unheard && self.skew < 0.0 && ahead > self.skew {
-            self.shown_since += (ahead.min(0.0) - self.skew) as u64;
-        }
-        self.skew = ahead;
+    fn new_process(&mut self) -> Exporter {
+        self.processes += 1;
+        Exporter::new(1000 * self.uid + self.processes)
     }
 
     /// The exporter goes, and comes back perhaps under another name.
     pub(super) fn restart(&mut self, now: Seconds, away: Seconds, moves: bool) {
         self.away_until = now + away;
-        self.process += u32::from(moves);
-        self.run += 1;
-        self.was_away = true;
+        self.target += u32::from(moves);
+        self.exporters = vec![self.new_process()];
     }
 
-    /// Whether a replica heard this run of the exporter a moment ago.
-    fn was_heard(&self, replica: &Replica, now: Seconds) -> bool {
-        let lately = |at: Seconds| now - at <= 2.0 * SCRAPE_INTERVAL as Seconds;
-        replica.heard.is_some_and(|(run, at)| run == self.run && lately(at))
+    /// The exporter's machine is suspended.
+    pub(super) fn suspend(&mut self, until: Seconds) {
+        self.away_until = self.away_until.max(until);
     }
 
-    /// A gateway goes on giving what it has now, to one replica or to all.
-    pub(super) fn repeat(&mut self, now: Seconds, replica: Option<usize>, until: Seconds) {
+    /// A new process comes beside the old one, which goes later; scrapes reach either.
+    pub(super) fn upgrade(&mut self, until: Seconds) {
+        self.exporters.truncate(1);
+        let new = self.new_process();
+        self.exporters.push(new);
+        self.upgrade_until = until;
+    }
+
+    fn scrapers(&mut self, which: Option<usize>) -> impl Iterator<Item = &mut Scraper> {
+        let count = self.scrapers.len();
+        let is_it = move |n: usize| which.is_none_or(|which| which % count == n);
+        self.scrapers.iter_mut().enumerate().filter(move |(n, _)| is_it(*n)).map(|(_, it)| it)
+    }
+
+    /// A gateway goes on giving what it has now, to one scraper or to all, always or every other time.
+    pub(super) fn repeat(&mut self, now: Seconds, which: Option<usize>, until: Seconds, alternates: bool) {
         if now < self.away_until {
             return;
         }
-        let (exposition, count) = (self.render(now), self.replicas.len());
-        for (n, it) in self.replicas.iter_mut().enumerate() {
-            if replica.is_none_or(|which| which % count == n) {
-                let old = it.repeated.take().filter(|(_, end)| now < *end);
-                it.repeated = Some((old.map_or_else(|| exposition.clone(), |(old, _)| old), until));
-            }
+        let new = self.render(now, 0);
+        for scraper in self.scrapers(which) {
+            let known = scraper.repeated.take().filter(|repeat| now < repeat.until);
+            let repeat = known.unwrap_or_else(|| Repeat {
+                rendered: new.clone(),
+                until,
+                alternates,
+                first: BTreeMap::new(),
+            });
+            scraper.repeated = Some(Repeat { until, alternates, ..repeat });
         }
     }
 
-    /// All that is wrong with exporter and scrapes is over.
-    pub(super) fn heal(&mut self, now: Seconds) {
-        for until in [&mut self.away_until, &mut self.unscraped_until, &mut self.cut_until] {
+    /// A scraper, or all of them, is killed.
+    pub(super) fn kill_scraper(&mut self, which: Option<usize>, until: Seconds) {
+        self.scrapers(which).for_each(|scraper| scraper.dead_until = until);
+    }
+
+    /// What a scraper sends is stamped only so much later, where it arrives.
+    pub(super) fn hold_up(&mut self, which: Option<usize>, delay: Seconds, until: Seconds) {
+        self.scrapers(which).for_each(|scraper| scraper.held_up = (delay, until));
+    }
+
+    /// All that is wrong with exporter and scrapes is over. `is_new` has it scraped as a target that was never there.
+    pub(super) fn heal(&mut self, now: Seconds, is_new: bool) {
+        for until in
+            [&mut self.away_until, &mut self.unscraped_until, &mut self.cut_until, &mut self.upgrade_until]
+        {
             *until = until.min(now);
         }
-        self.replicas.iter_mut().for_each(|replica| replica.repeated = None);
+        self.stamps_ahead = 0.0;
+        self.target += u32::from(is_new);
+        for scraper in &mut self.scrapers {
+            scraper.repeated = None;
+            scraper.dead_until = scraper.dead_until.min(now);
+            scraper.held_up = (0.0, 0.0);
+        }
     }
 
-    fn clock(&self, now: Seconds) -> u64 {
-        (now + self.skew).max(0.0) as u64
+    fn clock(&self, at: Seconds) -> u64 {
+        (at + self.skew).max(0.0) as u64
     }
 
-    fn exposition(&self, now: Seconds) -> Exposition {
-        let t = self.now_true();
-        let code = |is: bool, code: u64| if is { code } else { 0 };
-        let values = vec![
-            code(t.desired != t.applied, 1),
-            if t.failed { 5 } else { code(!t.well, 1) },
-            t.desired.value(),
-            t.applied.value(),
-            t.healthy().value(),
-            self.shown_since,
-            self.transitions,
-            code(t.failed, failed()),
-        ];
-        let exposition = Exposition::new(self.uid).with(PACKAGE, values);
-        if now < self.cut_until { exposition.down(&package(PACKAGE).source) } else { exposition }
-    }
-
-    fn render(&self, now: Seconds) -> Rendered {
-        let lines = self.exposition(now).lines();
-        let digest = crate::testing::digest(&lines);
-        let values = lines.iter().map(|line| line.value).chain([digest, self.clock(now)]).collect();
-        Rendered { values, tells_of: (now >= self.cut_until && now >= self.away_until).then_some(now) }
+    fn render(&self, now: Seconds, which: usize) -> Rendered {
+        let exporter = &self.exporters[which % self.exporters.len()];
+        let (states, revisions, reason) = exporter.sees.shown();
+        let values = said(states, revisions, self.clock(exporter.since), reason);
+        let exposition = Exposition::new(self.uid).by(exporter.process).with(PACKAGE, values);
+        let is_up = !exporter.is_blind;
+        let exposition = if is_up { exposition } else { exposition.down(&package(PACKAGE).source) };
+        let clock = self.clock(now);
+        let mut samples: Vec<_> =
+            exposition.lines().into_iter().map(|line| (line.metric, line.own, line.value)).collect();
+        samples.push((Metric::RenderedTimestamp, Vec::new(), clock));
+        let uid = Fingerprint::from_value(self.uid).map(|uid| uid.to_string()).unwrap_or_default();
+        let own = vec![(label::CONTRACT, CONTRACT_VERSION.to_owned()), (label::CLUSTER_UID, uid)];
+        samples.push((Metric::Digest, own, exposition.digest(clock)));
+        let healthy = is_up.then(|| exporter.sees.healthy());
+        Rendered { samples, at: now, clock: clock as Seconds, healthy }
     }
 
     /// One second passes.
     pub(super) fn tick(&mut self, now: Seconds, backend: &Backend) {
-        if self.was_away && now >= self.away_until {
-            self.was_away = false;
-            // A new process counts from zero, and knows since when only where the object says so.
-            self.transitions = 0;
-            self.shown_since = match self.dates {
-                Dates::Own => self.shown_since,
-                Dates::Seen => self.clock(now),
-                Dates::Still => self.changed,
-            };
+        if self.exporters.len() > 1 && now >= self.upgrade_until {
+            self.exporters.remove(0);
         }
-        let there = now >= self.away_until && now >= self.cut_until && now >= self.unscraped_until;
-        let repeated = |r: &Replica| r.repeated.as_ref().is_some_and(|(_, end)| now < *end);
-        let heard = there && self.replicas.iter().any(|r| r.heard.is_some() && !repeated(r));
-        if self.silent.last().is_none_or(|(_, silent)| *silent == heard) {
-            self.silent.push((now, !heard));
-        }
-        for n in 0..self.replicas.len() {
-            if now as u64 % SCRAPE_INTERVAL == self.replicas[n].phase {
-                self.scrape(n, now, backend);
+        self.watch(now);
+        for n in 0..self.scrapers.len() {
+            let scraper = &mut self.scrapers[n];
+            let due: Vec<_> = scraper.held.extract_if(.., |(at, _)| *at <= now).collect();
+            for (_, scraped) in due {
+                self.store(n, now, scraped, backend);
+            }
+            let scraper = &mut self.scrapers[n];
+            if now as u64 % self.interval != scraper.phase {
+                continue;
+            }
+            if now < scraper.dead_until {
+                // Whoever starts anew does not know what was there before.
+                scraper.before.clear();
+                continue;
+            }
+            let scraped = self.scrape(n, now, backend);
+            let scraper = &mut self.scrapers[n];
+            let (delay, until) = scraper.held_up;
+            if now < until {
+                scraper.held.push((now + delay, scraped));
+            } else {
+                self.store(n, now, scraped, backend);
             }
         }
     }
 
-    fn scrape(&mut self, n: usize, now: Seconds, backend: &Backend) {
-        let repeated = self.replicas[n].repeated.as_ref().filter(|(_, end)| now < *end);
-        let is_new = repeated.is_none();
-        let found = match repeated {
+    fn scrape(&mut self, n: usize, now: Seconds, backend: &Backend) -> Scraped {
+        let scraper = &mut self.scrapers[n];
+        scraper.scrapes += 1;
+        let turn = scraper.scrapes;
+        let repeated = scraper.repeated.as_ref().filter(|repeat| now < repeat.until);
+        let repeated = repeated.filter(|repeat| !repeat.alternates || turn.is_multiple_of(2));
+        let (is_new, first) =
+            (repeated.is_none(), repeated.and_then(|repeat| Some(repeat.first.get(&self.target)?.0)));
+        let what = match repeated {
             _ if now < self.unscraped_until => None,
-            Some((exposition, _)) => Some(exposition.clone()),
+            Some(repeat) => Some(repeat.rendered.clone()),
             None if now < self.away_until => None,
-            None => Some(self.render(now)),
+            None => Some(self.render(now, turn as usize)),
         };
-        let process = self.process;
-        if found.is_some() && !self.replicas[n].series.contains_key(&process) {
-            let series = self.series(n, now, backend);
-            self.replicas[n].series.insert(process, series);
+        let mut samples = Vec::new();
+        for (metric, own, value) in what.iter().flat_map(|it| &it.samples) {
+            let id = self.series(n, *metric, own, backend);
+            samples.push((id, Some(*value as f64)));
         }
-        let replica = &mut self.replicas[n];
-        let before = replica.before.take().filter(|before| found.is_none() || *before != process);
-        for gone in before.iter().filter_map(|before| replica.series.get(before)).flatten() {
-            backend.append(*gone, now, None);
+        let scraper = &mut self.scrapers[n];
+        let present: Vec<SeriesId> = samples.iter().map(|(id, _)| *id).collect();
+        let gone = std::mem::replace(&mut scraper.before, present);
+        let gone = gone.into_iter().filter(|id| !scraper.before.contains(id));
+        samples.extend(gone.map(|id| (id, None)));
+        Scraped { samples, what, target: self.target, is_new, first }
+    }
+
+    /// A scrape gets its stamp, and is sent.
+    fn store(&mut self, n: usize, now: Seconds, scraped: Scraped, backend: &Backend) {
+        let scraper = &mut self.scrapers[n];
+        let at = now + scraper.fraction + self.stamps_ahead;
+        let mut is_stored = false;
+        for (id, value) in scraped.samples {
+            // The digest is the last value.
+            is_stored = backend.append(id, now, at, value) && value.is_some() || is_stored && value.is_none();
         }
-        if let Some(Rendered { values, tells_of }) = found {
-            self.told_of = self.told_of.max(tells_of.unwrap_or(self.told_of));
-            replica.before = Some(process);
-            replica.heard = if is_new { Some((self.run, now)) } else { replica.heard };
-            for (series, value) in replica.series.get(&process).into_iter().flatten().zip(values) {
-                backend.append(*series, now, Some(value as f64));
+        let Some(rendered) = scraped.what.filter(|_| is_stored) else { return };
+        let known = scraper.stored.entry(scraped.target).or_insert(Scrapes { count: 0, last: at, gap: 0.0 });
+        let Scrapes { count, last, gap: before } = *known;
+        // What is stamped before is no later scrape, and may be too old to be looked at.
+        *known = Scrapes { count: count + 1, last: at.max(last), gap: at - last };
+        // What was held up may be of one that is over.
+        let repeated = scraper.repeated.as_mut().filter(|repeat| repeat.rendered.at == rendered.at);
+        if scraped.is_new {
+            self.heard.push((at, now));
+        } else if let Some(repeat) = repeated {
+            // Two gaps one after the other look like an interval.
+            let gap = at - last;
+            let interval = (self.interval * self.exporters.len() as u64) as Seconds;
+            let usual = REMEMBERED * interval.max(gap.min(before));
+            let date = match count {
+                0 => Date::Unknown,
+                1 if gap <= REMEMBERED_AT_FIRST => Date::Known(at),
+                _ if gap <= usual && count > 1 => Date::Known(at),
+                _ if gap <= REMEMBERED_AT_FIRST => Date::AtFirst(at),
+                _ => Date::Unknown,
+            };
+            let (first, last) = repeat.first.entry(scraped.target).or_insert((date, at));
+            if at - *last > usual {
+                *first = date;
             }
+            *last = at;
+        }
+        if let Some(healthy) = rendered.healthy {
+            let repeated = scraper.repeated.as_ref().filter(|repeat| repeat.rendered.at == rendered.at);
+            let first = repeated.and_then(|repeat| Some(repeat.first.get(&scraped.target)?.0));
+            let first = first.filter(|_| !scraped.is_new);
+            let (first, is_at_first) = match first.or(scraped.first).unwrap_or(Date::Known(at)) {
+                Date::Known(first) => (first, false),
+                Date::AtFirst(first) => (first, true),
+                Date::Unknown => (Seconds::NEG_INFINITY, false),
+            };
+            let usual = REMEMBERED * self.interval as Seconds;
+            self.told.push(Told {
+                seems: first.min(rendered.clock),
+                at_most: (first + usual).min(rendered.clock),
+                is_at_first,
+                of: rendered.at,
+                stored: now,
+                healthy,
+            });
+            self.told_of = self.told_of.max(rendered.at);
         }
     }
 
-    /// The series of one replica's scrapes, in the order of [`Self::render`].
-    fn series(&self, n: usize, now: Seconds, backend: &Backend) -> Vec<SeriesId> {
-        let owned = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let target = [
-            owned(CLUSTER_LABEL, &self.name),
-            owned("instance", &format!("exporter-{}", self.process)),
-            owned("replica", &self.replicas[n].name),
-        ];
-        let series = |metric, own: Vec<(String, String)>| {
-            backend.series(metric, own.into_iter().chain(target.clone()).collect())
+    fn series(
+        &mut self,
+        n: usize,
+        metric: Metric,
+        own: &[(&'static str, String)],
+        backend: &Backend,
+    ) -> SeriesId {
+        let scraper = &mut self.scrapers[n];
+        *scraper.series.entry((self.target, metric)).or_insert_with(|| {
+            let owned = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+            let target = [
+                owned(CLUSTER_LABEL, &self.name),
+                owned("instance", &format!("exporter-{}", self.target)),
+                owned("replica", &scraper.name),
+            ];
+            let own = own.iter().map(|(name, value)| owned(name, value));
+            backend.series(metric, own.chain(target).collect())
+        })
+    }
+
+    /// When the oldest of the expositions was rendered that may seem to be no older than `since`. Where both clocks
+    /// that date them are ahead they seem younger than they are: by no more than is believed, unless nobody had asked
+    /// for them long before their time; `watched` is since when somebody has.
+    pub(super) fn told_since(&self, since: Seconds, watched: Seconds) -> Seconds {
+        let seems = |told: &Told| if told.seems < watched { told.at_most } else { told.seems };
+        let seems_so = |told: &&Told| !told.is_at_first || told.seems - REMEMBERED_AT_FIRST < watched;
+        let young = self.told.iter().filter(|told| seems(told) >= since).filter(seems_so);
+        let believed = young.filter(|told| {
+            told.seems - told.stored <= MAX_SKEW + FORESEEN || told.seems - MAX_SKEW - FORESEEN < watched
+        });
+        believed.map(|told| told.of).fold(since, Seconds::min)
+    }
+
+    /// Whether nothing was told of it after this.
+    pub(super) fn is_untold(&self, since: Seconds) -> bool {
+        self.told_of < since
+    }
+
+    /// Whether nothing was heard of it for two intervals at some time after `since`, by stamps or by when it came: what is
+    /// stamped too far ahead counts when it comes, and later scrapes may be refused for it.
+    pub(super) fn was_silent(&self, since: Seconds, now: Seconds) -> bool {
+        let stamps = self.heard.iter().map(|(at, _)| *at).filter(|at| *at <= now).collect();
+        let arrivals = self.heard.iter().map(|(_, stored)| *stored).collect();
+        self.has_gap(stamps, since, now) || self.has_gap(arrivals, since, now)
+    }
+
+    fn has_gap(&self, mut heard: Vec<Seconds>, since: Seconds, now: Seconds) -> bool {
+        heard.sort_by(f64::total_cmp);
+        let ends = heard.iter().copied().chain([now]);
+        let begins = [Seconds::NEG_INFINITY].into_iter().chain(heard.iter().copied());
+        let patience = 2.0 * self.interval as Seconds;
+        begins.zip(ends).any(|(from, to)| to >= since && to - from > patience)
+    }
+
+    /// Since when what an exporter believed at `sight` may be taken to be so: an aggregator that has watched from
+    /// `watched` on knows what it was told of another revision's health.
+    pub(super) fn believed(
+        &self,
+        healthy: Fingerprint,
+        watched: Seconds,
+    ) -> impl Iterator<Item = (Seconds, Seconds)> {
+        let otherwise = move |sight: Seconds| {
+            let told = self.told.iter().filter(move |told| told.of >= watched && told.of <= sight);
+            // By clocks that may have been set since.
+            let told = told.filter(move |told| told.healthy != healthy);
+            told.map(|told| told.of.min(told.seems)).fold(START, Seconds::max)
         };
-        let lines = self.exposition(now).lines();
-        let own = |own: Vec<(&str, &str)>| own.into_iter().map(|(name, value)| owned(name, value)).collect();
-        let mut all: Vec<SeriesId> = lines.iter().map(|line| series(line.metric, own(line.own()))).collect();
-        all.push(series(Metric::Digest, vec![owned("contract", "1")]));
-        all.push(series(Metric::RenderedTimestamp, Vec::new()));
-        all
+        self.believed.iter().map(move |(sight, claimed)| (*sight, claimed.max(otherwise(*sight))))
     }
 }
 

@@ -62,10 +62,12 @@ pub(super) struct Hub {
     pub(super) lease: Lease,
     pub(super) heartbeat: Seconds,
     pub(super) mishaps: Mishaps,
+    /// Of the FleetPackage.
+    pub(super) stale_after: Seconds,
 }
 
 impl Hub {
-    pub(super) fn new(now: Seconds, gate: GateObject) -> Self {
+    pub(super) fn new(now: Seconds, gate: GateObject, stale_after: Seconds) -> Self {
         Self {
             versions: vec![(now, gate)],
             flights: Vec::new(),
@@ -73,6 +75,7 @@ impl Hub {
             lease: Lease::default(),
             heartbeat: now,
             mishaps: Mishaps::default(),
+            stale_after,
         }
     }
 

@@ -31,11 +31,11 @@ use world::World;
 const START: Seconds = 1_000_000.0;
 const CLUSTER_LABEL: &str = "cluster";
 const PACKAGE: &str = "p";
-const SCRAPE_INTERVAL: u64 = 15;
 const POLL_INTERVAL: Seconds = 15.0;
-/// By how much a soak may be measured too long: times are whole seconds, and a clock is believed to
-/// within two.
-const CLOCK_SLACK: Seconds = 4.0;
+/// By how much a soak may be measured too long: times are whole seconds.
+const CLOCK_SLACK: Seconds = 1.0;
+/// A cluster's clock may be off by so much before it is not believed, see `FleetSettings`.
+const MAX_SKEW: Seconds = 60.0;
 /// Tests among which the histories are divided, so that several cores play them.
 const TESTS: u32 = 4;
 

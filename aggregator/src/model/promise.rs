@@ -24,8 +24,10 @@ impl fmt::Display for Broken {
 /// What an open gate claims.
 pub(super) struct Claim<'a> {
     pub(super) now: Seconds,
-    /// It is about what was so at some time after this.
+    /// It rests on evidence that seems no older than this.
     pub(super) since: Seconds,
+    /// Since when the leader has heard all that was to be heard.
+    pub(super) watched: Seconds,
     pub(super) revision: Fingerprint,
     pub(super) soak: Seconds,
     pub(super) need: usize,
@@ -39,11 +41,9 @@ impl Claim<'_> {
     /// Whether it is true: that enough clusters were healthy at the revision, for as long as they must
     /// be, at a time that is not too long ago; and that not more are failed or silent than may be.
     pub(super) fn holds(&self) -> Result<(), String> {
-        let (revision, since) = (self.revision, self.since);
-        let well = |c: &Cluster| was_well(c, revision, self.soak, since, self.now);
-        let replaced = |c: &Cluster| self.successor.is_some_and(|s| s.name == c.name && well(s));
-        let healthy = self.clusters.iter().filter(|c| well(c) || replaced(c)).count();
-        let (total, ago) = (self.clusters.len(), self.now - since);
+        let replaced = |c: &Cluster| self.successor.is_some_and(|s| s.name == c.name && self.was_well(s));
+        let healthy = self.clusters.iter().filter(|c| self.was_well(c) || replaced(c)).count();
+        let (total, ago) = (self.clusters.len(), self.now - self.since);
         if healthy < self.need {
             return Err(format!(
                 "the gate is open, but only {healthy} of {total} clusters were healthy at its revision for {} s \
@@ -51,7 +51,7 @@ impl Claim<'_> {
                 self.soak, self.need
             ));
         }
-        let bad = self.clusters.iter().filter(|c| was_bad(c, revision, since) && !replaced(c)).count();
+        let bad = self.clusters.iter().filter(|c| self.was_bad(c) && !replaced(c)).count();
         if bad > self.budget {
             return Err(format!(
                 "the gate is open, but {bad} of {total} clusters were failed or silent in all of the last {ago} s, \
@@ -61,29 +61,38 @@ impl Claim<'_> {
         }
         Ok(())
     }
-}
 
-/// Whether the cluster was healthy at the revision at some time after `since`, for `soak` seconds.
-fn was_well(cluster: &Cluster, wanted: Fingerprint, soak: Seconds, since: Seconds, now: Seconds) -> bool {
-    let soak = (soak - CLOCK_SLACK).max(0.0);
-    let mut began = None;
-    let ends = cluster.truth.iter().skip(1).map(|(at, _)| *at).chain([now]);
-    for ((start, truth), end) in cluster.truth.iter().zip(ends) {
-        if truth.healthy() == wanted && truth.desired == wanted {
+    /// Whether the cluster was healthy at the revision for as long as it must be, at some time of which young
+    /// evidence tells.
+    fn was_well(&self, cluster: &Cluster) -> bool {
+        let since = cluster.told_since(self.since, self.watched);
+        let soak = (self.soak - CLOCK_SLACK).max(0.0);
+        let mut began = None;
+        let ends = cluster.truth.iter().skip(1).map(|(at, _)| *at).chain([self.now]);
+        for ((start, truth), end) in cluster.truth.iter().zip(ends) {
+            if truth.healthy() != self.revision {
+                began = None;
+                continue;
+            }
             let began = *began.get_or_insert(*start);
-            if end >= since && end - began >= soak {
+            if end < since {
+                continue;
+            }
+            let believed = cluster.believed(self.revision, self.watched);
+            let believed = believed.filter(|(sight, _)| (began..=end).contains(sight));
+            if end - believed.map(|(_, claimed)| claimed).fold(began, Seconds::min) >= soak {
                 return true;
             }
-        } else {
-            began = None;
         }
+        false
     }
-    false
-}
 
-/// Whether the cluster was failed at the revision, or nothing of it was heard, all the time since.
-fn was_bad(cluster: &Cluster, wanted: Fingerprint, since: Seconds) -> bool {
-    let failed = |t: &Truth| t.desired == wanted && t.failed;
-    let always_failed = cluster.truth.last().is_some_and(|(at, t)| *at <= since && failed(t));
-    always_failed || cluster.told_of < since
+    /// Whether the cluster was failed at the revision, or nothing of it was heard, in all the time of which young
+    /// evidence tells.
+    fn was_bad(&self, cluster: &Cluster) -> bool {
+        let since = cluster.told_since(self.since, self.watched);
+        let failed = |t: &Truth| t.desired == self.revision && t.failed;
+        let always_failed = cluster.truth.last().is_some_and(|(at, t)| *at < since && failed(t));
+        always_failed || cluster.is_untold(since)
+    }
 }

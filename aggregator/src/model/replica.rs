@@ -1,6 +1,6 @@
 //! A replica of the aggregator: stands by or leads, polls, decides, writes.
 //!
-//! The election itself is proved elsewhere (`lease::simulation`). Here it is what makes leaders change,
+//! The election itself is proved elsewhere (`lease::simulation_tests`). Here it is what makes leaders change,
 //! with the terms by which they know how long they lead.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use crate::decide::{self, Moment};
 use crate::feed::FeedError;
 use crate::fence::Term;
 use crate::fleet::{Fleet, FleetSettings};
-use crate::judge::{GateObject, Gates};
+use crate::judge::GateObject;
 use crate::poll::{PollConfig, Poller};
 use crate::testing::Surroundings;
 use crate::write::{CALL_TIMEOUT, Kind};
@@ -58,7 +58,6 @@ struct Work {
     fleet: Fleet,
     poller: Poller<Asked>,
     last_poll: LastPoll,
-    polled_at: Seconds,
     /// What the last good poll looked at, or should have by the backend's clock, and when that was by a clock
     /// that nobody sets.
     floor: (Seconds, Seconds),
@@ -137,9 +136,10 @@ impl Replica {
         self.work.is_some()
     }
 
-    /// Whether it leads and asks the backend.
+    /// Whether it leads and the backend answers it.
     pub(super) fn polls(&self, now: Seconds) -> bool {
-        self.leads() && now >= self.frozen_until
+        let answered = |work: &Work| matches!(work.last_poll, LastPoll::Good);
+        self.leads() && now >= self.frozen_until && self.work.as_ref().is_some_and(answered)
     }
 
     /// Whether it judges and is heard: a leader in a state to close gates.
@@ -237,7 +237,6 @@ impl Work {
             fleet: Fleet::new(FleetSettings::default()),
             poller: Poller::new(config, asked.clone()),
             last_poll: LastPoll::None,
-            polled_at: now,
             floor: (Seconds::NEG_INFINITY, now),
             next_poll: now + 1.0,
             gate: hub.gate().clone(),
@@ -245,7 +244,7 @@ impl Work {
             writing: None,
             closing: false,
             beat_due: false,
-            around: Surroundings { packages: packages(), ..Surroundings::default() },
+            around: Surroundings { packages: packages(hub.stale_after), ..Surroundings::default() },
         }
     }
 
@@ -327,26 +326,11 @@ impl Work {
             Some(error) if known => LastPoll::Failed(error),
             Some(error) => LastPoll::Unknown(error),
         };
-        self.polled_at = t;
         self.next_poll = now + POLL_INTERVAL;
         self.beat_due = true;
         self.judge_due = true;
         if matches!(self.last_poll, LastPoll::Good) {
             self.floor = (t, now);
-            self.look_back(replica, now);
-        }
-    }
-
-    /// Looks up what the gate has to know of a past that this leader did not watch.
-    fn look_back(&mut self, replica: &Replica, now: Seconds) {
-        let mut gates = Gates::default();
-        gates.keep(self.gate.clone());
-        let moment = self.moment(replica, now);
-        let looks = self.around.world(&self.fleet, decide::Backend::Answers, moment).looks(&gates);
-        if !looks.is_empty() {
-            // What is refused stays unknown, and is asked again after the next poll.
-            let _ = block_on(self.poller.look_back(&mut self.fleet, looks, self.polled_at));
-            self.around.surveys.clear();
         }
     }
 

@@ -2,17 +2,17 @@
 
 use proptest::prelude::*;
 
-use super::backend::Part;
+use super::backend::{Kind, Part};
 
 /// How the objects of a cluster say since when they are as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dates {
     /// They say so.
     Own,
-    /// They do not: the exporter says when it saw it.
+    /// They do not, or not alone: the exporter says when it saw it.
     Seen,
-    /// They have a time, but it does not move when they change: only counters tell.
-    Still,
+    /// They say too early a time: that of their creation, whatever becomes of them.
+    Early,
 }
 
 /// What holds for a whole history.
@@ -20,8 +20,12 @@ pub(super) enum Dates {
 pub(super) struct Setup {
     /// For each cluster, how it is dated and by how many seconds its clock is ahead.
     pub(super) clusters: Vec<(Dates, i8)>,
-    /// How many replicas of Prometheus scrape each cluster.
+    /// How many replicas of Prometheus scrape each cluster, and how many seconds apart.
     pub(super) replicas: usize,
+    pub(super) interval: u16,
+    /// `staleAfter` of the FleetPackage, in seconds.
+    pub(super) stale_after: u16,
+    pub(super) backend: Kind,
     pub(super) min_healthy: u8,
     pub(super) max_failures: u8,
     pub(super) min_success: u16,
@@ -44,12 +48,22 @@ pub(super) enum Event {
     Restart { cluster: u8, away: u8, moves: bool },
     /// Its scrapes fail.
     Unscraped { cluster: u8, lasts: u16 },
-    /// A gateway repeats an old exposition, to one replica or to all.
-    Repeated { cluster: u8, replica: Option<u8>, lasts: u16 },
+    /// Its exporter's machine is suspended.
+    Suspended { cluster: u8, lasts: u16 },
+    /// Its exporter is upgraded: for a while the old process and the new one are reached in turn.
+    Upgraded { cluster: u8, lasts: u16 },
+    /// A gateway repeats an old exposition, to one replica or to all, always or every other time.
+    Repeated { cluster: u8, replica: Option<u8>, alternates: bool, lasts: u16 },
+    /// One Prometheus that scrapes it is killed, or all.
+    ScraperKilled { cluster: u8, replica: Option<u8>, away: u16 },
+    /// What is scraped is held up, and stamped when it arrives.
+    HeldUp { cluster: u8, replica: Option<u8>, by: u8, lasts: u16 },
     /// The exporter loses its API server, and says so.
     Cut { cluster: u8, lasts: u16 },
-    /// Its clock is set.
-    Clock { cluster: u8, ahead: i8 },
+    /// The clock of its exporter is set.
+    Clock { cluster: u8, ahead: i16 },
+    /// The clock by which its scrapes are stamped is set.
+    Stamps { cluster: u8, ahead: i16 },
     /// Another cluster reports under the name of the first.
     Impostor { revision: u8, lasts: u16 },
     /// Samples arrive late.
@@ -121,16 +135,35 @@ pub(super) fn stories() -> BoxedStrategy<Story> {
 }
 
 fn setups() -> BoxedStrategy<Setup> {
-    let dates = prop_oneof![Just(Dates::Own), Just(Dates::Seen), Just(Dates::Still)];
+    let dates = prop_oneof![Just(Dates::Own), Just(Dates::Seen), Just(Dates::Early)];
     let ahead = prop_oneof![2 => Just(0_i8), 1 => -40..40_i8];
     let clusters = prop::collection::vec((dates, ahead), 1..4);
     let aggregators = prop::collection::vec(prop_oneof![2 => Just(0_i8), 1 => -9..10_i8], 1..3);
     let soak = prop_oneof![Just(0), Just(40), Just(120)];
-    (clusters, 1..3_usize, 0..2_u8, soak, aggregators, any::<u8>(), any::<bool>())
-        .prop_map(|(clusters, replicas, max_failures, min_success, aggregators, spread, apart)| {
+    let interval = prop_oneof![8 => Just(15_u16), 1 => Just(60), 1 => Just(120)].prop_flat_map(|interval| {
+        // As docs advise, or too short.
+        (Just(interval), prop_oneof![Just(4 * interval + 15), Just(75)])
+    });
+    let backend = prop_oneof![Just(Kind::Prometheus), Just(Kind::VictoriaMetrics)];
+    let pipeline = (1..3_usize, interval, backend);
+    (clusters, pipeline, 0..2_u8, soak, aggregators, any::<u8>(), any::<bool>())
+        .prop_map(|(clusters, pipeline, max_failures, min_success, aggregators, spread, apart)| {
+            let (replicas, (interval, stale_after), backend) = pipeline;
             let max_failures = max_failures.min(clusters.len() as u8 - 1);
             let min_healthy = clusters.len() as u8 - max_failures;
-            Setup { clusters, replicas, min_healthy, max_failures, min_success, aggregators, spread, apart }
+            Setup {
+                clusters,
+                replicas,
+                interval,
+                stale_after,
+                backend,
+                min_healthy,
+                max_failures,
+                min_success,
+                aggregators,
+                spread,
+                apart,
+            }
         })
         .boxed()
 }
@@ -150,6 +183,26 @@ fn acts() -> BoxedStrategy<Act> {
         2 => (0..3_u8, 1..20_u8).prop_map(
             |(cluster, after)| vec![(0, Event::Break { cluster, recovers: Some(after) })]
         ),
+        // A gateway repeats what a fast clock dated, while it breaks; and nothing is scraped for a while, perhaps.
+        3 => (0..3_u8, 20..60_i16, any::<bool>(), 60..300_u16, prop::option::of((hiding(), 0..20_u16))).prop_map(
+            |(cluster, ahead, alternates, lasts, hidden)| {
+                let hidden = hidden.map(|(hide, later)| (40 + later, hide.on(cluster)));
+                let repeated = Event::Repeated { cluster, replica: None, alternates, lasts };
+                let broken = Event::Break { cluster, recovers: None };
+                let all = [(0, Event::Clock { cluster, ahead }), (40, repeated), (41, broken)];
+                all.into_iter().chain(hidden).collect()
+            }
+        ),
+        // The clock of the machine on which exporter and scraper run is wrong for a while.
+        2 => (0..3_u8, clocks(), 20..300_u16, 0..60_u16, prop::option::weighted(0.3, 1..90_u8)).prop_map(
+            |(cluster, ahead, lasts, later, recovers)| vec![
+                (0, Event::Clock { cluster, ahead }),
+                (0, Event::Stamps { cluster, ahead }),
+                (lasts, Event::Clock { cluster, ahead: 0 }),
+                (lasts, Event::Stamps { cluster, ahead: 0 }),
+                (lasts + later, Event::Break { cluster, recovers }),
+            ]
+        ),
         // The leader goes, and its successor sees nothing.
         3 => (leaving(), soon(), 60..400_u16, soon(), 0..3_u8, 0..3_u8).prop_map(
             |(leaves, refused, lasts, then, cluster, what)| vec![
@@ -161,7 +214,7 @@ fn acts() -> BoxedStrategy<Act> {
                 }),
             ]
         ),
-        // It breaks and recovers while nobody watches, and its exporter forgets that it did.
+        // It breaks and recovers while nobody watches, and its exporter is another one then.
         2 => (blinds(), 0..40_u16, 0..3_u8, 1..30_u8, 0..60_u16, 0..20_u8).prop_map(
             |(blind, later, cluster, recovers, then, away)| vec![
                 (0, blind),
@@ -203,8 +256,15 @@ fn covers() -> BoxedStrategy<Event> {
     let replica = prop::option::of(0..2_u8);
     prop_oneof![
         2 => (cluster.clone(), lasts()).prop_map(|(cluster, lasts)| Event::Unscraped { cluster, lasts }),
-        3 => (cluster.clone(), replica, lasts())
-            .prop_map(|(cluster, replica, lasts)| Event::Repeated { cluster, replica, lasts }),
+        3 => (cluster.clone(), replica.clone(), any::<bool>(), lasts()).prop_map(
+            |(cluster, replica, alternates, lasts)| Event::Repeated { cluster, replica, alternates, lasts }
+        ),
+        1 => (cluster.clone(), replica.clone(), lasts())
+            .prop_map(|(cluster, replica, away)| Event::ScraperKilled { cluster, replica, away }),
+        2 => (cluster.clone(), replica, 1..120_u8, lasts())
+            .prop_map(|(cluster, replica, by, lasts)| Event::HeldUp { cluster, replica, by, lasts }),
+        1 => (cluster.clone(), lasts()).prop_map(|(cluster, lasts)| Event::Suspended { cluster, lasts }),
+        2 => (cluster.clone(), lasts()).prop_map(|(cluster, lasts)| Event::Upgraded { cluster, lasts }),
         2 => (cluster.clone(), lasts()).prop_map(|(cluster, lasts)| Event::Cut { cluster, lasts }),
         3 => (1..3_u8, lasts()).prop_map(|(revision, lasts)| Event::Impostor { revision, lasts }),
         3 => (0..3_u8, 1..250_u8, lasts()).prop_map(|(shard, delay, lasts)| Event::Lag { shard, delay, lasts }),
@@ -218,7 +278,7 @@ fn covers() -> BoxedStrategy<Event> {
     ].boxed()
 }
 
-/// What keeps everybody from watching for longer than is no break.
+/// What keeps aggregators from watching.
 fn blinds() -> BoxedStrategy<Event> {
     let lasts = || 100..300_u16;
     prop_oneof![
@@ -250,6 +310,41 @@ fn hub_troubles() -> BoxedStrategy<Event> {
     .boxed()
 }
 
+/// What hides scrapes of a cluster.
+#[derive(Debug, Clone, Copy)]
+enum Hiding {
+    Unscraped(u16),
+    Killed(u16),
+    Forgotten(u16),
+    Moved,
+}
+
+impl Hiding {
+    fn on(self, cluster: u8) -> Event {
+        match self {
+            Self::Unscraped(lasts) => Event::Unscraped { cluster, lasts },
+            Self::Killed(away) => Event::ScraperKilled { cluster, replica: None, away },
+            Self::Forgotten(lasts) => Event::Forgotten { cluster, lasts },
+            Self::Moved => Event::Restart { cluster, away: 0, moves: true },
+        }
+    }
+}
+
+fn hiding() -> BoxedStrategy<Hiding> {
+    prop_oneof![
+        (30..90_u16).prop_map(Hiding::Unscraped),
+        (30..90_u16).prop_map(Hiding::Killed),
+        (30..90_u16).prop_map(Hiding::Forgotten),
+        Just(Hiding::Moved),
+    ]
+    .boxed()
+}
+
+/// By how much clocks may be off.
+fn clocks() -> BoxedStrategy<i16> {
+    prop_oneof![4 => -60..60_i16, 2 => -300..300_i16, 1 => Just(3600), 1 => Just(-3600)].boxed()
+}
+
 fn events() -> BoxedStrategy<Event> {
     let cluster = 0..3_u8;
     prop_oneof![
@@ -260,7 +355,8 @@ fn events() -> BoxedStrategy<Event> {
         8 => covers(),
         3 => leaving(),
         2 => hub_troubles(),
-        1 => (cluster, -100..100_i8).prop_map(|(cluster, ahead)| Event::Clock { cluster, ahead }),
+        1 => (cluster.clone(), clocks()).prop_map(|(cluster, ahead)| Event::Clock { cluster, ahead }),
+        1 => (cluster, clocks()).prop_map(|(cluster, ahead)| Event::Stamps { cluster, ahead }),
         1 => prop_oneof![-9..10_i8, -120..120_i8].prop_map(|ahead| Event::OwnClock { ahead }),
         2 => (1..4_u8).prop_map(|to| Event::Regate { to }),
     ]

@@ -47,22 +47,22 @@ impl Timeline {
         for (n, (dates, ahead)) in setup.clusters.iter().enumerate() {
             let dates = match dates {
                 Dates::Own => "its objects say since when",
-                Dates::Seen => "its exporter says since when",
-                Dates::Still => "the times of its objects stand still",
+                Dates::Seen => "its exporter says since when it saw it",
+                Dates::Early => "its objects say that they have always been as they are",
             };
             timeline.line(&format!("c{n}"), &format!("{dates}; its clock is {ahead} s ahead"));
         }
-        let Setup { replicas, min_healthy, max_failures, min_success, aggregators, spread, apart, .. } =
-            setup;
+        let Setup { replicas, interval, backend, min_healthy, max_failures, min_success, .. } = setup;
+        let Setup { aggregators, spread, apart, stale_after, .. } = setup;
         timeline.line(
             "gate",
-            &format!("asks for {min_healthy} healthy for {min_success} s, and at most {max_failures} failed or silent"),
+            &format!("asks for {min_healthy} healthy for {min_success} s, and at most {max_failures} failed or silent; staleAfter {stale_after}s"),
         );
         timeline.line(
             "setup",
             &format!(
-                "{replicas} scrape each cluster; aggregators' clocks ahead: {aggregators:?} s; spread {spread}; \
-                 {} target for an impostor",
+                "{replicas} scrape each cluster every {interval} s into {backend:?}; aggregators' clocks ahead: \
+                 {aggregators:?} s; spread {spread}; {} target for an impostor",
                 if *apart { "another" } else { "the same" }
             ),
         );
@@ -148,6 +148,10 @@ fn verdict(world: &World) -> String {
     }
 }
 
+fn scrapers(which: Option<u8>) -> String {
+    which.map_or("all".to_owned(), |which| format!("replica {which}"))
+}
+
 fn words(event: &Event, clusters: usize) -> (String, String) {
     let cluster = |n: &u8| format!("c{}", usize::from(*n) % clusters.max(1));
     let (who, what) = match event {
@@ -164,14 +168,38 @@ fn words(event: &Event, clusters: usize) -> (String, String) {
             (cluster(n), format!("its exporter restarts and is away for {away} s{moves}"))
         }
         Event::Unscraped { cluster: n, lasts } => (cluster(n), format!("scrapes fail for {lasts} s")),
-        Event::Repeated { cluster: n, replica, lasts } => {
-            let whom = replica.map_or("all".to_owned(), |replica| format!("replica {replica}"));
-            (cluster(n), format!("a gateway repeats its exposition to {whom} for {lasts} s"))
+        Event::Suspended { cluster: n, lasts } => {
+            (cluster(n), format!("its exporter's machine is suspended for {lasts} s"))
         }
+        Event::Upgraded { cluster: n, lasts } => (
+            cluster(n),
+            format!("its exporter is upgraded: for {lasts} s the old process and the new one answer in turn"),
+        ),
+        Event::Repeated { cluster: n, replica, alternates, lasts } => {
+            let often = if *alternates { "every other time" } else { "always" };
+            let whom = scrapers(*replica);
+            (cluster(n), format!("a gateway repeats its exposition to {whom}, {often}, for {lasts} s"))
+        }
+        Event::ScraperKilled { cluster: n, replica, away } => (
+            cluster(n),
+            format!("of what scrapes it, {} is killed and away for {away} s", scrapers(*replica)),
+        ),
+        Event::HeldUp { cluster: n, replica, by, lasts } => (
+            cluster(n),
+            format!(
+                "what {} scrapes is held up for {by} s, and stamped then, for {lasts} s",
+                scrapers(*replica)
+            ),
+        ),
         Event::Cut { cluster: n, lasts } => {
             (cluster(n), format!("its exporter loses the API server for {lasts} s"))
         }
-        Event::Clock { cluster: n, ahead } => (cluster(n), format!("its clock is set {ahead} s ahead")),
+        Event::Clock { cluster: n, ahead } => {
+            (cluster(n), format!("the clock of its exporter is set {ahead} s ahead"))
+        }
+        Event::Stamps { cluster: n, ahead } => {
+            (cluster(n), format!("the clock by which its scrapes are stamped is set {ahead} s ahead"))
+        }
         Event::Impostor { revision, lasts } => {
             ("impostor".to_owned(), format!("reports as c0 for {lasts} s, healthy at r{revision}"))
         }
@@ -184,7 +212,7 @@ fn words(event: &Event, clusters: usize) -> (String, String) {
         Event::Torn { cluster: n, part, behind, lasts } => {
             let part = match part {
                 Part::Third(which) => format!("every third series (from {which})"),
-                Part::Body => "all series but digests".to_owned(),
+                Part::Body => "what digests attest".to_owned(),
                 Part::Heads => "digests".to_owned(),
             };
             let n = cluster(n);

@@ -1,6 +1,7 @@
 //! Histories that broke the promise once, or that show one way of breaking it, written down.
 
-use super::backend::Part::{Body, Heads};
+use super::backend::Kind;
+use super::backend::Part::Heads;
 use super::story::{Dates, Event, Setup, Story};
 use super::timeline::{tell, tell_of};
 use super::world::World;
@@ -10,6 +11,9 @@ fn plain() -> Setup {
     Setup {
         clusters: vec![(Dates::Own, 0)],
         replicas: 1,
+        interval: 15,
+        stale_after: 75,
+        backend: Kind::Prometheus,
         min_healthy: 1,
         max_failures: 0,
         min_success: 0,
@@ -27,33 +31,21 @@ fn holds(setup: Setup, events: &[(u16, Event)]) {
     assert!(World::play(&story).is_ok(), "{}", tell(&story));
 }
 
+/// Plays so many seconds of a history, keeping every promise; whether the gate is open then.
+#[track_caller]
+fn is_open_after(seconds: u64, setup: Setup, events: &[(u16, Event)]) -> bool {
+    let story = Story { setup, events: events.to_vec() };
+    let mut world = World::new(&story.setup);
+    assert!(world.play_for(&story, seconds).is_ok(), "{}", tell(&story));
+    world.is_open()
+}
+
+const BREAKS: Event = Event::Break { cluster: 0, recovers: None };
+
 #[test]
 fn an_aggregator_whose_clock_is_set_back_does_not_take_old_evidence_for_young() {
     let back = Event::OwnClock { ahead: -120 };
     holds(plain(), &[ROLLOUT, (100, back), (101, Event::Break { cluster: 0, recovers: None }), (300, back)]);
-}
-
-/// Its shard still brings the digest of an exposition that is repeated when the next one's rendering
-/// time is there already.
-#[test]
-fn a_digest_is_not_taken_to_be_as_young_as_the_rendering_time_of_a_later_scrape() {
-    let two = Setup {
-        clusters: vec![(Dates::Own, 0), (Dates::Own, 0)],
-        max_failures: 1,
-        min_success: 40,
-        spread: 227,
-        ..plain()
-    };
-    holds(
-        two,
-        &[
-            ROLLOUT,
-            (0, Event::Deliver { cluster: 1, to: 1, takes: 1, good: false }),
-            (100, Event::Lag { shard: 2, delay: 37, lasts: 242 }),
-            (233, Event::Repeated { cluster: 0, replica: None, lasts: 120 }),
-            (233, Event::Break { cluster: 0, recovers: None }),
-        ],
-    );
 }
 
 #[test]
@@ -95,8 +87,8 @@ fn a_lie_is_told_second_by_second() {
     world.lies_from = Some(super::START + 160.0);
     insta::assert_snapshot!(tell_of(world, &story), @r"
         0 s  c0          its objects say since when; its clock is 0 s ahead
-        0 s  gate        asks for 1 healthy for 0 s, and at most 0 failed or silent
-        0 s  setup       1 scrape each cluster; aggregators' clocks ahead: [0] s; spread 0; the same target for an impostor
+        0 s  gate        asks for 1 healthy for 0 s, and at most 0 failed or silent; staleAfter 75s
+        0 s  setup       1 scrape each cluster every 15 s into Prometheus; aggregators' clocks ahead: [0] s; spread 0; the same target for an impostor
         0 s  c0          * is told to run r1: applied after 3 s, healthy after as many more
         1 s  c0          is not healthy yet at nothing, told to run r1
         1 s  aggregator 0  leads
@@ -104,7 +96,7 @@ fn a_lie_is_told_second_by_second() {
         2 s  gate        closed at r1: 1 cluster does not report the package: c0 (Missing)
         3 s  c0          is not healthy yet at r1
         6 s  c0          is healthy at r1
-       17 s  gate        closed at r1: 1 cluster in progress: c0 (Progressing)
+       17 s  gate        closed at r1: 1 cluster not heard from in time: c0 (Stale)
        32 s  gate        OPEN at r1: 1 of 1 cluster healthy at the revision (Healthy)
        40 s  c0          * breaks
        41 s  c0          is failed at r1
@@ -112,23 +104,6 @@ fn a_lie_is_told_second_by_second() {
       160 s  gate        OPEN at r1: believe me (FailureBudgetExceeded)
       160 s  BROKEN      the gate is open, but only 0 of 1 clusters were healthy at its revision for 0 s at any time in the last 98 s, 1 must be
     ");
-}
-
-/// An exporter is restarted while the backend's answers lack its cluster, and counts as far as the one before.
-#[test]
-fn a_restart_that_nobody_saw_shortens_no_soak() {
-    holds(
-        Setup { clusters: vec![(Dates::Still, 0)], min_success: 40, spread: 58, ..plain() },
-        &[
-            (78, Event::Forgotten { cluster: 0, lasts: 105 }),
-            (78, Event::Break { cluster: 0, recovers: Some(1) }),
-            (79, Event::Restart { cluster: 0, away: 0, moves: false }),
-            (31, Event::Deliver { cluster: 0, to: 1, takes: 12, good: false }),
-            (70, Event::Deliver { cluster: 0, to: 1, takes: 46, good: true }),
-            (31, Event::Deliver { cluster: 0, to: 1, takes: 20, good: false }),
-            (31, Event::Regate { to: 1 }),
-        ],
-    );
 }
 
 /// Another cluster that took its name falls silent first; then the answers lack both for a while.
@@ -163,22 +138,6 @@ fn a_new_leader_whose_clock_lags_keeps_nothing_open_for_that() {
     );
 }
 
-/// The cluster's clock is ahead, and the backend was not asked for a while.
-#[test]
-fn what_a_gateway_repeats_while_nobody_looks_is_no_younger_for_that() {
-    holds(
-        plain(),
-        &[
-            (0, Event::Deliver { cluster: 0, to: 1, takes: 1, good: true }),
-            (0, Event::Clock { cluster: 0, ahead: 26 }),
-            (166, Event::Refused { lasts: 235 }),
-            (171, Event::Frozen { lasts: 19 }),
-            (324, Event::Repeated { cluster: 0, replica: None, lasts: 102 }),
-            (324, Event::Break { cluster: 0, recovers: None }),
-        ],
-    );
-}
-
 /// A new leader's first poll finds the cluster's own stream torn, and that of another of its name whole.
 #[test]
 fn whoever_is_torn_still_reports_under_the_name() {
@@ -201,57 +160,6 @@ fn whoever_is_torn_still_reports_under_the_name() {
     );
 }
 
-/// A gateway repeats what was before, meanwhile the cluster's clock is set right, and nobody can ask.
-#[test]
-fn a_clock_that_was_only_seen_in_repetitions_dates_nothing() {
-    holds(
-        Setup { min_success: 120, ..plain() },
-        &[
-            (0, Event::Clock { cluster: 0, ahead: -51 }),
-            (0, Event::OwnClock { ahead: 11 }),
-            (444, Event::Repeated { cluster: 0, replica: None, lasts: 207 }),
-            (444, Event::Break { cluster: 0, recovers: None }),
-            (464, Event::Deliver { cluster: 0, to: 1, takes: 1, good: false }),
-            (464, Event::Deliver { cluster: 0, to: 1, takes: 1, good: false }),
-            (464, Event::Regate { to: 1 }),
-            (492, Event::Deliver { cluster: 0, to: 1, takes: 56, good: true }),
-        ],
-    );
-}
-
-/// Nothing moved while the new leader was not there to see it; but nothing was there to see at first.
-#[test]
-fn a_clock_that_was_set_while_another_led_shortens_no_soak() {
-    holds(
-        Setup {
-            clusters: vec![(Dates::Own, 0), (Dates::Own, -30)],
-            max_failures: 1,
-            min_success: 120,
-            aggregators: vec![0, 1],
-            spread: 147,
-            ..plain()
-        },
-        &[
-            ROLLOUT,
-            (0, Event::Deliver { cluster: 1, to: 1, takes: 3, good: true }),
-            (80, Event::Clock { cluster: 1, ahead: 0 }),
-            (80, Event::Killed { away: 0 }),
-        ],
-    );
-}
-
-/// A backend that goes back in time tells of two clusters that take turns, but as of long ago.
-#[test]
-fn a_conflict_is_not_older_for_being_told_again_late() {
-    holds(
-        Setup { spread: 45, ..plain() },
-        &[
-            (28, Event::Impostor { revision: 1, lasts: 266 }),
-            (287, Event::Torn { cluster: 0, part: Body, behind: Some(100), lasts: 16 }),
-        ],
-    );
-}
-
 /// Nobody else leads who could overrule it.
 #[test]
 fn what_was_decided_before_the_process_stood_still_is_not_sent_after() {
@@ -265,4 +173,299 @@ fn what_was_decided_before_the_process_stood_still_is_not_sent_after() {
             (221, Event::Deliver { cluster: 0, to: 1, takes: 1, good: false }),
         ],
     );
+}
+
+#[test]
+fn what_was_held_up_on_its_way_is_as_old_as_it_was_rendered() {
+    let held_up = Event::HeldUp { cluster: 0, replica: None, by: 55, lasts: 300 };
+    let unscraped = Event::Unscraped { cluster: 0, lasts: 300 };
+    holds(plain(), &[ROLLOUT, (20, held_up), (252, unscraped), (253, BREAKS)]);
+}
+
+/// The cluster's clock is ahead, so that only the stamp of the first scrape tells.
+#[test]
+fn what_a_gateway_repeats_is_as_old_as_its_first_scrape() {
+    let fast = Event::Clock { cluster: 0, ahead: 50 };
+    let repeated = Event::Repeated { cluster: 0, replica: None, alternates: false, lasts: 200 };
+    holds(plain(), &[ROLLOUT, (0, fast), (260, repeated), (261, BREAKS)]);
+}
+
+#[test]
+fn what_a_gateway_repeats_is_not_dated_by_the_first_scrape_after_a_gap() {
+    let fast = Event::Clock { cluster: 0, ahead: 50 };
+    let repeated = Event::Repeated { cluster: 0, replica: None, alternates: false, lasts: 300 };
+    let unscraped = Event::Unscraped { cluster: 0, lasts: 50 };
+    holds(plain(), &[ROLLOUT, (0, fast), (260, repeated), (260, unscraped), (261, BREAKS)]);
+}
+
+/// A new leader has seen few scrapes, and the gap is most of what it knows of how far these are apart.
+#[test]
+fn a_gap_is_not_taken_for_what_is_usual() {
+    holds(
+        plain(),
+        &[
+            ROLLOUT,
+            (26, Event::Clock { cluster: 0, ahead: 39 }),
+            (66, Event::Repeated { cluster: 0, replica: None, alternates: false, lasts: 105 }),
+            (66, Event::Unscraped { cluster: 0, lasts: 30 }),
+            (67, BREAKS),
+            (108, Event::Killed { away: 52 }),
+        ],
+    );
+}
+
+/// The clock of a machine with exporter and scraper was ahead. Once it is right again, what was stamped before is still
+/// there, and its time comes.
+#[test]
+fn what_was_stamped_long_before_its_time_does_not_count_when_its_time_comes() {
+    let clock = |ahead| Event::Clock { cluster: 0, ahead };
+    let stamps = |ahead| Event::Stamps { cluster: 0, ahead };
+    let ahead = [(200, clock(120)), (200, stamps(120)), (290, clock(0)), (290, stamps(0)), (310, BREAKS)];
+    for backend in [Kind::Prometheus, Kind::VictoriaMetrics] {
+        let events: Vec<_> = [ROLLOUT].into_iter().chain(ahead).collect();
+        holds(Setup { backend, ..plain() }, &events);
+    }
+}
+
+/// What one of two replicas sends is half a minute late.
+#[test]
+fn of_two_live_streams_the_worst_counts() {
+    let two = Setup { replicas: 2, ..plain() };
+    let held_up = Event::HeldUp { cluster: 0, replica: Some(0), by: 30, lasts: 600 };
+    let events = [ROLLOUT, (40, held_up), (200, BREAKS)];
+    assert!(is_open_after(200, two.clone(), &events));
+    assert!(!is_open_after(235, two, &events));
+}
+
+#[test]
+fn a_replica_that_died_has_no_vote() {
+    let two = Setup { replicas: 2, ..plain() };
+    let events = [ROLLOUT, (60, Event::ScraperKilled { cluster: 0, replica: Some(0), away: 600 })];
+    assert!((100..400).step_by(20).all(|seconds| is_open_after(seconds, two.clone(), &events)));
+}
+
+/// The one whose name it is has lost its API server, and says so.
+#[test]
+fn another_cluster_does_not_speak_for_one_that_is_cut_off() {
+    for apart in [false, true] {
+        let cut = (0, Event::Cut { cluster: 0, lasts: 400 });
+        holds(Setup { apart, ..plain() }, &[cut, (0, Event::Impostor { revision: 1, lasts: 400 })]);
+    }
+}
+
+/// Old and new process of an upgrade answer in turn; while they do, and after, the gate stays open.
+#[test]
+fn processes_that_answer_in_turn_are_streams_of_their_own() {
+    for dates in [Dates::Own, Dates::Seen, Dates::Early] {
+        let setup = Setup { clusters: vec![(dates, 0)], ..plain() };
+        let events = [ROLLOUT, (60, Event::Upgraded { cluster: 0, lasts: 200 })];
+        assert!((200..400).step_by(20).all(|seconds| is_open_after(seconds, setup.clone(), &events)));
+    }
+}
+
+/// Its exporter starts anew, and believes an object that says that it has always been as it is.
+#[test]
+fn no_soak_begins_before_what_was_verified_to_be_otherwise() {
+    holds(
+        Setup { clusters: vec![(Dates::Early, 0)], min_success: 120, ..plain() },
+        &[
+            ROLLOUT,
+            (200, Event::Break { cluster: 0, recovers: Some(20) }),
+            (235, Event::Restart { cluster: 0, away: 0, moves: false }),
+        ],
+    );
+}
+
+/// A shard is always late: what came with the newest digest never adds up, what came with the one before does.
+#[test]
+fn a_torn_newest_exposition_does_not_hide_an_older_one() {
+    for spread in 0..4 {
+        let late = (0..3).map(|shard| Event::Lag { shard, delay: 25, lasts: 600 });
+        for late in late {
+            let again = Event::Deliver { cluster: 0, to: 1, takes: 1, good: true };
+            let events =
+                [ROLLOUT, (30, late), (200, Event::Break { cluster: 0, recovers: Some(10) }), (230, again)];
+            assert!(is_open_after(300, Setup { spread, ..plain() }, &events), "{spread} {late:?}");
+        }
+    }
+}
+
+/// The old process knows since when; the new one believes what the object says, and so would a new leader.
+#[test]
+fn while_two_processes_answer_in_turn_the_later_of_their_times_counts() {
+    let setup = Setup { clusters: vec![(Dates::Early, 0)], min_success: 120, ..plain() };
+    let events = [
+        ROLLOUT,
+        (200, Event::Break { cluster: 0, recovers: Some(20) }),
+        (230, Event::Upgraded { cluster: 0, lasts: 200 }),
+        (250, Event::Killed { away: 0 }),
+    ];
+    assert!((255..340).step_by(5).all(|seconds| !is_open_after(seconds, setup.clone(), &events)));
+    assert!(is_open_after(400, setup, &events));
+}
+
+/// VictoriaMetrics answers stale markers as NaN, and rounds beside them.
+#[test]
+fn stale_markers_cost_nothing() {
+    let setup = Setup { backend: Kind::VictoriaMetrics, spread: 1, ..plain() };
+    let events = [ROLLOUT, (60, Event::Unscraped { cluster: 0, lasts: 20 })];
+    assert!((100..400).step_by(20).all(|seconds| is_open_after(seconds, setup.clone(), &events)));
+}
+
+/// One cache of a balancer is stuck.
+#[test]
+fn an_old_exposition_that_comes_every_other_time_does_not_count() {
+    let stuck = Event::Repeated { cluster: 0, replica: None, alternates: true, lasts: 300 };
+    let events = [ROLLOUT, (200, stuck), (201, BREAKS)];
+    assert!((240..480).step_by(5).all(|seconds| !is_open_after(seconds, plain(), &events)));
+}
+
+#[test]
+fn what_a_source_knew_before_it_was_cut_off_does_not_count() {
+    holds(plain(), &[ROLLOUT, (60, Event::Cut { cluster: 0, lasts: 300 }), (61, BREAKS)]);
+}
+
+/// What comes between two repetitions is news, though the repetition comes last. Meanwhile another cluster has its name.
+#[test]
+fn a_cluster_that_a_gateway_repeats_every_other_time_is_not_silent() {
+    holds(
+        Setup { spread: 71, ..plain() },
+        &[
+            (0, Event::Impostor { revision: 1, lasts: 175 }),
+            (0, BREAKS),
+            (74, Event::Clock { cluster: 0, ahead: 20 }),
+            (114, Event::Repeated { cluster: 0, replica: None, alternates: true, lasts: 60 }),
+            (127, Event::Forgotten { cluster: 0, lasts: 41 }),
+        ],
+    );
+}
+
+/// A shard is late by minutes for a while, and meanwhile another process takes over.
+#[test]
+fn a_process_that_was_replaced_while_its_samples_came_late_has_no_vote_for_ever() {
+    holds(
+        Setup { spread: 17, ..plain() },
+        &[
+            (22, Event::Lag { shard: 1, delay: 206, lasts: 256 }),
+            (22, BREAKS),
+            (322, Event::Upgraded { cluster: 0, lasts: 151 }),
+        ],
+    );
+}
+
+/// The exporter's clock is ahead, and dates the end of the soak as well as its beginning.
+#[test]
+fn a_clock_that_is_ahead_makes_no_soak_longer() {
+    let setup = Setup { clusters: vec![(Dates::Own, 50)], min_success: 120, ..plain() };
+    assert!(is_open_after(172, setup, &[ROLLOUT]));
+}
+
+/// The first of them is stamped before what came already.
+#[test]
+fn what_a_gateway_repeats_is_dated_by_stamps_that_go_back_as_well() {
+    holds(
+        Setup {
+            clusters: vec![(Dates::Own, 0), (Dates::Own, 0)],
+            backend: Kind::VictoriaMetrics,
+            max_failures: 1,
+            spread: 147,
+            ..plain()
+        },
+        &[
+            ROLLOUT,
+            (0, Event::Deliver { cluster: 1, to: 1, takes: 3, good: true }),
+            (368, Event::Clock { cluster: 0, ahead: 38 }),
+            (408, Event::Repeated { cluster: 0, replica: None, alternates: true, lasts: 90 }),
+            (409, BREAKS),
+            (0, Event::Clock { cluster: 1, ahead: 20 }),
+            (40, Event::Repeated { cluster: 1, replica: None, alternates: false, lasts: 60 }),
+            (41, Event::Break { cluster: 1, recovers: None }),
+            (422, Event::Clock { cluster: 2, ahead: -23 }),
+            (422, Event::Stamps { cluster: 2, ahead: -23 }),
+            (497, Event::Clock { cluster: 2, ahead: 0 }),
+            (497, Event::Stamps { cluster: 2, ahead: 0 }),
+            (497, Event::Break { cluster: 2, recovers: None }),
+        ],
+    );
+}
+
+/// Stamps of the future are never used, and those of the present are refused until they are later.
+#[test]
+fn a_stream_that_was_found_twice_with_a_gap_between_has_no_vote_for_long() {
+    holds(
+        Setup { interval: 60, stale_after: 255, spread: 4, ..plain() },
+        &[
+            (0, Event::Clock { cluster: 0, ahead: 20 }),
+            (40, Event::Repeated { cluster: 0, replica: None, alternates: false, lasts: 60 }),
+            (41, BREAKS),
+            (42, Event::Unscraped { cluster: 0, lasts: 43 }),
+            (409, Event::Repeated { cluster: 0, replica: None, alternates: false, lasts: 1 }),
+            (414, BREAKS),
+            (52, Event::Clock { cluster: 0, ahead: 180 }),
+            (52, Event::Stamps { cluster: 0, ahead: 180 }),
+            (324, Event::Clock { cluster: 0, ahead: 0 }),
+            (324, Event::Stamps { cluster: 0, ahead: 0 }),
+            (324, BREAKS),
+        ],
+    );
+}
+
+/// What is dated before anything else that came may be a repetition, but not one of what is known.
+#[test]
+fn an_exporter_whose_clock_is_set_back_is_not_silent() {
+    holds(
+        Setup { interval: 120, spread: 41, ..plain() },
+        &[(182, Event::Impostor { revision: 1, lasts: 141 }), (1, Event::Clock { cluster: 0, ahead: -3600 })],
+    );
+}
+
+/// Scrapes that are stamped too far ahead are not used, but tell that the cluster speaks.
+#[test]
+fn a_cluster_whose_stamps_are_far_ahead_is_not_silent_beside_another() {
+    holds(
+        Setup { interval: 120, apart: true, ..plain() },
+        &[
+            (388, Event::Clock { cluster: 0, ahead: 120 }),
+            (388, Event::Stamps { cluster: 0, ahead: 120 }),
+            (560, Event::Clock { cluster: 0, ahead: 0 }),
+            (560, Event::Stamps { cluster: 0, ahead: 0 }),
+            (560, BREAKS),
+            (397, Event::Impostor { revision: 1, lasts: 284 }),
+            (397, BREAKS),
+            (157, Event::Frozen { lasts: 179 }),
+            (157, Event::Break { cluster: 0, recovers: Some(1) }),
+            (158, Event::Restart { cluster: 0, away: 0, moves: false }),
+        ],
+    );
+}
+
+/// What is stamped when it arrives, by a clock that is ahead, seems younger by no more than is believed.
+#[test]
+fn what_is_held_up_and_repeated_seems_younger_by_no_more_than_clocks_may_be_ahead() {
+    holds(
+        Setup { spread: 20, ..plain() },
+        &[
+            ROLLOUT,
+            (329, Event::Clock { cluster: 0, ahead: 35 }),
+            (369, Event::Repeated { cluster: 0, replica: None, alternates: false, lasts: 60 }),
+            (370, BREAKS),
+            (221, Event::HeldUp { cluster: 0, replica: None, by: 47, lasts: 255 }),
+            (221, BREAKS),
+            (210, Event::Break { cluster: 0, recovers: Some(12) }),
+            (46, Event::Clock { cluster: 0, ahead: 20 }),
+            (86, Event::Repeated { cluster: 0, replica: None, alternates: false, lasts: 240 }),
+            (87, BREAKS),
+        ],
+    );
+}
+
+/// Its clock was an hour ahead when the gateway got what it repeats, and is right again.
+#[test]
+fn what_a_clock_dated_far_ahead_is_not_later_than_what_comes_after() {
+    let all =
+        |at, ahead| [(at, Event::Clock { cluster: 0, ahead }), (at, Event::Stamps { cluster: 0, ahead })];
+    let repeated = Event::Repeated { cluster: 0, replica: None, alternates: true, lasts: 73 };
+    let events =
+        [vec![ROLLOUT, (398, repeated), (399, BREAKS)], all(362, 3600).to_vec(), all(440, 0).to_vec()];
+    holds(Setup { replicas: 2, backend: Kind::VictoriaMetrics, ..plain() }, &events.concat());
 }

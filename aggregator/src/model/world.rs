@@ -4,14 +4,14 @@ use kube::runtime::watcher::Event as WatchEvent;
 use serde_json::json;
 use statusbridge_contract::Fingerprint;
 
-use super::backend::{Backend, SHARDS, Tear};
+use super::backend::{Backend, Kind, Part, SHARDS, Tear};
 use super::cluster::{Cluster, Truth};
 use super::hub::Hub;
 use super::promise::{Broken, Claim};
 use super::replica::Replica;
 use super::story::{Dates, Event, Setup, Story};
 use super::timeline::Timeline;
-use super::{PACKAGE, POLL_INTERVAL, SCRAPE_INTERVAL, START};
+use super::{MAX_SKEW, PACKAGE, POLL_INTERVAL, START};
 use crate::clock::Seconds;
 use crate::decide::conditions::{OPEN, is_true};
 use crate::decide::silence;
@@ -21,13 +21,9 @@ use crate::store::Object;
 use crate::testing::package;
 use crate::write::CALL_TIMEOUT;
 
-/// `staleAfter` of the package.
-const STALE_AFTER: Seconds = 75.0;
 /// How old the heartbeat gets before the sweeper closes gates, and how often it looks.
 const SWEEP_AFTER: Seconds = 60.0;
 const SWEEP_EVERY: u64 = 5;
-/// A cluster's clock may be off by so much before it is not believed, see `FleetSettings`.
-const MAX_SKEW: Seconds = 60.0;
 /// Without leader election, what a process sent before it died arrives within this time, and is heard
 /// of within that.
 const LATE_ALONE: Seconds = 60.0;
@@ -52,12 +48,12 @@ pub(super) struct World {
     /// What is still to become true: when, in which cluster, for which delivery.
     pending: Vec<(Seconds, usize, u32, Step)>,
     deliveries: Vec<u32>,
-    /// Until when some samples arrived late.
+    /// Until when some samples of a cluster may have arrived late, or not at all.
     lagging_until: Seconds,
-    /// By how much the fastest of the clusters' clocks was ahead.
-    fastest: Seconds,
-    /// When an exporter moved last, or something was not scraped or not told by the backend, or nobody asked.
+    /// Until when something was not told by the backend, or not asked for.
     unseen_until: Seconds,
+    /// Whether the clock of some scraper was ever off.
+    restamped: bool,
     /// Until when no aggregator watched.
     unwatched_until: Seconds,
     /// Until when writes took their time.
@@ -79,21 +75,22 @@ enum Step {
 
 impl World {
     pub(super) fn new(setup: &Setup) -> Self {
-        let phase = u64::from(setup.spread) % SCRAPE_INTERVAL;
+        let interval = u64::from(setup.interval);
+        let phase = u64::from(setup.spread) % interval;
         let cluster = |(n, (dates, ahead)): (usize, &(Dates, i8))| {
             let n = n as u64;
             let name = format!("c{n}");
-            let mut cluster = Cluster::new(n + 1, &name, START, *dates, setup.replicas, phase + 4 * n);
+            let mut cluster = Cluster::new(n + 1, &name, *dates, setup.replicas, phase + 4 * n, interval);
             cluster.skew = f64::from(*ahead);
             cluster
         };
         let clusters: Vec<Cluster> = setup.clusters.iter().enumerate().map(cluster).collect();
         let phase = u64::from(setup.spread / 15);
-        let mut impostor = Cluster::new(98, &clusters[0].name, START, Dates::Own, setup.replicas, phase);
+        let mut impostor = Cluster::new(98, &clusters[0].name, Dates::Own, setup.replicas, phase, interval);
         if setup.apart {
             impostor = impostor.elsewhere();
         }
-        let backend = Backend::new(setup.spread);
+        let backend = Backend::new(setup.backend, setup.spread);
         let elects = setup.aggregators.len() > 1;
         let replica = |(n, ahead): (usize, &i8)| Replica::new(n, START, f64::from(*ahead), elects, &backend);
         let replicas = setup.aggregators.iter().enumerate().map(replica).collect();
@@ -101,7 +98,7 @@ impl World {
             setup: setup.clone(),
             now: START,
             deliveries: vec![0; clusters.len()],
-            hub: Hub::new(START, gate(setup, &clusters)),
+            hub: Hub::new(START, gate(setup, &clusters), f64::from(setup.stale_after)),
             clusters,
             impostor,
             impostor_until: 0.0,
@@ -109,8 +106,8 @@ impl World {
             replicas,
             pending: Vec::new(),
             lagging_until: 0.0,
-            fastest: setup.clusters.iter().map(|(_, ahead)| f64::from(*ahead)).fold(0.0, f64::max),
             unseen_until: START,
+            restamped: false,
             unwatched_until: START,
             slow_until: 0.0,
             late: (0.0, 0.0),
@@ -125,17 +122,23 @@ impl World {
     }
 
     pub(super) fn go(&mut self, story: &Story) -> Result<(), Broken> {
+        self.play_for(story, story.length())?;
+        self.quiet()
+    }
+
+    /// Plays so many seconds of a story.
+    pub(super) fn play_for(&mut self, story: &Story, seconds: u64) -> Result<(), Broken> {
         let mut events = story.events.clone();
         events.sort_by_key(|(at, _)| *at);
         let mut events = events.into_iter().peekable();
-        for second in 0..story.length() {
+        for second in 0..seconds {
             while let Some((_, event)) = events.next_if(|(at, _)| u64::from(*at) <= second) {
                 self.tell(|line| line.happens(&event));
                 self.happens(event);
             }
             self.second()?;
         }
-        self.quiet()
+        Ok(())
     }
 
     /// When all faults are over and every cluster is healthy at the gate's revision, it opens.
@@ -146,15 +149,22 @@ impl World {
         self.impostor_until = now;
         self.hub.heal();
         self.pending.clear();
+        // Prometheus takes nothing that is stamped before what it has.
+        let is_new = self.setup.backend == Kind::Prometheus && self.restamped;
         for cluster in &mut self.clusters {
-            cluster.heal(now);
-            // Only as far as it takes to be believed: what a clock was while nothing came of it, nobody can tell.
+            cluster.heal(now, is_new);
+            // Only as far as it takes to be believed.
             cluster.skew = cluster.skew.clamp(10.0 - MAX_SKEW, MAX_SKEW - 10.0);
             cluster.becomes(now, |t| *t = Truth::healthy_at(wanted));
         }
         self.replicas.iter_mut().for_each(|replica| replica.heal(now));
+        // The least that docs ask for; with less a gate opens now and then.
+        if self.setup.stale_after < 4 * self.setup.interval {
+            return Ok(());
+        }
         // What was wrong has to go out of date, and samples that were sent late to arrive.
-        let patience = f64::from(self.setup.min_success) + 2.0 * STALE_AFTER + 300.0;
+        let intervals = 10.0 * f64::from(self.setup.interval);
+        let patience = f64::from(self.setup.min_success) + 2.0 * self.hub.stale_after + 300.0 + intervals;
         let end = now + patience;
         while self.now < end {
             self.second()?;
@@ -186,11 +196,7 @@ impl World {
         let which = |cluster: u8| usize::from(cluster) % n;
         let leader = self.leader();
         let alone = self.replicas.len() == 1;
-        if let Event::Refused { lasts }
-        | Event::Unscraped { lasts, .. }
-        | Event::Torn { lasts, .. }
-        | Event::Forgotten { lasts, .. } = event
-        {
+        if let Event::Refused { lasts } | Event::Torn { lasts, .. } | Event::Forgotten { lasts, .. } = event {
             self.unseen_until = self.unseen_until.max(end(lasts));
         }
         match event {
@@ -214,17 +220,27 @@ impl World {
                 }
             }
             Event::Restart { cluster, away, moves } => {
-                self.unseen_until = self.unseen_until.max(now + f64::from(away));
                 self.clusters[which(cluster)].restart(now, f64::from(away), moves);
             }
+            Event::Suspended { cluster, lasts } => self.clusters[which(cluster)].suspend(end(lasts)),
+            Event::Upgraded { cluster, lasts } => self.clusters[which(cluster)].upgrade(end(lasts)),
             Event::Unscraped { cluster, lasts } => self.clusters[which(cluster)].unscraped_until = end(lasts),
-            Event::Repeated { cluster, replica, lasts } => {
-                self.clusters[which(cluster)].repeat(now, replica.map(usize::from), end(lasts));
+            Event::Repeated { cluster, replica, alternates, lasts } => {
+                let replica = replica.map(usize::from);
+                self.clusters[which(cluster)].repeat(now, replica, end(lasts), alternates);
+            }
+            Event::ScraperKilled { cluster, replica, away } => {
+                self.clusters[which(cluster)].kill_scraper(replica.map(usize::from), end(away));
+            }
+            Event::HeldUp { cluster, replica, by, lasts } => {
+                let replica = replica.map(usize::from);
+                self.clusters[which(cluster)].hold_up(replica, f64::from(by), end(lasts));
             }
             Event::Cut { cluster, lasts } => self.clusters[which(cluster)].cut_until = end(lasts),
-            Event::Clock { cluster, ahead } => {
-                self.clusters[which(cluster)].set_clock(f64::from(ahead));
-                self.fastest = self.fastest.max(f64::from(ahead));
+            Event::Clock { cluster, ahead } => self.clusters[which(cluster)].skew = f64::from(ahead),
+            Event::Stamps { cluster, ahead } => {
+                self.clusters[which(cluster)].stamps_ahead = f64::from(ahead);
+                self.restamped = true;
             }
             Event::Impostor { revision: number, lasts } => {
                 let revision = Fingerprint::of(&revision(number));
@@ -235,10 +251,14 @@ impl World {
                 let (delay, end) = (f64::from(delay), end(lasts));
                 self.backend.fault(|faults| faults.lag[usize::from(shard) % SHARDS] = (delay, end));
                 self.lagging_until = self.lagging_until.max(end + delay);
+                self.unseen_until = self.unseen_until.max(end + delay);
             }
             Event::LoseMarkers { lasts } => self.backend.fault(|faults| faults.markers_lost = end(lasts)),
             Event::Torn { cluster, part, behind, lasts } => {
                 let name = self.clusters[which(cluster)].name.clone();
+                if matches!(part, Part::Third(_)) {
+                    self.lagging_until = self.lagging_until.max(end(lasts));
+                }
                 let tear = Tear { part, behind: behind.map(f64::from), until: end(lasts) };
                 self.backend.fault(|faults| _ = faults.torn.insert(name, tear));
             }
@@ -369,12 +389,7 @@ impl World {
         let behind = self.replicas.iter().map(Replica::behind).fold(0.0, f64::max);
         let lately = |until: Seconds, and_then: Seconds| self.now - until <= and_then;
         let call = CALL_TIMEOUT.as_secs_f64();
-        let mut patience = STALE_AFTER + settle + behind + POLL_INTERVAL + 3.0;
-        // What a fast clock dates is as old as its first scrape, at least. Of a stream that is new, or was not
-        // looked at, it takes several scrapes to tell that it only repeats.
-        let began = self.replicas.iter().filter_map(Replica::began).fold(self.unseen_until, f64::max);
-        let scrapes = if lately(began, 2.0 * patience) { 3 } else { 1 };
-        patience += self.fastest.min((scrapes * SCRAPE_INTERVAL) as Seconds);
+        let mut patience = self.hub.stale_after + settle + behind + POLL_INTERVAL + 3.0;
         // The closing was sent twice, the first time after another write.
         let sent_twice = if lately(self.slow_until, POLL_INTERVAL + call) { 2.0 * call } else { 0.0 };
         patience += sent_twice;
@@ -396,10 +411,12 @@ impl World {
         }
         let since = self.now - self.patience();
         // While nothing comes of a cluster, another one of its name is taken for it: clusters are replaced.
-        let unheard = self.clusters[0].silent_after(since) || self.lagging_until >= since;
+        let unheard = self.clusters[0].was_silent(since, self.now) || self.lagging_until >= since;
+        let began = self.replicas.iter().filter_map(Replica::began).fold(self.unseen_until, f64::max);
         let claim = Claim {
             now: self.now,
             since,
+            watched: began + 120.0,
             revision: self.wanted(),
             soak: f64::from(self.setup.min_success),
             need: usize::from(self.setup.min_healthy),
@@ -451,7 +468,7 @@ fn gate(setup: &Setup, clusters: &[Cluster]) -> GateObject {
 }
 
 /// The FleetPackage.
-pub(super) fn packages() -> Packages {
+pub(super) fn packages(stale_after: Seconds) -> Packages {
     let id = package(PACKAGE);
     let object: Raw = serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1",
@@ -459,7 +476,7 @@ pub(super) fn packages() -> Packages {
         "metadata": {"namespace": "fleet", "name": PACKAGE, "resourceVersion": "1", "generation": 1},
         "spec": {
             "package": {"source": id.source, "namespace": id.namespace, "name": id.name},
-            "staleAfter": format!("{STALE_AFTER}s"),
+            "staleAfter": format!("{stale_after}s"),
         },
     }))
     .expect("a FleetPackage");

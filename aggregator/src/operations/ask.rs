@@ -6,18 +6,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use statusbridge_contract::{Metric, Version, label, stream, stream::StreamLabels};
+use statusbridge_contract::{Metric, label, stream, stream::StreamLabels};
 
 use super::fold::Evidence;
 use super::plan::{self, Piece, Window};
-use super::sight::{OF_PACKAGE, SERIES, START_TIME, Scrapes, State, place};
+use super::sight::{COARSE_SERIES, MOVES, OF_PACKAGE, SERIES, Scrapes, State, place};
+use crate::api::PackageRef;
 use crate::clock::Seconds;
 use crate::feed::{
-    FeedError, Labels, QueryApi, Sample, Sink, any_of, contract_selector, package_selector, source_selector,
+    FeedError, Labels, QueryApi, Sample, Sink, cluster_selector, package_selector, source_selector,
 };
-use crate::fleet::{FEED_LABEL, IdentityLabels, PackageId};
-use crate::poll::PollConfig;
-use crate::verify::{Content, Gathered, content, verify};
+use crate::fleet::{FEED_LABEL, IdentityLabels, key};
+use crate::fold::fold;
+use crate::poll::{self, PollConfig};
+use crate::verify::Content;
 
 /// Samples that are received of one backend at most.
 const MOST_SAMPLES: u64 = 50_000_000;
@@ -39,7 +41,7 @@ pub(super) enum AskError {
 #[derive(Debug, Clone)]
 pub(super) struct Question {
     /// The package.
-    pub(super) package: PackageId,
+    pub(super) package: PackageRef,
     /// In which clusters; in all when empty.
     pub(super) clusters: BTreeSet<String>,
     /// From when on.
@@ -87,7 +89,7 @@ impl<Q: QueryApi> Backend<Q> {
             for (labels, clusters) in &groups {
                 let samples = |cluster: &str| {
                     let streams = clusters.get(cluster).map_or(1, |sizes| sizes.len() as u64);
-                    streams * SERIES as u64 * ((part.1 - part.0) / step) as u64
+                    streams * COARSE_SERIES as u64 * ((part.1 - part.0) / step) as u64
                 };
                 let names = clusters.keys().cloned();
                 let pieces = plan::pieces(part, names, samples, self.config.batch_samples, NAMES);
@@ -129,19 +131,23 @@ impl<Q: QueryApi> Backend<Q> {
         part: Window,
         found: &mut Found,
     ) -> Result<BTreeMap<IdentityLabels, BTreeMap<String, Vec<u64>>>, AskError> {
-        let clusters: Vec<&str> = question.clusters.iter().map(String::as_str).collect();
-        let digests = self.named(&[Metric::Digest.name()], &clusters);
+        let digests = self.of_clusters(question, Metric::Digest);
         let query = format!("count_over_time({digests}[{}ms])", part.1 - part.0);
-        let counted = self.query(&query, part, Digests::default()).await?;
+        let count = |counted: &mut Vec<(StreamLabels, u64)>, labels: &Labels, samples: &[Sample]| {
+            let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
+            let number = samples.last().and_then(|s| s.whole()).unwrap_or_default();
+            counted.push((stream::split(Metric::Digest, owned, &[]).stream, number));
+        };
+        let counted = fold(&self.feed, &query, end(part), count).await?;
         let mut groups: BTreeMap<IdentityLabels, BTreeMap<String, Vec<u64>>> = BTreeMap::new();
         let mut unnamed = 0;
-        for (stream, _, count) in counted.all {
+        for (stream, count) in counted {
             let Some(cluster) = stream.get(&self.config.cluster_label).filter(|c| !c.is_empty()) else {
                 unnamed += 1;
                 continue;
             };
             let group = groups.entry(IdentityLabels::of(&stream)).or_default();
-            group.entry(cluster.clone()).or_default().push(count.unwrap_or_default().max(1));
+            group.entry(cluster.clone()).or_default().push(count.max(1));
         }
         found.unnamed = found.unnamed.max(unnamed);
         Ok(groups)
@@ -182,26 +188,26 @@ impl<Q: QueryApi> Backend<Q> {
         step: Option<i64>,
     ) -> Result<Read, AskError> {
         let (from, to) = piece.window;
-        let range = match step {
-            Some(step) => format!("[{}ms:{step}ms]", to - from),
-            None => format!("[{}ms]", to - from),
+        let (metrics, of_exporter, step): (_, &[Metric], _) = match step {
+            Some(step) => (MOVES, &[Metric::ProcessNumber], format!(":{step}ms")),
+            None => (OF_PACKAGE, &[Metric::ProcessNumber, Metric::RenderedTimestamp], String::new()),
         };
-        let clusters: Vec<&str> = piece.clusters.iter().map(String::as_str).collect();
+        let range = format!("[{}ms{step}]", to - from);
+        let clusters = || piece.clusters.iter().map(String::as_str);
         let label = &self.config.cluster_label;
-        let package =
-            package_selector(OF_PACKAGE, label, clusters.iter().copied(), labels, &question.package);
-        let of_cluster = self.named(&[Metric::RenderedTimestamp.name(), START_TIME], &clusters);
+        let package = package_selector(metrics, label, clusters(), labels, &question.package);
+        let of_exporter = cluster_selector(of_exporter, label, clusters());
         let source = &question.package.source;
-        let of_source = source_selector(&[Metric::SourceUp], label, clusters.iter().copied(), labels, source);
+        let of_source = source_selector(&[Metric::SourceUp], label, clusters(), labels, source);
         let mut read = Read {
             label: label.clone(),
             ignored: self.config.ignored_labels.clone(),
             feed: self.config.feed.as_ref().to_owned(),
             ..Read::default()
         };
-        for selector in [package, of_cluster, of_source] {
+        for selector in [package, of_exporter, of_source] {
             let before = read.samples;
-            read = self.query(&(selector + &range), piece.window, read).await?;
+            read = self.feed.query(&(selector + &range), end(piece.window), read).await?;
             self.received += read.samples - before;
             if self.received > MOST_SAMPLES {
                 return Err(AskError::TooMuch);
@@ -216,16 +222,24 @@ impl<Q: QueryApi> Backend<Q> {
         part: Window,
         words: &mut BTreeMap<u64, String>,
     ) -> Result<(), AskError> {
-        let clusters: Vec<&str> = question.clusters.iter().map(String::as_str).collect();
-        let info = self.named(&[Metric::ReasonInfo.name()], &clusters);
+        let info = self.of_clusters(question, Metric::ReasonInfo);
         let query = format!(
             "max by ({}, {}) (max_over_time({info}[{}ms]))",
             label::CODE,
             label::REASON,
             part.1 - part.0
         );
-        words.extend(self.query(&query, part, Words::default()).await?.0);
+        let note = |words: &mut BTreeMap<u64, String>, labels: &Labels, _: &[Sample]| {
+            let code = labels.get(label::CODE).and_then(|code| code.parse().ok());
+            words.extend(code.zip(labels.get(label::REASON).map(str::to_owned)));
+        };
+        words.extend(fold(&self.feed, &query, end(part), note).await?);
         Ok(())
+    }
+
+    fn of_clusters(&self, question: &Question, metric: Metric) -> String {
+        let clusters = question.clusters.iter().map(String::as_str);
+        cluster_selector(&[metric], &self.config.cluster_label, clusters)
     }
 
     /// Whether an exposition that adds up says what an outcome rests on; if not, why not.
@@ -234,84 +248,30 @@ impl<Q: QueryApi> Backend<Q> {
     /// When the backend gives no whole answer.
     pub(super) async fn attest(
         &mut self,
-        package: &PackageId,
+        package: &PackageRef,
         cluster: &str,
         evidence: &Evidence,
     ) -> Result<Result<(), String>, AskError> {
-        let at = ((evidence.at * 1000.0).round() as i64, (evidence.at * 1000.0).round() as i64);
-        let digests = self.named(&[Metric::Digest.name()], &[cluster]);
-        let mut sums = Sums { ignored: self.config.ignored_labels.clone(), ..Sums::default() };
-        for (mut stream, contract, digest) in self.query(&digests, at, Digests::default()).await?.all {
-            stream.retain(|name, _| !sums.ignored.contains(name));
-            if let Some((version, digest)) = Version::readable(&contract).zip(digest) {
-                sums.streams.insert(stream, (version, digest, Gathered::default()));
-            }
-        }
-        let selector = contract_selector(&self.config.cluster_label, [cluster]);
-        let sums = self.query(&selector, at, sums).await?;
-        let namespace = package.namespace.as_deref().unwrap_or_default();
-        let key = content::key(&package.source, namespace, &package.name);
         let mut why = "no digest is there for it";
-        for (_, digest, gathered) in sums.streams.into_values() {
-            match verify(gathered, digest) {
-                Ok(content) if says(&content, &key, evidence.package) => return Ok(Ok(())),
-                Ok(_) => why = "what adds up says something else",
-                Err(_) => why = "the samples do not add up to the digest",
+        for content in poll::read_at(&self.feed, &self.config, cluster, evidence.at).await? {
+            match content {
+                Some(content) if says(&content, package, evidence.package) => return Ok(Ok(())),
+                Some(_) => why = "what adds up says something else",
+                None => why = "the samples do not add up to the digest",
             }
         }
         Ok(Err(why.to_owned()))
     }
+}
 
-    /// Selects metrics of some clusters, or of all.
-    fn named(&self, metrics: &[&str], clusters: &[&str]) -> String {
-        let metrics = metrics.join("|");
-        match clusters {
-            [] => format!("{{__name__=~\"{metrics}\"}}"),
-            some => {
-                let label = &self.config.cluster_label;
-                format!("{{__name__=~\"{metrics}\",{label}=~\"{}\"}}", any_of(some.iter().copied()))
-            }
-        }
-    }
-
-    async fn query<S: Sink>(&self, query: &str, (_, to): Window, sink: S) -> Result<S, AskError> {
-        Ok(self.feed.query(query, to as Seconds / 1000.0, sink).await?)
-    }
+fn end((_, to): Window) -> Seconds {
+    to as Seconds / 1000.0
 }
 
 /// Whether verified content has the package in just this state.
-fn says(content: &Content, key: &str, state: Option<State>) -> bool {
-    let found = content.find(key).map(|(_, package)| package);
-    match (found, state) {
-        (None, None) => true,
-        (Some(package), Some(state)) => {
-            let expected = [
-                (Metric::PackageApplyState, state.apply.code()),
-                (Metric::PackageHealth, state.health.code()),
-                (Metric::PackageDesiredRevision, state.desired.value()),
-                (Metric::PackageAppliedRevision, state.applied.value()),
-                (Metric::PackageHealthyRevision, state.healthy.value()),
-                (Metric::PackageTransitionTimestamp, state.since),
-            ];
-            expected.iter().all(|(metric, value)| package.value(*metric) == *value)
-        }
-        _ => false,
-    }
-}
-
-/// Stream, contract version and value of each digest.
-#[derive(Default)]
-struct Digests {
-    all: Vec<(StreamLabels, String, Option<u64>)>,
-}
-
-impl Sink for Digests {
-    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
-        let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
-        let split = stream::split(Metric::Digest, owned, &[]);
-        let contract = split.own.into_iter().next().map(|(_, value)| value).unwrap_or_default();
-        self.all.push((split.stream, contract, samples.last().and_then(|s| s.whole())));
-    }
+fn says(content: &Content, package: &PackageRef, state: Option<State>) -> bool {
+    let found = content.find(&key(package)).map(|(_, package)| State::of(&package));
+    content.is_up(&package.source) && found == state
 }
 
 /// Scrapes by cluster.
@@ -327,50 +287,14 @@ struct Read {
 impl Sink for Read {
     fn series(&mut self, labels: &Labels, samples: &[Sample]) {
         self.samples += samples.len() as u64;
-        let (Some(name), Some(cluster)) = (labels.get("__name__"), labels.get(&self.label)) else { return };
-        let Some(place) = place(name) else { return };
-        // No metric of ours without labels of its own is told apart from another one by them.
-        let metric = Metric::from_name(name).unwrap_or(Metric::RenderedTimestamp);
+        let metric = labels.get("__name__").and_then(Metric::from_name);
+        let (Some(metric), Some(cluster)) = (metric, labels.get(&self.label)) else { return };
+        let Some(place) = place(metric) else { return };
         let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
         let mut stream = stream::split(metric, owned, &self.ignored).stream;
         if !self.feed.is_empty() {
             stream.insert(FEED_LABEL.to_owned(), self.feed.clone());
         }
         self.clusters.entry(cluster.to_owned()).or_default().add(stream, place, samples);
-    }
-}
-
-/// Words by code.
-#[derive(Default)]
-struct Words(BTreeMap<u64, String>);
-
-impl Sink for Words {
-    fn series(&mut self, labels: &Labels, _: &[Sample]) {
-        let code = labels.get(label::CODE).and_then(|code| code.parse().ok());
-        if let (Some(code), Some(word)) = (code, labels.get(label::REASON)) {
-            self.0.insert(code, word.to_owned());
-        }
-    }
-}
-
-/// What each stream's samples add up to.
-#[derive(Default)]
-struct Sums {
-    ignored: Vec<String>,
-    streams: BTreeMap<StreamLabels, (Version, u64, Gathered)>,
-}
-
-impl Sink for Sums {
-    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
-        let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
-        let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
-        let split = stream::split(metric, owned, &self.ignored);
-        if let (Some((version, _, gathered)), Some(sample)) =
-            (self.streams.get_mut(&split.stream), samples.last())
-            && version.covers(metric)
-        {
-            let own: Vec<_> = split.own.iter().map(|(n, v)| (*n, v.as_str())).collect();
-            gathered.add(metric, &own, *sample);
-        }
     }
 }

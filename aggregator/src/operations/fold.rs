@@ -1,9 +1,9 @@
 //! Looks in, operations out: what a cluster did about a package, and what of it nobody saw.
 
 use serde::Serialize;
-use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_contract::{ApplyState, Fingerprint};
 
-use super::follow::{Link, Look};
+use super::follow::{Because, Look};
 use super::sight::State;
 use crate::clock::Seconds;
 
@@ -12,49 +12,36 @@ const MOST_TRANSITIONS: usize = 50;
 /// Operations and gaps of one cluster that are kept: the newest.
 pub(super) const MOST_ENTRIES: usize = 100;
 
+/// Clusters count whole seconds.
+const WHOLE_SECOND: Seconds = 1.0;
+
 /// When something happened.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Moment {
     /// At this time, or no later.
     pub(super) at: Seconds,
-    /// How well that is known.
-    pub(super) known: Known,
-}
-
-/// How well a time is known.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Known {
-    /// To the second, as the cluster says it.
-    Exactly,
-    /// By scrapes: it was after the one at this time.
-    After(Seconds),
-    /// It had happened by then.
-    By,
+    /// Whether it was at that time, to the second, as the exporter saw it.
+    pub(super) exact: bool,
+    /// The last look before it, if there is one.
+    pub(super) after: Option<Seconds>,
 }
 
 impl Moment {
-    const fn exact(at: Seconds) -> Self {
-        Self { at, known: Known::Exactly }
-    }
-
     const fn within(after: Seconds, at: Seconds) -> Self {
-        Self { at, known: Known::After(after) }
+        Self { at, exact: false, after: Some(after) }
     }
 
     /// The earliest time that it may have been, where that is known.
     pub(super) fn not_before(&self) -> Option<Seconds> {
-        match self.known {
-            Known::Exactly => Some(self.at),
-            Known::After(after) => Some(after),
-            Known::By => None,
-        }
+        if self.exact { Some(self.at) } else { self.after }
     }
 }
 
 /// Why an operation began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(super) enum Trigger {
     /// It was under way when the time range began.
+    #[default]
     UnderWay,
     /// The package appeared.
     New,
@@ -69,9 +56,10 @@ pub(super) enum Trigger {
 }
 
 /// How far an operation has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(super) enum Outcome {
     /// It goes on.
+    #[default]
     InProgress,
     /// Applied in full, and nobody checks whether it works.
     Applied,
@@ -85,23 +73,18 @@ pub(super) enum Outcome {
     Gone,
 }
 
-/// A change of apply state, health or healthy revision.
+/// A change of apply state, health or a revision that two looks in a row show: how it was at the later one. There may
+/// have been others before it in between.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Transition {
-    /// When.
+    /// Since when it was so.
     pub(super) moment: Moment,
-    /// Apply state from then on.
-    pub(super) apply: ApplyState,
-    /// Health from then on.
-    pub(super) health: Health,
-    /// Healthy revision from then on.
-    pub(super) healthy: Fingerprint,
-    /// Code of the reason; 0 is none.
-    pub(super) reason: u64,
+    /// How it was from then on.
+    pub(super) state: State,
 }
 
 /// One thing that a cluster did about a package.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Operation {
     /// What the cluster was to run.
     pub(super) revision: Fingerprint,
@@ -119,16 +102,16 @@ pub(super) struct Operation {
     pub(super) outcome: Outcome,
     /// When it ended; None: it goes on, or has failed and may be tried again.
     pub(super) ended: Option<Moment>,
-    /// The transitions that were seen, in order.
+    /// What was seen of it, in order.
     pub(super) transitions: Vec<Transition>,
     /// How many more there were.
-    pub(super) more_transitions: u64,
+    pub(super) more_transitions: usize,
     /// The look that the outcome rests on.
     pub(super) evidence: Evidence,
 }
 
 /// What an outcome rests on.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Evidence {
     /// When it was stamped.
     pub(super) at: Seconds,
@@ -136,19 +119,15 @@ pub(super) struct Evidence {
     pub(super) package: Option<State>,
 }
 
-/// A time in which something happened that no sample shows.
+/// A time in which the package moved, or may have moved, and no sample shows how.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Gap {
     /// The last sample before it.
     pub(super) after: Seconds,
     /// The first one after it.
     pub(super) before: Seconds,
-    /// So many transitions were counted and not seen.
-    pub(super) missing: u64,
-    /// There was a time in which nobody counted: there may be more of them.
-    pub(super) uncounted: bool,
-    /// That was because the exporter did not see its cluster, and not because there was none.
-    pub(super) blind: bool,
+    /// Why that is all that is known.
+    pub(super) because: Because,
 }
 
 /// What became of a package in one cluster.
@@ -164,8 +143,8 @@ pub(super) struct Story {
     pub(super) began: Option<Seconds>,
     /// The first and the last look.
     pub(super) seen: Option<(Seconds, Seconds)>,
-    /// The package as it was last seen, and when that was; None: it was not there at last.
-    pub(super) now: Option<(State, Seconds)>,
+    /// The package as it was last seen; None: it was not there at last.
+    pub(super) now: Option<State>,
     /// Since when the package is not there.
     pub(super) gone: Option<Moment>,
     /// The backend's clock minus the cluster's.
@@ -183,7 +162,9 @@ impl Story {
 /// Folds looks in order of time.
 pub(super) fn fold(looks: impl IntoIterator<Item = Look>) -> Story {
     let mut fold = Fold::default();
-    looks.into_iter().for_each(|look| fold.take(&look));
+    for look in looks {
+        fold.take(&look);
+    }
     fold.finish()
 }
 
@@ -195,18 +176,6 @@ struct Fold {
     last: Option<Look>,
 }
 
-/// What two looks in a row tell.
-struct Step {
-    at: Seconds,
-    /// When the state became what it is: only of use where it is another one.
-    moment: Moment,
-    /// When what the counter does not count became what it is.
-    span: Moment,
-    changed: bool,
-    /// Whether there is something between the two that no sample shows.
-    hides: bool,
-}
-
 impl Fold {
     fn take(&mut self, look: &Look) {
         let last = self.last.replace(*look);
@@ -216,9 +185,8 @@ impl Fold {
         }
         let first = self.story.seen.map_or(look.at, |(first, _)| first);
         self.story.seen = Some((first, look.at));
-        self.story.now = look.package.map(|state| (state, look.at));
+        self.story.now = look.package;
         match (last, look.package) {
-            (None, None) => {}
             (None, Some(state)) => self.begin(look, state),
             (Some(last), Some(state)) => {
                 self.story.gone = None;
@@ -230,9 +198,9 @@ impl Fold {
             (Some(last), None) if last.package.is_some() => {
                 let moment = Moment::within(last.at, look.at);
                 self.story.gone = Some(moment);
-                self.end(Some(Outcome::Gone), moment, Evidence { at: look.at, package: None });
+                self.end(Some(Outcome::Gone), moment, Evidence::of(look));
             }
-            (Some(_), None) => {}
+            (_, None) => {}
         }
     }
 
@@ -243,70 +211,53 @@ impl Fold {
         }
         self.open = Some(operation(state, Trigger::UnderWay, None, Evidence::of(look)));
         // It has been what it is since the time that it says, or longer: an exporter that was started anew may
-        // not know better. Revisions have no time.
-        let since = if state.since == 0 { look.at } else { state.since as Seconds + look.offset };
-        let moment = Moment { at: since.min(look.at), known: Known::By };
-        let span = Moment { at: look.at, ..moment };
-        self.note(&Step { at: look.at, moment, span, changed: false, hides: true }, None, state);
+        // not know better.
+        let since = if state.since == 0 { look.at } else { look.local(state.since) };
+        let moment = Moment { at: since.min(look.at), exact: false, after: None };
+        self.note(look, state, moment, false);
     }
 
     /// The package is there and was not before.
     fn appear(&mut self, before: Seconds, look: &Look, state: State) {
-        if let Link::Same(missing @ 1..) = look.link {
-            self.story.gaps.push(Gap {
-                after: before,
-                before: look.at,
-                missing,
-                uncounted: look.blind,
-                blind: look.blind,
-            });
-            bound(&mut self.story.gaps, &mut self.story.left_out);
-        }
-        let moment = moment(before, None, look, state);
-        self.open = Some(operation(state, Trigger::New, Some(moment), Evidence::of(look)));
-        self.note(&Step { at: look.at, moment, span: moment, changed: false, hides: false }, None, state);
+        let moment = moment(before, look, state);
+        let started = Moment::within(before, moment.at);
+        self.open = Some(operation(state, Trigger::New, Some(started), Evidence::of(look)));
+        self.note(look, state, moment, false);
     }
 
     fn go_on(&mut self, at: Seconds, before: State, look: &Look, state: State) {
         let changed = state.differs(&before);
-        let seen = u64::from(changed);
-        let moved_on = changed || state.since != before.since;
-        let (missing, uncounted) = match look.link {
-            // What came and went while the exporter saw nothing is counted by nobody.
-            Link::Same(moved) => (moved.saturating_sub(seen), look.blind),
-            // A new process that says the same since the same time has missed nothing.
-            Link::Restarted(counted) => (counted.saturating_sub(seen), counted > 0 || moved_on),
-            Link::Other => (0, moved_on),
-            Link::First => (0, false),
-        };
-        if missing > 0 || uncounted {
-            let blind = uncounted && matches!(look.link, Link::Same(_));
-            self.story.gaps.push(Gap { after: at, before: look.at, missing, uncounted, blind });
+        // Nothing moves the time of a package that stays what it is; but another process may have seen it first at
+        // another time.
+        let rested = state.since == before.since || look.soak >= look.at - at + WHOLE_SECOND;
+        if let Some(because) = look.unwatched.or((!changed).then_some(Because::Moved))
+            && (changed || !rested)
+        {
+            self.story.gaps.push(Gap { after: at, before: look.at, because });
             bound(&mut self.story.gaps, &mut self.story.left_out);
         }
-        let span = Moment::within(at, look.at);
-        let moment = if changed { moment(at, Some(before), look, state) } else { span };
-        let step = Step { at: look.at, moment, span, changed, hides: missing > 0 || uncounted };
+        let moment = if changed { moment(at, look, state) } else { Moment::within(at, look.at) };
+        let started = Moment::within(at, moment.at);
         if state.desired != before.desired && !state.desired.is_none() {
-            // What is healthy was told before; else nothing but samples says when it was told.
-            let told = if changed && state.healthy == state.desired { moment.at } else { look.at };
-            let told = Moment::within(at, told);
-            self.end(None, told, Evidence::of(look));
-            self.open = Some(operation(state, Trigger::Revision, Some(told), Evidence::of(look)));
-        } else if changed && self.begins_anew(before, state) {
-            self.end(None, moment, Evidence::of(look));
+            self.end(None, started, Evidence::of(look));
+            self.open = Some(operation(state, Trigger::Revision, Some(started), Evidence::of(look)));
+        } else if self.begins_anew(before, state) {
+            self.end(None, started, Evidence::of(look));
             let trigger = match state.apply {
                 ApplyState::Deleting => Trigger::Deletion,
                 ApplyState::Applied => Trigger::Health,
                 _ => Trigger::Apply,
             };
-            self.open = Some(operation(state, trigger, Some(moment), Evidence::of(look)));
+            self.open = Some(operation(state, trigger, Some(started), Evidence::of(look)));
         }
-        self.note(&step, Some(before), state);
+        self.note(look, state, moment, changed);
     }
 
     /// Whether a change is the beginning of something else than what is going on.
     fn begins_anew(&self, before: State, state: State) -> bool {
+        if !state.shows_otherwise(&before) {
+            return false;
+        }
         match &self.open {
             None => true,
             Some(open) if open.trigger == Trigger::Deletion => false,
@@ -316,28 +267,23 @@ impl Fold {
         }
     }
 
-    /// Takes note of where the operation stands.
-    fn note(&mut self, step: &Step, before: Option<State>, state: State) {
+    /// Takes note of where the operation stands, and of the moment since when the package is what it is, where it
+    /// changed.
+    fn note(&mut self, look: &Look, state: State, moment: Moment, changed: bool) {
         let Some(open) = &mut self.open else { return };
-        if step.changed {
-            let State { apply, health, healthy, reason, .. } = state;
+        if changed {
             if open.transitions.len() < MOST_TRANSITIONS {
-                open.transitions.push(Transition { moment: step.moment, apply, health, healthy, reason });
+                open.transitions.push(Transition { moment, state });
             } else {
                 open.more_transitions += 1;
             }
         }
         if state.is_applied() && open.trigger != Trigger::Health {
-            // Nobody counts or dates wanted and applied revisions, but for one that is healthy.
-            let healthy = step.changed && state.healthy == state.desired;
-            let became = healthy && before.is_some_and(|before| before.apply != state.apply) && !step.hides;
-            let at = if healthy { step.moment.at } else { step.span.at };
-            let when = if became { step.moment } else { Moment { at, ..step.span } };
-            open.applied.get_or_insert(when);
+            // It may have been so before it became what else it is.
+            open.applied.get_or_insert(Moment { exact: false, ..moment });
         }
         if state.is_failed() {
-            let (at, _) = *open.failed.get_or_insert((step.moment, state.reason));
-            open.failed = Some((at, state.reason));
+            open.failed.get_or_insert((moment, state.reason)).1 = state.reason;
         }
         let outcome = if state.is_healthy() {
             Outcome::Healthy
@@ -348,13 +294,13 @@ impl Fold {
         } else {
             Outcome::InProgress
         };
-        let evidence = Evidence { at: step.at, package: Some(state) };
-        if outcome != open.outcome || step.changed {
+        let evidence = Evidence::of(look);
+        if outcome != open.outcome || changed {
             open.evidence = evidence;
         }
         open.outcome = outcome;
         if outcome == Outcome::Healthy {
-            let healthy = *open.healthy.get_or_insert(step.moment);
+            let healthy = *open.healthy.get_or_insert(moment);
             self.end(None, healthy, evidence);
         }
     }
@@ -362,12 +308,9 @@ impl Fold {
     /// Ends the operation that is open, if one is.
     fn end(&mut self, outcome: Option<Outcome>, moment: Moment, evidence: Evidence) {
         let Some(mut open) = self.open.take() else { return };
-        match outcome {
-            Some(outcome) => (open.outcome, open.evidence) = (outcome, evidence),
-            None if open.outcome == Outcome::InProgress => {
-                (open.outcome, open.evidence) = (Outcome::Superseded, evidence);
-            }
-            None => {}
+        let superseded = (open.outcome == Outcome::InProgress).then_some(Outcome::Superseded);
+        if let Some(outcome) = outcome.or(superseded) {
+            (open.outcome, open.evidence) = (outcome, evidence);
         }
         open.ended = Some(moment);
         self.story.operations.push(open);
@@ -395,30 +338,14 @@ impl Evidence {
 }
 
 fn operation(state: State, trigger: Trigger, started: Option<Moment>, evidence: Evidence) -> Operation {
-    Operation {
-        revision: state.desired,
-        trigger,
-        started,
-        applied: None,
-        healthy: None,
-        failed: None,
-        outcome: Outcome::InProgress,
-        ended: None,
-        transitions: Vec::new(),
-        more_transitions: 0,
-        evidence,
-    }
+    Operation { revision: state.desired, trigger, started, evidence, ..Operation::default() }
 }
 
-/// When the state became what a look shows: as the cluster says, if that lies between this look and the
-/// one before.
-fn moment(after: Seconds, before: Option<State>, look: &Look, state: State) -> Moment {
-    let theirs = state.since as Seconds + look.offset;
-    let moved = before.is_none_or(|before| before.since != state.since);
-    // The cluster counts whole seconds.
-    if moved && state.since > 0 && theirs + 1.0 > after && theirs <= look.at {
-        let at = theirs.max(after);
-        if look.dated { Moment::exact(at) } else { Moment::within(after, at) }
+/// When the state became what a look shows: as the cluster says, if that lies between this look and the one before.
+fn moment(after: Seconds, look: &Look, state: State) -> Moment {
+    let theirs = look.local(state.since);
+    if state.since > 0 && theirs + WHOLE_SECOND > after && theirs <= look.at {
+        Moment { at: theirs.max(after), exact: look.unwatched.is_none(), after: Some(after) }
     } else {
         Moment::within(after, look.at)
     }

@@ -4,6 +4,8 @@
 //! they would seem to go back and forth. So one stream is followed for as long as it goes on, and another
 //! one takes over where it ends or has a hole.
 
+use serde::Serialize;
+
 use super::sight::{Sight, State, Stream};
 use crate::clock::Seconds;
 
@@ -18,62 +20,64 @@ pub(super) struct Look {
     pub(super) at: Seconds,
     /// The package; None: it was not there.
     pub(super) package: Option<State>,
-    /// The counter's word on what happened since the look before.
-    pub(super) link: Link,
-    /// Whether the time that the package gives for its state is that of a transition. Else it may be when
-    /// an exporter that was started anew first saw it.
-    pub(super) dated: bool,
-    /// Whether the exporter did not see its cluster for a while since the look before.
-    pub(super) blind: bool,
+    /// For how long the package had been what it is when that was said, by the cluster's clock alone.
+    pub(super) soak: Seconds,
+    /// Why no exporter watched the package all the time since the look before, if none did.
+    pub(super) unwatched: Option<Because>,
     /// The backend's clock minus the cluster's.
     pub(super) offset: Seconds,
 }
 
-/// What the transitions counter says of the time between two looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
-    /// There is none before it, or the package was not there.
-    First,
-    /// The same process counted so many transitions.
-    Same(u64),
-    /// Another process came in between. It counted so many; what came before it nobody knows.
-    Restarted(u64),
-    /// Another stream, whose counter says nothing about this time.
-    Other,
+impl Look {
+    /// A time of the cluster's clock in the backend's.
+    pub(super) fn local(&self, theirs: u64) -> Seconds {
+        theirs as Seconds + self.offset
+    }
+}
+
+/// Why it is not known what happened between two looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) enum Because {
+    /// It is what it was, and not since then: it moved at least once, or its exporter could not watch it for a moment.
+    Moved,
+    /// The exporter did not see its cluster for a while.
+    Blind,
+    /// Another process of the exporter took over.
+    OtherProcess,
 }
 
 /// Follows a cluster's streams. A stream has a hole when nothing of it is heard for `patience`.
 pub(super) fn follow(streams: &[Stream], patience: Seconds) -> Vec<Look> {
     let mut looks = Vec::new();
     let mut last: Option<(usize, Sight)> = None;
-    while let Some((stream, sight)) = next(streams, last, patience) {
-        let blind =
-            last.zip(streams.get(stream)).is_some_and(|((_, before), all)| all.is_blind(before.at, sight.at));
-        let link = match &last {
-            Some((before, previous)) => link(streams, (*before, previous), (stream, &sight), blind),
-            None => Link::First,
-        };
-        let offset = streams.get(stream).map_or(0.0, |stream| stream.offset);
-        let package = sight.package.map(|(state, _)| state);
-        let dated = dated(last, stream, &sight, link, blind);
-        looks.push(Look { at: sight.at, package, link, dated, blind, offset });
-        last = Some((stream, sight));
+    while let Some((place, sight)) = next(streams, last, patience) {
+        let unwatched = last.and_then(|before| unwatched(streams, before, (place, &sight)));
+        let offset = streams.get(place).map_or(0.0, |stream| stream.offset);
+        let soak = sight.package.map_or(0.0, |state| sight.rendered.saturating_sub(state.since) as Seconds);
+        looks.push(Look { at: sight.at, package: sight.package, soak, unwatched, offset });
+        last = Some((place, sight));
     }
     looks
 }
 
-fn dated(last: Option<(usize, Sight)>, stream: usize, now: &Sight, link: Link, blind: bool) -> bool {
-    let before_it_began = || now.package.zip(now.started).is_some_and(|((it, _), began)| it.since < began);
-    match (link, last) {
-        // What changed while it did not see its cluster it may date by when it saw it again.
-        _ if blind => before_it_began(),
-        // The process that did not have the package before has seen it come.
-        (_, Some((was, before))) if before.package.is_none() => {
-            was == stream && before.started.is_some() && before.started == now.started || before_it_began()
-        }
-        (Link::Same(_), _) => true,
-        _ => before_it_began(),
+/// Why it was not watched all the time between two sights, if it was not.
+fn unwatched(
+    streams: &[Stream],
+    (was, before): (usize, Sight),
+    (is, now): (usize, &Sight),
+) -> Option<Because> {
+    let (old, new) = (streams.get(was)?, streams.get(is)?);
+    if new.is_blind(before.at, now.at) {
+        return Some(Because::Blind);
     }
+    // One that was there already, and said the same, has watched as well.
+    let until = new.sights.partition_point(|sight| sight.at <= before.at);
+    let then = until.checked_sub(1).and_then(|at| new.sights.get(at));
+    let has_watched = then.is_some_and(|then| match (then.package, before.package) {
+        (Some(theirs), Some(ours)) => !theirs.differs(&ours),
+        (theirs, ours) => theirs.is_none() && ours.is_none(),
+    });
+    (old.process != new.process && !has_watched).then_some(Because::OtherProcess)
 }
 
 fn next(streams: &[Stream], last: Option<(usize, Sight)>, patience: Seconds) -> Option<(usize, Sight)> {
@@ -95,122 +99,89 @@ fn next(streams: &[Stream], last: Option<(usize, Sight)>, patience: Seconds) -> 
 
 /// Whether a sight shows what was before `last`.
 fn is_late(sight: &Sight, last: &Sight) -> bool {
-    let (Some(rendered), Some(before)) = (sight.rendered, last.rendered) else { return false };
-    let fewer = sight.package.zip(last.package).is_some_and(|((_, now), (_, then))| now < then);
-    rendered < before && before - rendered <= LATE || rendered == before && fewer
-}
-
-fn link(streams: &[Stream], (was, before): (usize, &Sight), (is, now): (usize, &Sight), blind: bool) -> Link {
-    let ((old, moves), (new, count)) = match (before.package, now.package) {
-        (Some(old), Some(new)) => (old, new),
-        // It is counted from when it was found.
-        (None, Some((_, count))) if was == is => return Link::Same(count),
-        _ => return Link::First,
-    };
-    if was == is {
-        let restarted = before.started.zip(now.started).is_some_and(|(then, now)| then != now);
-        return if restarted { Link::Restarted(count) } else { counted((old, moves), (new, count), blind) };
-    }
-    let Some(stream) = streams.get(is) else { return Link::Other };
-    if now.started.is_some_and(|started| started as Seconds + stream.offset >= before.at) {
-        return Link::Restarted(count);
-    }
-    // What that stream said when the other one was last heard.
-    let until = stream.sights.partition_point(|sight| sight.at <= before.at);
-    let then = until.checked_sub(1).and_then(|at| stream.sights.get(at)).and_then(|sight| sight.package);
-    match then {
-        Some(then) if !then.0.differs(&old) && then.0.since == old.since => {
-            counted(then, (new, count), blind)
-        }
-        _ => Link::Other,
-    }
-}
-
-/// By the counter of one stream. It falls, or something changes without it, when a new process counts
-/// from zero. One that was blind may find that the object has come back to what it was.
-fn counted((old, moves): (State, u64), (new, count): (State, u64), blind: bool) -> Link {
-    match count.checked_sub(moves) {
-        None => Link::Restarted(count),
-        Some(0) if new.differs(&old) || new.since != old.since && !blind => Link::Restarted(count),
-        Some(moved) => Link::Same(moved),
-    }
+    let was_before = sight.package.zip(last.package).is_some_and(|(now, then)| now.since < then.since);
+    let ago = last.rendered.saturating_sub(sight.rendered);
+    ago > 0 && ago <= LATE || sight.rendered == last.rendered && was_before
 }
 
 #[cfg(test)]
 mod tests {
-    use rstest::rstest;
     use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
     use super::*;
 
-    fn sight(at: Seconds, count: u64, since: u64) -> Sight {
+    fn sight(at: Seconds, since: u64) -> Sight {
         let r = Fingerprint::of("r1");
         let (apply, health) = (ApplyState::Applied, Health::Current);
         let state = State { apply, health, desired: r, applied: r, healthy: r, reason: 0, since };
-        Sight { at, rendered: Some(at as u64), started: None, package: Some((state, count)) }
+        Sight { at, rendered: at as u64, package: Some(state) }
     }
 
-    fn stream(sights: &[Sight]) -> Stream {
-        Stream { sights: sights.to_vec(), ..Stream::default() }
+    fn stream(process: u64, sights: &[Sight]) -> Stream {
+        Stream { process, sights: sights.to_vec(), ..Stream::default() }
     }
 
-    fn links(streams: &[Stream]) -> Vec<(Seconds, Link)> {
-        follow(streams, 60.0).into_iter().map(|look| (look.at, look.link)).collect()
+    fn looks(streams: &[Stream]) -> Vec<(Seconds, Option<Because>)> {
+        follow(streams, 60.0).into_iter().map(|look| (look.at, look.unwatched)).collect()
     }
 
-    #[rstest]
-    #[case::quiet((3, 50), (3, 50), Link::Same(0))]
-    #[case::counted((3, 50), (5, 115), Link::Same(2))]
-    #[case::fell((3, 50), (1, 115), Link::Restarted(1))]
-    #[case::time_moved_alone((3, 50), (3, 115), Link::Restarted(3))]
-    fn counters_of_one_stream(#[case] old: (u64, u64), #[case] new: (u64, u64), #[case] link: Link) {
-        let got = links(&[stream(&[sight(100.0, old.0, old.1), sight(115.0, new.0, new.1)])]);
-        assert_eq!(got, [(100.0, Link::First), (115.0, link)]);
+    const OTHER: Option<Because> = Some(Because::OtherProcess);
+
+    #[test]
+    fn one_process_watches_all_the_time_but_where_it_is_blind() {
+        let mut one = stream(1, &[sight(100.0, 50), sight(115.0, 110), sight(145.0, 110)]);
+        one.blind = vec![130.0];
+        assert_eq!(looks(&[one]), [(100.0, None), (115.0, None), (145.0, Some(Because::Blind))]);
     }
 
     #[test]
-    fn a_process_that_counted_beyond_the_one_before_is_told_by_its_start() {
-        let mut sights = [sight(100.0, 1, 50), sight(115.0, 4, 110)];
-        (sights[0].started, sights[1].started) = (Some(10), Some(105));
-        assert_eq!(links(&[stream(&sights)])[1].1, Link::Restarted(4));
+    fn a_soak_is_told_by_the_clusters_clock_alone() {
+        let mut ahead = sight(100.0, 3_650);
+        ahead.rendered = 3_700;
+        assert_eq!(follow(&[stream(1, &[ahead])], 60.0)[0].soak, 50.0);
     }
 
     #[test]
     fn a_replica_is_not_mixed_in_and_takes_over_in_a_hole() {
-        let a = stream(&[sight(100.0, 1, 50), sight(115.0, 2, 110), sight(300.0, 3, 290)]);
+        let a = stream(1, &[sight(100.0, 50), sight(115.0, 110), sight(300.0, 290)]);
         // Scraped a little later, and it has not seen the change yet.
-        let b =
-            stream(&[sight(99.0, 1, 50), sight(115.1, 1, 50), sight(130.0, 2, 110), sight(145.0, 2, 110)]);
-        let expected = [
-            (99.0, Link::First),
-            (115.1, Link::Same(0)),
-            (130.0, Link::Same(1)),
-            (145.0, Link::Same(0)),
-            (300.0, Link::Same(1)),
-        ];
-        assert_eq!(links(&[a, b]), expected);
+        let b = stream(1, &[sight(99.0, 50), sight(115.1, 50), sight(130.0, 110), sight(145.0, 110)]);
+        let expected = [99.0, 115.1, 130.0, 145.0, 300.0].map(|at| (at, None));
+        assert_eq!(looks(&[a, b]), expected);
     }
 
     #[test]
-    fn another_exporters_counter_says_nothing_about_the_time_before_it() {
-        let a = stream(&[sight(100.0, 1, 50), sight(115.0, 1, 50)]);
-        let b = stream(&[sight(130.0, 7, 50)]);
-        assert_eq!(links(&[a.clone(), b])[2], (130.0, Link::Other));
-        let mut began = sight(130.0, 2, 128);
-        began.started = Some(120);
-        assert_eq!(links(&[a, stream(&[began])])[2], (130.0, Link::Restarted(2)));
+    fn of_another_process_nothing_is_known_before_it_was_there() {
+        let a = stream(1, &[sight(100.0, 50), sight(115.0, 50)]);
+        let b = stream(2, &[sight(130.0, 50)]);
+        assert_eq!(looks(&[a.clone(), b])[2], (130.0, OTHER));
+        // It was there, and said the same.
+        let b = stream(2, &[sight(107.0, 90), sight(130.0, 90)]);
+        assert_eq!(looks(&[a.clone(), b])[2], (130.0, None));
+        // It was there, and said something else.
+        let mut then = sight(107.0, 90);
+        then.package = None;
+        assert_eq!(looks(&[a, stream(2, &[then, sight(130.0, 110)])])[2], (130.0, OTHER));
+    }
+
+    #[test]
+    fn of_two_processes_that_alternate_one_is_followed() {
+        let a = stream(1, &[sight(100.0, 50), sight(130.0, 50), sight(160.0, 50)]);
+        let b = stream(2, &[sight(115.0, 90), sight(145.0, 90), sight(175.0, 90)]);
+        let expected = [(100.0, None), (130.0, None), (160.0, None), (175.0, None)];
+        assert_eq!(looks(&[a, b]), expected);
     }
 
     #[test]
     fn what_was_rendered_before_is_passed_over() {
-        let mut late = sight(116.0, 1, 50);
-        late.rendered = Some(112);
-        let sights = [sight(100.0, 1, 50), sight(115.0, 2, 110), late, sight(130.0, 2, 110)];
-        assert_eq!(links(&[stream(&sights)]).len(), 3);
+        let mut late = sight(116.0, 50);
+        late.rendered = 112;
+        let sights = [sight(100.0, 50), sight(115.0, 110), late, sight(130.0, 110)];
+        assert_eq!(looks(&[stream(1, &sights)]).len(), 3);
         // A clock that was set back by an hour hides nothing.
-        let mut set = sight(4000.0, 2, 110);
-        set.rendered = Some(500);
-        let sights = [sight(3990.0, 2, 110), set];
-        assert_eq!(links(&[stream(&sights)]).len(), 2);
+        let mut set = sight(4000.0, 110);
+        set.rendered = 500;
+        let sights = [sight(3990.0, 110), set];
+        assert_eq!(looks(&[stream(1, &sights)]).len(), 2);
     }
 }

@@ -5,8 +5,8 @@
 //!                                                                                      \-> table | JSON
 //! ```
 //!
-//! The hub stores nothing of this. What the past cannot tell is said: each transition is either shown, or
-//! counted as one that no sample shows, or lies in a time in which nobody counted.
+//! The hub stores nothing of this. What the past cannot tell is said: each transition is shown, or lies between two
+//! samples of which the later one shows another, or in a time of which it is said that the package moved, or may have.
 
 mod ask;
 #[cfg(test)]
@@ -28,12 +28,11 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use statusbridge_contract::Fingerprint;
 
-use crate::api::fleet_package::PackageRef;
+use crate::api::PackageRef;
 use crate::api::{FleetPackageSpec, FleetPackageStatus};
 use crate::clock::{self, Seconds};
 use crate::config::ConfigFile;
 use crate::feed::PromFeed;
-use crate::fleet::PackageId;
 use crate::poll::PollConfig;
 use crate::serve::{Access, BackendArgs, duration};
 use crate::store::{Key, Object};
@@ -102,7 +101,7 @@ enum Output {
 
 /// Which package is asked for, and what the hub knows of it.
 struct Subject {
-    package: PackageId,
+    package: PackageRef,
     fleet_package: Option<String>,
     /// Clusters that have to be named.
     expected: BTreeSet<String>,
@@ -190,7 +189,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8> {
         all.entry(name.clone()).or_insert_with(|| Cluster::unknown(name));
     }
     let report = Report {
-        package: PackageRef::from(&subject.package),
+        package: subject.package.clone(),
         fleet_package: subject.fleet_package,
         from: report::time(from),
         to: report::time(to),
@@ -240,7 +239,7 @@ async fn subject(args: &HistoryArgs) -> Result<Subject> {
     let (namespace, name) = split(&args.package)?;
     if let Some(source) = &args.source {
         let (source, name) = (source.clone(), name.to_owned());
-        let package = PackageId { source, namespace: namespace.map(str::to_owned), name };
+        let package = PackageRef { source, namespace: namespace.map(str::to_owned), name };
         let (expected, revisions) = (BTreeSet::new(), BTreeMap::new());
         return Ok(Subject { package, fleet_package: None, expected, revisions });
     }
@@ -260,7 +259,7 @@ async fn subject(args: &HistoryArgs) -> Result<Subject> {
     let words = spec.revision.iter().chain(&status.revision).chain(&status.last_healthy_revision).cloned();
     let revisions = past.chain(words).map(|word| (Fingerprint::of(&word), word)).collect();
     Ok(Subject {
-        package: (&spec.package).into(),
+        package: spec.package.clone(),
         fleet_package: Some(key.to_string()),
         expected: spec.clusters.names.into_iter().flatten().collect(),
         revisions,
@@ -284,7 +283,7 @@ fn split(package: &str) -> Result<(Option<&str>, &str)> {
 async fn attest(
     backends: &mut [Backend<PromFeed>],
     homes: &BTreeMap<String, Vec<usize>>,
-    package: &PackageId,
+    package: &PackageRef,
     stories: &BTreeMap<String, Told>,
     notes: &mut Vec<String>,
 ) -> BTreeMap<String, Vec<Verified>> {

@@ -1,4 +1,7 @@
 //! Which samples are read: a coarse look at everything first, then every scrape where something moved.
+//!
+//! The coarse look is at distances, and shows a sample for some minutes after the last one. It says where to look, and
+//! nothing else: all that it asks for is there as long as the package is, and moves whenever something happens.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +56,7 @@ pub(super) fn moved<'a>(
                 Some((before, _)) if at - before > step => {
                     windows.extend([(before - LOOKBACK, before + step), (at - LOOKBACK, *at)]);
                 }
-                Some((before, then)) if !rests(then, values) => windows.push((before - LOOKBACK, *at)),
+                Some((before, then)) if *then != *values => windows.push((before - LOOKBACK, *at)),
                 Some(_) => {}
             }
             last = Some((*at, values));
@@ -61,12 +64,6 @@ pub(super) fn moved<'a>(
         windows.extend(last.map(|(at, _)| (at - LOOKBACK, at + step)));
     }
     merged(part, windows)
-}
-
-/// Whether nothing happened between two looks. When it was rendered is no matter.
-fn rests(then: &Values, now: &Values) -> bool {
-    let rendered = super::sight::place(statusbridge_contract::Metric::RenderedTimestamp.name());
-    then.iter().zip(now).enumerate().all(|(place, (then, now))| Some(place) == rendered || then == now)
 }
 
 /// The same times without overlaps, and none before the part begins or after it ends but what is seen
@@ -172,15 +169,6 @@ mod tests {
         // Nothing was heard for a while: both ends of that.
         all.retain(|(step, _)| !(20..30).contains(step));
         assert_eq!(windows(&all), [(-1, 0), (18, 20), (29, 30), (48, 50), (99, 101)]);
-    }
-
-    #[test]
-    fn when_it_was_rendered_is_no_move() {
-        let mut quiet = looks(&[(0, 0), (1, 0), (2, 0)]);
-        for (at, values) in &mut quiet {
-            values[8] = Some(*at as u64);
-        }
-        assert_eq!(moved(DAY, STEP, [quiet].iter()), [(-STEP, 0), (STEP, 3 * STEP)]);
     }
 
     #[test]

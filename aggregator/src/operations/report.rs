@@ -4,20 +4,22 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 use statusbridge_contract::Fingerprint;
 
-use super::fold::{self, Known, Outcome, Story, Trigger};
-use crate::api::fleet_package::PackageRef;
+use super::fold::{self, Outcome, Story, Trigger};
+use super::follow::Because;
+use crate::api::PackageRef;
 use crate::clock::Seconds;
 
 /// The history of a package.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     /// The package.
     pub(super) package: PackageRef,
     /// The FleetPackage that was asked for, as namespace/name.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fleet_package: Option<String>,
     /// Beginning of the time range.
     pub(super) from: Timestamp,
@@ -30,27 +32,23 @@ pub(super) struct Report {
 }
 
 /// The package in one cluster.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Cluster {
     /// Its name.
     pub(super) cluster_name: String,
     /// The package as it was last seen; left out: it was not there at last, or never.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) now: Option<Now>,
     /// Since when it is not there.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) gone: Option<Moment>,
     /// Time of the last sample; left out: there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) last_seen_at: Option<Timestamp>,
     /// Time of the first sample where that is later than the beginning of the time range: what the package was before
     /// is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unknown_until: Option<Timestamp>,
     /// Time of the last sample where that is earlier than the end of the time range: what became of the package since
     /// is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unknown_since: Option<Timestamp>,
     /// Oldest first.
     pub(super) operations: Vec<Operation>,
@@ -69,6 +67,7 @@ fn is_zero(number: &usize) -> bool {
 }
 
 /// A state.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Now {
@@ -77,17 +76,15 @@ pub(super) struct Now {
     /// Whether what was applied works.
     pub(super) health: &'static str,
     /// What the cluster was told to run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) desired_revision: Option<String>,
     /// What is applied in full and works.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) healthy_revision: Option<String>,
     /// Since when.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) since: Option<Timestamp>,
 }
 
 /// When something happened.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Moment {
@@ -95,46 +92,37 @@ pub(super) struct Moment {
     pub(super) at: Timestamp,
     /// Whether it was at that time, to the second.
     pub(super) exact: bool,
-    /// Else: it was after this time, when the last sample before it was taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The time of the last sample before it.
     pub(super) after: Option<Timestamp>,
 }
 
 /// One thing that a cluster did about the package.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Operation {
     /// The revision in somebody's words, where the FleetPackage has them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) revision: Option<String>,
     /// The same as 12 hex digits; left out: the cluster did not say.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fingerprint: Option<String>,
     /// Why it began.
     pub(super) trigger: Trigger,
     /// When it began; left out: before the time range.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) started: Option<Moment>,
     /// When the revision was first applied in full.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) applied: Option<Moment>,
     /// When it was first healthy.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) healthy: Option<Moment>,
     /// When it first failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failed: Option<Moment>,
     /// Why it failed last.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     /// How it stands, or ended.
     pub(super) outcome: Outcome,
     /// When it ended; left out: it goes on.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ended: Option<Moment>,
     /// From its beginning until it was healthy, failed, superseded or gone, in seconds: at most that much,
     /// where times are not exact. Left out: nobody knows, or it goes on.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) duration_seconds: Option<u64>,
     /// Whether that may be less.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -144,12 +132,8 @@ pub(super) struct Operation {
     /// What was seen, in order.
     pub(super) transitions: Vec<Transition>,
     /// Transitions that are left out.
-    #[serde(skip_serializing_if = "is_none_more")]
-    pub(super) more_transitions: u64,
-}
-
-fn is_none_more(number: &u64) -> bool {
-    *number == 0
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) more_transitions: usize,
 }
 
 /// Whether an outcome was held against the exporter's digest.
@@ -164,7 +148,8 @@ pub(super) enum Verified {
     NotTried,
 }
 
-/// A change of apply state, health or healthy revision.
+/// A change that two samples in a row show: from `after` on the package moved at least once, and since `at` it was this.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Transition {
@@ -175,30 +160,25 @@ pub(super) struct Transition {
     pub(super) apply_state: &'static str,
     /// Health from then on.
     pub(super) health: &'static str,
-    /// Healthy revision from then on, as 12 hex digits; left out: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Revision that the cluster was told to run, as 12 hex digits; left out: none.
+    pub(super) desired_fingerprint: Option<String>,
+    /// The one last applied in full.
+    pub(super) applied_fingerprint: Option<String>,
+    /// The one that is applied in full and works.
     pub(super) healthy_fingerprint: Option<String>,
     /// The reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
 }
 
-/// A time in which something happened that no sample shows.
+/// A time in which the package moved, or may have moved, and no sample shows how.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub(super) struct Gap {
     /// The last sample before it.
     pub(super) after: Timestamp,
     /// The first one after it.
     pub(super) before: Timestamp,
-    /// Transitions that were counted and not seen.
-    pub(super) transitions: u64,
-    /// For a while nobody counted, as the exporter was started anew, another one took over, or it did not see its
-    /// cluster: there may be more.
-    pub(super) uncounted: bool,
-    /// It was there and did not see its cluster.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) blind: bool,
+    /// Why that is all that is known.
+    pub(super) because: Because,
 }
 
 /// Words for numbers.
@@ -217,8 +197,7 @@ impl Words {
     }
 
     fn revision(&self, fingerprint: Fingerprint) -> Option<String> {
-        let known = || self.revisions.get(&fingerprint).cloned().unwrap_or_else(|| fingerprint.to_string());
-        (!fingerprint.is_none()).then(known)
+        digits(fingerprint).map(|digits| self.revisions.get(&fingerprint).cloned().unwrap_or(digits))
     }
 }
 
@@ -227,22 +206,10 @@ pub(super) fn time(at: Seconds) -> Timestamp {
     Timestamp::from_second(at.round() as i64).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// What happened between two times happened between these.
-fn around(after: Seconds, before: Seconds) -> (Timestamp, Timestamp) {
-    (time(after.floor()), time(before.ceil()))
-}
-
 impl From<fold::Moment> for Moment {
-    fn from(moment: fold::Moment) -> Self {
-        let (after, at) = match moment.known {
-            Known::After(after) => {
-                let (after, at) = around(after, moment.at);
-                (Some(after), at)
-            }
-            Known::Exactly => (None, time(moment.at)),
-            Known::By => (None, time(moment.at.ceil())),
-        };
-        Self { at, exact: moment.known == Known::Exactly, after }
+    fn from(fold::Moment { at, exact, after }: fold::Moment) -> Self {
+        let after = after.map(|after| time(after.floor()));
+        Self { at: time(if exact { at } else { at.ceil() }), exact, after }
     }
 }
 
@@ -253,24 +220,13 @@ fn digits(fingerprint: Fingerprint) -> Option<String> {
 impl Cluster {
     /// Of a cluster of which nothing is known.
     pub(super) fn unknown(cluster_name: String) -> Self {
-        Self {
-            cluster_name,
-            now: None,
-            gone: None,
-            last_seen_at: None,
-            unknown_until: None,
-            unknown_since: None,
-            operations: Vec::new(),
-            unseen: Vec::new(),
-            left_out: 0,
-            unusable_scrapes: 0,
-        }
+        Self { cluster_name, ..Self::default() }
     }
 
     /// Of a cluster that has a story; `verified` has an entry for each operation.
     pub(super) fn new(cluster_name: String, story: &Story, verified: Vec<Verified>, words: &Words) -> Self {
         let operations = story.operations.iter().zip(verified);
-        let now = story.now.map(|(state, _)| Now {
+        let now = story.now.map(|state| Now {
             apply_state: state.apply.name(),
             health: state.health.name(),
             desired_revision: words.revision(state.desired),
@@ -278,8 +234,8 @@ impl Cluster {
             since: (state.since > 0).then(|| time(state.since as Seconds + story.offset)),
         });
         let gaps = story.gaps.iter().map(|gap| {
-            let (after, before) = around(gap.after, gap.before);
-            Gap { after, before, transitions: gap.missing, uncounted: gap.uncounted, blind: gap.blind }
+            let (after, before) = (time(gap.after.floor()), time(gap.before.ceil()));
+            Gap { after, before, because: gap.because }
         });
         Self {
             now,
@@ -303,15 +259,17 @@ impl Operation {
             Outcome::InProgress => None,
         };
         let duration = operation.started.zip(done).and_then(|(started, done)| {
-            let exact = started.known == Known::Exactly && done.known == Known::Exactly;
+            let exact = started.exact && done.exact;
             Some(((done.at - started.not_before()?).max(0.0).ceil() as u64, exact))
         });
         let transitions = operation.transitions.iter().map(|transition| Transition {
             moment: transition.moment.into(),
-            apply_state: transition.apply.name(),
-            health: transition.health.name(),
-            healthy_fingerprint: digits(transition.healthy),
-            reason: words.reason(transition.reason),
+            apply_state: transition.state.apply.name(),
+            health: transition.state.health.name(),
+            desired_fingerprint: digits(transition.state.desired),
+            applied_fingerprint: digits(transition.state.applied),
+            healthy_fingerprint: digits(transition.state.healthy),
+            reason: words.reason(transition.state.reason),
         });
         Self {
             revision: words.revisions.get(&operation.revision).cloned(),

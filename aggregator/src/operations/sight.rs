@@ -1,36 +1,39 @@
 //! What scrapes said of one package in one cluster, as raw samples tell it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use statusbridge_contract::{ApplyState, Fingerprint, Health, Metric, PACKAGE_METRICS, stream::StreamLabels};
 
 use crate::clock::Seconds;
 use crate::feed::Sample;
+use crate::verify::{Package, odd_package};
 
-/// The exporter's own metric that tells one of its processes from the next. It is no part of the
-/// contract: where a pipeline drops it, counters that fall tell as much of it as they can.
-pub(super) const START_TIME: &str = "statusbridge_exporter_start_time_seconds";
+/// The metrics of a package that are read: those that come before its inventory.
+pub(super) const OF_PACKAGE: &[Metric] = PACKAGE_METRICS.split_at(7).0;
 
-/// The metrics of a package that are read: those that come before its inventory. All but the last are there
-/// for every package.
-pub(super) const OF_PACKAGE: &[Metric] = PACKAGE_METRICS.split_at(8).0;
-
-/// How many series are read of one stream.
+/// How many series are read of one stream at most.
 pub(super) const SERIES: usize = OF_PACKAGE.len() + 3;
-/// Values of one scrape: those of [`OF_PACKAGE`], when it was rendered, when its process started, whether the
+/// Values of one scrape: those of [`OF_PACKAGE`], when it was rendered, the number of the process, whether the
 /// package's source was up.
 pub(super) type Values = [Option<u64>; SERIES];
+const MOVED: usize = 1;
 const RENDERED: usize = OF_PACKAGE.len();
-const STARTED: usize = OF_PACKAGE.len() + 1;
+const PROCESS: usize = OF_PACKAGE.len() + 1;
 const UP: usize = OF_PACKAGE.len() + 2;
 
+/// What a coarse look asks for of a package: each of its moves moves this, and every package has it.
+pub(super) const MOVES: &[Metric] = &[Metric::PackageTransitionTimestamp];
+/// How many series that is of one stream, with the process and the source.
+pub(super) const COARSE_SERIES: usize = MOVES.len() + 2;
+
 /// Place of a metric's value in [`Values`].
-pub(super) fn place(metric: &str) -> Option<usize> {
+pub(super) fn place(metric: Metric) -> Option<usize> {
     match metric {
-        START_TIME => Some(STARTED),
-        name if name == Metric::RenderedTimestamp.name() => Some(RENDERED),
-        name if name == Metric::SourceUp.name() => Some(UP),
-        name => OF_PACKAGE.iter().position(|metric| metric.name() == name),
+        Metric::RenderedTimestamp => Some(RENDERED),
+        Metric::ProcessNumber => Some(PROCESS),
+        Metric::SourceUp => Some(UP),
+        _ => OF_PACKAGE.iter().position(|it| *it == metric),
     }
 }
 
@@ -49,13 +52,31 @@ pub(super) struct State {
     pub(super) healthy: Fingerprint,
     /// Code of the reason; 0 is none.
     pub(super) reason: u64,
-    /// When it last changed, in the cluster's clock.
+    /// Since when the exporter vouches for it, in the cluster's clock.
     pub(super) since: u64,
 }
 
 impl State {
-    /// Whether the transitions counter counts the way from one to the other.
+    /// What a package's samples say, those included that are left out because they follow from others.
+    pub(super) fn of(package: &Package) -> Self {
+        Self {
+            apply: package.apply(),
+            health: package.health(),
+            desired: package.desired(),
+            applied: package.applied(),
+            healthy: package.healthy(),
+            reason: package.reason(),
+            since: package.since(),
+        }
+    }
+
+    /// Whether the way from one to the other moves the time since when it is so.
     pub(super) fn differs(&self, other: &Self) -> bool {
+        self.shows_otherwise(other) || (self.desired, self.applied) != (other.desired, other.applied)
+    }
+
+    /// Whether they differ in what was done, and not only in what was wanted.
+    pub(super) fn shows_otherwise(&self, other: &Self) -> bool {
         (self.apply, self.health, self.healthy) != (other.apply, other.health, other.healthy)
     }
 
@@ -87,16 +108,16 @@ pub(super) struct Sight {
     /// When it was stamped, in the backend's clock.
     pub(super) at: Seconds,
     /// When it was rendered, in the cluster's.
-    pub(super) rendered: Option<u64>,
-    /// When the exporter's process started, in the cluster's clock.
-    pub(super) started: Option<u64>,
-    /// The package and how many transitions the process has counted; None: it has no such package.
-    pub(super) package: Option<(State, u64)>,
+    pub(super) rendered: u64,
+    /// The package; None: there is no such package.
+    pub(super) package: Option<State>,
 }
 
-/// All sights of one stream, in order of time.
+/// All sights of one process of an exporter, as one replica of a backend has them, in order of time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Stream {
+    /// The number of the process.
+    pub(super) process: u64,
     /// What its scrapes said.
     pub(super) sights: Vec<Sight>,
     /// When it was scraped while the exporter did not see its cluster, in order: what it says then is what it knew
@@ -121,6 +142,8 @@ impl Stream {
     }
 }
 
+/// What was seen of a state that is this old, in whole seconds, was not seen in the middle of a move.
+const SETTLED: u64 = 2;
 /// Rendering, scraping and whole seconds make up for so much of a difference between clocks.
 const NO_OFFSET: Seconds = 2.0;
 
@@ -136,7 +159,8 @@ impl Scrapes {
     /// Takes samples of the metric at a [`place`].
     pub(super) fn add(&mut self, stream: StreamLabels, place: usize, samples: &[Sample]) {
         let scrapes = self.streams.entry(stream).or_default();
-        for sample in samples {
+        // VictoriaMetrics answers stale markers as such, and they are no samples.
+        for sample in samples.iter().filter(|sample| !sample.value.is_nan()) {
             let Some(value) = sample.whole() else {
                 self.odd += 1;
                 continue;
@@ -173,27 +197,34 @@ impl Scrapes {
 
     /// Whether any scrape has the package.
     pub(super) fn has_package(&self) -> bool {
-        self.streams.values().flat_map(BTreeMap::values).any(|values| values[0].is_some())
+        self.streams.values().flat_map(BTreeMap::values).any(|values| values[MOVED].is_some())
     }
 
-    /// The streams' sights, and how many scrapes could not be used because something of them was
+    /// The sights of each process, and how many scrapes could not be used because something of them was
     /// missing or made no sense.
     pub(super) fn streams(&self) -> (Vec<Stream>, usize) {
         let mut unusable = self.odd;
         let mut streams = Vec::new();
         for scrapes in self.streams.values() {
-            let (mut sights, mut blind) = (Vec::new(), Vec::new());
+            let mut processes = BTreeMap::<u64, (Vec<(Sight, u32)>, Vec<Seconds>)>::new();
             for (at, values) in scrapes {
                 match sight(*at, values) {
-                    Scrape::Sight(sight) => sights.push(sight),
-                    Scrape::Blind(at) => blind.push(at),
+                    Scrape::Sight(process, sight, samples) => {
+                        processes.entry(process).or_default().0.push((sight, samples));
+                    }
+                    Scrape::Blind(process, at) => processes.entry(process).or_default().1.push(at),
                     Scrape::Nothing => {}
                     Scrape::Unusable => unusable += 1,
                 }
             }
-            let sights = without_glimpses(sights);
-            if !sights.is_empty() {
-                streams.push(Stream { offset: offset(&sights), sights, blind });
+            for (process, (sights, blind)) in processes {
+                let all = sights.len();
+                let sights = without_torn(sights);
+                unusable += all - sights.len();
+                let sights = without_glimpses(sights);
+                if !sights.is_empty() {
+                    streams.push(Stream { process, offset: offset(&sights), sights, blind });
+                }
             }
         }
         (streams, unusable)
@@ -202,10 +233,10 @@ impl Scrapes {
 
 /// What a scrape is worth.
 enum Scrape {
-    /// It says how the package is, or that there is none.
-    Sight(Sight),
-    /// The exporter did not see its cluster at this time.
-    Blind(Seconds),
+    /// A process says how the package is, or that there is none, in so many samples.
+    Sight(u64, Sight, u32),
+    /// The exporter's process did not see its cluster at this time.
+    Blind(u64, Seconds),
     /// It is none of the package's source.
     Nothing,
     /// Something of it is missing or makes no sense.
@@ -213,49 +244,60 @@ enum Scrape {
 }
 
 fn sight(at: i64, values: &Values) -> Scrape {
-    let (package, [rendered, started]) = (&values[..OF_PACKAGE.len()], [values[RENDERED], values[STARTED]]);
+    let mut package = Package::new(Arc::default());
+    for (slot, value) in values[..OF_PACKAGE.len()].iter().enumerate() {
+        package.present |= u16::from(value.is_some()) << slot;
+        package.values[slot] = value.unwrap_or_default();
+    }
     let at = at as Seconds / 1000.0;
-    let is_absent = package.iter().all(Option::is_none);
-    match values[UP] {
-        Some(1) => {}
-        Some(0) => return Scrape::Blind(at),
-        None if is_absent => return Scrape::Nothing,
+    let (process, rendered) = match (values[UP], values[PROCESS], values[RENDERED]) {
+        (Some(1), Some(process), Some(rendered)) => (process, rendered),
+        (Some(0), Some(process), _) => return Scrape::Blind(process, at),
+        (None, ..) if package.present == 0 => return Scrape::Nothing,
         _ => return Scrape::Unusable,
-    }
-    if is_absent {
-        return Scrape::Sight(Sight { at, rendered, started, package: None });
-    }
-    let read = || {
-        let fingerprint = |value: Option<u64>| Fingerprint::from_value(value?);
-        let state = State {
-            apply: ApplyState::from_code(package[0]?)?,
-            health: Health::from_code(package[1]?)?,
-            desired: fingerprint(package[2])?,
-            applied: fingerprint(package[3])?,
-            healthy: fingerprint(package[4])?,
-            since: package[5]?,
-            reason: package[7].unwrap_or_default(),
-        };
-        Some((state, package[6]?))
     };
-    match read() {
-        Some(package) => Scrape::Sight(Sight { at, rendered, started, package: Some(package) }),
-        None => Scrape::Unusable,
+    let package = match package.present {
+        0 => None,
+        _ if odd_package(&package).is_some() => return Scrape::Unusable,
+        _ => Some(package),
+    };
+    // Reasons come and go by themselves.
+    let samples = |package: &Package| {
+        package.samples().filter(|(metric, _)| *metric != Metric::PackageReason).count() as u32
+    };
+    let count = package.as_ref().map_or(0, samples);
+    Scrape::Sight(process, Sight { at, rendered, package: package.as_ref().map(State::of) }, count)
+}
+
+/// A process does not show two states since the same time. Where a sample is lost on the way, a package looks better than
+/// it is: of scrapes that say the same time those count that brought most.
+fn without_torn(sights: Vec<(Sight, u32)>) -> Vec<Sight> {
+    let settled = |sight: &Sight| sight.package.filter(|state| sight.rendered >= state.since + SETTLED);
+    let mut whole = BTreeMap::<u64, (u32, State)>::new();
+    for (sight, samples) in &sights {
+        let Some(state) = settled(sight) else { continue };
+        let most = whole.entry(state.since).or_insert((*samples, state));
+        if most.0 < *samples {
+            *most = (*samples, state);
+        }
     }
+    let is_whole = |sight: &Sight| {
+        settled(sight)
+            .is_none_or(|state| whole.get(&state.since).is_none_or(|(_, most)| !most.differs(&state)))
+    };
+    sights.into_iter().map(|(sight, _)| sight).filter(is_whole).collect()
 }
 
 /// One scrape without the package says little: its samples may be late or lost. Two in a row do.
 fn without_glimpses(sights: Vec<Sight>) -> Vec<Sight> {
     let absent = |at: Option<usize>| at.and_then(|at| sights.get(at)).is_some_and(|s| s.package.is_none());
-    let kept = (0..sights.len())
-        .filter(|at| !absent(Some(*at)) || absent(at.checked_sub(1)) || absent(Some(at + 1)))
-        .collect::<Vec<_>>();
-    kept.into_iter().filter_map(|at| sights.get(at).copied()).collect()
+    let kept = |at: &usize| !absent(Some(*at)) || absent(at.checked_sub(1)) || absent(Some(at + 1));
+    (0..sights.len()).filter(kept).map(|at| sights[at]).collect()
 }
 
 /// How far the clocks are apart. An exposition that is repeated looks old: the youngest tells.
 fn offset(sights: &[Sight]) -> Seconds {
-    let ages = sights.iter().filter_map(|sight| Some(sight.at - sight.rendered? as Seconds));
+    let ages = sights.iter().map(|sight| sight.at - sight.rendered as Seconds);
     ages.reduce(f64::min).filter(|age| age.abs() > NO_OFFSET).unwrap_or(0.0)
 }
 
@@ -276,30 +318,45 @@ mod tests {
         scrapes
     }
 
-    const GOOD: Values =
-        [Some(0), Some(0), Some(7), Some(7), Some(7), Some(50), Some(3), Some(0), Some(100), None, Some(1)];
-    const NONE: Values = [None, None, None, None, None, None, None, None, Some(100), None, Some(1)];
+    /// Healthy at a revision since 50.
+    const GOOD: Values = [Some(7), Some(50), None, None, None, None, None, Some(100), Some(1), Some(1)];
+    /// Failed with what was applied, since 60.
+    const BAD: Values =
+        [Some(0), Some(60), None, Some(5), Some(7), Some(8), Some(3), Some(100), Some(1), Some(1)];
+    const NONE: Values = [None, None, None, None, None, None, None, Some(100), Some(1), Some(1)];
+
+    fn with(mut values: Values, place: usize, value: Option<u64>) -> Values {
+        values[place] = value;
+        values
+    }
 
     #[test]
     fn places_are_those_of_the_metrics() {
         for (at, metric) in OF_PACKAGE.iter().enumerate() {
-            assert_eq!(place(metric.name()), Some(at));
+            assert_eq!(place(*metric), Some(at));
         }
-        assert_eq!(place("statusbridge_rendered_timestamp_seconds"), Some(RENDERED));
-        assert_eq!(place(START_TIME), Some(STARTED));
-        assert_eq!(place("statusbridge_source_up"), Some(UP));
-        assert_eq!(place("statusbridge_digest"), None);
+        assert_eq!(place(MOVES[0]), Some(MOVED));
+        assert_eq!(place(Metric::RenderedTimestamp), Some(RENDERED));
+        assert_eq!(place(Metric::ProcessNumber), Some(PROCESS));
+        assert_eq!(place(Metric::SourceUp), Some(UP));
+        assert_eq!((place(Metric::Digest), place(Metric::PackageResources)), (None, None));
     }
 
     #[rstest]
     #[case::whole(GOOD, 1, 0)]
-    #[case::without_a_reason({ let mut v = GOOD; v[7] = None; v }, 1, 0)]
-    #[case::torn({ let mut v = GOOD; v[4] = None; v }, 0, 1)]
-    #[case::without_its_source({ let mut v = GOOD; v[UP] = None; v }, 0, 1)]
-    #[case::blind({ let mut v = GOOD; v[UP] = Some(0); v }, 0, 0)]
+    #[case::in_trouble(BAD, 1, 0)]
+    #[case::without_a_reason(with(BAD, 6, None), 1, 0)]
     #[case::not_there(NONE, 0, 0)]
-    #[case::no_such_state({ let mut v = GOOD; v[0] = Some(9); v }, 0, 1)]
-    #[case::no_such_fingerprint({ let mut v = GOOD; v[2] = Some(1 << 50); v }, 0, 1)]
+    #[case::without_the_sample_that_every_package_has(with(BAD, 0, None), 0, 1)]
+    #[case::without_its_time(with(GOOD, MOVED, None), 0, 1)]
+    #[case::without_its_source(with(GOOD, UP, None), 0, 1)]
+    #[case::without_its_process(with(GOOD, PROCESS, None), 0, 1)]
+    #[case::without_when_it_was_rendered(with(GOOD, RENDERED, None), 0, 1)]
+    #[case::blind(with(GOOD, UP, Some(0)), 0, 0)]
+    #[case::no_such_state(with(BAD, 2, Some(9)), 0, 1)]
+    #[case::no_such_fingerprint(with(BAD, 5, Some(1 << 50)), 0, 1)]
+    #[case::filled_with_zeros(with(GOOD, 2, Some(0)), 0, 1)]
+    #[case::what_was_left_out_is_repeated(with(GOOD, 3, Some(5)), 0, 1)]
     fn a_scrape_counts_as_a_whole_or_not_at_all(
         #[case] values: Values,
         #[case] seen: usize,
@@ -307,6 +364,50 @@ mod tests {
     ) {
         let (streams, count) = scrapes(&[(100, values)]).streams();
         assert_eq!((streams.iter().map(|s| s.sights.len()).sum::<usize>(), count), (seen, unusable));
+    }
+
+    #[test]
+    fn what_is_left_out_follows_from_the_rest() {
+        let state = |values: Values| scrapes(&[(100, values)]).streams().0[0].sights[0].package.unwrap();
+        let of = |value| Fingerprint::from_value(value).unwrap();
+        let good = state(GOOD);
+        assert_eq!((good.apply, good.health, good.reason), (ApplyState::Applied, Health::Current, 0));
+        assert_eq!([good.desired, good.applied, good.healthy], [of(7); 3]);
+        let bad = state(BAD);
+        assert_eq!((bad.apply, bad.health, bad.reason), (ApplyState::Applied, Health::Failed, 3));
+        assert_eq!([bad.desired, bad.applied, bad.healthy], [of(8), of(7), Fingerprint::NONE]);
+    }
+
+    /// A sample that is lost would make it look well, or as if it had never been told another revision.
+    #[rstest]
+    #[case::health(3)]
+    #[case::desired(5)]
+    fn a_sample_that_is_lost_makes_no_state_of_its_own(#[case] lost: usize) {
+        let all = [(100, BAD), (115, with(BAD, lost, None)), (130, BAD)];
+        let (streams, unusable) = scrapes(&all).streams();
+        let at: Vec<Seconds> = streams[0].sights.iter().map(|sight| sight.at).collect();
+        assert_eq!((at, unusable), (vec![100.0, 130.0], 1));
+        // Two moves within the second that both say.
+        let moving = |values: Values| with(with(values, RENDERED, Some(60)), MOVED, Some(60));
+        let (streams, unusable) = scrapes(&[(60, moving(BAD)), (75, with(GOOD, MOVED, Some(60)))]).streams();
+        assert_eq!((streams[0].sights.len(), unusable), (2, 0));
+    }
+
+    #[test]
+    fn processes_under_the_same_labels_are_told_apart() {
+        let other = with(with(GOOD, PROCESS, Some(2)), MOVED, Some(90));
+        let (streams, _) = scrapes(&[(100, GOOD), (107, other), (115, GOOD), (122, other)]).streams();
+        let told: Vec<_> =
+            streams.iter().map(|s| (s.process, s.sights.iter().map(|s| s.at).collect::<Vec<_>>())).collect();
+        assert_eq!(told, [(1, vec![100.0, 115.0]), (2, vec![107.0, 122.0])]);
+    }
+
+    #[test]
+    fn a_stale_marker_is_no_sample() {
+        let mut scrapes = scrapes(&[(100, GOOD)]);
+        scrapes.add(StreamLabels::new(), 3, &[Sample { at: 100.0, value: f64::NAN }]);
+        let (streams, unusable) = scrapes.streams();
+        assert_eq!((streams[0].sights[0].package.map(|it| it.health), unusable), (Some(Health::Current), 0));
     }
 
     #[test]
@@ -327,12 +428,8 @@ mod tests {
     /// As of an exporter that was started anew while its API server did not answer, and of one that lost it.
     #[test]
     fn an_exporter_that_sees_nothing_says_nothing() {
-        let with = |mut values: Values, up: Option<u64>| {
-            values[UP] = up;
-            values
-        };
-        let all =
-            [GOOD, with(NONE, Some(0)), with(NONE, Some(0)), with(GOOD, Some(0)), with(NONE, None), GOOD];
+        let up = |values, up| with(values, UP, up);
+        let all = [GOOD, up(NONE, Some(0)), up(NONE, Some(0)), up(GOOD, Some(0)), up(NONE, None), GOOD];
         let all: Vec<_> = all.iter().enumerate().map(|(i, v)| (i as i64, *v)).collect();
         let (streams, unusable) = scrapes(&all).streams();
         let stream = &streams[0];

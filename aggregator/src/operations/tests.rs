@@ -5,13 +5,13 @@ use proptest::prelude::*;
 use rstest::rstest;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
-use super::fold::{Known, Moment, Operation, Outcome, Story, Trigger, fold};
-use super::follow::{Link, Look, follow};
+use super::fold::{Moment, Operation, Outcome, Story, Trigger, fold};
+use super::follow::{Because, Look, follow};
 use super::report::{self, Cluster, Report, Verified, Words};
 use super::sight::{Sight, State, Stream};
 use super::text;
+use crate::api::PackageRef;
 use crate::clock::Seconds;
-use crate::fleet::PackageId;
 
 fn revision(number: u64) -> Fingerprint {
     Fingerprint::of(&format!("r{number}"))
@@ -74,17 +74,14 @@ struct World {
     lost: Vec<bool>,
     /// Whether the object itself knows since when.
     object_knows: bool,
-    /// Whether each process is another stream.
-    pods: bool,
-    /// Whether processes say when they started.
-    say_start: bool,
 }
 
 struct Played {
     /// The package's true state from each second on.
     truth: Vec<(u64, State)>,
-    /// When apply state, health or healthy revision truly changed.
+    /// When apply state, health or a revision truly changed.
     transitions: Vec<(u64, State)>,
+    /// One for each process.
     streams: Vec<Stream>,
 }
 
@@ -94,9 +91,9 @@ impl World {
     fn play(&self) -> Played {
         let mut state = healthy(0, 1_000);
         let mut played = Played { truth: vec![(1_000, state)], transitions: Vec::new(), streams: Vec::new() };
-        let (mut count, mut since, mut started, mut up, mut blind) = (0, 1_000, 1_000, true, 0);
-        // The package as the exporter knows it.
-        let mut known = Some(state);
+        let (mut up, mut blind) = (true, 0);
+        // The package as the exporter knows it, and whether it has seen all that happened to it since.
+        let (mut known, mut has_watched) = (Some(state), true);
         let mut changed_at = 1_000;
         let mut events = self.events.iter().peekable();
         let mut stream = Stream::default();
@@ -109,10 +106,9 @@ impl World {
                     Event::Goes(way) => go(&mut state, *way),
                     Event::Toggles if up => (up, known) = (false, None),
                     Event::Toggles => {
-                        (up, count, started) = (true, 0, now);
-                        if self.pods {
-                            played.streams.push(std::mem::take(&mut stream));
-                        }
+                        up = true;
+                        let next = Stream { process: stream.process + 1, ..Stream::default() };
+                        played.streams.push(std::mem::replace(&mut stream, next));
                     }
                     Event::Blinds(scrapes) => blind = *scrapes,
                 }
@@ -120,9 +116,11 @@ impl World {
                 if state.differs(&before) {
                     played.transitions.push((now, state));
                     changed_at = now;
+                    has_watched &= blind == 0;
                 }
                 if up && blind == 0 {
-                    self.learn(&mut known, state, &mut count, &mut since, [changed_at, now]);
+                    self.learn(&mut known, state, has_watched, [changed_at, now]);
+                    has_watched = true;
                 }
             }
             if now % self.interval == 0 && !lost.next().copied().unwrap_or_default() && up {
@@ -131,13 +129,12 @@ impl World {
                     stream.blind.push(at);
                     blind -= 1;
                     if blind == 0 {
-                        self.learn(&mut known, state, &mut count, &mut since, [changed_at, now + 1]);
+                        self.learn(&mut known, state, has_watched, [changed_at, now + 1]);
+                        has_watched = true;
                     }
                     continue;
                 }
-                let package = known.map(|state| (State { since, ..state }, count));
-                let started = self.say_start.then_some(started);
-                stream.sights.push(Sight { at, rendered: Some(now), started, package });
+                stream.sights.push(Sight { at, rendered: now, package: known });
             }
         }
         played.streams.push(stream);
@@ -145,23 +142,17 @@ impl World {
         played
     }
 
-    /// The exporter looks at the package, which last changed and is looked at at these times.
-    fn learn(
-        &self,
-        known: &mut Option<State>,
-        state: State,
-        count: &mut u64,
-        since: &mut u64,
-        [changed, now]: [u64; 2],
-    ) {
-        let moved = known.is_some_and(|known| known.differs(&state));
-        if self.object_knows {
-            *since = changed;
-        } else if moved || known.is_none() {
-            *since = now;
-        }
-        *count += u64::from(moved);
-        *known = Some(state);
+    /// The exporter looks at the package, which last changed and is looked at at these times. It keeps the contract's
+    /// promise: the time moves with every change, and with all that was not watched.
+    fn learn(&self, known: &mut Option<State>, state: State, has_watched: bool, [changed, now]: [u64; 2]) {
+        let own = if self.object_knows { (changed + 1).min(now) } else { now };
+        let since = match known {
+            None => own,
+            Some(known) if known.differs(&state) => now,
+            Some(known) if has_watched => known.since,
+            Some(known) => own.max(known.since),
+        };
+        *known = Some(State { since, ..state });
     }
 }
 
@@ -191,36 +182,24 @@ fn world() -> impl Strategy<Value = World> {
         };
         steps.into_iter().map(|(step, event)| (at(step), event)).collect()
     });
-    (events, 1..30_u64, prop::collection::vec(prop::bool::weighted(0.2), 1..20), any::<[bool; 3]>()).prop_map(
-        |(events, interval, lost, [object_knows, pods, say_start])| World {
-            events,
-            interval,
-            lost,
-            object_knows,
-            pods,
-            say_start,
-        },
-    )
+    (events, 1..30_u64, prop::collection::vec(prop::bool::weighted(0.2), 1..20), any::<bool>())
+        .prop_map(|(events, interval, lost, object_knows)| World { events, interval, lost, object_knows })
 }
 
 /// Whether a moment may be the one at which something happened. What happens in a second is looked at in its
 /// middle.
 fn is_at(moment: Moment, happened: u64) -> bool {
     let happened = happened as Seconds;
-    match moment.known {
-        Known::Exactly => (moment.at - happened).abs() < 1.0,
-        Known::After(after) => after < happened + 1.0 && happened <= moment.at,
-        Known::By => happened <= moment.at,
+    match moment.after {
+        _ if moment.exact => (moment.at - happened).abs() < 1.0,
+        Some(after) => after < happened + 1.0 && happened <= moment.at,
+        None => happened <= moment.at,
     }
 }
 
 /// Whether the package was in such a state at some time at which a moment may have been.
 fn was_ever(truth: &[(u64, State)], moment: Moment, is: impl Fn(&State) -> bool) -> bool {
-    let from = match moment.known {
-        Known::Exactly => moment.at - 1.0,
-        Known::After(after) => after,
-        Known::By => 0.0,
-    };
+    let from = if moment.exact { moment.at - 1.0 } else { moment.after.unwrap_or_default() };
     let ends = truth.iter().skip(1).map(|(at, _)| *at as Seconds).chain([f64::MAX]);
     truth.iter().zip(ends).any(|((at, state), end)| *at as Seconds <= moment.at && end > from && is(state))
 }
@@ -230,10 +209,7 @@ fn matched(played: &Played, story: &Story) -> Result<Vec<bool>, String> {
     let mut matched = vec![false; played.transitions.len()];
     for operation in &story.operations {
         for shown in &operation.transitions {
-            let same = |(at, state): &(u64, State)| {
-                (state.apply, state.health, state.healthy) == (shown.apply, shown.health, shown.healthy)
-                    && is_at(shown.moment, *at)
-            };
+            let same = |(at, state): &(u64, State)| !state.differs(&shown.state) && is_at(shown.moment, *at);
             // The last one: what is seen is how it ended.
             let found = (0..matched.len()).rev().find(|i| !matched[*i] && same(&played.transitions[*i]));
             matched[found.ok_or_else(|| format!("never happened: {shown:?}"))?] = true;
@@ -255,22 +231,17 @@ proptest! {
             .filter(|((at, _), matched)| !**matched && *at as f64 > first && *at as f64 <= last)
             .map(|((at, _), _)| *at)
             .collect();
-        let within = |after: f64, before: f64| {
-            unseen.iter().filter(|at| after < **at as f64 && **at as f64 <= before).count() as u64
-        };
-        for gap in &story.gaps {
-            let truly = within(gap.after, gap.before);
-            prop_assert!(gap.missing <= truly, "{gap:?}: {truly}");
-            if !gap.uncounted && (world.say_start || world.pods) {
-                prop_assert_eq!(gap.missing, truly, "{:?}", gap);
-            }
+        for gap in story.gaps.iter().filter(|gap| gap.because == Because::Moved) {
+            let truly = unseen.iter().any(|at| gap.after < *at as f64 && *at as f64 <= gap.before);
+            prop_assert!(truly, "{gap:?}: {unseen:?}");
         }
-        // A process that counted beyond the one before it is not told from it unless something says so.
-        if world.say_start || world.pods {
-            for at in &unseen {
-                let at = *at as f64;
-                prop_assert!(story.gaps.iter().any(|gap| gap.after < at && at <= gap.before), "{at} in silence");
-            }
+        let gaps = story.gaps.iter().map(|gap| (gap.after, gap.before));
+        let shown = story.operations.iter().flat_map(|operation| &operation.transitions);
+        let spans = shown.filter_map(|it| Some((it.moment.after?, it.moment.at)));
+        let told: Vec<(f64, f64)> = gaps.chain(spans).collect();
+        for at in unseen {
+            let at = at as f64;
+            prop_assert!(told.iter().any(|(after, before)| *after < at && at <= *before), "{at} in silence");
         }
         for operation in &story.operations {
             claims(&played, operation)?;
@@ -302,26 +273,36 @@ fn claims(played: &Played, operation: &Operation) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Looks fifteen seconds apart: state, since, and what was counted since the look before.
-fn looks(all: &[(Way, u64, u64, u64)]) -> Vec<Look> {
+/// Fifteen seconds apart: state and since.
+fn looks(all: &[(Way, u64, u64)]) -> Vec<Look> {
     let mut state = healthy(0, 50);
-    let mut looks = vec![Look {
-        at: 100.0,
+    let look = |at: Seconds, state: State| Look {
+        at,
         package: Some(state),
-        link: Link::First,
-        dated: true,
-        blind: false,
+        soak: at - state.since as Seconds,
+        unwatched: None,
         offset: 0.0,
-    }];
-    for (i, (way, number, since, moved)) in all.iter().enumerate() {
+    };
+    let mut looks = vec![look(100.0, state)];
+    for (i, (way, number, since)) in all.iter().enumerate() {
         state.desired = revision(*number);
         go(&mut state, *way);
         state.since = *since;
-        let at = 115.0 + 15.0 * i as f64;
-        let package = Some(state);
-        looks.push(Look { at, package, link: Link::Same(*moved), dated: true, blind: false, offset: 0.0 });
+        looks.push(look(115.0 + 15.0 * i as f64, state));
     }
     looks
+}
+
+fn away(at: Seconds) -> Look {
+    Look { at, package: None, soak: 0.0, unwatched: None, offset: 0.0 }
+}
+
+fn within(after: Seconds, at: Seconds) -> Moment {
+    Moment { at, exact: false, after: Some(after) }
+}
+
+fn gaps(story: &Story) -> Vec<(Seconds, Seconds, Because)> {
+    story.gaps.iter().map(|gap| (gap.after, gap.before, gap.because)).collect()
 }
 
 /// Trigger, outcome, when it began at latest, how long it took.
@@ -338,156 +319,166 @@ fn brief(story: &Story) -> Vec<(Trigger, Outcome, Option<Seconds>, Option<Second
 }
 
 #[rstest]
-#[case::nothing_happens(&[(Way::Healthy, 0, 50, 0)], vec![], 0)]
+#[case::nothing_happens(&[(Way::Healthy, 0, 50)], vec![], 0)]
 #[case::a_rollout(
-    &[(Way::Applying, 1, 112, 1), (Way::Checking, 1, 125, 1), (Way::Healthy, 1, 140, 1)],
-    vec![(Trigger::Revision, Outcome::Healthy, Some(115.0), Some(140.0))], 0)]
+    &[(Way::Applying, 1, 112), (Way::Checking, 1, 125), (Way::Healthy, 1, 140)],
+    vec![(Trigger::Revision, Outcome::Healthy, Some(112.0), Some(140.0))], 0)]
 #[case::a_rollout_between_two_scrapes(
-    &[(Way::Healthy, 1, 112, 3)],
-    vec![(Trigger::Revision, Outcome::Healthy, Some(112.0), Some(112.0))], 2)]
+    &[(Way::Healthy, 1, 112)],
+    vec![(Trigger::Revision, Outcome::Healthy, Some(112.0), Some(112.0))], 0)]
 #[case::one_that_fails_and_one_that_follows(
-    &[(Way::Applying, 1, 112, 1), (Way::Broken, 1, 125, 1), (Way::Applying, 2, 140, 1), (Way::Healthy, 2, 150, 1)],
-    vec![(Trigger::Revision, Outcome::Failed, Some(115.0), Some(125.0)),
-         (Trigger::Revision, Outcome::Healthy, Some(145.0), Some(150.0))], 0)]
+    &[(Way::Applying, 1, 112), (Way::Broken, 1, 125), (Way::Applying, 2, 140), (Way::Healthy, 2, 150)],
+    vec![(Trigger::Revision, Outcome::Failed, Some(112.0), Some(125.0)),
+         (Trigger::Revision, Outcome::Healthy, Some(140.0), Some(150.0))], 0)]
 #[case::one_that_fails_and_is_tried_again(
-    &[(Way::Broken, 1, 112, 1), (Way::Applying, 1, 125, 1), (Way::Healthy, 1, 140, 1)],
-    vec![(Trigger::Revision, Outcome::Healthy, Some(115.0), Some(140.0))], 0)]
+    &[(Way::Broken, 1, 112), (Way::Applying, 1, 125), (Way::Healthy, 1, 140)],
+    vec![(Trigger::Revision, Outcome::Healthy, Some(112.0), Some(140.0))], 0)]
 #[case::overtaken(
-    &[(Way::Applying, 1, 112, 1), (Way::Applying, 2, 112, 0)],
-    vec![(Trigger::Revision, Outcome::Superseded, Some(115.0), None),
-         (Trigger::Revision, Outcome::InProgress, Some(130.0), None)], 0)]
+    &[(Way::Applying, 1, 112), (Way::Applying, 2, 126)],
+    vec![(Trigger::Revision, Outcome::Superseded, Some(112.0), None),
+         (Trigger::Revision, Outcome::InProgress, Some(126.0), None)], 0)]
 #[case::the_same_applied_anew(
-    &[(Way::Applying, 0, 112, 1), (Way::Healthy, 0, 127, 1), (Way::Applying, 0, 140, 1), (Way::Healthy, 0, 150, 1)],
+    &[(Way::Applying, 0, 112), (Way::Healthy, 0, 127), (Way::Applying, 0, 140), (Way::Healthy, 0, 150)],
     vec![(Trigger::Apply, Outcome::Healthy, Some(112.0), Some(127.0)),
          (Trigger::Apply, Outcome::Healthy, Some(140.0), Some(150.0))], 0)]
 #[case::health_lost_and_found(
-    &[(Way::Unhealthy, 0, 112, 1), (Way::Healthy, 0, 127, 1)],
+    &[(Way::Unhealthy, 0, 112), (Way::Healthy, 0, 127)],
     vec![(Trigger::Health, Outcome::Healthy, Some(112.0), Some(127.0))], 0)]
-#[case::there_and_back_unseen(&[(Way::Healthy, 0, 112, 2)], vec![], 2)]
+#[case::there_and_back_unseen(&[(Way::Healthy, 0, 112)], vec![], 1)]
+#[case::failed_recovered_and_failed_again(
+    &[(Way::Unhealthy, 0, 112), (Way::Unhealthy, 0, 127)],
+    vec![(Trigger::Health, Outcome::Failed, Some(112.0), Some(112.0))], 1)]
 #[case::nobody_checks(
-    &[(Way::Applying, 1, 112, 1), (Way::Unchecked, 1, 125, 1), (Way::Applying, 1, 140, 1)],
-    vec![(Trigger::Revision, Outcome::Applied, Some(115.0), None),
+    &[(Way::Applying, 1, 112), (Way::Unchecked, 1, 125), (Way::Applying, 1, 140)],
+    vec![(Trigger::Revision, Outcome::Applied, Some(112.0), None),
          (Trigger::Apply, Outcome::InProgress, Some(140.0), None)], 0)]
 #[case::deleted(
-    &[(Way::Deleting, 0, 112, 1)],
+    &[(Way::Deleting, 0, 112)],
     vec![(Trigger::Deletion, Outcome::InProgress, Some(112.0), None)], 0)]
 fn operations(
-    #[case] all: &[(Way, u64, u64, u64)],
+    #[case] all: &[(Way, u64, u64)],
     #[case] expected: Vec<(Trigger, Outcome, Option<Seconds>, Option<Seconds>)>,
-    #[case] missing: u64,
+    #[case] moved_unseen: usize,
 ) {
     let story = fold(looks(all));
     assert_eq!(brief(&story), expected);
-    assert_eq!(story.gaps.iter().map(|gap| gap.missing).sum::<u64>(), missing);
-    assert!(story.gaps.iter().all(|gap| !gap.uncounted));
+    assert_eq!(story.gaps.len(), moved_unseen);
+    assert!(story.gaps.iter().all(|gap| gap.because == Because::Moved));
 }
 
 #[test]
 fn a_package_that_goes_and_comes_back() {
-    let away = |at| Look { at, package: None, link: Link::First, dated: false, blind: false, offset: 0.0 };
-    let mut all = looks(&[(Way::Deleting, 0, 112, 1)]);
+    let mut all = looks(&[(Way::Deleting, 0, 112)]);
     all.extend([away(130.0), away(145.0)]);
     let story = fold(all.clone());
     assert_eq!(brief(&story), [(Trigger::Deletion, Outcome::Gone, Some(112.0), None)]);
-    assert_eq!(story.gone, Some(Moment { at: 130.0, known: Known::After(115.0) }));
-    assert_eq!(story.now, None);
-    let package = Some(healthy(1, 158));
-    all.push(Look { at: 160.0, package, link: Link::First, dated: true, blind: false, offset: 0.0 });
+    assert_eq!((story.gone, story.now), (Some(within(115.0, 130.0)), None));
+    all.push(Look { package: Some(healthy(1, 158)), soak: 2.0, ..away(160.0) });
     let story = fold(all);
     assert_eq!(brief(&story)[1], (Trigger::New, Outcome::Healthy, Some(158.0), Some(158.0)));
     assert_eq!(story.gone, None);
 }
 
+const OTHER: Option<Because> = Some(Because::OtherProcess);
+
 #[rstest]
-#[case::it_says_the_same(Way::Applying, 112, Link::Restarted(0), true, None)]
-#[case::it_ended_meanwhile_and_the_object_knows(Way::Healthy, 121, Link::Restarted(0), true, Some((0, true)))]
-#[case::it_counted_some(Way::Healthy, 128, Link::Restarted(3), false, Some((2, true)))]
-#[case::another_stream(Way::Healthy, 128, Link::Other, false, Some((0, true)))]
+#[case::it_says_the_same(Way::Applying, 112, OTHER, None, None)]
+#[case::it_says_the_same_since_it_looked(Way::Applying, 128, OTHER, Some(Because::OtherProcess), None)]
+#[case::it_ended_meanwhile(Way::Healthy, 121, OTHER, Some(Because::OtherProcess), Some(within(115.0, 121.0)))]
+#[case::one_that_was_there_already(
+    Way::Healthy, 121, None, None, Some(Moment { exact: true, ..within(115.0, 121.0) }))]
 fn an_exporter_started_anew_in_the_middle(
     #[case] way: Way,
     #[case] since: u64,
-    #[case] link: Link,
-    #[case] dated: bool,
-    #[case] gap: Option<(u64, bool)>,
+    #[case] unwatched: Option<Because>,
+    #[case] gap: Option<Because>,
+    #[case] healthy: Option<Moment>,
 ) {
-    let mut all = looks(&[(Way::Applying, 0, 112, 1), (way, 0, since, 0)]);
-    (all[2].link, all[2].dated) = (link, dated);
+    let mut all = looks(&[(Way::Applying, 0, 112), (way, 0, since)]);
+    all[2].unwatched = unwatched;
     let story = fold(all);
     let [operation] = story.operations.as_slice() else { panic!("{story:?}") };
-    assert_eq!(story.gaps.first().map(|gap| (gap.missing, gap.uncounted)), gap);
-    assert_eq!(operation.started.map(|m| m.at), Some(112.0));
-    let known = if dated { Known::Exactly } else { Known::After(115.0) };
-    let healthy = (way == Way::Healthy).then_some(Moment { at: since as f64, known });
+    assert_eq!(story.gaps.first().map(|gap| gap.because), gap);
+    assert_eq!(operation.started, Some(within(100.0, 112.0)));
     assert_eq!(operation.healthy, healthy);
 }
 
 #[test]
-fn what_comes_and_goes_while_the_exporter_sees_nothing_is_counted_by_nobody() {
-    let mut all = looks(&[(Way::Healthy, 0, 50, 0), (Way::Unhealthy, 0, 130, 1)]);
-    (all[1].blind, all[2].blind, all[2].dated) = (true, true, false);
+fn another_process_that_vouches_for_all_the_time_in_between_has_missed_nothing() {
+    let mut all = looks(&[(Way::Healthy, 0, 90)]);
+    all[1].unwatched = OTHER;
+    assert_eq!(gaps(&fold(all)), []);
+}
+
+#[test]
+fn what_comes_and_goes_while_the_exporter_sees_nothing_is_not_known() {
+    let mut all = looks(&[(Way::Healthy, 0, 50), (Way::Healthy, 0, 121), (Way::Unhealthy, 0, 145)]);
+    all[1..].iter_mut().for_each(|look| look.unwatched = Some(Because::Blind));
     let story = fold(all);
-    let gaps: Vec<_> =
-        story.gaps.iter().map(|gap| (gap.after, gap.before, gap.missing, gap.uncounted, gap.blind)).collect();
-    assert_eq!(gaps, [(100.0, 115.0, 0, true, true), (115.0, 130.0, 0, true, true)]);
+    // Of the first one it says itself that nothing has moved.
+    assert_eq!(gaps(&story), [(115.0, 130.0, Because::Blind), (130.0, 145.0, Because::Blind)]);
     let Some((failed, _)) = story.operations[0].failed else { panic!("{story:?}") };
-    assert_eq!(failed, Moment { at: 130.0, known: Known::After(115.0) });
+    assert_eq!(failed, within(130.0, 145.0));
 }
 
 #[test]
 fn what_was_before_the_first_sample_and_after_the_last_is_not_known() {
-    let story = fold(looks(&[(Way::Healthy, 0, 50, 0)]));
+    let story = fold(looks(&[(Way::Healthy, 0, 50)]));
     assert_eq!(story.unknown(100.0, 115.0), (None, None));
     assert_eq!(story.unknown(99.0, 116.0), (Some(100.0), Some(115.0)));
     // It was seen not to be there.
-    let away = Look { at: 85.0, package: None, link: Link::First, dated: false, blind: false, offset: 0.0 };
-    let all = [away].into_iter().chain(looks(&[]));
+    let all = [away(85.0)].into_iter().chain(looks(&[]));
     assert_eq!(fold(all).unknown(50.0, 90.0), (None, None));
 }
 
 #[test]
 fn a_clock_that_is_wrong_is_corrected() {
-    let mut all = looks(&[(Way::Applying, 0, 52, 1)]);
+    let mut all = looks(&[(Way::Applying, 0, 52)]);
     all.iter_mut().for_each(|look| look.offset = 60.0);
-    assert_eq!(fold(all).operations[0].started, Some(Moment { at: 112.0, known: Known::Exactly }));
+    let story = fold(all);
+    assert_eq!(story.operations[0].started, Some(within(100.0, 112.0)));
+    assert_eq!(story.operations[0].transitions[0].moment, Moment { exact: true, ..within(100.0, 112.0) });
 }
 
 #[test]
 fn what_goes_on_for_ever_is_bounded_and_says_so() {
-    let flaps = |i: u64| if i.is_multiple_of(2) { Way::Unhealthy } else { Way::Checking };
-    let all: Vec<_> = (0..200).map(|i| (flaps(i), 0, 115 + 15 * i, 2)).collect();
+    // Each is seen twice, and has been something else in between.
+    let flaps = |i: u64| if (i / 2).is_multiple_of(2) { Way::Unhealthy } else { Way::Checking };
+    let all: Vec<_> = (0..400).map(|i| (flaps(i), 0, 115 + 15 * i)).collect();
     let story = fold(looks(&all));
     let [operation] = story.operations.as_slice() else { panic!("{}", story.operations.len()) };
-    assert_eq!((operation.transitions.len() as u64, operation.more_transitions), (50, 150));
+    assert_eq!((operation.transitions.len(), operation.more_transitions), (50, 150));
     assert_eq!((story.gaps.len(), story.left_out), (100, 100));
 }
 
 /// A report of a cluster with a failure, a rollout and gaps, a quiet one, and one of which nothing is known.
 fn report() -> Report {
     let mut all = looks(&[
-        (Way::Applying, 1, 112, 1),
-        (Way::Unhealthy, 1, 125, 1),
-        (Way::Applying, 2, 142, 3),
-        (Way::Healthy, 2, 155, 1),
-        (Way::Unhealthy, 2, 170, 1),
+        (Way::Applying, 1, 112),
+        (Way::Unhealthy, 1, 125),
+        (Way::Applying, 2, 142),
+        (Way::Healthy, 2, 155),
+        (Way::Unhealthy, 2, 170),
+        (Way::Unhealthy, 2, 187),
     ]);
-    all[3].link = Link::Restarted(3);
+    all[3].unwatched = OTHER;
     for look in &mut all {
         look.at += 1_000_000.0;
         look.offset = 1_000_000.0;
     }
     let busy = fold(all);
     let quiet = fold(looks(&[]));
-    let mut blind = looks(&[(Way::Healthy, 0, 50, 0), (Way::Unhealthy, 0, 130, 2)]);
-    (blind[1].blind, blind[2].blind) = (true, true);
+    let mut blind = looks(&[(Way::Healthy, 0, 50), (Way::Unhealthy, 0, 130)]);
+    blind[2].unwatched = Some(Because::Blind);
     let silent = fold(blind);
     let words = Words {
         revisions: [(revision(2), "v2".to_owned())].into(),
         reasons: [(5, "HealthCheckFailed".to_owned())].into(),
     };
     let verified = vec![Verified::Yes, Verified::No("no digest is there for it".into()), Verified::NotTried];
-    let package = PackageId { source: "flux".into(), namespace: Some("ns".into()), name: "p".into() };
+    let package = PackageRef { source: "flux".into(), namespace: Some("ns".into()), name: "p".into() };
     Report {
-        package: (&package).into(),
+        package: package.clone(),
         fleet_package: Some("default/payments".to_owned()),
         from: report::time(1_000_000.0),
         to: report::time(1_000_200.0),
@@ -517,16 +508,16 @@ fn the_table() {
     NOTE      backend b: no answer
 
     CLUSTER   REVISION       TRIGGER    STARTED                 APPLIED      HEALTHY     DURATION   OUTCOME
-    eu-1      82f3e9c695dc   revision   ≤1970-01-12T13:48:35Z   ≤13:48:50Z   -           ≤25s       Failed: HealthCheckFailed
-              another exporter process between 1970-01-12T13:48:50Z and 1970-01-12T13:49:05Z: 2 transitions or more not seen
-              db77fd01af95   revision   ≤1970-01-12T13:49:05Z   13:49:15Z    13:49:15Z   ≤25s       Healthy (UNVERIFIED: no digest is there for it)
-              db77fd01af95   health     1970-01-12T13:49:30Z    -            -           0s         Failed: HealthCheckFailed (not verified)
+    eu-1      82f3e9c695dc   revision   ≤1970-01-12T13:48:32Z   ≤13:48:45Z   -           ≤25s       Failed: HealthCheckFailed
+              another exporter process between 1970-01-12T13:48:50Z and 1970-01-12T13:49:05Z: it may have moved unseen
+              db77fd01af95   revision   ≤1970-01-12T13:49:02Z   ≤13:49:15Z   13:49:15Z   ≤25s       Healthy (UNVERIFIED: no digest is there for it)
+              db77fd01af95   health     ≤1970-01-12T13:49:30Z   -            -           ≤10s       Failed: HealthCheckFailed (not verified)
+              it moved at least once between 1970-01-12T13:49:35Z and 1970-01-12T13:49:50Z, or was not watched for a moment
               2 scrapes were not whole and not counted
     us-1      Applied, Current at dd191696e15e since 1970-01-01T00:00:50Z: no operation in this time
     us-2      nothing was heard of the package in this time
-    us-3      dd191696e15e   health     1970-01-01T00:02:10Z    -            -           0s         Failed: HealthCheckFailed
-              the exporter did not see its cluster between 1970-01-01T00:01:40Z and 1970-01-01T00:01:55Z: what nobody counted may be missing
-              the exporter did not see its cluster between 1970-01-01T00:01:55Z and 1970-01-01T00:02:10Z: 1 transition or more not seen
+    us-3      dd191696e15e   health     ≤1970-01-01T00:02:10Z   -            -           ≤15s       Failed: HealthCheckFailed
+              the exporter did not see its cluster between 1970-01-01T00:01:55Z and 1970-01-01T00:02:10Z: it may have moved unseen
               nothing was heard of the package after 1970-01-01T00:02:10Z: how it is now is not known
     us-4      nothing was heard of the package before 1970-01-01T00:01:40Z
               Applied, Current at dd191696e15e since 1970-01-01T00:00:50Z: no operation was seen
@@ -539,17 +530,20 @@ fn the_json() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&report["clusters"][0]["operations"][1]).unwrap(), @r#"
     {
       "applied": {
+        "after": "1970-01-12T13:49:05Z",
         "at": "1970-01-12T13:49:15Z",
-        "exact": true
+        "exact": false
       },
       "durationAtMost": true,
       "durationSeconds": 25,
       "ended": {
+        "after": "1970-01-12T13:49:05Z",
         "at": "1970-01-12T13:49:15Z",
         "exact": true
       },
       "fingerprint": "db77fd01af95",
       "healthy": {
+        "after": "1970-01-12T13:49:05Z",
         "at": "1970-01-12T13:49:15Z",
         "exact": true
       },
@@ -557,20 +551,26 @@ fn the_json() {
       "revision": "v2",
       "started": {
         "after": "1970-01-12T13:48:50Z",
-        "at": "1970-01-12T13:49:05Z",
+        "at": "1970-01-12T13:49:02Z",
         "exact": false
       },
       "transitions": [
         {
+          "after": "1970-01-12T13:48:50Z",
+          "appliedFingerprint": "82f3e9c695dc",
           "applyState": "Applying",
           "at": "1970-01-12T13:49:02Z",
-          "exact": true,
+          "desiredFingerprint": "db77fd01af95",
+          "exact": false,
           "health": "InProgress",
           "reason": "code 0x2"
         },
         {
+          "after": "1970-01-12T13:49:05Z",
+          "appliedFingerprint": "db77fd01af95",
           "applyState": "Applied",
           "at": "1970-01-12T13:49:15Z",
+          "desiredFingerprint": "db77fd01af95",
           "exact": true,
           "health": "Current",
           "healthyFingerprint": "db77fd01af95"
@@ -582,6 +582,6 @@ fn the_json() {
       }
     }
     "#);
-    insta::assert_snapshot!(report["clusters"][0]["unseen"], @r#"[{"after":"1970-01-12T13:48:50Z","before":"1970-01-12T13:49:05Z","transitions":2,"uncounted":true}]"#);
+    insta::assert_snapshot!(report["clusters"][0]["unseen"], @r#"[{"after":"1970-01-12T13:48:50Z","because":"OtherProcess","before":"1970-01-12T13:49:05Z"},{"after":"1970-01-12T13:49:35Z","because":"Moved","before":"1970-01-12T13:49:50Z"}]"#);
     insta::assert_snapshot!(report["clusters"][1], @r#"{"clusterName":"us-1","lastSeenAt":"1970-01-01T00:01:40Z","now":{"applyState":"Applied","desiredRevision":"dd191696e15e","health":"Current","healthyRevision":"dd191696e15e","since":"1970-01-01T00:00:50Z"},"operations":[],"unseen":[]}"#);
 }

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::fold::{Outcome, Trigger};
+use super::follow::Because;
 use super::report::{Cluster, Gap, Moment, Operation, Report, Verified};
+use crate::explain::{one_line, span, table};
 
 const HEAD: [&str; 8] =
     ["CLUSTER", "REVISION", "TRIGGER", "STARTED", "APPLIED", "HEALTHY", "DURATION", "OUTCOME"];
-type Line = [String; HEAD.len()];
 
 /// The whole history.
 pub(super) fn render(report: &Report) -> String {
@@ -28,85 +29,58 @@ pub(super) fn render(report: &Report) -> String {
     if report.clusters.is_empty() {
         return text + "no cluster has had the package in this time\n";
     }
-    let mut lines = vec![Row::Operation(HEAD.map(str::to_owned))];
-    report.clusters.iter().for_each(|cluster| rows(cluster, &mut lines));
-    let width = |column: usize| {
-        let cells = lines.iter().filter_map(|row| match row {
-            Row::Operation(line) => Some(line[column].chars().count()),
-            Row::Remark(name, _) => (column == 0).then(|| name.chars().count()),
-        });
-        cells.max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..HEAD.len()).map(width).collect();
-    text.push('\n');
-    for row in &lines {
-        let line = match row {
-            Row::Operation(line) => {
-                let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-                cells.collect::<Vec<_>>().join("   ")
-            }
-            Row::Remark(name, remark) => {
-                let width = widths.first().copied().unwrap_or_default();
-                format!("{name:width$}   {remark}")
-            }
-        };
-        let _ = writeln!(text, "{}", one_line(line.trim_end()));
+    let mut lines = vec![HEAD.map(str::to_owned).to_vec()];
+    for cluster in &report.clusters {
+        lines.extend(rows(cluster));
     }
-    text
-}
-
-enum Row {
-    Operation(Line),
-    /// In the first column and in the others together.
-    Remark(String, String),
+    text + "\n" + &table(&lines)
 }
 
 /// A cluster's rows; only the first one names it.
-fn rows(cluster: &Cluster, rows: &mut Vec<Row>) {
-    let begin = rows.len();
+fn rows(cluster: &Cluster) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
     let mut gaps = cluster.unseen.iter().peekable();
     if cluster.left_out > 0 {
-        remark(rows, format!("{} more, which are older, are left out", cluster.left_out));
+        remark(&mut rows, format!("{} more, which are older, are left out", cluster.left_out));
     }
     if let Some(until) = cluster.unknown_until {
-        remark(rows, format!("nothing was heard of the package before {until}"));
+        remark(&mut rows, format!("nothing was heard of the package before {until}"));
     }
     for operation in &cluster.operations {
         let end = operation.ended.or(operation.started).map(|moment| moment.at);
-        rows.push(Row::Operation(line(operation)));
+        rows.push(line(operation));
         while let Some(gap) = gaps.next_if(|gap| end.is_some_and(|end| gap.after <= end)) {
-            remark(rows, unseen(gap));
+            remark(&mut rows, unseen(gap));
         }
     }
-    gaps.for_each(|gap| remark(rows, unseen(gap)));
+    for gap in gaps {
+        remark(&mut rows, unseen(gap));
+    }
     if cluster.operations.is_empty() {
-        remark(rows, quiet(cluster));
+        remark(&mut rows, quiet(cluster));
     }
     if let Some(gone) = cluster.gone {
-        remark(rows, format!("not there since {}", full(gone)));
+        remark(&mut rows, format!("not there since {}", full(gone)));
     }
     if let Some(since) = cluster.unknown_since {
-        remark(rows, format!("nothing was heard of the package after {since}: how it is now is not known"));
-    }
-    if cluster.unusable_scrapes > 0 {
-        let count = cluster.unusable_scrapes;
         remark(
-            rows,
-            format!(
-                "{count} {} not whole and not counted",
-                plural(count as u64, "scrape was", "scrapes were")
-            ),
+            &mut rows,
+            format!("nothing was heard of the package after {since}: how it is now is not known"),
         );
     }
-    match rows.get_mut(begin) {
-        Some(Row::Operation(line)) => line[0].clone_from(&cluster.cluster_name),
-        Some(Row::Remark(name, _)) => name.clone_from(&cluster.cluster_name),
-        None => {}
+    if cluster.unusable_scrapes > 0 {
+        let were = if cluster.unusable_scrapes == 1 { "scrape was" } else { "scrapes were" };
+        remark(&mut rows, format!("{} {were} not whole and not counted", cluster.unusable_scrapes));
     }
+    if let Some(first) = rows.first_mut() {
+        first[0].clone_from(&cluster.cluster_name);
+    }
+    rows
 }
 
-fn remark(rows: &mut Vec<Row>, text: String) {
-    rows.push(Row::Remark(String::new(), text));
+/// A row whose text goes across all columns but the first.
+fn remark(rows: &mut Vec<Vec<String>>, text: String) {
+    rows.push(vec![String::new(), text]);
 }
 
 fn quiet(cluster: &Cluster) -> String {
@@ -127,21 +101,14 @@ fn quiet(cluster: &Cluster) -> String {
 
 fn unseen(gap: &Gap) -> String {
     let between = format!("between {} and {}", gap.after, gap.before);
-    let count = gap.transitions;
-    let transitions = plural(count, "transition", "transitions");
-    let why = if gap.blind { "the exporter did not see its cluster" } else { "another exporter process" };
-    match (count, gap.uncounted) {
-        (_, false) => format!("{count} {transitions} {between} not seen"),
-        (0, true) => format!("{why} {between}: what nobody counted may be missing"),
-        (_, true) => format!("{why} {between}: {count} {transitions} or more not seen"),
+    match gap.because {
+        Because::Moved => format!("it moved at least once {between}, or was not watched for a moment"),
+        Because::Blind => format!("the exporter did not see its cluster {between}: it may have moved unseen"),
+        Because::OtherProcess => format!("another exporter process {between}: it may have moved unseen"),
     }
 }
 
-fn plural(count: u64, one: &'static str, more: &'static str) -> &'static str {
-    if count == 1 { one } else { more }
-}
-
-fn line(operation: &Operation) -> Line {
+fn line(operation: &Operation) -> Vec<String> {
     let trigger = match operation.trigger {
         Trigger::UnderWay => "under way",
         Trigger::New => "new",
@@ -153,9 +120,9 @@ fn line(operation: &Operation) -> Line {
     let dash = || "-".to_owned();
     let duration = operation.duration_seconds.map(|seconds| {
         let at_most = if operation.duration_at_most { "≤" } else { "" };
-        format!("{at_most}{}", crate::explain::span(seconds as f64))
+        format!("{at_most}{}", span(seconds as f64))
     });
-    [
+    vec![
         String::new(),
         operation.fingerprint.clone().unwrap_or_else(dash),
         trigger.to_owned(),
@@ -201,9 +168,4 @@ fn brief(moment: Moment, started: Option<Moment>) -> String {
 
 fn bound(moment: Moment) -> &'static str {
     if moment.exact { "" } else { "≤" }
-}
-
-/// Texts from elsewhere stay on their line and do nothing to the terminal.
-fn one_line(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }

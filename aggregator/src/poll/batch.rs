@@ -1,20 +1,37 @@
-//! How many clusters are asked about in one query.
+//! What is read in one query.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Unverified;
-use crate::{clock::Seconds, fleet::Beat};
+use super::Due;
+use crate::clock::Seconds;
 
 /// Bytes of cluster names in one query; VictoriaMetrics refuses queries of more than 16 KiB by default.
 const NAMES: usize = 8 << 10;
-/// Digest samples this close together are read again in one query: its answer grows with the span.
+/// Scrapes of one query are at most so far apart: its answer grows with the span.
 const SPAN: Seconds = 5.0;
 
-/// Streams read together.
+/// Expositions that are read together.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Batch {
     pub(super) clusters: Vec<String>,
-    pub(super) beats: Vec<Beat>,
+    pub(super) due: Vec<Due>,
+}
+
+impl Batch {
+    /// The first and the last timestamp.
+    pub(super) fn span(&self) -> (Seconds, Seconds) {
+        span(&self.due)
+    }
+
+    /// How many samples it is about.
+    pub(super) fn samples(&self, sizes: &HashMap<String, u64>) -> u64 {
+        self.clusters.iter().filter_map(|cluster| sizes.get(cluster)).sum()
+    }
+}
+
+fn span(due: &[Due]) -> (Seconds, Seconds) {
+    let at = due.iter().map(|due| due.sample.at);
+    at.fold((f64::MAX, f64::MIN), |(first, last), at| (first.min(at), last.max(at)))
 }
 
 /// How many samples a backend is asked for in one query: less when it refuses, and slowly more again.
@@ -47,67 +64,49 @@ impl Limit {
     }
 }
 
-/// How many samples a batch is about.
-pub(super) fn samples(batch: &Batch, sizes: &HashMap<String, u64>) -> u64 {
-    batch.clusters.iter().filter_map(|cluster| sizes.get(cluster)).sum()
-}
-
-/// Groups streams by cluster, and clusters into batches of at most `limit` samples, unless one cluster
-/// alone is more.
-pub(super) fn batches(unread: Vec<Beat>, sizes: &HashMap<String, u64>, limit: u64) -> Vec<Batch> {
-    let mut clusters: BTreeMap<String, Vec<Beat>> = BTreeMap::new();
-    for beat in unread {
-        clusters.entry(beat.cluster.clone()).or_default().push(beat);
+/// Groups expositions by cluster, and clusters that were scraped at about the same time into batches of at most
+/// `limit` samples, unless one cluster alone is more.
+pub(super) fn batches(due: Vec<Due>, sizes: &HashMap<String, u64>, limit: u64) -> Vec<Batch> {
+    let mut clusters: BTreeMap<String, Vec<Due>> = BTreeMap::new();
+    for due in due {
+        clusters.entry(due.cluster.clone()).or_default().push(due);
     }
+    let mut clusters: Vec<_> = clusters.into_iter().map(|(name, due)| (span(&due), name, due)).collect();
+    clusters.sort_by(|a, b| a.0.0.total_cmp(&b.0.0));
     let mut done = Vec::new();
     let mut batch = Batch::default();
-    let (mut samples, mut names) = (0, 0);
-    for (cluster, beats) in clusters {
+    let (mut samples, mut names, mut first) = (0, 0, f64::MAX);
+    for ((from, to), cluster, due) in clusters {
         let size = sizes.get(&cluster).copied().unwrap_or_default();
         // Escaping can double a name.
         let name = 2 * cluster.len() + 1;
-        if !batch.beats.is_empty() && (samples + size > limit || names + name > NAMES) {
+        let is_full = samples + size > limit || names + name > NAMES || to - first > SPAN;
+        if !batch.due.is_empty() && is_full {
             done.push(std::mem::take(&mut batch));
-            (samples, names) = (0, 0);
+            (samples, names, first) = (0, 0, f64::MAX);
         }
-        (samples, names) = (samples + size, names + name);
+        (samples, names, first) = (samples + size, names + name, first.min(from));
         batch.clusters.push(cluster);
-        batch.beats.extend(beats);
+        batch.due.extend(due);
     }
-    if !batch.beats.is_empty() {
+    if !batch.due.is_empty() {
         done.push(batch);
     }
     done
 }
 
-/// Groups streams whose digests were sampled at about the same time.
-pub(super) fn stamp_groups(mut torn: Vec<Unverified>) -> Vec<Vec<Unverified>> {
-    torn.sort_by(|a, b| a.beat.at.total_cmp(&b.beat.at));
-    let mut groups: Vec<Vec<Unverified>> = Vec::new();
-    for unverified in torn {
-        match groups.last_mut() {
-            Some(group) if group.first().is_some_and(|f| unverified.beat.at - f.beat.at <= SPAN) => {
-                group.push(unverified);
-            }
-            _ => groups.push(vec![unverified]),
-        }
-    }
-    groups
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::{DigestSample, StreamId};
 
-    fn beat(cluster: &str, at: Seconds) -> Beat {
-        Beat {
+    fn due(cluster: &str, at: Seconds) -> Due {
+        let labels = crate::testing::stream(&[("cluster", cluster)]);
+        Due {
             cluster: cluster.into(),
-            stream: crate::testing::stream(&[("cluster", cluster)]),
-            contract: "1".into(),
-            digest: Some(1),
-            at,
-            rendered: None,
-            ..Beat::default()
+            stream: StreamId { labels: labels.into(), ..StreamId::default() },
+            contract: "2".into(),
+            sample: DigestSample { at, ..DigestSample::default() },
         }
     }
 
@@ -115,28 +114,23 @@ mod tests {
     fn batches_hold_so_many_samples_and_clusters_stay_whole() {
         let sizes: HashMap<String, u64> =
             [("a", 60), ("b", 50), ("c", 500), ("d", 10)].map(|(n, s)| (n.into(), s)).into();
-        let unread = ["d", "c", "b", "a", "b", "e"].map(|c| beat(c, 0.0)).to_vec();
+        let unread = ["d", "c", "b", "a", "b", "e"].map(|c| due(c, 0.0)).to_vec();
         let got: Vec<Vec<String>> = batches(unread, &sizes, 100).into_iter().map(|b| b.clusters).collect();
         assert_eq!(got, [vec!["a"], vec!["b"], vec!["c"], vec!["d", "e"]]);
     }
 
     #[test]
     fn names_of_a_batch_are_bounded() {
-        let unread = (0..1000).map(|i| beat(&format!("cluster-with-a-rather-long-name-{i}"), 0.0)).collect();
+        let unread = (0..1000).map(|i| due(&format!("cluster-with-a-rather-long-name-{i}"), 0.0)).collect();
         let got = batches(unread, &HashMap::new(), 100);
         assert!(got.len() > 5 && got.iter().all(|b| b.clusters.join("|").len() < NAMES));
     }
 
     #[test]
-    fn streams_are_read_again_with_those_sampled_at_about_the_same_time() {
-        let torn = [9.0, 1.0, 30.0, 3.0, 6.5].map(|at| Unverified {
-            beat: beat("a", at),
-            gathered: Box::default(),
-            strays: Vec::new(),
-            unknown: Vec::new(),
-        });
-        let groups = stamp_groups(torn.into());
-        let ats: Vec<Vec<Seconds>> = groups.iter().map(|g| g.iter().map(|u| u.beat.at).collect()).collect();
-        assert_eq!(ats, [vec![1.0, 3.0], vec![6.5, 9.0], vec![30.0]]);
+    fn what_was_scraped_at_about_the_same_time_is_read_together() {
+        let due = [("a", 9.0), ("b", 1.0), ("c", 30.0), ("d", 3.0), ("e", 6.5)].map(|(c, at)| due(c, at));
+        let got = batches(due.to_vec(), &HashMap::new(), 100);
+        let spans: Vec<(Seconds, Seconds)> = got.iter().map(Batch::span).collect();
+        assert_eq!(spans, [(1.0, 3.0), (6.5, 9.0), (30.0, 30.0)]);
     }
 }

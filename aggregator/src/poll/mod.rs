@@ -1,39 +1,39 @@
-//! One poll: which digests moved, what they attest, whether it adds up.
+//! One poll: which digests there are, what they attest, whether it adds up.
 //!
 //! ```text
-//!   heads at T --> beats --fleet.hear--> unread --batches at T--> verify --> fleet.accept
-//!                                                                   \--raw, as stamped--> verify --> accept | reject
+//!   digest samples since the last poll --fleet.hear--> unread --newest, in batches--> verify --> fleet.accept
+//!                                                          \--older ones, too--> verify --> accept | reject
 //! ```
 //!
-//! The head queries decide whether a poll counts at all: when one of them fails, the fleet is left as
+//! The first query decides whether a poll counts at all: when it fails, the fleet is left as
 //! it was. What was verified before a later query failed is kept, because it was verified.
 
 mod batch;
-mod columns;
-mod heads;
-mod look_back;
+mod digests;
+mod foreseen;
+mod past;
 mod read;
 #[cfg(test)]
 mod refusal_tests;
 mod settle;
 mod unknown;
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use futures::stream::{FuturesOrdered, StreamExt};
-use statusbridge_contract::stream::StreamLabels;
 
 use crate::{
     checks::Asker,
     clock::Seconds,
     feed::{FeedError, PromFeed, QueryApi, contract_selector, excerpt},
-    fleet::{Access, Beat, FeedName, Fleet, Heard, TURNS_UNTOLD},
-    verify::{Gathered, Stray, diagnose, verify, with_unknown},
+    fleet::{Access, DigestSample, FeedName, Fleet, Heard, StreamId},
+    verify::{Attested, Gathered, Stray, diagnose, verify, with_unknown},
 };
-use batch::{Batch, Limit, batches, stamp_groups};
-#[cfg(test)]
-pub(crate) use heads::{lately_query, stamp_query, value_query};
-pub use look_back::{Look, LookedBack};
+pub(crate) use past::read_at;
+
+use batch::{Batch, Limit, batches};
+use digests::{Found, Streams, Window};
+use foreseen::Foreseen;
 use read::Read;
 use settle::Settle;
 
@@ -68,6 +68,14 @@ impl Default for PollConfig {
     }
 }
 
+/// How far back the first poll looks, and how far where that shows too few scrapes of some stream.
+const AT_FIRST: [Seconds; 2] = [120.0, 600.0];
+/// Polls overlap by so many scrapes, as far as these are not further apart than a minute, and by what remote write may
+/// be late by beyond the settle delay.
+const OVERLAP: Seconds = 2.0;
+const OVERLAPS: [Seconds; 2] = [30.0, 120.0];
+/// Expositions of one stream that are tried before it is said that nothing adds up.
+const TRIES: usize = 4;
 /// Problems named in a report at most.
 const PROBLEMS: usize = 16;
 /// How often a backend may refuse the size of a query before a poll is given up.
@@ -84,8 +92,6 @@ pub struct PollReport {
     pub ok: bool,
     /// Why not.
     pub error: Option<String>,
-    /// Name of the case of the error, see [`FeedError::kind`].
-    pub error_kind: Option<&'static str>,
     /// The same, to act upon.
     pub failure: Option<FeedError>,
     /// Streams whose newest digest is that of verified content.
@@ -121,11 +127,41 @@ pub struct Poller<Q = PromFeed> {
     feed: Q,
     settle: Settle,
     limit: Limit,
+    /// The time that the last good poll asked about.
+    last: Option<Seconds>,
+    foreseen: Foreseen,
+    streams: Streams,
 }
 
-/// A digest that has to be read, with what came of it.
+/// One exposition that is to be read.
+#[derive(Debug, Clone, PartialEq)]
+struct Due {
+    cluster: String,
+    stream: StreamId,
+    contract: String,
+    sample: DigestSample,
+}
+
+impl Due {
+    fn attested(&self) -> Attested {
+        Attested { state: self.sample.exposition.state(), process: self.stream.process }
+    }
+
+    fn key(&self) -> (&str, &StreamId) {
+        (&self.cluster, &self.stream)
+    }
+}
+
+/// What came of reading expositions.
+#[derive(Default)]
+struct Outcome {
+    whole: Vec<Due>,
+    torn: Vec<Unverified>,
+}
+
+/// An exposition that does not add up, with what came of it.
 struct Unverified {
-    beat: Beat,
+    due: Due,
     gathered: Box<Gathered>,
     strays: Vec<Stray>,
     /// Metrics that it has and its contract version does not know.
@@ -149,7 +185,15 @@ impl<Q: QueryApi> Poller<Q> {
     pub fn new(config: PollConfig, feed: Q) -> Self {
         let settle = Settle::new(config.settle, config.max_settle);
         let limit = Limit::new(config.batch_samples);
-        Self { config, feed, settle, limit }
+        Self {
+            config,
+            feed,
+            settle,
+            limit,
+            last: None,
+            foreseen: Foreseen::default(),
+            streams: Streams::default(),
+        }
     }
 
     /// How far behind the present the next poll should look. It grows while streams keep arriving
@@ -170,12 +214,12 @@ impl<Q: QueryApi> Poller<Q> {
             Ok(()) => {
                 fleet.with(move |fleet| fleet.answered(&feed, t)).await;
                 report.ok = true;
+                self.last = Some(t);
             }
             Err(error) => {
                 let text = error.to_string();
                 fleet.with(move |fleet| fleet.unanswered(&feed, text)).await;
                 report.error = Some(error.to_string());
-                report.error_kind = Some(error.kind());
                 report.failure = Some(error);
             }
         }
@@ -189,186 +233,205 @@ impl<Q: QueryApi> Poller<Q> {
         t: Seconds,
         report: &mut PollReport,
     ) -> Result<(), FeedError> {
-        let heads = heads::read(&self.feed, &self.config, t).await?;
-        report.samples += heads.samples;
-        report.unnamed = heads.unnamed;
-        if heads.unnamed > 0 {
+        let found = self.look(fleet, t).await?;
+        report.samples += found.samples;
+        report.unnamed = found.unnamed;
+        if found.unnamed > 0 {
             let label = &self.config.cluster_label;
             report.problem(&format!(
                 "{} digests have no label `{label}`: they belong to no cluster",
-                heads.unnamed
+                found.unnamed
             ));
         }
-        let (beats, heard, known) = fleet
+        let (digests, heard, known) = fleet
             .with(move |fleet| {
-                let heard: Vec<Heard> = heads.beats.iter().map(|beat| fleet.hear(beat, t)).collect();
-                let unread = heads.beats.iter().zip(&heard).filter(|(_, heard)| **heard == Heard::Unread);
+                let heard: Vec<Heard> = found.digests.iter().map(|digests| fleet.hear(digests, t)).collect();
+                let unread =
+                    found.digests.iter().zip(&heard).filter(|(_, heard)| matches!(heard, Heard::Unread(_)));
                 let known: HashMap<String, Option<u64>> =
-                    unread.map(|(beat, _)| (beat.cluster.clone(), fleet.samples(&beat.cluster))).collect();
-                (heads.beats, heard, known)
+                    unread.map(|(it, _)| (it.cluster.clone(), fleet.samples(&it.cluster))).collect();
+                (found.digests, heard, known)
             })
             .await;
-        let mut unread = Vec::new();
-        for (beat, heard) in beats.iter().zip(heard) {
+        let (mut unread, mut streams) = (Vec::new(), HashMap::<&str, Vec<&StreamId>>::new());
+        for (digests, heard) in digests.iter().zip(heard) {
+            streams.entry(&digests.cluster).or_default().push(&digests.stream);
             match heard {
                 Heard::Confirmed => report.verified += 1,
-                Heard::Unread => unread.push(beat.clone()),
-                Heard::Tried | Heard::Old | Heard::Unusable => report.unverified += 1,
+                Heard::Unread(samples) => {
+                    let due = samples.into_iter().take(TRIES).map(|sample| Due {
+                        cluster: digests.cluster.clone(),
+                        stream: digests.stream.clone(),
+                        contract: digests.contract.clone(),
+                        sample,
+                    });
+                    unread.push(due.collect::<Vec<Due>>());
+                }
+                Heard::Old | Heard::Unusable => report.unverified += 1,
             }
         }
         report.read = unread.len();
-        let Self { config, feed, settle, limit } = self;
-        let sizes = heads::sizes(feed, config, known, t).await?;
-        let reader = Reader::new(feed, config, &unread, &beats, t);
-        let (mut recovered, mut refusals) = (0, 0);
-        let mut queue = VecDeque::from(batches(unread, &sizes, limit.samples()));
+        let sizes = digests::sizes(&self.feed, &self.config, known, t).await?;
+        let reader = Reader { feed: &self.feed, config: &self.config, streams, t };
+        // The newest of each, and where that does not add up all of them: some samples may have been late.
+        let newest = unread.iter().filter_map(|it| it.first().cloned()).collect();
+        let torn = reader.read_all(fleet, newest, &sizes, &mut self.limit, report).await?.torn;
+        report.reread = torn.len();
+        let torn: BTreeSet<_> = torn.iter().map(|it| it.due.key()).collect();
+        let is_torn = |it: &Vec<Due>| it.first().is_some_and(|due| torn.contains(&due.key()));
+        let all = unread.iter().filter(|it| is_torn(it)).flatten().cloned().collect();
+        let again = reader.read_all(fleet, all, &sizes, &mut self.limit, report).await?;
+        let whole: BTreeSet<_> = again.whole.iter().map(Due::key).collect();
+        let mut faulty: Vec<Unverified> = Vec::new();
+        for unverified in again.torn.into_iter().filter(|it| !whole.contains(&it.due.key())) {
+            // The newest tells most.
+            match faulty.iter_mut().find(|it| it.due.key() == unverified.due.key()) {
+                Some(known) if known.due.sample.at < unverified.due.sample.at => *known = unverified,
+                Some(_) => {}
+                None => faulty.push(unverified),
+            }
+        }
+        unknown::ask(&self.feed, &self.config, &mut faulty, t).await;
+        for told in faulty {
+            report.unverified += 1;
+            report.problem(&fleet.with(move |fleet| reject(fleet, &told)).await);
+        }
+        self.settle.learn(report.read, whole.len());
+        Ok(())
+    }
+
+    /// Looks for digest samples since the last poll.
+    async fn look(&mut self, fleet: &mut impl Access, t: Seconds) -> Result<Found, FeedError> {
+        let now = t + self.settle.delay();
+        let believed = now + fleet.with(|fleet| fleet.max_clock_skew()).await;
+        let Self { feed, config, foreseen, streams, .. } = self;
+        let mut look = async |span| {
+            digests::read(feed, config, Window { t, span, now, believed }, foreseen, streams).await
+        };
+        if let Some(last) = self.last.filter(|last| *last < t) {
+            let interval = fleet.with(|fleet| fleet.slowest_scrapes()).await;
+            let [least, most] = OVERLAPS;
+            // Nobody knows how often is scraped until two scrapes were seen.
+            let overlap = if interval > 0.0 { (OVERLAP * interval).clamp(least, most) } else { most };
+            // Only the newest samples are of use, however long the backend was away.
+            return look((t - last + overlap).min(AT_FIRST[1])).await;
+        }
+        let found = look(AT_FIRST[0]).await?;
+        if found.is_short { look(AT_FIRST[1]).await } else { Ok(found) }
+    }
+}
+
+/// Reads expositions of one backend.
+struct Reader<'a, Q> {
+    feed: &'a Q,
+    config: &'a PollConfig,
+    /// All streams that have a digest, by cluster.
+    streams: HashMap<&'a str, Vec<&'a StreamId>>,
+    t: Seconds,
+}
+
+impl<Q: QueryApi> Reader<'_, Q> {
+    /// Reads expositions and takes in what adds up.
+    async fn read_all(
+        &self,
+        fleet: &mut impl Access,
+        due: Vec<Due>,
+        sizes: &HashMap<String, u64>,
+        limit: &mut Limit,
+        report: &mut PollReport,
+    ) -> Result<Outcome, FeedError> {
+        let (mut outcome, mut refusals) = (Outcome::default(), 0);
+        if due.is_empty() {
+            return Ok(outcome);
+        }
+        let mut queue = VecDeque::from(batches(due, sizes, limit.samples()));
         // While one batch is verified, the next is on its way.
         let (mut asked, mut answers) = (VecDeque::<Batch>::new(), FuturesOrdered::new());
         loop {
             while answers.len() < AT_ONCE
                 && let Some(batch) = queue.pop_front()
             {
-                answers.push_back(reader.read(batch.clone()));
+                answers.push_back(self.read(batch.clone()));
                 asked.push_back(batch);
             }
             let (Some(answer), Some(batch)) = (answers.next().await, asked.pop_front()) else { break };
-            let torn = match answer {
+            match answer {
                 Ok(read) => {
                     report.samples += read.samples;
-                    settle_batch(fleet, batch.beats, read, t, &mut recovered, report).await
+                    verify_batch(fleet, batch.due, read, self.t, report, &mut outcome).await;
                 }
                 Err(error) if error.may_be_size() && batch.clusters.len() > 1 && refusals < MOST_REFUSALS => {
                     refusals += 1;
-                    limit.refused(batch::samples(&batch, &sizes));
+                    limit.refused(batch.samples(sizes));
                     answers = FuturesOrdered::new();
                     let left = [batch].into_iter().chain(asked.drain(..)).chain(queue);
-                    queue = batches(left.flat_map(|b| b.beats).collect(), &sizes, limit.samples()).into();
-                    continue;
+                    queue = batches(left.flat_map(|b| b.due).collect(), sizes, limit.samples()).into();
                 }
                 Err(error) => return Err(error),
-            };
-            report.reread += torn.len();
-            for group in stamp_groups(torn) {
-                reader.read_again(fleet, group, &mut recovered, report).await?;
             }
         }
         if refusals == 0 {
             limit.served();
         }
-        settle.learn(report.read, recovered);
-        Ok(())
-    }
-}
-
-/// Reads streams of one backend at one time.
-struct Reader<'a, Q> {
-    feed: &'a Q,
-    config: &'a PollConfig,
-    /// All streams that have a digest, of the clusters that are read.
-    beats: HashMap<&'a str, Vec<&'a Beat>>,
-    t: Seconds,
-}
-
-impl<'a, Q: QueryApi> Reader<'a, Q> {
-    fn new(feed: &'a Q, config: &'a PollConfig, due: &[Beat], beats: &'a [Beat], t: Seconds) -> Self {
-        let clusters: HashSet<&str> = due.iter().map(|beat| beat.cluster.as_str()).collect();
-        let mut of_them = HashMap::<&str, Vec<&Beat>>::with_capacity(clusters.len());
-        for beat in beats.iter().filter(|beat| clusters.contains(beat.cluster.as_str())) {
-            of_them.entry(&beat.cluster).or_default().push(beat);
-        }
-        Self { feed, config, beats: of_them, t }
+        Ok(outcome)
     }
 
-    /// What gathers the samples of these streams.
-    fn sink(&self, due: &[Beat], raw: bool) -> Read {
-        let clusters: BTreeSet<&str> = due.iter().map(|beat| beat.cluster.as_str()).collect();
-        let beats = clusters.into_iter().filter_map(|cluster| self.beats.get(cluster)).flatten().copied();
-        Read::at(self.config, due, beats, raw)
-    }
-
-    /// Reads a batch.
     async fn read(&self, batch: Batch) -> Result<Read, FeedError> {
-        let selector =
-            contract_selector(&self.config.cluster_label, batch.clusters.iter().map(String::as_str));
-        self.feed.query(&selector, self.t, self.sink(&batch.beats, false)).await
-    }
-
-    /// Reads torn streams again, keeping only samples stamped like their digest: that heals lost
-    /// stale markers, and samples newer than the digest.
-    async fn read_again(
-        &self,
-        fleet: &mut impl Access,
-        torn: Vec<Unverified>,
-        recovered: &mut usize,
-        report: &mut PollReport,
-    ) -> Result<(), FeedError> {
-        let due: Vec<Beat> = torn.iter().map(|u| u.beat.clone()).collect();
-        let (first, last) = due.iter().fold((f64::MAX, f64::MIN), |(lo, hi), b| (lo.min(b.at), hi.max(b.at)));
-        let clusters: BTreeSet<&str> = due.iter().map(|b| b.cluster.as_str()).collect();
-        let window = ((last - first) * 1000.0).round() as u64 + 1000;
+        let clusters = batch.clusters.iter().map(String::as_str);
+        let streams = clusters.clone().filter_map(|cluster| self.streams.get(cluster)).flatten().copied();
+        let read = Read::new(self.config, &batch.due, streams);
+        let (first, last) = batch.span();
+        // Backends leave out, or take in, what is stamped at the very beginning.
+        let window = ((last - first) * 1000.0).round() as u64 + 500;
         let selector = contract_selector(&self.config.cluster_label, clusters) + &format!("[{window}ms]");
-        let read = self.feed.query(&selector, last, self.sink(&due, true)).await?;
-        report.samples += read.samples;
-        let still = settle_batch(fleet, due, read, self.t, recovered, report).await;
-        let mut torn: HashMap<StreamLabels, Unverified> =
-            torn.into_iter().map(|first| (first.beat.stream.clone(), first)).collect();
-        // A backend that cannot be read like this gives nothing: then the first reading tells more.
-        let told = still.into_iter().map(|unverified| match torn.remove(&unverified.beat.stream) {
-            Some(first) if unverified.gathered.samples == 0 => first,
-            _ => unverified,
-        });
-        let mut told: Vec<Unverified> = told.collect();
-        unknown::ask(self.feed, self.config, &mut told, last).await;
-        for told in told {
-            report.unverified += 1;
-            report.problem(&fleet.with(move |fleet| reject(fleet, &told)).await);
-        }
-        Ok(())
+        self.feed.query(&selector, last, read).await
     }
 }
 
 /// Notes what does not add up, and says why.
-fn reject(fleet: &mut Fleet, Unverified { beat, gathered, strays, unknown }: &Unverified) -> String {
-    let last = fleet.verified(&beat.cluster, &beat.stream);
-    let digest = beat.digest.unwrap_or_default();
-    let fault = diagnose(gathered, digest, &beat.stream, last, strays);
-    let fault = with_unknown(fault, &beat.contract, unknown);
-    let problem = format!("cluster {}: {fault}", beat.cluster);
-    fleet.reject(beat, fault, gathered.uid);
+fn reject(fleet: &mut Fleet, Unverified { due, gathered, strays, unknown }: &Unverified) -> String {
+    let last = fleet.verified(&due.cluster, &due.stream);
+    let fault = diagnose(gathered, due.attested(), &due.stream.labels, last, strays);
+    let fault = with_unknown(fault, &due.contract, unknown);
+    let problem = format!("cluster {}: {fault}", due.cluster);
+    fleet.reject(due.key(), fault);
     problem
 }
 
-/// Verifies what was read; gives back what does not add up.
-async fn settle_batch(
+/// Verifies what was read.
+async fn verify_batch(
     fleet: &mut impl Access,
-    due: Vec<Beat>,
+    due: Vec<Due>,
     read: Read,
     t: Seconds,
-    recovered: &mut usize,
     report: &mut PollReport,
-) -> Vec<Unverified> {
-    let (mut whole, mut torn, mut untold) = (Vec::new(), Vec::new(), Vec::new());
+    outcome: &mut Outcome,
+) {
+    let mut whole = Vec::new();
     let (gathered, strays) = read.finish();
-    for (beat, gathered) in due.into_iter().zip(gathered) {
-        match verify(gathered, beat.digest.unwrap_or_default()) {
-            Ok(content) if beat.tells_turns(content.uid) => whole.push((beat, content)),
-            Ok(content) => untold.push((beat, content.uid)),
+    for (due, gathered) in due.into_iter().zip(gathered) {
+        match verify(gathered, due.attested()) {
+            Ok(content) => whole.push((due, content)),
             Err(gathered) => {
-                let strays = strays.get(&beat.cluster).cloned().unwrap_or_default();
-                torn.push(Unverified { beat, gathered, strays, unknown: Vec::new() });
+                let strays = strays.get(&due.cluster).cloned().unwrap_or_default();
+                outcome.torn.push(Unverified { due, gathered, strays, unknown: Vec::new() });
             }
         }
     }
-    report.verified += whole.len();
-    report.unverified += untold.len();
-    for (beat, _) in &untold {
-        report.problem(&format!("cluster {}: {TURNS_UNTOLD}", beat.cluster));
-    }
-    *recovered += fleet
+    report.verified += whole.iter().map(|(due, _)| due.key()).collect::<BTreeSet<_>>().len();
+    let (whole, claims): (Vec<Due>, Vec<String>) = fleet
         .with(move |fleet| {
-            untold.iter().for_each(|(beat, uid)| fleet.reject(beat, TURNS_UNTOLD.to_owned(), *uid));
-            whole.into_iter().filter_map(|(b, c)| fleet.accept(&b, c, t).then_some(())).count()
+            let (mut all, mut claims) = (Vec::new(), Vec::new());
+            for (due, content) in whole {
+                let accepted = fleet.accept(due.key(), &due.sample, content, t);
+                claims.extend(
+                    accepted.claims.into_iter().map(|claim| format!("cluster {}: {claim}", due.cluster)),
+                );
+                all.push(due);
+            }
+            (all, claims)
         })
         .await;
-    torn
+    outcome.whole.extend(whole);
+    claims.iter().for_each(|claim| report.problem(claim));
 }

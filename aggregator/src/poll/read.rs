@@ -1,103 +1,94 @@
-//! Sorts the samples of an answer into the streams that they belong to.
+//! Sorts the samples of an answer into the expositions that they belong to: by the labels of their stream and by the
+//! very timestamp of the digest.
 
 use std::collections::{BTreeMap, HashMap};
 
 use statusbridge_contract::{Metric, Version, stream, stream::StreamLabels};
 
-use super::PollConfig;
+use super::{Due, PollConfig};
 use crate::{
     clock::Seconds,
     feed::{Labels, Sample, Sink},
-    fleet::{Beat, FEED_LABEL},
+    fleet::{FEED_LABEL, StreamId},
     verify::{Gathered, Stray},
 };
 
 /// Streams without a digest that are told apart, for one cluster.
 const STRAYS: usize = 4;
 
-/// What to do with samples of a stream.
-#[derive(Clone, Copy)]
-enum Place {
-    /// They are gathered under this number.
-    Due(usize),
-    /// The stream has a digest, and nothing of it is due.
-    Other,
-}
-
 /// A stream's labels as the backend writes them.
-fn as_returned(beat: &Beat) -> StreamLabels {
-    let mut labels = beat.stream.clone();
+pub(super) fn as_returned(stream: &StreamId) -> StreamLabels {
+    let mut labels = stream.labels.as_ref().clone();
     labels.remove(FEED_LABEL);
     labels
 }
 
-/// Gathers the samples of streams that are due.
+/// Gathers the samples of expositions that are due.
+#[derive(Default)]
 pub(super) struct Read {
-    ignored: Vec<String>,
-    cluster_label: String,
-    places: HashMap<StreamLabels, Place>,
+    config: PollConfig,
+    /// By labels: where in `due` the numbers of the expositions are.
+    places: HashMap<StreamLabels, usize>,
+    /// Numbers and timestamps of the expositions of one stream's labels; none where nothing is due of it.
+    due: Vec<Vec<(usize, Seconds)>>,
     /// By number, like what is gathered: a digest covers what its version has.
     versions: Vec<Option<Version>>,
     gathered: Vec<Gathered>,
-    /// When reading raw: only samples stamped like this are kept, by number.
-    stamps: Option<Vec<Seconds>>,
-    /// When reading raw, by cluster.
+    /// By cluster, the timestamps that are due.
     cluster_stamps: HashMap<String, Vec<Seconds>>,
     strays: HashMap<String, BTreeMap<StreamLabels, Stray>>,
     /// Places by labels that are not our own, in the order and form in which the backend writes them.
-    seen: HashMap<String, Place>,
+    seen: HashMap<String, usize>,
     /// Such labels of the series at hand.
     rest: String,
     /// Those of the series before it, and their place: mostly the same.
-    last: Option<(String, Place)>,
+    last: Option<(String, usize)>,
     pub(super) samples: u64,
 }
 
 impl Read {
-    /// Gathers for `due`; `beats` are all streams of these clusters that have a digest. When reading
-    /// `raw`, only samples stamped like their stream's digest are kept.
-    pub(super) fn at<'b>(
+    /// Gathers for `due`; `streams` are all of these clusters that have a digest.
+    pub(super) fn new<'b>(
         config: &PollConfig,
-        due: &[Beat],
-        beats: impl IntoIterator<Item = &'b Beat>,
-        raw: bool,
+        due: &[Due],
+        streams: impl IntoIterator<Item = &'b StreamId>,
     ) -> Self {
-        let mut places: HashMap<StreamLabels, Place> =
-            beats.into_iter().map(|b| (as_returned(b), Place::Other)).collect();
-        let mut cluster_stamps: HashMap<String, Vec<Seconds>> = HashMap::new();
-        for (i, beat) in due.iter().enumerate() {
-            places.insert(as_returned(beat), Place::Due(i));
-            cluster_stamps.entry(beat.cluster.clone()).or_default().push(beat.at);
-        }
-        Self {
-            ignored: config.ignored_labels.clone(),
-            cluster_label: config.cluster_label.clone(),
-            places,
-            versions: due.iter().map(|beat| Version::readable(&beat.contract)).collect(),
+        let mut read = Self {
+            config: config.clone(),
+            versions: due.iter().map(|due| Version::readable(&due.contract)).collect(),
             gathered: due.iter().map(|_| Gathered::default()).collect(),
-            stamps: raw.then(|| due.iter().map(|b| b.at).collect()),
-            cluster_stamps,
-            strays: HashMap::new(),
-            seen: HashMap::new(),
-            rest: String::new(),
-            last: None,
-            samples: 0,
+            ..Self::default()
+        };
+        for stream in streams {
+            read.place(stream);
         }
+        for (number, due) in due.iter().enumerate() {
+            let place = read.place(&due.stream);
+            read.due[place].push((number, due.sample.at));
+            read.cluster_stamps.entry(due.cluster.clone()).or_default().push(due.sample.at);
+        }
+        read
     }
 
-    /// What was gathered for each due stream, and by cluster what belongs to none.
+    fn place(&mut self, stream: &StreamId) -> usize {
+        let due = &mut self.due;
+        *self.places.entry(as_returned(stream)).or_insert_with(|| {
+            due.push(Vec::new());
+            due.len() - 1
+        })
+    }
+
+    /// What was gathered for each exposition, and by cluster what belongs to none.
     pub(super) fn finish(self) -> (Vec<Gathered>, HashMap<String, Vec<Stray>>) {
         let strays = self.strays.into_iter().map(|(cluster, s)| (cluster, s.into_values().collect()));
         (self.gathered, strays.collect())
     }
 
     fn stray(&mut self, metric: Metric, labels: StreamLabels, samples: &[Sample]) {
-        let cluster = labels.get(&self.cluster_label).cloned().unwrap_or_default();
-        if self.stamps.is_some() {
-            let stamps = self.cluster_stamps.get(&cluster);
-            if !stamps.is_some_and(|all| all.iter().any(|at| samples.iter().any(|s| s.stamped(*at)))) {
-                return;
-            }
+        let cluster = labels.get(&self.config.cluster_label).cloned().unwrap_or_default();
+        let stamps = self.cluster_stamps.get(&cluster);
+        if !stamps.is_some_and(|all| all.iter().any(|at| samples.iter().any(|s| s.stamped(*at)))) {
+            return;
         }
         let strays = self.strays.entry(cluster).or_default();
         if strays.len() < STRAYS || strays.contains_key(&labels) {
@@ -105,13 +96,11 @@ impl Read {
             *stray.metrics.entry(metric).or_default() += 1;
         }
     }
-}
 
-impl Read {
     /// The usual case without allocating: no target label has a name of ours, and samples of the same
     /// labels but for our own came before.
     fn quickly(&mut self, metric: Metric, labels: &Labels, samples: &[Sample]) -> bool {
-        let mut own = [("", ""); 3];
+        let mut own = [("", ""); 4];
         let mut owned = 0;
         self.rest.clear();
         for (name, value) in labels.iter() {
@@ -139,17 +128,14 @@ impl Read {
         true
     }
 
-    fn put(&mut self, place: Place, metric: Metric, own: &[(&'static str, &str)], samples: &[Sample]) {
-        let Place::Due(i) = place else { return };
-        if !self.versions[i].is_some_and(|version| version.covers(metric)) {
-            return;
-        }
-        let sample = match &self.stamps {
-            Some(stamps) => samples.iter().find(|s| s.stamped(stamps[i])),
-            None => samples.last(),
-        };
-        if let Some(sample) = sample {
-            self.gathered[i].add(metric, own, *sample);
+    fn put(&mut self, place: usize, metric: Metric, own: &[(&'static str, &str)], samples: &[Sample]) {
+        for (number, at) in &self.due[place] {
+            if self.versions[*number].is_some_and(|version| version.covers(metric))
+                && let Some(sample) =
+                    samples.iter().find(|sample| sample.stamped(*at) && !sample.value.is_nan())
+            {
+                self.gathered[*number].add(metric, own, *sample);
+            }
         }
     }
 }
@@ -162,7 +148,7 @@ impl Sink for Read {
             return;
         }
         let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
-        let split = stream::split(metric, owned, &self.ignored);
+        let split = stream::split(metric, owned, &self.config.ignored_labels);
         let Some(place) = self.places.get(&split.stream).copied() else {
             return self.stray(metric, split.stream, samples);
         };
@@ -177,37 +163,34 @@ impl Sink for Read {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::DigestSample;
     use crate::testing::{Exposition, healthy, stream};
 
-    fn beat(instance: &str) -> Beat {
-        Beat {
-            cluster: "c".into(),
-            stream: stream(&[("cluster", "c"), ("instance", instance), ("package", "target")]),
-            contract: "1".into(),
-            digest: None,
-            at: 100.0,
-            rendered: None,
-            ..Beat::default()
-        }
+    fn labels(instance: &str) -> StreamId {
+        let labels = stream(&[("cluster", "c"), ("instance", instance), ("package", "target")]);
+        StreamId { labels: labels.into(), ..StreamId::default() }
+    }
+
+    fn due(instance: &str, at: Seconds) -> Due {
+        let sample = DigestSample { at, ..DigestSample::default() };
+        Due { cluster: "c".into(), stream: labels(instance), contract: "2".into(), sample }
     }
 
     /// Every way a stream's labels may be written gives the same samples.
     #[test]
     fn samples_find_their_stream_however_labels_were_renamed() {
-        let exposition = Exposition::new(7).with("p", healthy("r1", 1, 1)).with("q", healthy("r2", 2, 2));
-        let due = [beat("i")];
-        let mut read = Read::at(&PollConfig::default(), &due, &[beat("i"), beat("j")], false);
+        let exposition = Exposition::new(7).with("p", healthy("r1", 1)).with("q", healthy("r2", 2));
+        let due = [due("i", 100.0)];
+        let mut read = Read::new(&PollConfig::default(), &due, &[labels("i"), labels("j")]);
         for line in exposition.lines() {
             for instance in ["i", "j", "stray"] {
                 let own = line.own();
-                let renamed = own.iter().any(|(name, _)| *name == "package");
                 let mut labels =
                     vec![("__name__", line.metric.name()), ("cluster", "c"), ("instance", instance)];
                 labels.push(("package", "target"));
                 labels.extend(
                     own.iter().map(|(n, v)| (if *n == "package" { "exported_package" } else { n }, *v)),
                 );
-                assert_eq!(renamed, labels.iter().any(|(n, _)| *n == "exported_package"));
                 let sample = Sample { at: 100.0, value: line.value as f64 };
                 read.series(&labels.into_iter().collect(), &[sample]);
             }
@@ -215,16 +198,16 @@ mod tests {
         let lines = exposition.lines().len() as u64;
         assert_eq!(read.samples, 3 * lines);
         let (gathered, strays) = read.finish();
-        assert_eq!((gathered[0].samples, gathered[0].digest.value()), (lines, exposition.digest()));
+        assert_eq!((gathered[0].samples, gathered[0].digest), (lines, exposition.state()));
         assert_eq!(strays["c"][0].metrics.values().sum::<u64>(), lines);
     }
 
     #[test]
-    fn raw_samples_count_only_when_stamped_like_the_digest() {
-        let due = [beat("i")];
-        let mut read = Read::at(&PollConfig::default(), &due, &due, true);
+    fn samples_count_only_when_stamped_like_the_digest() {
+        let due = [due("i", 100.0), due("i", 101.0)];
+        let mut read = Read::new(&PollConfig::default(), &due, []);
         let labels = [
-            ("__name__", "statusbridge_cluster_uid"),
+            ("__name__", "statusbridge_process_number"),
             ("cluster", "c"),
             ("instance", "i"),
             ("package", "target"),
@@ -232,10 +215,10 @@ mod tests {
         let sample = |at, value| Sample { at, value };
         read.series(
             &labels.into_iter().collect(),
-            &[sample(99.0, 1.0), sample(100.0, 2.0), sample(101.0, 3.0)],
+            &[sample(99.0, 1.0), sample(100.0, 2.0), sample(101.0, f64::NAN), sample(102.0, 3.0)],
         );
-        read.series(&labels.into_iter().collect(), &[sample(99.0, 1.0)]);
         let gathered = read.finish().0;
-        assert_eq!((gathered[0].samples, gathered[0].uid), (1, Some(2)));
+        assert_eq!((gathered[0].samples, gathered[0].process), (1, Some(2)));
+        assert_eq!(gathered[1].samples, 0);
     }
 }

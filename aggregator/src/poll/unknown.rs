@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use statusbridge_contract::{Metric, Version, stream::StreamLabels};
 
-use super::{PollConfig, Unverified};
+use super::{PollConfig, Unverified, read::as_returned};
 use crate::{
     clock::Seconds,
     feed::{Labels, QueryApi, Sample, Sink, any_of},
@@ -22,18 +22,18 @@ const OF_THE_PROCESS: &str = "statusbridge_exporter_";
 /// Fills in the metrics that the streams have and their contract version does not know. What is not answered
 /// is left out: it would only say more.
 pub(super) async fn ask(feed: &impl QueryApi, config: &PollConfig, torn: &mut [Unverified], at: Seconds) {
-    let clusters: BTreeSet<&str> = torn.iter().map(|it| it.beat.cluster.as_str()).take(CLUSTERS).collect();
+    let clusters: BTreeSet<&str> = torn.iter().map(|it| it.due.cluster.as_str()).take(CLUSTERS).collect();
     if clusters.is_empty() {
         return;
     }
     let labels: BTreeSet<&str> =
-        torn.iter().flat_map(|it| it.beat.stream.keys().map(String::as_str)).collect();
+        torn.iter().flat_map(|it| it.due.stream.labels.keys().map(String::as_str)).collect();
     let query = query(config, &labels, &clusters);
-    let versions = torn.iter().map(|it| (returned(&it.beat.stream), Version::readable(&it.beat.contract)));
+    let versions = torn.iter().map(|it| (as_returned(&it.due.stream), Version::readable(&it.due.contract)));
     let sink = Unknown { versions: versions.collect(), found: HashMap::new() };
     if let Ok(Unknown { mut found, .. }) = feed.query(&query, at, sink).await {
         for stream in torn {
-            if let Some(names) = found.remove(&returned(&stream.beat.stream)) {
+            if let Some(names) = found.remove(&as_returned(&stream.due.stream)) {
                 stream.unknown = names.into_iter().collect();
             }
         }
@@ -52,11 +52,6 @@ fn query(config: &PollConfig, labels: &BTreeSet<&str>, clusters: &BTreeSet<&str>
         config.cluster_label,
         any_of(clusters.iter().copied()),
     )
-}
-
-/// A stream's labels as the backend returns them.
-fn returned(stream: &StreamLabels) -> StreamLabels {
-    stream.iter().filter(|(name, _)| *name != FEED_LABEL).map(|(n, v)| (n.clone(), v.clone())).collect()
 }
 
 struct Unknown {
@@ -84,7 +79,13 @@ impl Sink for Unknown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{feed::FeedError, fleet::Beat, testing::stream, verify::Gathered};
+    use crate::{
+        feed::FeedError,
+        fleet::{DigestSample, StreamId},
+        poll::Due,
+        testing::stream,
+        verify::Gathered,
+    };
 
     /// Answers with these labels.
     struct Canned(Vec<Vec<(&'static str, &'static str)>>);
@@ -104,9 +105,10 @@ mod tests {
 
     fn torn(instance: &str) -> Unverified {
         let labels = [("cluster", "c"), ("instance", instance), (FEED_LABEL, "eu")];
-        let beat =
-            Beat { cluster: "c".into(), stream: stream(&labels), contract: "1".into(), ..Beat::default() };
-        Unverified { beat, gathered: Box::<Gathered>::default(), strays: Vec::new(), unknown: Vec::new() }
+        let stream = StreamId { labels: stream(&labels).into(), ..StreamId::default() };
+        let sample = DigestSample::default();
+        let due = Due { cluster: "c".into(), stream, contract: "2".into(), sample };
+        Unverified { due, gathered: Box::<Gathered>::default(), strays: Vec::new(), unknown: Vec::new() }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::clock;
 use crate::expositions::{self, Origin, Outcome};
 use crate::feeds::Receipt;
 use crate::metrics::PushResult;
+use crate::server;
 
 /// Longest name of an exporter, in bytes.
 const LONGEST_INSTANCE: usize = 128;
@@ -28,17 +29,15 @@ struct Answer {
 }
 
 impl Answer {
-    fn new(status: StatusCode, counts: PushResult, text: impl Into<String>) -> Self {
-        Self { status, counts: Some(counts), text: text.into() }
+    fn new(status: StatusCode, counts: impl Into<Option<PushResult>>, text: impl Into<String>) -> Self {
+        Self { status, counts: counts.into(), text: text.into() }
     }
 
     fn respond(self) -> Response<Full<Bytes>> {
         let Self { status, text, .. } = self;
-        let body = if text.is_empty() { Bytes::new() } else { Bytes::from(text + "\n") };
-        let mut response = Response::new(Full::new(body));
-        *response.status_mut() = status;
+        let body = if text.is_empty() { text } else { text + "\n" };
+        let mut response = server::respond(status, "text/plain; charset=utf-8", body);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
         match status {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -59,15 +58,17 @@ impl Answer {
 pub(super) async fn answer(request: Request<Incoming>, front: &Arc<Front>) -> Response<Full<Bytes>> {
     let answer = match (request.uri().path() == PATH, request.method()) {
         (true, &Method::POST) => take(request, front).await,
-        (true, _) => {
-            Answer { status: StatusCode::METHOD_NOT_ALLOWED, counts: None, text: "only POST".to_owned() }
-        }
-        (false, _) => {
-            Answer { status: StatusCode::NOT_FOUND, counts: None, text: format!("not found: try {PATH}") }
-        }
+        (true, _) => Answer::new(StatusCode::METHOD_NOT_ALLOWED, None, "only POST"),
+        (false, _) => Answer::new(StatusCode::NOT_FOUND, None, format!("not found: try {PATH}")),
     };
-    answer.counts.iter().for_each(|result| front.metrics.pushed(*result));
+    if let Some(result) = answer.counts {
+        front.metrics.pushed(result);
+    }
     answer.respond()
+}
+
+fn malformed(text: &str) -> Answer {
+    Answer::new(StatusCode::BAD_REQUEST, PushResult::Malformed, text)
 }
 
 /// Another replica leads, or none.
@@ -97,7 +98,6 @@ async fn admitted(
     cluster: &str,
     at: clock::Seconds,
 ) -> Answer {
-    let malformed = |text: &str| Answer::new(StatusCode::BAD_REQUEST, PushResult::Malformed, text);
     let gzip = match request.headers().get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
         None | Some(b"identity") => false,
         Some(b"gzip") => true,
@@ -110,15 +110,11 @@ async fn admitted(
     let Some(instance) = instance.ok().filter(|it| it.len() <= LONGEST_INSTANCE).map(str::to_owned) else {
         return malformed("the header statusbridge-instance is too long, or not plain text");
     };
+    let busy = |text| Answer::new(StatusCode::TOO_MANY_REQUESTS, PushResult::Busy, text);
     let _visit = match session.admit(cluster, &instance) {
         Ok(visit) => visit,
-        Err(no) => {
-            let text = match no {
-                NoRoom::AtOnce => "too many pushes of this cluster at the same time",
-                NoRoom::Instances => "too many exporters in this cluster within an hour",
-            };
-            return Answer::new(StatusCode::TOO_MANY_REQUESTS, PushResult::Busy, text);
-        }
+        Err(NoRoom::AtOnce) => return busy("too many pushes of this cluster at the same time"),
+        Err(NoRoom::Instances) => return busy("too many exporters in this cluster within an hour"),
     };
     let max = session.max_bytes;
     let arrived = match front.limits.receive(request.into_body(), max).await {
@@ -165,25 +161,21 @@ async fn admitted(
 }
 
 fn no_body(error: NoBody, max: usize) -> Answer {
-    let (status, counts, text) = match error {
-        NoBody::TooLarge => (
-            StatusCode::PAYLOAD_TOO_LARGE,
-            PushResult::TooLarge,
-            format!("it is larger than maxBytes ({max})"),
-        ),
+    match error {
+        NoBody::TooLarge => {
+            let text = format!("it is larger than maxBytes ({max})");
+            Answer::new(StatusCode::PAYLOAD_TOO_LARGE, PushResult::TooLarge, text)
+        }
         NoBody::Slow => {
-            (StatusCode::REQUEST_TIMEOUT, PushResult::Slow, "it did not arrive in time".to_owned())
+            Answer::new(StatusCode::REQUEST_TIMEOUT, PushResult::Slow, "it did not arrive in time")
         }
         NoBody::Busy => {
-            let text = "too many pushes at the same time".to_owned();
-            (StatusCode::SERVICE_UNAVAILABLE, PushResult::Busy, text)
+            let text = "too many pushes at the same time";
+            Answer::new(StatusCode::SERVICE_UNAVAILABLE, PushResult::Busy, text)
         }
-        NoBody::Broken => (StatusCode::BAD_REQUEST, PushResult::Malformed, "it broke off".to_owned()),
-        NoBody::NotPacked(error) => {
-            (StatusCode::BAD_REQUEST, PushResult::Malformed, format!("it is not packed as gzip: {error}"))
-        }
-    };
-    Answer::new(status, counts, text)
+        NoBody::Broken => malformed("it broke off"),
+        NoBody::NotPacked(error) => malformed(&format!("it is not packed as gzip: {error}")),
+    }
 }
 
 /// The token of a request.

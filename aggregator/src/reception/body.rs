@@ -52,10 +52,7 @@ impl Limits {
 
     /// Receives a body of at most `max` bytes.
     pub(super) async fn receive(&self, body: Incoming, max: usize) -> Result<Arrived, NoBody> {
-        match tokio::time::timeout(self.arrival, self.gather(body, max)).await {
-            Ok(arrived) => arrived,
-            Err(_) => Err(NoBody::Slow),
-        }
+        tokio::time::timeout(self.arrival, self.gather(body, max)).await.unwrap_or(Err(NoBody::Slow))
     }
 
     async fn gather(&self, mut body: Incoming, max: usize) -> Result<Arrived, NoBody> {

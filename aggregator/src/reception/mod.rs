@@ -34,6 +34,7 @@ use tracing::{debug, info};
 
 use crate::feeds::{Desk, Receipt};
 use crate::metrics::Metrics;
+use crate::server;
 use session::Session;
 pub use tokens::{Tokens, TokensFile};
 
@@ -190,14 +191,7 @@ async fn serve(listener: TcpListener, tls: Option<Tls>, front: Arc<Front>) {
     let mut connections = JoinSet::new();
     loop {
         let Ok(place) = room.clone().acquire_owned().await else { return };
-        let connection = match listener.accept().await {
-            Ok((connection, _)) => connection,
-            Err(error) => {
-                debug!(%error, "a connection was not accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
+        let connection = server::accept(&listener).await;
         let (tls, front) = (tls.clone(), front.clone());
         connections.spawn(async move {
             let _place = place;

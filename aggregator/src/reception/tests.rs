@@ -26,8 +26,13 @@ fn entry(cluster: &str, token: &str) -> String {
 }
 
 fn exposition(revision: &str) -> String {
+    rendered(revision, 0.0)
+}
+
+/// An exposition that was rendered so many seconds ago.
+fn rendered(revision: &str, ago: f64) -> String {
     let now = clock::now();
-    text(&Exposition::new(7).with("p", healthy(revision, now as u64 - 100, 1)), now)
+    text(&Exposition::new(7).with("p", healthy(revision, now as u64 - 100)), now - ago)
 }
 
 /// A process with a reception and, as long as it leads, a fleet.
@@ -136,6 +141,8 @@ fn packed(text: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn what_adds_up_is_taken_packed_or_not() {
     let world = World::leader(&entry("a", "one")).await;
+    assert_eq!(answers(world.push("one", rendered("r1", 5.0))).await, (204, String::new()));
+    assert_eq!(world.standing("a"), Standing::Stale);
     assert_eq!(answers(world.push("one", exposition("r1"))).await, (204, String::new()));
     assert_eq!(world.standing("a"), Standing::Fresh);
     let gzip = world.push("one", packed(exposition("r2").as_bytes())).header("content-encoding", "gzip");
@@ -197,14 +204,18 @@ async fn tokens_are_exchanged_and_taken_away_while_it_runs() {
 #[tokio::test]
 async fn what_does_not_add_up_is_told_why_and_noted() {
     let world = World::leader(&entry("a", "one")).await;
-    let torn: String = exposition("r1")
+    let torn: String = rendered("r1", 10.0)
         .lines()
-        .filter(|line| !line.contains("package_health"))
+        .filter(|line| !line.contains("package_healthy_revision"))
         .flat_map(|l| [l, "\n"])
         .collect();
     let (status, said) = answers(world.push("one", torn)).await;
-    assert!(status == 422 && said.contains("add up to") && said.contains("package_health"), "{said}");
+    assert!(
+        status == 422 && said.contains("add up to") && said.contains("package_healthy_revision"),
+        "{said}"
+    );
     assert_eq!(world.standing("a"), Standing::Unverified);
+    assert_eq!(answers(world.push("one", rendered("r1", 5.0))).await.0, 204);
     assert_eq!(answers(world.push("one", exposition("r1"))).await.0, 204);
     assert_eq!(world.standing("a"), Standing::Fresh);
 }

@@ -1,10 +1,11 @@
 //! Which cluster a token is for.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
+
+use crate::yaml_file::{FromYaml, YamlFile};
 
 /// A line of the file.
 #[derive(Deserialize)]
@@ -22,12 +23,9 @@ pub struct Tokens {
     entries: Vec<(Hash, String)>,
 }
 
-impl Tokens {
-    /// Reads a YAML list of `{cluster, sha256}`.
-    ///
-    /// # Errors
-    /// In words; no token or hash is in them.
-    pub fn parse(text: &str) -> Result<Self, String> {
+impl FromYaml for Tokens {
+    /// Reads a list of `{cluster, sha256}`; no token or hash is in an error.
+    fn from_yaml(text: &str) -> Result<Self, String> {
         let entries =
             serde_saphyr::from_str::<Option<Vec<Entry>>>(text).map_err(|error| error.to_string())?;
         let mut tokens = Self::default();
@@ -43,7 +41,9 @@ impl Tokens {
         }
         Ok(tokens)
     }
+}
 
+impl Tokens {
     /// The cluster that a token is for. How long it takes does not depend on how near it is to any.
     pub fn cluster_of(&self, token: &str) -> Option<&str> {
         let hash: Hash = Sha256::digest(token).into();
@@ -74,55 +74,8 @@ fn hex(text: &str) -> Option<Hash> {
     Some(hash)
 }
 
-/// The file, and what it said when it could last be used.
-#[derive(Debug)]
-pub struct TokensFile {
-    path: PathBuf,
-    found: Result<String, String>,
-    current: Tokens,
-}
-
-impl TokensFile {
-    /// Reads it for the first time.
-    ///
-    /// # Errors
-    /// When it cannot be used.
-    pub fn open(path: PathBuf) -> anyhow::Result<Self> {
-        let read = |path: &PathBuf| {
-            let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-            Ok((Tokens::parse(&text)?, text))
-        };
-        match read(&path) {
-            Ok((current, text)) => Ok(Self { path, found: Ok(text), current }),
-            Err::<_, String>(error) => anyhow::bail!("{}: {error}", path.display()),
-        }
-    }
-
-    /// What it said when it could last be used.
-    pub fn current(&self) -> &Tokens {
-        &self.current
-    }
-
-    /// Reads it again. `None` when there is nothing that was not said before.
-    ///
-    /// # Errors
-    /// When it cannot be used; then what it said before stays in force.
-    pub fn reread(&mut self) -> Option<Result<&Tokens, String>> {
-        let found = std::fs::read_to_string(&self.path).map_err(|error| error.to_string());
-        if found == self.found {
-            return None;
-        }
-        self.found = found;
-        let parsed = self.found.as_ref().map_err(Clone::clone).and_then(|text| Tokens::parse(text));
-        match parsed {
-            Ok(tokens) => {
-                self.current = tokens;
-                Some(Ok(&self.current))
-            }
-            Err(error) => Some(Err(format!("{}: {error}", self.path.display()))),
-        }
-    }
-}
+/// The file that says which cluster each token is for.
+pub type TokensFile = YamlFile<Tokens>;
 
 #[cfg(test)]
 mod tests {
@@ -137,11 +90,11 @@ mod tests {
     #[test]
     fn a_token_is_of_one_cluster() {
         let text = format!("- {{cluster: eu-1, sha256: {ABC}}}\n- {{cluster: us-1, sha256: {NOTHING}}}\n");
-        let tokens = Tokens::parse(&text).unwrap();
+        let tokens = Tokens::from_yaml(&text).unwrap();
         assert_eq!((tokens.cluster_of("abc"), tokens.cluster_of("")), (Some("eu-1"), Some("us-1")));
         assert_eq!((tokens.cluster_of("abcd"), tokens.cluster_of(ABC)), (None, None));
         assert_eq!(tokens.clusters().into_iter().collect::<Vec<_>>(), ["eu-1", "us-1"]);
-        assert_eq!(Tokens::parse("# none\n"), Ok(Tokens::default()));
+        assert_eq!(Tokens::from_yaml("# none\n"), Ok(Tokens::default()));
     }
 
     #[rstest]
@@ -150,14 +103,14 @@ mod tests {
     #[case("- {cluster: a, token: abc}", "token")]
     #[case("a: b", "")]
     fn what_cannot_be_used_is_told(#[case] text: &str, #[case] expected: &str) {
-        let error = Tokens::parse(text).unwrap_err();
+        let error = Tokens::from_yaml(text).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
 
     #[test]
     fn one_token_for_two_clusters_is_refused_and_the_hash_not_told() {
         let text = format!("- {{cluster: a, sha256: {ABC}}}\n- {{cluster: b, sha256: {ABC}}}\n");
-        let error = Tokens::parse(&text).unwrap_err();
+        let error = Tokens::from_yaml(&text).unwrap_err();
         assert!(error.contains("[1]") && !error.contains("ba7816"), "{error}");
     }
 
@@ -166,7 +119,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let write = |text: &str| std::fs::write(file.path(), text).unwrap();
         write(&format!("- {{cluster: a, sha256: {ABC}}}\n"));
-        let mut tokens = TokensFile::open(file.path().to_owned()).unwrap();
+        let mut tokens = TokensFile::open(Some(file.path().to_owned())).unwrap();
         assert!(tokens.reread().is_none());
         write("- nonsense\n");
         assert!(tokens.reread().unwrap().is_err());
@@ -174,6 +127,6 @@ mod tests {
         assert_eq!(tokens.current().cluster_of("abc"), Some("a"));
         write(&format!("- {{cluster: b, sha256: {ABC}}}\n"));
         assert_eq!(tokens.reread().unwrap().unwrap().cluster_of("abc"), Some("b"));
-        assert!(TokensFile::open("/nowhere/tokens".into()).is_err());
+        assert!(TokensFile::open(Some("/nowhere/tokens".into())).is_err());
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::reference::{Place, Reference};
 use crate::api::{Reason, RevisionFrom};
-use crate::decide::fleet_package::Unresolved;
+use crate::decide::Obstacle;
 use crate::store::Key;
 
 /// What a watch found out.
@@ -51,7 +51,7 @@ pub enum Resolution {
     /// The revision that is wanted.
     Revision(String),
     /// None can be had.
-    Unresolved(Unresolved),
+    Unresolved(Obstacle),
 }
 
 /// The references of all FleetPackages.
@@ -241,5 +241,5 @@ impl Contents {
 }
 
 fn unresolved(reason: Reason, stalled: bool, message: &str) -> Resolution {
-    Resolution::Unresolved(Unresolved { reason, stalled, message: format!("revisionFrom: {message}") })
+    Resolution::Unresolved(Obstacle { reason, stalled, message: format!("revisionFrom: {message}") })
 }

@@ -119,8 +119,7 @@ impl Follower {
             let list = in_time(api.list(&page))
                 .await
                 .map_err(|error| End::Broke(failure(error, "list", &full_name)))?;
-            let found = list.items.into_iter().filter_map(|object| self.wanted(object, &asked));
-            objects.extend(found);
+            objects.extend(list.items.into_iter().filter_map(|object| self.wanted(object, &asked)));
             match list.metadata.continue_ {
                 Some(token) if !token.is_empty() => page = page.continue_token(&token),
                 _ => break list.metadata.resource_version.unwrap_or_default(),

@@ -17,13 +17,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
-use kube::{Client, Error, ResourceExt};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::{Error, ResourceExt};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use crate::raw::Raw;
 use crate::serve::{Access, duration};
-use crate::write::{HubError, Kind, in_time};
+use crate::write::{self, HubError, Kind, Written, in_time};
 use plan::{Gate, Plan, plan};
 
 /// Who changes the specs.
@@ -72,38 +73,33 @@ fn revision(text: &str) -> Result<String, &'static str> {
 /// When it may not or cannot be done, or only half-way; the message says how far it got.
 pub async fn run(args: SetRevisionArgs) -> Result<()> {
     let (client, namespace) = args.access.connect(args.namespace.as_deref()).await?;
-    let mut mover = Mover::new(&client, &namespace, args);
+    let mut mover = Mover {
+        packages: Kind::FleetPackage.within(&client, &namespace),
+        gates: Kind::RolloutGate.within(&client, &namespace),
+        args,
+        moved: BTreeSet::new(),
+    };
     let moved = mover.all().await;
-    if moved.is_err() && !mover.moved.is_empty() {
-        let gates = Vec::from_iter(mover.moved.iter().map(String::as_str)).join(", ");
-        return moved.with_context(|| {
-            format!(
-                "only gates were moved, and not the FleetPackage: {gates}. They are closed until their clusters are \
-                 healthy at the new revision. The same command goes on from here"
-            )
-        });
+    if mover.moved.is_empty() {
+        return moved;
     }
-    moved
+    let gates = Vec::from_iter(mover.moved).join(", ");
+    moved.with_context(|| {
+        format!(
+            "only gates were moved, and not the FleetPackage: {gates}. They are closed until their clusters are \
+             healthy at the new revision. The same command goes on from here"
+        )
+    })
 }
 
 struct Mover {
-    packages: Api<DynamicObject>,
-    gates: Api<DynamicObject>,
+    packages: Api<Raw>,
+    gates: Api<Raw>,
     args: SetRevisionArgs,
     moved: BTreeSet<String>,
 }
 
 impl Mover {
-    fn new(client: &Client, namespace: &str, args: SetRevisionArgs) -> Self {
-        let within = |kind: Kind| Api::namespaced_with(client.clone(), namespace, &kind.resource());
-        Self {
-            packages: within(Kind::FleetPackage),
-            gates: within(Kind::RolloutGate),
-            args,
-            moved: BTreeSet::new(),
-        }
-    }
-
     async fn all(&mut self) -> Result<()> {
         let package = self.package().await?;
         let plan = self.plan().await?;
@@ -116,13 +112,13 @@ impl Mover {
     }
 
     /// The FleetPackage, if its revision is to be set by hand.
-    async fn package(&self) -> Result<DynamicObject> {
+    async fn package(&self) -> Result<Raw> {
         let name = &self.args.package;
         let package = in_time(self.packages.get_opt(name))
             .await
             .with_context(|| format!("FleetPackage {name}"))?
             .with_context(|| format!("there is no FleetPackage {name:?} in this namespace"))?;
-        let spec = &package.data["spec"];
+        let spec = package.value("spec");
         if !spec["revisionFrom"].is_null() {
             bail!(
                 "FleetPackage {name} reads its revision from another object (revisionFrom): change that one"
@@ -135,12 +131,9 @@ impl Mover {
     }
 
     async fn plan(&self) -> Result<Plan> {
-        Ok(plan(self.list().await?, &self.args.revision, self.args.gates.as_deref())?)
-    }
-
-    async fn list(&self) -> Result<Vec<Gate>> {
         let list = in_time(self.gates.list(&ListParams::default())).await.context("RolloutGates")?;
-        Ok(list.items.iter().filter_map(|object| Gate::read(object, &self.args.package)).collect())
+        let gates = list.items.iter().filter_map(|object| Gate::read(object, &self.args.package));
+        plan(gates.collect(), &self.args.revision, self.args.gates.as_deref())
     }
 
     /// Says what those who watch should know beforehand.
@@ -152,16 +145,13 @@ impl Mover {
             let open = if gate.open { " and is OPEN for it" } else { "" };
             println!("rolloutgate/{} stays at {}{open}: it is not in --gates", gate.name, gate.revision);
         }
-        for gate in plan.moved.iter().chain(&plan.there).chain(&plan.left) {
-            match &gate.word {
-                Some((state, reason)) if state == "Open" => eprintln!(
-                    "warning: rolloutgate/{} is held open by hand ({reason}): it stays open whatever the revision",
-                    gate.name
-                ),
-                Some((_, reason)) => {
-                    eprintln!("note: rolloutgate/{} is held closed by hand ({reason})", gate.name);
-                }
-                None => {}
+        for Gate { name, word, .. } in plan.moved.iter().chain(&plan.there).chain(&plan.left) {
+            let Some((state, reason)) = word else { continue };
+            if state == "Open" {
+                let which = format!("rolloutgate/{name} is held open by hand ({reason})");
+                eprintln!("warning: {which}: it stays open whatever the revision");
+            } else {
+                eprintln!("note: rolloutgate/{name} is held closed by hand ({reason})");
             }
         }
     }
@@ -191,15 +181,15 @@ impl Mover {
         let before = gate.revision.clone();
         for _ in 0..ATTEMPTS {
             match self.patch(&self.gates, &gate.name, &gate.uid, &gate.resource_version).await? {
-                Patched::Done => {
+                Written::Done(_) => {
                     println!("rolloutgate/{}: {before} -> {}", gate.name, self.to());
                     if !self.args.dry_run {
                         self.moved.insert(gate.name);
                     }
                     return Ok(());
                 }
-                Patched::Gone => return Ok(()),
-                Patched::Changed => {}
+                Written::Gone => return Ok(()),
+                Written::Conflict => {}
             }
             let read = in_time(self.gates.get_opt(&gate.name)).await?;
             match read.as_ref().and_then(|object| Gate::read(object, &self.args.package)) {
@@ -238,8 +228,9 @@ impl Mover {
         }
     }
 
-    async fn move_package(&self, mut package: DynamicObject) -> Result<()> {
-        let revision = |package: &DynamicObject| package.data["spec"]["revision"].as_str().map(str::to_owned);
+    async fn move_package(&self, mut package: Raw) -> Result<()> {
+        let revision = |package: &Raw| package.value("spec")["revision"].as_str().map(str::to_owned);
+        let or_none = |revision: Option<String>| revision.unwrap_or_else(|| "no revision".to_owned());
         let name = &self.args.package;
         let before = revision(&package);
         for _ in 0..ATTEMPTS {
@@ -248,31 +239,25 @@ impl Mover {
                 println!("fleetpackage/{name} is at {} already", self.args.revision);
                 return Ok(());
             }
-            ensure!(
-                now == before,
-                "somebody else has moved fleetpackage/{name} to {} meanwhile",
-                now.as_deref().unwrap_or("no revision")
-            );
+            if now != before {
+                bail!("somebody else has moved fleetpackage/{name} to {} meanwhile", or_none(now));
+            }
             let version = package.resource_version().unwrap_or_default();
             let uid = package.uid().unwrap_or_default();
             let patched = self.patch(&self.packages, name, &uid, &version).await;
             match patched.with_context(|| format!("fleetpackage/{name}"))? {
-                Patched::Done => {
-                    println!(
-                        "fleetpackage/{name}: {} -> {}",
-                        before.as_deref().unwrap_or("no revision"),
-                        self.to()
-                    );
+                Written::Done(_) => {
+                    println!("fleetpackage/{name}: {} -> {}", or_none(before), self.to());
                     return Ok(());
                 }
-                Patched::Gone | Patched::Changed => package = self.package().await?,
+                Written::Gone | Written::Conflict => package = self.package().await?,
             }
         }
         bail!("fleetpackage/{name} keeps changing; tried {ATTEMPTS} times")
     }
 
     /// Sets the revision, on top of the version that was looked at.
-    async fn patch(&self, api: &Api<DynamicObject>, name: &str, uid: &str, version: &str) -> Result<Patched> {
+    async fn patch(&self, api: &Api<Raw>, name: &str, uid: &str, version: &str) -> Result<Written> {
         let patch = json!({
             "metadata": {"uid": uid, "resourceVersion": version},
             "spec": {"revision": self.args.revision},
@@ -282,12 +267,10 @@ impl Mover {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        match in_time(api.patch(name, &params, &Patch::Merge(&patch))).await {
-            Ok(_) => Ok(Patched::Done),
-            Err(HubError::Api(Error::Api(status))) if status.code == 409 => Ok(Patched::Changed),
-            Err(HubError::Api(Error::Api(status))) if status.code == 404 => Ok(Patched::Gone),
+        let answer = in_time(api.patch(name, &params, &Patch::Merge(&patch))).await;
+        match write::written(answer.map(Written::done)) {
             Err(HubError::Api(Error::Api(status))) => bail!("{}", status.message),
-            Err(error) => Err(error.into()),
+            written => Ok(written?),
         }
     }
 
@@ -295,11 +278,4 @@ impl Mover {
         let how = if self.args.dry_run { " (dry run)" } else { "" };
         format!("{}{how}", self.args.revision)
     }
-}
-
-enum Patched {
-    Done,
-    /// The object is another one now, or another version of it.
-    Changed,
-    Gone,
 }

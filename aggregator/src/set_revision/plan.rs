@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use kube::api::DynamicObject;
+use anyhow::{Result, ensure};
 use serde_json::Value;
+
+use crate::raw::Raw;
 
 /// A gate of the FleetPackage as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +31,8 @@ pub(super) struct Gate {
 impl Gate {
     /// Reads a gate if it belongs to a FleetPackage. Nothing else of it is looked at, so that this
     /// also works on gates with fields that this program does not know.
-    pub(super) fn read(object: &DynamicObject, package: &str) -> Option<Self> {
-        let (spec, status) = (&object.data["spec"], &object.data["status"]);
+    pub(super) fn read(object: &Raw, package: &str) -> Option<Self> {
+        let (spec, status) = (object.value("spec"), object.value("status"));
         if spec["fleetPackageRef"]["name"].as_str() != Some(package) {
             return None;
         }
@@ -63,21 +65,14 @@ pub(super) struct Plan {
     pub(super) left: Vec<Gate>,
 }
 
-/// Gates were named that the FleetPackage does not have.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no RolloutGate of this FleetPackage is called {}", .0.join(" or "))]
-pub(super) struct Unknown(Vec<String>);
-
 /// Sorts a FleetPackage's gates. `only`: those that are meant, all of them when `None`.
 ///
 /// # Errors
 /// When one is named that does not exist, or belongs to another FleetPackage.
-pub(super) fn plan(gates: Vec<Gate>, revision: &str, only: Option<&[String]>) -> Result<Plan, Unknown> {
+pub(super) fn plan(gates: Vec<Gate>, revision: &str, only: Option<&[String]>) -> Result<Plan> {
     let unknown = |name: &&String| !gates.iter().any(|gate| gate.name == **name);
     let unknown: Vec<String> = only.unwrap_or_default().iter().filter(unknown).cloned().collect();
-    if !unknown.is_empty() {
-        return Err(Unknown(unknown));
-    }
+    ensure!(unknown.is_empty(), "no RolloutGate of this FleetPackage is called {}", unknown.join(" or "));
     let mut plan = Plan::default();
     for gate in last_waves_first(gates) {
         if only.is_some_and(|only| !only.contains(&gate.name)) {
@@ -167,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_gate_is_read_whatever_else_it_says() {
-        let object = |spec: Value, status: Value| -> DynamicObject {
+        let object = |spec: Value, status: Value| -> Raw {
             serde_json::from_value(json!({
                 "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate",
                 "metadata": {"name": "wave-2", "uid": "u", "resourceVersion": "7", "generation": 3},

@@ -5,11 +5,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::decide::{Backend, Moment};
-use crate::fleet::{Beat, Fleet, FleetSettings};
+use crate::fleet::{Fleet, FleetSettings};
 use crate::judge::Packages;
 use crate::tenancy::Tenancy;
-use crate::testing::{Exposition, Surroundings, gather, healthy, stream};
-use crate::verify::verify;
+use crate::testing::{Exposition, Surroundings, healthy, tell};
 
 const T: f64 = 10_000.0;
 
@@ -55,18 +54,8 @@ impl Scene {
     fn new(package: Option<Raw>, slices: Vec<Raw>) -> Self {
         let mut fleet = Fleet::new(FleetSettings::default());
         for (at, cluster) in ["one", "two"].into_iter().enumerate() {
-            let exposition = Exposition::new(at as u64 + 1).with("p", healthy("r", 10, 1));
-            let beat = Beat {
-                cluster: cluster.into(),
-                stream: stream(&[("cluster", cluster)]),
-                contract: "1".into(),
-                digest: Some(exposition.digest()),
-                at: T - 5.0,
-                rendered: Some((T - 5.0, T - 5.0)),
-                ..Beat::default()
-            };
-            fleet.hear(&beat, T);
-            fleet.accept(&beat, verify(gather(&exposition.lines()), exposition.digest()).unwrap(), T);
+            let exposition = Exposition::new(at as u64 + 1).with("p", healthy("r", 10));
+            tell(&mut fleet, &[("cluster", cluster)], &exposition, T - 5.0);
         }
         let (mut packages, mut all) = (Packages::default(), Slices::default());
         package.map(|package| packages.insert(package));

@@ -1,15 +1,14 @@
 //! Writing slices.
 
 use kube::Client;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{Change, label};
 use crate::api::fleet_package_slice::FLEET_PACKAGE_LABEL;
 use crate::api::{FleetPackageSlice, GROUP, VERSION};
-use crate::raw::Raw;
-use crate::store::Key;
-use crate::write::{FIELD_MANAGER, HubError, Kind, Written, in_time};
+use crate::store::{Kept, Key};
+use crate::write::{self, FIELD_MANAGER, HubError, Kind, Written, in_time};
 
 /// Makes one change of a slice of the FleetPackage at `package` with this UID. A slice that has changed
 /// since it was read is not touched, nor is one of somebody else's that has the name.
@@ -35,24 +34,9 @@ pub async fn write(
             let params = PatchParams::apply(FIELD_MANAGER).force();
             in_time(api.patch(&slice.key.name, &params, &Patch::Apply(&object))).await
         }
-        Change::Delete(slice) => {
-            let preconditions = Preconditions {
-                uid: Some(slice.uid.clone()),
-                resource_version: Some(slice.resource_version.clone()),
-            };
-            let params = DeleteParams::default().preconditions(preconditions);
-            return outcome(in_time(api.delete(&slice.key.name, &params)).await.map(|_| Written::Gone));
-        }
+        Change::Delete(slice) => return write::delete(&api, &slice.version()).await,
     };
-    outcome(answer.map(|object: Raw| Written::Done(Box::new(object))))
-}
-
-fn outcome(answer: Result<Written, HubError>) -> Result<Written, HubError> {
-    match answer {
-        Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 409 => Ok(Written::Conflict),
-        Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 404 => Ok(Written::Gone),
-        answer => answer,
-    }
+    write::written(answer.map(Written::done))
 }
 
 fn object(

@@ -12,13 +12,13 @@
 mod glob;
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 use statusbridge_contract::Fingerprint;
 
 use crate::api::ClusterSet;
-use crate::api::fleet_package::PackageRef;
+use crate::api::PackageRef;
+use crate::decide::list;
 pub use glob::Glob;
 
 /// What each namespace may see. By default there is one tenant, who may see everything.
@@ -111,16 +111,28 @@ pub enum Grant<'a> {
 }
 
 /// Why a namespace does not get what a spec asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It may see the package nowhere.
+    #[error("this namespace may not see {}", alike(.0))]
     Package(PackageRef),
     /// It may not see these clusters.
+    #[error("this namespace may not see {}", list(.0))]
     Clusters(Vec<String>),
     /// It may not use this template in a check.
+    #[error("this namespace may not use the template {0:?}")]
     Template(String),
     /// It may not write queries of its own in checks.
+    #[error("this namespace may not use queries of its own, only templates")]
     Query,
+}
+
+/// All packages that are granted or refused together with this one.
+fn alike(PackageRef { source, namespace, .. }: &PackageRef) -> String {
+    match namespace {
+        Some(namespace) => format!("packages of source {source:?} in namespace {namespace:?}"),
+        None => format!("cluster-scoped packages of source {source:?}"),
+    }
 }
 
 impl Grant<'_> {
@@ -162,32 +174,6 @@ impl Grant<'_> {
         let Self::Clusters(globs) = self else { return None };
         let text: Vec<String> = globs.iter().map(|glob| format!("{:?}", glob.as_str())).collect();
         Some(Fingerprint::of(&format!("clusters {}", text.join(" "))).to_string())
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 3;
-        match self {
-            Self::Package(PackageRef { source, namespace: Some(namespace), .. }) => {
-                write!(
-                    f,
-                    "this namespace may not see packages of source {source:?} in namespace {namespace:?}"
-                )
-            }
-            Self::Package(PackageRef { source, namespace: None, .. }) => {
-                write!(f, "this namespace may not see cluster-scoped packages of source {source:?}")
-            }
-            Self::Template(name) => write!(f, "this namespace may not use the template {name:?}"),
-            Self::Query => f.write_str("this namespace may not use queries of its own, only templates"),
-            Self::Clusters(names) => {
-                write!(f, "this namespace may not see {}", names[..names.len().min(SHOWN)].join(", "))?;
-                match names.len().saturating_sub(SHOWN) {
-                    0 => Ok(()),
-                    more => write!(f, " and {more} more"),
-                }
-            }
-        }
     }
 }
 

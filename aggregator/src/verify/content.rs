@@ -1,8 +1,10 @@
-//! What one exposition attests: a package is its name and eleven numbers.
+//! What one exposition attests: a package is its name and up to ten numbers. What is left out follows from the rest.
 
 use std::sync::Arc;
 
-use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label, sample};
+use statusbridge_contract::{
+    ApplyState, Digest, Fingerprint, Health, Metric, PACKAGE_METRICS, label, sample,
+};
 
 use super::packages::Packages;
 
@@ -56,14 +58,45 @@ impl Package {
         slot(metric).filter(|s| self.present & 1 << s != 0).map(|s| self.values[s])
     }
 
-    /// The value of a metric that every package has.
-    pub fn value(&self, metric: Metric) -> u64 {
-        self.get(metric).unwrap_or_default()
+    fn revision(&self, metric: Metric) -> Option<Fingerprint> {
+        self.get(metric).and_then(Fingerprint::from_value)
     }
 
-    /// The value of a revision metric.
-    pub fn revision(&self, metric: Metric) -> Fingerprint {
-        Fingerprint::from_value(self.value(metric)).unwrap_or_default()
+    /// How far applying has come: Applied where nothing is said.
+    pub fn apply(&self) -> ApplyState {
+        let code = self.get(Metric::PackageApplyState);
+        code.map_or(ApplyState::Applied, |code| ApplyState::from_code(code).unwrap_or(ApplyState::Unknown))
+    }
+
+    /// Health of what is applied: Current where nothing is said.
+    pub fn health(&self) -> Health {
+        let code = self.get(Metric::PackageHealth);
+        code.map_or(Health::Current, |code| Health::from_code(code).unwrap_or(Health::Unknown))
+    }
+
+    /// The revision that is applied in full and Current; none is [`Fingerprint::NONE`].
+    pub fn healthy(&self) -> Fingerprint {
+        self.revision(Metric::PackageHealthyRevision).unwrap_or_default()
+    }
+
+    /// The revision last applied in full: the healthy one where nothing is said.
+    pub fn applied(&self) -> Fingerprint {
+        self.revision(Metric::PackageAppliedRevision).unwrap_or_else(|| self.healthy())
+    }
+
+    /// The revision that the cluster has been told to run: the applied one where nothing is said.
+    pub fn desired(&self) -> Fingerprint {
+        self.revision(Metric::PackageDesiredRevision).unwrap_or_else(|| self.applied())
+    }
+
+    /// Code of the reason; 0 is none.
+    pub fn reason(&self) -> u64 {
+        self.get(Metric::PackageReason).unwrap_or_default()
+    }
+
+    /// Since when the exporter vouches that all this is so, in unix seconds of its cluster's clock.
+    pub fn since(&self) -> u64 {
+        self.get(Metric::PackageTransitionTimestamp).unwrap_or_default()
     }
 
     /// Metric and value of each sample.
@@ -80,15 +113,19 @@ impl Package {
     /// Whether two observations say the same of all that counts for a verdict: of states, revisions, reason,
     /// and since when.
     pub fn same_row(&self, other: &Self) -> bool {
-        const REST: usize = 6; // the first six metrics, and the reason
-        let reason = |package: &Self| package.value(Metric::PackageReason);
-        self.values[..REST] == other.values[..REST] && reason(self) == reason(other)
+        self.same_state(other) && (self.since(), self.reason()) == (other.since(), other.reason())
     }
 
     /// Whether two observations say the same about apply state, health and revisions.
     pub fn same_state(&self, other: &Self) -> bool {
-        const STATE: usize = 5; // the first five metrics
-        self.values[..STATE] == other.values[..STATE]
+        const STATE: [Metric; 5] = [
+            Metric::PackageHealthyRevision,
+            Metric::PackageApplyState,
+            Metric::PackageHealth,
+            Metric::PackageAppliedRevision,
+            Metric::PackageDesiredRevision,
+        ];
+        STATE.iter().all(|metric| self.get(*metric) == other.get(*metric))
     }
 }
 
@@ -119,12 +156,10 @@ pub struct Reason {
 /// Everything that one exposition attests, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
-    /// The digest that it adds up to.
-    pub digest: u64,
+    /// The sum over its samples: the digest of each exposition of it, without when that was rendered.
+    pub state: Digest,
     /// How many samples it is.
     pub samples: u64,
-    /// `statusbridge_cluster_uid`.
-    pub uid: Option<u64>,
     /// The sources, by name.
     pub sources: Vec<Source>,
     /// The dictionary of reasons, by source, code and word.
@@ -145,11 +180,14 @@ impl Content {
         self.packages.position(key).is_some()
     }
 
-    /// Whether the same sources of the same cluster are up, and no others.
+    /// Whether the same sources are up, and no others.
     pub fn has_same_sources(&self, other: &Self) -> bool {
-        let ups =
-            |content: &Self| content.sources.iter().map(|it| (it.name.clone(), it.up)).collect::<Vec<_>>();
-        self.uid == other.uid && ups(self) == ups(other)
+        self.sources.iter().map(|it| (&it.name, it.up)).eq(other.sources.iter().map(|it| (&it.name, it.up)))
+    }
+
+    /// Whether a source is up.
+    pub fn is_up(&self, source: &str) -> bool {
+        self.source(source).is_some_and(|it| it.up == Some(1))
     }
 
     /// What it says about a source.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use statusbridge_contract::{Metric, PACKAGE_METRICS, stream::StreamLabels};
+use statusbridge_contract::{ALWAYS, Metric, PACKAGE_METRICS, stream::StreamLabels};
 
 use super::{
+    Attested,
     content::{Content, Package, identity},
     contradiction,
     gathered::{Few, Gathered, show},
@@ -29,7 +30,7 @@ pub struct Stray {
 /// What differs, most telling first; bounded. `last` is what was verified before of this stream.
 pub fn diagnose(
     gathered: &Gathered,
-    digest: u64,
+    attested: Attested,
     labels: &StreamLabels,
     last: Option<&Content>,
     strays: &[Stray],
@@ -37,12 +38,12 @@ pub fn diagnose(
     let mut findings = Vec::new();
     faults(gathered, &mut findings);
     findings.extend(strays.iter().filter(|s| !s.metrics.is_empty()).map(|s| stray(labels, s)));
-    match fragments(gathered) {
+    match fragments(gathered, last) {
         Some(text) => findings.push(text),
-        None => missing(gathered, &mut findings),
+        None => missing(gathered, attested, &mut findings),
     }
     if findings.is_empty() {
-        findings.extend(last.and_then(|last| guess(gathered, digest, last)));
+        findings.extend(last.and_then(|last| guess(gathered, attested.state, last)));
     }
     if findings.is_empty() {
         findings.extend(contradiction(gathered));
@@ -56,9 +57,10 @@ pub fn diagnose(
     let more = findings.len().saturating_sub(FINDINGS);
     findings.truncate(FINDINGS);
     let mut text = format!(
-        "{} samples add up to {:012x}, the digest is {digest:012x}: {}",
+        "{} samples add up to {:012x}, {:012x} is attested: {}",
         gathered.samples,
         gathered.digest.value(),
+        attested.state.value(),
         findings.join("; ")
     );
     if more > 0 {
@@ -99,40 +101,37 @@ fn stray(labels: &StreamLabels, stray: &Stray) -> String {
 }
 
 /// An identity label that was rewritten on some metrics only breaks packages into two parts each.
-fn fragments(gathered: &Gathered) -> Option<String> {
-    let needed = |m: &Metric| !m.of_inventory();
-    let has = |p: &Package| PACKAGE_METRICS.iter().filter(|m| needed(m) && p.get(**m).is_some()).count();
-    let whole = PACKAGE_METRICS.iter().filter(|m| needed(m)).count();
-    let (small, large): (Vec<&Package>, Vec<&Package>) =
-        gathered.packages.iter().filter(|p| has(p) < whole).partition(|p| 2 * has(p) < whole);
+fn fragments(gathered: &Gathered, last: Option<&Content>) -> Option<String> {
+    let has = |p: &Package| PACKAGE_METRICS[..ALWAYS].iter().filter(|m| p.get(**m).is_some()).count();
+    let broken = gathered.packages.iter().filter(|p| has(p) < ALWAYS);
+    // Which part bears the right labels only what was verified before tells.
+    let is_known = |p: &Package| last.is_some_and(|last| last.has(&p.key));
+    let some_are = broken.clone().any(is_known);
+    let is_right = |p: &&Package| if some_are { is_known(p) } else { p.get(PACKAGE_METRICS[0]).is_some() };
+    let (mut large, small): (Vec<&Package>, Vec<&Package>) = broken.partition(is_right);
+    let metrics: Vec<Metric> = small.first()?.samples().take(2).map(|(metric, _)| metric).collect();
+    let metric = *metrics.first()?;
+    if large.is_empty() {
+        let had = |p: &&Package| last.and_then(|last| last.find(&p.key)?.1.get(metric)).is_some();
+        large = gathered.packages.iter().filter(|p| p.get(metric).is_none()).filter(had).collect();
+    }
     let text = renamed(&large, &small)?;
-    let metrics: Vec<&str> = small[0].samples().take(2).map(|(m, _)| m.name()).collect();
+    let metrics: Vec<&str> = metrics.iter().map(|metric| metric.name()).collect();
     Some(format!("{text} ({})", metrics.join(", ")))
 }
 
-/// Metrics that are missing altogether, then packages that lack some.
-fn missing(gathered: &Gathered, findings: &mut Vec<String>) {
+/// Metrics that every package has and that are missing altogether, then packages that lack some. Of the others only
+/// what was verified before tells that they are missing.
+fn missing(gathered: &Gathered, attested: Attested, findings: &mut Vec<String>) {
     if gathered.samples == 0 {
         findings.push("none of the samples arrived".to_owned());
         return;
     }
     let total = gathered.packages.len();
-    let inventories = gathered
-        .packages
-        .iter()
-        .filter(|p| PACKAGE_METRICS.iter().any(|m| m.of_inventory() && p.get(*m).is_some()));
-    let inventories = inventories.count();
-    for metric in PACKAGE_METRICS {
-        let expected = if metric.of_inventory() { inventories } else { total };
-        let lacking = || {
-            gathered.packages.iter().filter(move |p| {
-                p.get(metric).is_none()
-                    && (!metric.of_inventory()
-                        || PACKAGE_METRICS.iter().any(|m| m.of_inventory() && p.get(*m).is_some()))
-            })
-        };
+    for metric in PACKAGE_METRICS.into_iter().take(ALWAYS) {
+        let lacking = || gathered.packages.iter().filter(move |p| p.get(metric).is_none());
         let count = lacking().count();
-        if count > 0 && count == expected {
+        if count > 0 && count == total {
             findings.push(format!("{} is missing altogether", metric.name()));
         } else if let Some(first) = lacking().next() {
             let rest = if count > 1 { format!(" and of {} more packages", count - 1) } else { String::new() };
@@ -147,6 +146,13 @@ fn missing(gathered: &Gathered, findings: &mut Vec<String>) {
             findings.push(format!("{} is missing altogether", metric.name()));
         }
     }
+    match gathered.process {
+        None => findings.push(format!("{} is missing", Metric::ProcessNumber.name())),
+        Some(process) if process != attested.process => {
+            findings.push(format!("{} is another process's", Metric::ProcessNumber.name()));
+        }
+        Some(_) => {}
+    }
 }
 
 /// Revisions are spread evenly over 48 bits: one in a thousand ends in three zeros, all of them
@@ -157,7 +163,7 @@ fn rounded(gathered: &Gathered) -> Option<String> {
     let mut found = Vec::new();
     for package in &gathered.packages {
         for metric in revisions {
-            let value = package.value(metric);
+            let value = package.get(metric).unwrap_or_default();
             // Six decimal digits or float32's 24 bits are the usual losses.
             if value > 1 << 24 && (value % 1000 == 0 || value.trailing_zeros() >= 20) {
                 found.push((metric, package, value));

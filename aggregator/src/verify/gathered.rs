@@ -33,14 +33,16 @@ pub struct Gathered {
     pub digest: Digest,
     /// How many samples arrived.
     pub samples: u64,
-    /// `statusbridge_cluster_uid`.
-    pub uid: Option<u64>,
+    /// `statusbridge_process_number`.
+    pub process: Option<u64>,
     /// By name.
     pub sources: BTreeMap<Box<str>, (Option<u64>, Option<u64>)>,
     /// By source, code and word.
     pub reasons: BTreeMap<[Box<str>; 3], u64>,
     /// In order of arrival.
     pub packages: Vec<Package>,
+    /// Packages that run in other clusters, by source: the sum of their `healthy_revision` samples.
+    elsewhere: BTreeMap<Box<str>, u64>,
     index: HashMap<Arc<str>, u32>,
     /// Where the package of the next sample is likely to be: samples mostly come metric by metric, each
     /// time with the packages in the same order.
@@ -56,16 +58,15 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Takes a sample with its own labels. Metrics outside the digest are passed over.
+    /// Takes a sample with its own labels. Metrics outside of what the exporter says about its cluster are passed
+    /// over.
     pub fn add(&mut self, metric: Metric, own: &[(&'static str, &str)], sample: Sample) {
-        if !metric.in_digest() {
+        if !metric.in_state() {
             return;
         }
         self.samples += 1;
         let get = |name: &str| own.iter().find(|(n, _)| *n == name).map_or("", |(_, v)| *v);
-        if let Some(missing) =
-            metric.labels().iter().find(|l| **l != label::PACKAGE_NAMESPACE && get(l).is_empty())
-        {
+        if let Some(missing) = metric.labels().iter().find(|l| !metric.may_lack(l) && get(l).is_empty()) {
             self.unlabelled.note(|| format!("{} lacks its label {missing}", show(metric, own)));
             return;
         }
@@ -77,12 +78,19 @@ impl Gathered {
         sample::write_canonical(&mut self.text, metric.name(), own, value);
         self.digest.add(sample::hash_canonical(self.text.as_bytes()));
         let before = match metric {
-            Metric::ClusterUid => self.uid.replace(value),
+            Metric::ProcessNumber => self.process.replace(value),
             Metric::SourceUp => self.source(get(label::PACKAGE_SOURCE)).0.replace(value),
             Metric::SourcePackages => self.source(get(label::PACKAGE_SOURCE)).1.replace(value),
             Metric::ReasonInfo => {
                 let names = [label::PACKAGE_SOURCE, label::CODE, label::REASON];
                 self.reasons.insert(names.map(|n| get(n).into()), value)
+            }
+            // It counts for the digest, and for nobody: no cluster is granted to speak for another one.
+            _ if !get(label::PACKAGE_CLUSTER).is_empty() => {
+                if metric == Metric::PackageHealthyRevision {
+                    *self.elsewhere.entry(get(label::PACKAGE_SOURCE).into()).or_default() += 1;
+                }
+                None
             }
             _ => {
                 let identity = [label::PACKAGE_SOURCE, label::PACKAGE_NAMESPACE, label::PACKAGE].map(&get);
@@ -137,10 +145,13 @@ impl Gathered {
         self.packages.get(*self.index.get(key)? as usize)
     }
 
-    /// How many packages of a source arrived.
-    pub fn packages_of(&self, source: &str) -> u64 {
-        let of_source = |p: &&Package| super::content::parts(&p.key).0 == source;
-        self.packages.iter().filter(of_source).count() as u64
+    /// How many packages of each source arrived, those included that run in other clusters.
+    pub fn counts(&self) -> BTreeMap<&str, u64> {
+        let mut counts: BTreeMap<&str, u64> = self.elsewhere.iter().map(|(s, n)| (s.as_ref(), *n)).collect();
+        for package in &self.packages {
+            *counts.entry(super::content::parts(&package.key).0).or_default() += 1;
+        }
+        counts
     }
 
     /// Puts it in order, without its faults.
@@ -149,9 +160,8 @@ impl Gathered {
         let reason =
             |([source, code, word], value): ([Box<str>; 3], u64)| Reason { source, code, word, value };
         Content {
-            digest: self.digest.value(),
+            state: self.digest,
             samples: self.samples,
-            uid: self.uid,
             sources: self.sources.into_iter().map(source).collect(),
             reasons: self.reasons.into_iter().map(reason).collect(),
             packages: self.packages.into_iter().collect(),

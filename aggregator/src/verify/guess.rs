@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use statusbridge_contract::{ApplyState, Health, MAX_48_BITS, Metric, label, sample};
+use statusbridge_contract::{
+    ApplyState, Digest, Health, MAX_48_BITS, Metric, PACKAGE_METRICS, label, sample,
+};
 
 use super::{
     content::{Content, Package, identity, parts},
@@ -13,8 +15,8 @@ use super::{
 };
 
 /// The one finding that explains the difference, if there is one.
-pub(super) fn guess(gathered: &Gathered, digest: u64, last: &Content) -> Option<String> {
-    let wanted = Wanted(digest.wrapping_sub(gathered.digest.value()) & MAX_48_BITS);
+pub(super) fn guess(gathered: &Gathered, state: Digest, last: &Content) -> Option<String> {
+    let wanted = Wanted(state.value().wrapping_sub(gathered.digest.value()) & MAX_48_BITS);
     let now: BTreeMap<&str, &Package> = gathered.packages.iter().map(|p| (p.key.as_ref(), p)).collect();
     let gone: Vec<Package> = last.packages.iter().filter(|p| !now.contains_key(p.key.as_ref())).collect();
     let gone: Vec<&Package> = gone.iter().collect();
@@ -26,6 +28,7 @@ pub(super) fn guess(gathered: &Gathered, digest: u64, last: &Content) -> Option<
             gathered.packages.iter().find_map(|p| changed(p, last.find(&p.key).map(|f| f.1).as_ref(), wanted))
         })
         .or_else(|| outside_packages(gathered, last, wanted))
+        .or_else(|| PACKAGE_METRICS.into_iter().find_map(|metric| dropped(&now, last, metric, wanted)))
 }
 
 /// Digest minus sum.
@@ -72,6 +75,15 @@ pub(super) fn renamed(gone: &[&Package], new: &[&Package]) -> Option<String> {
             }
         })
     })
+}
+
+/// A metric of several packages that a pipeline no longer lets through.
+fn dropped(now: &BTreeMap<&str, &Package>, last: &Content, metric: Metric, wanted: Wanted) -> Option<String> {
+    let lost =
+        last.packages.iter().filter(|p| now.get(p.key.as_ref()).is_some_and(|it| it.get(metric).is_none()));
+    let lost = lost.filter_map(|p| Some(p.hash(metric, p.get(metric)?)));
+    let (count, sum) = lost.fold((0, 0_u64), |(count, sum), hash| (count + 1, sum.wrapping_add(hash)));
+    (count > 1 && wanted.is(sum, 0)).then(|| format!("{} of {count} packages is missing", metric.name()))
 }
 
 fn vanished(package: &Package, wanted: Wanted) -> Option<String> {
@@ -123,16 +135,11 @@ fn likely(package: &Package, metric: Metric) -> Vec<u64> {
         Metric::PackageApplyState => ApplyState::ALL.iter().map(|s| s.code()).collect(),
         Metric::PackageHealth => Health::ALL.iter().map(|s| s.code()).collect(),
         Metric::PackageDesiredRevision | Metric::PackageAppliedRevision | Metric::PackageHealthyRevision => {
-            vec![
-                0,
-                package.value(Metric::PackageDesiredRevision),
-                package.value(Metric::PackageAppliedRevision),
-                package.value(Metric::PackageHealthyRevision),
-            ]
+            vec![0, package.desired().value(), package.applied().value(), package.healthy().value()]
         }
         Metric::PackageReason => vec![0],
         Metric::PackageTransitionTimestamp => Vec::new(),
-        _ => near(package.value(metric)),
+        _ => near(package.get(metric).unwrap_or_default()),
     }
 }
 
@@ -146,9 +153,6 @@ fn outside_packages(gathered: &Gathered, last: &Content, wanted: Wanted) -> Opti
     let source = |name: &str| vec![(label::PACKAGE_SOURCE, name.to_owned())];
     let mut now = Flat::new();
     let mut before = Flat::new();
-    for (flat, uid) in [(&mut now, gathered.uid), (&mut before, last.uid)] {
-        flat.extend(uid.map(|uid| ((Metric::ClusterUid, Vec::new()), uid)));
-    }
     for (name, (up, packages)) in &gathered.sources {
         now.extend(up.map(|v| ((Metric::SourceUp, source(name)), v)));
         now.extend(packages.map(|v| ((Metric::SourcePackages, source(name)), v)));
@@ -170,10 +174,7 @@ fn outside_packages(gathered: &Gathered, last: &Content, wanted: Wanted) -> Opti
     for ((metric, labels), value) in &now {
         let arrived = hash(*metric, labels, *value);
         let previous = before.get(&(*metric, labels.clone())).copied();
-        let others = previous.into_iter().chain(match metric {
-            Metric::ClusterUid => Vec::new(),
-            _ => (value.saturating_sub(3)..=value + 3).collect(),
-        });
+        let others = previous.into_iter().chain(value.saturating_sub(3)..=value + 3);
         for other in others.filter(|o| o != value) {
             if wanted.is(hash(*metric, labels, other), arrived) {
                 return Some(format!(

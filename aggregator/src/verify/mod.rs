@@ -14,9 +14,7 @@ pub mod packages;
 mod tests;
 mod unknown;
 
-use std::collections::BTreeMap;
-
-use statusbridge_contract::{ApplyState, Health, MAX_48_BITS, Metric, PACKAGE_METRICS};
+use statusbridge_contract::{ALWAYS, ApplyState, Digest, Health, MAX_48_BITS, Metric, PACKAGE_METRICS};
 
 pub use {
     content::{Content, Package},
@@ -25,13 +23,22 @@ pub use {
     unknown::with_unknown,
 };
 
-use content::parts;
+/// What a digest attests, told from when its exposition was rendered: the sum over the state, and which process says
+/// it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attested {
+    /// Sum over all samples of the state.
+    pub state: Digest,
+    /// `statusbridge_process_number`.
+    pub process: u64,
+}
 
 /// The samples of a stream as verified content, or as they were when they are not exactly those that
 /// the digest attests.
-pub fn verify(gathered: Gathered, digest: u64) -> Result<Content, Box<Gathered>> {
+pub fn verify(gathered: Gathered, attested: Attested) -> Result<Content, Box<Gathered>> {
     let faults = [&gathered.not_whole, &gathered.twice, &gathered.unlabelled];
-    if gathered.digest.value() == digest
+    if gathered.digest == attested.state
+        && gathered.process == Some(attested.process)
         && faults.iter().all(|f| f.count == 0)
         && contradiction(&gathered).is_none()
     {
@@ -43,16 +50,10 @@ pub fn verify(gathered: Gathered, digest: u64) -> Result<Content, Box<Gathered>>
 
 /// What in a set of samples cannot come from one exporter that keeps to the contract.
 fn contradiction(gathered: &Gathered) -> Option<String> {
-    if gathered.uid.is_some_and(|uid| uid > MAX_48_BITS) {
-        return Some(format!("{} exceeds 48 bits", Metric::ClusterUid.name()));
+    if let Some(text) = gathered.packages.iter().find_map(odd_package) {
+        return Some(text);
     }
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for package in &gathered.packages {
-        if let Some(text) = odd_package(package) {
-            return Some(text);
-        }
-        *counts.entry(parts(&package.key).0).or_default() += 1;
-    }
+    let mut counts = gathered.counts();
     for (name, (up, packages)) in &gathered.sources {
         let (Some(up), Some(packages)) = (up, packages) else {
             let lacking = if up.is_none() { Metric::SourceUp } else { Metric::SourcePackages };
@@ -74,30 +75,43 @@ fn contradiction(gathered: &Gathered) -> Option<String> {
     ))
 }
 
-fn odd_package(package: &Package) -> Option<String> {
-    let inventory = PACKAGE_METRICS.iter().any(|m| m.of_inventory() && package.get(*m).is_some());
-    for metric in PACKAGE_METRICS {
-        let Some(value) = package.get(metric) else {
-            if (inventory && metric.of_inventory()) || !metric.optional() {
-                return Some(format!(
-                    "{} is missing",
-                    gathered::show(metric, &content::identity(&package.key))
-                ));
+/// What an exporter never says of a package: a sample too few, or one that follows from the others.
+pub(crate) fn odd_package(package: &Package) -> Option<String> {
+    let show = |metric| gathered::show(metric, &content::identity(&package.key));
+    if let Some(missing) = PACKAGE_METRICS[..ALWAYS].iter().find(|metric| package.get(**metric).is_none()) {
+        return Some(format!("{} is missing", show(*missing)));
+    }
+    let total = package.get(Metric::PackageResources);
+    for (metric, value) in package.samples() {
+        let is_known = match metric {
+            Metric::PackageHealthyRevision => value <= MAX_48_BITS,
+            Metric::PackageApplyState => value > 0 && ApplyState::from_code(value).is_some(),
+            Metric::PackageHealth => value > 0 && Health::from_code(value).is_some(),
+            Metric::PackageAppliedRevision => {
+                (1..=MAX_48_BITS).contains(&value) && package.healthy().is_none()
             }
-            continue;
-        };
-        let known = match metric {
-            Metric::PackageApplyState => ApplyState::from_code(value).is_some(),
-            Metric::PackageHealth => Health::from_code(value).is_some(),
-            Metric::PackageDesiredRevision
-            | Metric::PackageAppliedRevision
-            | Metric::PackageHealthyRevision => value <= MAX_48_BITS,
+            Metric::PackageDesiredRevision => {
+                (1..=MAX_48_BITS).contains(&value) && value != package.applied().value()
+            }
+            Metric::PackageReason => value > 0,
+            Metric::PackageResourcesCurrent => total.is_some_and(|total| value < total),
+            Metric::PackageResourcesFailed => value > 0 && total.is_some(),
             _ => true,
         };
-        if !known {
-            let series = gathered::show(metric, &content::identity(&package.key));
-            return Some(format!("{series} reads {value}, which the contract does not know"));
+        if !is_known {
+            return Some(match value {
+                0 => format!(
+                    "{} reads 0, which no exporter says: a pipeline fills what is absent",
+                    show(metric)
+                ),
+                _ => format!(
+                    "{} reads {value}, which the contract does not know beside the rest",
+                    show(metric)
+                ),
+            });
         }
     }
-    None
+    let is_healthy = (package.apply(), package.health()) == (ApplyState::Applied, Health::Current);
+    (!is_healthy && !package.healthy().is_none())
+        .then(|| format!("{} is not 0 though it is not well", show(Metric::PackageHealthyRevision)))
 }

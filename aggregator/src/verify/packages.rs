@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   keys   shared by all expositions of the same packages
-//!   rows   67 bytes each, in the same order
+//!   rows   72 bytes each, in the same order
 //! ```
 
 use std::{cell::Cell, fmt, sync::Arc};
@@ -11,10 +11,6 @@ use statusbridge_contract::PACKAGE_METRICS;
 
 use super::content::Package;
 
-/// Values of a state are small numbers; there are as many of these metrics, and they come first.
-const STATES: usize = 2;
-/// All others, each below 2^56: a sample holds no whole number beyond 2^53.
-const NUMBERS: usize = PACKAGE_METRICS.len() - STATES;
 /// Bytes of one number.
 const WIDTH: usize = 7;
 
@@ -38,23 +34,15 @@ pub struct Packages {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Row {
     present: [u8; 2],
-    states: [u8; STATES],
-    numbers: [[u8; WIDTH]; NUMBERS],
+    /// Each below 2^56: a sample holds no whole number beyond 2^53.
+    numbers: [[u8; WIDTH]; PACKAGE_METRICS.len()],
 }
 
 impl Row {
     fn of(package: &Package) -> Self {
-        let mut row = Self {
-            present: package.present.to_le_bytes(),
-            states: [0; STATES],
-            numbers: [[0; WIDTH]; NUMBERS],
-        };
-        let (states, numbers) = package.values.split_at(STATES);
-        for (to, value) in row.states.iter_mut().zip(states) {
-            // No contract knows so many states: whatever it was, it stays unknown.
-            *to = u8::try_from(*value).unwrap_or(u8::MAX);
-        }
-        for (to, value) in row.numbers.iter_mut().zip(numbers) {
+        let mut row =
+            Self { present: package.present.to_le_bytes(), numbers: [[0; WIDTH]; PACKAGE_METRICS.len()] };
+        for (to, value) in row.numbers.iter_mut().zip(package.values) {
             to.copy_from_slice(&value.to_le_bytes()[..WIDTH]);
         }
         row
@@ -63,11 +51,7 @@ impl Row {
     fn package(&self, key: Arc<str>) -> Package {
         let mut package = Package::new(key);
         package.present = u16::from_le_bytes(self.present);
-        let (states, numbers) = package.values.split_at_mut(STATES);
-        for (value, from) in states.iter_mut().zip(self.states) {
-            *value = from.into();
-        }
-        for (value, from) in numbers.iter_mut().zip(&self.numbers) {
+        for (value, from) in package.values.iter_mut().zip(&self.numbers) {
             let mut bytes = [0; 8];
             bytes[..WIDTH].copy_from_slice(from);
             *value = u64::from_le_bytes(bytes);
@@ -145,14 +129,11 @@ mod tests {
 
     fn package() -> impl Strategy<Value = (u16, [u64; PACKAGE_METRICS.len()])> {
         let number = 0..=(1_u64 << 53);
-        (any::<u16>(), prop::collection::vec(number, PACKAGE_METRICS.len()), 0..7_u64, 0..6_u64).prop_map(
-            |(present, numbers, apply, health)| {
-                let mut values = [0; PACKAGE_METRICS.len()];
-                values.copy_from_slice(&numbers);
-                (values[0], values[1]) = (apply, health);
-                (present, values)
-            },
-        )
+        (any::<u16>(), prop::collection::vec(number, PACKAGE_METRICS.len())).prop_map(|(present, numbers)| {
+            let mut values = [0; PACKAGE_METRICS.len()];
+            values.copy_from_slice(&numbers);
+            (present, values)
+        })
     }
 
     proptest! {
@@ -175,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_row_is_small_and_keys_are_shared_only_where_they_are_the_same() {
-        assert_eq!(size_of::<Row>(), 67);
+        assert_eq!(size_of::<Row>(), 72);
         let of = |keys: &[&str]| -> Packages { keys.iter().map(|key| Package::new((*key).into())).collect() };
         let (mut one, other, third) = (of(&["a", "b"]), of(&["b", "a"]), of(&["a", "c"]));
         one.share(third.keys());

@@ -1,32 +1,38 @@
 use proptest::prelude::*;
 use rstest::rstest;
-use statusbridge_contract::{MAX_48_BITS, Metric, label};
+use statusbridge_contract::{Fingerprint, MAX_48_BITS, Metric, label};
 
-use super::{Content, Gathered, Stray, diagnose, verify};
+use super::{Attested, Content, Gathered, Stray, diagnose, verify};
+use crate::api::PackageRef;
 use crate::{
     feed::Sample,
-    fleet::PackageId,
-    testing::{Exposition, Line, digest, failed, gather, healthy, stream},
+    testing::{self, Exposition, Line, failed, gather, healthy, stream},
 };
 
 type Lines = Vec<Line>;
 
+const INVENTORY: [(Metric, u64); 3] = [
+    (Metric::PackageResources, 12),
+    (Metric::PackageResourcesCurrent, 11),
+    (Metric::PackageResourcesFailed, 1),
+];
+
 fn fleet() -> Exposition {
     Exposition::new(77)
-        .with("payments", healthy("r1", 1000, 3))
-        .with("search", failed("r2", 2000, 5))
-        .with("ledger", [healthy("r3", 3000, 1), vec![12, 12, 0]].concat())
+        .with("payments", healthy("r1", 1000))
+        .with("search", failed("r2", 2000))
+        .with("ledger", [healthy("r3", 3000), INVENTORY.to_vec()].concat())
 }
 
 /// What is said about these lines when the digest is that of `attested`.
 fn said(lines: &[Line], attested: &Exposition, last: Option<&Content>, strays: &[Stray]) -> String {
     let labels = stream(&[("cluster", "c1"), ("instance", "i")]);
-    let gathered = verify(gather(lines), attested.digest()).unwrap_err();
-    diagnose(&gathered, attested.digest(), &labels, last, strays)
+    let gathered = verify(gather(lines), attested.attested()).unwrap_err();
+    diagnose(&gathered, attested.attested(), &labels, last, strays)
 }
 
 fn verified(exposition: &Exposition) -> Content {
-    verify(gather(&exposition.lines()), exposition.digest()).unwrap()
+    exposition.content()
 }
 
 #[test]
@@ -34,13 +40,13 @@ fn what_was_attested_is_verified_and_found_again() {
     let content = verified(&fleet());
     let key = super::content::key("flux", "ns", "search");
     let (at, found) = content.find(&key).unwrap();
-    assert_eq!((at, found.value(Metric::PackageHealth)), (2, 5));
+    assert_eq!((at, found.health().code()), (2, 5));
     assert_eq!(content.find(&super::content::key("flux", "", "search")), None);
-    let code = found.value(Metric::PackageReason);
+    let code = found.reason();
     assert_eq!(content.reason("flux", code).as_deref(), Some("HealthCheckFailed"));
     assert_eq!(content.reason("other", 0x12).as_deref(), Some("code 0x12"));
     assert_eq!(content.reason("flux", 0), None);
-    assert_eq!((content.uid, content.samples), (Some(77), 31));
+    assert_eq!(content.samples, 16);
 }
 
 fn drop_metric(lines: &mut Vec<Line>, metric: Metric) {
@@ -63,9 +69,9 @@ fn relabel(line: &mut Line, name: &str, value: Option<&str>) {
 
 #[rstest]
 #[case::a_metric_dropped(|l: &mut Lines| drop_metric(l, Metric::PackageHealth),
-    "statusbridge_package_health is missing altogether")]
+    "statusbridge_package_health{package=\"search\",package_namespace=\"ns\",package_source=\"flux\"} is missing")]
 #[case::an_inventory_metric_dropped(|l: &mut Lines| drop_metric(l, Metric::PackageResourcesCurrent),
-    "statusbridge_package_resources_current is missing altogether")]
+    "statusbridge_package_resources_current{package=\"ledger\",package_namespace=\"ns\",package_source=\"flux\"} is missing")]
 #[case::source_up_dropped(|l: &mut Lines| drop_metric(l, Metric::SourceUp), "statusbridge_source_up is missing altogether")]
 #[case::everything_dropped(|l: &mut Lines| l.clear(), "none of the samples arrived")]
 #[case::one_sample_dropped(
@@ -83,22 +89,26 @@ fn relabel(line: &mut Line, name: &str, value: Option<&str>) {
 #[case::namespace_dropped_on_one_metric(
     |l: &mut Lines| l.iter_mut().filter(|x| x.metric == Metric::PackageHealth)
         .for_each(|x| relabel(x, label::PACKAGE_NAMESPACE, None)),
-    r#"label package_namespace of 3 packages is gone, it was "ns" (statusbridge_package_health)"#)]
+    r#"label package_namespace of 1 packages is gone, it was "ns" (statusbridge_package_health)"#)]
+#[case::namespace_rewritten_on_the_first_metric(
+    |l: &mut Lines| l.iter_mut().filter(|x| x.metric == Metric::PackageHealthyRevision)
+        .for_each(|x| relabel(x, label::PACKAGE_NAMESPACE, Some("other"))),
+    r#"label package_namespace of 3 packages was rewritten, "other" instead of "ns" (statusbridge_package_healthy_revision)"#)]
 #[case::rounded_to_six_digits(
     |l: &mut Lines| of(l, Metric::PackageHealthyRevision, "payments").value = 123_457_000_000_000,
     r#"rounded or stale: statusbridge_package_healthy_revision{package="payments",package_namespace="ns",package_source="flux"} reads 123457000000000, "#)]
-#[case::health_flipped(|l: &mut Lines| of(l, Metric::PackageHealth, "search").value = 0,
-    r#"statusbridge_package_health{package="search",package_namespace="ns",package_source="flux"} reads 0, 5 was attested"#)]
+#[case::health_flipped(|l: &mut Lines| of(l, Metric::PackageHealth, "search").value = 4,
+    r#"statusbridge_package_health{package="search",package_namespace="ns",package_source="flux"} reads 4, 5 was attested"#)]
 #[case::source_up_flipped(|l: &mut Lines| l.iter_mut().find(|x| x.metric == Metric::SourceUp).unwrap().value = 0,
     r#"rounded or stale: statusbridge_source_up{package_source="flux"} reads 0, 1 was attested"#)]
 #[case::a_package_lost(|l: &mut Lines| l.retain(|x| x.own.first().is_none_or(|o| o.1 != "search")),
     r#"all samples of package search (namespace "ns", flux) are missing"#)]
 #[case::a_deleted_package_still_there(
-    |l: &mut Lines| *l = fleet().with("old", healthy("r0", 1, 1)).lines().into_iter()
+    |l: &mut Lines| *l = fleet().with("old", healthy("r0", 1)).lines().into_iter()
         .filter(|x| x.metric != Metric::SourcePackages).chain(fleet().lines().into_iter()
         .filter(|x| x.metric == Metric::SourcePackages)).collect(),
     r#"package old (namespace "ns", flux) is there but not attested, perhaps deleted lately"#)]
-#[case::uid_lost(|l: &mut Lines| drop_metric(l, Metric::ClusterUid), "statusbridge_cluster_uid is missing")]
+#[case::process_lost(|l: &mut Lines| drop_metric(l, Metric::ProcessNumber), "statusbridge_process_number is missing")]
 #[case::dictionary_lost(|l: &mut Lines| drop_metric(l, Metric::ReasonInfo),
     r#"package_source="flux",reason="HealthCheckFailed"} is missing"#)]
 fn a_fault_is_named(#[case] fault: fn(&mut Lines), #[case] expected: &str) {
@@ -110,27 +120,81 @@ fn a_fault_is_named(#[case] fault: fn(&mut Lines), #[case] expected: &str) {
 }
 
 #[test]
-fn metrics_that_the_exporter_leaves_out_are_not_missed() {
-    let failed = failed("r1", 1, 0)[..7].to_vec();
-    let without = Exposition { words: Vec::new(), ..Exposition::new(5).with("search", failed) };
-    let content = verified(&without);
-    let (_, package) = content.find(&super::content::key("flux", "ns", "search")).unwrap();
-    assert_eq!(package.value(Metric::PackageHealth), 5);
-    assert_eq!(content.reason("flux", package.value(Metric::PackageReason)), None);
+fn what_is_left_out_follows_from_the_rest() {
+    let content = verified(&Exposition::new(5).with("good", healthy("r1", 7)).with("bad", failed("r2", 8)));
+    let found = |name| content.find(&super::content::key("flux", "ns", name)).unwrap().1;
+    let states = |name| {
+        let it = found(name);
+        (
+            (it.apply().code(), it.health().code()),
+            [it.desired(), it.applied(), it.healthy()],
+            it.since(),
+            it.reason(),
+        )
+    };
+    let (r1, r2) = (Fingerprint::of("r1"), Fingerprint::of("r2"));
+    assert_eq!(states("good"), ((0, 0), [r1, r1, r1], 7, 0));
+    let code = statusbridge_contract::reason::code("HealthCheckFailed");
+    assert_eq!(states("bad"), ((0, 5), [r2, r2, Fingerprint::NONE], 8, code));
+}
+
+#[rstest]
+#[case::zeros_are_filled_in(
+    Metric::PackageApplyState,
+    0,
+    "reads 0, which no exporter says: a pipeline fills what is absent"
+)]
+#[case::an_applied_revision_beside_a_healthy_one(
+    Metric::PackageAppliedRevision,
+    5,
+    "does not know beside the rest"
+)]
+#[case::a_desired_revision_that_is_the_applied_one(
+    Metric::PackageDesiredRevision, Fingerprint::of("r1").value(), "does not know beside the rest")]
+#[case::well_and_failed(Metric::PackageHealth, 5, "is not 0 though it is not well")]
+#[case::failed_resources_without_an_inventory(
+    Metric::PackageResourcesFailed,
+    1,
+    "does not know beside the rest"
+)]
+fn what_follows_from_the_rest_is_never_said(
+    #[case] metric: Metric,
+    #[case] value: u64,
+    #[case] expected: &str,
+) {
+    let odd = Exposition::new(5).with("p", [healthy("r1", 7), vec![(metric, value)]].concat());
+    let gathered = verify(gather(&odd.lines()), odd.attested()).unwrap_err();
+    let text = diagnose(&gathered, odd.attested(), &stream(&[]), None, &[]);
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn packages_that_run_elsewhere_count_for_the_digest_and_for_nobody() {
+    let mut lines = fleet().lines();
+    let own = [(label::PACKAGE, "p"), (label::PACKAGE_CLUSTER, "eu-1"), (label::PACKAGE_SOURCE, "flux")];
+    let own = own.map(|(name, value)| (name, value.to_owned())).to_vec();
+    for (metric, value) in healthy("r1", 7) {
+        lines.push(Line { metric, own: own.clone(), value });
+    }
+    lines.iter_mut().find(|it| it.metric == Metric::SourcePackages).unwrap().value += 1;
+    let attested = Attested { state: lines.iter().map(Line::hash).collect(), process: 1 };
+    let content = verify(gather(&lines), attested).unwrap();
+    assert_eq!((content.packages.len(), content.samples), (3, 18));
+    lines.retain(|it| it.own != own);
+    assert!(verify(gather(&lines), attested).is_err());
 }
 
 #[test]
 fn a_sample_left_from_an_earlier_scrape_is_found() {
-    let (before, now) = (fleet(), fleet().with("payments", healthy("r9", 1000, 3)));
+    let now = fleet().with("search", healthy("r2", 2100));
     let mut lines = now.lines();
-    of(&mut lines, Metric::PackageAppliedRevision, "payments").value = before
-        .lines()
-        .iter_mut()
-        .find(|l| l.metric == Metric::PackageAppliedRevision && l.own[0].1 == "payments")
-        .unwrap()
-        .value;
-    let text = said(&lines, &now, Some(&verified(&before)), &[]);
-    assert!(text.contains("statusbridge_package_applied_revision{package=\"payments\""), "{text}");
+    let left = fleet().lines().into_iter();
+    lines.extend(left.filter(|it| it.metric == Metric::PackageHealth && it.own[0].1 == "search"));
+    let text = said(&lines, &now, Some(&verified(&fleet())), &[]);
+    assert!(
+        text.contains("statusbridge_package_health{package=\"search\"") && text.contains("not attested"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -138,12 +202,12 @@ fn a_fraction_is_named() {
     let exposition = fleet();
     let mut gathered = Gathered::default();
     for line in exposition.lines() {
-        let wrong = if line.metric == Metric::ClusterUid { 0.5 } else { 0.0 };
+        let wrong = if line.metric == Metric::SourcePackages { 0.5 } else { 0.0 };
         gathered.add(line.metric, &line.own(), Sample { at: 0.0, value: line.value as f64 + wrong });
     }
-    let gathered = verify(gathered, exposition.digest()).unwrap_err();
-    let text = diagnose(&gathered, exposition.digest(), &stream(&[]), None, &[]);
-    assert!(text.contains("statusbridge_cluster_uid reads 77.5, which is no whole number"), "{text}");
+    let gathered = verify(gathered, exposition.attested()).unwrap_err();
+    let text = diagnose(&gathered, exposition.attested(), &stream(&[]), None, &[]);
+    assert!(text.contains("reads 3.5, which is no whole number"), "{text}");
 }
 
 #[test]
@@ -165,13 +229,13 @@ fn samples_in_a_stream_without_a_digest_name_the_label() {
         metrics: [(Metric::PackageHealth, moved.len() as u64)].into(),
     };
     let text = said(&kept, &fleet(), None, &[stray]);
-    let expected = "3 samples (statusbridge_package_health) have instance=\"other\" instead of \"i\", \
+    let expected = "1 samples (statusbridge_package_health) have instance=\"other\" instead of \"i\", \
                     an additional label team=\"x\"";
     assert!(text.contains(expected), "{text}");
 }
 
 #[rstest]
-#[case::a_state_that_the_contract_lacks(Metric::PackageApplyState, 7, "which the contract does not know")]
+#[case::a_state_that_the_contract_lacks(Metric::PackageHealth, 7, "which the contract does not know")]
 #[case::a_revision_of_49_bits(Metric::PackageHealthyRevision, MAX_48_BITS + 1, "which the contract does not know")]
 #[case::a_wrong_count(Metric::SourcePackages, 9, "source flux says it has 9 packages, 3 arrived")]
 #[case::a_source_neither_up_nor_down(Metric::SourceUp, 2, "reads 2")]
@@ -182,27 +246,36 @@ fn an_exporter_that_breaks_the_contract_is_not_believed(
 ) {
     let mut lines = fleet().lines();
     lines.iter_mut().find(|l| l.metric == metric).unwrap().value = value;
-    let gathered = verify(gather(&lines), digest(&lines)).unwrap_err();
-    let text = diagnose(&gathered, digest(&lines), &stream(&[]), None, &[]);
+    let attested = Attested { state: lines.iter().map(Line::hash).collect(), process: 1 };
+    let gathered = verify(gather(&lines), attested).unwrap_err();
+    let text = diagnose(&gathered, attested, &stream(&[]), None, &[]);
     assert!(text.contains(expected), "{text}");
 }
 
 fn expositions() -> impl Strategy<Value = Exposition> {
     let id = ("[ab]", proptest::option::of("[mn]"), "[a-z]{1,5}")
-        .prop_map(|(source, namespace, name)| PackageId { source, namespace, name });
+        .prop_map(|(source, namespace, name)| PackageRef { source, namespace, name });
+    let revision = || (0..=MAX_48_BITS).prop_map(|bits| Fingerprint::from_value(bits).unwrap());
     let values = (
         (0..=6u64, 0..=5u64),
-        prop::collection::vec(0..=MAX_48_BITS, 3),
-        (0..2_000_000_000u64, 0..1000u64, 0..1u64 << 24),
-        proptest::option::of(prop::collection::vec(0..500u64, 3)),
+        (revision(), revision()),
+        (0..2_000_000_000u64, 0..1u64 << 24),
+        proptest::option::of((1..500u64, 0..500u64, 0..500u64)),
     )
-        .prop_map(|((apply, health), revisions, (since, moves, reason), inventory)| {
-            let inventory = inventory.unwrap_or_default();
-            [vec![apply, health], revisions, vec![since, moves, reason], inventory].concat()
+        .prop_map(|(states, (desired, applied), (since, reason), inventory)| {
+            let healthy = if states == (0, 0) { applied } else { Fingerprint::NONE };
+            let mut values = testing::said(states, [desired, applied, healthy], since, reason);
+            if let Some((total, current, failed)) = inventory {
+                values.push((Metric::PackageResources, total));
+                values.extend((current < total).then_some((Metric::PackageResourcesCurrent, current)));
+                values.extend((failed > 0).then_some((Metric::PackageResourcesFailed, failed)));
+            }
+            values
         });
     (prop::collection::btree_map(id, values, 0..12), 0..=MAX_48_BITS, any::<bool>()).prop_map(
         |(packages, uid, down)| Exposition {
             uid,
+            process: 1,
             down: if down { vec!["b".into()] } else { Vec::new() },
             sources: vec!["a".into(), "b".into()],
             packages,
@@ -220,7 +293,7 @@ proptest! {
         turn in any::<prop::sample::Index>(),
     ) {
         let lines = exposition.lines();
-        let attested = exposition.digest();
+        let attested = exposition.attested();
         let mut turned = lines.clone();
         turned.rotate_left(turn.index(lines.len()));
         let content = verify(gather(&turned), attested);
@@ -257,7 +330,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fraction_is_never_verified(exposition in expositions(), pick in any::<prop::sample::Index>(), off in 0.01..0.99f64) {
+    fn a_fraction_is_never_verified(exposition in expositions(), pick in any::<prop::sample::Index>(), off in 0.3..0.7f64) {
         let lines = exposition.lines();
         let at = pick.index(lines.len());
         prop_assume!(lines[at].value < 1 << 40);
@@ -266,6 +339,6 @@ proptest! {
             let off = if i == at { off } else { 0.0 };
             gathered.add(line.metric, &line.own(), Sample { at: 0.0, value: line.value as f64 + off });
         }
-        prop_assert!(verify(gathered, exposition.digest()).is_err());
+        prop_assert!(verify(gathered, exposition.attested()).is_err());
     }
 }

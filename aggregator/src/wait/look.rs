@@ -6,11 +6,12 @@ use kube::Client;
 use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 
-use crate::api::{FleetPackageSpec, FleetPackageStatus, GROUP, RolloutGateSpec, RolloutGateStatus, VERSION};
+use crate::api::{GROUP, VERSION};
 use crate::clock::{self, Seconds};
+use crate::judge::{GateObject, PackageObject};
 use crate::raw::Raw;
 use crate::reading::{self, Gate, Question, Reading};
-use crate::store::{Key, Object};
+use crate::store::Key;
 use crate::write::{CALL_TIMEOUT, Kind};
 
 /// What a look found.
@@ -63,64 +64,48 @@ impl Seen {
     }
 }
 
-/// Looks.
+/// Looks. `Err` is what is seen where a call of the API server fails.
 pub(super) async fn look(
     client: &Client,
     kind: Kind,
     key: &Key,
     revision: Fingerprint,
     slack: Seconds,
-) -> Seen {
-    let seen = match kind {
-        Kind::RolloutGate => gate(client, key, revision, slack).await,
+) -> Result<Seen, Seen> {
+    let Some((object, now)) = get(client, kind, key).await? else { return Ok(Seen::NotFound) };
+    let (gate, package) = match kind {
+        Kind::RolloutGate => {
+            let nameless = || Seen::Refused("a gate without a name".to_owned());
+            let gate = Gate::from(&GateObject::read(object).ok_or_else(nameless)?);
+            let package = match &gate.spec {
+                Ok(wish) => get(client, Kind::FleetPackage, &key.beside(&wish.package)).await?,
+                Err(_) => None,
+            };
+            (gate, package.and_then(|(package, _)| PackageObject::read(package)))
+        }
         // Nobody can ask for a slice.
-        Kind::FleetPackage | Kind::FleetPackageSlice => package(client, key, revision, slack).await,
+        Kind::FleetPackage | Kind::FleetPackageSlice => {
+            let nameless = || Seen::Refused("a FleetPackage without a name".to_owned());
+            let package = PackageObject::read(object).ok_or_else(nameless)?;
+            (Gate::from(&package), Some(package))
+        }
     };
-    match seen {
-        Ok(seen) | Err(seen) => seen,
-    }
-}
-
-async fn gate(client: &Client, key: &Key, revision: Fingerprint, slack: Seconds) -> Result<Seen, Seen> {
-    let Some((object, now)) = get(client, Kind::RolloutGate, key).await? else { return Ok(Seen::NotFound) };
-    let Some(object) = Object::<RolloutGateSpec, RolloutGateStatus>::read(object) else {
-        return Err(Seen::Refused("a gate without a name".to_owned()));
-    };
-    let gate = Gate::from(&object);
-    let package = match &gate.spec {
-        Ok(wish) => get(client, Kind::FleetPackage, &key.beside(&wish.package)).await?,
-        Err(_) => None,
-    };
-    let stale_after = package
-        .and_then(|(package, _)| Object::<FleetPackageSpec, FleetPackageStatus>::read(package))
-        .and_then(|package| package.spec.as_ref().ok().and_then(reading::stale_after));
+    let stale_after = package.and_then(|it| it.spec.ok()).and_then(|spec| reading::stale_after(&spec));
     let question = Question { revision: Some(revision), stale_after, slack, now };
     Ok(Seen::Gate(Box::new(reading::read(&gate, &question))))
 }
 
-async fn package(client: &Client, key: &Key, revision: Fingerprint, slack: Seconds) -> Result<Seen, Seen> {
-    let Some((object, now)) = get(client, Kind::FleetPackage, key).await? else { return Ok(Seen::NotFound) };
-    let Some(package) = Object::<FleetPackageSpec, FleetPackageStatus>::read(object) else {
-        return Err(Seen::Refused("a FleetPackage without a name".to_owned()));
-    };
-    let stale_after = package.spec.as_ref().ok().and_then(reading::stale_after);
-    let question = Question { revision: Some(revision), stale_after, slack, now };
-    Ok(Seen::Gate(Box::new(reading::read(&Gate::from(&package), &question))))
-}
-
 /// An object as it is now, and what the API server says is the time.
 async fn get(client: &Client, kind: Kind, key: &Key) -> Result<Option<(Raw, Seconds)>, Seen> {
-    match tokio::time::timeout(CALL_TIMEOUT, fetch(client, kind, key)).await {
-        Ok(answer) => answer,
-        Err(_) => Err(Seen::Unreachable(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))),
-    }
+    let late = |_| Err(Seen::Unreachable(format!("no answer within {} s", CALL_TIMEOUT.as_secs())));
+    tokio::time::timeout(CALL_TIMEOUT, fetch(client, kind, key)).await.unwrap_or_else(late)
 }
 
 async fn fetch(client: &Client, kind: Kind, key: &Key) -> Result<Option<(Raw, Seconds)>, Seen> {
     let plural = kind.resource().plural;
     let path = format!("/apis/{GROUP}/{VERSION}/namespaces/{}/{plural}/{}", key.namespace, key.name);
-    let refused = |error: &dyn std::fmt::Display| Seen::Refused(error.to_string());
-    let request = Request::get(path).body(kube::client::Body::from(Vec::new())).map_err(|e| refused(&e))?;
+    let request = Request::get(path).body(kube::client::Body::from(Vec::new()));
+    let request = request.map_err(|error| Seen::Refused(error.to_string()))?;
     let response = client.send(request).await.map_err(|error| Seen::Unreachable(error.to_string()))?;
     let (head, body) = response.into_parts();
     let body = body.collect().await.map_err(|error| Seen::Unreachable(error.to_string()))?.to_bytes();
@@ -128,10 +113,9 @@ async fn fetch(client: &Client, kind: Kind, key: &Key) -> Result<Option<(Raw, Se
     let now = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
     let now = now.map_or_else(clock::now, |date| date.timestamp().as_duration().as_secs_f64());
     match head.status {
-        StatusCode::OK => match serde_json::from_slice(&body) {
-            Ok(object) => Ok(Some((object, now))),
-            Err(error) => Err(Seen::Unreachable(format!("its answer is malformed: {error}"))),
-        },
+        StatusCode::OK => serde_json::from_slice(&body)
+            .map(|object| Some((object, now)))
+            .map_err(|error| Seen::Unreachable(format!("its answer is malformed: {error}"))),
         StatusCode::NOT_FOUND if is_about(&body, &key.name) => Ok(None),
         StatusCode::NOT_FOUND => Err(Seen::Refused(format!("it does not know {plural}.{GROUP}"))),
         status if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS => {

@@ -15,19 +15,19 @@ mod patience;
 use std::io::Write as _;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use futures::StreamExt;
+use futures::future::OptionFuture;
 use jiff::Timestamp;
 use kube::Client;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
 use serde_json::json;
 use statusbridge_contract::Fingerprint;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
-use crate::serve::{Access, duration};
+use crate::serve::{Access, duration, told_to_stop};
 use crate::store::Key;
 use crate::write::Kind;
 
@@ -43,7 +43,7 @@ const TICK: Duration = Duration::from_secs(5);
 pub struct WaitArgs {
     /// What to wait for: gate/NAME until it is open, fleetpackage/NAME until it is Ready
     #[arg(value_name = "KIND/NAME", value_parser = target)]
-    target: Target,
+    target: (Kind, String),
     /// The revision that it has to be open for: in the delivery system's words, or 12 hex digits
     #[arg(long, value_parser = revision)]
     revision: Fingerprint,
@@ -91,21 +91,10 @@ enum Output {
     Json,
 }
 
-/// What is waited for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Target {
-    kind: Kind,
-    name: String,
-}
-
-fn target(text: &str) -> Result<Target, String> {
+fn target(text: &str) -> Result<(Kind, String), String> {
     let (kind, name) = text.split_once('/').unwrap_or_default();
-    let kind = match kind {
-        "gate" | "rolloutgate" | "rolloutgates" | "rgate" => Kind::RolloutGate,
-        "fleetpackage" | "fleetpackages" | "fpkg" => Kind::FleetPackage,
-        _ => return Err("write gate/NAME or fleetpackage/NAME".to_owned()),
-    };
-    Ok(Target { kind, name: self::name(name)? })
+    let kind = Kind::meant_by(kind).ok_or("write gate/NAME or fleetpackage/NAME")?;
+    Ok((kind, self::name(name)?))
 }
 
 fn name(text: &str) -> Result<String, String> {
@@ -130,69 +119,42 @@ fn revision(text: &str) -> Result<Fingerprint, String> {
 pub async fn wait(args: WaitArgs) -> Result<u8> {
     let until = deadline(&args)?;
     let (client, namespace) = args.access.connect(args.namespace.as_deref()).await?;
-    let Target { kind, name } = args.target.clone();
+    let (kind, name) = args.target.clone();
     let key = Key { namespace, name };
     let mut printer = Printer { kind, key: key.clone(), output: args.output, last: None };
+    let stopped = told_to_stop()?;
     let outcome = tokio::select! {
         outcome = follow(&client, &key, &args, &mut printer) => outcome,
-        () = over(until) => Outcome::TimedOut,
-        () = told_to_stop() => bail!("told to stop"),
+        Some(()) = OptionFuture::from(until.map(sleep_until)) => Outcome::TimedOut,
+        () = stopped => bail!("told to stop"),
     };
     printer.end(outcome);
-    Ok(outcome.code())
+    Ok(outcome as u8)
 }
 
 /// The earlier of the two limits; `None`: none is set.
 fn deadline(args: &WaitArgs) -> Result<Option<Instant>> {
     let now = Instant::now();
     let after = |span: Duration| now.checked_add(span);
-    let by_time = match args.deadline {
-        Some(deadline) => {
-            let left = Timestamp::now().duration_until(deadline);
-            let Some(at) = after(Duration::try_from(left).unwrap_or(Duration::ZERO)) else {
-                bail!("--deadline is too far away");
-            };
-            Some(at)
-        }
-        None => None,
-    };
+    let left = args.deadline.map(|deadline| Timestamp::now().duration_until(deadline));
+    let left = left.map(|left| Duration::try_from(left).unwrap_or(Duration::ZERO));
+    let by_time = left.map(|left| after(left).context("--deadline is too far away")).transpose()?;
     Ok(args.timeout.and_then(after).into_iter().chain(by_time).min())
-}
-
-async fn over(until: Option<Instant>) {
-    match until {
-        Some(until) => tokio::time::sleep_until(until).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// The first process of a container is not ended by signals that it does not handle.
-async fn told_to_stop() {
-    match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-        (Ok(mut terminate), Ok(mut interrupt)) => tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        },
-        _ => std::future::pending().await,
-    }
 }
 
 async fn follow(client: &Client, key: &Key, args: &WaitArgs, printer: &mut Printer) -> Outcome {
     let slack = args.slack.as_secs_f64();
     let mut patience = Patience::new(args.grace, slack);
     let only = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
-    let kind = args.target.kind;
+    let kind = args.target.0;
     let mut changes = watcher(kind.within(client, &key.namespace), only).default_backoff().boxed();
     loop {
-        let seen = look(client, kind, key, args.revision, slack).await;
-        let outcome = patience.see(&seen, Instant::now());
-        match outcome {
-            Some(outcome) => {
-                printer.note(&seen);
-                return outcome;
-            }
-            None => printer.tell(&seen),
+        let seen = look(client, kind, key, args.revision, slack).await.unwrap_or_else(|seen| seen);
+        if let Some(outcome) = patience.see(&seen, Instant::now()) {
+            printer.last = Some(seen);
+            return outcome;
         }
+        printer.tell(seen);
         // Errors of the watch are those that the next look meets itself.
         tokio::select! {
             _ = changes.next() => {}
@@ -220,19 +182,14 @@ impl Printer {
         format!("{}/{}", self.kind.name().to_lowercase(), self.key.name)
     }
 
-    fn tell(&mut self, seen: &Seen) {
-        let news = self.last.as_ref().is_none_or(|last| last.words() != seen.words());
-        self.note(seen);
-        if news {
+    fn tell(&mut self, seen: Seen) {
+        if self.last.as_ref().is_none_or(|last| last.words() != seen.words()) {
             match self.output {
                 Output::Text => say(&format!("{}: {}", self.name(), seen.text())),
                 Output::Json => say(&seen.json(&self.key).to_string()),
             }
         }
-    }
-
-    fn note(&mut self, seen: &Seen) {
-        self.last = Some(seen.clone());
+        self.last = Some(seen);
     }
 
     fn end(&self, outcome: Outcome) {
@@ -244,8 +201,8 @@ impl Printer {
             }
             Output::Json => {
                 let mut line = last.map_or_else(|| json!({}), |last| last.json(&self.key));
-                line["outcome"] = json!(outcome.name());
-                line["exitCode"] = json!(outcome.code());
+                line["outcome"] = json!(outcome);
+                line["exitCode"] = json!(outcome as u8);
                 say(&line.to_string());
             }
         }

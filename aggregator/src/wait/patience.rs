@@ -3,61 +3,36 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::time::Instant;
 
 use super::look::Seen;
 use crate::clock::Seconds;
 use crate::reading::State;
 
-/// How a wait ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a wait ended, and the process' exit code. 2 is clap's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[repr(u8)]
 pub(super) enum Outcome {
-    Open,
-    Failed,
-    Stalled,
-    TimedOut,
-    Stale,
-    OtherRevision,
-    NotFound,
+    Open = 0,
+    Failed = 1,
+    Stalled = 3,
+    TimedOut = 4,
+    Stale = 5,
+    OtherRevision = 6,
+    NotFound = 7,
 }
 
 impl Outcome {
-    /// The process' exit code. 2 is clap's.
-    pub(super) const fn code(self) -> u8 {
-        match self {
-            Self::Open => 0,
-            Self::Failed => 1,
-            Self::Stalled => 3,
-            Self::TimedOut => 4,
-            Self::Stale => 5,
-            Self::OtherRevision => 6,
-            Self::NotFound => 7,
-        }
-    }
-
-    /// The word for it in JSON.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Open => "Open",
-            Self::Failed => "Failed",
-            Self::Stalled => "Stalled",
-            Self::TimedOut => "TimedOut",
-            Self::Stale => "Stale",
-            Self::OtherRevision => "OtherRevision",
-            Self::NotFound => "NotFound",
-        }
-    }
-
-    /// The same for people.
+    /// For people.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Open => "open",
-            Self::Failed => "gave up",
+            Self::Failed | Self::NotFound => "gave up",
             Self::Stalled => "stalled",
             Self::TimedOut => "the time is over",
             Self::Stale => "gave up, nobody keeps it up to date",
             Self::OtherRevision => "gave up, it is for another revision",
-            Self::NotFound => "gave up",
         }
     }
 }
@@ -217,7 +192,7 @@ mod tests {
             Outcome::OtherRevision,
             Outcome::NotFound,
         ];
-        let codes: std::collections::BTreeSet<u8> = all.iter().map(|outcome| outcome.code()).collect();
+        let codes: std::collections::BTreeSet<u8> = all.iter().map(|outcome| *outcome as u8).collect();
         assert!(codes.len() == all.len() && !codes.contains(&2), "{codes:?}");
     }
 }

@@ -2,10 +2,11 @@
 
 use rstest::rstest;
 use serde_json::{Value, json};
-use statusbridge_aggregator::explain::{Account, Heartbeat, Seen, Subject, account, render};
+use statusbridge_aggregator::explain::{Account, Heartbeat, Seen, account, render};
 use statusbridge_aggregator::raw::Raw;
 use statusbridge_aggregator::slices::Slice;
 use statusbridge_aggregator::store::Kept;
+use statusbridge_aggregator::write::Kind;
 
 /// 2027-01-15T08:00:00Z
 const NOW: f64 = 1_800_000_000.0;
@@ -85,10 +86,10 @@ fn alive() -> Heartbeat {
     Heartbeat::Renewed("2027-01-15T07:59:55Z".parse().unwrap(), 60)
 }
 
-fn seen(subject: Subject, subject_object: Value) -> Seen {
+fn seen(kind: Kind, subject: Value) -> Seen {
     Seen {
-        subject,
-        object: object(subject_object),
+        kind,
+        object: object(subject),
         package: Some(object(package())),
         dependencies: Vec::new(),
         slices: Ok(vec![slice(2)]),
@@ -99,7 +100,7 @@ fn seen(subject: Subject, subject_object: Value) -> Seen {
 fn of_gate(change: impl Fn(&mut Value)) -> Seen {
     let mut object = gate("wave-2", true);
     change(&mut object);
-    seen(Subject::Gate("wave-2".into()), object)
+    seen(Kind::RolloutGate, object)
 }
 
 fn told(seen: &Seen) -> Account {
@@ -116,7 +117,7 @@ fn a_closed_gate_with_all_that_it_rests_on() {
     object["spec"]["dependsOn"] = json!([{"name": "wave-1"}, {"name": "wave-0"}]);
     let mut behind = gate("wave-1", true);
     behind["metadata"]["generation"] = json!(4);
-    let mut seen = seen(Subject::Gate("wave-2".into()), object);
+    let mut seen = seen(Kind::RolloutGate, object);
     seen.dependencies = vec![("wave-1".into(), Some(self::object(behind))), ("wave-0".into(), None)];
     let account = told(&seen);
     insta::assert_snapshot!("gate_text", render(&account));
@@ -127,7 +128,7 @@ fn a_closed_gate_with_all_that_it_rests_on() {
 fn a_report_without_slices() {
     let mut object = package();
     object["spec"]["detail"] = json!("Problems");
-    let mut seen = seen(Subject::FleetPackage("payments".into()), object);
+    let mut seen = seen(Kind::FleetPackage, object);
     (seen.package, seen.slices) = (None, Ok(Vec::new()));
     insta::assert_snapshot!("package_text", render(&told(&seen)));
 }
@@ -143,9 +144,10 @@ fn an_open_gate_that_nothing_speaks_against_has_no_doubts() {
     let rows: Vec<_> = account
         .clusters
         .iter()
-        .map(|it| (it.row.cluster_name.as_str(), it.at_revision.unwrap().name()))
+        .map(|it| (it.row.cluster_name.as_str(), format!("{:?}", it.at_revision.unwrap())))
         .collect();
-    assert_eq!(rows, [("us-9", "Unknown"), ("us-1", "Desired"), ("eu-1", "Healthy")]);
+    let expected = [("us-9", "Unknown"), ("us-1", "Desired"), ("eu-1", "Healthy")];
+    assert_eq!(rows, expected.map(|(cluster, at)| (cluster, at.to_owned())));
 }
 
 #[rstest]
@@ -185,7 +187,7 @@ fn a_dead_aggregator_is_said(#[case] heartbeat: Heartbeat, #[case] doubt: &str) 
     // What another reporter fills does not need it.
     let mut theirs = package();
     theirs["spec"]["managedBy"] = json!("them");
-    let mut report = self::seen(Subject::FleetPackage("payments".into()), theirs);
+    let mut report = self::seen(Kind::FleetPackage, theirs);
     report.heartbeat = seen.heartbeat;
     assert_eq!(told(&report).doubts, Vec::<String>::new());
 }

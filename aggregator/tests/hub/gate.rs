@@ -12,7 +12,7 @@ use statusbridge_aggregator::decide::conditions::{
     OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true,
 };
 use statusbridge_aggregator::decide::dependencies::Dependencies;
-use statusbridge_aggregator::decide::rollout_gate::{Input, PackageSpec, decide, unknown_pasts};
+use statusbridge_aggregator::decide::rollout_gate::{Input, PackageSpec, decide};
 use statusbridge_aggregator::decide::{Backend, Membership, Moment, Target, silence, time, worth_writing};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
@@ -249,49 +249,6 @@ fn soak(#[case] healthy_for: f64, #[case] min_success_time: &str, #[case] expect
     let soaking = status.clusters.unwrap().soaking;
     assert_eq!(soaking, u64::from(!expected));
     assert_eq!(reasons(&status), if expected { vec![] } else { vec!["Soaking"] });
-}
-
-#[test]
-fn a_soak_that_nobody_watched_counts_once_its_past_is_known() {
-    let case = Case::spec(|spec| spec.min_success_time = Some("10m".into()));
-    let unknown = Row { known_since: T - 60.0, ..healthy(R2) };
-    let soaking = Row { since: T - 100.0, ..unknown.clone() };
-    // The evidence is ten seconds old, and reaches ten minutes further.
-    let known = Row { known_since: T - 610.0, ..healthy(R2) };
-    let status = case.on([fresh(known.clone()), fresh(unknown.clone()), fresh(soaking)]);
-    assert!(!open(&status));
-    assert_eq!(reasons(&status), ["Soaking"]);
-    assert_eq!(
-        status.waiting_for[0].message,
-        "2 clusters healthy, but not for long enough yet: c01, c02; the last since 2027-01-15T07:58:20Z; \
-         the past of 1 cluster has yet to be looked up in the metrics backend"
-    );
-    let status = case.on([fresh(unknown.clone())]);
-    let message = &status.waiting_for[0].message;
-    assert!(message.ends_with("c00; the past has yet to be looked up in the metrics backend"), "{message}");
-    assert!(open(&case.on([fresh(known)])));
-    // Who asks for no soak asks for no past.
-    assert!(open(&Case::default().on([fresh(unknown)])));
-}
-
-#[test]
-fn only_pasts_that_stand_between_a_gate_and_opening_are_looked_up() {
-    let spec = RolloutGateSpec { min_success_time: Some("10m".into()), ..gate() };
-    let unknown = Row { known_since: T - 60.0, ..healthy(R2) };
-    let wave = targets([
-        fresh(unknown.clone()),
-        fresh(healthy(R2)),
-        fresh(Row { since: T - 100.0, ..unknown.clone() }),
-        fresh(Row { known_since: T - 60.0, ..healthy(R1) }),
-        unobserved(Standing::Stale, Some(unknown.clone())),
-        fresh(Row { known_since: T - 60.0, ..failed(R1, R2) }),
-    ]);
-    let asked =
-        |spec: &RolloutGateSpec| unknown_pasts(spec, Fingerprint::of(R2), &wave, NOW).collect::<Vec<_>>();
-    assert_eq!(asked(&spec), [("c00", T - 610.0)]);
-    assert_eq!(asked(&gate()), []);
-    // A soak of hardly any time is proved by what was watched.
-    assert_eq!(asked(&RolloutGateSpec { min_success_time: Some("30s".into()), ..gate() }), []);
 }
 
 #[test]

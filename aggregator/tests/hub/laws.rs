@@ -28,9 +28,8 @@ pub fn row() -> impl Strategy<Value = Row> {
         prop::sample::select(Health::ALL),
         [revision(), revision(), revision(), revision()],
         -100.0..2000.0f64,
-        prop_oneof![3 => Just(4000.0), 1 => -100.0..2000.0f64],
     )
-        .prop_map(|(apply, health, [desired, applied, healthy, previously_applied], age, known)| Row {
+        .prop_map(|(apply, health, [desired, applied, healthy, previously_applied], age)| Row {
             apply,
             health,
             desired,
@@ -38,7 +37,6 @@ pub fn row() -> impl Strategy<Value = Row> {
             healthy,
             reason: None,
             since: T - age,
-            known_since: T - known,
             previously_applied,
         });
     prop_oneof![2 => Just(healthy(R2)), 1 => any]
@@ -125,8 +123,7 @@ fn surely_counts(spec: &RolloutGateSpec, seen: &Observation) -> bool {
                 Require::Healthy => row.healthy == wanted,
                 Require::Applied => row.applied == wanted,
             };
-            // Neither its word nor our knowledge of it may be too short.
-            let proved = seen.as_of.map(|as_of| as_of.min(T) - row.since.max(row.known_since));
+            let proved = seen.as_of.map(|as_of| as_of.min(T) - row.since);
             there && (soak == 0.0 || proved.is_some_and(|proved| proved >= soak - 1e-6))
         })
 }

@@ -67,7 +67,6 @@ pub fn healthy(revision: &str) -> Row {
         healthy: revision,
         reason: None,
         since: T - 3600.0,
-        known_since: 0.0,
         previously_applied: Fingerprint::NONE,
     }
 }

@@ -5,9 +5,9 @@ use statusbridge_aggregator::api::fleet_package::{Detail, FleetPackageSpec, Flee
 use statusbridge_aggregator::api::{Reason, RevisionFrom};
 use statusbridge_aggregator::decide::conditions::{READY, RECONCILING, REPORTING, STALLED, find, is_true};
 use statusbridge_aggregator::decide::fleet_package::{
-    Input, RarelyScraped, Unresolved, Wanted, decide, least_stale_after,
+    Input, RarelyScraped, Wanted, decide, least_stale_after,
 };
-use statusbridge_aggregator::decide::{Backend, Membership, Moment};
+use statusbridge_aggregator::decide::{Backend, Membership, Moment, Obstacle};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
@@ -219,8 +219,8 @@ fn judge_referring(
     })
 }
 
-fn unresolved(reason: Reason, stalled: bool) -> Unresolved {
-    Unresolved { reason, message: "revisionFrom: no".into(), stalled }
+fn unresolved(reason: Reason, stalled: bool) -> Obstacle {
+    Obstacle { reason, message: "revisionFrom: no".into(), stalled }
 }
 
 #[test]

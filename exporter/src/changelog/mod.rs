@@ -219,7 +219,7 @@ impl Subject for Sidecar {
         Ok(Exposition::own(format, Bytes::from(own)))
     }
 
-    fn digest(&self) -> Option<u64> {
+    fn state_digest(&self) -> Option<u64> {
         None
     }
 

@@ -1,11 +1,6 @@
 //! What the engine wants done: everything that needs the API server.
 
-use crate::{
-    projection::Projection,
-    source::KindRef,
-    store::PackageKey,
-    watch::{Contact, KindId},
-};
+use crate::{projection::Projection, source::KindRef, store::PackageKey, watch::KindId};
 
 /// Index of a source; never used again for another one.
 pub type SourceId = usize;
@@ -21,8 +16,6 @@ pub enum Command {
         of: KindRef,
         /// What to keep of its objects.
         projection: Projection,
-        /// Where to note that it was heard from.
-        contact: Contact,
     },
     /// Nobody needs a kind any more.
     Unwatch(KindId),
@@ -32,8 +25,6 @@ pub enum Command {
         source: SourceId,
         /// The categories.
         categories: Vec<String>,
-        /// Where to note that the server has answered.
-        contact: Contact,
     },
     /// A source no longer needs its kinds found.
     StopFinding(SourceId),

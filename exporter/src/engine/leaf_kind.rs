@@ -13,8 +13,8 @@ use std::{
 use serde_json::Value;
 use statusbridge_contract::Health;
 
-use super::{Key, Listing, Referrer};
-use crate::{kstatus, leaves::LeafState};
+use super::{Key, Listing, Referrer, held::Stamp};
+use crate::{clock::Moment, kstatus, leaves::LeafState, soak::Known};
 
 /// A label and its value.
 pub(super) type Label = (Arc<str>, Arc<str>);
@@ -31,6 +31,9 @@ pub(super) struct LeafKind {
     labels: HashMap<Arc<str>, HashMap<Arc<str>, Labelled>>,
     /// Which permission is missing.
     pub(super) forbidden: Option<String>,
+    /// Reads that were not answered yet; and what the watch said meanwhile is gone, and when.
+    reads: usize,
+    gone: HashMap<Key, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -38,11 +41,15 @@ struct Leaf {
     status: Option<(Health, Box<str>)>,
     /// Resource version of the object that `status` was read from.
     version: u64,
+    /// The same with the object's UID.
+    stamp: Stamp,
     /// When it was first asked about: lists asked for earlier may have passed it over.
     created: u64,
     /// When the newest single read was asked for that has been answered, and that has not.
     read: u64,
     requested: u64,
+    /// When the watch, or a list, last brought it.
+    heard: u64,
     /// Packages that name it.
     referrers: Vec<Referrer>,
     /// Labels by which it is looked for.
@@ -62,6 +69,40 @@ impl LeafKind {
     /// A kind whose first list is asked for now.
     pub(super) fn new(asked: u64) -> Self {
         Self { asked, ..Self::default() }
+    }
+
+    /// Something is asked for beside the watch.
+    pub(super) fn begin_read(&mut self) {
+        self.reads += 1;
+    }
+
+    /// What was asked for at `asked` has been answered: leaves out what the watch has said since to be gone. An answer may
+    /// come later than what happened after it.
+    pub(super) fn end_read(&mut self, objects: &mut Vec<(Key, Value)>, asked: u64) {
+        objects.retain(|(key, _)| self.gone.get(key).is_none_or(|at| *at <= asked));
+        self.reads = self.reads.saturating_sub(1);
+        if self.reads == 0 {
+            self.gone = HashMap::new();
+        }
+    }
+
+    /// The watch, or a list, has brought an object.
+    pub(super) fn heard(&mut self, key: &Key, now: u64) {
+        if let Some(leaf) = self.leaves.get_mut(key) {
+            leaf.heard = now;
+        }
+    }
+
+    /// The watch has said that an object is gone. Returns the packages for which this is news.
+    pub(super) fn deleted(&mut self, key: &Key, now: u64) -> Vec<Referrer> {
+        if self.reads > 0 {
+            self.gone.insert(key.clone(), now);
+        }
+        self.gone(key)
+    }
+
+    fn was_heard_since(&self, key: &Key, asked: u64) -> bool {
+        self.leaves.get(key).is_some_and(|leaf| leaf.status.is_some() && leaf.heard > asked)
     }
 
     /// Whether no package is interested any more.
@@ -120,26 +161,42 @@ impl LeafKind {
         }
     }
 
-    /// Takes in an object as it is now. Returns the packages for which this is news.
-    pub(super) fn object(&mut self, key: &Key, object: &Value, now: i64) -> Vec<Referrer> {
+    /// The API server has gone back in time: versions of before say nothing.
+    pub(super) fn forget_versions(&mut self) {
+        for leaf in self.leaves.values_mut() {
+            (leaf.version, leaf.stamp) = (0, Stamp::NONE);
+        }
+    }
+
+    /// Takes in an object as it is now, which a list names if it is `listed`. Returns the packages for which this is
+    /// news, and whether all that happened to the object since the last version is known.
+    pub(super) fn object(
+        &mut self,
+        key: &Key,
+        object: &Value,
+        listed: bool,
+        now: Moment,
+    ) -> (Vec<Referrer>, Known) {
         let labels = self.labels_of(object);
         if !self.leaves.contains_key(key) && labels.is_empty() {
-            return Vec::new();
+            return (Vec::new(), Known::Watched);
         }
         let leaf = self.leaves.entry(key.clone()).or_default();
         let version = object.get("metadata").and_then(|m| m.get("resourceVersion")?.as_str()?.parse().ok());
         let version = version.unwrap_or(leaf.version);
-        // A single read may have been quicker than the watch.
-        if version < leaf.version {
-            return Vec::new();
-        }
-        let found = kstatus::of_leaf(object, now.div_euclid(1000));
+        let found = kstatus::of_leaf(object, now.unix_seconds());
         let status = Some((found.health, found.reason.into_boxed_str()));
         let changed = leaf.status != status || leaf.labels != labels;
-        leaf.status = status;
-        leaf.version = version;
-        if !changed {
-            return Vec::new();
+        let stamp = Stamp::of(object);
+        // A single read may have been quicker than the watch, and have passed over what this version says.
+        if version < leaf.version {
+            let news = if changed || listed { leaf.referrers.clone() } else { Vec::new() };
+            return (news, Known::Anew);
+        }
+        let known = if listed && leaf.stamp != stamp { Known::Anew } else { Known::Watched };
+        (leaf.status, leaf.version, leaf.stamp) = (status, version, stamp);
+        if !changed && known == Known::Watched {
+            return (Vec::new(), known);
         }
         let mut news = leaf.referrers.clone();
         let before = std::mem::replace(&mut leaf.labels, labels.clone());
@@ -159,7 +216,7 @@ impl LeafKind {
             }
         }
         self.drop_unused(key);
-        news
+        (news, known)
     }
 
     fn labelled(&mut self, label: &str, value: &str) -> Option<&mut Labelled> {
@@ -180,7 +237,7 @@ impl LeafKind {
     }
 
     /// An object is gone. Returns the packages for which this is news.
-    pub(super) fn gone(&mut self, key: &Key) -> Vec<Referrer> {
+    fn gone(&mut self, key: &Key) -> Vec<Referrer> {
         let Some(leaf) = self.leaves.get_mut(key) else { return Vec::new() };
         if leaf.status.take().is_none() {
             return Vec::new();
@@ -196,11 +253,18 @@ impl LeafKind {
         news
     }
 
-    /// A list is complete: what it has not named is gone. Returns the packages for which this is news.
+    /// A list is complete: what it has not named is gone. Returns the packages for which this is news, and those that
+    /// look for objects by label or for one that there is not: what came and went since the last list leaves no version
+    /// behind that would tell.
     pub(super) fn listed(&mut self, named: &HashSet<Key>) -> Vec<Referrer> {
         self.listed = self.listed.max(self.asked);
         let gone: Vec<Key> = self.leaves.keys().filter(|key| !named.contains(*key)).cloned().collect();
-        gone.iter().flat_map(|key| self.gone(key)).collect()
+        let mut news: Vec<Referrer> = gone.iter().flat_map(|key| self.gone(key)).collect();
+        let missing =
+            self.leaves.values().filter(|leaf| leaf.status.is_none()).flat_map(|leaf| &leaf.referrers);
+        let labelled = self.labels.values().flat_map(HashMap::values).flat_map(|l| &l.referrers);
+        news.extend(missing.chain(labelled).cloned());
+        news
     }
 
     /// A read of all objects that was asked for at `asked` is complete.
@@ -211,7 +275,8 @@ impl LeafKind {
     /// A single read that was asked for at `asked` is answered: after [`LeafKind::object`], or with
     /// nothing. Returns the packages for which this is news.
     pub(super) fn read(&mut self, key: &Key, found: bool, asked: u64) -> Vec<Referrer> {
-        let mut news = if found { Vec::new() } else { self.gone(key) };
+        let is_there = found || self.was_heard_since(key, asked);
+        let mut news = if is_there { Vec::new() } else { self.gone(key) };
         if let Some(leaf) = self.leaves.get_mut(key) {
             leaf.read = leaf.read.max(asked);
             news.extend(leaf.referrers.iter().cloned());
@@ -231,7 +296,8 @@ impl LeafKind {
         let Some(labelled) = self.labelled(label, value) else { return Vec::new() };
         labelled.read = labelled.read.max(asked);
         let mut news = labelled.referrers.clone();
-        let gone: Vec<Key> = labelled.members.difference(found).cloned().collect();
+        let missing: Vec<Key> = labelled.members.difference(found).cloned().collect();
+        let gone = missing.into_iter().filter(|key| !self.was_heard_since(key, asked)).collect::<Vec<_>>();
         news.extend(gone.iter().flat_map(|key| self.gone(key)));
         news
     }

@@ -32,11 +32,12 @@ impl Engine {
         package: &Key,
         known: Option<Box<PackageLeaves>>,
         set: LeafSet,
+        at: Moment,
     ) -> (Box<PackageLeaves>, LeafSummary) {
         let mut leaves = match known {
             Some(known) if known.basis == set.basis => known,
             other => {
-                let new = self.link_leaves(source, package, &set);
+                let new = self.link_leaves(source, package, &set, at);
                 if let Some(old) = other {
                     self.unlink_leaves(source, package, &old);
                 }
@@ -98,7 +99,7 @@ impl Engine {
         reading: &Reading,
         objects: Vec<(PackageKey, Value)>,
         asked: u64,
-        now: i64,
+        now: Moment,
     ) {
         let objects: HashMap<Key, Value> = objects.into_iter().map(|(k, o)| (Arc::new(k), o)).collect();
         for source in self.sources_of(kind) {
@@ -117,7 +118,7 @@ impl Engine {
                 if own != kind || leaves.current.is_none_or(|since| asked < since) {
                     continue;
                 }
-                let kept = self.kinds[kind].objects.get(&key).and_then(Kept::parse);
+                let kept = self.kinds[kind].objects.get(&key).and_then(|held| held.kept.parse());
                 // When it has moved on, the watch will say so, and it is asked again.
                 leaves.confirmed =
                     kept.is_some() && kept == objects.get(&key).map(|o| self.kinds[kind].lean(o));
@@ -125,7 +126,7 @@ impl Engine {
                 let confirmed = leaves.confirmed;
                 self.readers[source].unconfirmed.remove(&package);
                 if confirmed {
-                    self.evaluate_kept(source, &package, now);
+                    self.evaluate_kept(source, &package, Known::Watched, now);
                 }
             }
             // One that is seen already waits for nothing: going over all its packages would be in vain.
@@ -135,12 +136,18 @@ impl Engine {
         }
     }
 
-    fn link_leaves(&mut self, source: SourceId, package: &Key, set: &LeafSet) -> Box<PackageLeaves> {
+    fn link_leaves(
+        &mut self,
+        source: SourceId,
+        package: &Key,
+        set: &LeafSet,
+        at: Moment,
+    ) -> Box<PackageLeaves> {
         let referrer = (source, package.clone());
         let now = self.count;
         let mut objects = Vec::with_capacity(set.objects.len());
         for LeafRef { group, kind, namespace, name } in &set.objects {
-            let kind = self.leaf_kind_id(source, group, kind);
+            let kind = self.leaf_kind_id(source, group, kind, at);
             let key = Arc::new(PackageKey::new(namespace.as_deref(), name));
             if let Some(of) = &mut self.kinds[kind].leaves {
                 of.link(&key, &referrer, now);
@@ -149,7 +156,7 @@ impl Engine {
         }
         let mut labelled = Vec::with_capacity(set.labelled.len());
         for leaf in &set.labelled {
-            let kind = self.leaf_kind_id(source, &leaf.group, &leaf.kind);
+            let kind = self.leaf_kind_id(source, &leaf.group, &leaf.kind, at);
             if let Some(of) = &mut self.kinds[kind].leaves {
                 of.link_label(&leaf.label, &leaf.value, &referrer, now);
             }
@@ -191,19 +198,22 @@ impl Engine {
     }
 
     /// Takes in what was heard of a kind that packages consist of.
-    pub(super) fn apply_to_leaves(&mut self, kind: KindId, change: Change, now: i64) {
+    pub(super) fn apply_to_leaves(&mut self, kind: KindId, change: Change, now: Moment) {
+        let count = self.count;
         let state = &mut self.kinds[kind];
         let Some(of) = &mut state.leaves else { return };
-        let mut all_anew = false;
+        let (mut all_anew, mut known) = (false, Known::Watched);
         let news = match change {
-            Change::ListStarted => {
+            Change::ListStarted { server, restored } => {
                 all_anew = of.forbidden.take().is_some();
-                state.start_list();
+                state.start_list(server, restored);
                 Vec::new()
             }
             Change::Object(key, object) => {
                 let key = Arc::new(key);
-                let news = of.object(&key, &object, now);
+                let (news, how) = of.object(&key, &object, state.named.is_some(), now);
+                known = how;
+                of.heard(&key, count);
                 if let Some(named) = &mut state.named {
                     named.insert(key);
                 }
@@ -213,17 +223,19 @@ impl Engine {
                 if let Some(named) = &mut state.named {
                     named.remove(&key);
                 }
-                of.gone(&Arc::new(key))
+                of.deleted(&Arc::new(key), count)
             }
             Change::ListDone => {
                 all_anew = state.listing != Listing::Complete;
                 state.listing = Listing::Complete;
+                known = Known::Anew;
                 of.listed(&state.named.take().unwrap_or_default())
             }
             Change::Absent => {
                 all_anew = state.listing != Listing::Absent;
                 state.listing = Listing::Absent;
                 state.named = None;
+                known = Known::Anew;
                 of.listed(&HashSet::new())
             }
             Change::Forbidden(permission) => {
@@ -235,10 +247,17 @@ impl Engine {
                 Vec::new()
             }
             Change::Read { reading, objects, asked } => {
-                let objects: Vec<(Key, Value)> =
+                let mut objects: Vec<(Key, Value)> =
                     objects.into_iter().map(|(key, object)| (Arc::new(key), object)).collect();
-                let mut news: Vec<Referrer> =
-                    objects.iter().flat_map(|(key, object)| of.object(key, object, now)).collect();
+                of.end_read(&mut objects, asked);
+                let mut news = Vec::new();
+                for (key, object) in &objects {
+                    let (more, how) = of.object(key, object, false, now);
+                    news.extend(more);
+                    if how == Known::Anew {
+                        known = how;
+                    }
+                }
                 match reading {
                     Reading::Object(key) => {
                         news.extend(of.read(&Arc::new(key), !objects.is_empty(), asked));
@@ -254,6 +273,7 @@ impl Engine {
                 }
                 news
             }
+            Change::Contact(_) => Vec::new(),
         };
         let again: BTreeSet<Referrer> = if all_anew {
             self.kinds[kind]
@@ -267,7 +287,7 @@ impl Engine {
             news.into_iter().collect()
         };
         for (source, package) in again {
-            self.evaluate_kept(source, &package, now);
+            self.evaluate_kept(source, &package, known, now);
         }
         if all_anew {
             self.refresh_visibility(kind, now);
@@ -277,9 +297,10 @@ impl Engine {
     /// Turns what has to be read into commands.
     pub(super) fn commands_to_read(&mut self) {
         for (kind, readings) in std::mem::take(&mut self.to_read) {
-            let state = &self.kinds[kind];
+            let state = &mut self.kinds[kind];
             let readings = if readings.len() > MANY { vec![Reading::All] } else { readings };
             for reading in readings {
+                state.leaves.iter_mut().for_each(LeafKind::begin_read);
                 self.commands.push(Command::Read(ReadRequest {
                     kind,
                     of: state.of.clone(),

@@ -1,14 +1,15 @@
 //! From what watches hear to what the store publishes: keeps lean objects, finds what belongs
-//! together, evaluates, holds, counts transitions.
+//! together, evaluates, holds, and vouches for what it has watched.
 //!
 //! ```text
-//!   Update ──> kinds (objects | leaf_kind) ──> evaluate ──> hold ──> transition ──> store
+//!   Update ──> kinds (objects | leaf_kind) ──> evaluate ──> hold ──> soak ──> store
 //!                                  └──> Command: watch this kind, read that object
 //! ```
 //!
 //! One engine runs in one task; only the store is shared. Time is passed in.
 
 mod command;
+mod held;
 mod kept;
 mod leaf_kind;
 #[cfg(test)]
@@ -16,6 +17,8 @@ mod leaf_tests;
 mod leaves;
 mod published;
 mod readers;
+#[cfg(test)]
+mod soak_tests;
 #[cfg(test)]
 mod tests;
 
@@ -33,16 +36,18 @@ use statusbridge_contract::Health;
 use tracing::{info, warn};
 
 use crate::{
+    clock::Moment,
     hold::{self, Settled},
     leaves::LeafSet,
     own_metrics::OwnMetrics,
     projection::Projection,
+    soak::{self, Known, Shown},
     source::{JoinKey, KindRef, RelatedObject, RelatedObjects, Source},
     store::{Limits, PackageKey, Slot, Store},
-    transition::{self, Shown},
     verdict::Detail,
     watch::{Change, Contact, KindId, Update},
 };
+use held::{Held, Stamp};
 use kept::{Kept, Packer};
 use leaf_kind::{Label, LeafKind};
 use leaves::PackageLeaves;
@@ -73,10 +78,12 @@ struct KindState {
     projection: Projection,
     contact: Contact,
     listing: Listing,
+    /// By how many milliseconds the API server's clock is ahead of the `run` clock at least, as of the newest list.
+    server: Option<i64>,
     /// While a list is being read: what it has named.
     named: Option<HashSet<Key>>,
     /// Packages, or what they are joined with.
-    objects: HashMap<Key, Kept>,
+    objects: HashMap<Key, Held>,
     packer: Packer,
     /// Packages that look for objects of this kind, by what they look for.
     by_name: HashMap<Key, HashSet<Referrer>>,
@@ -118,6 +125,17 @@ struct Package {
     slot: Option<Slot>,
     joins: Box<[JoinKey]>,
     leaves: Option<Box<PackageLeaves>>,
+}
+
+/// What has to be shown of a package, and what it was made of.
+struct Look {
+    settled: Settled,
+    detail: Detail,
+    /// What the package looks for and consists of now; `None` for no news.
+    parts: Option<(Vec<JoinKey>, Option<Box<PackageLeaves>>)>,
+    known: Known,
+    /// Since when the object itself says so, where the verdict rests on it alone.
+    own: Option<i64>,
 }
 
 /// See the [module](self).
@@ -167,82 +185,96 @@ impl Engine {
         std::mem::take(&mut self.commands)
     }
 
-    /// When [`Engine::expire`] is due next, in unix milliseconds.
+    /// When [`Engine::expire`] is due next, in milliseconds by the `boot` clock.
     pub fn next_deadline(&self) -> Option<i64> {
         self.deadlines.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Takes in what a watch heard; `now` in unix milliseconds.
-    pub fn apply(&mut self, update: Update, now: i64) {
+    /// Takes in what a watch heard.
+    pub fn apply(&mut self, update: Update, now: Moment) {
         self.count += 1;
         let kind = update.kind;
         let Some(state) = self.kinds.get_mut(kind).filter(|state| !state.retired) else { return };
+        if let Change::Contact(at) = update.change {
+            return state.contact.note(at);
+        }
         if state.leaves.is_some() {
             return self.apply_to_leaves(kind, update.change, now);
         }
         match update.change {
-            Change::ListStarted => {
-                state.start_list();
+            Change::ListStarted { server, restored } => {
+                state.start_list(server, restored);
                 self.refresh_visibility(kind, now);
             }
             Change::Object(key, object) => self.object(kind, Arc::new(key), object, now),
-            Change::Deleted(key) => self.deleted(kind, &Arc::new(key), now),
+            Change::Deleted(key) => self.deleted(kind, &Arc::new(key), Known::Watched, now),
             Change::ListDone => {
                 let gone = state.finish_list();
-                gone.iter().for_each(|key| self.deleted(kind, key, now));
+                gone.iter().for_each(|key| self.deleted(kind, key, Known::Anew, now));
+                self.doubt_what_has_no_version(kind, now);
                 self.refresh_visibility(kind, now);
             }
             Change::Absent if state.listing != Listing::Absent => {
                 state.listing = Listing::Absent;
                 state.named = None;
                 let gone: Vec<Key> = state.objects.keys().cloned().collect();
-                gone.iter().for_each(|key| self.deleted(kind, key, now));
+                gone.iter().for_each(|key| self.deleted(kind, key, Known::Anew, now));
                 self.refresh_visibility(kind, now);
             }
             Change::Read { reading, objects, asked } => self.confirmed(kind, &reading, objects, asked, now),
             // That a source's own kind may not be read shows in its contact.
-            Change::Absent | Change::Forbidden(_) => {}
+            Change::Absent | Change::Forbidden(_) | Change::Contact(_) => {}
         }
     }
 
-    /// Ends the holds that have run out at `now` (unix milliseconds).
-    pub fn expire(&mut self, now: i64) {
+    /// Ends the holds that have run out at `now`.
+    pub fn expire(&mut self, now: Moment) {
         while let Some(Reverse((at, ..))) = self.deadlines.peek()
-            && *at <= now
+            && *at <= now.boot
         {
             let Some(Reverse((_, source, key))) = self.deadlines.pop() else { return };
             let package = self.readers[source].packages.get(&key);
-            if let Some(settled) = package.and_then(|p| hold::expire(&p.settled, now)) {
-                self.show(source, &key, settled, &Detail::default(), None, now);
+            if let Some(settled) = package.and_then(|p| hold::expire(&p.settled, now.boot)) {
+                let (detail, parts, known, own) = (Detail::default(), None, Known::Watched, None);
+                self.show(source, &key, Look { settled, detail, parts, known, own }, now);
             }
         }
     }
 
-    fn object(&mut self, kind: KindId, key: Key, mut object: Value, now: i64) {
+    fn object(&mut self, kind: KindId, key: Key, mut object: Value, now: Moment) {
         let again = self.is_read_again(kind);
         let state = &mut self.kinds[kind];
+        let stamp = Stamp::of(&object);
         state.strip(&mut object);
         if let Some(named) = &mut state.named {
             named.insert(key.clone());
         }
         let kept = if again { state.packer.pack(&object) } else { Kept::hash(&object) };
-        let key = match state.objects.get_key_value(&key) {
-            Some((_, known)) if *known == kept => return,
-            // Everything that is kept about an object shares one key.
-            Some((known, _)) => known.clone(),
-            None => key,
-        };
-        let before = state.objects.insert(key.clone(), kept);
+        let before = state.objects.get_mut(&key);
+        let same_version = before.as_ref().is_some_and(|before| before.stamp == stamp);
+        // A list brings the versions that there are, and not those that there were since the last one.
+        let known = if state.named.is_some() && !same_version { Known::Anew } else { Known::Watched };
+        if let Some(before) = before
+            && before.kept == kept
+            && known == Known::Watched
+        {
+            before.stamp = stamp;
+            return;
+        }
+        // Everything that is kept about an object shares one key.
+        let key = state.objects.get_key_value(&key).map_or(key, |(known, _)| known.clone());
+        let before = state.objects.insert(key.clone(), Held { kept, stamp });
         for source in self.sources_of(kind) {
             if self.can_evaluate(source, kind) {
                 let package = self.package_of(source, kind, &key);
-                self.evaluate(source, &package, &object, now);
+                self.evaluate(source, &package, &object, known, now);
             }
         }
-        self.referrers_again(kind, &key, before.as_ref(), Some(&object), now);
+        let versions = [before.and_then(|before| before.kept.parse()), Some(object)];
+        self.referrers_again(kind, &key, &versions, known, now);
     }
 
-    fn deleted(&mut self, kind: KindId, key: &Key, now: i64) {
+    fn deleted(&mut self, kind: KindId, key: &Key, known: Known, now: Moment) {
         let state = &mut self.kinds[kind];
         if let Some(named) = &mut state.named {
             named.remove(key);
@@ -252,21 +284,33 @@ impl Engine {
             let package = self.package_of(source, kind, key);
             self.forget(source, &package);
         }
-        self.referrers_again(kind, key, Some(&before), None, now);
+        self.referrers_again(kind, key, &[before.kept.parse()], known, now);
+    }
+
+    /// After a list of a kind: evaluates the packages that look for objects by label, or for one that there is not. What
+    /// came and went between two lists leaves no version behind that would tell.
+    fn doubt_what_has_no_version(&mut self, kind: KindId, now: Moment) {
+        let state = &self.kinds[kind];
+        let missing = state.by_name.iter().filter(|(name, _)| !state.objects.contains_key(*name));
+        let referrers = missing.flat_map(|(_, referrers)| referrers).chain(state.by_labels.keys());
+        let again: Vec<Referrer> = referrers.cloned().collect();
+        for (source, key) in again {
+            self.evaluate_kept(source, &key, Known::Anew, now);
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Published> {
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn evaluate_kept(&mut self, source: SourceId, package: &Key, now: i64) {
+    fn evaluate_kept(&mut self, source: SourceId, package: &Key, known: Known, now: Moment) {
         let Some((kind, key)) = self.object_of(source, package) else { return };
-        if let Some(object) = self.kinds[kind].objects.get(&key).and_then(Kept::parse) {
-            self.evaluate(source, package, &object, now);
+        if let Some(object) = self.kinds[kind].objects.get(&key).and_then(|held| held.kept.parse()) {
+            self.evaluate(source, package, &object, known, now);
         }
     }
 
-    fn evaluate(&mut self, source: SourceId, key: &Key, object: &Value, now: i64) {
+    fn evaluate(&mut self, source: SourceId, key: &Key, object: &Value, known: Known, now: Moment) {
         let reading = self.readers[source].source.clone();
         if !reading.takes(object) {
             return self.forget(source, key);
@@ -293,7 +337,7 @@ impl Engine {
         let mut leaves = self.readers[source].packages.get_mut(key).and_then(|p| p.leaves.take());
         let mut wanted = None;
         let mut look = |set: LeafSet| {
-            let (known, summary) = self.look_at_leaves(source, key, leaves.take(), set);
+            let (known, summary) = self.look_at_leaves(source, key, leaves.take(), set, now);
             wanted = Some(known);
             summary
         };
@@ -312,21 +356,22 @@ impl Engine {
             let (namespace, name) = (key.namespace.as_deref(), &key.name);
             warn!(source = reading.name, namespace, package = %name, %error, "an expression failed");
         }
-        let settled = hold::settle(previous, evaluation, now);
-        self.show(source, key, settled, &detail, Some((joins, wanted)), now);
+        // A failure may have come and gone unseen: only a verdict that is no better is held over a gap.
+        let previous = previous.filter(|p| known == Known::Watched || p.shown.failed());
+        let since = evaluation.verdict.since;
+        let settled = hold::settle(previous, evaluation, now.boot);
+        let own = if known == Known::Anew && reading.rests_on_one_object() && !settled.held() {
+            let server = self.object_of(source, key).and_then(|(kind, _)| self.kinds[kind].server);
+            soak::own(object, since, server)
+        } else {
+            None
+        };
+        self.show(source, key, Look { settled, detail, parts: Some((joins, wanted)), known, own }, now);
     }
 
-    /// Publishes a package's state; `parts` are what it looks for and consists of now, `None` for no
-    /// news.
-    fn show(
-        &mut self,
-        source: SourceId,
-        key: &Key,
-        settled: Settled,
-        detail: &Detail,
-        parts: Option<(Vec<JoinKey>, Option<Box<PackageLeaves>>)>,
-        now: i64,
-    ) {
+    /// Publishes a package's state.
+    fn show(&mut self, source: SourceId, key: &Key, look: Look, now: Moment) {
+        let Look { settled, detail, parts, known, own } = look;
         let visible = self.visibility(source) == Visibility::Visible;
         let reader = &mut self.readers[source];
         let mut before = reader.packages.remove(key);
@@ -344,13 +389,13 @@ impl Engine {
         // What the first lists bring is no news: a restart must not repeat it all, and nothing that
         // nobody could see counts as a change.
         let previous = match &before {
-            Some(package) if visible => Some(package.shown.clone()),
-            _ => reader.carried.get(key).map(|(_, shown)| shown.clone()),
+            Some(package) if visible => Some(&package.shown),
+            _ => reader.carried.get(key).map(|(_, shown)| shown),
         };
-        let (shown, changed) =
-            transition::advance(previous.as_ref(), settled.shown.clone(), now.div_euclid(1000));
-        if changed && (visible || previous.is_some()) {
-            log_transition(&reader.source.name, key, previous.as_ref(), &shown, detail);
+        let last = before.as_ref().map(|package| &package.shown);
+        let (shown, _) = soak::advance(last, settled.shown.clone(), known, own, now.run);
+        if previous.map_or(visible, |previous| soak::is_news(&previous.verdict, &shown.verdict)) {
+            log_transition(&reader.source.name, key, previous, &shown, &detail);
         }
         if let Some(until) = settled.until
             && before.as_ref().and_then(|p| p.settled.until) != Some(until)
@@ -462,32 +507,31 @@ impl Engine {
     fn look_up(&self, source: SourceId, join: &JoinKey) -> Vec<Value> {
         let objects = &self.kinds[self.join_kind(source, join)].objects;
         match join_name(join) {
-            Some(name) => objects.get(&name).and_then(Kept::parse).into_iter().collect(),
-            None => objects.values().filter_map(Kept::parse).filter(|o| join.matches(o)).collect(),
+            Some(name) => objects.get(&name).and_then(|held| held.kept.parse()).into_iter().collect(),
+            None => {
+                objects.values().filter_map(|held| held.kept.parse()).filter(|o| join.matches(o)).collect()
+            }
         }
     }
 
-    /// Evaluates the packages that look for an object which has changed.
+    /// Evaluates the packages that look for an object of which these are the last versions.
     fn referrers_again(
         &mut self,
         kind: KindId,
         key: &Key,
-        before: Option<&Kept>,
-        after: Option<&Value>,
-        now: i64,
+        versions: &[Option<Value>],
+        known: Known,
+        now: Moment,
     ) {
         let state = &self.kinds[kind];
         let mut again: Vec<Referrer> = state.by_name.get(key).into_iter().flatten().cloned().collect();
         if !state.by_labels.is_empty() {
-            let before = before.and_then(Kept::parse);
-            let concerns = |join: &JoinKey| {
-                before.as_ref().is_some_and(|o| join.matches(o)) || after.is_some_and(|o| join.matches(o))
-            };
+            let concerns = |join: &JoinKey| versions.iter().flatten().any(|object| join.matches(object));
             let concerned = state.by_labels.iter().filter(|(_, joins)| joins.iter().any(concerns));
             again.extend(concerned.map(|(referrer, _)| referrer.clone()));
         }
         for (source, key) in again {
-            self.evaluate_kept(source, &key, now);
+            self.evaluate_kept(source, &key, known, now);
         }
     }
 }

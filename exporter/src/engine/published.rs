@@ -5,10 +5,9 @@ use std::{
     time::Duration,
 };
 
-use statusbridge_contract::Fingerprint;
-
 use crate::{
-    store::{Snapshot, SourceStanding, Store},
+    clock::Moment,
+    store::{Publisher, Snapshot, SourceStanding, Store},
     watch::Contact,
 };
 
@@ -26,7 +25,7 @@ pub(super) enum Visibility {
 #[derive(Debug)]
 pub(super) struct Standing {
     pub(super) visibility: Visibility,
-    /// What it reads, by kind for people, and when each was last heard from.
+    /// What it reads, by kind for people, and when the watch of each last kept up.
     pub(super) contacts: Vec<(String, Contact)>,
     /// Whether packages had to be left out of the series.
     pub(super) short: bool,
@@ -44,32 +43,35 @@ pub struct Published {
 pub type SharedPublished = Arc<Mutex<Published>>;
 
 impl Published {
-    /// One consistent view at `now` (unix seconds): a source is up when every kind that it reads was
-    /// heard from within `timeout`, and none of its packages is left out.
-    pub fn snapshot(&self, cluster_uid: Option<Fingerprint>, timeout: Duration, now: i64) -> Snapshot {
+    /// One consistent view at `now`: a source is up when the watch of every kind that it reads kept up with its API
+    /// server within `timeout` and since the last pause, and none of its packages is left out.
+    pub fn snapshot(&mut self, publisher: Publisher, timeout: Duration, now: Moment) -> Snapshot {
+        self.store.use_offset(now.offset);
+        let timeout = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
         let standing = |standing: &Option<Standing>| {
             let Some(standing) = standing else { return SourceStanding::Unpublished };
-            let ages: Option<Vec<_>> = standing.contacts.iter().map(|(_, contact)| contact.age()).collect();
-            let age = ages.and_then(|ages| ages.into_iter().max());
-            let seconds = |age: Duration| i64::try_from(age.as_secs()).unwrap_or(now);
-            let last_contact = age.map_or(0, |age| now - seconds(age));
+            let contacts: Option<Vec<i64>> =
+                standing.contacts.iter().map(|(_, contact)| contact.at()).collect();
+            let contact = contacts.and_then(|contacts| contacts.into_iter().min());
+            let last_contact = contact.map_or(0, |at| now.unix_seconds() - (now.boot - at).div_euclid(1000));
+            let timely = |at: i64| at >= now.resumed && now.boot - at <= timeout;
             match standing.visibility {
                 Visibility::NeverServed => SourceStanding::Unpublished,
                 Visibility::Loading => SourceStanding::Loading { last_contact },
                 Visibility::Visible => {
-                    let up = age.is_some_and(|age| age <= timeout) && !standing.short;
+                    let up = contact.is_some_and(timely) && !standing.short;
                     SourceStanding::Published { up, last_contact }
                 }
             }
         };
         let standing: Vec<SourceStanding> = self.standing.iter().map(standing).collect();
-        self.store.snapshot(cluster_uid, &standing)
+        self.store.snapshot(publisher, &standing)
     }
 
     /// What is still being waited for: a kind that nothing was heard of yet, or a first list.
     pub fn waiting(&self) -> Option<String> {
         let mut standing = self.standing.iter().flatten();
-        let silent = standing.clone().flat_map(|s| &s.contacts).find(|(_, c)| c.age().is_none());
+        let silent = standing.clone().flat_map(|s| &s.contacts).find(|(_, c)| c.at().is_none());
         match silent {
             Some((kind, _)) => Some(format!("nothing heard yet of {kind}")),
             None => standing

@@ -12,6 +12,7 @@ impl KindState {
             projection,
             contact: Contact::default(),
             listing: Listing::Unheard,
+            server: None,
             named: None,
             objects: HashMap::new(),
             packer: Packer::default(),
@@ -38,8 +39,16 @@ impl KindState {
         object
     }
 
-    pub(super) fn start_list(&mut self) {
+    /// A list begins; `restored` when the API server has gone back in time, so that versions of before say nothing.
+    pub(super) fn start_list(&mut self, server: Option<i64>, restored: bool) {
         self.named = Some(HashSet::new());
+        self.server = server;
+        if restored {
+            self.objects.values_mut().for_each(|held| held.stamp = Stamp::NONE);
+            if let Some(leaves) = &mut self.leaves {
+                leaves.forget_versions();
+            }
+        }
         if matches!(self.listing, Listing::Unheard | Listing::Absent) {
             self.listing = Listing::First;
         }
@@ -112,10 +121,9 @@ impl Engine {
                     reader.kinds.push(self.kind_id(first_kind, kind, source.projection()));
                 }
                 PackageKind::Categories(categories) => {
-                    let contact = Contact::default();
-                    reader.finding = Some((contact.clone(), false));
+                    reader.finding = Some((Contact::default(), false));
                     let categories = categories.clone();
-                    self.commands.push(Command::Find { source: id, categories, contact });
+                    self.commands.push(Command::Find { source: id, categories });
                 }
             }
             let related = source.related.iter();
@@ -137,17 +145,26 @@ impl Engine {
         (first_kind..self.kinds.len()).for_each(|kind| self.watch(kind));
     }
 
-    /// The kinds of a source by categories, as they are served now.
-    pub fn found(&mut self, source: SourceId, kinds: Vec<KindRef>, now: i64) {
+    /// The API server has been asked at `at` (milliseconds by the `boot` clock) for the kinds of a source by categories;
+    /// `None` when they are what they were.
+    pub fn found(&mut self, source: SourceId, kinds: Option<Vec<KindRef>>, at: i64, now: Moment) {
         self.count += 1;
         let Some(reader) = self.readers.get(source).filter(|r| !r.retired) else { return };
         let Some((contact, _)) = reader.finding.clone() else { return };
+        if let Some(kinds) = kinds {
+            self.use_kinds(source, kinds, now);
+        }
+        contact.note(at);
+    }
+
+    fn use_kinds(&mut self, source: SourceId, kinds: Vec<KindRef>, now: Moment) {
+        let reader = &self.readers[source];
         let projection = reader.source.projection().clone();
         let gone: Vec<KindId> =
             reader.kinds.iter().copied().filter(|kind| !kinds.contains(&self.kinds[*kind].of)).collect();
         for kind in gone {
             let objects: Vec<Key> = self.kinds[kind].objects.keys().cloned().collect();
-            objects.iter().for_each(|key| self.deleted(kind, key, now));
+            objects.iter().for_each(|key| self.deleted(kind, key, Known::Anew, now));
             self.readers[source].kinds.retain(|k| *k != kind);
         }
         self.retire_unused_kinds();
@@ -160,7 +177,9 @@ impl Engine {
                 self.watch(id);
             }
         }
-        self.readers[source].finding = Some((contact, true));
+        if let Some((_, known)) = &mut self.readers[source].finding {
+            *known = true;
+        }
         self.refresh_source(source, now);
     }
 
@@ -175,7 +194,7 @@ impl Engine {
     }
 
     /// The watch of a kind that packages consist of: one for all sources.
-    pub(super) fn leaf_kind_id(&mut self, source: SourceId, group: &str, kind: &str) -> KindId {
+    pub(super) fn leaf_kind_id(&mut self, source: SourceId, group: &str, kind: &str, now: Moment) -> KindId {
         let name = (Box::from(group), Box::from(kind));
         let id = match self.leaf_kinds.get(&name) {
             Some(id) => *id,
@@ -192,7 +211,7 @@ impl Engine {
                 let id = self.kinds.len();
                 self.kinds.push(KindState::new(of, projection, Some(LeafKind::new(self.count))));
                 // A kind that turns up later does not take its sources down while it is first read.
-                self.kinds[id].contact.touch();
+                self.kinds[id].contact.note(now.boot);
                 self.leaf_kinds.insert(name, id);
                 self.watch(id);
                 id
@@ -210,7 +229,6 @@ impl Engine {
             kind,
             of: state.of.clone(),
             projection: state.projection.clone(),
-            contact: state.contact.clone(),
         });
     }
 
@@ -346,7 +364,7 @@ impl Engine {
     }
 
     /// A kind's listing has moved on: sources that wait for it may be ready to be seen.
-    pub(super) fn refresh_visibility(&mut self, kind: KindId, now: i64) {
+    pub(super) fn refresh_visibility(&mut self, kind: KindId, now: Moment) {
         for source in 0..self.readers.len() {
             if self.readers[source].kinds().any(|k| k == kind) {
                 self.refresh_source(source, now);
@@ -354,7 +372,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn refresh_source(&mut self, source: SourceId, now: i64) {
+    pub(super) fn refresh_source(&mut self, source: SourceId, now: Moment) {
         self.refresh_contacts(source);
         let own = self.own_listing(source);
         match (self.visibility(source), own) {
@@ -398,7 +416,7 @@ impl Engine {
     }
 
     /// Evaluates the packages that came before everything that they need was known.
-    fn evaluate_missing(&mut self, source: SourceId, now: i64) {
+    fn evaluate_missing(&mut self, source: SourceId, now: Moment) {
         let mut missing = Vec::new();
         for kind in self.readers[source].kinds.clone() {
             if self.kinds[kind].listing == Listing::Complete {
@@ -406,6 +424,6 @@ impl Engine {
                 missing.extend(packages.filter(|p| !self.readers[source].packages.contains_key(p)));
             }
         }
-        missing.iter().for_each(|package| self.evaluate_kept(source, package, now));
+        missing.iter().for_each(|package| self.evaluate_kept(source, package, Known::Anew, now));
     }
 }

@@ -192,6 +192,11 @@ impl Source {
         self.program.leaves.as_ref().is_some_and(|leaves| leaves.enabled)
     }
 
+    /// Whether a verdict is made of the package's own object and nothing else.
+    pub fn rests_on_one_object(&self) -> bool {
+        self.related.is_empty() && !self.looks_at_leaves()
+    }
+
     /// Has the objects of its packages looked at, or not; false when the source does not say which
     /// they are.
     pub fn look_at_leaves(&mut self, enabled: bool) -> bool {

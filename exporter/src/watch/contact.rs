@@ -1,41 +1,23 @@
-//! When a watch was last heard from, by a clock that nobody sets.
+//! When a watch last kept up with its API server.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
 };
 
-/// The last contact with one kind, shared between its watch and scrapes.
-#[derive(Debug, Clone)]
-pub struct Contact(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    start: Instant,
-    /// Milliseconds after `start`, plus one; 0 = never.
-    last: AtomicU64,
-}
-
-impl Default for Contact {
-    /// No contact yet.
-    fn default() -> Self {
-        Self(Arc::new(Inner { start: Instant::now(), last: AtomicU64::new(0) }))
-    }
-}
+/// When everything that the API server had told of one kind had been taken in, for the last time. Shared between the
+/// engine, which notes it, and scrapes.
+#[derive(Debug, Clone, Default)]
+pub struct Contact(Arc<AtomicI64>);
 
 impl Contact {
-    /// Something was heard now.
-    pub fn touch(&self) {
-        let millis = u64::try_from(self.0.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
-        self.0.last.store(millis + 1, Ordering::Relaxed);
+    /// Everything up to `at` (milliseconds by the `boot` clock) has been taken in.
+    pub fn note(&self, at: i64) {
+        self.0.fetch_max(at, Ordering::Relaxed);
     }
 
-    /// How long ago something was last heard; `None` when nothing ever was.
-    pub fn age(&self) -> Option<Duration> {
-        let last = self.0.last.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(self.0.start.elapsed().saturating_sub(Duration::from_millis(last)))
+    /// Up to when everything has been taken in, in milliseconds by the `boot` clock; `None` before the first contact.
+    pub fn at(&self) -> Option<i64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|at| *at != 0)
     }
 }

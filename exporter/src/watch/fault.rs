@@ -11,6 +11,9 @@ pub enum Fault {
     /// The resource version is too old to go on from: a new list is due.
     #[error("resource version expired")]
     Expired,
+    /// The server knows only older versions than it has told of: its etcd was restored. A new list is due.
+    #[error("the API server has gone back in time")]
+    Restored,
     /// The server does not do streaming lists.
     #[error("streaming list refused: {0}")]
     StreamingRefused(String),
@@ -38,9 +41,10 @@ pub enum Fault {
 
 impl Fault {
     /// Every word that [`Self::cause`] has: for the reference.
-    pub const CAUSES: [&str; 9] = [
+    pub const CAUSES: [&str; 10] = [
         "not_served",
         "expired",
+        "restored",
         "streaming_refused",
         "forbidden",
         "server",
@@ -50,11 +54,17 @@ impl Fault {
         "stopping",
     ];
 
+    /// Whether the server refuses the request to this account.
+    pub(super) const fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Server { code: 401 | 403, .. })
+    }
+
     /// One word for metrics.
     pub const fn cause(&self) -> &'static str {
         match self {
             Self::NotServed => "not_served",
             Self::Expired => "expired",
+            Self::Restored => "restored",
             Self::StreamingRefused(_) => "streaming_refused",
             Self::Server { code: 401 | 403, .. } => "forbidden",
             Self::Server { .. } => "server",

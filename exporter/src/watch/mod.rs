@@ -8,15 +8,17 @@
 //! ```
 //!
 //! This is a watch loop of our own, on top of kube's client, because three things are needed that
-//! `kube::runtime::watcher` does not give: bookmarks count as being heard from, objects are parsed
+//! `kube::runtime::watcher` does not give: the engine is told when a watch has kept up, objects are parsed
 //! lean with the sources' projection, and a server that refuses streaming lists is read with LIST.
 
+mod answer;
 mod contact;
 mod discovery;
 mod event;
 mod fault;
 mod finder;
 mod path;
+mod progress;
 mod read;
 mod watcher;
 
@@ -44,7 +46,12 @@ pub type KindId = usize;
 #[derive(Debug)]
 pub enum Change {
     /// A list of all objects begins; what it does not name before [`Change::ListDone`] is gone.
-    ListStarted,
+    ListStarted {
+        /// By how many milliseconds the API server's clock is ahead of the `run` clock at least, where it says so.
+        server: Option<i64>,
+        /// The API server has gone back in time: versions that were known before say nothing.
+        restored: bool,
+    },
     /// An object as it is now, lean.
     Object(PackageKey, Value),
     /// An object is gone.
@@ -55,6 +62,8 @@ pub enum Change {
     Absent,
     /// The kind may not be read; says which permission is missing.
     Forbidden(String),
+    /// All that the API server had to tell at this time (milliseconds by the `boot` clock) came before this.
+    Contact(i64),
     /// The answer to a read beside the watch.
     Read {
         /// What was to be read.
@@ -71,8 +80,15 @@ pub enum Change {
 pub enum Event {
     /// Something was heard of a kind.
     Heard(Update),
-    /// The kinds of a source by categories, as they are served now.
-    Found(SourceId, Vec<KindRef>),
+    /// The kinds of a source by categories.
+    Found {
+        /// Which source.
+        source: SourceId,
+        /// Those that are served now; `None` when they are what they were.
+        kinds: Option<Vec<KindRef>>,
+        /// When they were asked for, in milliseconds by the `boot` clock.
+        at: i64,
+    },
     /// The sources to use from now on.
     Sources(Vec<Arc<Source>>),
 }

@@ -2,7 +2,7 @@
 //! waited for when it is not served.
 
 use std::{
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::Poll,
     time::{Duration, Instant},
@@ -10,31 +10,30 @@ use std::{
 
 use futures::{AsyncBufReadExt as _, poll};
 use kube::Client;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, info, warn};
 
 use super::{
-    Change, Contact, Discovery, Event as ForEngine, Fault, KindId, Update,
+    Change, Discovery, Event as ForEngine, Fault, KindId, Update,
+    answer::Answer,
     event::{Event, Parser, key_of, version_of},
-    path::{Path, encode, request},
+    path::{Path, encode},
+    progress::Progress,
 };
-use crate::{own_metrics::OwnMetrics, projection::Projection, source::KindRef};
+use crate::{clock::Clock, own_metrics::OwnMetrics, projection::Projection, source::KindRef};
 
 /// Objects on one page of a LIST.
 pub(super) const PAGE: usize = 500;
-/// How long a page of a LIST, or the head of a watch's answer, may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the server may keep one watch open, in seconds.
 const WATCH_SECONDS: u32 = 290;
-/// How long a watch that has run dry is left alone: what comes in meanwhile is read at one go, which
-/// takes a third of the processor time of waking up for every object. One that comes after a longer
-/// silence is read at once.
+/// How long a watch that has run dry is left alone once something comes: what comes in meanwhile is read at one go,
+/// which takes a third of the processor time of waking up for every object.
 const GATHER: Duration = Duration::from_millis(50);
 /// How long a watch that was opened anew has to be dry before all that happened meanwhile counts as
 /// known. The server sends it directly behind the head of its answer.
 const CATCH_UP: Duration = Duration::from_millis(500);
-/// A watch that never runs dry is one with much to say: after so long it is not behind any more.
-const CATCH_UP_AT_LAST: Duration = Duration::from_secs(10);
+/// How often a watch is looked at before it counts as dry: in between, the task that reads the connection has its turn.
+const TURNS: usize = 4;
 pub(super) const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
 /// What all watches of a process have in common.
@@ -42,6 +41,8 @@ pub(super) const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Du
 pub struct WatcherSettings {
     /// Client of the workload cluster.
     pub client: Client,
+    /// The clock of the process.
+    pub clock: Arc<Clock>,
     /// Shared discovery.
     pub discovery: Arc<Discovery>,
     /// Counts errors and relists.
@@ -56,50 +57,57 @@ pub struct WatcherSettings {
 }
 
 impl WatcherSettings {
+    /// The head of the answer to a GET.
+    async fn ask(&self, uri: &str) -> Result<Answer, Fault> {
+        Answer::get(&self.client, &self.clock, uri).await
+    }
+
     /// The whole answer to a GET.
     pub(super) async fn get(&self, uri: String) -> Result<String, Fault> {
-        let answer = self.client.request_text(request(&uri)?);
-        Ok(timeout(PATIENCE, answer).await.map_err(|_| Fault::Silent(PATIENCE))??)
+        self.ask(&uri).await?.text().await
     }
 }
+
+/// Which version the server named, the newest one that was known when it was asked, and when that was.
+type Named = Result<(u64, u64, i64), Fault>;
+type Asked = Pin<Box<dyn Future<Output = Named> + Send>>;
 
 /// The watch of one kind.
 pub struct Watcher {
     settings: WatcherSettings,
     id: KindId,
     kind: KindRef,
-    contact: Contact,
-    parser: Parser,
+    parser: Arc<Parser>,
     /// Whether to ask for streaming lists: until the server refuses one.
     streaming: bool,
     backoff: Duration,
+    /// The newest version that was heard of; 0 = none.
+    newest: u64,
+    /// Whether the server has gone back in time and the engine does not know yet.
+    restored: bool,
+    /// When the engine was last told that the watch keeps up.
+    told: i64,
 }
 
 impl Watcher {
-    /// A watch of `kind`, known to the engine as `id`, that keeps what `projection` says and notes
-    /// in `contact` when it hears anything and the engine was told all that came before.
-    pub fn new(
-        settings: WatcherSettings,
-        id: KindId,
-        kind: KindRef,
-        projection: Projection,
-        contact: Contact,
-    ) -> Self {
-        let parser = Parser::new(projection);
-        Self { settings, id, kind, contact, parser, streaming: true, backoff: BACKOFF.0 }
+    /// A watch of `kind`, known to the engine as `id`, that keeps what `projection` says.
+    pub fn new(settings: WatcherSettings, id: KindId, kind: KindRef, projection: Projection) -> Self {
+        let (parser, backoff) = (Arc::new(Parser::new(projection)), BACKOFF.0);
+        let (newest, restored, told) = Default::default();
+        Self { settings, id, kind, parser, streaming: true, backoff, newest, restored, told }
     }
 
     /// Watches until nobody listens any more.
     pub async fn run(mut self) {
         loop {
+            let asked = self.settings.clock.now().boot;
             let fault = match self.settings.discovery.path(&self.kind).await {
                 Ok(Some(path)) => self.follow(path).await,
                 Ok(None) => {
-                    self.heard();
-                    if self.send(Change::Absent).await.is_err() {
+                    if self.send(Change::Absent).await.is_err() || self.tell(asked).await.is_err() {
                         return;
                     }
-                    tokio::time::sleep(self.settings.look).await;
+                    sleep(self.settings.look).await;
                     continue;
                 }
                 Err(fault) => fault,
@@ -117,7 +125,9 @@ impl Watcher {
 
     /// Says so when the server refuses: for some kinds that is a state, and not only a fault.
     async fn tell_if_forbidden(&self, fault: &Fault) -> Result<(), Fault> {
-        let Fault::Server { code: 401 | 403, .. } = fault else { return Ok(()) };
+        if !fault.is_forbidden() {
+            return Ok(());
+        }
         let KindRef { group, kind, .. } = &self.kind;
         let dot = if group.is_empty() { "" } else { "." };
         self.send(Change::Forbidden(format!("may not get, list and watch {kind}{dot}{group}"))).await
@@ -140,8 +150,11 @@ impl Watcher {
                 // A server that closes at once would be asked without a pause.
                 Ok(()) if started.elapsed() < BACKOFF.0 => self.wait().await,
                 Ok(()) => {}
-                Err(Fault::Expired) => {
-                    self.note(&Fault::Expired);
+                Err(fault @ (Fault::Expired | Fault::Restored)) => {
+                    self.note(&fault);
+                    if matches!(fault, Fault::Restored) {
+                        (self.newest, self.restored) = (0, true);
+                    }
                     resume = None;
                 }
                 Err(Fault::StreamingRefused(why)) => {
@@ -155,6 +168,8 @@ impl Watcher {
                     if let Err(stopping) = self.tell_if_forbidden(&fault).await {
                         return stopping;
                     }
+                    // Whoever was told so hears by a list that it is over.
+                    resume = resume.filter(|_| !fault.is_forbidden());
                     self.wait().await;
                 }
             }
@@ -162,7 +177,8 @@ impl Watcher {
     }
 
     /// One watch request: from `resume`, or with a streaming list when there is none. Ends with
-    /// `Ok` when the server closes it, as it does now and then.
+    /// `Ok` when the server closes it, as it does now and then, and after a pause of this process: what only looks open
+    /// then is opened anew.
     async fn watch(&mut self, path: &str, resume: &mut Option<String>) -> Result<(), Fault> {
         let mut listing = resume.is_none();
         let from = match resume {
@@ -178,110 +194,136 @@ impl Watcher {
             Fault::Server { code: 400 | 422 | 500, message } if listing => Fault::StreamingRefused(message),
             fault => fault,
         };
-        let answer = self.settings.client.request_stream(request(&uri)?);
-        let reader = timeout(PATIENCE, answer).await.map_err(|_| Fault::Silent(PATIENCE))?;
-        let mut reader = Box::pin(reader.map_err(Fault::from).map_err(refused)?);
-        let answered = Instant::now();
-        // That the server answers says nothing about what is shown: contact is made once all that
-        // happened meanwhile is known, or the state from before an outage would be said to be fresh.
-        let mut caught_up = false;
+        let mut pauses = self.settings.clock.pauses();
+        let opened = self.settings.clock.now();
+        pauses.mark_unchanged();
+        let answer = self.settings.ask(&uri).await.map_err(refused)?;
         if listing {
-            self.settings.metrics.relist(&self.kind);
-            self.send(Change::ListStarted).await?;
+            self.begin_list(answer.server).await?;
         }
+        let mut reader = answer.read();
+        let mut progress = Progress::new(!listing, opened.boot);
+        // Asked behind the head of the watch's answer: a server that goes back in time later ends the watch.
+        let mut asked: Option<Asked> = (!listing).then(|| self.ask_for_version(path));
+        let idle = self.settings.idle;
         let mut line = Vec::new();
         loop {
             line.clear();
-            let idle = self.settings.idle;
+            let now = self.settings.clock.now();
+            if now.resumed != opened.resumed {
+                return stood_still(listing);
+            }
+            if let Some(asking) = &mut asked
+                && let Poll::Ready(named) = poll!(asking)
+            {
+                asked = None;
+                let (version, known, at) = named?;
+                progress.named(version, known, at)?;
+            }
             let mut read = pin!(reader.read_until(b'\n', &mut line));
-            let read = match poll!(&mut read) {
-                Poll::Ready(read) => Ok(read),
-                Poll::Pending if listing => timeout(idle, read).await,
-                Poll::Pending if caught_up => {
-                    tokio::time::sleep(GATHER).await;
-                    timeout(idle, read).await
-                }
-                Poll::Pending => {
-                    let dry = CATCH_UP.min(idle / 3);
-                    match timeout(dry, &mut read).await {
-                        Ok(read) => Ok(read),
-                        Err(_) => {
-                            caught_up = true;
-                            self.heard();
-                            // Whoever makes contact is not refused over and over.
-                            self.backoff = BACKOFF.0;
-                            timeout(idle - dry, read).await
+            let mut waited = false;
+            let read = match ready(&mut read).await {
+                Some(read) => read,
+                None => {
+                    waited = true;
+                    let mut dry = pin!(sleep(CATCH_UP.min(idle / 3)));
+                    let mut silence = pin!(sleep(idle));
+                    loop {
+                        self.keeps_up(progress.dry(now.boot)).await?;
+                        tokio::select! {
+                            biased;
+                            read = &mut read => break read,
+                            named = answered(&mut asked) => {
+                                asked = None;
+                                let (version, known, at) = named?;
+                                progress.named(version, known, at)?;
+                            }
+                            _ = pauses.changed() => return stood_still(listing),
+                            () = &mut dry, if !listing && !progress.caught_up() => progress.catch_up(),
+                            () = &mut silence => return Err(Fault::Silent(idle)),
                         }
                     }
                 }
             };
-            // This process, or the network, may have stood still: then there is much to read first.
-            caught_up &= self.contact.age().is_some_and(|age| age <= idle + CATCH_UP);
-            let length = match read {
-                Err(_) => return Err(Fault::Silent(idle)),
-                Ok(Err(error)) => return Err(Fault::Connection(error.to_string())),
-                Ok(Ok(length)) => length,
-            };
-            match length {
+            match read.map_err(|error| Fault::Connection(error.to_string()))? {
                 0 if listing => return Err(Fault::Connection("closed in the middle of a list".to_owned())),
                 0 => return Ok(()),
                 _ => {}
             }
-            match self.parser.event(&line)? {
-                Event::Applied(object) => {
-                    let version = version_of(&object).to_owned();
-                    self.settings.metrics.event(&self.kind);
-                    self.send(Change::Object(key_of(&object)?, object)).await?;
-                    // Initial events are not in order of version: there is no going on from one.
-                    if !listing {
-                        *resume = Some(version);
-                    }
-                }
-                Event::Deleted(object) => {
-                    let version = version_of(&object).to_owned();
-                    self.settings.metrics.event(&self.kind);
-                    self.send(Change::Deleted(key_of(&object)?)).await?;
-                    if !listing {
-                        *resume = Some(version);
-                    }
-                }
-                Event::Bookmark { version, ends_list } => {
-                    if listing && ends_list {
-                        listing = false;
-                        self.send(Change::ListDone).await?;
-                    }
-                    if !listing {
-                        *resume = Some(version);
-                        self.backoff = BACKOFF.0;
-                        caught_up = true;
-                    }
-                }
-                Event::Error { code, message } => {
-                    let fault = Fault::from_status(code, &message);
-                    return Err(match fault {
-                        Fault::Server { code: 400 | 422 | 500, message } if listing => {
-                            Fault::StreamingRefused(message)
-                        }
-                        fault => fault,
-                    });
-                }
+            let kept_up = self.take_in(&line, &mut listing, resume, &mut progress, now.boot).await?;
+            self.keeps_up(kept_up).await?;
+            if !listing && asked.is_none() && progress.is_flooded(now.boot) {
+                asked = Some(self.ask_for_version(path));
             }
-            caught_up |= !listing && answered.elapsed() > CATCH_UP_AT_LAST;
-            if caught_up {
-                self.heard();
+            if waited && progress.caught_up() {
+                sleep(GATHER).await;
             }
         }
     }
 
+    /// Takes in one line of a watch that had come by `at`; gives up to when the watch has kept up, where that is known.
+    async fn take_in(
+        &mut self,
+        line: &[u8],
+        listing: &mut bool,
+        resume: &mut Option<String>,
+        progress: &mut Progress,
+        at: i64,
+    ) -> Result<Option<i64>, Fault> {
+        let (change, version) = match self.parser.event(line)? {
+            Event::Bookmark { version, ends_list } => {
+                if *listing && ends_list {
+                    *listing = false;
+                    self.end_list(&version).await?;
+                    progress.catch_up();
+                }
+                if *listing {
+                    return Ok(None);
+                }
+                self.backoff = BACKOFF.0;
+                self.newest = self.newest.max(number(&version));
+                *resume = Some(version);
+                return Ok(progress.bookmark(at));
+            }
+            Event::Error { code, message } => {
+                return Err(match Fault::from_status(code, &message) {
+                    Fault::Server { code: 400 | 422 | 500, message } if *listing => {
+                        Fault::StreamingRefused(message)
+                    }
+                    fault => fault,
+                });
+            }
+            Event::Applied(object) => {
+                let version = version_of(&object).to_owned();
+                (Change::Object(key_of(&object)?, object), version)
+            }
+            Event::Deleted(object) => (Change::Deleted(key_of(&object)?), version_of(&object).to_owned()),
+        };
+        self.settings.metrics.event(&self.kind);
+        self.send(change).await?;
+        // Initial events are not in order of version: there is no going on from one.
+        if *listing {
+            return Ok(None);
+        }
+        let number = number(&version);
+        self.newest = self.newest.max(number);
+        *resume = Some(version);
+        Ok(progress.version(number))
+    }
+
     /// Reads all pages of a list; gives the version to watch from.
     async fn list(&mut self, path: &str) -> Result<String, Fault> {
-        self.settings.metrics.relist(&self.kind);
         let selector = self.selector();
+        let at = self.settings.clock.now().boot;
         let mut next: Option<String> = None;
-        self.send(Change::ListStarted).await?;
+        let mut begun = false;
         loop {
             let token = next.map(|t| format!("&continue={}", encode(&t))).unwrap_or_default();
-            let text = self.settings.get(format!("{path}?limit={PAGE}{token}{selector}")).await?;
+            let answer = self.settings.ask(&format!("{path}?limit={PAGE}{token}{selector}")).await?;
+            if !std::mem::replace(&mut begun, true) {
+                self.begin_list(answer.server).await?;
+            }
+            let text = answer.text().await?;
             let page = self.parser.page(&text)?;
             drop(text);
             for object in page.objects {
@@ -290,12 +332,39 @@ impl Watcher {
             }
             next = page.next;
             if next.is_none() {
-                self.send(Change::ListDone).await?;
-                self.heard();
-                self.backoff = BACKOFF.0;
+                self.end_list(&page.version).await?;
+                self.keeps_up(Some(at)).await?;
                 return Ok(page.version);
             }
         }
+    }
+
+    async fn begin_list(&mut self, server: Option<i64>) -> Result<(), Fault> {
+        self.settings.metrics.relist(&self.kind);
+        self.send(Change::ListStarted { server, restored: self.restored }).await?;
+        self.restored = false;
+        Ok(())
+    }
+
+    /// The list of this version is complete.
+    async fn end_list(&mut self, version: &str) -> Result<(), Fault> {
+        let version = number(version);
+        if version < self.newest {
+            return Err(Fault::Restored);
+        }
+        self.newest = version;
+        self.send(Change::ListDone).await
+    }
+
+    /// Asks which version the server is at, as it is stored and not as a cache has it.
+    fn ask_for_version(&self, path: &str) -> Asked {
+        let (settings, parser, known) = (self.settings.clone(), self.parser.clone(), self.newest);
+        let uri = format!("{path}?limit=1");
+        Box::pin(async move {
+            let at = settings.clock.now().boot;
+            let page = parser.page(&settings.get(uri).await?)?;
+            Ok((number(&page.version), known, at))
+        })
     }
 
     /// The part of a query that says which objects are watched.
@@ -304,8 +373,18 @@ impl Watcher {
         selector.map(|s| format!("&labelSelector={}", encode(s))).unwrap_or_default()
     }
 
-    fn heard(&self) {
-        self.contact.touch();
+    /// The watch has kept up to this moment, if to any.
+    async fn keeps_up(&mut self, at: Option<i64>) -> Result<(), Fault> {
+        let Some(at) = at.filter(|at| *at > self.told) else { return Ok(()) };
+        // Whoever makes contact is not refused over and over.
+        self.backoff = BACKOFF.0;
+        self.tell(at).await
+    }
+
+    /// Tells the engine, behind all that it was told before, up to when the watch has kept up.
+    async fn tell(&mut self, at: i64) -> Result<(), Fault> {
+        self.told = at;
+        self.send(Change::Contact(at)).await
     }
 
     async fn send(&self, change: Change) -> Result<(), Fault> {
@@ -326,5 +405,35 @@ impl Watcher {
     async fn wait(&mut self) {
         tokio::time::sleep(self.backoff).await;
         self.backoff = (self.backoff * 2).min(BACKOFF.1);
+    }
+}
+
+/// A resource version as a number, which they are; 0 for one that is none.
+fn number(version: &str) -> u64 {
+    version.parse().unwrap_or(0)
+}
+
+/// How a watch ends after a pause of this process.
+fn stood_still(listing: bool) -> Result<(), Fault> {
+    let why = || Fault::Connection("this process stood still in the middle of a list".to_owned());
+    if listing { Err(why()) } else { Ok(()) }
+}
+
+/// What a future has to give without waiting for the network.
+async fn ready<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
+    for _ in 0..TURNS {
+        if let Poll::Ready(output) = poll!(&mut future) {
+            return Some(output);
+        }
+        tokio::task::yield_now().await;
+    }
+    None
+}
+
+/// The answer to a question; never when there is none.
+async fn answered(asked: &mut Option<Asked>) -> Named {
+    match asked {
+        Some(asked) => asked.await,
+        None => std::future::pending().await,
     }
 }

@@ -4,8 +4,8 @@ use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_exporter::{
     hold::{self, Settled},
+    soak::{self, Known, Shown},
     source::{RelatedObject, RelatedObjects, Source},
-    transition::{self, Shown},
 };
 
 /// The versions in a recording, one object a line.
@@ -33,6 +33,13 @@ pub(crate) fn transitions<F>(
     shown.iter().enumerate().filter(|(_, (_, _, changed))| *changed).map(told).collect()
 }
 
+/// Since when the object itself says that it is in the state that is shown; `-` when it does not say.
+#[allow(dead_code)] // not every source has a time
+pub(crate) fn own_time(shown: &Shown) -> String {
+    let time = |since| jiff::Timestamp::from_second(since).expect("a time").to_string();
+    shown.verdict.since.map_or_else(|| "-".to_owned(), time)
+}
+
 /// What is shown of one package while versions of it go by.
 #[derive(Default)]
 pub(crate) struct Replay {
@@ -57,7 +64,8 @@ impl Replay {
         let evaluation = source.evaluate(object, &RelatedObjects(found.collect()));
         assert_eq!(evaluation.error, None);
         let next = hold::settle(self.settled.as_ref(), evaluation, at);
-        let (after, changed) = transition::advance(self.shown.as_ref(), next.shown.clone(), at / 1000);
+        let (after, changed) =
+            soak::advance(self.shown.as_ref(), next.shown.clone(), Known::Watched, None, at);
         self.settled = Some(next);
         self.shown = Some(after.clone());
         (after, changed)

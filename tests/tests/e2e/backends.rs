@@ -4,7 +4,7 @@ use crate::world::*;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_aggregator::clock;
-use statusbridge_aggregator::feed::{FeedConfig, Flavour, PromFeed};
+use statusbridge_aggregator::feed::{FeedConfig, FeedError, Flavour, PromFeed};
 use statusbridge_aggregator::fleet::{Fleet, FleetSettings};
 use statusbridge_aggregator::poll::{PollConfig, Poller};
 use statusbridge_tests::*;
@@ -229,18 +229,20 @@ async fn a_backend_is_asked_for_no_more_than_it_answers() {
         let fleet = FakeFleet::start().await?;
         let clusters: Vec<String> = (0..12).map(|n| format!("c{n}")).collect();
         for cluster in &clusters {
-            for package in 0..8 {
+            for package in 0..100 {
                 fleet.says(cluster, &format!("p{package}"), healthy_for(60));
             }
         }
-        let victoria_metrics = VictoriaMetrics::start_with(rig, &["-search.maxUniqueTimeseries=300"]).await?;
-        let mimir = Mimir::start_with(rig, json!({"fleet": {"max_fetched_series_per_query": 300}})).await?;
+        let victoria_metrics =
+            VictoriaMetrics::start_with(rig, &["-search.maxUniqueTimeseries=1000"]).await?;
+        let mimir = Mimir::start_with(rig, json!({"fleet": {"max_fetched_series_per_query": 1000}})).await?;
         let tenant = mimir.tenant("fleet")?;
         let mut config = PrometheusConfig::with_jobs([clusters
             .iter()
             .fold(job(), |job, name| fleet.target(job, name, &[]))]);
-        // All of it are 816 samples, and 68 of each cluster.
-        config.flags = vec!["--query.max-samples=400".to_owned()];
+        // All of it are 2,500 series, of which a second's scrapes within some seconds are read at once. Digests are read
+        // for two minutes.
+        config.flags = vec!["--query.max-samples=8000".to_owned()];
         config.remote_write.push(victoria_metrics.remote_write_url());
         let prometheus = Prometheus::start(rig, &tenant.written_by(config)).await?;
         eventually(SOON, "all clusters are there", async || {
@@ -249,8 +251,13 @@ async fn a_backend_is_asked_for_no_more_than_it_answers() {
             Ok(())
         })
         .await?;
-        let all = prometheus.query("{__name__=~\"statusbridge_.+\"}").await;
-        ensure!(all.is_err(), "it answers everything at once");
+        eventually(SOON, "it has more than it answers at once", async || {
+            let all = prometheus.query("{__name__=~\"statusbridge_.+\"}[60s]").await;
+            let refused = all.err().context("it answers everything at once")?.to_string();
+            ensure!(refused.contains("too many samples"), "{refused}");
+            Ok(())
+        })
+        .await?;
         for (url, flavour, settle) in [
             (prometheus.url(), Flavour::Prometheus, 1.0),
             (victoria_metrics.url(), Flavour::VictoriaMetrics, 3.0),
@@ -289,7 +296,10 @@ async fn a_backend_is_asked_for_no_more_than_it_answers() {
             way.set(Fault::Partial);
             let before = known.newest_evidence();
             let report = poller.poll(&mut known, clock::now() - 3.0).await;
-            ensure!(!report.ok && report.error_kind == Some("partial"), "{flavour:?}: {report:?}");
+            ensure!(
+                !report.ok && report.failure.as_ref().map(FeedError::kind) == Some("partial"),
+                "{flavour:?}: {report:?}"
+            );
             ensure!(known.newest_evidence() == before, "evidence of a partial answer");
             way.set(Fault::Pass);
             whole(&mut poller, &mut known).await?;

@@ -55,13 +55,17 @@ type Rewrite = fn(&str) -> String;
 
 /// As an exporter renders whose clock is five minutes behind.
 fn late(exposition: &str) -> String {
-    rewrite(exposition, "statusbridge_rendered_timestamp_seconds", |value| value - 300)
+    attested(&rewrite(exposition, Metric::RenderedTimestamp.name(), |value| value - 300))
 }
 
 /// As an exporter renders that cannot reach its API server.
 fn down(exposition: &str) -> String {
-    let page = rewrite(exposition, Metric::SourceUp.name(), |_| 0);
-    let all = Exposition::parse(&page).unwrap();
+    attested(&rewrite(exposition, Metric::SourceUp.name(), |_| 0))
+}
+
+/// The same with a digest that fits.
+fn attested(page: &str) -> String {
+    let all = Exposition::parse(page).unwrap();
     let attested = all.lines.iter().filter(|l| Metric::from_name(&l.name).is_some_and(Metric::in_digest));
     let digest: Digest = attested
         .map(|l| {
@@ -69,7 +73,7 @@ fn down(exposition: &str) -> String {
             sample::hash(&l.name, &labels, l.value as u64)
         })
         .collect();
-    rewrite(&page, Metric::Digest.name(), |_| digest.value())
+    rewrite(page, Metric::Digest.name(), |_| digest.value())
 }
 
 fn rewrite(exposition: &str, metric: &str, change: impl Fn(u64) -> u64) -> String {
@@ -147,14 +151,14 @@ async fn whatever_is_broken_in_the_pipeline_is_named_with_what_to_change() {
             job.metric_relabel = vec![rule];
             job
         };
-        let of_health = json!({"source_labels": ["__name__"], "regex": "statusbridge_package_health"});
+        let of_times = json!({"source_labels": ["__name__"], "regex": "statusbridge_package_transition_timestamp_seconds"});
         let rule = |more: Value| {
-            let mut rule = of_health.clone();
+            let mut rule = of_times.clone();
             rule.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             rule
         };
         world.scrape(relabelled(rule(json!({"action": "drop"})))).await?;
-        finds("Unverified", "statusbridge_package_health is missing", "metric_relabel_configs", true).await?;
+        finds("Unverified", "statusbridge_package_transition_timestamp_seconds is missing", "metric_relabel_configs", true).await?;
         world
             .scrape(relabelled(rule(
                 json!({"target_label": "package_namespace", "replacement": "elsewhere"}),

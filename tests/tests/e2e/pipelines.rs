@@ -1,59 +1,11 @@
 //! Whatever carries an exposition to a backend, it adds up there: by the configurations that are shipped.
 
+use crate::reader::Reader;
 use crate::world::*;
 use anyhow::{Result, ensure};
 use kube::api::DeleteParams;
-use statusbridge_aggregator::clock;
-use statusbridge_aggregator::feed::{FeedConfig, Flavour, PromFeed};
-use statusbridge_aggregator::fleet::{Fleet, FleetSettings, PackageId};
-use statusbridge_aggregator::poll::{PollConfig, PollReport, Poller};
-use statusbridge_tests::fake_fleet::SOURCE;
+use statusbridge_aggregator::feed::Flavour;
 use statusbridge_tests::*;
-
-/// Remote write takes its time.
-const SETTLE: f64 = 3.0;
-
-/// An aggregator's eyes, without a hub.
-struct Reader {
-    poller: Poller<PromFeed>,
-    known: Fleet,
-}
-
-impl Reader {
-    fn of(backend: &VictoriaMetrics) -> Result<Self> {
-        let feed = PromFeed::new(FeedConfig {
-            flavour: Flavour::VictoriaMetrics,
-            ..FeedConfig::new(backend.url())
-        })?;
-        let known = Fleet::new(FleetSettings::default());
-        Ok(Self { poller: Poller::new(PollConfig::default(), feed), known })
-    }
-
-    /// Waits until these many streams add up, these many do not, and these clusters report the package.
-    async fn sees(
-        &mut self,
-        streams: (usize, usize),
-        package: &str,
-        clusters: &[&str],
-    ) -> Result<PollReport> {
-        let id = PackageId {
-            source: SOURCE.to_owned(),
-            namespace: Some(FLUX_NAMESPACE.to_owned()),
-            name: package.to_owned(),
-        };
-        let what = format!("{streams:?} streams, and {package} in {clusters:?}");
-        let Self { poller, known } = self;
-        eventually(SOON, &what, async || {
-            let report = poller.poll(known, clock::now() - SETTLE).await;
-            ensure!(report.ok && (report.verified, report.unverified) == streams, "{report:?}");
-            let mut reporting = known.reporting(&id);
-            reporting.sort();
-            ensure!(reporting == clusters, "{reporting:?}: {report:?}");
-            Ok(report)
-        })
-        .await
-    }
-}
 
 /// A package that is there for good and one that failed, so that there is a reason.
 async fn cluster(rig: &Rig, etcd: &Etcd) -> Result<Workload> {
@@ -81,7 +33,7 @@ async fn what_prometheus_and_vmagent_write_adds_up() {
             Pipeline::prometheus(rig, &road("prometheus", &cluster, &backend)).await?,
             Pipeline::vmagent(rig, &road("vmagent", &cluster, &backend)).await?,
         ];
-        let mut reader = Reader::of(&backend)?;
+        let mut reader = Reader::behind(backend.url(), Flavour::VictoriaMetrics)?;
         let both = ["prometheus", "vmagent"];
         reader.sees((2, 0), "other", &both).await?;
         // What is gone is gone: by stale markers, or by being read again as it was stamped.
@@ -115,7 +67,7 @@ async fn what_the_opentelemetry_collector_writes_adds_up_unless_it_changes_names
                 ],
             )?,
         ];
-        let mut reader = Reader::of(&backend)?;
+        let mut reader = Reader::behind(backend.url(), Flavour::VictoriaMetrics)?;
         let both = ["collector", "usual"];
         reader.sees((2, 0), "other", &both).await?;
         cluster.kustomizations().delete("other", &DeleteParams::default()).await?;
@@ -128,7 +80,10 @@ async fn what_the_opentelemetry_collector_writes_adds_up_unless_it_changes_names
         let _bad = [start("trimmed", &[trim, no_suffix])?, start("prefixed", &[prefix])?];
         let report = reader.sees((2, 1), APP, &both).await?;
         let said = report.problems.join("\n");
-        ensure!(said.contains("trimmed") && said.contains("statusbridge_package_transitions"), "{said}");
+        ensure!(
+            said.contains("trimmed") && said.contains("statusbridge_package_transition_timestamp"),
+            "{said}"
+        );
         Ok(())
     })
     .await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use statusbridge_tests::*;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Names of the clusters, each with its token.
 const CLUSTERS: [(&str, &str); 2] = [("c1", "the token of c1"), ("c2", "the token of c2")];
@@ -62,13 +62,13 @@ impl Door {
         format!("https://{}/v1alpha1/push", self.port.address())
     }
 
-    /// Arguments of an exporter that pushes here with the token in a file.
-    fn arguments(&self, token: &Path) -> Vec<String> {
+    /// Arguments of an exporter that pushes here with the token in a file, every so many seconds.
+    fn arguments(&self, token: &Path, every: u64) -> Vec<String> {
         let flags = [
             ("--push-url", self.url()),
             ("--push-token-file", token.display().to_string()),
             ("--push-ca-file", self.certificate.display().to_string()),
-            ("--push-interval", "1s".to_owned()),
+            ("--push-interval", format!("{every}s")),
         ];
         flags.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
     }
@@ -78,28 +78,33 @@ impl Door {
 struct Roads {
     clusters: Vec<Workload>,
     hubs: Vec<(&'static str, Hub)>,
-    _prometheus: Prometheus,
+    prometheus: Prometheus,
+    queries: PathBuf,
     _etcd: Etcd,
 }
 
 impl Roads {
-    async fn start(rig: &Rig) -> Result<Self> {
+    /// Two clusters that are scraped, and push, every so many seconds.
+    async fn start(rig: &Rig, every: u64) -> Result<Self> {
         let etcd = Etcd::start(rig).await?;
         let door = Door::new(rig)?;
         let clusters = try_join_all(CLUSTERS.map(async |(name, token)| {
             let token = file(rig, &format!("{name}.token"), token)?;
-            let arguments = door.arguments(&token);
+            let arguments = door.arguments(&token, every);
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             Workload::start(rig, &etcd, name, &arguments).await
         }))
         .await?;
-        let config = PrometheusConfig::with_jobs([clusters.iter().fold(job(), |job, c| c.target(job))]);
+        let queries = rig.dir().join("queries.log");
+        let mut config = PrometheusConfig::with_jobs([clusters.iter().fold(job(), |job, c| c.target(job))]);
+        config.scrape_interval = Duration::from_secs(every);
+        config.query_log = Some(queries.clone());
         let prometheus = Prometheus::start(rig, &config).await?;
         let targets: Vec<Value> = clusters
             .iter()
             .map(|c| json!({"cluster": c.name(), "url": format!("http://{}/metrics", c.exporter.address())}))
             .collect();
-        let scrape = json!({"feeds": {"scrape": {"interval": "1s", "timeout": "2s", "targets": targets}}});
+        let scrape = json!({"feeds": {"scrape": {"interval": format!("{every}s"), "timeout": "2s", "targets": targets}}});
         let tokens = json!(CLUSTERS.map(|(name, token)| token_entry(name, token)));
         let tokens = file(rig, "tokens.yaml", tokens.to_string())?;
         let hubs = [
@@ -111,7 +116,7 @@ impl Roads {
             anyhow::Ok((road, Hub::start_named(rig, &etcd, &format!("hub-{road}"), options).await?))
         }))
         .await?;
-        Ok(Self { clusters, hubs, _prometheus: prometheus, _etcd: etcd })
+        Ok(Self { clusters, hubs, prometheus, queries, _etcd: etcd })
     }
 
     /// Has the package reported and gated at a revision, everywhere alike.
@@ -174,7 +179,7 @@ fn timeless(status: &Value) -> Value {
 #[tokio::test]
 async fn the_same_fleet_has_the_same_status_whichever_road_it_is_seen_by() {
     run("e2e-roads-same", async |rig| {
-        let world = Roads::start(rig).await?;
+        let world = Roads::start(rig, 1).await?;
         let [c1, c2] = world.clusters.as_slice() else { unreachable!("two clusters") };
         let (healthy, waits) = (("True", "Healthy"), |reason| ("False", reason));
 
@@ -240,6 +245,98 @@ async fn the_same_fleet_has_the_same_status_whichever_road_it_is_seen_by() {
             history.check("a restart closes nothing", open).await?;
         }
         Ok(())
+    })
+    .await;
+}
+
+/// Time between scrapes, and between pushes, in seconds: long beside what a start takes.
+const EVERY: u64 = 6;
+
+/// Fails if a query asks about the past: a soak is proven by what an exporter says now.
+fn asks_about_the_present(asked: &[Asked], started: i64) -> Result<()> {
+    /// How far back digests are looked for at the start.
+    const BACK: u64 = 600;
+    /// How far beyond the present they are looked for.
+    const AHEAD: u64 = 2 * 86_400 + 600;
+    for Asked { query, at } in asked {
+        ensure!(!query.contains("offset") && !query.contains("over_time"), "{query}");
+        let window = query.strip_suffix("ms]").and_then(|query| query.rsplit_once('['));
+        let window: u64 = window.map_or(Ok(0), |(_, millis)| millis.parse())?;
+        if query.contains("statusbridge_digest") {
+            ensure!(window <= 1000 * (AHEAD + BACK), "{query}");
+        } else {
+            // One scrape of each cluster.
+            ensure!(window <= 1000 * EVERY && *at > started - 2 * EVERY as i64, "{query} at {at}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_comes_anew_decides_a_soak_that_is_over_within_two_scrapes() {
+    run("e2e-roads-soak", async |rig| {
+        const SOAK: u64 = 15;
+        let world = Roads::start(rig, EVERY).await?;
+        let names: Vec<&str> = world.clusters.iter().map(Workload::name).collect();
+        for cluster in &world.clusters {
+            cluster.deliver(APP, &revision(1)).await?;
+        }
+        let gate = async |hub: &Hub, name: &str| {
+            let soak = format!("{SOAK}s");
+            let spec = json!({"clusters": {"names": names}, "minSuccessTime": soak});
+            hub.gate(name, APP, &revision(1), spec).await.map(drop)
+        };
+        for (_, hub) in &world.hubs {
+            hub.report(APP, "40s", json!({})).await?;
+            gate(hub, GATE).await?;
+        }
+        for (_, hub) in &world.hubs {
+            hub.opens(GATE, SOON).await?;
+        }
+
+        let asked_before = queries(&world.queries)?.len();
+        let started = fake_fleet::unix_now() as i64;
+        let decided = try_join_all(world.hubs.iter().map(async |(road, hub)| {
+            // One that ends in good order gives back the Lease, which the next one need not wait for.
+            hub.aggregator.process().terminate(SOON).await?;
+            gate(hub, "anew").await?;
+            let began = Instant::now();
+            hub.aggregator.process().start()?;
+            hub.aggregator.wait_ready().await?;
+            hub.opens("anew", SOON).await?;
+            anyhow::Ok((road, began.elapsed()))
+        }))
+        .await?;
+        println!("decided after {decided:?}");
+        for (road, took) in decided {
+            // A start, two scrapes, the settle delay, a poll and a write.
+            let within = Duration::from_secs(2 * EVERY + 8);
+            ensure!(took < within, "{road} took {took:?}");
+        }
+        let asked = queries(&world.queries)?.split_off(asked_before);
+        ensure!(!asked.is_empty(), "the log is empty");
+        asks_about_the_present(&asked, started)?;
+
+        // The same of one that takes over: it read along, and has to read nothing more.
+        let (_, hub) = &world.hubs[0];
+        let standby = AggregatorOptions::new(world.prometheus.url());
+        let _standby = hub.start_replica(rig, "standby", &standby, hub.api.address()).await?;
+        let asked_before = queries(&world.queries)?.len();
+        let started = fake_fleet::unix_now() as i64;
+        hub.aggregator.process().kill();
+        gate(hub, "taken-over").await?;
+        let lead = async || anyhow::Ok(hub.lease("statusbridge-aggregator-leader").await?.holder_identity);
+        let old = lead().await?;
+        eventually(SOON, "the other one leads", async || {
+            let now = lead().await?;
+            ensure!(now != old, "still {old:?}");
+            Ok(())
+        })
+        .await?;
+        let began = Instant::now();
+        hub.opens("taken-over", SOON).await?;
+        ensure!(began.elapsed() < Duration::from_secs(2 * EVERY + 5), "it took {:?}", began.elapsed());
+        asks_about_the_present(&queries(&world.queries)?.split_off(asked_before), started)
     })
     .await;
 }
@@ -318,7 +415,7 @@ async fn an_exporter_whose_token_or_certificate_is_wrong_is_not_heard_until_it_i
             hub.gate(cluster, APP, &revision(1), json!({"clusters": {"names": [cluster]}})).await?;
         }
         let token = file(rig, "token", "wrong")?;
-        let arguments = door.arguments(&token);
+        let arguments = door.arguments(&token, 1);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         // Whatever it is called: it has the token of c1.
         let cluster = Workload::start(rig, &etcd, "c2", &arguments).await?;

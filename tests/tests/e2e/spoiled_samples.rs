@@ -31,7 +31,7 @@ fn six_digits(exposition: &str) -> String {
 
 fn faults() -> Vec<Spoilt> {
     let rule = |more: Value| {
-        let mut rule = json!({"source_labels": ["__name__"], "regex": "statusbridge_package_health"});
+        let mut rule = json!({"source_labels": ["__name__"], "regex": "statusbridge_package_transition_timestamp_seconds"});
         rule.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         Some(rule)
     };
@@ -39,7 +39,7 @@ fn faults() -> Vec<Spoilt> {
         Spoilt {
             relabel: rule(json!({"action": "drop"})),
             rewrite: None,
-            named: &["statusbridge_package_health is missing"],
+            named: &["statusbridge_package_transition_timestamp_seconds is missing"],
         },
         Spoilt {
             relabel: rule(json!({"target_label": "package_namespace", "replacement": "elsewhere"})),

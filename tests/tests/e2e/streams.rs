@@ -1,8 +1,11 @@
 //! Several Prometheus replicas, exporter restarts, labels that a pipeline adds, and clusters that share a name.
 
+use crate::reader::Reader;
 use crate::world::*;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use statusbridge_aggregator::fleet::Standing;
+use statusbridge_contract::{Fingerprint, Health};
 use statusbridge_tests::*;
 use std::time::Duration;
 
@@ -12,6 +15,8 @@ fn replica(exporter: &Exporter, name: &str, backend: &VictoriaMetrics) -> Promet
     let target = job().target(exporter.address(), &[("namespace", "monitoring"), ("pod", name)]);
     let external = [("cluster", "c1"), ("replica", name), ("source", "edge"), ("stage", "prod")];
     let mut config = PrometheusConfig::with_jobs([target]).external(&external);
+    // One that is late by two intervals has no vote, and gets it back with what it brings then.
+    config.scrape_interval = Duration::from_secs(3);
     config.remote_write.push(backend.remote_write_url());
     config
 }
@@ -120,6 +125,109 @@ async fn two_clusters_under_one_name_are_a_conflict() {
 
         prometheus.reload(&alone).await?;
         hub.opens("wave", SOON).await.map(drop)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn clusters_of_one_name_conflict_at_the_first_poll() {
+    run("e2e-one-name-at-once", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        for cluster in ["one", "two"] {
+            fleet.says(cluster, APP, healthy_for(3600));
+        }
+        let name = [("cluster", "c1")];
+        let alone = PrometheusConfig::with_jobs([fleet.target(job(), "one", &name)]);
+        let two = ScrapeJob { name: "other".to_owned(), ..fleet.target(job(), "two", &name) };
+        let both = PrometheusConfig::with_jobs([alone.jobs[0].clone(), two]);
+        let prometheus = Prometheus::start(rig, &alone).await?;
+        let mut reader = Reader::of(&prometheus)?;
+        reader.until("c1", APP, Standing::Fresh).await?;
+
+        prometheus.reload(&both).await?;
+        eventually(SOON, "both are scraped", async || {
+            let digests = prometheus.query_at("count(statusbridge_digest)", reader.now()).await?;
+            ensure!(digests.first().is_some_and(|count| count.value == 2.0), "{digests:?}");
+            Ok(())
+        })
+        .await?;
+        for mut reader in [reader, Reader::of(&prometheus)?] {
+            let report = reader.poll().await;
+            let seen = reader.observe("c1", APP);
+            ensure!(seen.standing == Standing::Conflict, "{seen:?} after {report:?}");
+            prometheus.reload(&alone).await?;
+            reader.until("c1", APP, Standing::Fresh).await?;
+            prometheus.reload(&both).await?;
+            reader.until("c1", APP, Standing::Conflict).await?;
+        }
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn processes_that_take_turns_behind_one_service_are_heard_both_and_are_no_conflict() {
+    run("e2e-turns", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        for process in ["old", "new"] {
+            fleet.says(process, APP, healthy_for(3600));
+        }
+        fleet.is_the_same_as("new", "old");
+        let service = fleet.by_turns(["old", "new"]);
+        let job = fleet.target(job(), &service, &[("cluster", "c1")]);
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await?;
+        let mut reader = Reader::of(&prometheus)?;
+        let r1 = Fingerprint::of(&revision(1));
+        let is_healthy = |reader: &Reader| {
+            let seen = reader.observe("c1", APP);
+            let healthy = seen.row.as_ref().is_some_and(|row| row.healthy == r1);
+            ensure!(seen.standing == Standing::Fresh && healthy && seen.reason == "Reported", "{seen:?}");
+            Ok(())
+        };
+        eventually(SOON, "both are heard, and say the same", async || {
+            let report = reader.poll().await;
+            ensure!((report.verified, report.unverified) == (2, 0), "{report:?}");
+            is_healthy(&reader)
+        })
+        .await?;
+        holds_for(Duration::from_secs(5), "neither takes the other's place", async || {
+            let report = reader.poll().await;
+            ensure!((report.verified, report.unverified) == (2, 0), "{report:?}");
+            is_healthy(&reader)
+        })
+        .await?;
+
+        // The worst counts, whichever speaks last.
+        fleet.says("old", APP, FakePackage::failed_at(&revision(1)));
+        let has_failed = |reader: &Reader| {
+            let seen = reader.observe("c1", APP);
+            let failed = seen.row.as_ref().is_some_and(|row| row.health == Health::Failed);
+            ensure!(seen.standing == Standing::Fresh && failed, "{seen:?}");
+            Ok(())
+        };
+        eventually(SOON, "one says that it has failed", async || {
+            reader.poll().await;
+            has_failed(&reader)
+        })
+        .await?;
+        holds_for(Duration::from_secs(5), "what the other says does not make it better", async || {
+            reader.poll().await;
+            has_failed(&reader)
+        })
+        .await?;
+
+        // One that is gone counts for two of its scrapes.
+        fleet.is_silent("old");
+        let gone = std::time::Instant::now();
+        eventually(SOON, "the other one is alone", async || {
+            reader.poll().await;
+            is_healthy(&reader)
+        })
+        .await?;
+        // Behind the Service each is scraped every two seconds, and a poll looks a second back.
+        println!("alone after {:?}", gone.elapsed());
+        ensure!(gone.elapsed() < Duration::from_secs(15), "{:?}", gone.elapsed());
+        Ok(())
     })
     .await;
 }

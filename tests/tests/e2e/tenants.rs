@@ -156,8 +156,8 @@ async fn two_tenants_see_nothing_of_each_other() {
 
         // Reporting and selector choose among what may be seen.
         let sees = |total: u64| move |status: &Value| status["clusters"]["total"] == total;
-        let report_a = shows(&hub, "FleetPackage", "team-a", "app", sees(2)).await?;
-        ensure!(report_a["conditions"][0]["status"] == "True", "{report_a}");
+        let all_of_two = |status: &Value| sees(2)(status) && status["conditions"][0]["status"] == "True";
+        shows(&hub, "FleetPackage", "team-a", "app", all_of_two).await?;
         shows(&hub, "FleetPackage", "team-b", "app", sees(3)).await?;
         shows(&hub, "RolloutGate", "team-a", "every", |it| it["healthy"] == "2/2").await?;
         shows(&hub, "RolloutGate", "team-b", "every", |it| it["healthy"] == "1/3").await?;

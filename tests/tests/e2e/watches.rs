@@ -134,28 +134,29 @@ async fn a_kind_that_goes_takes_its_packages_along_and_comes_back_with_others() 
         cluster.deliver("kept-name", &revision(2)).await?;
         shows(&cluster, &[("after", 2), ("kept-name", 2)]).await?;
 
-        // Joined kinds too: without its source nobody knows what a package is to run.
+        // Joined kinds too: without its source nobody knows that a package is to run something else than it does.
+        let is_wanted = async |wanted: bool| {
+            eventually(SOON, &format!("another revision is wanted: {wanted}"), async || {
+                let shown = cluster.shows("after").await?;
+                ensure!((shown.desired == Fingerprint::of(&revision(3))) == wanted, "{shown:?}");
+                ensure!((shown.desired != shown.applied) == wanted, "{shown:?}");
+                Ok(())
+            })
+            .await
+        };
+        cluster.want("after", &revision(3)).await?;
+        is_wanted(true).await?;
         let crd = "externalartifacts.source.toolkit.fluxcd.io";
         cluster.api.kubectl(&["delete", "crd", crd, "--timeout=60s"]).await?;
-        eventually(SOON, "nobody knows what is wanted", async || {
-            let shown = cluster.shows("after").await?;
-            ensure!(shown.desired.is_none(), "{shown:?}");
-            Ok(())
-        })
-        .await?;
+        is_wanted(false).await?;
         cluster.api.install_crds(&crds::flux()?).await?;
         let artifact = json!({
             "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "ExternalArtifact",
             "metadata": {"name": "after", "namespace": FLUX_NAMESPACE}, "spec": {},
         });
         cluster.api.apply_object(&artifact).await?;
-        cluster.want("after", &revision(2)).await?;
-        eventually(SOON, "it is known again", async || {
-            let shown = cluster.shows("after").await?;
-            ensure!(shown.desired == Fingerprint::of(&revision(2)), "{shown:?}");
-            Ok(())
-        })
-        .await
+        cluster.want("after", &revision(3)).await?;
+        is_wanted(true).await
     })
     .await;
 }

@@ -76,7 +76,7 @@ impl World {
 pub(crate) struct Backend {
     url: String,
     header: Option<String>,
-    _prometheus: Prometheus,
+    pub(crate) prometheus: Prometheus,
     /// What it writes to, for as long as that is to run.
     _behind: Option<Box<dyn Send>>,
 }
@@ -85,7 +85,7 @@ impl Backend {
     /// A Prometheus that scrapes these clusters.
     pub(crate) async fn prometheus(rig: &Rig, fleet: &FakeFleet, clusters: &[&str]) -> Result<Self> {
         let prometheus = Prometheus::start(rig, &scraping(fleet, clusters)).await?;
-        Ok(Self { url: prometheus.url(), header: None, _prometheus: prometheus, _behind: None })
+        Ok(Self { url: prometheus.url(), header: None, prometheus, _behind: None })
     }
 
     /// A VictoriaMetrics that such a Prometheus writes to.
@@ -94,7 +94,7 @@ impl Backend {
         let mut config = scraping(fleet, clusters);
         config.remote_write.push(behind.remote_write_url());
         let prometheus = Prometheus::start(rig, &config).await?;
-        Ok(Self { url: behind.url(), header: None, _prometheus: prometheus, _behind: Some(Box::new(behind)) })
+        Ok(Self { url: behind.url(), header: None, prometheus, _behind: Some(Box::new(behind)) })
     }
 
     /// A Mimir that such a Prometheus writes to as a tenant.
@@ -104,7 +104,7 @@ impl Backend {
         let prometheus = Prometheus::start(rig, &tenant.written_by(scraping(fleet, clusters))).await?;
         let (name, value) = tenant.header();
         let (url, header) = (behind.url(), Some(format!("{name}: {value}")));
-        Ok(Self { url, header, _prometheus: prometheus, _behind: Some(Box::new(behind)) })
+        Ok(Self { url, header, prometheus, _behind: Some(Box::new(behind)) })
     }
 
     /// An aggregator's options that suit it.
@@ -124,11 +124,7 @@ fn scraping(fleet: &FakeFleet, clusters: &[&str]) -> PrometheusConfig {
 
 /// Healthy for so many seconds, says the object.
 pub(crate) fn healthy_for(seconds: u64) -> FakePackage {
-    FakePackage {
-        since: fake_fleet::unix_now() - seconds,
-        transitions: 3,
-        ..FakePackage::healthy_at(&revision(1))
-    }
+    FakePackage { since: fake_fleet::unix_now() - seconds, ..FakePackage::healthy_at(&revision(1)) }
 }
 
 /// Replaces a file at once, as a mounted ConfigMap or Secret is.

@@ -16,13 +16,10 @@ pub fn holds_until(input: &Input<'_>, spec: &RolloutGateSpec) -> Moment {
     let seconds = |text: &Option<String>| text.as_deref().and_then(|text| common::seconds(text).ok());
     let soak = seconds(&spec.min_success_time).filter(|soak| *soak > 0.0).map(|soak| {
         let rows = input.targets.iter().filter_map(|it| Some((it, unobserved(&it.observation).ok()?)));
-        let ends = rows.flat_map(|(target, row)| {
+        let ends = rows.filter_map(|(target, row)| {
             let begin =
                 target.observation.as_of.map_or(Seconds::NEG_INFINITY, |at| at.min(input.moment.t)) - soak;
-            [row.since, row.known_since]
-                .into_iter()
-                .filter(move |at| *at > begin)
-                .map(|at| at + soak - ROUNDING)
+            Some(row.since).filter(|at| *at > begin).map(|at| at + soak - ROUNDING)
         });
         ends.fold(Seconds::INFINITY, Seconds::min)
     });

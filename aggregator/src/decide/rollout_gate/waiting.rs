@@ -6,7 +6,6 @@ use super::{Input, Terms};
 use crate::api::rollout_gate::Waiting;
 use crate::api::{Reason, RolloutGateSpec};
 use crate::clock::Seconds;
-use crate::decide::classify::{Soak, soak};
 use crate::decide::words::{lasting, named, phrase};
 use crate::decide::{Target, clusters, list, revisions, shorten, time};
 
@@ -48,7 +47,7 @@ pub(super) fn entry(
             let example = group.first().map_or("", |(_, target)| lasting(&target.observation.message));
             (state, if example.is_empty() { plain } else { format!("{plain}; {}", shorten(example)) })
         }
-        Reason::Soaking => (state, plain + &soaking(input, terms, group)),
+        Reason::Soaking => (state, plain + &soaking(group)),
         _ => (state, plain),
     };
     Waiting {
@@ -59,23 +58,11 @@ pub(super) fn entry(
     }
 }
 
-/// Since when the last cluster soaks, and of how many it is not known yet.
-fn soaking(input: &Input<'_>, terms: &Terms<'_>, group: &[(Reason, &Target)]) -> String {
-    let (mut last, mut unknown) = (None::<Seconds>, 0);
-    for (_, target) in group {
-        let Some(row) = &target.observation.row else { continue };
-        match soak(&target.observation, row, terms.demand.min_success, input.moment.t) {
-            Soak::PastUnknown => unknown += 1,
-            _ => last = Some(last.map_or(row.since, |last| last.max(row.since))),
-        }
-    }
-    let mut text = last.map(|since| format!("; the last since {}", time(since).0)).unwrap_or_default();
-    if unknown > 0 {
-        let whose =
-            if unknown == group.len() as u64 { String::new() } else { format!(" of {}", clusters(unknown)) };
-        text.push_str(&format!("; the past{whose} has yet to be looked up in the metrics backend"));
-    }
-    text
+/// Since when the last cluster soaks.
+fn soaking(group: &[(Reason, &Target)]) -> String {
+    let since = group.iter().filter_map(|(_, target)| Some(target.observation.row.as_ref()?.since));
+    let last = since.reduce(Seconds::max);
+    last.map(|since| format!("; the last since {}", time(since).0)).unwrap_or_default()
 }
 
 fn never_seen(input: &Input<'_>, spec: &RolloutGateSpec, wanted: Fingerprint) -> String {

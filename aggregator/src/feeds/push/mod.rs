@@ -40,7 +40,7 @@ const INCOMPLETE: &str = "not every cluster has pushed yet";
 /// When the settings cannot be used.
 pub fn push(settings: Settings, pace: Duration, reception: Arc<Reception>) -> anyhow::Result<Feed> {
     settings.check()?;
-    let tokens = TokensFile::open(settings.tokens_file.clone()).context("feeds.push.tokensFile")?;
+    let tokens = TokensFile::open(Some(settings.tokens_file.clone())).context("feeds.push.tokensFile")?;
     reception.open(settings.doors()?).context("feeds.push")?;
     let push = Push { settings, pace, reception, tokens };
     let run = move |desk| -> futures::future::BoxFuture<'static, ()> { Box::pin(push.run(desk)) };

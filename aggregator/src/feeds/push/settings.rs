@@ -61,7 +61,7 @@ impl Settings {
         if let Some((certificate, key)) = self.doors()?.certificate {
             Certificate::new(certificate, key)?;
         }
-        let tokens = TokensFile::open(self.tokens_file.clone())?;
+        let tokens = TokensFile::open(Some(self.tokens_file.clone()))?;
         Ok(tokens.current().clusters().into_iter().map(str::to_owned).collect())
     }
 

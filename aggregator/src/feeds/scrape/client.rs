@@ -1,37 +1,27 @@
 //! One scrape over HTTP.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use reqwest::{Certificate, Client, Identity, StatusCode, header};
+use reqwest::{Certificate, Client, StatusCode, header};
 
 use super::failure::Failure;
 use super::settings::{Target, Tls};
-use crate::feed::{chain, excerpt};
+use crate::feed::{PemFiles, chain, client_builder, excerpt, identity, read_pem};
 
 /// How much of a refusal is shown, in bytes.
 const EXCERPT: usize = 200;
 
-type Found = Result<Vec<u8>, String>;
-/// Authorities, certificate and key.
-type Files = [Option<Found>; 3];
-
 /// Clients by what they trust and show.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
-    by_files: HashMap<Tls, (Files, Result<Client, String>)>,
+    by_files: HashMap<Tls, (PemFiles, Result<Client, String>)>,
 }
 
 impl Clients {
     /// A client with what is in the files now; only made anew when that has changed.
     pub(super) fn get(&mut self, tls: &Tls) -> Result<Client, String> {
-        let read = |file: &Option<PathBuf>| {
-            let read =
-                |file: &PathBuf| std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
-            file.as_ref().map(read)
-        };
-        let found = [&tls.ca_file, &tls.cert_file, &tls.key_file].map(read);
+        let found = read_pem([&tls.ca_file, &tls.cert_file, &tls.key_file]);
         if let Some((_, client)) = self.by_files.get(tls).filter(|(seen, _)| *seen == found) {
             return client.clone();
         }
@@ -41,21 +31,15 @@ impl Clients {
     }
 }
 
-fn client([authorities, certificate, key]: &Files) -> Result<Client, String> {
-    let mut builder = Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .user_agent(concat!("statusbridge-aggregator/", env!("CARGO_PKG_VERSION")));
+fn client([authorities, certificate, key]: &PemFiles) -> Result<Client, String> {
+    let mut builder = client_builder();
     if let Some(authorities) = authorities {
-        let bundle = Certificate::from_pem_bundle(authorities.as_ref().map_err(Clone::clone)?);
+        let bundle = Certificate::from_pem_bundle(authorities.as_ref()?);
         builder = builder.tls_certs_merge(bundle.map_err(|error| format!("caFile: {}", chain(&error)))?);
     }
     if let (Some(certificate), Some(key)) = (certificate, key) {
-        let (certificate, key) =
-            (certificate.as_ref().map_err(Clone::clone)?, key.as_ref().map_err(Clone::clone)?);
-        let pair = [certificate.as_slice(), b"\n", key.as_slice()].concat();
-        let identity =
-            Identity::from_pem(&pair).map_err(|error| format!("certFile and keyFile: {}", chain(&error)))?;
-        builder = builder.identity(identity);
+        let identity = identity(certificate.as_ref()?, key.as_ref()?);
+        builder = builder.identity(identity.map_err(|error| format!("certFile and keyFile: {error}"))?);
     }
     builder.build().map_err(|error| chain(&error))
 }
@@ -79,13 +63,13 @@ pub(super) async fn fetch(
         let token = token.map_err(unread)?;
         request = request.bearer_auth(token.trim());
     }
-    let told = |error: reqwest::Error| match error.is_timeout() {
-        true => Failure::plain(format!("no whole answer within {} s", timeout.as_secs_f64())),
-        false => {
-            // The URL is told anyway.
-            let error = error.without_url();
-            Failure::of(&error, chain(&error))
+    let told = |error: reqwest::Error| {
+        if error.is_timeout() {
+            return Failure::plain(format!("no whole answer within {} s", timeout.as_secs_f64()));
         }
+        // The URL is told anyway.
+        let error = error.without_url();
+        Failure::of(&error, chain(&error))
     };
     let mut response = request.send().await.map_err(told)?;
     let status = response.status();
@@ -109,6 +93,7 @@ pub(super) async fn fetch(
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::path::PathBuf;
 
     use flate2::{Compression, write::GzEncoder};
     use rstest::rstest;

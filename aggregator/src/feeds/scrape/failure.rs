@@ -96,9 +96,7 @@ impl Failing {
 
     /// Forgets all but these; gives those that were forgotten.
     pub(super) fn keep(&mut self, ids: &BTreeSet<Id>) -> Vec<Id> {
-        let gone: Vec<Id> = self.0.keys().filter(|id| !ids.contains(*id)).cloned().collect();
-        gone.iter().for_each(|id| drop(self.0.remove(id)));
-        gone
+        self.0.extract_if(|id, _| !ids.contains(id)).map(|(id, _)| id).collect()
     }
 }
 

@@ -197,13 +197,20 @@ impl Scraper {
         async move {
             let subject = format!("cluster {}, {}", target.cluster, target.url);
             let mut receipt = Receipt { subject, samples: 0, bytes: 0, outcome: Ok(Outcome::Old) };
-            let outcome = match client {
-                Ok(client) => {
-                    let scrape = Scrape { target, client, settings: &settings };
-                    scrape.run(&turns, failing, &mut desk, &mut receipt).await
-                }
-                Err(failure) => Err(failure),
+            let outcome = async {
+                let client = client?;
+                let turn = if failing { &turns.failing } else { &turns.good };
+                let _turn = turn.acquire().await;
+                // What comes is not older than the question.
+                let at = clock::now();
+                let body = client::fetch(&client, &target, settings.timeout, settings.max_bytes).await?;
+                receipt.bytes = body.len() as u64;
+                let _reading = turns.reading.acquire().await;
+                let evidence = read(target, body, at).await?;
+                receipt.samples = evidence.samples;
+                Ok(desk.with(move |fleet| evidence.fold(fleet, clock::now())).await)
             };
+            let outcome: Result<Outcome, Failure> = outcome.await;
             metrics.scraped(matches!(outcome, Ok(Outcome::Verified { .. } | Outcome::Old)));
             let failure = outcome.as_ref().err().map(|failure| failure.brief.clone());
             receipt.outcome = outcome.map_err(|failure| failure.text);
@@ -232,34 +239,6 @@ fn admit(target: &Target) -> Result<(), String> {
     match &target.bearer_token_file {
         Some(_) if url.scheme() != "https" => Err("a bearer token is sent over https only".to_owned()),
         _ => Ok(()),
-    }
-}
-
-struct Scrape<'a> {
-    target: Target,
-    client: reqwest::Client,
-    settings: &'a Settings,
-}
-
-impl Scrape<'_> {
-    async fn run(
-        self,
-        turns: &Turns,
-        failing: bool,
-        desk: &mut Desk,
-        receipt: &mut Receipt,
-    ) -> Result<Outcome, Failure> {
-        let Self { target, client, settings } = self;
-        let turn = if failing { &turns.failing } else { &turns.good };
-        let _turn = turn.acquire().await;
-        // What comes is not older than the question.
-        let at = clock::now();
-        let body = client::fetch(&client, &target, settings.timeout, settings.max_bytes).await?;
-        receipt.bytes = body.len() as u64;
-        let _reading = turns.reading.acquire().await;
-        let evidence = read(target, body, at).await?;
-        receipt.samples = evidence.samples;
-        Ok(desk.with(move |fleet| evidence.fold(fleet, clock::now())).await)
     }
 }
 

@@ -97,9 +97,8 @@ impl Settings {
         for (number, target) in self.targets.iter().enumerate() {
             let place = || format!("feeds.scrape.targets[{number}]");
             target.check().with_context(place)?;
-            let same = |it: &&Target| it.cluster == target.cluster && it.url == target.url;
-            let before = self.targets[..number].iter().position(|it| same(&it));
-            ensure!(before.is_none(), "{}: the same as one before it", place());
+            let is_same = |it: &Target| it.cluster == target.cluster && it.url == target.url;
+            ensure!(!self.targets[..number].iter().any(is_same), "{}: the same as one before it", place());
         }
         if let Some(profiles) = &self.cluster_profiles {
             ensure!(!profiles.property.is_empty(), "feeds.scrape.clusterProfiles.property is empty");
@@ -107,9 +106,7 @@ impl Settings {
         }
         Ok(())
     }
-}
 
-impl Settings {
     /// Everything that is to be scraped, with what ClusterProfiles say of where exporters answer.
     pub(crate) fn all_targets(&self, addresses: Vec<(String, String)>) -> Vec<Target> {
         let from_profiles = self.cluster_profiles.iter().flat_map(move |profiles| {

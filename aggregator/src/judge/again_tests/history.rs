@@ -5,18 +5,18 @@ use kube::runtime::watcher::Event as Watched;
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use statusbridge_contract::Metric;
 
 use super::super::*;
 use super::steps::{Change, Landing, Read, Step};
 use crate::decide::{Evidence, silence};
 use crate::feeds::{Feed, Feeds, Overall, Polled};
-use crate::fleet::{Beat, FEED_LABEL, FleetSettings, Heard, Turns};
+use crate::fleet::{self, FEED_LABEL, FleetSettings, Heard};
 use crate::poll::PollReport;
 use crate::profiles::News;
 use crate::raw::Raw;
 use crate::references::{self, Failure, Place};
-use crate::testing::{Exposition, Surroundings, Values, failed, gather, healthy, package, stream};
-use crate::verify::verify;
+use crate::testing::{Exposition, Surroundings, digests, failed, healthy, package};
 
 const START: Seconds = 1_800_000_000.0;
 pub(super) const CLUSTERS: [&str; 3] = ["a", "b", "c"];
@@ -92,7 +92,7 @@ impl History {
     pub(super) fn new() -> Self {
         let exposition = |uid| {
             let all = Exposition::new(uid);
-            REPORTED.iter().fold(all, |all, name| all.with(name, healthy("r1", START as u64 - 300, 1)))
+            REPORTED.iter().fold(all, |all, name| all.with(name, healthy("r1", START as u64 - 300)))
         };
         let cluster =
             |uid| Cluster { exposition: exposition(uid), behind: 0.0, scraped: [true, false], restarts: 0 };
@@ -179,7 +179,7 @@ impl History {
             let heard = self.failing[feed].is_none() && HEARD_BY[cluster][instance] == feed;
             if heard && self.clusters[cluster].scraped[instance] {
                 let late = (3 * cluster + 5 * instance) as Seconds;
-                self.hear(cluster, instance, late, false, false);
+                self.hear(cluster, instance, late, false);
             }
         }
         self.answers(feed);
@@ -202,33 +202,23 @@ impl History {
         }
     }
 
-    fn hear(&mut self, cluster: usize, instance: usize, late: Seconds, torn: bool, takes_turns: bool) {
+    fn hear(&mut self, cluster: usize, instance: usize, late: Seconds, torn: bool) {
         let Cluster { exposition, behind, restarts, .. } = &self.clusters[cluster];
         let at = self.t - late;
-        let digest = exposition.digest();
         let feed = FEEDS[HEARD_BY[cluster][instance]];
-        let instance = format!("{instance}-{restarts}");
-        let beat = Beat {
-            cluster: CLUSTERS[cluster].into(),
-            stream: stream(&[("cluster", CLUSTERS[cluster]), ("instance", &instance), (FEED_LABEL, feed)]),
-            contract: "1".into(),
-            digest: Some(if torn { digest ^ 1 } else { digest }),
-            at,
-            rendered: Some((at - behind, at)),
-            // The backend may know of the stream as a whole until a little earlier only.
-            turns: match takes_turns {
-                true => Turns::Taken { until: at },
-                false => Turns::None { until: at - late.rem_euclid(3.0) },
-            },
-            ..Beat::default()
-        };
-        if self.fleet.hear(&beat, self.t) == Heard::Unread {
-            match torn {
-                true => self.fleet.reject(&beat, "it is torn".into(), None),
-                false => {
-                    let content = verify(gather(&exposition.lines()), digest).unwrap();
-                    self.fleet.accept(&beat, content, self.t);
-                }
+        // Every other one goes on under the same labels.
+        let instance = format!("{instance}-{}", restarts / 2);
+        let labels = [("cluster", CLUSTERS[cluster]), ("instance", &instance), (FEED_LABEL, feed)];
+        let rendered = (at - behind) as u64;
+        let mut digests = digests(&labels, exposition, &[at]);
+        let digest = exposition.digest(rendered) ^ u64::from(torn);
+        digests.samples[0].exposition = fleet::Exposition { digest, rendered };
+        if let Heard::Unread(samples) = self.fleet.hear(&digests, self.t) {
+            let key = (digests.cluster.as_str(), &digests.stream);
+            if torn {
+                self.fleet.reject(key, "it is torn".into());
+            } else {
+                self.fleet.accept(key, &samples[0], exposition.content(), self.t);
             }
         }
     }
@@ -236,17 +226,16 @@ impl History {
     fn values(&mut self, cluster: usize, at: usize, to: Change) {
         let since = self.t as u64;
         let packages = &mut self.clusters[cluster].exposition.packages;
-        let moves = packages.get(&package(REPORTED[at])).map_or(0, |values: &Values| values[6]) + 1;
-        let mut values = match to {
+        let values = match to {
             Change::Gone => return drop(packages.remove(&package(REPORTED[at]))),
-            Change::Healthy(first) => healthy(if first { "r1" } else { "r2" }, since, moves),
-            Change::Failed => failed("r1", since, moves),
-            Change::Undated => healthy("r1", 0, moves),
-            Change::Counts => healthy("r1", START as u64 - 300, moves - 1),
+            Change::Healthy(first) => healthy(if first { "r1" } else { "r2" }, since),
+            Change::Failed => failed("r1", since),
+            Change::Undated => healthy("r1", 0),
+            Change::Counts => {
+                let counts = [(Metric::PackageResources, 3), (Metric::PackageResourcesCurrent, 1)];
+                [healthy("r1", START as u64 - 300), counts.to_vec()].concat()
+            }
         };
-        if matches!(to, Change::Counts) {
-            values.extend([moves, 0, 0]);
-        }
         packages.insert(package(REPORTED[at]), values);
     }
 
@@ -258,9 +247,8 @@ impl History {
             }
             Step::Polled(feed) => self.polled(feed),
             Step::Wait(seconds) => self.t += f64::from(seconds),
-            Step::Beat { cluster, instance, late } => self.hear(cluster, instance, late.into(), false, false),
-            Step::Torn { cluster, instance } => self.hear(cluster, instance, 0.0, true, false),
-            Step::TakesTurns { cluster, instance } => self.hear(cluster, instance, 0.0, false, true),
+            Step::Beat { cluster, instance, late } => self.hear(cluster, instance, late.into(), false),
+            Step::Torn { cluster, instance } => self.hear(cluster, instance, 0.0, true),
             Step::Change { cluster, package, to } => self.values(cluster, package, to),
             Step::Down { cluster } => {
                 let down = &mut self.clusters[cluster].exposition.down;
@@ -272,9 +260,7 @@ impl History {
             Step::Scraped { cluster, instance } => self.clusters[cluster].scraped[instance] ^= true,
             Step::Restart { cluster } => {
                 self.clusters[cluster].restarts += 1;
-                for values in self.clusters[cluster].exposition.packages.values_mut() {
-                    values[6] = 0;
-                }
+                self.clusters[cluster].exposition.process += 1;
             }
             Step::Clock { cluster, behind } => self.clusters[cluster].behind = behind.into(),
             Step::Feed { feed, answers, ended } => {
@@ -296,18 +282,6 @@ impl History {
             }
             Step::Reference { namespace, news } => self.read(NAMESPACES[namespace], news),
             Step::Epoch => self.epoch = self.epoch.map(|epoch| epoch + 1),
-            Step::LookedUp { cluster, package: at, ago } => {
-                let (id, cluster) = (package(REPORTED[at]), CLUSTERS[cluster]);
-                let mut past = crate::fleet::past::Past::default();
-                let from = self.t - f64::from(ago);
-                for (metric, value) in
-                    crate::fleet::past::OF_THE_PAST.iter().zip([0, 0, 5, START as u64 - 300, 1])
-                {
-                    let sample = crate::feed::Sample { at: from, value: value as f64 };
-                    past.add(&stream(&[]), *metric, &[sample]);
-                }
-                self.fleet.recall(cluster, &id, from, &past);
-            }
             Step::Gate(at, spec) => self.make_gate(at, spec),
             Step::Package(at, spec) => self.make_package(at, spec),
             Step::Profile { cluster, label, unhealthy } => {

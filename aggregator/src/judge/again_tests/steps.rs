@@ -24,8 +24,6 @@ pub(super) enum Step {
     Down { cluster: usize },
     /// Another cluster has the name.
     Uid { cluster: usize, uid: u64 },
-    /// Two clusters take turns.
-    TakesTurns { cluster: usize, instance: usize },
     /// An exporter is scraped, or is no longer.
     Scraped { cluster: usize, instance: usize },
     /// An exporter counts from zero.
@@ -37,8 +35,6 @@ pub(super) enum Step {
     Feed { feed: usize, answers: bool, ended: bool },
     /// The feeds are other ones, of which nothing was heard yet.
     Replanned,
-    /// The past of a package is looked up.
-    LookedUp { cluster: usize, package: usize, ago: u16 },
     /// A gate has another spec.
     Gate(usize, Value),
     /// A FleetPackage has another spec.
@@ -139,12 +135,9 @@ fn of_clusters() -> BoxedStrategy<Step> {
         10 => (cluster(), package(), change).prop_map(|(cluster, package, to)| Step::Change { cluster, package, to }),
         2 => cluster().prop_map(|cluster| Step::Down { cluster }),
         1 => (cluster(), 1..3_u64).prop_map(|(cluster, uid)| Step::Uid { cluster, uid }),
-        1 => (cluster(), instance()).prop_map(|(cluster, instance)| Step::TakesTurns { cluster, instance }),
         4 => (cluster(), instance()).prop_map(|(cluster, instance)| Step::Scraped { cluster, instance }),
         2 => cluster().prop_map(|cluster| Step::Restart { cluster }),
         2 => (cluster(), prop_oneof![Just(0), -90..90_i16]).prop_map(|(cluster, behind)| Step::Clock { cluster, behind }),
-        2 => (cluster(), package(), 0..400_u16)
-            .prop_map(|(cluster, package, ago)| Step::LookedUp { cluster, package, ago }),
         2 => (cluster(), 0..3_u8).prop_map(|(cluster, why)| Step::Unscraped { cluster, why }),
     ]
     .boxed()

@@ -252,6 +252,12 @@ impl Cluster {
         Ok(started.elapsed())
     }
 
+    /// Writes the status of these packages, as fast as the API server takes them.
+    pub(crate) async fn put(&self, packages: Range<usize>, status: impl Fn(usize) -> Value) -> Result<()> {
+        let one = async |n: usize| self.write_status(KUSTOMIZATIONS, n, &status(n)).await;
+        stream::iter(packages).map(one).buffer_unordered(WRITERS).try_collect().await
+    }
+
     /// Lists everything that is read page by page, the way the fastest reader would: whole bodies, nothing parsed.
     pub(crate) async fn list(&self) -> Result<Listed> {
         let started = Instant::now();

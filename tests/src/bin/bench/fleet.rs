@@ -23,8 +23,6 @@ const DEPLOYED: [&str; 12] = [
     "monitoring.coreos.com_ServiceMonitor",
     "external-secrets.io_ExternalSecret",
 ];
-/// Of this many packages the first few are in the states that a rollout goes through.
-const MIX: usize = 50;
 
 /// All namespaces, that of the GitRepositories included.
 pub(crate) fn namespaces() -> Vec<String> {
@@ -111,33 +109,34 @@ pub(crate) fn package(package: usize) -> Value {
             "patches": [{"target": {"kind": "Deployment", "name": format!("{name}.*")},
                 "patch": "- op: add\n  path: /spec/template/spec/priorityClassName\n  value: business-critical\n"}],
         },
-        "status": first_status(package),
+        "status": healthy_status(package, 1),
     })
-}
-
-/// The status of a package after it was first rolled out. Most are healthy at revision 1; some are in other states, so
-/// that the fleet has all of those that a rollout goes through.
-fn first_status(package: usize) -> Value {
-    let failed = |reason, message| Outcome { status: "False", reason, message };
-    let build = failed("BuildFailed", "kustomize build failed: accumulating resources: missing file");
-    let check = failed("HealthCheckFailed", "timeout waiting for: [Deployment/service status: 'InProgress']");
-    let waits = failed("DependencyNotReady", "dependency 'flux-system/crds' is not ready");
-    let busy = Outcome { status: "Unknown", reason: "Progressing", message: "Reconciliation in progress" };
-    match package % MIX {
-        0 => status(package, 1, 0, &check),
-        1 => status(package, 1, 0, &build),
-        2 => status(package, 1, 0, &busy),
-        3 => status(package, 0, 0, &GOOD),
-        4 => status(package, 0, 0, &build),
-        5 => status(package, 0, 0, &check),
-        6 => status(package, 1, 0, &waits),
-        _ => status(package, 1, 1, &GOOD),
-    }
 }
 
 /// The status of a package that is healthy at a revision.
 pub(crate) fn healthy_status(package: usize, revision: usize) -> Value {
     status(package, revision, revision, &GOOD)
+}
+
+/// The same with failing health checks.
+pub(crate) fn failed_status(package: usize, revision: usize) -> Value {
+    let message = "timeout waiting for: [Deployment/service status: 'InProgress']";
+    status(package, revision, revision, &Outcome { status: "False", reason: "HealthCheckFailed", message })
+}
+
+/// The same of one that has nothing whose health could be checked.
+pub(crate) fn unchecked_status(package: usize, revision: usize) -> Value {
+    let mut status = healthy_status(package, revision);
+    if let Some(conditions) = status["conditions"].as_array_mut() {
+        conditions.retain(|condition| condition["type"] != "Healthy");
+    }
+    status
+}
+
+/// On the way to a revision from the one before.
+pub(crate) fn progressing_status(package: usize, revision: usize) -> Value {
+    let message = "Reconciliation in progress";
+    status(package, revision, revision - 1, &Outcome { status: "Unknown", reason: "Progressing", message })
 }
 
 struct Outcome {

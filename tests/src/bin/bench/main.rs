@@ -3,7 +3,7 @@
 //! Flux's published configuration for them), and once ResourceGroups whose objects have to be looked at (kube-state-metrics
 //! has its own metrics of those kinds).
 //!
-//! Besides, on request, the change-log sidecar.
+//! Then what a Prometheus has to hold that scrapes either. Besides, on request, the change-log sidecar.
 //!
 //! Run it with `make bench`; settings and what the numbers mean are in docs/bench.md.
 
@@ -13,6 +13,7 @@ mod figures;
 mod fleet;
 mod leaves;
 mod report;
+mod series;
 mod subject;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -29,24 +30,31 @@ fn main() -> ExitCode {
 }
 
 async fn measure(rig: &Rig) -> Result<()> {
+    let packages = || of("PACKAGES", "20000 100000", Part::Beside(Bench::Packages));
+    let leaves = || of("LEAVES", "2000", Part::Beside(Bench::Leaves));
+    let series = || of("SERIES", "20000", Part::Series);
     let sizes = match setting("BENCH").as_deref() {
-        None => {
-            [of("PACKAGES", "20000 100000", Bench::Packages)?, of("LEAVES", "2000", Bench::Leaves)?].concat()
-        }
-        Some("packages") => of("PACKAGES", "20000 100000", Bench::Packages)?,
-        Some("leaves") => of("LEAVES", "2000", Bench::Leaves)?,
+        None => [packages()?, leaves()?, series()?].concat(),
+        Some("packages") => packages()?,
+        Some("leaves") => leaves()?,
+        Some("series") => series()?,
         Some("changelog") => {
             say(&changelog::measure(rig, number("ENTRIES", 100_000)?).await?);
             return Ok(());
         }
-        Some(other) => bail!("BENCH is `{other}`; it has to be `packages`, `leaves` or `changelog`"),
+        Some(other) => {
+            bail!("BENCH is `{other}`; it has to be `packages`, `leaves`, `series` or `changelog`")
+        }
     };
     for program in [Program::Exporter, Program::Peer] {
         program.prepare().await?;
     }
     let mut tables = Vec::new();
-    for (bench, packages) in sizes {
-        let table = one(rig, bench, packages).await?;
+    for (part, packages) in sizes {
+        let table = match part {
+            Part::Beside(bench) => one(rig, bench, packages).await?,
+            Part::Series => series::measure(rig, packages).await?,
+        };
         say(&format!("\n{table}"));
         tables.push(table);
     }
@@ -54,6 +62,15 @@ async fn measure(rig: &Rig) -> Result<()> {
         say(&format!("All of it:\n\n{}", tables.join("\n")));
     }
     Ok(())
+}
+
+/// What is measured with so many packages.
+#[derive(Clone, Copy)]
+enum Part {
+    /// Both programs, one beside the other.
+    Beside(Bench),
+    /// What Prometheus holds of each.
+    Series,
 }
 
 /// Measures both programs with so many packages.
@@ -105,8 +122,8 @@ async fn one(rig: &Rig, bench: Bench, packages: usize) -> Result<String> {
 }
 
 /// The sizes of one benchmark.
-fn of(name: &str, default: &str, bench: Bench) -> Result<Vec<(Bench, usize)>> {
+fn of(name: &str, default: &str, part: Part) -> Result<Vec<(Part, usize)>> {
     let text = setting(name).unwrap_or_else(|| default.to_owned());
     let number = |word: &str| word.parse().with_context(|| format!("{name}: `{word}` is no number"));
-    text.split_whitespace().map(|word| Ok((bench, number(word)?))).collect()
+    text.split_whitespace().map(|word| Ok((part, number(word)?))).collect()
 }

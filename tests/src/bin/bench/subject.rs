@@ -4,7 +4,7 @@ use crate::cluster::{Bench, Cluster};
 use crate::leaves;
 use anyhow::{Context, Result};
 use reqwest::header::{ACCEPT_ENCODING, HeaderValue};
-use statusbridge_contract::{Health, Metric, label};
+use statusbridge_contract::{Metric, label};
 use statusbridge_tests::{Exporter, Port, Process, Rig, fake_fleet::SOURCE, own_program, program};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -129,6 +129,11 @@ impl Subject {
         }
     }
 
+    /// Where it answers scrapes.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Its process's id.
     pub(crate) fn pid(&self) -> Result<u32> {
         self.process().pid().context("it is not running")
@@ -193,10 +198,9 @@ impl Subject {
             (Program::Exporter, bench) => {
                 let source = format!("{}=\"{}\"", label::PACKAGE_SOURCE, source(bench));
                 let up = format!("{}{{{source}}} 1\n", Metric::SourceUp.name());
-                let current = format!(" {}", Health::Current.code());
+                // All packages are Applied and Current.
                 let shown = |line: &&str| {
-                    has_name(line, Metric::PackageHealth.name())
-                        && (bench == Bench::Packages || line.ends_with(&current))
+                    has_name(line, Metric::PackageHealthyRevision.name()) && !line.ends_with(" 0")
                 };
                 text.contains(&up) && text.lines().filter(shown).count() == packages
             }

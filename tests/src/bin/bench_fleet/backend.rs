@@ -1,7 +1,7 @@
 //! A metrics backend that answers for a generated fleet, in the words of Prometheus' query API.
 
-use crate::generated::{Generated, JOB, Millis};
-use crate::query::Query;
+use crate::generated::{Generated, JOB, Millis, now, seconds};
+use crate::query::{HEADS, Query};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use statusbridge_contract::{CONTRACT_VERSION, Metric};
+use statusbridge_contract::{CONTRACT_VERSION, Metric, label};
 use statusbridge_tests::Port;
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -201,17 +201,24 @@ fn write_answer<W: Write>(
     query: &Query,
     t: Millis,
 ) -> io::Result<()> {
-    let kind = match query {
-        Query::Contents { window: Some(_), .. } => "matrix",
-        _ => "vector",
-    };
+    let kind = if *query == Query::Sizes { "vector" } else { "matrix" };
     out.put(&format!("{{\"status\":\"success\",\"data\":{{\"resultType\":\"{kind}\",\"result\":["))?;
     let mut text = String::with_capacity(2 * CHUNK);
     let mut result = Series { text: &mut text, first: true };
     match query {
-        Query::Values(_) | Query::Stamps(_) | Query::Sizes => {
+        Query::Heads { window } => {
+            // Nothing was scraped yet in the future.
+            let until = t.min(now());
+            for metric in HEADS {
+                for cluster in 0..fleet.len() {
+                    head(&mut result, fleet, metric, cluster, t - window, until);
+                    result.pass_on(out)?;
+                }
+            }
+        }
+        Query::Sizes => {
             for cluster in 0..fleet.len() {
-                head(&mut result, fleet, query, cluster, t);
+                size(&mut result, fleet, cluster, t);
                 result.pass_on(out)?;
             }
         }
@@ -266,37 +273,47 @@ impl Series<'_> {
     }
 }
 
-fn head(result: &mut Series<'_>, fleet: &Generated, query: &Query, cluster: usize, t: Millis) {
+/// One of the samples that a digest is read with, as each scrape in the window found it.
+fn head(result: &mut Series<'_>, fleet: &Generated, metric: Metric, cluster: usize, from: Millis, t: Millis) {
     let Some(origin) = fleet.origin(cluster) else { return };
-    let scraped = fleet.last_scrape(cluster, t);
-    let name = ("cluster", origin.cluster);
-    let digest = [name, ("contract", CONTRACT_VERSION), ("instance", origin.instance), ("job", JOB)];
-    let rendered = [name, ("instance", origin.instance), ("job", JOB)];
-    let stamp = format!("{}.{:03}", scraped / 1000, scraped % 1000);
-    let mut add = |labels: &[(&str, &str)], value: &str| result.add(None, labels, &[(t, value)], false);
-    match query {
-        Query::Values(Metric::Digest) => add(&digest, &fleet.digest(cluster, scraped).to_string()),
-        Query::Values(_) => add(&rendered, &(scraped / 1000).to_string()),
-        Query::Stamps(Metric::Digest) => add(&digest, &stamp),
-        Query::Stamps(_) => add(&rendered, &stamp),
-        Query::Sizes => add(&[name], &fleet.packages.len().to_string()),
-        Query::Contents { .. } => {}
+    let value = |scraped: Millis| match metric {
+        Metric::Digest => fleet.digest(cluster, scraped),
+        Metric::RenderedTimestamp => seconds(scraped),
+        _ => origin.process,
+    };
+    let samples = fleet.scrapes(cluster, from, t).map(|scraped| (scraped, value(scraped).to_string()));
+    let samples: Vec<(Millis, String)> = samples.collect();
+    let samples: Vec<(Millis, &str)> = samples.iter().map(|(at, value)| (*at, value.as_str())).collect();
+    let (name, instance) = (("cluster", origin.cluster), ("instance", origin.instance));
+    let uid = (label::CLUSTER_UID, origin.uid);
+    match metric {
+        Metric::Digest => {
+            let labels = [name, (label::CONTRACT, CONTRACT_VERSION), instance, ("job", JOB), uid];
+            result.add(Some(metric), &labels, &samples, true);
+        }
+        _ => result.add(Some(metric), &[name, instance, ("job", JOB)], &samples, true),
     }
 }
 
-fn content(result: &mut Series<'_>, fleet: &Generated, cluster: usize, window: Option<Millis>, t: Millis) {
+fn size(result: &mut Series<'_>, fleet: &Generated, cluster: usize, t: Millis) {
+    if let Some(origin) = fleet.origin(cluster) {
+        let packages = fleet.packages.len().to_string();
+        result.add(None, &[("cluster", origin.cluster)], &[(t, &packages)], false);
+    }
+}
+
+fn content(result: &mut Series<'_>, fleet: &Generated, cluster: usize, window: Millis, t: Millis) {
     let Some(origin) = fleet.origin(cluster) else { return };
-    let scraped = fleet.last_scrape(cluster, t);
     // Windows are shorter than the time between scrapes.
-    if window.is_some_and(|window| scraped <= t - window) {
+    let scraped = fleet.last_scrape(cluster, t);
+    if scraped <= t - window {
         return;
     }
-    let at = if window.is_some() { scraped } else { t };
     let mut number = itoa::Buffer::new();
     fleet.each(cluster, scraped, |metric, own, value| {
         let mut labels = vec![("cluster", origin.cluster), ("instance", origin.instance), ("job", JOB)];
         labels.extend(own);
         labels.sort_unstable();
-        result.add(Some(metric), &labels, &[(at, number.format(value))], window.is_some());
+        result.add(Some(metric), &labels, &[(scraped, number.format(value))], true);
     });
 }

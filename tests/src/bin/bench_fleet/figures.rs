@@ -163,12 +163,14 @@ impl Stage<'_> {
     async fn read_all(&self) -> Result<Duration> {
         let http = reqwest::Client::builder().no_proxy().gzip(false).timeout(PATIENCE).build()?;
         let names: Vec<String> = (0..self.fleet.len()).map(cluster_name).collect();
+        // One scrape of each.
+        let window = self.fleet.interval - 1;
         let began = Instant::now();
         for names in names.chunks(200) {
             let time = format!("{:.3}", (now() - 5_000) as f64 / 1000.0);
             let form = reqwest::Url::parse_with_params(
                 "http://form/",
-                [("query", query::contents(names)), ("time", time)],
+                [("query", query::contents(names, window)), ("time", time)],
             )?;
             let request = http
                 .post(format!("{}/api/v1/query", self.source.url()))

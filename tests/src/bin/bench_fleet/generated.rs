@@ -1,7 +1,7 @@
 //! A fleet that is computed, not held: what every cluster's exporter would say, and since when, word by word after the
 //! contract.
 
-use statusbridge_contract::{Digest, Fingerprint, Metric, PACKAGE_METRICS, label, reason, sample};
+use statusbridge_contract::{Digest, Fingerprint, Metric, label, reason, sample};
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
@@ -23,8 +23,13 @@ const WORDS: [&str; 8] = [
     "PruneFailed",
     "ReconciliationFailed",
 ];
-/// Values of one package, in the order of [`PACKAGE_METRICS`].
-type Values = [u64; PACKAGE_METRICS.len()];
+/// Resources in the inventory of each package.
+const RESOURCES: u64 = 12;
+/// What a package that is Applied and Current says.
+const AT_REST: [Metric; 3] =
+    [Metric::PackageHealthyRevision, Metric::PackageTransitionTimestamp, Metric::PackageResources];
+/// Values of one package, in the order of [`AT_REST`].
+type Values = [u64; AT_REST.len()];
 
 /// The clusters.
 pub(crate) struct Generated {
@@ -41,7 +46,10 @@ pub(crate) struct Generated {
 struct Cluster {
     name: String,
     instance: String,
-    uid: u64,
+    /// Fingerprint of its UID, as hex digits.
+    uid: String,
+    /// Number of its exporter's process.
+    process: u64,
     /// When in each interval it is scraped.
     phase: Millis,
     /// What was delivered, in order of time; one entry at first that delivers nothing.
@@ -53,7 +61,7 @@ struct Delivery {
     at: Millis,
     package: usize,
     number: u64,
-    /// What all samples add up to from then on.
+    /// What all samples of the state add up to from then on.
     digest: Digest,
 }
 
@@ -64,6 +72,10 @@ pub(crate) struct Origin<'a> {
     pub(crate) cluster: &'a str,
     /// Address of its exporter.
     pub(crate) instance: &'a str,
+    /// Its UID, as the exporter says it.
+    pub(crate) uid: &'a str,
+    /// Number of the exporter's process.
+    pub(crate) process: u64,
 }
 
 /// The name of the scrape job.
@@ -93,7 +105,8 @@ impl Generated {
         for number in 0..clusters {
             let name = cluster_name(number);
             let cluster = Cluster {
-                uid: Fingerprint::of(&format!("uid of {name}")).value(),
+                uid: Fingerprint::of(&format!("uid of {name}")).to_string(),
+                process: Fingerprint::of(&format!("process of {name}")).value() >> 16,
                 instance: format!("10.{}.{}.{}:8080", number >> 16, (number >> 8) & 255, number & 255),
                 phase: (number as Millis * 7919) % spread.max(1),
                 deliveries: RwLock::default(),
@@ -118,9 +131,9 @@ impl Generated {
         self.clusters.len()
     }
 
-    /// How many samples the digest of a cluster covers.
+    /// How many samples the state of a cluster has.
     pub(crate) fn samples_of_a_cluster(&self) -> usize {
-        self.packages.len() * PACKAGE_METRICS.len() + WORDS.len() + 3
+        self.packages.len() * AT_REST.len() + WORDS.len() + 3
     }
 
     /// The number of a cluster.
@@ -131,7 +144,8 @@ impl Generated {
     /// How a cluster's samples are labelled.
     pub(crate) fn origin(&self, cluster: usize) -> Option<Origin<'_>> {
         let cluster = self.clusters.get(cluster)?;
-        Some(Origin { cluster: &cluster.name, instance: &cluster.instance })
+        let Cluster { name, instance, uid, process, .. } = cluster;
+        Some(Origin { cluster: name, instance, uid, process: *process })
     }
 
     /// From `at` on the cluster has the revision with this number of a package, applied and healthy.
@@ -139,7 +153,7 @@ impl Generated {
         let Some(known) = self.clusters.get(cluster) else { return };
         let mut deliveries = known.deliveries.write().unwrap_or_else(PoisonError::into_inner);
         let Some(mut digest) = deliveries.last().map(|last| last.digest) else { return };
-        digest.unmerge(self.sum(package, &self.values(cluster, package, &deliveries)));
+        digest.subtract(self.sum(package, &self.values(cluster, package, &deliveries)));
         deliveries.push(Delivery { at, package, number, digest });
         let after = self.sum(package, &self.values(cluster, package, &deliveries));
         if let Some(last) = deliveries.last_mut() {
@@ -153,14 +167,21 @@ impl Generated {
         (t - phase).div_euclid(self.interval) * self.interval + phase
     }
 
+    /// When a cluster was scraped after `from` and until `t`, oldest first.
+    pub(crate) fn scrapes(&self, cluster: usize, from: Millis, t: Millis) -> impl Iterator<Item = Millis> {
+        let (last, interval) = (self.last_scrape(cluster, t), self.interval);
+        let count = if last > from { 1 + (last - from - 1) / interval } else { 0 };
+        (0..count).rev().map(move |n| last - n * interval)
+    }
+
     /// What the digest was when the cluster was scraped.
     pub(crate) fn digest(&self, cluster: usize, scraped: Millis) -> u64 {
         let Some(cluster) = self.clusters.get(cluster) else { return 0 };
         let deliveries = cluster.deliveries.read().unwrap_or_else(PoisonError::into_inner);
-        until(&deliveries, scraped).last().map_or(0, |last| last.digest.value())
+        until(&deliveries, scraped).last().map_or(0, |last| last.digest.rendered(seconds(scraped)).value())
     }
 
-    /// Every sample that the digest covers, as the scrape found it.
+    /// Every sample of the state, as the scrape found it.
     pub(crate) fn each(
         &self,
         cluster: usize,
@@ -176,7 +197,7 @@ impl Generated {
         for (number, name) in self.packages.iter().enumerate() {
             let own = identity(name);
             let values = self.values(cluster, number, &deliveries);
-            PACKAGE_METRICS.iter().zip(values).for_each(|(metric, value)| say(*metric, &own, value));
+            AT_REST.iter().zip(values).for_each(|(metric, value)| say(*metric, &own, value));
         }
         self.each_outside(known, say);
     }
@@ -191,26 +212,21 @@ impl Generated {
         let source = [(label::PACKAGE_SOURCE, SOURCE)];
         say(Metric::SourceUp, &source, 1);
         say(Metric::SourcePackages, &source, self.packages.len() as u64);
-        say(Metric::ClusterUid, &[], cluster.uid);
+        say(Metric::ProcessNumber, &[], cluster.process);
     }
 
     fn at_first(&self, cluster: usize, package: usize) -> Values {
         let revision = self.fingerprint(package, 0);
         let ago = 600 + (cluster * 7 + package * 13) % 86_400;
         let since = self.began / 1000 - ago as i64;
-        let moves = 1 + (cluster + package) % 5;
-        [0, 0, revision, revision, revision, since.unsigned_abs(), moves as u64, 0, 12, 12, 0]
+        [revision, since.unsigned_abs(), RESOURCES]
     }
 
     fn values(&self, cluster: usize, package: usize, deliveries: &[Delivery]) -> Values {
-        let mut values = self.at_first(cluster, package);
-        for delivery in deliveries.iter().filter(|delivery| delivery.package == package) {
-            let revision = self.fingerprint(package, delivery.number);
-            values[2..=4].fill(revision);
-            values[5] = (delivery.at / 1000).unsigned_abs();
-            values[6] += 2;
+        match deliveries.iter().rfind(|delivery| delivery.package == package) {
+            Some(last) => [self.fingerprint(package, last.number), seconds(last.at), RESOURCES],
+            None => self.at_first(cluster, package),
         }
-        values
     }
 
     fn fingerprint(&self, package: usize, number: u64) -> u64 {
@@ -221,13 +237,18 @@ impl Generated {
     fn sum(&self, package: usize, values: &Values) -> Digest {
         let name = self.packages.get(package).map(String::as_str).unwrap_or_default();
         let own = identity(name);
-        PACKAGE_METRICS.iter().zip(values).map(|(m, v)| sample::hash(m.name(), &own, *v)).collect()
+        AT_REST.iter().zip(values).map(|(m, v)| sample::hash(m.name(), &own, *v)).collect()
     }
 }
 
 /// The present time.
 pub(crate) fn now() -> Millis {
     jiff::Timestamp::now().as_millisecond()
+}
+
+/// Whole seconds, as an exporter says them.
+pub(crate) fn seconds(at: Millis) -> u64 {
+    (at / 1000).unsigned_abs()
 }
 
 fn identity(package: &str) -> [(&'static str, &str); 3] {

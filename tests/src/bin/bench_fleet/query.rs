@@ -1,45 +1,30 @@
 //! The queries that an aggregator sends, and no others: one that has changed is to be noticed.
 
 use crate::generated::{Generated, Millis};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use statusbridge_contract::Metric;
 use std::collections::BTreeSet;
 
 /// What is asked.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Query {
-    /// The values of these samples, of every stream.
-    Values(Metric),
-    /// The timestamps of these samples, of every stream.
-    Stamps(Metric),
+    /// The raw samples of every stream's digest, and of what goes with it, of so many milliseconds.
+    Heads { window: Millis },
     /// How many packages each cluster has.
     Sizes,
-    /// All that the digests of these clusters cover; with a window, the raw samples of so many milliseconds.
-    Contents { clusters: Vec<usize>, window: Option<Millis> },
+    /// The raw samples of so many milliseconds, of all that these clusters say of their state.
+    Contents { clusters: Vec<usize>, window: Millis },
 }
 
-const UID: &str = "statusbridge_cluster_uid";
-const RENDERED: &str = "statusbridge_rendered_timestamp_seconds[120s]";
+/// What a digest is read with.
+pub(crate) const HEADS: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
 
 impl Query {
     /// Reads a query about this fleet.
     pub(crate) fn read(text: &str, fleet: &Generated) -> Result<Self> {
-        for metric in [Metric::Digest, Metric::RenderedTimestamp] {
-            if text == format!("{} + 0", metric.name()) {
-                return Ok(Self::Values(metric));
-            }
-            if text == format!("timestamp({})", metric.name()) {
-                return Ok(Self::Stamps(metric));
-            }
-        }
-        let lately = format!(
-            "timestamp({UID}) * (1 - 2 * (max_over_time({UID}[120s]) != bool min_over_time({UID}[120s]))) \
-             * (1 + (changes({RENDERED}) < bool 0.8 * count_over_time({RENDERED}) - 1)) \
-             or timestamp({UID}) < time() - 120"
-        );
-        if text == lately {
-            // Nobody takes turns, and nothing repeats.
-            return Ok(Self::Stamps(Metric::ClusterUid));
+        let heads = format!("{{__name__=~\"{}\"}}", HEADS.map(Metric::name).join("|"));
+        if let Some(range) = text.strip_prefix(&heads) {
+            return Ok(Self::Heads { window: window(range)? });
         }
         if text == "sum by (cluster) (statusbridge_source_packages)" {
             return Ok(Self::Sizes);
@@ -48,35 +33,35 @@ impl Query {
     }
 }
 
-/// The query for all that the digests of these clusters cover.
-pub(crate) fn contents(names: &[String]) -> String {
-    let metrics: Vec<&str> = covered().collect();
-    format!(r#"{{__name__=~"statusbridge_({})",cluster=~"{}"}}"#, metrics.join("|"), names.join("|"))
+fn window(range: &str) -> Result<Millis> {
+    let inside = range.strip_prefix('[').and_then(|r| r.strip_suffix("ms]"));
+    inside.with_context(|| format!("`{range}` is no window"))?.parse().context("no window")
 }
 
-/// What the digest covers, without the common beginning.
-fn covered() -> impl Iterator<Item = &'static str> {
-    Metric::ALL.iter().filter(|m| m.in_digest()).filter_map(|m| m.name().strip_prefix("statusbridge_"))
+/// The query for the state of these clusters, as it was scraped within so many milliseconds.
+pub(crate) fn contents(names: &[String], window: Millis) -> String {
+    let metrics: Vec<&str> = state().collect();
+    let (metrics, names) = (metrics.join("|"), names.join("|"));
+    format!(r#"{{__name__=~"statusbridge_({metrics})",cluster=~"{names}"}}[{window}ms]"#)
+}
+
+/// What an exporter says of its cluster, without the common beginning.
+fn state() -> impl Iterator<Item = &'static str> {
+    Metric::ALL.iter().filter(|m| m.in_state()).filter_map(|m| m.name().strip_prefix("statusbridge_"))
 }
 
 fn read_contents(text: &str, fleet: &Generated) -> Result<Query> {
     let rest = text.strip_prefix(r#"{__name__=~"statusbridge_("#).context("no selector of names")?;
     let (names, rest) = rest.split_once(r#")",cluster=~""#).context("no selector of clusters")?;
     ensure!(
-        names.split('|').collect::<BTreeSet<_>>() == covered().collect(),
-        "other metrics than the digest covers"
+        names.split('|').collect::<BTreeSet<_>>() == state().collect(),
+        "other metrics than those of the state"
     );
     let (clusters, rest) = rest.split_once("\"}").context("no end")?;
     let find = |name: &str| fleet.find(name).with_context(|| format!("no cluster `{name}`"));
     let clusters = clusters.split('|').map(find).collect::<Result<_>>()?;
-    let window = match rest {
-        "" => None,
-        range => match range.strip_prefix('[').and_then(|r| r.strip_suffix("ms]")) {
-            Some(window) => Some(window.parse().context("no window")?),
-            None => bail!("`{range}` is no window"),
-        },
-    };
-    ensure!(window.is_none_or(|window| window < fleet.interval), "more than one scrape is asked for");
+    let window = window(rest)?;
+    ensure!(window < fleet.interval, "more than one scrape is asked for");
     Ok(Query::Contents { clusters, window })
 }
 
@@ -87,18 +72,19 @@ mod tests {
     #[test]
     fn what_is_not_known_is_refused() {
         let fleet = Generated::new(3, 2, 15_000, 1_000);
-        let metrics: Vec<&str> = covered().collect();
+        let metrics: Vec<&str> = state().collect();
         let select = |names: &[&str], clusters: &str| {
-            format!("{{__name__=~\"statusbridge_({})\",cluster=~\"{clusters}\"}}", names.join("|"))
+            format!("{{__name__=~\"statusbridge_({})\",cluster=~\"{clusters}\"}}[1500ms]", names.join("|"))
         };
         let all = select(&metrics, "cluster-00002|cluster-00000");
-        assert_eq!(
-            Query::read(&all, &fleet).unwrap(),
-            Query::Contents { clusters: vec![2, 0], window: None }
-        );
-        let raw = Query::read(&format!("{all}[1500ms]"), &fleet).unwrap();
-        assert_eq!(raw, Query::Contents { clusters: vec![2, 0], window: Some(1500) });
-        for bad in [select(&metrics[1..], "cluster-00001"), select(&metrics, "other"), "up".to_owned()] {
+        let expected = Query::Contents { clusters: vec![2, 0], window: 1500 };
+        assert_eq!(Query::read(&all, &fleet).unwrap(), expected);
+        let heads = "{__name__=~\"statusbridge_digest|statusbridge_rendered_timestamp_seconds|statusbridge_process_number\"}[9ms]";
+        assert_eq!(Query::read(heads, &fleet).unwrap(), Query::Heads { window: 9 });
+        let instant = all.trim_end_matches("[1500ms]").to_owned();
+        let bad =
+            [select(&metrics[1..], "cluster-00001"), select(&metrics, "other"), instant, "up".to_owned()];
+        for bad in bad {
             assert!(Query::read(&bad, &fleet).is_err(), "{bad}");
         }
     }

@@ -1,9 +1,9 @@
 //! A real VictoriaMetrics that a generated fleet is pushed into, as its clusters would be scraped.
 
-use crate::generated::{Generated, JOB, Millis, now};
+use crate::generated::{Generated, JOB, Millis, now, seconds};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, stream};
-use statusbridge_contract::{CONTRACT_VERSION, Digest, Metric, label, sample};
+use statusbridge_contract::{CONTRACT_VERSION, Metric, label, sample};
 use statusbridge_tests::{Rig, VictoriaMetrics, usage};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -114,19 +114,14 @@ async fn push(server: Arc<VictoriaMetrics>, fleet: Arc<Generated>, pushed: Arc<P
 /// What the cluster's exporter says, every sample with the time of the scrape.
 fn exposition(fleet: &Generated, cluster: usize, at: Millis) -> String {
     let mut page = String::with_capacity(128 * fleet.samples_of_a_cluster());
-    let mut digest = Digest::default();
     let mut say = |metric: Metric, own: &[(&str, &str)], value: u64| {
-        let line = sample::canonical(metric.name(), own, value);
-        if metric.in_digest() {
-            digest.add(sample::hash_canonical(line.as_bytes()));
-        }
         // Writing to a String cannot fail.
-        let _ = writeln!(page, "{line} {at}");
+        let _ = writeln!(page, "{} {at}", sample::canonical(metric.name(), own, value));
     };
     fleet.each(cluster, at, &mut say);
-    say(Metric::RenderedTimestamp, &[], (at / 1000).unsigned_abs());
-    let value = digest.value();
-    let line = sample::canonical(Metric::Digest.name(), &[(label::CONTRACT, CONTRACT_VERSION)], value);
-    let _ = writeln!(page, "{line} {at}");
+    say(Metric::RenderedTimestamp, &[], seconds(at));
+    let uid = fleet.origin(cluster).map(|origin| origin.uid).unwrap_or_default();
+    let labels = [(label::CONTRACT, CONTRACT_VERSION), (label::CLUSTER_UID, uid)];
+    say(Metric::Digest, &labels, fleet.digest(cluster, at));
     page
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use futures::future::try_join_all;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
+use statusbridge_contract::PACKAGE_METRICS;
 use statusbridge_tests::{Flux, Rollout, eventually};
 use std::time::Duration;
 
@@ -22,9 +23,9 @@ pub(crate) async fn tell(world: &World) -> Result<()> {
     let r2 = Revision::new("r2", "2.0.0");
     let r3 = Revision::new("r3", "3.0.0");
     let (first, second) = world.clusters.split_at(1);
-    let series = step(world, 1, "r1 runs everywhere, and both gates are open", async {
+    let at_rest = step(world, 1, "r1 runs everywhere, and both gates are open", async {
         everywhere(world, &r1).await?;
-        series(world).await
+        resting(world).await
     })
     .await?;
     step(
@@ -55,7 +56,7 @@ pub(crate) async fn tell(world: &World) -> Result<()> {
         broken(world, first, second, &r2, &r3),
     )
     .await?;
-    step(world, 6, "What all this cost in the metrics backend", cost(world, series)).await
+    step(world, 6, "What all this cost in the metrics backend", cost(world, at_rest)).await
 }
 
 /// One step, which fails at once when a server ends by itself.
@@ -188,20 +189,29 @@ async fn broken(
     Ok(())
 }
 
-async fn cost(world: &World, before: f64) -> Result<()> {
-    let after = series(world).await?;
+async fn cost(world: &World, at_rest: f64) -> Result<()> {
+    let query = format!("max(count by (cluster) (last_over_time({PACKAGE_SERIES}[1h])))");
+    let ever = count(world, &query).await?;
     paragraph(&format!(
-        "A package has {} series in each cluster. After three revisions, a failure and all that lay in between\n\
-         Prometheus knows {after} in all, as many as after r1.",
-        after / CLUSTERS.len() as f64
+        "A package at rest has {at_rest} series in each cluster. After three revisions, a failure and all that lay in\n\
+         between it has had {ever}, those that ended included. It can never have more than {}.",
+        PACKAGE_METRICS.len()
     ));
-    ensure!(after == before, "there were {before} series of packages after r1, and {after} at the end");
+    ensure!(at_rest <= 3.0, "a package at rest has {at_rest} series");
+    ensure!(ever <= PACKAGE_METRICS.len() as f64, "a package has had {ever} series");
+    let resting = resting(world).await?;
+    ensure!(resting == at_rest, "a package at rest had {at_rest} series with r1, and has {resting} with r2");
     Ok(())
 }
 
-/// How many series of packages there ever were, those that ended included.
-async fn series(world: &World) -> Result<f64> {
-    let query = "count(last_over_time({__name__=~\"statusbridge_package_.+\"}[1h]))";
+const PACKAGE_SERIES: &str = "{__name__=~\"statusbridge_package_.+\"}";
+
+/// How many series the package has in the cluster where it has the fewest.
+async fn resting(world: &World) -> Result<f64> {
+    count(world, &format!("min(count by (cluster) ({PACKAGE_SERIES}))")).await
+}
+
+async fn count(world: &World, query: &str) -> Result<f64> {
     let samples = world.prometheus.query(query).await?;
     Ok(samples.first().context("Prometheus has no series of packages")?.value)
 }

@@ -1,0 +1,150 @@
+//! Clocks of exporters and scrapers, and ways that hold up or repeat what they carry: none makes evidence younger than
+//! it is, and once it is over two scrapes are enough.
+
+use crate::reader::Reader;
+use crate::world::*;
+use anyhow::{Result, ensure};
+use statusbridge_aggregator::clock;
+use statusbridge_aggregator::feed::Flavour;
+use statusbridge_aggregator::fleet::Standing;
+use statusbridge_contract::{Fingerprint, Metric, label};
+use statusbridge_tests::exposition::{Attestation, Page};
+use statusbridge_tests::fake_fleet::SOURCE;
+use statusbridge_tests::*;
+
+/// Older evidence is not relied upon: two scrapes of the slowest and a bit.
+const STALE_AFTER: f64 = 150.0;
+const HOUR: f64 = 3600.0;
+
+/// How a cluster's expositions reach the backend, all in seconds.
+struct Way {
+    cluster: &'static str,
+    /// Time between scrapes.
+    every: f64,
+    /// By how much the exporter's clock is ahead.
+    exporter: f64,
+    /// By how much the scraper's clock is ahead.
+    scraper: f64,
+    /// How long an exposition is on its way until it is stamped.
+    held: f64,
+    /// Whether every scrape finds one old exposition.
+    repeats: bool,
+    expected: &'static [Standing],
+}
+
+const RIGHT: Way = Way {
+    cluster: "right",
+    every: 60.0,
+    exporter: 0.0,
+    scraper: 0.0,
+    held: 0.0,
+    repeats: false,
+    expected: &[Standing::Fresh],
+};
+const SKEWED: &[Standing] = &[Standing::ClockSkew];
+const TOO_OLD: &[Standing] = &[Standing::Stale, Standing::ClockSkew];
+
+const WAYS: [Way; 14] = [
+    RIGHT,
+    Way { cluster: "every-two-minutes", every: 120.0, ..RIGHT },
+    Way { cluster: "slightly-ahead", exporter: 30.0, ..RIGHT },
+    Way { cluster: "slightly-behind", exporter: -30.0, ..RIGHT },
+    Way { cluster: "exporter-ahead", exporter: 300.0, expected: SKEWED, ..RIGHT },
+    Way { cluster: "exporter-behind", exporter: -300.0, expected: TOO_OLD, ..RIGHT },
+    Way { cluster: "exporter-hour-ahead", exporter: HOUR, expected: SKEWED, ..RIGHT },
+    Way { cluster: "scraper-ahead", scraper: 300.0, expected: SKEWED, ..RIGHT },
+    Way { cluster: "scraper-behind", scraper: -300.0, expected: TOO_OLD, ..RIGHT },
+    Way { cluster: "scraper-hour-ahead", scraper: HOUR, expected: SKEWED, ..RIGHT },
+    Way { cluster: "both-ahead", exporter: 300.0, scraper: 300.0, expected: SKEWED, ..RIGHT },
+    Way { cluster: "both-behind", exporter: -300.0, scraper: -300.0, expected: TOO_OLD, ..RIGHT },
+    Way { cluster: "store-and-forward", held: 200.0, expected: TOO_OLD, ..RIGHT },
+    Way { cluster: "gateway-that-repeats", every: 15.0, repeats: true, expected: TOO_OLD, ..RIGHT },
+];
+
+impl Way {
+    /// What was scraped so many scrapes before `now`, as text with timestamps.
+    fn scrape(&self, now: f64, ago: f64) -> String {
+        let scraped = now - ago * self.every;
+        let rendered = if self.repeats { now - HOUR } else { scraped - self.held } + self.exporter;
+        let mut page = Page::default();
+        let labels = [
+            (label::PACKAGE, APP),
+            (label::PACKAGE_NAMESPACE, FLUX_NAMESPACE),
+            (label::PACKAGE_SOURCE, SOURCE),
+        ];
+        page.say(Metric::PackageHealthyRevision, &labels, Fingerprint::of(&revision(1)).value());
+        page.say(Metric::PackageTransitionTimestamp, &labels, 1_700_000_000);
+        page.say(Metric::SourceUp, &[(label::PACKAGE_SOURCE, SOURCE)], 1);
+        page.say(Metric::SourcePackages, &[(label::PACKAGE_SOURCE, SOURCE)], 1);
+        let page = page.attested(Attestation::new(Fingerprint::of(self.cluster), 1, rendered as u64));
+        let stamp = ((scraped + self.scraper) * 1000.0) as u64;
+        page.lines().map(|line| format!("{line} {stamp}\n")).collect()
+    }
+
+    async fn arrives(
+        &self,
+        backend: &VictoriaMetrics,
+        now: f64,
+        scrapes: std::ops::RangeInclusive<u32>,
+    ) -> Result<()> {
+        for ago in scrapes.rev() {
+            let labels = [("cluster", self.cluster), ("instance", "i"), ("job", "statusbridge")];
+            backend.import_as(self.scrape(now, f64::from(ago)), &labels).await?;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn no_clock_and_no_detour_makes_evidence_younger_than_it_is() {
+    run("e2e-clocks", async |rig| {
+        let backend = VictoriaMetrics::start(rig).await?;
+        let began = clock::now();
+        for way in &WAYS {
+            way.arrives(&backend, began - 5.0, 0..=3).await?;
+        }
+        let new = || {
+            let reader = Reader::behind(backend.url(), Flavour::VictoriaMetrics)?;
+            anyhow::Ok(reader.stale_after(STALE_AFTER))
+        };
+        let check = |reader: &Reader| {
+            for way in &WAYS {
+                let seen = reader.observe(way.cluster, APP);
+                ensure!(way.expected.contains(&seen.standing), "{}: {seen:?}", way.cluster);
+            }
+            Ok(())
+        };
+        let mut reader = eventually(SOON, "all is told apart at the first poll", async || {
+            // What was written a moment ago is not found yet.
+            let mut reader = new()?;
+            let report = reader.poll().await;
+            ensure!(report.ok, "{report:?}");
+            check(&reader)?;
+            Ok(reader)
+        })
+        .await?;
+        // At the next one, too.
+        let report = reader.poll().await;
+        ensure!(report.ok, "{report:?}");
+        check(&reader)?;
+
+        // Once it is over, the second scrape is good; where a clock was set back only time tells it from an old
+        // exposition.
+        let wrong = || {
+            WAYS.iter()
+                .filter(|way| way.expected != RIGHT.expected && way.scraper <= 0.0 && way.exporter <= 0.0)
+        };
+        for ago in [1, 0] {
+            let now = clock::now();
+            for way in wrong() {
+                let right = Way { cluster: way.cluster, every: 2.0, ..RIGHT };
+                right.arrives(&backend, now, ago..=ago).await?;
+            }
+        }
+        for way in wrong() {
+            reader.until(way.cluster, APP, Standing::Fresh).await?;
+        }
+        Ok(())
+    })
+    .await;
+}
