@@ -2,7 +2,6 @@
 
 use super::{GateObject, PackageObject, World, stale_after};
 use crate::api::FleetPackageSpec;
-use crate::api::PackageRef;
 use crate::clock::Seconds;
 use crate::decide::{Backend, Membership, Target, fleet_package};
 use crate::fleet::{self};
@@ -76,8 +75,7 @@ impl World<'_> {
         // Most never have to look.
         let prepared = std::cell::OnceCell::<Grant<'_>>::new();
         let look = |cluster: &str| -> Target {
-            let grant =
-                prepared.get_or_init(|| self.tenancy.grant(&object.key.namespace, &package.package));
+            let grant = prepared.get_or_init(|| self.tenancy.grant(&object.key.namespace, &package.package));
             self.sources(grant).see(cluster, &package.package, stale_after)
         };
         ask(&Question {
