@@ -150,23 +150,19 @@ impl<Q: QueryApi> Backend<Q> {
         &mut self,
         question: &Question,
         labels: &IdentityLabels,
-        pieces: Vec<Piece>,
+        mut pieces: Vec<Piece>,
         step: Option<i64>,
         into: &mut HashMap<String, Scrapes>,
     ) -> Result<(), AskError> {
-        let mut work = pieces;
-        while let Some(piece) = work.pop() {
-            match self.piece(question, labels, &piece, step).await {
-                Ok(read) => {
-                    for (cluster, scrapes) in read.clusters {
+        while let Some(piece) = pieces.pop() {
+            match (self.piece(question, labels, &piece, step).await, piece.halves()) {
+                (Ok(read), _) => {
+                    for (cluster, scrapes) in read {
                         into.entry(cluster).or_default().absorb(scrapes);
                     }
                 }
-                Err(AskError::Feed(error)) if error.may_be_size() => match piece.halves() {
-                    Some(halves) => work.extend(halves),
-                    None => return Err(error.into()),
-                },
-                Err(error) => return Err(error),
+                (Err(AskError::Feed(error)), Some(halves)) if error.may_be_size() => pieces.extend(halves),
+                (Err(error), _) => return Err(error),
             }
         }
         Ok(())
@@ -178,7 +174,7 @@ impl<Q: QueryApi> Backend<Q> {
         labels: &IdentityLabels,
         piece: &Piece,
         step: Option<i64>,
-    ) -> Result<Read, AskError> {
+    ) -> Result<HashMap<String, Scrapes>, AskError> {
         let (from, to) = piece.window;
         let (metrics, of_exporter, step): (_, &[Metric], _) = match step {
             Some(step) => (MOVES, &[Metric::ProcessNumber], format!(":{step}ms")),
@@ -200,7 +196,7 @@ impl<Q: QueryApi> Backend<Q> {
                 return Err(AskError::TooMuch);
             }
         }
-        Ok(read)
+        Ok(read.clusters)
     }
 
     async fn reasons(
