@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::ListParams;
-use statusbridge_contract::stream::{self, StreamLabels};
+use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, label};
 
 use super::cluster_label::candidates;
@@ -263,8 +263,7 @@ fn heads(
         if samples.is_empty() || metric == Metric::Digest && labels.get(label::PACKAGE_CLUSTER).is_some() {
             return;
         }
-        let owned = labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let split = stream::split(metric, owned, &ignored);
+        let split = labels.split(metric, &ignored);
         let seen = all.entry(split.stream).or_default();
         let latest = samples.iter().map(|sample| sample.at).reduce(f64::max);
         if let Some(ahead) = latest.map(|at| at - present).filter(|ahead| *ahead > 0.0) {

@@ -257,14 +257,11 @@ fn of_both_kinds(
 }
 
 fn dependency(name: &str, judged: Option<Judged>) -> Dependency {
-    let name = name.to_owned();
-    match judged {
-        Some((verdict, doubts)) => Dependency { name, verdict: Some(verdict), doubts },
-        None => {
-            let doubts = vec!["there is no such gate in the namespace".to_owned()];
-            Dependency { name, verdict: None, doubts }
-        }
-    }
+    let (verdict, doubts) = match judged {
+        Some((verdict, doubts)) => (Some(verdict), doubts),
+        None => (None, vec!["there is no such gate in the namespace".to_owned()]),
+    };
+    Dependency { name: name.to_owned(), verdict, doubts }
 }
 
 fn package_verdict(package: &PackageObject, now: Seconds) -> Judged {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use statusbridge_contract::{Metric, label, stream};
+use statusbridge_contract::{Metric, label};
 
 use super::fold::Evidence;
 use super::plan::{self, Piece, Window};
@@ -130,8 +130,7 @@ impl<Q: QueryApi> Backend<Q> {
         let query = format!("count_over_time({digests}[{}ms])", part.1 - part.0);
         let cluster_label = self.config.cluster_label.clone();
         let count = move |(groups, unnamed): &mut (Groups, usize), labels: &Labels, samples: &[Sample]| {
-            let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
-            let stream = stream::split(Metric::Digest, owned, &[]).stream;
+            let stream = labels.split(Metric::Digest, &[]).stream;
             let Some(cluster) = stream.get(&cluster_label).filter(|c| !c.is_empty()) else {
                 *unnamed += 1;
                 return;
@@ -268,12 +267,10 @@ struct Read {
 impl Sink for Read {
     fn series(&mut self, labels: &Labels, samples: &[Sample]) {
         self.samples += samples.len() as u64;
-        let metric = labels.get("__name__").and_then(Metric::from_name);
+        let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
         let cluster = labels.get(&self.config.cluster_label);
-        let (Some(metric), Some(cluster)) = (metric, cluster) else { return };
-        let Some(place) = place(metric) else { return };
-        let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
-        let mut stream = stream::split(metric, owned, &self.config.ignored_labels).stream;
+        let (Some(place), Some(cluster)) = (place(metric), cluster) else { return };
+        let mut stream = labels.split(metric, &self.config.ignored_labels).stream;
         if !self.config.feed.is_empty() {
             stream.insert(FEED_LABEL.to_owned(), self.config.feed.as_ref().to_owned());
         }

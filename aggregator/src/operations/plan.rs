@@ -26,14 +26,8 @@ pub(super) const LOOKBACK: i64 = 300_000;
 /// Splits a long time, oldest first.
 pub(super) fn parts(from: Seconds, to: Seconds) -> Vec<Window> {
     let (from, to) = ((from * 1000.0) as i64, (to * 1000.0) as i64);
-    let mut parts = Vec::new();
-    let mut begin = from;
-    while begin < to {
-        let end = to.min(begin.saturating_add(MOST_AT_ONCE));
-        parts.push((begin, end));
-        begin = end;
-    }
-    parts
+    let begins = (from..to).step_by(MOST_AT_ONCE as usize);
+    begins.map(|begin| (begin, to.min(begin.saturating_add(MOST_AT_ONCE)))).collect()
 }
 
 /// The distance of two looks; never more than what a sample is shown for, so that none is missed.
