@@ -138,8 +138,7 @@ type Judged = (Verdict, Vec<String>);
 fn gate(seen: &Seen, now: Seconds) -> Result<Account> {
     let gate = GateObject::read(seen.object.clone()).context("an object without a name")?;
     let package = seen.package.clone().and_then(PackageObject::read);
-    let package_spec = package.as_ref().and_then(|it| it.spec.as_ref().ok());
-    let stale_after = package_spec.and_then(stale_after);
+    let stale_after = package.as_ref().and_then(|it| stale_after(it.spec.as_ref().ok()?));
     let own = Gate::from(&gate);
     let (verdict, mut doubts) = judged(&own, stale_after, now);
     if let (Ok(wish), None) = (&own.spec, &package) {

@@ -84,7 +84,8 @@ impl<Q: QueryApi> Backend<Q> {
     pub(super) async fn ask(&mut self, question: &Question) -> Result<Found, AskError> {
         let mut found = Found::default();
         for part in plan::parts(question.from, question.to) {
-            let groups = self.streams(question, part, &mut found).await?;
+            let (groups, unnamed) = self.streams(question, part).await?;
+            found.unnamed = found.unnamed.max(unnamed);
             let mut coarse = HashMap::new();
             let step = plan::step(part);
             let looks = COARSE_SERIES as u64 * ((part.1 - part.0) / step) as u64;
@@ -113,19 +114,14 @@ impl<Q: QueryApi> Backend<Q> {
                     self.read(question, labels, pieces, None, &mut found.clusters).await?;
                 }
             }
-            self.reasons(question, part, &mut found.reasons).await?;
+            found.reasons.extend(self.reasons(question, part).await?);
         }
         found.clusters.values_mut().for_each(|scrapes| scrapes.begin_at(question.from));
         Ok(found)
     }
 
-    /// The streams of a part of the time.
-    async fn streams(
-        &self,
-        question: &Question,
-        part: Window,
-        found: &mut Found,
-    ) -> Result<Groups, AskError> {
+    /// The streams of a part of the time, and how many there are besides without a cluster label.
+    async fn streams(&self, question: &Question, part: Window) -> Result<(Groups, usize), AskError> {
         let digests = self.of_clusters(question, Metric::Digest);
         let query = format!("count_over_time({digests}[{}ms])", part.1 - part.0);
         let cluster_label = self.config.cluster_label.clone();
@@ -139,9 +135,7 @@ impl<Q: QueryApi> Backend<Q> {
             let group = groups.entry(IdentityLabels::of(&stream)).or_default();
             group.entry(cluster.clone()).or_default().push(scrapes);
         };
-        let (groups, unnamed) = fold(&self.feed, &query, end(part), count).await?;
-        found.unnamed = found.unnamed.max(unnamed);
-        Ok(groups)
+        Ok(fold(&self.feed, &query, end(part), count).await?)
     }
 
     /// Reads scrapes, or looks at distances of `step`, piece by piece; what is too large is halved.
@@ -198,12 +192,7 @@ impl<Q: QueryApi> Backend<Q> {
         Ok(read.clusters)
     }
 
-    async fn reasons(
-        &mut self,
-        question: &Question,
-        part: Window,
-        words: &mut BTreeMap<u64, String>,
-    ) -> Result<(), AskError> {
+    async fn reasons(&self, question: &Question, part: Window) -> Result<BTreeMap<u64, String>, AskError> {
         let info = self.of_clusters(question, Metric::ReasonInfo);
         let query = format!(
             "max by ({}, {}) (max_over_time({info}[{}ms]))",
@@ -215,8 +204,7 @@ impl<Q: QueryApi> Backend<Q> {
             let code = labels.get(label::CODE).and_then(|code| code.parse().ok());
             words.extend(code.zip(labels.get(label::REASON).map(str::to_owned)));
         };
-        words.extend(fold(&self.feed, &query, end(part), note).await?);
-        Ok(())
+        Ok(fold(&self.feed, &query, end(part), note).await?)
     }
 
     fn of_clusters(&self, question: &Question, metric: Metric) -> String {
