@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::ListParams;
-use statusbridge_contract::stream::{self, StreamLabels};
+use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, label};
 
 use super::cluster_label::candidates;
 use super::survey::{DigestSeen, Limit, StreamSeen, Survey};
 use crate::clock::{self, Seconds};
-use crate::feed::{FeedConfig, FeedError, Labels, PromFeed, QueryApi as _, Sample, Sink, cluster_selector};
+use crate::feed::{FeedConfig, FeedError, Labels, PromFeed, Sample, cluster_selector};
 use crate::fleet::{Fleet, FleetSettings, StreamId};
 use crate::fold::fold;
 use crate::judge::PackageObject;
@@ -106,12 +106,11 @@ pub(super) async fn survey(
 /// What can be told without verifying anything.
 async fn look(feed: &PromFeed, poll: &PollConfig, survey: &mut Survey) -> Result<(), FeedError> {
     let t = survey.t;
-    let now = Heads::new(poll, t, f64::MAX);
-    survey.digests = feed.query(Metric::Digest.name(), t, now).await?.all;
-    let heads = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
-    let query = cluster_selector(&heads, &poll.cluster_label, []) + &format!("[{}s]", WINDOW + AHEAD);
-    let lately = Heads::new(poll, t, t + survey.settle);
-    for (labels, seen) in feed.query(&query, t + AHEAD, lately).await?.all {
+    survey.digests = fold(feed, Metric::Digest.name(), t, heads(poll, t, f64::MAX)).await?;
+    let metrics = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
+    let query = cluster_selector(&metrics, &poll.cluster_label, []) + &format!("[{}s]", WINDOW + AHEAD);
+    let lately = heads(poll, t, t + survey.settle);
+    for (labels, seen) in fold(feed, &query, t + AHEAD, lately).await? {
         match survey.digests.get_mut(&labels) {
             Some(known) => {
                 *known = DigestSeen { contracts: known.contracts.clone(), uids: known.uids.clone(), ..seen }
@@ -249,23 +248,14 @@ pub(super) async fn limits(client: &Client) -> Result<Vec<Limit>, HubError> {
     write::list(&Kind::FleetPackage.everywhere(client), ListParams::default().limit(500), limit).await
 }
 
-/// Digests and what comes with them, by the labels of their streams.
-struct Heads {
-    ignored: Vec<String>,
-    /// What is looked at ends here.
+/// Takes note of digests and what comes with them, by the labels of their streams. What is looked at ends at `t`.
+fn heads(
+    poll: &PollConfig,
     t: Seconds,
     present: Seconds,
-    all: BTreeMap<StreamLabels, DigestSeen>,
-}
-
-impl Heads {
-    fn new(poll: &PollConfig, t: Seconds, present: Seconds) -> Self {
-        Self { ignored: poll.ignored_labels.clone(), t, present, all: BTreeMap::new() }
-    }
-}
-
-impl Sink for Heads {
-    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
+) -> impl FnMut(&mut BTreeMap<StreamLabels, DigestSeen>, &Labels, &[Sample]) + Send + 'static {
+    let ignored = poll.ignored_labels.clone();
+    move |all, labels, samples| {
         let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
         // Stale markers are no samples; VictoriaMetrics answers them as such.
         let samples: Vec<Sample> = samples.iter().filter(|sample| !sample.value.is_nan()).copied().collect();
@@ -273,14 +263,13 @@ impl Sink for Heads {
         if samples.is_empty() || metric == Metric::Digest && labels.get(label::PACKAGE_CLUSTER).is_some() {
             return;
         }
-        let owned = labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let split = stream::split(metric, owned, &self.ignored);
-        let seen = self.all.entry(split.stream).or_default();
+        let split = labels.split(metric, &ignored);
+        let seen = all.entry(split.stream).or_default();
         let latest = samples.iter().map(|sample| sample.at).reduce(f64::max);
-        if let Some(ahead) = latest.map(|at| at - self.present).filter(|ahead| *ahead > 0.0) {
+        if let Some(ahead) = latest.map(|at| at - present).filter(|ahead| *ahead > 0.0) {
             seen.ahead = seen.ahead.into_iter().chain([ahead]).reduce(f64::max);
         }
-        let known = samples.iter().filter(|sample| sample.at <= self.t);
+        let known = samples.iter().filter(|sample| sample.at <= t);
         let said = known.clone().filter_map(|it| Some(((it.at * 1000.0).round() as i64, it.whole()?)));
         match metric {
             Metric::Digest => {
@@ -308,10 +297,11 @@ mod tests {
 
     #[test]
     fn what_comes_with_a_digest_is_found_by_its_labels() {
-        let mut heads = Heads::new(&PollConfig::default(), 100.0, 105.0);
+        let mut note = heads(&PollConfig::default(), 100.0, 105.0);
+        let mut all = BTreeMap::new();
         let mut take = |name: &str, own: &[(&str, &str)], samples: &[Sample]| {
             let labels = [("__name__", name), ("cluster", "c"), ("package", "target")];
-            heads.series(&labels.iter().chain(own).copied().collect(), samples);
+            note(&mut all, &labels.iter().chain(own).copied().collect(), samples);
         };
         let digests = [sample(85.0, 1.0), sample(95.0, f64::NAN), sample(100.0, 2.0), sample(3705.0, 3.0)];
         take(
@@ -332,7 +322,7 @@ mod tests {
             ahead: Some(3600.0),
         };
         let labels = crate::testing::stream(&[("cluster", "c"), ("package", "target")]);
-        assert_eq!(heads.all, [(labels, expected)].into());
+        assert_eq!(all, [(labels, expected)].into());
     }
 
     #[test]

@@ -203,10 +203,9 @@ fn is_split(seen: &DigestSeen) -> bool {
 /// What values tell of the same.
 fn values(survey: &Survey, findings: &mut Vec<Finding>) {
     for (cluster, metrics) in &survey.filled {
-        let metrics: Vec<&String> = metrics.iter().collect();
         let message = format!(
             "cluster `{cluster}` has samples of {} with the value 0, which no exporter says: a pipeline fills in what is absent",
-            list(&metrics)
+            list(metrics)
         );
         findings.push(Finding::problem(Check::Filled, message, AS_IT_IS));
     }
@@ -264,17 +263,12 @@ fn names_and_uids(survey: &Survey, findings: &mut Vec<Finding>) {
             false if survey.direct => "give each target the name of the cluster that it is in".to_owned(),
             false => format!("give each cluster a `{}` of its own where it is scraped", survey.cluster_label),
         };
-        let message = format!(
-            "{} clusters report as `{name}`: {}",
-            uids.len(),
-            shown.collect::<Vec<_>>().join(" and ")
-        );
+        let shown = shown.collect::<Vec<_>>().join(" and ");
+        let message = format!("{} clusters report as `{name}`: {shown}", uids.len());
         findings.push(Finding::problem(Check::DuplicateClusterName, message, fix));
     }
     for (uid, names) in names.into_iter().filter(|(_, names)| names.len() > 1) {
-        let names: Vec<&str> = names.into_iter().collect();
-        let message =
-            format!("one cluster (uid {uid}) reports under {} names: {}", names.len(), list(&names));
+        let message = format!("one cluster (uid {uid}) reports under {} names: {}", names.len(), list(names));
         let fix = format!(
             "give all that ships its metrics (replicas, jobs) the same `{}`; an old name goes by itself after 5 minutes",
             survey.cluster_label
@@ -448,7 +442,6 @@ fn replicas(survey: &Survey, findings: &mut Vec<Finding>) {
         values.extend(all.iter().filter_map(|labels| labels.get(first)).map(String::as_str));
     }
     for (labels, (clusters, values)) in found {
-        let values: Vec<&str> = values.into_iter().collect();
         let label = labels.join(",");
         let (what, fix) = match labels.as_slice() {
             ["job"] => {
@@ -463,7 +456,7 @@ fn replicas(survey: &Survey, findings: &mut Vec<Finding>) {
             ),
         };
         let message =
-            format!("{what} and differ in the label `{label}` ({}): {}", list(&values), list(&clusters));
+            format!("{what} and differ in the label `{label}` ({}): {}", list(values), list(clusters));
         findings.push(Finding::advice(Check::Replicas, message, fix));
     }
 }
@@ -493,7 +486,8 @@ fn show(labels: &StreamLabels) -> String {
 }
 
 /// The first names and how many there are besides.
-fn list(names: &[impl AsRef<str>]) -> String {
+fn list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let names: Vec<_> = names.into_iter().collect();
     let mut text = names.iter().take(NAMES).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
     if names.len() > NAMES {
         text.push_str(&format!(" and {} more", names.len() - NAMES));

@@ -138,20 +138,19 @@ type Judged = (Verdict, Vec<String>);
 fn gate(seen: &Seen, now: Seconds) -> Result<Account> {
     let gate = GateObject::read(seen.object.clone()).context("an object without a name")?;
     let package = seen.package.clone().and_then(PackageObject::read);
-    let package_spec = package.as_ref().and_then(|it| it.spec.as_ref().ok());
-    let stale_after = package_spec.and_then(stale_after);
-    let (verdict, mut doubts) = gate_verdict(&gate, stale_after, now);
-    doubts.extend(spec_error(&gate.spec));
-    if let Ok(spec) = &gate.spec
-        && package.is_none()
-    {
-        doubts.push(format!("there is no FleetPackage {:?} in the namespace", spec.fleet_package_ref.name));
+    let stale_after = package.as_ref().and_then(|it| stale_after(it.spec.as_ref().ok()?));
+    let own = Gate::from(&gate);
+    let (verdict, mut doubts) = judged(&own, stale_after, now);
+    if let (Ok(wish), None) = (&own.spec, &package) {
+        doubts.push(format!("there is no FleetPackage {:?} in the namespace", wish.package));
     }
+    let package_name = |gate: &Gate| gate.spec.as_ref().ok().map(|wish| wish.package.clone());
     let depends_on = seen.dependencies.iter().map(|(name, other)| {
         let judged = other.clone().and_then(GateObject::read).map(|other| {
+            let other = Gate::from(&other);
             // Its own FleetPackage may be another; without its staleAfter its age is only shown.
-            let same = package_name(&other) == package_name(&gate);
-            gate_verdict(&other, stale_after.filter(|_| same), now)
+            let same = package_name(&other) == package_name(&own);
+            judged(&other, stale_after.filter(|_| same), now)
         });
         dependency(name, judged)
     });
@@ -178,7 +177,7 @@ fn gate(seen: &Seen, now: Seconds) -> Result<Account> {
         })
     });
     let package = package.as_ref();
-    let clusters = gate.spec.as_ref().ok().map(|spec| &spec.clusters);
+    let clusters = gate.spec.as_ref().map(|spec| &spec.clusters);
     let total = counts.map(|counts| counts.total);
     Ok(Account {
         terms,
@@ -190,11 +189,9 @@ fn gate(seen: &Seen, now: Seconds) -> Result<Account> {
 
 fn package(seen: &Seen, now: Seconds) -> Result<Account> {
     let package = PackageObject::read(seen.object.clone()).context("an object without a name")?;
-    let (verdict, mut doubts) = package_verdict(&package, now);
-    doubts.extend(spec_error(&package.spec));
-    let clusters = package.spec.as_ref().ok().map(|spec| &spec.clusters);
+    let clusters = package.spec.as_ref().map(|spec| &spec.clusters);
     let total = package.status.as_ref().and_then(|status| status.counted()).map(|counts| counts.total);
-    Ok(of_both_kinds(seen, now, (verdict, doubts), Some(&package), clusters, total))
+    Ok(of_both_kinds(seen, now, package_verdict(&package, now), Some(&package), clusters, total))
 }
 
 /// What is told of a gate as of a FleetPackage. `clusters` are those that the spec chooses, `total` is how many were
@@ -204,9 +201,12 @@ fn of_both_kinds(
     now: Seconds,
     (verdict, mut doubts): Judged,
     package: Option<&PackageObject>,
-    clusters: Option<&ClusterSet>,
+    clusters: Result<&ClusterSet, &String>,
     total: Option<u64>,
 ) -> Account {
+    if let Err(error) = clusters {
+        doubts.push(format!("this version cannot read the spec: {error}"));
+    }
     if seen.object.metadata.deletion_timestamp.is_some() {
         doubts.push("the object is being deleted".to_owned());
     }
@@ -217,7 +217,7 @@ fn of_both_kinds(
     }
     let (clusters, clusters_note) = match (&seen.slices, package, package_spec, clusters) {
         (Err(error), ..) => (Vec::new(), Some(format!("the slices could not be read: {error}"))),
-        (Ok(slices), Some(package), Some(spec), Some(chosen)) if !slices.is_empty() => {
+        (Ok(slices), Some(package), Some(spec), Ok(chosen)) if !slices.is_empty() => {
             let generation = package.generation;
             doubts.extend(doubts::of_slices(slices, generation, stale_after(spec), now));
             let revision = verdict.revision.as_deref().map(Fingerprint::of);
@@ -256,43 +256,20 @@ fn of_both_kinds(
 }
 
 fn dependency(name: &str, judged: Option<Judged>) -> Dependency {
-    let name = name.to_owned();
-    match judged {
-        Some((verdict, doubts)) => Dependency { name, verdict: Some(verdict), doubts },
-        None => {
-            let doubts = vec!["there is no such gate in the namespace".to_owned()];
-            Dependency { name, verdict: None, doubts }
-        }
-    }
-}
-
-fn package_name(gate: &GateObject) -> Option<&str> {
-    gate.spec.as_ref().ok().map(|spec| spec.fleet_package_ref.name.as_str())
-}
-
-fn spec_error<S>(spec: &Result<S, String>) -> Option<String> {
-    spec.as_ref().err().map(|error| format!("this version cannot read the spec: {error}"))
-}
-
-fn gate_verdict(gate: &GateObject, stale_after: Option<Seconds>, now: Seconds) -> Judged {
-    let revision = gate.spec.as_ref().ok().map(|spec| spec.revision.clone());
-    judged(&Gate::from(gate), OPEN, revision, stale_after, now)
+    let (verdict, doubts) = match judged {
+        Some((verdict, doubts)) => (Some(verdict), doubts),
+        None => (None, vec!["there is no such gate in the namespace".to_owned()]),
+    };
+    Dependency { name: name.to_owned(), verdict, doubts }
 }
 
 fn package_verdict(package: &PackageObject, now: Seconds) -> Judged {
-    let spec = package.spec.as_ref().ok();
-    let revision = spec.and_then(|spec| spec.wanted(package.status.as_ref())).map(str::to_owned);
-    judged(&Gate::from(package), READY, revision, spec.and_then(stale_after), now)
+    judged(&Gate::from(package), package.spec.as_ref().ok().and_then(stale_after), now)
 }
 
-/// `condition` is what the object itself calls the condition that says it.
-fn judged(
-    gate: &Gate,
-    condition: &'static str,
-    revision: Option<String>,
-    stale_after: Option<Seconds>,
-    now: Seconds,
-) -> Judged {
+fn judged(gate: &Gate, stale_after: Option<Seconds>, now: Seconds) -> Judged {
+    // A FleetPackage may want none.
+    let revision = gate.spec.as_ref().ok().map(|wish| wish.revision.clone()).filter(|it| !it.is_empty());
     let status = gate.status.clone().unwrap_or_default();
     let doubts = doubts::of_status(gate.generation, &status, stale_after, now);
     let verdict = find(&status.conditions, OPEN);
@@ -304,7 +281,8 @@ fn judged(
         observed_generation: status.observed_generation.filter(|observed| *observed >= 0),
         fingerprint: revision.as_deref().map(|revision| Fingerprint::of(revision).to_string()),
         revision,
-        condition,
+        // What the object itself calls it.
+        condition: if gate.kind == Kind::RolloutGate { OPEN } else { READY },
         holds: verdict.is_some_and(|it| it.status == "True"),
         reason: verdict.map(|it| it.reason.clone()).unwrap_or_default(),
         message: verdict.map(|it| it.message.clone()).unwrap_or_default(),

@@ -93,12 +93,12 @@ async fn slices_of(client: &Client, namespace: &str, package: &Raw) -> Result<Ve
 
 async fn heartbeat(client: &Client, namespace: &str) -> Heartbeat {
     let leases = Api::<Lease>::namespaced(client.clone(), namespace);
+    let renewed = |lease: Lease| {
+        let spec = lease.spec?;
+        Some(Heartbeat::Renewed(spec.renew_time?.0, spec.lease_duration_seconds?))
+    };
     match in_time(leases.get_opt(LEASE)).await {
         Err(error) => Heartbeat::Unreadable(error.to_string()),
-        Ok(lease) => {
-            let spec = lease.and_then(|lease| lease.spec);
-            let renewed = spec.and_then(|spec| Some((spec.renew_time?.0, spec.lease_duration_seconds?)));
-            renewed.map_or(Heartbeat::Never, |(at, seconds)| Heartbeat::Renewed(at, seconds))
-        }
+        Ok(lease) => lease.and_then(renewed).unwrap_or(Heartbeat::Never),
     }
 }

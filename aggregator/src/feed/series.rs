@@ -1,5 +1,7 @@
 //! One series of an answer, as it is handed out while the answer is being read.
 
+use statusbridge_contract::{Metric, stream};
+
 use crate::clock::Seconds;
 
 /// Values up to 2^53 are exact in a float64.
@@ -27,6 +29,11 @@ impl Labels {
     /// Value of a label; an empty value is the same as none in PromQL.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(n, v)| *n == name && !v.is_empty()).map(|(_, v)| v)
+    }
+
+    /// Takes them apart, as those of a sample of `metric`: see [`stream::split`].
+    pub fn split(&self, metric: Metric, ignored: &[String]) -> stream::Split {
+        stream::split(metric, self.iter().map(|(name, value)| (name.to_owned(), value.to_owned())), ignored)
     }
 
     /// Forgets all labels and keeps the buffer.

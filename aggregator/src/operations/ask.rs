@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use statusbridge_contract::{Metric, label, stream, stream::StreamLabels};
+use statusbridge_contract::{Metric, label};
 
 use super::fold::Evidence;
 use super::plan::{self, Piece, Window};
@@ -23,8 +23,6 @@ use crate::verify::Content;
 
 /// Samples that are received of one backend at most.
 const MOST_SAMPLES: u64 = 50_000_000;
-/// Bytes of cluster names in one query; VictoriaMetrics refuses queries of more than 16 KiB by default.
-const NAMES: usize = 6 << 10;
 
 /// Why a backend's history cannot be told.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +59,9 @@ pub(super) struct Found {
     pub(super) unnamed: usize,
 }
 
+/// By the labels that packages have in them and by cluster: how many scrapes each stream has.
+type Groups = BTreeMap<IdentityLabels, BTreeMap<String, Vec<u64>>>;
+
 /// One backend.
 pub(super) struct Backend<Q> {
     /// What asks it.
@@ -83,16 +84,15 @@ impl<Q: QueryApi> Backend<Q> {
     pub(super) async fn ask(&mut self, question: &Question) -> Result<Found, AskError> {
         let mut found = Found::default();
         for part in plan::parts(question.from, question.to) {
-            let groups = self.streams(question, part, &mut found).await?;
+            let (groups, unnamed) = self.streams(question, part).await?;
+            found.unnamed = found.unnamed.max(unnamed);
             let mut coarse = HashMap::new();
             let step = plan::step(part);
+            let looks = COARSE_SERIES as u64 * ((part.1 - part.0) / step) as u64;
             for (labels, clusters) in &groups {
-                let samples = |cluster: &str| {
-                    let streams = clusters.get(cluster).map_or(1, |sizes| sizes.len() as u64);
-                    streams * COARSE_SERIES as u64 * ((part.1 - part.0) / step) as u64
-                };
-                let names = clusters.keys().cloned();
-                let pieces = plan::pieces(part, names, samples, self.config.batch_samples, NAMES);
+                let sizes =
+                    clusters.iter().map(|(name, streams)| (name.clone(), streams.len() as u64 * looks));
+                let pieces = plan::pieces(part, sizes, self.config.batch_samples);
                 self.read(question, labels, pieces, Some(step), &mut coarse).await?;
             }
             // Where it was before, it has to be told that it is there no more.
@@ -100,57 +100,42 @@ impl<Q: QueryApi> Backend<Q> {
                 scrapes.has_package() || found.clusters.contains_key(cluster)
             });
             for (labels, clusters) in &groups {
-                let mut windows: BTreeMap<Window, Vec<String>> = BTreeMap::new();
-                for (cluster, scrapes) in clusters.keys().filter_map(|c| coarse.get_key_value(c)) {
-                    for window in plan::moved(part, step, scrapes.by_stream()) {
-                        windows.entry(window).or_default().push(cluster.clone());
+                let mut windows: BTreeMap<Window, Vec<(String, u64)>> = BTreeMap::new();
+                for (cluster, scrapes) in clusters {
+                    let looks = coarse.get(cluster).into_iter().flat_map(Scrapes::by_stream);
+                    for window in plan::moved(part, step, looks) {
+                        let share = (window.1 - window.0) as f64 / (part.1 - part.0).max(1) as f64;
+                        let samples = SERIES as f64 * share * scrapes.iter().sum::<u64>() as f64;
+                        windows.entry(window).or_default().push((cluster.clone(), samples as u64));
                     }
                 }
-                for (window, mut names) in windows {
-                    names.sort_unstable();
-                    let share = (window.1 - window.0) as f64 / (part.1 - part.0).max(1) as f64;
-                    let samples = |cluster: &str| {
-                        let sizes = clusters.get(cluster).map_or(0, |sizes| sizes.iter().sum());
-                        (SERIES as f64 * share * sizes as f64) as u64
-                    };
-                    let pieces = plan::pieces(window, names, samples, self.config.batch_samples, NAMES);
+                for (window, sizes) in windows {
+                    let pieces = plan::pieces(window, sizes, self.config.batch_samples);
                     self.read(question, labels, pieces, None, &mut found.clusters).await?;
                 }
             }
-            self.reasons(question, part, &mut found.reasons).await?;
+            found.reasons.extend(self.reasons(question, part).await?);
         }
         found.clusters.values_mut().for_each(|scrapes| scrapes.begin_at(question.from));
         Ok(found)
     }
 
-    /// The streams of a part of the time: by the labels that packages have in them and by cluster, how
-    /// many scrapes each has.
-    async fn streams(
-        &mut self,
-        question: &Question,
-        part: Window,
-        found: &mut Found,
-    ) -> Result<BTreeMap<IdentityLabels, BTreeMap<String, Vec<u64>>>, AskError> {
+    /// The streams of a part of the time, and how many there are besides without a cluster label.
+    async fn streams(&self, question: &Question, part: Window) -> Result<(Groups, usize), AskError> {
         let digests = self.of_clusters(question, Metric::Digest);
         let query = format!("count_over_time({digests}[{}ms])", part.1 - part.0);
-        let count = |counted: &mut Vec<(StreamLabels, u64)>, labels: &Labels, samples: &[Sample]| {
-            let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
-            let number = samples.last().and_then(|s| s.whole()).unwrap_or_default();
-            counted.push((stream::split(Metric::Digest, owned, &[]).stream, number));
-        };
-        let counted = fold(&self.feed, &query, end(part), count).await?;
-        let mut groups: BTreeMap<IdentityLabels, BTreeMap<String, Vec<u64>>> = BTreeMap::new();
-        let mut unnamed = 0;
-        for (stream, count) in counted {
-            let Some(cluster) = stream.get(&self.config.cluster_label).filter(|c| !c.is_empty()) else {
-                unnamed += 1;
-                continue;
+        let cluster_label = self.config.cluster_label.clone();
+        let count = move |(groups, unnamed): &mut (Groups, usize), labels: &Labels, samples: &[Sample]| {
+            let stream = labels.split(Metric::Digest, &[]).stream;
+            let Some(cluster) = stream.get(&cluster_label).filter(|c| !c.is_empty()) else {
+                *unnamed += 1;
+                return;
             };
+            let scrapes = samples.last().and_then(|s| s.whole()).unwrap_or_default().max(1);
             let group = groups.entry(IdentityLabels::of(&stream)).or_default();
-            group.entry(cluster.clone()).or_default().push(count.max(1));
-        }
-        found.unnamed = found.unnamed.max(unnamed);
-        Ok(groups)
+            group.entry(cluster.clone()).or_default().push(scrapes);
+        };
+        Ok(fold(&self.feed, &query, end(part), count).await?)
     }
 
     /// Reads scrapes, or looks at distances of `step`, piece by piece; what is too large is halved.
@@ -158,23 +143,19 @@ impl<Q: QueryApi> Backend<Q> {
         &mut self,
         question: &Question,
         labels: &IdentityLabels,
-        pieces: Vec<Piece>,
+        mut pieces: Vec<Piece>,
         step: Option<i64>,
         into: &mut HashMap<String, Scrapes>,
     ) -> Result<(), AskError> {
-        let mut work = pieces;
-        while let Some(piece) = work.pop() {
-            match self.piece(question, labels, &piece, step).await {
-                Ok(read) => {
-                    for (cluster, scrapes) in read.clusters {
+        while let Some(piece) = pieces.pop() {
+            match (self.piece(question, labels, &piece, step).await, piece.halves()) {
+                (Ok(read), _) => {
+                    for (cluster, scrapes) in read {
                         into.entry(cluster).or_default().absorb(scrapes);
                     }
                 }
-                Err(AskError::Feed(error)) if error.may_be_size() => match piece.halves() {
-                    Some(halves) => work.extend(halves),
-                    None => return Err(error.into()),
-                },
-                Err(error) => return Err(error),
+                (Err(AskError::Feed(error)), Some(halves)) if error.may_be_size() => pieces.extend(halves),
+                (Err(error), _) => return Err(error),
             }
         }
         Ok(())
@@ -186,7 +167,7 @@ impl<Q: QueryApi> Backend<Q> {
         labels: &IdentityLabels,
         piece: &Piece,
         step: Option<i64>,
-    ) -> Result<Read, AskError> {
+    ) -> Result<HashMap<String, Scrapes>, AskError> {
         let (from, to) = piece.window;
         let (metrics, of_exporter, step): (_, &[Metric], _) = match step {
             Some(step) => (MOVES, &[Metric::ProcessNumber], format!(":{step}ms")),
@@ -199,12 +180,7 @@ impl<Q: QueryApi> Backend<Q> {
         let of_exporter = cluster_selector(of_exporter, label, clusters());
         let source = &question.package.source;
         let of_source = source_selector(&[Metric::SourceUp], label, clusters(), labels, source);
-        let mut read = Read {
-            label: label.clone(),
-            ignored: self.config.ignored_labels.clone(),
-            feed: self.config.feed.as_ref().to_owned(),
-            ..Read::default()
-        };
+        let mut read = Read { config: self.config.clone(), ..Read::default() };
         for selector in [package, of_exporter, of_source] {
             let before = read.samples;
             read = self.feed.query(&(selector + &range), end(piece.window), read).await?;
@@ -213,15 +189,10 @@ impl<Q: QueryApi> Backend<Q> {
                 return Err(AskError::TooMuch);
             }
         }
-        Ok(read)
+        Ok(read.clusters)
     }
 
-    async fn reasons(
-        &mut self,
-        question: &Question,
-        part: Window,
-        words: &mut BTreeMap<u64, String>,
-    ) -> Result<(), AskError> {
+    async fn reasons(&self, question: &Question, part: Window) -> Result<BTreeMap<u64, String>, AskError> {
         let info = self.of_clusters(question, Metric::ReasonInfo);
         let query = format!(
             "max by ({}, {}) (max_over_time({info}[{}ms]))",
@@ -233,8 +204,7 @@ impl<Q: QueryApi> Backend<Q> {
             let code = labels.get(label::CODE).and_then(|code| code.parse().ok());
             words.extend(code.zip(labels.get(label::REASON).map(str::to_owned)));
         };
-        words.extend(fold(&self.feed, &query, end(part), note).await?);
-        Ok(())
+        Ok(fold(&self.feed, &query, end(part), note).await?)
     }
 
     fn of_clusters(&self, question: &Question, metric: Metric) -> String {
@@ -277,9 +247,7 @@ fn says(content: &Content, package: &PackageRef, state: Option<State>) -> bool {
 /// Scrapes by cluster.
 #[derive(Default)]
 struct Read {
-    label: String,
-    ignored: Vec<String>,
-    feed: String,
+    config: PollConfig,
     clusters: HashMap<String, Scrapes>,
     samples: u64,
 }
@@ -287,13 +255,12 @@ struct Read {
 impl Sink for Read {
     fn series(&mut self, labels: &Labels, samples: &[Sample]) {
         self.samples += samples.len() as u64;
-        let metric = labels.get("__name__").and_then(Metric::from_name);
-        let (Some(metric), Some(cluster)) = (metric, labels.get(&self.label)) else { return };
-        let Some(place) = place(metric) else { return };
-        let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
-        let mut stream = stream::split(metric, owned, &self.ignored).stream;
-        if !self.feed.is_empty() {
-            stream.insert(FEED_LABEL.to_owned(), self.feed.clone());
+        let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
+        let cluster = labels.get(&self.config.cluster_label);
+        let (Some(place), Some(cluster)) = (place(metric), cluster) else { return };
+        let mut stream = labels.split(metric, &self.config.ignored_labels).stream;
+        if !self.config.feed.is_empty() {
+            stream.insert(FEED_LABEL.to_owned(), self.config.feed.as_ref().to_owned());
         }
         self.clusters.entry(cluster.to_owned()).or_default().add(stream, place, samples);
     }

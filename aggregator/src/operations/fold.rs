@@ -1,6 +1,7 @@
 //! Looks in, operations out: what a cluster did about a package, and what of it nobody saw.
 
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 use statusbridge_contract::{ApplyState, Fingerprint};
 
 use super::follow::{Because, Look};
@@ -16,14 +17,15 @@ pub(super) const MOST_ENTRIES: usize = 100;
 const WHOLE_SECOND: Seconds = 1.0;
 
 /// When something happened.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Moment {
+#[skip_serializing_none]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Moment<T = Seconds> {
     /// At this time, or no later.
-    pub(super) at: Seconds,
+    pub(super) at: T,
     /// Whether it was at that time, to the second, as the exporter saw it.
     pub(super) exact: bool,
     /// The last look before it, if there is one.
-    pub(super) after: Option<Seconds>,
+    pub(super) after: Option<T>,
 }
 
 impl Moment {
@@ -120,12 +122,12 @@ pub(super) struct Evidence {
 }
 
 /// A time in which the package moved, or may have moved, and no sample shows how.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Gap {
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Gap<T = Seconds> {
     /// The last sample before it.
-    pub(super) after: Seconds,
+    pub(super) after: T,
     /// The first one after it.
-    pub(super) before: Seconds,
+    pub(super) before: T,
     /// Why that is all that is known.
     pub(super) because: Because,
 }
@@ -180,11 +182,7 @@ impl Fold {
     fn take(&mut self, look: &Look) {
         let last = self.last.replace(*look);
         self.story.offset = look.offset;
-        if last.is_none() {
-            self.story.began = look.package.map(|_| look.at);
-        }
-        let first = self.story.seen.map_or(look.at, |(first, _)| first);
-        self.story.seen = Some((first, look.at));
+        self.story.seen.get_or_insert((look.at, look.at)).1 = look.at;
         self.story.now = look.package;
         match (last, look.package) {
             (None, Some(state)) => self.begin(look, state),
@@ -198,7 +196,7 @@ impl Fold {
             (Some(last), None) if last.package.is_some() => {
                 let moment = Moment::within(last.at, look.at);
                 self.story.gone = Some(moment);
-                self.end(Some(Outcome::Gone), moment, Evidence::of(look));
+                self.end(Some(Outcome::Gone), moment, look);
             }
             (_, None) => {}
         }
@@ -206,10 +204,11 @@ impl Fold {
 
     /// The first look of all: what came before is not asked for.
     fn begin(&mut self, look: &Look, state: State) {
+        self.story.began = Some(look.at);
         if state.is_settled() {
             return;
         }
-        self.open = Some(operation(state, Trigger::UnderWay, None, Evidence::of(look)));
+        self.open = Some(operation(state, Trigger::UnderWay, None, look));
         // It has been what it is since the time that it says, or longer: an exporter that was started anew may
         // not know better.
         let since = if state.since == 0 { look.at } else { look.local(state.since) };
@@ -221,7 +220,7 @@ impl Fold {
     fn appear(&mut self, before: Seconds, look: &Look, state: State) {
         let moment = moment(before, look, state);
         let started = Moment::within(before, moment.at);
-        self.open = Some(operation(state, Trigger::New, Some(started), Evidence::of(look)));
+        self.open = Some(operation(state, Trigger::New, Some(started), look));
         self.note(look, state, moment, false);
     }
 
@@ -237,20 +236,23 @@ impl Fold {
             bound(&mut self.story.gaps, &mut self.story.left_out);
         }
         let moment = if changed { moment(at, look, state) } else { Moment::within(at, look.at) };
-        let started = Moment::within(at, moment.at);
-        if state.desired != before.desired && !state.desired.is_none() {
-            self.end(None, started, Evidence::of(look));
-            self.open = Some(operation(state, Trigger::Revision, Some(started), Evidence::of(look)));
-        } else if self.begins_anew(before, state) {
-            self.end(None, started, Evidence::of(look));
-            let trigger = match state.apply {
-                ApplyState::Deleting => Trigger::Deletion,
-                ApplyState::Applied => Trigger::Health,
-                _ => Trigger::Apply,
-            };
-            self.open = Some(operation(state, trigger, Some(started), Evidence::of(look)));
+        if let Some(trigger) = self.trigger(before, state) {
+            let started = Moment::within(at, moment.at);
+            self.end(None, started, look);
+            self.open = Some(operation(state, trigger, Some(started), look));
         }
         self.note(look, state, moment, changed);
+    }
+
+    /// Why an operation begins with a change, if one does.
+    fn trigger(&self, before: State, state: State) -> Option<Trigger> {
+        match state.apply {
+            _ if state.desired != before.desired && !state.desired.is_none() => Some(Trigger::Revision),
+            _ if !self.begins_anew(before, state) => None,
+            ApplyState::Deleting => Some(Trigger::Deletion),
+            ApplyState::Applied => Some(Trigger::Health),
+            _ => Some(Trigger::Apply),
+        }
     }
 
     /// Whether a change is the beginning of something else than what is going on.
@@ -294,23 +296,22 @@ impl Fold {
         } else {
             Outcome::InProgress
         };
-        let evidence = Evidence::of(look);
         if outcome != open.outcome || changed {
-            open.evidence = evidence;
+            open.evidence = Evidence::of(look);
         }
         open.outcome = outcome;
         if outcome == Outcome::Healthy {
             let healthy = *open.healthy.get_or_insert(moment);
-            self.end(None, healthy, evidence);
+            self.end(None, healthy, look);
         }
     }
 
     /// Ends the operation that is open, if one is.
-    fn end(&mut self, outcome: Option<Outcome>, moment: Moment, evidence: Evidence) {
+    fn end(&mut self, outcome: Option<Outcome>, moment: Moment, look: &Look) {
         let Some(mut open) = self.open.take() else { return };
         let superseded = (open.outcome == Outcome::InProgress).then_some(Outcome::Superseded);
         if let Some(outcome) = outcome.or(superseded) {
-            (open.outcome, open.evidence) = (outcome, evidence);
+            (open.outcome, open.evidence) = (outcome, Evidence::of(look));
         }
         open.ended = Some(moment);
         self.story.operations.push(open);
@@ -337,7 +338,8 @@ impl Evidence {
     }
 }
 
-fn operation(state: State, trigger: Trigger, started: Option<Moment>, evidence: Evidence) -> Operation {
+fn operation(state: State, trigger: Trigger, started: Option<Moment>, look: &Look) -> Operation {
+    let evidence = Evidence::of(look);
     Operation { revision: state.desired, trigger, started, evidence, ..Operation::default() }
 }
 

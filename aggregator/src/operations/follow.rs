@@ -46,27 +46,24 @@ pub(super) enum Because {
     OtherProcess,
 }
 
+/// A sight, and the stream that it is of.
+type Followed<'a> = (&'a Stream, Sight);
+
 /// Follows a cluster's streams. A stream has a hole when nothing of it is heard for `patience`.
 pub(super) fn follow(streams: &[Stream], patience: Seconds) -> Vec<Look> {
     let mut looks = Vec::new();
-    let mut last: Option<(usize, Sight)> = None;
-    while let Some((place, sight)) = next(streams, last, patience) {
-        let unwatched = last.and_then(|before| unwatched(streams, before, (place, &sight)));
-        let offset = streams.get(place).map_or(0.0, |stream| stream.offset);
+    let mut last: Option<Followed<'_>> = None;
+    while let Some((stream, sight)) = next(streams, last, patience) {
+        let unwatched = last.and_then(|before| unwatched(before, (stream, sight)));
         let soak = sight.package.map_or(0.0, |state| sight.rendered.saturating_sub(state.since) as Seconds);
-        looks.push(Look { at: sight.at, package: sight.package, soak, unwatched, offset });
-        last = Some((place, sight));
+        looks.push(Look { at: sight.at, package: sight.package, soak, unwatched, offset: stream.offset });
+        last = Some((stream, sight));
     }
     looks
 }
 
 /// Why it was not watched all the time between two sights, if it was not.
-fn unwatched(
-    streams: &[Stream],
-    (was, before): (usize, Sight),
-    (is, now): (usize, &Sight),
-) -> Option<Because> {
-    let (old, new) = (streams.get(was)?, streams.get(is)?);
+fn unwatched((old, before): Followed<'_>, (new, now): Followed<'_>) -> Option<Because> {
     if new.is_blind(before.at, now.at) {
         return Some(Because::Blind);
     }
@@ -80,21 +77,21 @@ fn unwatched(
     (old.process != new.process && !has_watched).then_some(Because::OtherProcess)
 }
 
-fn next(streams: &[Stream], last: Option<(usize, Sight)>, patience: Seconds) -> Option<(usize, Sight)> {
+fn next<'a>(streams: &'a [Stream], last: Option<Followed<'a>>, patience: Seconds) -> Option<Followed<'a>> {
     let Some((followed, last)) = last else {
-        let firsts = streams.iter().enumerate().filter_map(|(i, s)| Some((i, *s.sights.first()?)));
+        let firsts = streams.iter().filter_map(|stream| Some((stream, *stream.sights.first()?)));
         return firsts.min_by(|a, b| a.1.at.total_cmp(&b.1.at));
     };
     let later = |stream: &Stream| {
         let from = stream.sights.partition_point(|sight| sight.at <= last.at);
         stream.sights.get(from..)?.iter().find(|sight| !is_late(sight, &last)).copied()
     };
-    let own = streams.get(followed).and_then(later);
-    if let Some(own) = own.filter(|own| own.at - last.at <= patience) {
+    if let Some(own) = later(followed).filter(|own| own.at - last.at <= patience) {
         return Some((followed, own));
     }
-    let all = streams.iter().enumerate().filter_map(|(i, stream)| Some((i, later(stream)?)));
-    all.min_by(|a, b| a.1.at.total_cmp(&b.1.at).then((a.0 != followed).cmp(&(b.0 != followed))))
+    let all = streams.iter().filter_map(|stream| Some((stream, later(stream)?)));
+    let is_other = |stream: &Stream| !std::ptr::eq(stream, followed);
+    all.min_by(|a, b| a.1.at.total_cmp(&b.1.at).then(is_other(a.0).cmp(&is_other(b.0))))
 }
 
 /// Whether a sight shows what was before `last`.

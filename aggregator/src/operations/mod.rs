@@ -29,13 +29,13 @@ use clap::{Args, ValueEnum};
 use statusbridge_contract::Fingerprint;
 
 use crate::api::PackageRef;
-use crate::api::{FleetPackageSpec, FleetPackageStatus};
 use crate::clock::{self, Seconds};
 use crate::config::ConfigFile;
 use crate::feed::PromFeed;
+use crate::judge::PackageObject;
 use crate::poll::PollConfig;
 use crate::serve::{Access, BackendArgs, duration};
-use crate::store::{Key, Object};
+use crate::store::Key;
 use crate::write::{self, Kind};
 
 use ask::{Backend, Found, Question};
@@ -111,6 +111,8 @@ struct Subject {
 /// What one cluster's scrapes tell.
 struct Told {
     story: Story,
+    /// Whether the outcome of each of its operations was held against a digest.
+    verified: Vec<Verified>,
     /// Until when, and since when, nothing is known.
     unknown: (Option<Seconds>, Option<Seconds>),
     /// Scrapes that were not whole.
@@ -168,22 +170,21 @@ pub async fn history(args: HistoryArgs) -> Result<u8> {
         let patience = HOLE.max(HOLE_INTERVALS * usual);
         let story = fold(follow::follow(&streams, patience));
         let unknown = story.unknown(from + patience, to - settled - patience);
-        stories.insert(cluster, Told { story, unknown, unusable });
+        let verified = vec![Verified::NotTried; story.operations.len()];
+        stories.insert(cluster, Told { story, verified, unknown, unusable });
     }
-    let verified = attest(&mut backends, &homes, &subject.package, &stories, &mut notes).await;
+    attest(&mut backends, &homes, &subject.package, &mut stories, &mut notes).await;
     let mut all: BTreeMap<String, Cluster> = BTreeMap::new();
     let wanted = if clusters.is_empty() { subject.expected } else { clusters };
-    for (name, told) in &stories {
-        let verified = verified.get(name).cloned().unwrap_or_default();
-        let cluster = Cluster::new(name.clone(), &told.story, verified, &words);
+    for (name, told) in stories {
         let (unknown_until, unknown_since) = told.unknown;
         let cluster = Cluster {
             unknown_until: unknown_until.map(report::time),
             unknown_since: unknown_since.map(report::time),
             unusable_scrapes: told.unusable,
-            ..cluster
+            ..Cluster::new(name.clone(), &told.story, told.verified, &words)
         };
-        all.insert(name.clone(), cluster);
+        all.insert(name, cluster);
     }
     for name in wanted {
         all.entry(name.clone()).or_insert_with(|| Cluster::unknown(name));
@@ -251,8 +252,7 @@ async fn subject(args: &HistoryArgs) -> Result<Subject> {
         .with_context(|| {
             format!("there is no FleetPackage {key}; --source asks for a package without one")
         })?;
-    let object = Object::<FleetPackageSpec, FleetPackageStatus>::read(object)
-        .context("a FleetPackage without a name")?;
+    let object = PackageObject::read(object).context("a FleetPackage without a name")?;
     let spec = object.spec.map_err(|error| anyhow::anyhow!("FleetPackage {key}: {error}"))?;
     let status = object.status.unwrap_or_default();
     let past = status.history.into_iter().map(|entry| entry.revision);
@@ -284,42 +284,30 @@ async fn attest(
     backends: &mut [Backend<PromFeed>],
     homes: &BTreeMap<String, Vec<usize>>,
     package: &PackageRef,
-    stories: &BTreeMap<String, Told>,
+    stories: &mut BTreeMap<String, Told>,
     notes: &mut Vec<String>,
-) -> BTreeMap<String, Vec<Verified>> {
-    let untried = |told: &Told| vec![Verified::NotTried; told.story.operations.len()];
-    let mut verified: BTreeMap<String, Vec<Verified>> =
-        stories.iter().map(|(name, told)| (name.clone(), untried(told))).collect();
-    let mut work: Vec<(f64, &str, usize)> = Vec::new();
-    for (name, told) in stories {
-        work.extend(
-            told.story.operations.iter().enumerate().map(|(i, op)| (op.evidence.at, name.as_str(), i)),
-        );
+) {
+    let mut work = Vec::new();
+    for (cluster, told) in stories {
+        let outcomes = told.story.operations.iter().zip(&mut told.verified);
+        work.extend(outcomes.map(|(operation, verified)| (cluster, operation.evidence, verified)));
     }
-    work.sort_by(|a, b| b.0.total_cmp(&a.0));
+    work.sort_by(|a, b| b.1.at.total_cmp(&a.1.at));
     if work.len() > MOST_VERIFIED {
         let more = work.len() - MOST_VERIFIED;
         notes.push(format!("{more} outcomes, the oldest, were not held against digests"));
     }
-    for (_, cluster, i) in work.into_iter().take(MOST_VERIFIED) {
-        let Some(operation) = stories.get(cluster).and_then(|told| told.story.operations.get(i)) else {
-            continue;
-        };
-        let mut answer = Verified::NotTried;
+    for (cluster, evidence, verified) in work.into_iter().take(MOST_VERIFIED) {
         for place in homes.get(cluster).into_iter().flatten() {
             let Some(backend) = backends.get_mut(*place) else { continue };
-            answer = match backend.attest(package, cluster, &operation.evidence).await {
+            *verified = match backend.attest(package, cluster, &evidence).await {
                 Ok(Ok(())) => Verified::Yes,
                 Ok(Err(why)) => Verified::No(why),
                 Err(error) => Verified::No(error.to_string()),
             };
-            if answer == Verified::Yes {
+            if *verified == Verified::Yes {
                 break;
             }
         }
-        if let Some(slot) = verified.get_mut(cluster).and_then(|all| all.get_mut(i)) {
-            *slot = answer;
-        }
     }
-    verified
 }

@@ -18,20 +18,16 @@ const HOUR: i64 = 3_600_000;
 const LOOKS: i64 = 288;
 /// Shortest distance of two looks.
 const SHORTEST_STEP: i64 = 15_000;
+/// Bytes of cluster names in one query; VictoriaMetrics refuses queries of more than 16 KiB by default.
+const NAMES: usize = 6 << 10;
 /// For so long Prometheus gives a sample as the present one.
 pub(super) const LOOKBACK: i64 = 300_000;
 
 /// Splits a long time, oldest first.
 pub(super) fn parts(from: Seconds, to: Seconds) -> Vec<Window> {
     let (from, to) = ((from * 1000.0) as i64, (to * 1000.0) as i64);
-    let mut parts = Vec::new();
-    let mut begin = from;
-    while begin < to {
-        let end = to.min(begin.saturating_add(MOST_AT_ONCE));
-        parts.push((begin, end));
-        begin = end;
-    }
-    parts
+    let begins = (from..to).step_by(MOST_AT_ONCE as usize);
+    begins.map(|begin| (begin, to.min(begin.saturating_add(MOST_AT_ONCE)))).collect()
 }
 
 /// The distance of two looks; never more than what a sample is shown for, so that none is missed.
@@ -107,22 +103,19 @@ impl Piece {
     }
 }
 
-/// Pieces of at most so many samples and bytes of names, unless one cluster is more.
+/// Pieces of at most so many samples, unless one cluster is more. Clusters come with how many samples each will be.
 pub(super) fn pieces(
     window: Window,
-    clusters: impl IntoIterator<Item = String>,
-    samples: impl Fn(&str) -> u64,
-    most_samples: u64,
-    most_names: usize,
+    clusters: impl IntoIterator<Item = (String, u64)>,
+    most: u64,
 ) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let (mut sum, mut names) = (0_u64, 0);
-    for cluster in clusters {
-        let more = samples(&cluster);
+    for (cluster, more) in clusters {
         // Escaping can double a name.
         let name = 2 * cluster.len() + 1;
         match pieces.last_mut() {
-            Some(piece) if sum.saturating_add(more) <= most_samples && names + name <= most_names => {
+            Some(piece) if sum.saturating_add(more) <= most && names + name <= NAMES => {
                 piece.clusters.push(cluster);
                 (sum, names) = (sum.saturating_add(more), names + name);
             }
@@ -181,8 +174,8 @@ mod tests {
 
     #[test]
     fn pieces_are_bounded_and_can_be_halved() {
-        let clusters = (0..10).map(|n| format!("cluster-{n}"));
-        let all = pieces(DAY, clusters, |_| 30, 100, 1000);
+        let clusters = (0..10).map(|n| (format!("cluster-{n}"), 30));
+        let all = pieces(DAY, clusters, 100);
         assert_eq!(all.iter().map(|p| p.clusters.len()).collect::<Vec<_>>(), [3, 3, 3, 1]);
         let mut work = vec![all[0].clone()];
         let mut smallest = 0;

@@ -8,7 +8,6 @@ use serde_with::skip_serializing_none;
 use statusbridge_contract::Fingerprint;
 
 use super::fold::{self, Outcome, Story, Trigger};
-use super::follow::Because;
 use crate::api::PackageRef;
 use crate::clock::Seconds;
 
@@ -83,18 +82,8 @@ pub(super) struct Now {
     pub(super) since: Option<Timestamp>,
 }
 
-/// When something happened.
-#[skip_serializing_none]
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Moment {
-    /// At this time, or no later.
-    pub(super) at: Timestamp,
-    /// Whether it was at that time, to the second.
-    pub(super) exact: bool,
-    /// The time of the last sample before it.
-    pub(super) after: Option<Timestamp>,
-}
+/// When something happened, in whole seconds.
+pub(super) type Moment = fold::Moment<Timestamp>;
 
 /// One thing that a cluster did about the package.
 #[skip_serializing_none]
@@ -170,16 +159,8 @@ pub(super) struct Transition {
     pub(super) reason: Option<String>,
 }
 
-/// A time in which the package moved, or may have moved, and no sample shows how.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Gap {
-    /// The last sample before it.
-    pub(super) after: Timestamp,
-    /// The first one after it.
-    pub(super) before: Timestamp,
-    /// Why that is all that is known.
-    pub(super) because: Because,
-}
+/// A time in which the package moved, or may have moved, in whole seconds.
+pub(super) type Gap = fold::Gap<Timestamp>;
 
 /// Words for numbers.
 #[derive(Debug, Clone, Default)]

@@ -281,11 +281,9 @@ fn without_torn(sights: Vec<(Sight, u32)>) -> Vec<Sight> {
             *most = (*samples, state);
         }
     }
-    let is_whole = |sight: &Sight| {
-        settled(sight)
-            .is_none_or(|state| whole.get(&state.since).is_none_or(|(_, most)| !most.differs(&state)))
-    };
-    sights.into_iter().map(|(sight, _)| sight).filter(is_whole).collect()
+    let is_torn = |state: State| whole.get(&state.since).is_some_and(|(_, most)| most.differs(&state));
+    let sights = sights.into_iter().map(|(sight, _)| sight);
+    sights.filter(|sight| !settled(sight).is_some_and(is_torn)).collect()
 }
 
 /// One scrape without the package says little: its samples may be late or lost. Two in a row do.

@@ -110,12 +110,8 @@ fn unseen(gap: &Gap) -> String {
 
 fn line(operation: &Operation) -> Vec<String> {
     let trigger = match operation.trigger {
-        Trigger::UnderWay => "under way",
-        Trigger::New => "new",
-        Trigger::Revision => "revision",
-        Trigger::Apply => "apply",
-        Trigger::Health => "health",
-        Trigger::Deletion => "deletion",
+        Trigger::UnderWay => "under way".to_owned(),
+        trigger => format!("{trigger:?}").to_lowercase(),
     };
     let dash = || "-".to_owned();
     let duration = operation.duration_seconds.map(|seconds| {
@@ -125,7 +121,7 @@ fn line(operation: &Operation) -> Vec<String> {
     vec![
         String::new(),
         operation.fingerprint.clone().unwrap_or_else(dash),
-        trigger.to_owned(),
+        trigger,
         operation.started.map_or_else(|| "before".to_owned(), full),
         operation.applied.map_or_else(dash, |moment| brief(moment, operation.started)),
         operation.healthy.map_or_else(dash, |moment| brief(moment, operation.started)),

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use statusbridge_contract::stream::{self, StreamLabels};
+use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label};
 
 use super::PollConfig;
@@ -197,8 +197,7 @@ impl Heads {
         if is_plain && let Some(place) = self.streams.written.get(&self.text) {
             return (*place, own);
         }
-        let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
-        let split = stream::split(metric, owned, &self.config.ignored_labels);
+        let split = labels.split(metric, &self.config.ignored_labels);
         let value =
             |name: &str| split.own.iter().find(|(own, _)| *own == name).map(|(_, value)| value.clone());
         own = (value(label::CONTRACT).unwrap_or_default(), value(label::CLUSTER_UID).unwrap_or_default());

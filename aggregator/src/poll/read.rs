@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use statusbridge_contract::{Metric, Version, stream, stream::StreamLabels};
+use statusbridge_contract::{Metric, Version, stream::StreamLabels};
 
 use super::{Due, PollConfig};
 use crate::{
@@ -147,8 +147,7 @@ impl Sink for Read {
         if self.quickly(metric, labels, samples) {
             return;
         }
-        let owned = labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
-        let split = stream::split(metric, owned, &self.config.ignored_labels);
+        let split = labels.split(metric, &self.config.ignored_labels);
         let Some(place) = self.places.get(&split.stream).copied() else {
             return self.stray(metric, split.stream, samples);
         };

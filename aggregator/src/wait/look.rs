@@ -109,6 +109,8 @@ async fn fetch(client: &Client, kind: Kind, key: &Key) -> Result<Option<(Raw, Se
     let response = client.send(request).await.map_err(|error| Seen::Unreachable(error.to_string()))?;
     let (head, body) = response.into_parts();
     let body = body.collect().await.map_err(|error| Seen::Unreachable(error.to_string()))?.to_bytes();
+    let said = || serde_json::from_slice::<Value>(&body).unwrap_or_default();
+    let message = || said()["message"].as_str().map_or_else(|| head.status.to_string(), str::to_owned);
     let date = head.headers.get(header::DATE).and_then(|date| date.to_str().ok());
     let now = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
     let now = now.map_or_else(clock::now, |date| date.timestamp().as_duration().as_secs_f64());
@@ -116,21 +118,12 @@ async fn fetch(client: &Client, kind: Kind, key: &Key) -> Result<Option<(Raw, Se
         StatusCode::OK => serde_json::from_slice(&body)
             .map(|object| Some((object, now)))
             .map_err(|error| Seen::Unreachable(format!("its answer is malformed: {error}"))),
-        StatusCode::NOT_FOUND if is_about(&body, &key.name) => Ok(None),
+        // It is about this object, and not about a kind that is not installed.
+        StatusCode::NOT_FOUND if said()["details"]["name"] == key.name => Ok(None),
         StatusCode::NOT_FOUND => Err(Seen::Refused(format!("it does not know {plural}.{GROUP}"))),
         status if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS => {
-            Err(Seen::Refused(message(&body).unwrap_or_else(|| status.to_string())))
+            Err(Seen::Refused(message()))
         }
-        status => Err(Seen::Unreachable(message(&body).unwrap_or_else(|| status.to_string()))),
+        _ => Err(Seen::Unreachable(message())),
     }
-}
-
-/// Whether a 404 is about this object, and not about a kind that is not installed.
-fn is_about(body: &[u8], name: &str) -> bool {
-    serde_json::from_slice::<Value>(body).is_ok_and(|status| status["details"]["name"] == name)
-}
-
-fn message(body: &[u8]) -> Option<String> {
-    let status: Value = serde_json::from_slice(body).ok()?;
-    status["message"].as_str().map(str::to_owned)
 }

@@ -120,11 +120,10 @@ pub async fn wait(args: WaitArgs) -> Result<u8> {
     let until = deadline(&args)?;
     let (client, namespace) = args.access.connect(args.namespace.as_deref()).await?;
     let (kind, name) = args.target.clone();
-    let key = Key { namespace, name };
-    let mut printer = Printer { kind, key: key.clone(), output: args.output, last: None };
+    let mut printer = Printer { kind, key: Key { namespace, name }, output: args.output, last: None };
     let stopped = told_to_stop()?;
     let outcome = tokio::select! {
-        outcome = follow(&client, &key, &args, &mut printer) => outcome,
+        outcome = follow(&client, &args, &mut printer) => outcome,
         Some(()) = OptionFuture::from(until.map(sleep_until)) => Outcome::TimedOut,
         () = stopped => bail!("told to stop"),
     };
@@ -142,14 +141,14 @@ fn deadline(args: &WaitArgs) -> Result<Option<Instant>> {
     Ok(args.timeout.and_then(after).into_iter().chain(by_time).min())
 }
 
-async fn follow(client: &Client, key: &Key, args: &WaitArgs, printer: &mut Printer) -> Outcome {
+async fn follow(client: &Client, args: &WaitArgs, printer: &mut Printer) -> Outcome {
+    let (kind, key) = (printer.kind, printer.key.clone());
     let slack = args.slack.as_secs_f64();
     let mut patience = Patience::new(args.grace, slack);
     let only = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
-    let kind = args.target.0;
     let mut changes = watcher(kind.within(client, &key.namespace), only).default_backoff().boxed();
     loop {
-        let seen = look(client, kind, key, args.revision, slack).await.unwrap_or_else(|seen| seen);
+        let seen = look(client, kind, &key, args.revision, slack).await.unwrap_or_else(|seen| seen);
         if let Some(outcome) = patience.see(&seen, Instant::now()) {
             printer.last = Some(seen);
             return outcome;

@@ -77,12 +77,8 @@ impl Patience {
 
     /// How long until patience ends, if nothing changes.
     pub(super) fn rest(&self, at: Instant) -> Duration {
-        match self.wrong {
-            Some((_, since)) => {
-                (since + self.grace).saturating_duration_since(at).max(Duration::from_millis(10))
-            }
-            None => Duration::MAX,
-        }
+        let Some((_, since)) = self.wrong else { return Duration::MAX };
+        (since + self.grace).saturating_duration_since(at).max(Duration::from_millis(10))
     }
 }
 
