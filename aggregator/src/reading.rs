@@ -23,9 +23,10 @@ use crate::write::Kind;
 /// case old evidence would look young.
 const FUTURE: Seconds = 60.0;
 
-/// Where a gate stands for a reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-pub enum State {
+crate::names::catalogue! {
+    /// Where a gate stands for a reader.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+    State:
     /// Open, for the revision that was asked for.
     Open,
     /// Closed, and may open by itself.
@@ -38,20 +39,6 @@ pub enum State {
     Stale,
     /// It is for another revision than the one that was asked for.
     OtherRevision,
-}
-
-impl State {
-    /// The word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Open => "Open",
-            Self::Waiting => "Waiting",
-            Self::Stalled => "Stalled",
-            Self::NotJudged => "NotJudged",
-            Self::Stale => "Stale",
-            Self::OtherRevision => "OtherRevision",
-        }
-    }
 }
 
 /// What of a gate matters to a reader. A FleetPackage can be read as the gate that is open while it
