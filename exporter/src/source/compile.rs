@@ -16,6 +16,7 @@ use super::{
     },
     join::By,
     leaves::LabelledProgram,
+    plain,
     rule::Words,
     trial::try_all,
 };
@@ -28,7 +29,9 @@ const KEYWORDS: &[&str] = &["true", "false", "null", "in", "optional"];
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Vec<Source>, SourceError> {
     let malformed = |error: String| SourceError::of_file(file, error);
-    let headers: Vec<Header> = yaml::from_multiple(text).map_err(malformed)?;
+    // Where both find something, the walk over the YAML can name the field and say what to write.
+    let headers: Vec<Header> = yaml::from_multiple(text)
+        .map_err(|error| plain::check(file, text).err().unwrap_or_else(|| malformed(error)))?;
     for header in &headers {
         let (version, kind) = (header.api_version.as_deref(), header.kind.as_deref());
         if (version, kind) != (Some(API_VERSION), Some(KIND)) {
@@ -44,6 +47,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Vec<Source>, SourceError> 
     if headers.is_empty() {
         return Err(SourceError::of_file(file, "has no source in it"));
     }
+    plain::check(file, text)?;
     let definitions: Vec<Definition> = yaml::from_multiple(text).map_err(malformed)?;
     let values: Vec<Value> = yaml::from_multiple(text).map_err(malformed)?;
     definitions
@@ -76,9 +80,12 @@ impl Compiler<'_> {
     }
 
     fn expression(&self, field: &str, text: &str, variables: &[&str]) -> Result<Expression, SourceError> {
-        Expression::compile(field, text, variables).map_err(|message| SourceError {
-            expression: Some(text.to_owned()),
-            ..self.wrong(field, message)
+        Expression::compile(field, text, variables).map_err(|message| {
+            if text.trim().is_empty() {
+                return self
+                    .wrong(field, format!("{message}: write one, or leave the field out if it is optional"));
+            }
+            SourceError { expression: Some(text.to_owned()), ..self.wrong(field, message) }
         })
     }
 

@@ -5,12 +5,15 @@
 //!                                              │  └──join_keys──> which related objects to look up
 //!                                              └──projection──> which fields to keep
 //! ```
+//!
+//! Before anything is compiled, `plain` refuses YAML that hides an expression.
 
 mod compile;
 mod error;
 mod format;
 mod join;
 mod leaves;
+mod plain;
 mod references;
 mod rule;
 mod schema;

@@ -473,3 +473,195 @@ fn hostile_yaml_is_an_error_that_names_the_file() {
         }
     }
 }
+
+/// The field `where` in place of the source's `reason`, on line 28.
+fn with_where(yaml: &str) -> String {
+    SOURCE.replacen("reason: ready.reason", yaml, 1)
+}
+
+const TAG: &str = "as a tag, not as part of the value: ";
+const ANCHOR: &str = "as an anchor, not as part of the value: leave it out";
+const ALIAS: &str = "is a YAML alias, which a source may not have: write the value itself";
+const NULL: &str = "is no value in YAML: write one, or leave the field out";
+const NOTHING: &str = "there is no value: write one, or leave the field out";
+const SCAN_TAG: &str = "while scanning a tag, did not find expected whitespace or line break: ";
+const SCAN_BLOCK: &str = "while scanning a block scalar, did not find expected comment or line break: ";
+const BANG: &str = "quote a value that begins with `!`";
+
+/// What stands on line 28, and from the column on the whole message.
+#[rstest]
+#[case::tag("where: !broken", "8: where: YAML reads `!broken` {TAG}quote the value: where: \"!broken\"")]
+#[case::space("where: ! broken", "8: where: YAML reads `!` {TAG}quote the value: where: \"! broken\"")]
+#[case::and(
+    "where: !broken && true",
+    "8: where: YAML reads `!broken` {TAG}quote the value: where: \"!broken && true\""
+)]
+#[case::comment(
+    "where: !has(a.x) # b",
+    "8: where: YAML reads `!has(a.x)` {TAG}quote the value: where: \"!has(a.x)\""
+)]
+#[case::group("where: !(a && b)", "8: where: YAML reads `!(a` {TAG}quote the value: where: \"!(a && b)\"")]
+#[case::twice("where: !!broken", "8: where: YAML reads `!!broken` {TAG}quote the value: where: \"!!broken\"")]
+#[case::double_quotes(
+    "where: !a == \"b\"",
+    "8: where: YAML reads `!a` {TAG}quote the value: where: '!a == \"b\"'"
+)]
+#[case::both_quotes(
+    "where: !a == \"b\" + 'c'",
+    "8: where: YAML reads `!a` {TAG}quote the value: where: '!a == \"b\" + ''c'''"
+)]
+#[case::two_lines("where: !a\n  && b", "8: where: YAML reads `!a` {TAG}quote the value")]
+#[case::index("where: !object.a[0]", "8: where: {SCAN_TAG}{BANG}")]
+#[case::or("where: !a || b", "11: where: {SCAN_BLOCK}{BANG}")]
+#[case::known_tag("where: !!str a", "8: where: YAML reads `!!str` {TAG}leave the tag out")]
+#[case::quoted_with_tag("where: !a \"b\"", "8: where: YAML reads `!a` {TAG}leave the tag out")]
+#[case::block_with_tag("where: !a |\n  b", "8: where: YAML reads `!a` {TAG}leave the tag out")]
+#[case::tag_of_a_key("!a where: b", "1: YAML reads `!a` {TAG}leave the tag out")]
+#[case::anchor("where: &a", "8: where: YAML reads `&a` {ANCHOR}, or quote the value: where: \"&a\"")]
+#[case::anchor_and_text(
+    "where: && a",
+    "8: where: YAML reads `&&` {ANCHOR}, or quote the value: where: \"&& a\""
+)]
+#[case::anchored_key("&a where: b", "1: YAML reads `&a` {ANCHOR}")]
+#[case::alias("where: *a", "8: where: `*a` {ALIAS}")]
+#[case::alias_as_a_key("*a : b", "1: `*a` {ALIAS}")]
+#[case::merge_key(
+    "<<: {where: \"true\"}",
+    "1: `<<` is a YAML merge key, which a source may not have: write the fields themselves"
+)]
+#[case::nothing("where:", "1: where: {NOTHING}")]
+#[case::only_a_comment("where: # true", "1: where: {NOTHING}")]
+#[case::tilde("where: ~", "8: where: `~` {NULL}")]
+#[case::null("where: null", "8: where: `null` {NULL}")]
+#[case::null_in_capitals("where: NULL", "8: where: `NULL` {NULL}")]
+#[case::null_as_a_key("~: a", "1: a field has no name: write one")]
+fn yaml_that_hides_an_expression_is_refused(#[case] yaml: &str, #[case] message: &str) {
+    let message = message_of(message);
+    let error = parse(&with_where(yaml)).expect_err(yaml).to_string();
+    assert_eq!(error, format!("widgets.yaml: line 28 column {message}"));
+    // In a later document, after one that is empty.
+    let documents = format!("{SOURCE}---\n# Nothing.\n---\n{}", with_where(yaml));
+    let line = 28 + SOURCE.lines().count() + 3;
+    let error = parse(&documents).expect_err(yaml).to_string();
+    assert_eq!(error, format!("widgets.yaml: line {line} column {message}"));
+}
+
+/// Fills in the constants, which keep the tables readable.
+fn message_of(text: &str) -> String {
+    let constants = [
+        ("{TAG}", TAG),
+        ("{ANCHOR}", ANCHOR),
+        ("{ALIAS}", ALIAS),
+        ("{NULL}", NULL),
+        ("{NOTHING}", NOTHING),
+        ("{SCAN_TAG}", SCAN_TAG),
+        ("{SCAN_BLOCK}", SCAN_BLOCK),
+        ("{BANG}", BANG),
+    ];
+    constants.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+}
+
+#[rstest]
+#[case::rule(
+    "when: \"!fresh\",",
+    "when: !fresh,",
+    "line 22 column 12: apply[0].when: YAML reads `!fresh` {TAG}quote the value: when: \"!fresh\""
+)]
+#[case::last_rule(
+    "  - {state: InProgress,",
+    "  - when:\n    state: InProgress\n  - {state: InProgress,",
+    "line 27 column 5: health[1].when: {NOTHING}"
+)]
+#[case::last_rule_in_braces(
+    "{state: InProgress,",
+    "{when: , state: InProgress,",
+    "line 27 column 6: health[1].when: {NOTHING}"
+)]
+#[case::rules("apply:\n", "apply: !a\n", "line 21 column 8: apply: YAML reads `!a` {TAG}leave the tag out")]
+#[case::anchored_rules("apply:\n", "apply: &a\n", "line 21 column 8: apply: YAML reads `&a` {ANCHOR}")]
+#[case::variable(
+    "  ready: cond",
+    "  broken: !ready\n  ready: cond",
+    "line 16 column 11: variables.broken: YAML reads `!ready` {TAG}quote the value: broken: \"!ready\""
+)]
+#[case::related(
+    "kind: object.?spec.?from.?kind",
+    "kind: ~",
+    "line 11 column 23: related[0].reference.kind: `~` {NULL}"
+)]
+#[case::item(
+    "versions: [v1]}\nrelated",
+    "versions: [v1, ~]}\nrelated",
+    "line 5 column 59: object.versions[1]: `~` is no value in YAML: write one, or leave the item out"
+)]
+#[case::key_that_is_a_list(
+    "  ready: cond",
+    "  ? [a, !b ]\n  : c\n  ready: cond",
+    "line 16 column 9: variables[1]: YAML reads `!b` {TAG}quote the value: \"!b\""
+)]
+#[case::document(
+    "\napiVersion",
+    "--- !source\napiVersion",
+    "line 1 column 5: YAML reads `!source` {TAG}leave the tag out"
+)]
+fn no_field_takes_yaml_that_hides_something(#[case] right: &str, #[case] wrong: &str, #[case] message: &str) {
+    assert!(SOURCE.contains(right), "{right}");
+    let error = parse(&SOURCE.replacen(right, wrong, 1)).expect_err(wrong).to_string();
+    assert_eq!(error, format!("widgets.yaml: {}", message_of(message)));
+}
+
+#[rstest]
+#[case("where: \"\"")]
+#[case("where: '  '")]
+#[case("where: |\n")]
+fn an_empty_expression_is_refused(#[case] yaml: &str) {
+    let error = parse(&with_where(yaml)).expect_err(yaml).to_string();
+    let message = "the expression is empty: write one, or leave the field out if it is optional";
+    assert_eq!(error, format!("widgets.yaml: source widgets: where: {message}"));
+}
+
+#[rstest]
+#[case::double_quotes("where: \"!(1 > 2)\"")]
+#[case::single_quotes("where: '!(1 > 2)'")]
+#[case::literal("where: |\n  !(1 > 2)\n    && true")]
+#[case::folded("where: >-\n\n  !(1 > 2)\n  && true")]
+#[case::two_lines("where: 1 < 2\n  && !false")]
+#[case::within_the_text("where: 1 < 2 && !false && 'a*b&c' != '~'")]
+#[case::null_in_quotes("where: \"null == null\"")]
+#[case::comments("# where: !x\nwhere: 1 < 2 # &a *b !c ~")]
+#[case::a_bool("where: true")]
+#[case::empty_text("description: \"\"")]
+fn yaml_that_hides_nothing_loads(#[case] yaml: &str) {
+    assert_eq!(parse(&with_where(yaml)).map(|sources| sources.len()), Ok(1), "{yaml}");
+}
+
+#[rstest]
+#[case::none("[]")]
+#[case::nothing("")]
+#[case::null("~")]
+#[case::anchored_null("&a ~")]
+#[case::nulls(
+    "[{object: {apiVersion: example.com/v1, kind: Widget, spec: ~, status: {a: null, b: [~], c: }}}]"
+)]
+#[case::tags("[{object: {apiVersion: example.com/v1, kind: !!str Widget, metadata: {name: !a b}}}]")]
+#[case::aliases(
+    "[{object: &a {apiVersion: example.com/v1, kind: Widget}}, {object: *a}, {object: {<<: *a}}]"
+)]
+#[case::anchor("&a [{object: {apiVersion: example.com/v1, kind: Widget}}]")]
+fn samples_may_hold_any_yaml(#[case] samples: &str) {
+    let source = format!("{SHORTEST}samples: {samples}\n");
+    let two = format!("{source}where: 1 < 2\n---{source}");
+    assert_eq!(parse(&two).map(|sources| sources.len()), Ok(2), "{samples}");
+    // The field after the samples may not.
+    let error = parse(&format!("{source}where: !x\n")).expect_err(samples).to_string();
+    assert!(error.starts_with("widgets.yaml: line 8 column 8: where: "), "{error}");
+}
+
+#[test]
+fn an_alias_cannot_carry_a_sample_into_a_field() {
+    let source = format!(
+        "{SHORTEST}samples: [{{object: {{apiVersion: example.com/v1, kind: &a Widget}}}}]\nwhere: *a\n"
+    );
+    let error = parse(&source).expect_err("an alias").to_string();
+    assert_eq!(error, message_of("widgets.yaml: line 8 column 8: where: `*a` {ALIAS}"));
+}
