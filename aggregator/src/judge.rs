@@ -353,19 +353,20 @@ impl World<'_> {
             _ => Trace::none(""),
         };
         let artifact = trace.artifact.as_ref().copied().map_err(String::as_str);
-        let (package, chosen, seen_anywhere, stale_after) = match (package, &object.spec) {
+        let (package, chosen, stale_after) = match (package, &object.spec) {
             (Some(Ok(package)), Ok(gate)) => {
-                let id = package.package.clone();
                 let stale_after = stale_after(package);
-                let survey = self.surveys.of(id, self.moment.t, stale_after);
-                let seen =
-                    |revision| survey.seen_anywhere(self.fleet, revision, |cluster| grant.allows(cluster));
-                let seen = artifact.is_ok_and(seen);
                 let chosen = self.sources(&grant).choose(&package.package, &gate.clusters, stale_after);
-                (PackageSpec::Found(package), chosen, seen, stale_after)
+                (PackageSpec::Found(package), chosen, stale_after)
             }
-            (Some(Err(error)), _) => (PackageSpec::Unreadable(error), Chosen::nobody(), false, 0.0),
-            _ => (PackageSpec::NotFound, Chosen::nobody(), false, 0.0),
+            (Some(Err(error)), _) => (PackageSpec::Unreadable(error), Chosen::nobody(), 0.0),
+            _ => (PackageSpec::NotFound, Chosen::nobody(), 0.0),
+        };
+        let seen_anywhere = || {
+            of.zip(artifact.ok()).is_some_and(|(package, revision)| {
+                let survey = self.surveys.of(package.clone(), self.moment.t, stale_after);
+                survey.seen_anywhere(self.fleet, revision, |cluster| grant.allows(cluster))
+            })
         };
         let dependencies = self.dependencies(object);
         let checks = self.checks(object, &grant);
@@ -379,7 +380,7 @@ impl World<'_> {
             stages: &trace.stages,
             targets: &chosen.targets,
             membership: &chosen.membership,
-            seen_anywhere,
+            seen_anywhere: &seen_anywhere,
             dependencies: &dependencies,
             checks: &checks,
             backend: shown_backend(self.backend_of(clusters.zip(of), &chosen.targets), &grant),

@@ -56,8 +56,8 @@ pub struct Input<'a> {
     pub artifact: Result<Fingerprint, &'a str>,
     /// How far the gate's revision has come in each stage of the trace.
     pub stages: &'a [StageStatus],
-    /// Whether any cluster at all was seen to want or have the gate's revision.
-    pub seen_anywhere: bool,
+    /// Whether any cluster at all was seen to want or have the gate's revision. Only who waits for it asks.
+    pub seen_anywhere: &'a dyn Fn() -> bool,
     /// The gates that it depends on.
     pub dependencies: &'a Dependencies<'a>,
     /// The checks, in the order of the spec.

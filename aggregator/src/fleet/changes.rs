@@ -73,7 +73,7 @@ pub(super) struct Changes {
     /// When each package changed last, in any cluster.
     packages: HashMap<Arc<str>, u64>,
     /// By source and cluster: the oldest evidence of a stream that counts and by which the source is up.
-    evidence: HashMap<Box<str>, Vec<Seconds>>,
+    evidence: HashMap<Arc<str>, Vec<Seconds>>,
 }
 
 impl Default for Changes {

@@ -35,6 +35,9 @@ impl Names {
                 content.reasons = old.reasons.clone();
             }
         }
+        for source in &mut content.sources {
+            source.name = self.keys.intern(source.name.clone());
+        }
         if !old.is_some_and(|old| Arc::ptr_eq(old.packages.keys(), content.packages.keys())) {
             let keys = content.packages.keys().iter().map(|key| self.keys.intern(key.clone())).collect();
             content.packages.share(&self.lists.intern(keys));

@@ -53,10 +53,9 @@ impl Fleet {
         stale_after: Seconds,
     ) -> impl Iterator<Item = (&str, Observation)> {
         let (key, package) = (key(package), package.clone());
-        self.clusters.iter().filter(move |(_, cluster)| cluster.reports(&key)).map(move |(name, cluster)| {
-            let key = super::key(&package);
+        self.clusters.iter().filter_map(move |(name, cluster)| {
             let question = Question { fleet: self, name, package: &package, key: &key, t, stale_after };
-            (name.as_str(), question.answer(cluster))
+            cluster.reports(&key).then(|| (name.as_str(), question.answer(cluster)))
         })
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct Verified {
     /// Time of the evidence. None as long as nothing tells how old the exposition is.
     pub(super) evidence: Option<Seconds>,
     /// When each source was last seen up.
-    last_up: Vec<(Box<str>, Seconds)>,
+    last_up: Vec<(Arc<str>, Seconds)>,
 }
 
 /// A clock or timestamps that are too far off to say how old the evidence is.

@@ -133,7 +133,7 @@ impl Package {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The source's name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// `statusbridge_source_up`.
     pub up: Option<u64>,
     /// `statusbridge_source_packages`.

@@ -156,7 +156,7 @@ impl Gathered {
 
     /// Puts it in order, without its faults.
     pub(super) fn into_content(self) -> Content {
-        let source = |(name, (up, packages))| Source { name, up, packages };
+        let source = |(name, (up, packages)): (Box<str>, _)| Source { name: name.into(), up, packages };
         let reason =
             |([source, code, word], value): ([Box<str>; 3], u64)| Reason { source, code, word, value };
         Content {

@@ -192,7 +192,7 @@ fn asks(case: &Case, targets: &[Target]) -> Vec<String> {
         membership: &Membership::Known,
         artifact: Ok(Fingerprint::of(&case.spec.revision)),
         stages: &[],
-        seen_anywhere: true,
+        seen_anywhere: &|| true,
         dependencies: &case.dependencies,
         checks: &case.checks,
         backend: Backend::Answers,

@@ -30,11 +30,12 @@ pub(super) fn entry(
     let (reason, message) = match state {
         Reason::FailureBudgetExceeded => {
             let message = format!("{} failed, {} allowed: {}", clusters(count), terms.budget, list(&names));
-            let unknown = !input.seen_anywhere && group.iter().any(|(reason, _)| *reason == Reason::TimeOut);
+            let unknown =
+                group.iter().any(|(reason, _)| *reason == Reason::TimeOut) && !(input.seen_anywhere)();
             let why = unknown.then(|| never_seen(input, spec, terms.demand.revision));
             (state, why.map_or(message.clone(), |why| format!("{message}; {why}")))
         }
-        Reason::NotUpdated if !input.seen_anywhere => {
+        Reason::NotUpdated if !(input.seen_anywhere)() => {
             (Reason::RevisionNeverSeen, never_seen(input, spec, terms.demand.revision))
         }
         Reason::Stale => match input.backend.error() {
