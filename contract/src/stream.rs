@@ -89,9 +89,9 @@ mod tests {
     #[test]
     fn a_target_label_of_our_name_stays_in_the_stream_of_metrics_that_do_not_own_it() {
         let digest =
-            split(Metric::Digest, map(&[("contract", "1"), ("package", "target"), ("cluster", "c")]), &[]);
+            split(Metric::Digest, map(&[("contract", "2"), ("package", "target"), ("cluster", "c")]), &[]);
         assert_eq!(digest.stream, map(&[("package", "target"), ("cluster", "c")]).into_iter().collect());
-        assert_eq!(digest.own, [("contract", "1".to_owned())]);
+        assert_eq!(digest.own, [("contract", "2".to_owned())]);
     }
 
     #[test]

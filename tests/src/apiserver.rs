@@ -69,7 +69,8 @@ impl ApiServer {
         let certificate = dir.join("certs/apiserver.crt");
         process
             .ready(Duration::from_secs(60), async || {
-                ensure!(certificate.exists(), "it has not made its certificate yet");
+                // It writes the key last: a certificate without one may not be complete.
+                ensure!(dir.join("certs/apiserver.key").exists(), "it has not made its certificate yet");
                 Ok(())
             })
             .await?;

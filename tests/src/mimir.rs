@@ -242,7 +242,11 @@ fn config(rig: &Rig, name: &str, target: &str, ports: &[Port; 3], first: &Port) 
             "poll_interval": "1s", "evaluation_interval": "1s",
         },
         "compactor": {"data_dir": own("compactor")?, "sharding_ring": {"instance_addr": here}},
-        "distributor": {"ring": {"instance_addr": here}},
+        "distributor": {
+            "ring": {"instance_addr": here},
+            // For tenants whose limits say `accept_ha_samples`.
+            "ha_tracker": {"enable_ha_tracker": true, "kvstore": {"store": "memberlist"}},
+        },
         "ingester": {"ring": ring},
         "store_gateway": {"sharding_ring": {"instance_addr": here, "replication_factor": 1}},
         "frontend": {"address": here},

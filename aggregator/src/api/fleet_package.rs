@@ -228,7 +228,7 @@ pub struct PackageCounts {
     pub missing: u64,
     /// Send data that does not add up, for so long that the last verified word is too old.
     pub unverified: u64,
-    /// Share their name with another cluster, or contradict themselves.
+    /// Share their name with another cluster, or their ClusterProfile with another one.
     pub conflicting: u64,
     /// Have been told to run the wanted revision.
     pub updated: u64,

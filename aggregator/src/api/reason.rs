@@ -55,7 +55,7 @@ crate::names::catalogue! {
     Failed,
     /// The cluster is not at the revision, and `progressDeadline` has passed.
     TimeOut,
-    /// Two clusters use the same name, or the streams of one cluster contradict each other.
+    /// Two clusters report under the same name, or two ClusterProfiles claim it.
     Conflict,
     /// The cluster's clock is too far from the backend's for its times to be believed.
     ClockSkew,

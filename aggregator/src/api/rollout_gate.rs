@@ -229,7 +229,7 @@ pub struct GateCounts {
     pub missing: u64,
     /// Send data that does not add up, for so long that the last verified word is too old.
     pub unverified: u64,
-    /// Share their name with another cluster, or contradict themselves.
+    /// Share their name with another cluster, or their ClusterProfile with another one.
     pub conflicting: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Many gates at once, and which pasts they ask about.
+//! Many gates at once.
 
 use std::sync::Arc;
 use std::time::Instant;

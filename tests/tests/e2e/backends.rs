@@ -31,7 +31,7 @@ async fn scraping(rig: &Rig, fleet: &FakeFleet, clusters: &[&str]) -> Result<Pro
 }
 
 #[tokio::test]
-async fn each_cluster_is_taken_from_where_it_is_freshest() {
+async fn a_cluster_goes_on_with_the_backend_that_still_tells_of_it() {
     run("e2e-two-backends", async |rig| {
         let fleet = FakeFleet::start().await?;
         for name in ["a", "b", "c"] {

@@ -43,8 +43,10 @@ const RIGHT: Way = Way {
 };
 const SKEWED: &[Standing] = &[Standing::ClockSkew];
 const TOO_OLD: &[Standing] = &[Standing::Stale, Standing::ClockSkew];
+/// So old that it is not even looked for.
+const FORGOTTEN: &[Standing] = &[Standing::Missing];
 
-const WAYS: [Way; 14] = [
+const WAYS: [Way; 18] = [
     RIGHT,
     Way { cluster: "every-two-minutes", every: 120.0, ..RIGHT },
     Way { cluster: "slightly-ahead", exporter: 30.0, ..RIGHT },
@@ -52,11 +54,15 @@ const WAYS: [Way; 14] = [
     Way { cluster: "exporter-ahead", exporter: 300.0, expected: SKEWED, ..RIGHT },
     Way { cluster: "exporter-behind", exporter: -300.0, expected: TOO_OLD, ..RIGHT },
     Way { cluster: "exporter-hour-ahead", exporter: HOUR, expected: SKEWED, ..RIGHT },
+    Way { cluster: "exporter-hour-behind", exporter: -HOUR, expected: TOO_OLD, ..RIGHT },
     Way { cluster: "scraper-ahead", scraper: 300.0, expected: SKEWED, ..RIGHT },
     Way { cluster: "scraper-behind", scraper: -300.0, expected: TOO_OLD, ..RIGHT },
     Way { cluster: "scraper-hour-ahead", scraper: HOUR, expected: SKEWED, ..RIGHT },
+    Way { cluster: "scraper-hour-behind", scraper: -HOUR, expected: FORGOTTEN, ..RIGHT },
     Way { cluster: "both-ahead", exporter: 300.0, scraper: 300.0, expected: SKEWED, ..RIGHT },
     Way { cluster: "both-behind", exporter: -300.0, scraper: -300.0, expected: TOO_OLD, ..RIGHT },
+    Way { cluster: "both-hour-ahead", exporter: HOUR, scraper: HOUR, expected: SKEWED, ..RIGHT },
+    Way { cluster: "both-hour-behind", exporter: -HOUR, scraper: -HOUR, expected: FORGOTTEN, ..RIGHT },
     Way { cluster: "store-and-forward", held: 200.0, expected: TOO_OLD, ..RIGHT },
     Way { cluster: "gateway-that-repeats", every: 15.0, repeats: true, expected: TOO_OLD, ..RIGHT },
 ];

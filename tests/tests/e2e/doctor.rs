@@ -7,7 +7,7 @@ use statusbridge_contract::{Digest, Metric, sample};
 use statusbridge_tests::exposition::Exposition;
 use statusbridge_tests::*;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(90);
@@ -61,6 +61,61 @@ fn late(exposition: &str) -> String {
 /// As an exporter renders that cannot reach its API server.
 fn down(exposition: &str) -> String {
     attested(&rewrite(exposition, Metric::SourceUp.name(), |_| 0))
+}
+
+/// The lines of a metric; the others as they are.
+fn lines_of(page: &str, metric: Metric, change: impl Fn(&str) -> String) -> String {
+    let is_of = |line: &str| line.split(['{', ' ']).next() == Some(metric.name());
+    page.lines().map(|line| if is_of(line) { change(line) } else { line.to_owned() } + "\n").collect()
+}
+
+/// As a pipeline leaves it that drops the label with the cluster's UID.
+fn without_uid(exposition: &str) -> String {
+    lines_of(exposition, Metric::Digest, |line| {
+        let (before, rest) = line.split_once(",statusbridge_cluster_uid=\"").unwrap();
+        format!("{before}{}", rest.split_once('"').unwrap().1)
+    })
+}
+
+/// As an exporter of a later release renders.
+fn of_version_nine(exposition: &str) -> String {
+    lines_of(exposition, Metric::Digest, |line| line.replace("contract=\"2\"", "contract=\"9\""))
+}
+
+/// As a pipeline leaves it that fills in zeros.
+fn filled(exposition: &str) -> String {
+    lines_of(exposition, Metric::PackageHealthyRevision, |line| {
+        let zero = line.replace(Metric::PackageHealthyRevision.name(), Metric::PackageHealth.name());
+        format!("{line}\n{} 0", zero.rsplit_once(' ').unwrap().0)
+    })
+}
+
+/// As a pipeline leaves it that goes on with what has ended.
+fn gone_on_with(exposition: &str) -> String {
+    lines_of(exposition, Metric::PackageHealthyRevision, |line| {
+        let failed = line.replace(Metric::PackageHealthyRevision.name(), Metric::PackageHealth.name());
+        format!("{line}\n{} 5", failed.rsplit_once(' ').unwrap().0)
+    })
+}
+
+/// As a gateway answers that keeps what it got first.
+fn repeated(exposition: &str) -> String {
+    static FIRST: OnceLock<String> = OnceLock::new();
+    FIRST.get_or_init(|| exposition.to_owned()).clone()
+}
+
+/// As a pipeline leaves it that gives the digest a time of its own.
+fn split(exposition: &str) -> String {
+    let stamp = fake_fleet::unix_now() * 1000 - 700;
+    lines_of(exposition, Metric::Digest, |line| format!("{line} {stamp}"))
+}
+
+/// As a machine stamps it whose clock is five minutes ahead.
+fn ahead(exposition: &str) -> String {
+    let stamp = (fake_fleet::unix_now() + 300) * 1000;
+    let stamped =
+        |line: &str| if line.starts_with('#') { line.to_owned() } else { format!("{line} {stamp}") };
+    exposition.lines().map(|line| stamped(line) + "\n").collect()
 }
 
 /// The same with a digest that fits.
@@ -305,6 +360,38 @@ async fn whatever_is_broken_in_the_pipeline_is_named_with_what_to_change() {
         let args = ["doctor", "--backend", "http://127.0.0.1:1"];
         let out = own_command("statusbridge-aggregator", &args).await?.output().await?;
         ensure!(out.status.code() == Some(2) && out.stdout.is_empty(), "{out:?}");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_pipeline_does_to_samples_is_told_from_their_times_and_values() {
+    run("e2e-doctor-samples", async |rig| {
+        let world = World::start(rig).await?;
+        let backend = world.prometheus.url();
+        let usual = ["--backend-flavour", "prometheus", "--stale-after", "30s"];
+        is_fit(&backend, &usual, 2).await?;
+        let health = format!("cluster `c2` has samples of {} with the value 0", Metric::PackageHealth.name());
+        // What is stamped in the future stays for longest.
+        let cases: [(Rewrite, &str, &str, &str); 7] = [
+            (without_uid, "ClusterUid", "a digest has no label statusbridge_cluster_uid", "no labeldrop"),
+            (
+                of_version_nine,
+                "ContractVersion",
+                "speaks contract version `9`, this aggregator reads 2",
+                "upgrade the aggregator",
+            ),
+            (filled, "Filled", &health, "no zeros"),
+            (gone_on_with, "Restamped", "in cluster `c2` packages in trouble (2)", "remote write"),
+            (repeated, "Restamped", "bring an exposition that came before", "remote write"),
+            (split, "SplitScrape", "of the same timestamp", "the one timestamp"),
+            (ahead, "FutureSamples", "s in the future", "NTP"),
+        ];
+        for (rewrite, check, message, fix) in cases {
+            world.rewrites(Some(rewrite));
+            finds(&backend, &usual, 1, check, message, fix).await?;
+        }
         Ok(())
     })
     .await;

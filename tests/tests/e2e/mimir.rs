@@ -1,4 +1,4 @@
-//! A real Mimir: tenants that must not see each other, and an ingester that is gone.
+//! A real Mimir: tenants that must not see each other, an ingester that is gone, and two replicas of which it takes one.
 
 use crate::world::*;
 use anyhow::{Result, ensure};
@@ -108,6 +108,62 @@ async fn another_tenant_no_tenant_and_an_ingester_that_is_gone_open_nothing() {
         fleet.says("late", APP, FakePackage::healthy_at(&revision(2)));
         hub.opens("next", SOON).await?;
         hub.opens("next-reporting", SOON).await.map(drop)
+    })
+    .await;
+}
+
+/// Mimir takes the samples of one replica, and those of the other once the first has been silent for some time.
+#[tokio::test]
+async fn a_replica_that_dies_is_replaced_by_the_other_and_its_lost_markers_cost_nothing() {
+    run("e2e-mimir-replicas", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        fleet.says("c1", APP, healthy_for(3600));
+        let limits = json!({"fleet": {
+            "accept_ha_samples": true, "ha_tracker_update_timeout": "7s",
+            "ha_tracker_update_timeout_jitter_max": "0s", "ha_tracker_failover_timeout": "8s",
+        }});
+        let mimir = Mimir::start_with(rig, limits).await?;
+        let tenant = mimir.tenant("fleet")?;
+        let replica =
+            |name: &str| tenant.written_by(scraping(&fleet, &["c1"]).external(&[("__replica__", name)]));
+        let elected = Prometheus::start(rig, &replica("a")).await?;
+        eventually(SOON, "the first one is taken", async || {
+            let digests = tenant.query("statusbridge_digest").await?;
+            ensure!(digests.len() == 1 && digests[0].label("__replica__").is_empty(), "{digests:?}");
+            Ok(())
+        })
+        .await?;
+        let other = Prometheus::start(rig, &replica("b")).await?;
+        let mut options = AggregatorOptions::new(mimir.url());
+        options.settle_delay = "3s";
+        options.more = ["--backend-header", "X-Scope-OrgID: fleet"].map(str::to_owned).to_vec();
+        let etcd = Etcd::start(rig).await?;
+        let hub = Hub::start_with(rig, &etcd, options).await?;
+        hub.report(APP, "60s", json!({})).await?;
+        hub.gate("wave", APP, &revision(1), in_clusters(&["c1"])).await?;
+        hub.opens("wave", SOON).await?;
+
+        // Each dies while a failure is shown, and never says that the series of the failure have ended.
+        for dies in [&elected, &other] {
+            fleet.says("c1", APP, FakePackage::failed_at(&revision(1)));
+            hub.closes("wave", "FailureBudgetExceeded", SOON).await?;
+            dies.process().kill();
+            fleet.says("c1", APP, FakePackage::healthy_at(&revision(1)));
+            let died = fake_fleet::unix_now() as f64;
+            eventually(SOON, "the other one is taken", async || {
+                let stamps = tenant.query("timestamp(statusbridge_digest)").await?;
+                ensure!(stamps.first().is_some_and(|stamp| stamp.value > died + 2.0), "{stamps:?}");
+                Ok(())
+            })
+            .await?;
+            let taken = std::time::Instant::now();
+            hub.opens("wave", SOON).await?;
+            println!("open {:?} after Mimir took the other one", taken.elapsed());
+            // Two scrapes a second apart, remote write, a poll that looks three seconds back.
+            ensure!(taken.elapsed() < Duration::from_secs(20), "{:?}", taken.elapsed());
+            dies.start_again().await?;
+        }
+        Ok(())
     })
     .await;
 }

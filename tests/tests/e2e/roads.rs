@@ -317,7 +317,7 @@ async fn whoever_comes_anew_decides_a_soak_that_is_over_within_two_scrapes() {
         ensure!(!asked.is_empty(), "the log is empty");
         asks_about_the_present(&asked, started)?;
 
-        // The same of one that takes over: it read along, and has to read nothing more.
+        // The same of one that takes over: it has read nothing before.
         let (_, hub) = &world.hubs[0];
         let standby = AggregatorOptions::new(world.prometheus.url());
         let _standby = hub.start_replica(rig, "standby", &standby, hub.api.address()).await?;

@@ -68,6 +68,26 @@ async fn neither_does_one_that_writes_to_victoria_metrics() {
     .await;
 }
 
+#[tokio::test]
+async fn nor_one_that_writes_to_mimir() {
+    run("e2e-lost-markers-mimir", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        let backend = Backend::mimir(rig, &fleet, &["c1"]).await?;
+        killed_between_two_scrapes(rig, &fleet, backend).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nor_one_that_is_read_through_thanos() {
+    run("e2e-lost-markers-thanos", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        let backend = Backend::thanos(rig, &fleet, &["c1"]).await?;
+        killed_between_two_scrapes(rig, &fleet, backend).await
+    })
+    .await;
+}
+
 /// Counts samples that are no whole numbers, and stale markers.
 #[derive(Debug, Default)]
 struct Odd {
@@ -77,7 +97,8 @@ struct Odd {
 
 impl Sink for Odd {
     fn series(&mut self, _: &Labels, samples: &[Sample]) {
-        self.fractions += samples.iter().filter(|sample| sample.value.fract() != 0.0).count();
+        self.fractions +=
+            samples.iter().filter(|sample| sample.value.is_finite() && sample.value.fract() != 0.0).count();
         self.markers += samples.iter().filter(|sample| sample.value.is_nan()).count();
     }
 }

@@ -4,6 +4,7 @@ use crate::reader::Reader;
 use crate::world::*;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use statusbridge_aggregator::feed::Flavour;
 use statusbridge_aggregator::fleet::Standing;
 use statusbridge_contract::{Fingerprint, Health};
 use statusbridge_tests::*;
@@ -227,6 +228,50 @@ async fn processes_that_take_turns_behind_one_service_are_heard_both_and_are_no_
         // Behind the Service each is scraped every two seconds, and a poll looks a second back.
         println!("alone after {:?}", gone.elapsed());
         ensure!(gone.elapsed() < Duration::from_secs(15), "{:?}", gone.elapsed());
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_half_of_a_pair_that_died_counts_for_two_of_its_scrapes() {
+    run("e2e-half-a-pair", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        fleet.says("c1", APP, healthy_for(3600));
+        let backend = VictoriaMetrics::start(rig).await?;
+        let replica = |name: &str| {
+            let mut config = scraping(&fleet, &["c1"]).external(&[("replica", name)]);
+            config.remote_write.push(backend.remote_write_url());
+            config
+        };
+        let dies = Prometheus::start(rig, &replica("a")).await?;
+        let _lives = Prometheus::start(rig, &replica("b")).await?;
+        let mut reader = Reader::behind(backend.url(), Flavour::VictoriaMetrics)?;
+        reader.sees((2, 0), APP, &["c1"]).await?;
+        fleet.says("c1", APP, FakePackage::failed_at(&revision(1)));
+        eventually(SOON, "both say that it has failed", async || {
+            let report = reader.poll().await;
+            let seen = reader.observe("c1", APP);
+            let failed = seen.row.as_ref().is_some_and(|row| row.health == Health::Failed);
+            ensure!(report.verified == 2 && failed && seen.reason == "Reported", "{seen:?} after {report:?}");
+            Ok(())
+        })
+        .await?;
+
+        dies.process().kill();
+        let died = std::time::Instant::now();
+        fleet.says("c1", APP, FakePackage::healthy_at(&revision(1)));
+        eventually(SOON, "the other one is alone", async || {
+            reader.poll().await;
+            let seen = reader.observe("c1", APP);
+            let healthy = seen.row.as_ref().is_some_and(|row| row.health == Health::Current);
+            ensure!(seen.standing == Standing::Fresh && healthy && seen.reason == "Reported", "{seen:?}");
+            Ok(())
+        })
+        .await?;
+        // Scrapes come every second, and a poll looks three seconds back.
+        println!("alone after {:?}", died.elapsed());
+        ensure!(died.elapsed() < Duration::from_secs(12), "{:?}", died.elapsed());
         Ok(())
     })
     .await;

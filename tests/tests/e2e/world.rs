@@ -107,6 +107,16 @@ impl Backend {
         Ok(Self { url, header, prometheus, _behind: Some(Box::new(behind)) })
     }
 
+    /// A Thanos querier over the sidecar of such a Prometheus.
+    pub(crate) async fn thanos(rig: &Rig, fleet: &FakeFleet, clusters: &[&str]) -> Result<Self> {
+        let config = scraping(fleet, clusters).external(&[("replica", "a")]);
+        let prometheus = Prometheus::start(rig, &config).await?;
+        let sidecar = ThanosSidecar::start(rig, &prometheus).await?;
+        let querier = ThanosQuerier::start(rig, &[&sidecar]).await?;
+        let url = querier.url();
+        Ok(Self { url, header: None, prometheus, _behind: Some(Box::new((sidecar, querier))) })
+    }
+
     /// An aggregator's options that suit it.
     pub(crate) fn options(&self) -> AggregatorOptions {
         let mut options = AggregatorOptions::new(&self.url);
@@ -118,7 +128,8 @@ impl Backend {
     }
 }
 
-fn scraping(fleet: &FakeFleet, clusters: &[&str]) -> PrometheusConfig {
+/// Scrapes these clusters.
+pub(crate) fn scraping(fleet: &FakeFleet, clusters: &[&str]) -> PrometheusConfig {
     PrometheusConfig::with_jobs([clusters.iter().fold(job(), |job, name| fleet.target(job, name, &[]))])
 }
 
