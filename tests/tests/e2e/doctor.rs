@@ -82,20 +82,22 @@ fn of_version_nine(exposition: &str) -> String {
     lines_of(exposition, Metric::Digest, |line| line.replace("contract=\"2\"", "contract=\"9\""))
 }
 
+/// Every package has this health besides.
+fn with_health(exposition: &str, code: u64) -> String {
+    lines_of(exposition, Metric::PackageHealthyRevision, |line| {
+        let health = line.replace(Metric::PackageHealthyRevision.name(), Metric::PackageHealth.name());
+        format!("{line}\n{} {code}", health.rsplit_once(' ').unwrap().0)
+    })
+}
+
 /// As a pipeline leaves it that fills in zeros.
 fn filled(exposition: &str) -> String {
-    lines_of(exposition, Metric::PackageHealthyRevision, |line| {
-        let zero = line.replace(Metric::PackageHealthyRevision.name(), Metric::PackageHealth.name());
-        format!("{line}\n{} 0", zero.rsplit_once(' ').unwrap().0)
-    })
+    with_health(exposition, 0)
 }
 
 /// As a pipeline leaves it that goes on with what has ended.
 fn gone_on_with(exposition: &str) -> String {
-    lines_of(exposition, Metric::PackageHealthyRevision, |line| {
-        let failed = line.replace(Metric::PackageHealthyRevision.name(), Metric::PackageHealth.name());
-        format!("{line}\n{} 5", failed.rsplit_once(' ').unwrap().0)
-    })
+    with_health(exposition, 5)
 }
 
 /// As a gateway answers that keeps what it got first.
