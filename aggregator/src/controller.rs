@@ -15,6 +15,7 @@
 //! A controller that starts, after a restart or as a new leader, knows nothing of any cluster. It
 //! first closes the gates whose evidence is too old by now, and then lets the feeds begin.
 
+mod judging;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,7 @@ use futures::stream::{BoxStream, StreamExt};
 use kube::Client;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
+use rayon::ThreadPool;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -33,13 +35,13 @@ use tracing::{error, info, warn};
 
 use crate::announce::Announcer;
 use crate::api::{ClusterSet, FleetPackageSpec, RolloutGateSpec, RolloutGateStatus};
-use crate::backlog::{Backlog, Urgency};
+use crate::backlog::Backlog;
 use crate::board::Board;
 use crate::checks::{self, Answers};
 use crate::clock::{self, Floor, Seconds};
 use crate::config::ConfigFile;
+use crate::decide::Moment;
 use crate::decide::conditions::{OPEN, is_true};
-use crate::decide::{Moment, only_refreshes};
 use crate::dependencies::Graph;
 use crate::discover::{self, Discovery};
 use crate::feed::FeedError;
@@ -52,11 +54,12 @@ use crate::profiles::{self, News, Profiles};
 use crate::raw::Raw;
 use crate::references::References;
 use crate::server::Health;
-use crate::slices::{self, Change, Slice, Slices};
+use crate::slices::{self, Owned, Slices};
 use crate::store::Key;
 use crate::survey::Surveys;
 use crate::verdicts::Verdicts;
 use crate::write::Kind;
+use judging::{Due, Judged, judge, judges};
 
 /// How much of what is heard of ClusterProfiles is taken in before it is judged.
 const PROFILES_AT_ONCE: usize = 256;
@@ -111,13 +114,14 @@ pub struct Controller {
     epoch: Option<i64>,
     announcer: Announcer,
     board: Arc<Board>,
+    judges: ThreadPool,
 }
 
 impl Controller {
     /// A controller that has read nothing yet.
     ///
     /// # Errors
-    /// When the feeds that are planned for cannot be used.
+    /// When the feeds that are planned for cannot be used, or there can be no more threads.
     #[expect(clippy::too_many_arguments, reason = "each is a part of its own")]
     pub fn new(
         client: Client,
@@ -165,6 +169,7 @@ impl Controller {
             epoch: None,
             announcer: Announcer::default(),
             board,
+            judges: judges()?,
         })
     }
 
@@ -491,60 +496,31 @@ impl Controller {
     fn sort(&mut self, packages: BTreeSet<Key>, gates: BTreeSet<Key>) {
         // What the fleet says of a package is found out once for a moment, so there is one for all.
         let moment = self.moment();
-        let mut due: BTreeSet<Due> = packages.into_iter().map(|of| Due { of, gate: None }).collect();
+        let mut due: BTreeSet<Due> = packages.into_iter().map(Due::package).collect();
         due.extend(gates.into_iter().map(|key| Due::gate(&self.gates, key)));
         // Closings judge gates only, which have no slices.
-        let judges_packages = due.iter().any(|it| it.gate.is_none());
-        let owned = if judges_packages { slices::by_owner(&self.slices) } else { BTreeMap::new() };
+        let owned = if due.iter().all(Due::is_gate) { Owned::new() } else { slices::by_owner(&self.slices) };
         let mut closing = std::mem::take(&mut self.closings);
-        let (mut gates, mut jobs) = (BTreeMap::new(), Vec::new());
-        while let Some(Due { of, gate }) = due.pop_first() {
+        let mut jobs = BTreeMap::new();
+        while !due.is_empty() {
             let world = World { closing: &closing, ..self.world(moment) };
-            match gate {
-                Some(key) => {
-                    let Some(gate) = self.gates.get(&key) else { continue };
-                    let Some(status) = world.gate(gate) else { continue };
-                    if !is_open(gate.status.as_ref()) || is_open(Some(&status)) {
-                        let urgency = urgency(only_refreshes(gate.status.as_ref(), &status));
-                        gates.insert((Kind::RolloutGate, key), urgency);
-                    } else if closing.insert(key.clone()) {
+            let all: Vec<Due> = std::mem::take(&mut due).into_iter().collect();
+            for judged in judge(&self.judges, &world, &self.slices, &owned, &all) {
+                match judged {
+                    Judged::Writes(job, urgency) => drop(jobs.insert(job, urgency)),
+                    Judged::Closes(key) if closing.insert(key.clone()) => {
                         let dependents = self.graph.dependents(&key);
                         due.extend(dependents.map(|key| Due::gate(&self.gates, key.clone())));
                     }
-                }
-                None => {
-                    // Whatever slices say, statuses say first.
-                    if !self.slice_changes(&world, &owned, &of).is_empty() {
-                        jobs.push(((Kind::FleetPackageSlice, of.clone()), Urgency::Refresh));
-                    }
-                    let Some(package) = self.packages.get(&of) else { continue };
-                    if let Some(status) = world.package(package) {
-                        let urgency = urgency(only_refreshes(package.status.as_ref(), &status));
-                        jobs.push(((Kind::FleetPackage, of), urgency));
-                    }
+                    Judged::Closes(_) => {}
                 }
             }
         }
         self.closings = closing;
         self.board.closing(&self.closings);
-        for (job, urgency) in gates.into_iter().chain(jobs) {
+        for (job, urgency) in jobs {
             self.backlog.push(job, urgency);
         }
-    }
-
-    /// What is to be done about the slices of the FleetPackage of this name, of all that are `owned`.
-    fn slice_changes(
-        &self,
-        world: &World<'_>,
-        owned: &BTreeMap<Key, Vec<&Slice>>,
-        package: &Key,
-    ) -> Vec<Change> {
-        // Without the kind or the right to read it everything else goes on.
-        if !self.slices.complete() {
-            return Vec::new();
-        }
-        let owned = owned.get(package).map(Vec::as_slice).unwrap_or_default();
-        slices::changes(world, &self.slices, owned, package)
     }
 
     /// Before the first poll: what is open on evidence that no longer counts closes, whatever the
@@ -622,28 +598,6 @@ impl Controller {
     }
 }
 
-/// An object that is to be judged. What is about the same FleetPackage is judged one after the other, as what the fleet
-/// says of it is remembered for some packages only.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
-    /// The FleetPackage; the gate itself where it cannot be read of which it is.
-    of: Key,
-    /// None: the FleetPackage itself is.
-    gate: Option<Key>,
-}
-
-impl Due {
-    fn gate(gates: &Gates, key: Key) -> Self {
-        let spec = gates.get(&key).and_then(|gate| gate.spec.as_ref().ok());
-        let of = spec.map_or_else(|| key.clone(), |spec| key.beside(&spec.fleet_package_ref.name));
-        Self { of, gate: Some(key) }
-    }
-}
-
-fn is_open(status: Option<&RolloutGateStatus>) -> bool {
-    status.is_some_and(|status| is_true(&status.conditions, OPEN))
-}
-
 /// Keeps a process from speaking for the hub when it no longer judges, be it that it was stopped or
 /// that it lost its lease in the middle of something.
 struct SilenceAtTheEnd(Arc<Board>);
@@ -654,8 +608,8 @@ impl Drop for SilenceAtTheEnd {
     }
 }
 
-fn urgency(only_refreshes: bool) -> Urgency {
-    if only_refreshes { Urgency::Refresh } else { Urgency::News }
+fn is_open(status: Option<&RolloutGateStatus>) -> bool {
+    status.is_some_and(|status| is_true(&status.conditions, OPEN))
 }
 
 fn watch(client: &Client, kind: Kind) -> BoxStream<'static, watcher::Result<Event<Raw>>> {

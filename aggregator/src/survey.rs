@@ -13,8 +13,8 @@ use crate::fleet::{Fleet, Observation};
 /// Packages that are remembered at a time: those that depend on the same package are judged together.
 const PACKAGES: usize = 32;
 /// The same in observations, each of some hundred bytes: beyond so many, packages that were done with are
-/// forgotten.
-const OBSERVATIONS: usize = 16_384;
+/// forgotten. Several packages of ten thousand clusters are judged at a time.
+const OBSERVATIONS: usize = 65_536;
 
 /// What was found out so far. It belongs to one state of the fleet and of the ClusterProfiles.
 #[derive(Debug, Default)]

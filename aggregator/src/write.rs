@@ -66,13 +66,13 @@ impl Written {
     }
 }
 
-/// One of the kinds.
+/// One of the kinds, in the order in which they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// FleetPackage
-    FleetPackage,
     /// RolloutGate
     RolloutGate,
+    /// FleetPackage
+    FleetPackage,
     /// FleetPackageSlice
     FleetPackageSlice,
 }

@@ -126,6 +126,8 @@ fn unix_seconds(millis: i64) -> u64 {
 #[derive(Debug, Clone, Default)]
 pub struct Block {
     rows: Vec<Option<Row>>,
+    /// How many rows have a sample of each metric.
+    counts: [usize; PACKAGE_METRICS.len()],
     packed: [OnceLock<Arc<Part>>; PACKAGE_METRICS.len()],
 }
 
@@ -143,8 +145,10 @@ impl Block {
         let (old_row, new_row) = (old.as_ref(), self.rows[at].as_ref());
         let same_labels = old_row.map(|r| &r.labels) == new_row.map(|r| &r.labels);
         for (index, packed) in self.packed.iter_mut().enumerate() {
-            let value = |row: Option<&Row>| row.and_then(|r| r.value(index));
-            if !same_labels || value(old_row) != value(new_row) {
+            let [before, after] = [old_row, new_row].map(|row| row.and_then(|r| r.value(index)));
+            self.counts[index] += usize::from(after.is_some());
+            self.counts[index] -= usize::from(before.is_some());
+            if !same_labels || before != after {
                 packed.take();
             }
         }
@@ -164,7 +168,7 @@ impl Block {
 
     /// Whether any row has a sample of `PACKAGE_METRICS[index]`.
     pub fn has(&self, index: usize) -> bool {
-        self.rows.iter().flatten().any(|row| row.value(index).is_some())
+        self.counts[index] > 0
     }
 
     /// Appends the lines of all samples of `PACKAGE_METRICS[index]`.

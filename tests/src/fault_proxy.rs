@@ -38,7 +38,7 @@ pub enum Fault {
     /// Every answer breaks off after half of its body. Connections that exist are cut. Plain HTTP only.
     HalfBody,
     /// What a query was answered first is its answer for ever, whatever time it asks about and however far back it looks
-    /// from there. Connections that exist are cut. Query APIs over plain HTTP only.
+    /// from there. Connections that exist are cut. Query APIs and pages over plain HTTP only.
     OldAnswers,
     /// Every series comes twice, the second time with the label `replica="twin"`, as from two servers that scrape
     /// the same. Connections that exist are cut. Query APIs over plain HTTP only.
@@ -289,8 +289,15 @@ async fn half_body(mut client: TcpStream, way: &Way) -> Result<()> {
     Ok(())
 }
 
-/// Passes a request on so that its answer comes plain and in one piece: head and body.
-async fn ask(request: &[u8], way: &Way) -> Result<(String, Vec<u8>)> {
+/// An answer that is neither in chunks nor compressed.
+struct Answer {
+    status: String,
+    content_type: String,
+    body: Vec<u8>,
+}
+
+/// Passes a request on so that its answer comes plain and in one piece.
+async fn ask(request: &[u8], way: &Way) -> Result<Answer> {
     let head = head_length(request).context("no head")?;
     let text = String::from_utf8_lossy(&request[..head]);
     // An old client is answered neither in chunks nor compressed.
@@ -307,18 +314,35 @@ async fn ask(request: &[u8], way: &Way) -> Result<(String, Vec<u8>)> {
     server.read_to_end(&mut answer).await?;
     let head = head_length(&answer).context("no head in the answer")?;
     let body = answer.split_off(head);
-    let line = String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned();
-    let status = line.split_once(' ').context("no status")?.1.to_owned();
-    Ok((status, body))
+    let head = String::from_utf8(answer)?;
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split_once(' ')).context("no status")?.1.to_owned();
+    let mut fields = lines.filter_map(|line| line.split_once(": "));
+    let content_type = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let content_type = content_type.context("no content type")?.1.to_owned();
+    Ok(Answer { status, content_type, body })
 }
 
-/// A whole answer.
-fn say(status: &str, body: &[u8]) -> Vec<u8> {
-    let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    );
-    [head.as_bytes(), body].concat()
+impl Answer {
+    /// As it is sent.
+    fn whole(&self) -> Vec<u8> {
+        let Self { status, content_type, body } = self;
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        [head.as_bytes(), body].concat()
+    }
+
+    /// What it says, as JSON.
+    fn said(&self) -> Result<Value> {
+        Ok(serde_json::from_slice(&self.body)?)
+    }
+
+    /// The same answer that says something else.
+    fn saying(self, said: &Value) -> Vec<u8> {
+        Self { body: said.to_string().into_bytes(), ..self }.whole()
+    }
 }
 
 async fn answer(mut client: TcpStream, way: &Way, answer: &[u8]) -> Result<()> {
@@ -336,8 +360,8 @@ async fn old_answers(mut client: TcpStream, way: &Way) -> Result<()> {
     let old = match known {
         Some(old) => old,
         None => {
-            let (status, body) = ask(&request, way).await?;
-            memory().entry(key).or_insert_with(|| say(&status, &body)).clone()
+            let first = ask(&request, way).await?.whole();
+            memory().entry(key).or_insert(first).clone()
         }
     };
     answer(client, way, &old).await
@@ -357,18 +381,18 @@ fn timeless(request: &[u8]) -> Option<Vec<u8>> {
 
 async fn partial(mut client: TcpStream, way: &Way) -> Result<()> {
     let request = read_request(&mut client).await?;
-    let (status, body) = ask(&request, way).await?;
-    let mut said: Value = serde_json::from_slice(&body)?;
+    let plain = ask(&request, way).await?;
+    let mut said = plain.said()?;
     if said["status"] == "success" {
         said["isPartial"] = json!(true);
     }
-    answer(client, way, &say(&status, said.to_string().as_bytes())).await
+    answer(client, way, &plain.saying(&said)).await
 }
 
 async fn twice(mut client: TcpStream, way: &Way, replica: Option<&str>) -> Result<()> {
     let request = read_request(&mut client).await?;
-    let (status, body) = ask(&request, way).await?;
-    let mut said: Value = serde_json::from_slice(&body)?;
+    let plain = ask(&request, way).await?;
+    let mut said = plain.said()?;
     if let Some(series) = said.pointer_mut("/data/result").and_then(Value::as_array_mut) {
         let mut copies = series.clone();
         for copy in copies.iter_mut().filter(|copy| copy["metric"].is_object()) {
@@ -378,7 +402,7 @@ async fn twice(mut client: TcpStream, way: &Way, replica: Option<&str>) -> Resul
         }
         series.extend(copies);
     }
-    answer(client, way, &say(&status, said.to_string().as_bytes())).await
+    answer(client, way, &plain.saying(&said)).await
 }
 
 #[cfg(test)]

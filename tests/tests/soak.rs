@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Digest, Health, Metric};
@@ -363,6 +364,51 @@ async fn after_a_gap_only_what_has_not_changed_is_vouched_for() {
             let at = since(&says, source, package)?.cast_signed();
             ensure!(at >= gap, "{package}: {at} is before the gap at {gap}");
         }
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_may_not_be_read_for_a_while_is_vouched_for_from_the_list_after_it() {
+    run("soak-forbidden", async |rig| {
+        let cluster = Cluster::start(rig).await?;
+        let sources = cluster.sources.display().to_string();
+        let rights = ["--presets", "flux-kustomization", "--sources", &sources];
+        let kubeconfig = Exporter::grant(&cluster.api, &rights).await?;
+        for package in ["alone", "flapped"] {
+            cluster.put(package, alone("good")).await?;
+        }
+        let exporter = cluster.exporter(rig, "exporter", &kubeconfig, &["--contact-timeout", "5s"]).await?;
+        soaked(&exporter, ALONE, "alone", 3).await?;
+        let before = exporter.says().await?;
+
+        let bindings: Api<ClusterRoleBinding> = Api::all(cluster.api.client());
+        bindings.delete("exporter", &DeleteParams::default()).await?;
+        // What is open stays open whatever becomes of rights.
+        cluster.api.stop();
+        cluster.api.start_again().await?;
+        let gap = jiff::Timestamp::now().as_second();
+        eventually(SOON, "the source is down, because it is refused", async || {
+            ensure!(exporter.metrics().await?.contains("cause=\"forbidden\"} "), "nothing was refused");
+            ensure!(exporter.says().await?.source_up(ALONE) == Some(false), "it is up");
+            Ok(())
+        })
+        .await?;
+        cluster.put("flapped", alone("bad")).await?;
+        cluster.put("flapped", alone("good")).await?;
+
+        Exporter::grant(&cluster.api, &rights).await?;
+        let says = eventually(SOON, "it is up again", async || {
+            let says = exporter.says().await?;
+            ensure!(says.source_up(ALONE) == Some(true), "it is not up");
+            Ok(says)
+        })
+        .await?;
+        let (now, then) = (since(&says, ALONE, "alone")?, since(&before, ALONE, "alone")?);
+        ensure!(now == then, "what did not change: {then} became {now}");
+        let flapped = since(&says, ALONE, "flapped")?.cast_signed();
+        ensure!(flapped >= gap, "{flapped} is before the gap at {gap}");
         Ok(())
     })
     .await;

@@ -132,7 +132,8 @@ impl Controller {
     /// Writes some of the slices of a FleetPackage; what is left goes to the end of the queue. Says how
     /// many writes that were.
     async fn write_slices(&mut self, package: &Key, moment: Moment) -> u32 {
-        let changes = self.slice_changes(&self.world(moment), &slices::by_owner(&self.slices), package);
+        let owned = slices::by_owner(&self.slices);
+        let changes = slices::changes(&self.world(moment), &self.slices, &owned, package);
         let is_delete = |change: &Change| matches!(change, Change::Delete(_));
         // Removals only once all else has landed.
         let removing = changes.first().is_some_and(is_delete);

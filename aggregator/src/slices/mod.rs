@@ -105,8 +105,11 @@ pub fn label(name: &str) -> String {
 }
 
 /// The slices of each FleetPackage, by its name.
-pub fn by_owner(slices: &Slices) -> BTreeMap<Key, Vec<&Slice>> {
-    let mut owned = BTreeMap::<Key, Vec<&Slice>>::new();
+pub type Owned<'a> = BTreeMap<Key, Vec<&'a Slice>>;
+
+/// The slices of each FleetPackage.
+pub fn by_owner(slices: &Slices) -> Owned<'_> {
+    let mut owned = Owned::new();
     for slice in slices.iter() {
         if let Some(key) = slice.owner_key() {
             owned.entry(key).or_default().push(slice);
@@ -116,9 +119,13 @@ pub fn by_owner(slices: &Slices) -> BTreeMap<Key, Vec<&Slice>> {
 }
 
 /// What is to be done about the slices of the FleetPackage at `key`, which may be gone: then its
-/// slices go too, also where no garbage collector runs. `owned` are the slices of that name; those of
-/// other owners are left alone.
-pub fn changes(world: &World<'_>, slices: &Slices, owned: &[&Slice], key: &Key) -> Vec<Change> {
+/// slices go too, also where no garbage collector runs. Nothing as long as not all slices are known.
+pub fn changes(world: &World<'_>, slices: &Slices, owned: &Owned<'_>, key: &Key) -> Vec<Change> {
+    // Without the kind or the right to read it everything else goes on.
+    if !slices.complete() {
+        return Vec::new();
+    }
+    let owned = owned.get(key).map(Vec::as_slice).unwrap_or_default();
     let package = world.packages.get(key);
     // Of a FleetPackage that had the name before, they are as good as of one that is gone.
     let (own, orphans): (Vec<&Slice>, Vec<&Slice>) = owned.iter().copied().partition(|slice| {

@@ -1,5 +1,6 @@
 //! What becomes of slices in a hub: whose are touched, and what they may show.
 
+use kube::runtime::watcher::Event;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -58,6 +59,7 @@ impl Scene {
             tell(&mut fleet, &[("cluster", cluster)], &exposition, T - 5.0);
         }
         let (mut packages, mut all) = (Packages::default(), Slices::default());
+        all.apply(Event::InitDone);
         package.map(|package| packages.insert(package));
         slices.into_iter().for_each(|slice| drop(all.insert(slice)));
         let around = Surroundings { packages, ..Surroundings::default() };
@@ -67,11 +69,10 @@ impl Scene {
     fn changes(&self) -> Vec<String> {
         let world = self.around.world(&self.fleet, self.backend, Moment { t: T, now: T });
         let owned = by_owner(&self.slices);
-        let owned = owned.get(&key("p")).map(Vec::as_slice).unwrap_or_default();
         let clusters = |content: &FleetPackageSlice| -> String {
             content.clusters.iter().map(|row| format!(" {}", row.cluster_name)).collect()
         };
-        let changes = changes(&world, &self.slices, owned, &key("p"));
+        let changes = changes(&world, &self.slices, &owned, &key("p"));
         let told = changes.iter().map(|change| match change {
             Change::Create(_, content) => format!("make{}", clusters(content)),
             Change::Update(slice, content) => format!("write {}:{}", slice.key.name, clusters(content)),

@@ -10,6 +10,7 @@ mod cardinality;
 mod changelog;
 mod checks;
 mod clocks;
+mod detours;
 mod doctor;
 mod exporter_silent;
 mod flux_delivers;

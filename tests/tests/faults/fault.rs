@@ -49,7 +49,7 @@ pub(crate) enum How {
     TooManyRequests,
     /// Every answer breaks off in the middle.
     HalfBodies,
-    /// Every query gets the answer that it got first.
+    /// Every query or scrape gets the answer that it got first.
     OldAnswers,
     /// Every series comes from a second replica too.
     Twins,
@@ -59,6 +59,8 @@ pub(crate) enum How {
 
 const PROCESS: &[How] = &[How::Killed, How::Frozen];
 const ROAD: &[How] = &[How::Cut, How::Slowed, How::HalfOpen];
+/// A gateway may stand there.
+const SCRAPES: &[How] = &[How::Cut, How::Slowed, How::HalfOpen, How::OldAnswers];
 const BACKEND: &[How] = &[
     How::Cut,
     How::Slowed,
@@ -102,10 +104,10 @@ impl Place {
             | Self::HubApi
             | Self::HubEtcd => PROCESS,
             Self::ExporterToApi(_)
-            | Self::PrometheusToExporter(_)
             | Self::PrometheusToStore
             | Self::AggregatorToHub(_)
             | Self::SweeperToHub => ROAD,
+            Self::PrometheusToExporter(_) => SCRAPES,
             Self::AggregatorToBackend(_) => BACKEND,
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, Listed};
 use crate::subject::{Program, Subject};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use statusbridge_tests::bench::say;
 use statusbridge_tests::{Rig, usage};
 use std::collections::HashSet;
@@ -103,7 +103,15 @@ impl Figures {
         usage::until_idle(pid).await?;
         let sources = spent(pid, cluster.announce(run.updates, revision)).await?;
         say(&format!("{name}: {} updates, {} a second", run.updates, run.rate));
+        let taken_in = taken_in(&subject).await?;
         let (updates_took, updates) = spent(pid, cluster.update(run.updates, revision, run.rate)).await?;
+        // Who falls behind rests between one sip and the next.
+        let taken_in = self::taken_in(&subject).await? - taken_in;
+        ensure!(
+            program == Program::Peer || taken_in >= run.updates as u64,
+            "{name} rests, and has taken in {taken_in} of {} updates",
+            run.updates
+        );
 
         cluster.announce(run.updates, revision + 1).await?;
         usage::until_idle(pid).await?;
@@ -166,6 +174,14 @@ async fn scrapes(subject: &Subject, gzip: bool, count: usize, pause: Duration) -
         tokio::time::sleep_until(started + pause).await;
     }
     Ok(Scrapes { took: median(times), processor: Duration::ZERO, size })
+}
+
+/// How many objects the exporter has taken in so far; 0 of another program.
+async fn taken_in(subject: &Subject) -> Result<u64> {
+    let text = subject.text().await?;
+    let events = text.lines().filter(|line| line.starts_with("statusbridge_exporter_watch_events_total{"));
+    let count = |line: &str| line.rsplit_once(' ').and_then(|(_, count)| count.parse::<u64>().ok());
+    Ok(events.filter_map(count).sum())
 }
 
 /// Name and labels of every sample.

@@ -1,0 +1,102 @@
+//! What has to be done about objects, as the world is.
+
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+
+use super::is_open;
+use crate::backlog::Urgency;
+use crate::decide::only_refreshes;
+use crate::judge::{Gates, World};
+use crate::slices::{self, Owned, Slices};
+use crate::store::Key;
+use crate::write::Kind;
+
+/// Most threads that judge: each has a package's clusters in memory.
+const JUDGES: usize = 4;
+
+/// An object that is to be judged.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Due {
+    /// The FleetPackage; the gate itself where it cannot be read of which it is.
+    of: Key,
+    /// None: the FleetPackage itself is.
+    gate: Option<Key>,
+}
+
+/// What was found of an object.
+pub(super) enum Judged {
+    /// It has to be written.
+    Writes((Kind, Key), Urgency),
+    /// It is an open gate that has to be closed.
+    Closes(Key),
+}
+
+/// Threads that judge.
+pub(super) fn judges() -> Result<ThreadPool, ThreadPoolBuildError> {
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(JUDGES));
+    ThreadPoolBuilder::new().num_threads(threads).thread_name(|n| format!("judge-{n}")).build()
+}
+
+/// Judges objects, which are in order. What is about the same FleetPackage is judged one after the other, as what the
+/// fleet says of it is remembered for some packages only; different ones at the same time.
+pub(super) fn judge(
+    judges: &ThreadPool,
+    world: &World<'_>,
+    slices: &Slices,
+    owned: &Owned<'_>,
+    due: &[Due],
+) -> Vec<Judged> {
+    let of_a_package: Vec<&[Due]> = due.chunk_by(|a, b| a.of == b.of).collect();
+    let judge = |due: &Due| match &due.gate {
+        Some(gate) => judge_gate(world, gate).into_iter().collect(),
+        None => judge_package(world, slices, owned, &due.of),
+    };
+    let judge_each = |due: &&[Due]| due.iter().flat_map(judge).collect::<Vec<_>>();
+    judges.install(|| of_a_package.par_iter().flat_map_iter(judge_each).collect())
+}
+
+fn judge_gate(world: &World<'_>, key: &Key) -> Option<Judged> {
+    let gate = world.gates.get(key)?;
+    let status = world.gate(gate)?;
+    if is_open(gate.status.as_ref()) && !is_open(Some(&status)) {
+        return Some(Judged::Closes(key.clone()));
+    }
+    let urgency = urgency(only_refreshes(gate.status.as_ref(), &status));
+    Some(Judged::Writes((Kind::RolloutGate, key.clone()), urgency))
+}
+
+fn judge_package(world: &World<'_>, slices: &Slices, owned: &Owned<'_>, key: &Key) -> Vec<Judged> {
+    let mut judged = Vec::new();
+    // Whatever slices say, statuses say first.
+    if !slices::changes(world, slices, owned, key).is_empty() {
+        judged.push(Judged::Writes((Kind::FleetPackageSlice, key.clone()), Urgency::Refresh));
+    }
+    if let Some(package) = world.packages.get(key)
+        && let Some(status) = world.package(package)
+    {
+        let urgency = urgency(only_refreshes(package.status.as_ref(), &status));
+        judged.push(Judged::Writes((Kind::FleetPackage, key.clone()), urgency));
+    }
+    judged
+}
+
+fn urgency(only_refreshes: bool) -> Urgency {
+    if only_refreshes { Urgency::Refresh } else { Urgency::News }
+}
+
+impl Due {
+    pub(super) fn package(of: Key) -> Self {
+        Self { of, gate: None }
+    }
+
+    pub(super) fn gate(gates: &Gates, key: Key) -> Self {
+        let spec = gates.get(&key).and_then(|gate| gate.spec.as_ref().ok());
+        let of = spec.map_or_else(|| key.clone(), |spec| key.beside(&spec.fleet_package_ref.name));
+        Self { of, gate: Some(key) }
+    }
+
+    /// Whether a gate is to be judged.
+    pub(super) fn is_gate(&self) -> bool {
+        self.gate.is_some()
+    }
+}
