@@ -247,8 +247,8 @@ impl Tasks {
     fn obey(&mut self, command: Command) {
         let settings = self.settings.clone();
         match command {
-            Command::Watch { kind, of, projection } => {
-                let watcher = Watcher::new(settings, kind, of, projection);
+            Command::Watch { kind, of, projection, contact } => {
+                let watcher = Watcher::new(settings, kind, of, projection, contact);
                 self.watching.insert(kind, self.all.spawn(watcher.run()));
             }
             Command::Unwatch(kind) => {

@@ -506,6 +506,57 @@ async fn time_in_which_the_exporter_stood_still_counts_for_nothing() {
 }
 
 #[tokio::test]
+async fn a_watch_that_is_heard_from_and_behind_is_not_up() {
+    run("soak-behind", async |rig| {
+        let cluster = Cluster::start(rig).await?;
+        let proxy = FaultProxy::start(rig, cluster.api.address()).await?;
+        let kubeconfig = cluster.api.kubeconfig_via(proxy.address())?;
+        cluster.put("a", alone("good")).await?;
+        let exporter = cluster.exporter(rig, "exporter", &kubeconfig, &[]).await?;
+        soaked(&exporter, ALONE, "a", 1).await?;
+
+        // More is written than comes through, without an end.
+        proxy.set(Fault::Slow(Duration::from_millis(500)));
+        let packages = cluster.packages();
+        let flood = tokio::spawn(async move {
+            for n in 0_u64.. {
+                let mut data = alone("good");
+                data["n"] = json!(format!("{n}{}", "x".repeat(20_000)));
+                if put(&packages, "noisy", data).await.is_err() {
+                    return;
+                }
+            }
+        });
+        eventually(Duration::from_secs(30), "the source says that it is behind", async || {
+            ensure!(exporter.says().await?.source_up(ALONE) == Some(false), "it is up");
+            Ok(())
+        })
+        .await?;
+        cluster.put("a", alone("bad")).await?;
+        holds_for(
+            Duration::from_secs(5),
+            "it is not up for as long as it does not show the failure",
+            async || {
+                let says = exporter.says().await?;
+                ensure!(soak(&says, ALONE, "a")?.is_none() || says.source_up(ALONE) == Some(false));
+                Ok(())
+            },
+        )
+        .await?;
+        flood.abort();
+        proxy.set(Fault::Pass);
+        eventually(SOON, "it has caught up", async || {
+            let says = exporter.says().await?;
+            ensure!(says.source_up(ALONE) == Some(true), "not up");
+            ensure!(soak(&says, ALONE, "a")?.is_none(), "the failure is not shown");
+            Ok(())
+        })
+        .await
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_flood_on_one_object_does_not_delay_the_news_of_another() {
     run("soak-flood", async |rig| {
         let cluster = Cluster::start(rig).await?;

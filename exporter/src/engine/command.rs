@@ -1,6 +1,11 @@
 //! What the engine wants done: everything that needs the API server.
 
-use crate::{projection::Projection, source::KindRef, store::PackageKey, watch::KindId};
+use crate::{
+    projection::Projection,
+    source::KindRef,
+    store::PackageKey,
+    watch::{Contact, KindId},
+};
 
 /// Index of a source; never used again for another one.
 pub type SourceId = usize;
@@ -16,6 +21,8 @@ pub enum Command {
         of: KindRef,
         /// What to keep of its objects.
         projection: Projection,
+        /// What it is to say when something is heard.
+        contact: Contact,
     },
     /// Nobody needs a kind any more.
     Unwatch(KindId),

@@ -11,6 +11,9 @@ use crate::{
     watch::Contact,
 };
 
+/// How long what was heard may wait to be taken in, in milliseconds: what a source says meanwhile may be over.
+const BEHIND: i64 = 5_000;
+
 /// Whether a source's packages are to be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Visibility {
@@ -44,7 +47,8 @@ pub type SharedPublished = Arc<Mutex<Published>>;
 
 impl Published {
     /// One consistent view at `now`: a source is up when the watch of every kind that it reads kept up with its API
-    /// server within `timeout` and since the last pause, and none of its packages is left out.
+    /// server within `timeout` and since the last pause, nothing that was heard waits for long, and none of its packages
+    /// is left out.
     pub fn snapshot(&mut self, publisher: Publisher, timeout: Duration, now: Moment) -> Snapshot {
         self.store.use_offset(now.offset);
         let timeout = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
@@ -55,11 +59,13 @@ impl Published {
             let contact = contacts.and_then(|contacts| contacts.into_iter().min());
             let last_contact = contact.map_or(0, |at| now.unix_seconds() - (now.boot - at).div_euclid(1000));
             let timely = |at: i64| at >= now.resumed && now.boot - at <= timeout;
+            let waiting = standing.contacts.iter().filter_map(|(_, contact)| contact.waiting_since());
+            let is_behind = waiting.min().is_some_and(|since| now.boot - since > BEHIND);
             match standing.visibility {
                 Visibility::NeverServed => SourceStanding::Unpublished,
                 Visibility::Loading => SourceStanding::Loading { last_contact },
                 Visibility::Visible => {
-                    let up = contact.is_some_and(timely) && !standing.short;
+                    let up = contact.is_some_and(timely) && !is_behind && !standing.short;
                     SourceStanding::Published { up, last_contact }
                 }
             }

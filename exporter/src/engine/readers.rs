@@ -229,6 +229,7 @@ impl Engine {
             kind,
             of: state.of.clone(),
             projection: state.projection.clone(),
+            contact: state.contact.clone(),
         });
     }
 

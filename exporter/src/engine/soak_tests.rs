@@ -320,4 +320,17 @@ fn a_source_is_up_only_while_each_of_its_watches_has_kept_up_since_the_last_paus
     assert!(!up(&f, paused), "only one of two");
     f.hear("Other", Change::Contact(contact + 2));
     assert!(up(&f, paused));
+
+    // What is heard has to be taken in soon, whatever came before it.
+    let naming = f.engine.kinds.iter().find(|kind| kind.of.kind == "Naming").unwrap().contact.clone();
+    let heard = contact + 10_000;
+    naming.hear(heard);
+    naming.hear(heard + 1_000);
+    f.hear("Naming", Change::Contact(heard - 1));
+    assert!(up(&f, Moment::unix(heard + 5_000)));
+    assert!(!up(&f, Moment::unix(heard + 5_001)), "behind");
+    f.hear("Naming", Change::Contact(heard));
+    assert!(up(&f, Moment::unix(heard + 5_000)) && !up(&f, Moment::unix(heard + 5_001)), "more was heard");
+    f.hear("Naming", Change::Contact(heard + 1_000));
+    assert!(up(&f, Moment::unix(heard + 5_001)));
 }

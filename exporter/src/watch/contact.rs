@@ -1,23 +1,49 @@
-//! When a watch last kept up with its API server.
+//! Whether a watch keeps up with its API server.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// When everything that the API server had told of one kind had been taken in, for the last time. Shared between the
-/// engine, which notes it, and scrapes.
+/// When everything that the API server had told of one kind had been taken in, for the last time, and what has waited
+/// since. Shared between the watch, the engine and scrapes; all times are milliseconds by the `boot` clock.
 #[derive(Debug, Clone, Default)]
-pub struct Contact(Arc<AtomicI64>);
+pub struct Contact(Arc<Mutex<Times>>);
+
+#[derive(Debug, Default)]
+struct Times {
+    last: Option<i64>,
+    /// When something was heard last.
+    heard: i64,
+    /// Since when something has been waiting.
+    waiting: Option<i64>,
+}
 
 impl Contact {
-    /// Everything up to `at` (milliseconds by the `boot` clock) has been taken in.
-    pub fn note(&self, at: i64) {
-        self.0.fetch_max(at, Ordering::Relaxed);
+    fn times(&self) -> MutexGuard<'_, Times> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Up to when everything has been taken in, in milliseconds by the `boot` clock; `None` before the first contact.
+    /// The API server has told something.
+    pub fn hear(&self, at: i64) {
+        let mut times = self.times();
+        times.heard = at;
+        times.waiting.get_or_insert(at);
+    }
+
+    /// Everything up to `at` has been taken in.
+    pub fn note(&self, at: i64) {
+        let mut times = self.times();
+        times.last = times.last.max(Some(at));
+        if times.waiting.is_some_and(|since| since <= at) {
+            times.waiting = (times.heard > at).then_some(at);
+        }
+    }
+
+    /// Up to when everything has been taken in; `None` before the first contact.
     pub fn at(&self) -> Option<i64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|at| *at != 0)
+        self.times().last
+    }
+
+    /// Since when something has been waiting to be taken in; `None` where nothing is.
+    pub fn waiting_since(&self) -> Option<i64> {
+        self.times().waiting
     }
 }

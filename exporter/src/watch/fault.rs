@@ -59,6 +59,11 @@ impl Fault {
         matches!(self, Self::Server { code: 401 | 403, .. })
     }
 
+    /// Whether the same request may be answered a moment later.
+    pub(super) const fn may_pass(&self) -> bool {
+        matches!(self, Self::Server { code: 429 | 500..=599, .. } | Self::Connection(_) | Self::Silent(_))
+    }
+
     /// One word for metrics.
     pub const fn cause(&self) -> &'static str {
         match self {

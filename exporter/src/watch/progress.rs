@@ -6,51 +6,56 @@
 
 use super::Fault;
 
+/// A watch with something to say all the time is asked about after so long, in milliseconds.
+const FLOODED: i64 = 2_000;
+
 /// How far one connection of a watch has come.
 #[derive(Debug)]
 pub(super) struct Progress {
     /// Whether the server has shown that it has not gone back behind the version that the watch goes on from.
     proven: bool,
-    /// Whether all is known that happened before the connection.
-    caught_up: bool,
+    /// After how long in which nothing came nothing is on its way, in milliseconds.
+    quiet: i64,
     /// A version that the server named beside the watch, and when it was asked.
     named: Option<(u64, i64)>,
-    /// The last moment that was given back, or the beginning.
-    last: i64,
+    /// When something came for the last time, or the beginning.
+    heard: i64,
+    /// Since when something has come that may have had news of others behind it.
+    since: Option<i64>,
 }
 
 impl Progress {
     /// A connection that was opened at `now`; one that goes on from a version has to be shown that this is still one of
     /// the server's.
-    pub(super) const fn new(resumed: bool, now: i64) -> Self {
-        Self { proven: !resumed, caught_up: false, named: None, last: now }
+    pub(super) const fn new(resumed: bool, quiet: i64, now: i64) -> Self {
+        Self { proven: !resumed, quiet, named: None, heard: now, since: None }
     }
 
-    pub(super) const fn caught_up(&self) -> bool {
-        self.caught_up
+    /// Something has come.
+    pub(super) fn hear(&mut self, at: i64) {
+        self.heard = at;
+        self.since.get_or_insert(at);
     }
 
-    /// The initial events are complete, or nothing has come for so long that nothing more is to be caught up on.
-    pub(super) const fn catch_up(&mut self) {
-        self.caught_up = true;
+    /// When it will be quiet, unless something comes.
+    pub(super) const fn quiet_at(&self) -> i64 {
+        self.heard + self.quiet
     }
 
-    /// Nothing was left to be read of what had come by `at`.
+    /// All that had come by `at` was taken in.
     pub(super) fn dry(&mut self, at: i64) -> Option<i64> {
-        self.kept_up(self.caught_up, at)
+        (at >= self.quiet_at()).then(|| self.kept_up(at))?
     }
 
     /// A bookmark that had come by `at` was taken in.
     pub(super) fn bookmark(&mut self, at: i64) -> Option<i64> {
-        self.caught_up |= self.proven;
-        self.kept_up(true, at)
+        self.kept_up(at)
     }
 
     /// An object's version was taken in.
     pub(super) fn version(&mut self, version: u64) -> Option<i64> {
         let (_, at) = self.named.take_if(|(named, _)| version >= *named)?;
-        self.caught_up |= self.proven;
-        self.kept_up(true, at)
+        self.kept_up(at)
     }
 
     /// The server, asked at `at`, has named the version that it was at; `known` is the newest one that was known then.
@@ -68,21 +73,18 @@ impl Progress {
 
     /// Whether the server should be asked which version it is at: there is so much to read that no end of it comes, and
     /// the version that it named last has been reached.
-    pub(super) const fn is_flooded(&self, now: i64) -> bool {
-        self.named.is_none() && now - self.last > FLOODED
+    pub(super) fn is_flooded(&self, now: i64) -> bool {
+        self.named.is_none() && self.since.is_some_and(|since| now - since > FLOODED)
     }
 
-    fn kept_up(&mut self, so_it_seems: bool, at: i64) -> Option<i64> {
-        let kept_up = so_it_seems && self.proven;
-        if kept_up {
-            self.last = self.last.max(at);
+    fn kept_up(&mut self, at: i64) -> Option<i64> {
+        if !self.proven {
+            return None;
         }
-        kept_up.then_some(at)
+        self.since = self.since.filter(|_| self.heard > at).map(|since| since.max(at));
+        Some(at)
     }
 }
-
-/// A watch that did not run dry for so long, in milliseconds, has much to say.
-const FLOODED: i64 = 2_000;
 
 #[cfg(test)]
 mod tests {
@@ -90,16 +92,17 @@ mod tests {
 
     #[test]
     fn a_list_has_kept_up_once_it_is_complete() {
-        let mut progress = Progress::new(false, 100);
-        assert_eq!(progress.dry(200), None);
-        progress.catch_up();
-        assert_eq!((progress.bookmark(300), progress.dry(400)), (Some(300), Some(400)));
+        let mut progress = Progress::new(false, 500, 100);
+        progress.hear(300);
+        assert_eq!(
+            (progress.bookmark(300), progress.dry(799), progress.dry(800)),
+            (Some(300), None, Some(800))
+        );
     }
 
     #[test]
     fn a_resumed_watch_has_kept_up_only_once_the_server_is_known_not_to_have_gone_back() {
-        let mut progress = Progress::new(true, 100);
-        progress.catch_up();
+        let mut progress = Progress::new(true, 50, 100);
         assert_eq!((progress.dry(200), progress.bookmark(300), progress.version(9)), (None, None, None));
         progress.named(8, 8, 250).unwrap();
         assert_eq!(progress.dry(400), Some(400));
@@ -107,25 +110,38 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_now_and_then_may_have_more_behind_it() {
+        let mut progress = Progress::new(false, 500, 0);
+        for at in [400, 800, 1_200] {
+            assert_eq!(progress.dry(at), None);
+            progress.hear(at);
+        }
+        assert_eq!((progress.quiet_at(), progress.dry(1_700)), (1_700, Some(1_700)));
+    }
+
+    #[test]
     fn a_flooded_watch_has_kept_up_when_it_reaches_what_the_server_named() {
-        let mut progress = Progress::new(false, 0);
-        progress.catch_up();
-        assert_eq!(progress.dry(1_000), Some(1_000));
-        assert!(!progress.is_flooded(3_000) && progress.is_flooded(3_001));
-        progress.named(50, 20, 3_100).unwrap();
-        assert!(!progress.is_flooded(9_000), "it is known how far to go");
+        let mut progress = Progress::new(false, 500, 0);
+        progress.hear(60_000);
+        assert!(!progress.is_flooded(62_000) && progress.is_flooded(62_001), "from the first that came");
+        progress.hear(62_001);
+        progress.named(50, 20, 62_100).unwrap();
+        assert!(!progress.is_flooded(69_000), "it is known how far to go");
+        progress.hear(63_000);
         assert_eq!(
             (progress.version(49), progress.version(50)),
-            (None, Some(3_100)),
+            (None, Some(62_100)),
             "when it was asked, not now"
         );
         assert_eq!(progress.version(51), None, "every answer counts once");
-        assert!(!progress.is_flooded(5_000));
+        assert!(!progress.is_flooded(64_100) && progress.is_flooded(64_101), "from when it was asked");
+        assert_eq!(progress.dry(63_500), Some(63_500));
+        assert!(!progress.is_flooded(90_000));
     }
 
     #[test]
     fn the_servers_answer_alone_is_no_progress() {
-        let mut progress = Progress::new(true, 0);
+        let mut progress = Progress::new(true, 500, 0);
         progress.named(5, 5, 10).unwrap();
         assert_eq!(progress.dry(20), None, "the connection may be half open");
     }

@@ -8,13 +8,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{AsyncBufReadExt as _, poll};
+use futures::{AsyncBufRead, AsyncBufReadExt as _, poll};
 use kube::Client;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
 use tracing::{debug, info, warn};
 
 use super::{
-    Change, Discovery, Event as ForEngine, Fault, KindId, Update,
+    Change, Contact, Discovery, Event as ForEngine, Fault, KindId, Update,
     answer::Answer,
     event::{Event, Parser, key_of, version_of},
     path::{Path, encode},
@@ -29,9 +32,11 @@ const WATCH_SECONDS: u32 = 290;
 /// How long a watch that has run dry is left alone once something comes: what comes in meanwhile is read at one go,
 /// which takes a third of the processor time of waking up for every object.
 const GATHER: Duration = Duration::from_millis(50);
-/// How long a watch that was opened anew has to be dry before all that happened meanwhile counts as
-/// known. The server sends it directly behind the head of its answer.
-const CATCH_UP: Duration = Duration::from_millis(500);
+/// A watch of which nothing came for so long has nothing on its way: all that happened counts as known. Where more comes
+/// all the time, the server is asked how far it is.
+const QUIET: Duration = Duration::from_secs(2);
+/// Time between two tries to hear how far the server is.
+const AGAIN: Duration = Duration::from_secs(1);
 /// How often a watch is looked at before it counts as dry: in between, the task that reads the connection has its turn.
 const TURNS: usize = 4;
 pub(super) const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
@@ -78,6 +83,7 @@ pub struct Watcher {
     id: KindId,
     kind: KindRef,
     parser: Arc<Parser>,
+    contact: Contact,
     /// Whether to ask for streaming lists: until the server refuses one.
     streaming: bool,
     backoff: Duration,
@@ -90,11 +96,18 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// A watch of `kind`, known to the engine as `id`, that keeps what `projection` says.
-    pub fn new(settings: WatcherSettings, id: KindId, kind: KindRef, projection: Projection) -> Self {
+    /// A watch of `kind`, known to the engine as `id`, that keeps what `projection` says, and says to `contact` when it
+    /// hears something.
+    pub fn new(
+        settings: WatcherSettings,
+        id: KindId,
+        kind: KindRef,
+        projection: Projection,
+        contact: Contact,
+    ) -> Self {
         let (parser, backoff) = (Arc::new(Parser::new(projection)), BACKOFF.0);
         let (newest, restored, told) = Default::default();
-        Self { settings, id, kind, parser, streaming: true, backoff, newest, restored, told }
+        Self { settings, id, kind, parser, contact, streaming: true, backoff, newest, restored, told }
     }
 
     /// Watches until nobody listens any more.
@@ -202,10 +215,11 @@ impl Watcher {
             self.begin_list(answer.server).await?;
         }
         let mut reader = answer.read();
-        let mut progress = Progress::new(!listing, opened.boot);
+        let idle = self.settings.idle;
+        let quiet = i64::try_from(QUIET.min(idle / 3).as_millis()).unwrap_or(i64::MAX);
+        let mut progress = Progress::new(!listing, quiet, opened.boot);
         // Asked behind the head of the watch's answer: a server that goes back in time later ends the watch.
         let mut asked: Option<Asked> = (!listing).then(|| self.ask_for_version(path));
-        let idle = self.settings.idle;
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -220,42 +234,55 @@ impl Watcher {
                 let (version, known, at) = named?;
                 progress.named(version, known, at)?;
             }
-            let mut read = pin!(reader.read_until(b'\n', &mut line));
-            let mut waited = false;
-            let read = match ready(&mut read).await {
-                Some(read) => read,
-                None => {
-                    waited = true;
-                    let mut dry = pin!(sleep(CATCH_UP.min(idle / 3)));
-                    let mut silence = pin!(sleep(idle));
-                    loop {
-                        self.keeps_up(progress.dry(now.boot)).await?;
-                        tokio::select! {
-                            biased;
-                            read = &mut read => break read,
-                            named = answered(&mut asked) => {
-                                asked = None;
-                                let (version, known, at) = named?;
-                                progress.named(version, known, at)?;
+            let (more, waited) = {
+                let mut more = pin!(has_more(&mut reader));
+                match ready(&mut more).await {
+                    Some(more) => (more, false),
+                    None => {
+                        let mut dry = pin!(sleep(millis(progress.quiet_at() - now.boot)));
+                        let mut silence = pin!(sleep(idle));
+                        loop {
+                            tokio::select! {
+                                biased;
+                                more = &mut more => break (more, true),
+                                named = answered(&mut asked) => {
+                                    asked = None;
+                                    let (version, known, at) = named?;
+                                    progress.named(version, known, at)?;
+                                    dry.set(sleep(millis(progress.quiet_at() - self.settings.clock.now().boot)));
+                                }
+                                _ = pauses.changed() => return stood_still(listing),
+                                () = &mut dry, if !listing && !dry.is_elapsed() => {
+                                    let kept_up = progress.dry(self.settings.clock.now().boot);
+                                    self.keeps_up(kept_up).await?;
+                                }
+                                () = &mut silence => return Err(Fault::Silent(idle)),
                             }
-                            _ = pauses.changed() => return stood_still(listing),
-                            () = &mut dry, if !listing && !progress.caught_up() => progress.catch_up(),
-                            () = &mut silence => return Err(Fault::Silent(idle)),
                         }
                     }
                 }
             };
-            match read.map_err(|error| Fault::Connection(error.to_string()))? {
-                0 if listing => return Err(Fault::Connection("closed in the middle of a list".to_owned())),
-                0 => return Ok(()),
-                _ => {}
+            match more.map_err(lost)? {
+                false if listing => {
+                    return Err(Fault::Connection("closed in the middle of a list".to_owned()));
+                }
+                false => return Ok(()),
+                true => {}
             }
-            let kept_up = self.take_in(&line, &mut listing, resume, &mut progress, now.boot).await?;
+            let heard = self.settings.clock.now().boot;
+            progress.hear(heard);
+            // How long lists take is another matter.
+            if !listing {
+                self.contact.hear(heard);
+            }
+            let read = timeout(idle, reader.read_until(b'\n', &mut line)).await;
+            read.map_err(|_| Fault::Silent(idle))?.map_err(lost)?;
+            let kept_up = self.take_in(&line, &mut listing, resume, &mut progress, heard).await?;
             self.keeps_up(kept_up).await?;
-            if !listing && asked.is_none() && progress.is_flooded(now.boot) {
+            if !listing && asked.is_none() && progress.is_flooded(heard) {
                 asked = Some(self.ask_for_version(path));
             }
-            if waited && progress.caught_up() {
+            if waited && !listing {
                 sleep(GATHER).await;
             }
         }
@@ -275,7 +302,6 @@ impl Watcher {
                 if *listing && ends_list {
                     *listing = false;
                     self.end_list(&version).await?;
-                    progress.catch_up();
                 }
                 if *listing {
                     return Ok(None);
@@ -356,14 +382,19 @@ impl Watcher {
         self.send(Change::ListDone).await
     }
 
-    /// Asks which version the server is at, as it is stored and not as a cache has it.
+    /// Asks which version the server is at, as it is stored and not as a cache has it; again where it is too busy to say.
     fn ask_for_version(&self, path: &str) -> Asked {
         let (settings, parser, known) = (self.settings.clone(), self.parser.clone(), self.newest);
         let uri = format!("{path}?limit=1");
         Box::pin(async move {
-            let at = settings.clock.now().boot;
-            let page = parser.page(&settings.get(uri).await?)?;
-            Ok((number(&page.version), known, at))
+            loop {
+                let at = settings.clock.now().boot;
+                match settings.get(uri.clone()).await {
+                    Ok(text) => return Ok((number(&parser.page(&text)?.version), known, at)),
+                    Err(fault) if fault.may_pass() => sleep(AGAIN).await,
+                    Err(fault) => return Err(fault),
+                }
+            }
         })
     }
 
@@ -411,6 +442,20 @@ impl Watcher {
 /// A resource version as a number, which they are; 0 for one that is none.
 fn number(version: &str) -> u64 {
     version.parse().unwrap_or(0)
+}
+
+/// Waits for what comes next; whether anything does.
+async fn has_more(reader: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<bool> {
+    Ok(!reader.fill_buf().await?.is_empty())
+}
+
+fn lost(error: std::io::Error) -> Fault {
+    Fault::Connection(error.to_string())
+}
+
+/// So many milliseconds, or none when there are fewer.
+fn millis(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }
 
 /// How a watch ends after a pause of this process.
