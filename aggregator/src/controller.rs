@@ -269,22 +269,11 @@ impl Controller {
     async fn on_package(&mut self, event: watcher::Result<Event<Raw>>) {
         let Some(event) = usable(Kind::FleetPackage, event) else { return };
         let changed = self.packages.apply(event);
-        for key in &changed {
-            self.is_new(Kind::FleetPackage, key);
-        }
-        if changed.is_empty() && self.judged_all {
+        if !self.are_new(Kind::FleetPackage, &changed) {
             return;
         }
-        let concerned: BTreeSet<Key> = self
-            .gates
-            .iter()
-            .filter(|gate| {
-                gate.spec
-                    .as_ref()
-                    .is_ok_and(|spec| changed.contains(&gate.key.beside(&spec.fleet_package_ref.name)))
-            })
-            .map(|gate| gate.key.clone())
-            .collect();
+        let of_them = |gate: &&GateObject| gate.package().is_some_and(|package| changed.contains(&package));
+        let concerned = self.gates.iter().filter(of_them).map(|gate| gate.key.clone()).collect();
         self.judge(changed, concerned).await;
     }
 
@@ -298,10 +287,7 @@ impl Controller {
     async fn on_gate(&mut self, event: watcher::Result<Event<Raw>>) {
         let Some(event) = usable(Kind::RolloutGate, event) else { return };
         let changed = self.gates.apply(event);
-        for key in &changed {
-            self.is_new(Kind::RolloutGate, key);
-        }
-        if changed.is_empty() && self.judged_all {
+        if !self.are_new(Kind::RolloutGate, &changed) {
             return;
         }
         let concerned = self.concerned(changed);
@@ -496,10 +482,14 @@ impl Controller {
     fn sort(&mut self, packages: BTreeSet<Key>, gates: BTreeSet<Key>) {
         // What the fleet says of a package is found out once for a moment, so there is one for all.
         let moment = self.moment();
-        let mut due: BTreeSet<Due> = packages.into_iter().map(Due::package).collect();
+        let mut due: BTreeSet<Due> = packages.into_iter().map(|of| Due { of, gate: None }).collect();
         due.extend(gates.into_iter().map(|key| Due::gate(&self.gates, key)));
         // Closings judge gates only, which have no slices.
-        let owned = if due.iter().all(Due::is_gate) { Owned::new() } else { slices::by_owner(&self.slices) };
+        let owned = if due.iter().all(|it| it.gate.is_some()) {
+            Owned::new()
+        } else {
+            slices::by_owner(&self.slices)
+        };
         let mut closing = std::mem::take(&mut self.closings);
         let mut jobs = BTreeMap::new();
         while !due.is_empty() {
@@ -570,6 +560,12 @@ impl Controller {
             unheard: self.overall.unheard(),
             moment,
         }
+    }
+
+    /// Other versions of these objects are known, or that they are gone. Whether that is a reason to judge.
+    fn are_new(&mut self, kind: Kind, changed: &BTreeSet<Key>) -> bool {
+        changed.iter().for_each(|key| self.is_new(kind, key));
+        !changed.is_empty() || !self.judged_all
     }
 
     /// Another version of an object is known, or that it is gone.

@@ -36,6 +36,14 @@ use again::{NEVER, fleet_key};
 pub type PackageObject = Object<FleetPackageSpec, FleetPackageStatus>;
 /// A RolloutGate of the hub.
 pub type GateObject = Object<RolloutGateSpec, RolloutGateStatus>;
+impl GateObject {
+    /// The name of its FleetPackage; `None` where the spec cannot be read.
+    pub fn package(&self) -> Option<Key> {
+        let spec = self.spec.as_ref().ok()?;
+        Some(self.key.beside(&spec.fleet_package_ref.name))
+    }
+}
+
 /// All FleetPackages.
 pub type Packages = Store<FleetPackageSpec, FleetPackageStatus>;
 /// All RolloutGates.
@@ -328,13 +336,8 @@ impl World<'_> {
         object: &GateObject,
         decide: impl FnOnce(&rollout_gate::Input<'_>, Seconds, Option<String>) -> R,
     ) -> R {
-        let package = object
-            .spec
-            .as_ref()
-            .ok()
-            .and_then(|gate| self.packages.get(&object.key.beside(&gate.fleet_package_ref.name)));
-        let found = package;
-        let package = package.map(|it| it.spec.as_ref().map_err(String::as_str));
+        let found = object.package().and_then(|key| self.packages.get(&key));
+        let package = found.map(|it| it.spec.as_ref().map_err(String::as_str));
         let of = package.and_then(Result::ok).map(|it| &it.package);
         let grant = match package {
             Some(Ok(package)) => self.tenancy.grant(&object.key.namespace, &package.package),

@@ -164,23 +164,11 @@ impl Metrics {
         own.register("poll_duration_seconds", "How long polls took", it.poll_seconds.0.clone());
         own.register("poll_samples", "Samples received from the metrics backend", it.samples.clone());
         own.register("poll_bytes", "Bytes received from the metrics backend", it.bytes.clone());
-        own.register(
-            "streams_reread",
-            "Streams that did not add up at first and were read again",
-            it.reread.clone(),
-        );
-        own.register(
-            "streams",
-            "Streams at the last good poll, by whether their digest added up",
-            it.streams.clone(),
-        );
+        own.register("streams_reread", "Streams that did not add up and were read again", it.reread.clone());
+        own.register("streams", "Streams at the last good poll, by whether they add up", it.streams.clone());
         own.register("hub_writes", WRITES, it.writes.clone());
         own.register("heartbeats", "Renewals of the heartbeat", it.heartbeats.clone());
-        own.register(
-            "gates",
-            "Rollout gates, each in one state; an overridden one may be open or closed",
-            it.gates.clone(),
-        );
+        own.register("gates", "Rollout gates by state; an overridden one may be closed", it.gates.clone());
         own.register("pending_writes", "Status writes that wait for --writes-per-second", it.queue.clone());
         own.register(
             "newest_evidence_timestamp_seconds",
@@ -198,18 +186,10 @@ impl Metrics {
             "Age of the newest verified evidence of a cluster, as quantiles over all clusters, of which 1 is the oldest; NaN without clusters",
             it.ages.clone(),
         );
-        own.register(
-            "invalid_objects",
-            "Objects whose spec cannot be judged (InvalidSpec)",
-            it.invalid.clone(),
-        );
+        own.register("invalid_objects", "Objects whose spec is invalid (InvalidSpec)", it.invalid.clone());
         own.register("is_leader", "Whether this process leads: 1 or 0", it.leader.clone());
         own.register("scrapes", "Scrapes of exporters by the aggregator itself", it.scrapes.clone());
-        own.register(
-            "pushes",
-            "Expositions that exporters pushed, by what became of them",
-            it.pushes.clone(),
-        );
+        own.register("pushes", "Expositions that exporters pushed, by outcome", it.pushes.clone());
         own.register("lease_renewals", "Renewals of the leader's lease", it.renewals.clone());
         for outcomes in [&it.polls, &it.heartbeats, &it.renewals, &it.scrapes] {
             begin(outcomes);

@@ -91,17 +91,13 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
 pub trait Kept: Sized {
     /// Reads what the API server sent. `None` without a name.
     fn read(object: Raw) -> Option<Self>;
-    /// Where it lives.
-    fn key(&self) -> &Key;
-    /// Which object of this name it is.
-    fn uid(&self) -> &str;
-    /// Which version of it this is.
-    fn resource_version(&self) -> &str;
+    /// Where it lives, which object of this name it is, and which version of that.
+    fn identity(&self) -> (&Key, &str, &str);
 
-    /// The three together.
+    /// The same.
     fn version(&self) -> Version {
-        let (uid, resource_version) = (self.uid().to_owned(), self.resource_version().to_owned());
-        Version { key: self.key().clone(), uid, resource_version }
+        let (key, uid, resource_version) = self.identity();
+        Version { key: key.clone(), uid: uid.to_owned(), resource_version: resource_version.to_owned() }
     }
 }
 
@@ -110,16 +106,8 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Kept for Object<S, T> {
         Self::read(object)
     }
 
-    fn key(&self) -> &Key {
-        &self.key
-    }
-
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &str {
-        &self.resource_version
+    fn identity(&self) -> (&Key, &str, &str) {
+        (&self.key, &self.uid, &self.resource_version)
     }
 }
 
@@ -171,7 +159,7 @@ impl<O: Kept> Mirror<O> {
             Event::Apply(object) if self.knows(&object) => BTreeSet::new(),
             Event::Apply(object) => self.insert(object).into_iter().collect(),
             Event::Delete(object) => {
-                let key = O::read(object).map(|object| object.key().clone());
+                let key = O::read(object).map(|object| object.identity().0.clone());
                 key.into_iter().filter(|key| self.objects.remove(key).is_some()).collect()
             }
             Event::Init => {
@@ -180,14 +168,14 @@ impl<O: Kept> Mirror<O> {
             }
             Event::InitApply(object) => {
                 if let (Some(listing), Some(object)) = (&mut self.listing, O::read(object)) {
-                    listing.insert(object.key().clone(), object);
+                    listing.insert(object.identity().0.clone(), object);
                 }
                 BTreeSet::new()
             }
             Event::InitDone => {
                 let before = std::mem::replace(&mut self.objects, self.listing.take().unwrap_or_default());
                 self.complete = true;
-                let version = |object: Option<&O>| object.map(|it| it.resource_version().to_owned());
+                let version = |object: Option<&O>| object.map(|it| it.identity().2.to_owned());
                 let all: BTreeSet<&Key> = before.keys().chain(self.objects.keys()).collect();
                 all.into_iter()
                     .filter(|key| version(before.get(key)) != version(self.objects.get(key)))
@@ -203,24 +191,24 @@ impl<O: Kept> Mirror<O> {
         let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return false };
         let key = Key { namespace: namespace.clone(), name: name.clone() };
         let Some(known) = self.objects.get(&key) else { return false };
+        let (_, uid, known) = known.identity();
         let version = |text: &str| text.parse::<u64>().ok();
-        let versions =
-            metadata.resource_version.as_deref().and_then(version).zip(version(known.resource_version()));
-        metadata.uid.as_deref() == Some(known.uid()) && versions.is_some_and(|(event, known)| event <= known)
+        let versions = metadata.resource_version.as_deref().and_then(version).zip(version(known));
+        metadata.uid.as_deref() == Some(uid) && versions.is_some_and(|(event, known)| event <= known)
     }
 
     /// Takes in an object that was read by itself, and says which it is if it is other than before.
     pub fn insert(&mut self, object: Raw) -> Option<Key> {
         let object = O::read(object)?;
-        let key = object.key().clone();
+        let key = object.identity().0.clone();
         self.keep(object).then_some(key)
     }
 
     /// Takes in an object. Whether it is other than before.
     pub fn keep(&mut self, object: O) -> bool {
-        let version = object.resource_version().to_owned();
-        let before = self.objects.insert(object.key().clone(), object);
-        before.is_none_or(|before| before.resource_version() != version)
+        let Version { key, resource_version, .. } = object.version();
+        let before = self.objects.insert(key, object);
+        before.is_none_or(|before| before.identity().2 != resource_version)
     }
 
     /// Forgets an object that is gone.

@@ -74,8 +74,8 @@ pub struct ServeArgs {
     /// Pushing, for where nobody can scrape.
     #[command(flatten)]
     pub push: PushArgs,
-    /// A source is no longer up when one of its watches did not keep up with the API server for this long, in seconds
-    /// or like 2m. Servers send something about every minute.
+    /// A source is no longer up when one of its watches was silent for this long, in seconds or like 2m. Servers send
+    /// something about every minute. One that is heard from and does not keep up takes its source down after 8 seconds.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     pub contact_timeout: Duration,
     /// How often to look for kinds that are not served yet.

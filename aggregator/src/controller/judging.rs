@@ -6,7 +6,7 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use super::is_open;
 use crate::backlog::Urgency;
 use crate::decide::only_refreshes;
-use crate::judge::{Gates, World};
+use crate::judge::{GateObject, Gates, World};
 use crate::slices::{self, Owned, Slices};
 use crate::store::Key;
 use crate::write::Kind;
@@ -18,9 +18,9 @@ const JUDGES: usize = 4;
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Due {
     /// The FleetPackage; the gate itself where it cannot be read of which it is.
-    of: Key,
+    pub(super) of: Key,
     /// None: the FleetPackage itself is.
-    gate: Option<Key>,
+    pub(super) gate: Option<Key>,
 }
 
 /// What was found of an object.
@@ -61,42 +61,29 @@ fn judge_gate(world: &World<'_>, key: &Key) -> Option<Judged> {
     if is_open(gate.status.as_ref()) && !is_open(Some(&status)) {
         return Some(Judged::Closes(key.clone()));
     }
-    let urgency = urgency(only_refreshes(gate.status.as_ref(), &status));
-    Some(Judged::Writes((Kind::RolloutGate, key.clone()), urgency))
+    Some(Judged::writes(Kind::RolloutGate, key, only_refreshes(gate.status.as_ref(), &status)))
 }
 
 fn judge_package(world: &World<'_>, slices: &Slices, owned: &Owned<'_>, key: &Key) -> Vec<Judged> {
-    let mut judged = Vec::new();
     // Whatever slices say, statuses say first.
-    if !slices::changes(world, slices, owned, key).is_empty() {
-        judged.push(Judged::Writes((Kind::FleetPackageSlice, key.clone()), Urgency::Refresh));
-    }
-    if let Some(package) = world.packages.get(key)
-        && let Some(status) = world.package(package)
-    {
-        let urgency = urgency(only_refreshes(package.status.as_ref(), &status));
-        judged.push(Judged::Writes((Kind::FleetPackage, key.clone()), urgency));
-    }
-    judged
+    let has_changes = !slices::changes(world, slices, owned, key).is_empty();
+    let slices = has_changes.then(|| Judged::writes(Kind::FleetPackageSlice, key, true));
+    let status = world.packages.get(key).and_then(|package| {
+        let status = world.package(package)?;
+        Some(Judged::writes(Kind::FleetPackage, key, only_refreshes(package.status.as_ref(), &status)))
+    });
+    slices.into_iter().chain(status).collect()
 }
 
-fn urgency(only_refreshes: bool) -> Urgency {
-    if only_refreshes { Urgency::Refresh } else { Urgency::News }
+impl Judged {
+    fn writes(kind: Kind, key: &Key, only_refreshes: bool) -> Self {
+        Self::Writes((kind, key.clone()), if only_refreshes { Urgency::Refresh } else { Urgency::News })
+    }
 }
 
 impl Due {
-    pub(super) fn package(of: Key) -> Self {
-        Self { of, gate: None }
-    }
-
     pub(super) fn gate(gates: &Gates, key: Key) -> Self {
-        let spec = gates.get(&key).and_then(|gate| gate.spec.as_ref().ok());
-        let of = spec.map_or_else(|| key.clone(), |spec| key.beside(&spec.fleet_package_ref.name));
-        Self { of, gate: Some(key) }
-    }
-
-    /// Whether a gate is to be judged.
-    pub(super) fn is_gate(&self) -> bool {
-        self.gate.is_some()
+        let of = gates.get(&key).and_then(GateObject::package);
+        Self { of: of.unwrap_or_else(|| key.clone()), gate: Some(key) }
     }
 }

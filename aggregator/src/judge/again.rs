@@ -46,7 +46,7 @@ impl World<'_> {
     /// The basis of a gate's verdict, and the spec of its FleetPackage.
     pub(super) fn basis_of_gate(&self, object: &GateObject) -> Option<(Basis, &FleetPackageSpec)> {
         let gate = object.spec.as_ref().ok()?;
-        let package = self.packages.get(&object.key.beside(&gate.fleet_package_ref.name))?;
+        let package = self.packages.get(&object.package()?)?;
         let spec = package.spec.as_ref().ok()?;
         // What the backend says to checks is other at every poll.
         if !gate.checks.is_empty() || !self.knows(gate.clusters.selector.is_some()) {

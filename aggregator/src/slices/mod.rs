@@ -86,16 +86,8 @@ impl Kept for Slice {
         })
     }
 
-    fn key(&self) -> &Key {
-        &self.key
-    }
-
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &str {
-        &self.resource_version
+    fn identity(&self) -> (&Key, &str, &str) {
+        (&self.key, &self.uid, &self.resource_version)
     }
 }
 

@@ -11,9 +11,6 @@ use crate::{
     watch::Contact,
 };
 
-/// How long what was heard may wait to be taken in, in milliseconds: what a source says meanwhile may be over.
-const BEHIND: i64 = 5_000;
-
 /// Whether a source's packages are to be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Visibility {
@@ -59,8 +56,7 @@ impl Published {
             let contact = contacts.and_then(|contacts| contacts.into_iter().min());
             let last_contact = contact.map_or(0, |at| now.unix_seconds() - (now.boot - at).div_euclid(1000));
             let timely = |at: i64| at >= now.resumed && now.boot - at <= timeout;
-            let waiting = standing.contacts.iter().filter_map(|(_, contact)| contact.waiting_since());
-            let is_behind = waiting.min().is_some_and(|since| now.boot - since > BEHIND);
+            let is_behind = standing.contacts.iter().any(|(_, contact)| contact.is_behind(now.boot));
             match standing.visibility {
                 Visibility::NeverServed => SourceStanding::Unpublished,
                 Visibility::Loading => SourceStanding::Loading { last_contact },

@@ -327,10 +327,10 @@ fn a_source_is_up_only_while_each_of_its_watches_has_kept_up_since_the_last_paus
     naming.hear(heard);
     naming.hear(heard + 1_000);
     f.hear("Naming", Change::Contact(heard - 1));
-    assert!(up(&f, Moment::unix(heard + 5_000)));
-    assert!(!up(&f, Moment::unix(heard + 5_001)), "behind");
+    assert!(up(&f, Moment::unix(heard + 8_000)));
+    assert!(!up(&f, Moment::unix(heard + 8_001)), "behind");
     f.hear("Naming", Change::Contact(heard));
-    assert!(up(&f, Moment::unix(heard + 5_000)) && !up(&f, Moment::unix(heard + 5_001)), "more was heard");
+    assert!(up(&f, Moment::unix(heard + 8_000)) && !up(&f, Moment::unix(heard + 8_001)), "more was heard");
     f.hear("Naming", Change::Contact(heard + 1_000));
-    assert!(up(&f, Moment::unix(heard + 5_001)));
+    assert!(up(&f, Moment::unix(heard + 8_001)));
 }

@@ -2,6 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// How long what was heard may wait to be taken in, in milliseconds: by then what is shown may be out of date.
+const BEHIND: i64 = 8_000;
+
 /// When everything that the API server had told of one kind had been taken in, for the last time, and what has waited
 /// since. Shared between the watch, the engine and scrapes; all times are milliseconds by the `boot` clock.
 #[derive(Debug, Clone, Default)]
@@ -37,13 +40,19 @@ impl Contact {
         }
     }
 
+    /// The connection has ended at `at`. What came on it was taken in, unless that had taken long already.
+    pub fn end(&self, at: i64) {
+        let mut times = self.times();
+        times.waiting = times.waiting.filter(|since| at - since > BEHIND / 2);
+    }
+
+    /// Whether something has been waiting for too long at `at`.
+    pub fn is_behind(&self, at: i64) -> bool {
+        self.times().waiting.is_some_and(|since| at - since > BEHIND)
+    }
+
     /// Up to when everything has been taken in; `None` before the first contact.
     pub fn at(&self) -> Option<i64> {
         self.times().last
-    }
-
-    /// Since when something has been waiting to be taken in; `None` where nothing is.
-    pub fn waiting_since(&self) -> Option<i64> {
-        self.times().waiting
     }
 }

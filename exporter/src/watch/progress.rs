@@ -6,12 +6,11 @@
 
 use super::Fault;
 
-/// A watch with something to say all the time is asked about after so long, in milliseconds.
-const FLOODED: i64 = 2_000;
-
 /// How far one connection of a watch has come.
 #[derive(Debug)]
 pub(super) struct Progress {
+    /// When it was opened.
+    opened: i64,
     /// Whether the server has shown that it has not gone back behind the version that the watch goes on from.
     proven: bool,
     /// After how long in which nothing came nothing is on its way, in milliseconds.
@@ -28,7 +27,11 @@ impl Progress {
     /// A connection that was opened at `now`; one that goes on from a version has to be shown that this is still one of
     /// the server's.
     pub(super) const fn new(resumed: bool, quiet: i64, now: i64) -> Self {
-        Self { proven: !resumed, quiet, named: None, heard: now, since: None }
+        Self { opened: now, proven: !resumed, quiet, named: None, heard: now, since: None }
+    }
+
+    pub(super) const fn is_proven(&self) -> bool {
+        self.proven
     }
 
     /// Something has come.
@@ -47,9 +50,18 @@ impl Progress {
         (at >= self.quiet_at()).then(|| self.kept_up(at))?
     }
 
-    /// A bookmark that had come by `at` was taken in.
-    pub(super) fn bookmark(&mut self, at: i64) -> Option<i64> {
-        self.kept_up(at)
+    /// The initial events are complete. What has happened since the watch was opened may lie behind them.
+    pub(super) fn listed(&mut self) -> Option<i64> {
+        self.kept_up(self.opened)
+    }
+
+    /// A bookmark of this version that had come by `at` was taken in; where much came before it, it may be an old one.
+    pub(super) fn bookmark(&mut self, version: u64, at: i64) -> Option<i64> {
+        match self.named {
+            Some(_) => self.version(version),
+            None if self.is_flooded(at) => None,
+            None => self.kept_up(at),
+        }
     }
 
     /// An object's version was taken in.
@@ -74,14 +86,14 @@ impl Progress {
     /// Whether the server should be asked which version it is at: there is so much to read that no end of it comes, and
     /// the version that it named last has been reached.
     pub(super) fn is_flooded(&self, now: i64) -> bool {
-        self.named.is_none() && self.since.is_some_and(|since| now - since > FLOODED)
+        self.named.is_none() && self.since.is_some_and(|since| now - since > self.quiet / 2)
     }
 
     fn kept_up(&mut self, at: i64) -> Option<i64> {
         if !self.proven {
             return None;
         }
-        self.since = self.since.filter(|_| self.heard > at).map(|since| since.max(at));
+        self.since = self.since.and((self.heard > at).then_some(at));
         Some(at)
     }
 }
@@ -91,19 +103,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_has_kept_up_once_it_is_complete() {
+    fn a_list_has_kept_up_with_what_was_before_it() {
         let mut progress = Progress::new(false, 500, 100);
         progress.hear(300);
-        assert_eq!(
-            (progress.bookmark(300), progress.dry(799), progress.dry(800)),
-            (Some(300), None, Some(800))
-        );
+        assert_eq!((progress.listed(), progress.dry(799), progress.dry(800)), (Some(100), None, Some(800)));
     }
 
     #[test]
     fn a_resumed_watch_has_kept_up_only_once_the_server_is_known_not_to_have_gone_back() {
         let mut progress = Progress::new(true, 50, 100);
-        assert_eq!((progress.dry(200), progress.bookmark(300), progress.version(9)), (None, None, None));
+        assert_eq!((progress.dry(200), progress.bookmark(9, 300), progress.version(9)), (None, None, None));
         progress.named(8, 8, 250).unwrap();
         assert_eq!(progress.dry(400), Some(400));
         assert!(matches!(progress.named(7, 8, 500), Err(Fault::Restored)));
@@ -120,22 +129,33 @@ mod tests {
     }
 
     #[test]
-    fn a_flooded_watch_has_kept_up_when_it_reaches_what_the_server_named() {
+    fn a_bookmark_behind_much_else_may_be_an_old_one() {
         let mut progress = Progress::new(false, 500, 0);
+        progress.hear(1_000);
+        assert_eq!(progress.bookmark(10, 1_250), Some(1_250));
+        progress.hear(2_000);
+        assert_eq!(progress.bookmark(20, 2_251), None);
+        progress.named(50, 20, 2_300).unwrap();
+        assert_eq!((progress.bookmark(30, 2_400), progress.bookmark(50, 9_000)), (None, Some(2_300)));
+    }
+
+    #[test]
+    fn a_flooded_watch_has_kept_up_when_it_reaches_what_the_server_named() {
+        let mut progress = Progress::new(false, 2_000, 0);
         progress.hear(60_000);
-        assert!(!progress.is_flooded(62_000) && progress.is_flooded(62_001), "from the first that came");
-        progress.hear(62_001);
-        progress.named(50, 20, 62_100).unwrap();
+        assert!(!progress.is_flooded(61_000) && progress.is_flooded(61_001), "from the first that came");
+        progress.hear(61_001);
+        progress.named(50, 20, 61_100).unwrap();
         assert!(!progress.is_flooded(69_000), "it is known how far to go");
-        progress.hear(63_000);
+        progress.hear(62_000);
         assert_eq!(
             (progress.version(49), progress.version(50)),
-            (None, Some(62_100)),
+            (None, Some(61_100)),
             "when it was asked, not now"
         );
         assert_eq!(progress.version(51), None, "every answer counts once");
-        assert!(!progress.is_flooded(64_100) && progress.is_flooded(64_101), "from when it was asked");
-        assert_eq!(progress.dry(63_500), Some(63_500));
+        assert!(!progress.is_flooded(62_100) && progress.is_flooded(62_101), "from when it was asked");
+        assert_eq!(progress.dry(64_000), Some(64_000));
         assert!(!progress.is_flooded(90_000));
     }
 

@@ -35,7 +35,8 @@ const GATHER: Duration = Duration::from_millis(50);
 /// A watch of which nothing came for so long has nothing on its way: all that happened counts as known. Where more comes
 /// all the time, the server is asked how far it is.
 const QUIET: Duration = Duration::from_secs(2);
-/// Time between two tries to hear how far the server is.
+/// How long it may take to hear how far the server is, and the time between two tries.
+const ASKING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often a watch is looked at before it counts as dry: in between, the task that reads the connection has its turn.
 const TURNS: usize = 4;
@@ -159,6 +160,7 @@ impl Watcher {
                 (Some(_), _) | (None, true) => self.watch(path, &mut resume).await,
                 (None, false) => self.list(path).await.map(|version| resume = Some(version)),
             };
+            self.contact.end(self.settings.clock.now().boot);
             match ended {
                 // A server that closes at once would be asked without a pause.
                 Ok(()) if started.elapsed() < BACKOFF.0 => self.wait().await,
@@ -217,7 +219,7 @@ impl Watcher {
         let mut reader = answer.read();
         let idle = self.settings.idle;
         let quiet = i64::try_from(QUIET.min(idle / 3).as_millis()).unwrap_or(i64::MAX);
-        let mut progress = Progress::new(!listing, quiet, opened.boot);
+        let mut progress = Progress::new(!listing, quiet, self.settings.clock.now().boot);
         // Asked behind the head of the watch's answer: a server that goes back in time later ends the watch.
         let mut asked: Option<Asked> = (!listing).then(|| self.ask_for_version(path));
         let mut line = Vec::new();
@@ -231,8 +233,7 @@ impl Watcher {
                 && let Poll::Ready(named) = poll!(asking)
             {
                 asked = None;
-                let (version, known, at) = named?;
-                progress.named(version, known, at)?;
+                self.named(named, &mut progress).await?;
             }
             let (more, waited) = {
                 let mut more = pin!(has_more(&mut reader));
@@ -247,14 +248,16 @@ impl Watcher {
                                 more = &mut more => break (more, true),
                                 named = answered(&mut asked) => {
                                     asked = None;
-                                    let (version, known, at) = named?;
-                                    progress.named(version, known, at)?;
+                                    self.named(named, &mut progress).await?;
                                     dry.set(sleep(millis(progress.quiet_at() - self.settings.clock.now().boot)));
                                 }
                                 _ = pauses.changed() => return stood_still(listing),
                                 () = &mut dry, if !listing && !dry.is_elapsed() => {
-                                    let kept_up = progress.dry(self.settings.clock.now().boot);
-                                    self.keeps_up(kept_up).await?;
+                                    let now = self.settings.clock.now();
+                                    if now.resumed != opened.resumed {
+                                        return stood_still(listing);
+                                    }
+                                    self.keeps_up(progress.dry(now.boot)).await?;
                                 }
                                 () = &mut silence => return Err(Fault::Silent(idle)),
                             }
@@ -269,14 +272,22 @@ impl Watcher {
                 false => return Ok(()),
                 true => {}
             }
-            let heard = self.settings.clock.now().boot;
+            let now = self.settings.clock.now();
+            if now.resumed != opened.resumed {
+                return stood_still(listing);
+            }
+            let heard = now.boot;
             progress.hear(heard);
-            // How long lists take is another matter.
-            if !listing {
+            // How long it takes to list, or to be let in again, is another matter.
+            if !listing && progress.is_proven() {
                 self.contact.hear(heard);
             }
-            let read = timeout(idle, reader.read_until(b'\n', &mut line)).await;
-            read.map_err(|_| Fault::Silent(idle))?.map_err(lost)?;
+            tokio::select! {
+                read = timeout(idle, reader.read_until(b'\n', &mut line)) => {
+                    read.map_err(|_| Fault::Silent(idle))?.map_err(lost)?;
+                }
+                _ = pauses.changed() => return stood_still(listing),
+            }
             let kept_up = self.take_in(&line, &mut listing, resume, &mut progress, heard).await?;
             self.keeps_up(kept_up).await?;
             if !listing && asked.is_none() && progress.is_flooded(heard) {
@@ -299,17 +310,20 @@ impl Watcher {
     ) -> Result<Option<i64>, Fault> {
         let (change, version) = match self.parser.event(line)? {
             Event::Bookmark { version, ends_list } => {
-                if *listing && ends_list {
-                    *listing = false;
-                    self.end_list(&version).await?;
-                }
-                if *listing {
+                if *listing && !ends_list {
                     return Ok(None);
                 }
+                let number = number(&version);
+                let kept_up = if std::mem::take(listing) {
+                    self.end_list(&version).await?;
+                    progress.listed()
+                } else {
+                    progress.bookmark(number, at)
+                };
                 self.backoff = BACKOFF.0;
-                self.newest = self.newest.max(number(&version));
+                self.newest = self.newest.max(number);
                 *resume = Some(version);
-                return Ok(progress.bookmark(at));
+                return Ok(kept_up);
             }
             Event::Error { code, message } => {
                 return Err(match Fault::from_status(code, &message) {
@@ -385,17 +399,30 @@ impl Watcher {
     /// Asks which version the server is at, as it is stored and not as a cache has it; again where it is too busy to say.
     fn ask_for_version(&self, path: &str) -> Asked {
         let (settings, parser, known) = (self.settings.clone(), self.parser.clone(), self.newest);
+        let kind = self.kind.clone();
         let uri = format!("{path}?limit=1");
         Box::pin(async move {
             loop {
                 let at = settings.clock.now().boot;
-                match settings.get(uri.clone()).await {
+                let answer = timeout(ASKING, settings.get(uri.clone())).await;
+                match answer.unwrap_or(Err(Fault::Silent(ASKING))) {
                     Ok(text) => return Ok((number(&parser.page(&text)?.version), known, at)),
-                    Err(fault) if fault.may_pass() => sleep(AGAIN).await,
+                    Err(fault) if fault.may_pass() => {
+                        settings.metrics.watch_error(&kind, fault.cause());
+                        debug!(group = kind.group, kind = kind.kind, %fault, "asking for the version");
+                        sleep(AGAIN).await;
+                    }
                     Err(fault) => return Err(fault),
                 }
             }
         })
+    }
+
+    /// The server has named its version. What the watch has told of already need not be waited for.
+    async fn named(&mut self, named: Named, progress: &mut Progress) -> Result<(), Fault> {
+        let (version, known, at) = named?;
+        progress.named(version, known, at)?;
+        self.keeps_up(progress.version(self.newest)).await
     }
 
     /// The part of a query that says which objects are watched.
