@@ -557,6 +557,36 @@ async fn a_watch_that_is_heard_from_and_behind_is_not_up() {
 }
 
 #[tokio::test]
+async fn what_changes_every_other_second_takes_no_source_down() {
+    run("soak-steady", async |rig| {
+        let cluster = Cluster::start(rig).await?;
+        cluster.put("a", alone("good")).await?;
+        let exporter = cluster.exporter(rig, "exporter", cluster.api.kubeconfig(), &[]).await?;
+        soaked(&exporter, ALONE, "a", 1).await?;
+        let packages = cluster.packages();
+        let busy = tokio::spawn(async move {
+            // The pauses are about as long as those after which a watch counts as quiet.
+            for pause in (0..).flat_map(|_| [900, 1_300, 1_700, 1_900, 2_100]) {
+                let mut data = alone("good");
+                data["n"] = json!(pause.to_string());
+                if put(&packages, "busy", data).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+        });
+        let holds = holds_for(Duration::from_secs(40), "the source stays up", async || {
+            ensure!(exporter.says().await?.source_up(ALONE) == Some(true), "it is down");
+            Ok(())
+        })
+        .await;
+        busy.abort();
+        holds
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_flood_on_one_object_does_not_delay_the_news_of_another() {
     run("soak-flood", async |rig| {
         let cluster = Cluster::start(rig).await?;

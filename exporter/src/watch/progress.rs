@@ -19,15 +19,17 @@ pub(super) struct Progress {
     named: Option<(u64, i64)>,
     /// When something came for the last time, or the beginning.
     heard: i64,
-    /// Since when something has come that may have had news of others behind it.
+    /// When nothing was left to be read for the last time, or the beginning.
+    empty: i64,
+    /// From when on what has come may have had news of others behind it.
     since: Option<i64>,
 }
 
 impl Progress {
-    /// A connection that was opened at `now`; one that goes on from a version has to be shown that this is still one of
-    /// the server's.
-    pub(super) const fn new(resumed: bool, quiet: i64, now: i64) -> Self {
-        Self { opened: now, proven: !resumed, quiet, named: None, heard: now, since: None }
+    /// A connection that was asked for at `opened` and is there at `now`; one that goes on from a version has to be shown
+    /// that this is still one of the server's.
+    pub(super) const fn new(resumed: bool, quiet: i64, opened: i64, now: i64) -> Self {
+        Self { opened, proven: !resumed, quiet, named: None, heard: now, empty: now, since: None }
     }
 
     pub(super) const fn is_proven(&self) -> bool {
@@ -40,9 +42,14 @@ impl Progress {
         self.since.get_or_insert(at);
     }
 
+    /// Nothing is left to be read.
+    pub(super) const fn empty(&mut self, at: i64) {
+        self.empty = at;
+    }
+
     /// When it will be quiet, unless something comes.
     pub(super) const fn quiet_at(&self) -> i64 {
-        self.heard + self.quiet
+        self.empty + self.quiet
     }
 
     /// All that had come by `at` was taken in.
@@ -94,6 +101,7 @@ impl Progress {
             return None;
         }
         self.since = self.since.and((self.heard > at).then_some(at));
+        self.named = self.named.filter(|(_, asked)| *asked > at);
         Some(at)
     }
 }
@@ -104,14 +112,15 @@ mod tests {
 
     #[test]
     fn a_list_has_kept_up_with_what_was_before_it() {
-        let mut progress = Progress::new(false, 500, 100);
+        let mut progress = Progress::new(false, 500, 100, 200);
         progress.hear(300);
+        progress.empty(300);
         assert_eq!((progress.listed(), progress.dry(799), progress.dry(800)), (Some(100), None, Some(800)));
     }
 
     #[test]
     fn a_resumed_watch_has_kept_up_only_once_the_server_is_known_not_to_have_gone_back() {
-        let mut progress = Progress::new(true, 50, 100);
+        let mut progress = Progress::new(true, 50, 100, 100);
         assert_eq!((progress.dry(200), progress.bookmark(9, 300), progress.version(9)), (None, None, None));
         progress.named(8, 8, 250).unwrap();
         assert_eq!(progress.dry(400), Some(400));
@@ -120,17 +129,22 @@ mod tests {
 
     #[test]
     fn what_comes_now_and_then_may_have_more_behind_it() {
-        let mut progress = Progress::new(false, 500, 0);
+        let mut progress = Progress::new(false, 500, 0, 0);
         for at in [400, 800, 1_200] {
             assert_eq!(progress.dry(at), None);
             progress.hear(at);
+            progress.empty(at + 50);
         }
-        assert_eq!((progress.quiet_at(), progress.dry(1_700)), (1_700, Some(1_700)));
+        assert_eq!(
+            (progress.quiet_at(), progress.dry(1_750)),
+            (1_750, Some(1_750)),
+            "from when it was empty"
+        );
     }
 
     #[test]
     fn a_bookmark_behind_much_else_may_be_an_old_one() {
-        let mut progress = Progress::new(false, 500, 0);
+        let mut progress = Progress::new(false, 500, 0, 0);
         progress.hear(1_000);
         assert_eq!(progress.bookmark(10, 1_250), Some(1_250));
         progress.hear(2_000);
@@ -141,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_flooded_watch_has_kept_up_when_it_reaches_what_the_server_named() {
-        let mut progress = Progress::new(false, 2_000, 0);
+        let mut progress = Progress::new(false, 2_000, 0, 0);
         progress.hear(60_000);
         assert!(!progress.is_flooded(61_000) && progress.is_flooded(61_001), "from the first that came");
         progress.hear(61_001);
@@ -155,13 +169,16 @@ mod tests {
         );
         assert_eq!(progress.version(51), None, "every answer counts once");
         assert!(!progress.is_flooded(62_100) && progress.is_flooded(62_101), "from when it was asked");
+        progress.named(60, 20, 62_200).unwrap();
         assert_eq!(progress.dry(64_000), Some(64_000));
         assert!(!progress.is_flooded(90_000));
+        progress.hear(90_000);
+        assert_eq!(progress.version(61), None, "what was named before counts no longer");
     }
 
     #[test]
     fn the_servers_answer_alone_is_no_progress() {
-        let mut progress = Progress::new(true, 500, 0);
+        let mut progress = Progress::new(true, 500, 0, 0);
         progress.named(5, 5, 10).unwrap();
         assert_eq!(progress.dry(20), None, "the connection may be half open");
     }

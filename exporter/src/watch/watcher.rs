@@ -32,12 +32,12 @@ const WATCH_SECONDS: u32 = 290;
 /// How long a watch that has run dry is left alone once something comes: what comes in meanwhile is read at one go,
 /// which takes a third of the processor time of waking up for every object.
 const GATHER: Duration = Duration::from_millis(50);
-/// A watch of which nothing came for so long has nothing on its way: all that happened counts as known. Where more comes
-/// all the time, the server is asked how far it is.
+/// A watch of which nothing came for so long is taken to have nothing on its way. Where more comes all the time, the server
+/// is asked how far it is.
 const QUIET: Duration = Duration::from_secs(2);
 /// How long it may take to hear how far the server is, and the time between two tries.
-const ASKING: Duration = Duration::from_secs(5);
-const AGAIN: Duration = Duration::from_secs(1);
+const ASKING: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_millis(500);
 /// How often a watch is looked at before it counts as dry: in between, the task that reads the connection has its turn.
 const TURNS: usize = 4;
 pub(super) const BACKOFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
@@ -92,7 +92,7 @@ pub struct Watcher {
     newest: u64,
     /// Whether the server has gone back in time and the engine does not know yet.
     restored: bool,
-    /// When the engine was last told that the watch keeps up.
+    /// Up to when the watch has kept up, as the engine was last told.
     told: i64,
 }
 
@@ -219,7 +219,7 @@ impl Watcher {
         let mut reader = answer.read();
         let idle = self.settings.idle;
         let quiet = i64::try_from(QUIET.min(idle / 3).as_millis()).unwrap_or(i64::MAX);
-        let mut progress = Progress::new(!listing, quiet, self.settings.clock.now().boot);
+        let mut progress = Progress::new(!listing, quiet, opened.boot, self.settings.clock.now().boot);
         // Asked behind the head of the watch's answer: a server that goes back in time later ends the watch.
         let mut asked: Option<Asked> = (!listing).then(|| self.ask_for_version(path));
         let mut line = Vec::new();
@@ -240,7 +240,8 @@ impl Watcher {
                 match ready(&mut more).await {
                     Some(more) => (more, false),
                     None => {
-                        let mut dry = pin!(sleep(millis(progress.quiet_at() - now.boot)));
+                        progress.empty(self.settings.clock.now().boot);
+                        let mut dry = pin!(sleep(millis(quiet)));
                         let mut silence = pin!(sleep(idle));
                         loop {
                             tokio::select! {
@@ -256,6 +257,10 @@ impl Watcher {
                                     let now = self.settings.clock.now();
                                     if now.resumed != opened.resumed {
                                         return stood_still(listing);
+                                    }
+                                    // The connection may not have had its turn yet.
+                                    if let Some(more) = ready(&mut more).await {
+                                        break (more, true);
                                     }
                                     self.keeps_up(progress.dry(now.boot)).await?;
                                 }

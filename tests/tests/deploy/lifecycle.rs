@@ -106,7 +106,7 @@ async fn an_upgrade_keeps_objects_and_removal_leaves_nothing_that_blocks() {
         // And wholly removed, with nobody there who could take a finalizer away.
         let crds = ["fleetpackages", "fleetpackageslices", "rolloutgates"]
             .map(|plural| format!("{plural}.statusbridge.dev"));
-        let mut delete = vec!["delete", "crd", "--wait", "--timeout=60s"];
+        let mut delete = vec!["delete", "crd", "--wait", "--timeout=180s"];
         delete.extend(crds.iter().map(String::as_str));
         api.kubectl(&delete).await?;
         ensure!(release.ours("crds").await?.is_empty(), "a CRD is left");
