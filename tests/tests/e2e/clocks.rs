@@ -11,6 +11,8 @@ use statusbridge_contract::{Fingerprint, Metric, label};
 use statusbridge_tests::exposition::{Attestation, Page};
 use statusbridge_tests::fake_fleet::SOURCE;
 use statusbridge_tests::*;
+use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Older evidence is not relied upon: two scrapes of the slowest and a bit.
 const STALE_AFTER: f64 = 150.0;
@@ -72,6 +74,11 @@ impl Way {
     fn scrape(&self, now: f64, ago: f64) -> String {
         let scraped = now - ago * self.every;
         let rendered = if self.repeats { now - HOUR } else { scraped - self.held } + self.exporter;
+        self.page(rendered, 1_700_000_000, scraped + self.scraper)
+    }
+
+    /// What was rendered and stamped then, of a package that has been healthy since this time.
+    fn page(&self, rendered: f64, since: u64, stamped: f64) -> String {
         let mut page = Page::default();
         let labels = [
             (label::PACKAGE, APP),
@@ -79,11 +86,11 @@ impl Way {
             (label::PACKAGE_SOURCE, SOURCE),
         ];
         page.say(Metric::PackageHealthyRevision, &labels, Fingerprint::of(&revision(1)).value());
-        page.say(Metric::PackageTransitionTimestamp, &labels, 1_700_000_000);
+        page.say(Metric::PackageTransitionTimestamp, &labels, since);
         page.say(Metric::SourceUp, &[(label::PACKAGE_SOURCE, SOURCE)], 1);
         page.say(Metric::SourcePackages, &[(label::PACKAGE_SOURCE, SOURCE)], 1);
         let page = page.attested(Attestation::new(Fingerprint::of(self.cluster), 1, rendered as u64));
-        let stamp = ((scraped + self.scraper) * 1000.0) as u64;
+        let stamp = (stamped * 1000.0) as u64;
         page.lines().map(|line| format!("{line} {stamp}\n")).collect()
     }
 
@@ -151,6 +158,48 @@ async fn no_clock_and_no_detour_makes_evidence_younger_than_it_is() {
             reader.until(way.cluster, APP, Standing::Fresh).await?;
         }
         Ok(())
+    })
+    .await;
+}
+
+/// How late the second shard of remote write is, in seconds.
+const LATE: f64 = 9.0;
+
+#[tokio::test]
+async fn a_shard_that_is_always_late_makes_evidence_older_and_nothing_else() {
+    run("e2e-late-shard", async |rig| {
+        let backend = VictoriaMetrics::start(rig).await?;
+        let mut reader = Reader::behind(backend.url(), Flavour::VictoriaMetrics)?.stale_after(40.0);
+        let way = Way { cluster: "late", every: 2.0, ..RIGHT };
+        let labels = [("cluster", way.cluster), ("instance", "i"), ("job", "statusbridge")];
+        let is_late = |line: &&str| line.starts_with(Metric::PackageTransitionTimestamp.name());
+        let (began, mut on_the_way) = (clock::now(), VecDeque::new());
+        let mut scrapes = tokio::time::interval(Duration::from_secs_f64(way.every));
+        loop {
+            scrapes.tick().await;
+            let now = clock::now();
+            // What is as it was needs no reading: so something has changed in every scrape.
+            let page = way.page(now, now as u64, now);
+            let (late, prompt): (Vec<&str>, Vec<&str>) = page.lines().partition(is_late);
+            backend.import_as(prompt.join("\n") + "\n", &labels).await?;
+            on_the_way.push_back((now + LATE, late.join("\n") + "\n"));
+            let arrived = on_the_way.iter().take_while(|(at, _)| *at <= now).count();
+            for (_, late) in on_the_way.drain(..arrived) {
+                backend.import_as(late, &labels).await?;
+            }
+            let report = reader.poll().await;
+            // What was never there before takes a while to be found.
+            if now < began + 3.0 * LATE {
+                continue;
+            }
+            let seen = reader.observe(way.cluster, APP);
+            let as_of = seen.as_of.unwrap_or_default();
+            ensure!(seen.standing == Standing::Fresh, "{seen:?} after {report:?}");
+            ensure!(now - as_of >= LATE, "it is {} s old, younger than what came last", now - as_of);
+            if now > began + 6.0 * LATE {
+                return Ok(());
+            }
+        }
     })
     .await;
 }
