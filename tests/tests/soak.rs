@@ -199,6 +199,17 @@ async fn soaked(exporter: &Exporter, source: &str, package: &str, seconds: i64) 
     .await
 }
 
+/// Waits until a source is up again and shows that package `a` is not good.
+async fn shows_the_failure(exporter: &Exporter) -> Result<()> {
+    eventually(SOON, "it has caught up", async || {
+        let says = exporter.says().await?;
+        ensure!(says.source_up(ALONE) == Some(true), "not up");
+        ensure!(soak(&says, ALONE, "a")?.is_none(), "the failure is not shown");
+        Ok(())
+    })
+    .await
+}
+
 fn since(says: &Exposition, source: &str, package: &str) -> Result<u64> {
     Ok(says.package(source, package).with_context(|| format!("nothing is said of {package}"))?.since)
 }
@@ -494,13 +505,7 @@ async fn time_in_which_the_exporter_stood_still_counts_for_nothing() {
         )
         .await?;
         proxy.set(Fault::Pass);
-        eventually(SOON, "it has caught up", async || {
-            let says = exporter.says().await?;
-            ensure!(says.source_up(ALONE) == Some(true), "not up");
-            ensure!(soak(&says, ALONE, "a")?.is_none(), "the failure is not shown");
-            Ok(())
-        })
-        .await
+        shows_the_failure(&exporter).await
     })
     .await;
 }
@@ -545,13 +550,7 @@ async fn a_watch_that_is_heard_from_and_behind_is_not_up() {
         .await?;
         flood.abort();
         proxy.set(Fault::Pass);
-        eventually(SOON, "it has caught up", async || {
-            let says = exporter.says().await?;
-            ensure!(says.source_up(ALONE) == Some(true), "not up");
-            ensure!(soak(&says, ALONE, "a")?.is_none(), "the failure is not shown");
-            Ok(())
-        })
-        .await
+        shows_the_failure(&exporter).await
     })
     .await;
 }
