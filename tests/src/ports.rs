@@ -6,9 +6,10 @@
 
 use anyhow::{Context, Result, bail};
 use std::fs::{File, OpenOptions};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU16, Ordering};
+use tokio::net::TcpSocket;
 
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
@@ -44,7 +45,7 @@ impl Port {
                 .truncate(false)
                 .open(&path)
                 .with_context(|| format!("opening {}", path.display()))?;
-            if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
+            if lock.try_lock().is_ok() && is_free(number) {
                 return Ok(Self { number, _lock: lock });
             }
         }
@@ -59,5 +60,57 @@ impl Port {
     /// 127.0.0.1 and the port.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.number))
+    }
+}
+
+/// Whether nothing listens on the port. The probe binds and does not listen: a process that another thread is
+/// just starting has a copy of every socket until its exec, and the copy of a listener would keep the port taken.
+fn is_free(number: u16) -> bool {
+    let bind = || {
+        let probe = TcpSocket::new_v4()?;
+        probe.set_reuseaddr(true)?;
+        probe.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, number)))
+    };
+    bind().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+    use std::sync::atomic::AtomicBool;
+    use std::thread::scope;
+
+    #[test]
+    fn a_port_can_be_listened_on_while_other_threads_start_processes() {
+        let over = AtomicBool::new(false);
+        scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        Command::new("true").process_group(0).status().unwrap();
+                    }
+                });
+            }
+            let taken: Vec<String> = (0..400)
+                .filter_map(|_| {
+                    let port = Port::reserve().unwrap();
+                    TcpListener::bind(port.address()).err().map(|error| error.to_string())
+                })
+                .collect();
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(taken, Vec::<String>::new());
+        });
+    }
+
+    #[test]
+    fn a_port_that_something_listens_on_is_not_free() {
+        let port = Port::reserve().unwrap();
+        let listener = TcpListener::bind(port.address()).unwrap();
+        assert!(!is_free(port.number()));
+        drop(listener);
+        assert!(is_free(port.number()));
     }
 }
