@@ -195,8 +195,8 @@ impl Cluster {
         let mut face = DefaultHasher::new();
         self.scrape_seconds().map(Seconds::to_bits).hash(&mut face);
         for (id, stream) in &self.streams {
-            let (fault, skew, dated, ahead) = stream.standing();
-            (fault, skew.is_some(), dated, ahead.to_bits()).hash(&mut face);
+            let (fault, unverified, skew, dated, ahead) = stream.standing();
+            (fault, unverified, skew.is_some(), dated, ahead.to_bits()).hash(&mut face);
             let mut is_silent = false;
             for (other_id, other) in &self.streams {
                 let beside_it = stream.is_silent_beside(other, id.uid == other_id.uid);

@@ -112,11 +112,17 @@ impl<'a> Question<'a> {
         if votes.iter().any(|vote| vote.stream.skew().is_some()) {
             return self.not_fresh(cluster, &readers);
         }
-        let up = filtered(&votes, |vote| vote.is_up(source));
-        if let Some(message) = self.stranger(&votes, !up.is_empty()) {
-            let last = freshest(&readers);
-            return self.answer_with(last, Standing::Unverified, reason::UNVERIFIED, message);
+        // Whatever such a stream says may be worse than what the others say.
+        let unverified = filtered(&votes, |vote| vote.stream.is_unverified());
+        if let Some(vote) = unverified.first() {
+            if unverified.len() == votes.len() {
+                return self.not_fresh(cluster, &readers);
+            }
+            let fault = vote.stream.fault.as_deref().unwrap_or("it was not read yet");
+            let message = format!("one of the streams of `{}` is not verified: {fault}", self.name);
+            return self.answer_with(freshest(&readers), Standing::Unverified, reason::UNVERIFIED, message);
         }
+        let up = filtered(&votes, |vote| vote.is_up(source));
         if up.is_empty() && votes.iter().any(fresh) {
             return self.source_down(&filtered(&votes, fresh), &readers);
         }
@@ -281,22 +287,6 @@ impl<'a> Question<'a> {
         }
         let shown: Vec<String> = uids.iter().take(4).map(|uid| self.show_cluster(*uid, live)).collect();
         Some(format!("{} clusters report as `{}`: {}", uids.len(), self.name, shown.join(" and ")))
-    }
-
-    /// A live stream of which nothing is verified, or nothing but that its source is down while its newest data does
-    /// not add up: whatever it says may be worse than what the others say.
-    fn stranger(&self, votes: &[Vote<'_>], beside_others: bool) -> Option<String> {
-        let is_strange = |vote: &&Vote<'_>| {
-            beside_others
-                && !vote.is_up(&self.package.source)
-                && (vote.verified.is_none() || vote.stream.fault.is_some())
-        };
-        let fault = votes.iter().find(is_strange)?.stream.fault.as_deref();
-        Some(format!(
-            "something else reports as `{}`, and nothing of it is verified: {}",
-            self.name,
-            fault.unwrap_or("it was not read yet")
-        ))
     }
 
     fn show_cluster(&self, uid: Fingerprint, live: &[Vote<'_>]) -> String {

@@ -116,7 +116,12 @@ use Standing::{ClockSkew, Conflict, Fresh, Missing, Stale, Unverified};
 #[case::source_down(story().whole("i", 1900.0, &r1()).whole("i", 2000.0, &r1().down("flux")), Stale, reason::SOURCE_DOWN, "cut off since 150 s")]
 #[case::source_never_up(story().whole("i", 2000.0, &r1().down("flux")), Stale, reason::SOURCE_DOWN, "never seen up")]
 #[case::source_up_again(story().whole("i", 1900.0, &r1().down("flux")).whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
-#[case::torn_but_young(story().whole("i", 1900.0, &r1()).torn("i", 2000.0, &r2()), Fresh, reason::REPORTED, "a sample is missing")]
+#[case::torn_once(story().whole("i", 2000.0, &r1()).torn("i", 2015.0, &r2()), Fresh, reason::REPORTED, "a sample is missing")]
+#[case::torn_twice(story().whole("i", 2000.0, &r1()).torn("i", 2015.0, &r2()).torn("i", 2030.0, &r2()), Fresh, reason::REPORTED, "a sample is missing")]
+#[case::torn_thrice(story().whole("i", 2000.0, &r1()).torn("i", 2015.0, &r2()).torn("i", 2030.0, &r2()).torn("i", 2045.0, &r2()),
+    Unverified, reason::UNVERIFIED, "50 s old; a sample is missing")]
+#[case::torn_after_a_gap(story().whole("i", 1900.0, &r1()).torn("i", 2000.0, &r2()), Unverified, reason::UNVERIFIED, "150 s old; a sample is missing")]
+#[case::whole_again(story().whole("i", 1900.0, &r1()).torn("i", 2000.0, &r2()).scraped("i", &[2015.0], &r1()), Fresh, reason::REPORTED, "")]
 #[case::torn_for_long(story().whole("i", 1800.0, &r1()).torn("i", 1900.0, &r2()).torn("i", 2000.0, &bad()), Unverified, reason::UNVERIFIED, "250 s old; a sample is missing")]
 #[case::never_verified(story().torn("i", 2000.0, &r1()), Unverified, reason::UNVERIFIED, "nothing was ever verified; a sample is missing")]
 #[case::torn_then_silent(story().whole("i", 1700.0, &r1()).torn("i", 1800.0, &r2()), Stale, reason::EXPORTER_SILENT, "350 s old")]
@@ -140,7 +145,12 @@ use Standing::{ClockSkew, Conflict, Fresh, Missing, Stale, Unverified};
 #[case::a_replica_says_worse_after_one_scrape(story().whole("a", 2000.0, &r1()).scraped("b", &[2003.0], &bad()), Fresh, reason::STREAMS_DISAGREE, "Applied and Failed")]
 #[case::a_replica_is_dead(story().whole("a", 1960.0, &bad()).whole("b", 2000.0, &r2()), Fresh, reason::REPORTED, "")]
 #[case::one_that_does_not_verify(story().whole("a", 2000.0, &r1()).torn("b", 2003.0, &r2()),
-    Unverified, reason::UNVERIFIED, "nothing of it is verified: a sample is missing")]
+    Unverified, reason::UNVERIFIED, "one of the streams of `c1` is not verified: a sample is missing")]
+#[case::one_that_does_not_verify_any_more(story().whole("a", 2000.0, &r1()).whole("b", 1950.0, &r1()).torn("b", 2003.0, &r2()),
+    Unverified, reason::UNVERIFIED, "one of the streams of `c1` is not verified: a sample is missing")]
+#[case::one_that_reads_something_else_does_not_verify_any_more(
+    story().whole("a", 2000.0, &r1()).whole("b", 1950.0, &no_source().by(2)).torn("b", 2003.0, &no_source().by(2).down("argo")),
+    Fresh, reason::REPORTED, "")]
 #[case::one_that_does_not_verify_and_is_silent(story().torn("b", 1960.0, &r2()).whole("a", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
 #[case::one_lacks_the_package(story().whole("a", 2000.0, &r1()).whole("b", 2003.0, &without()),
     Missing, reason::PACKAGE_NOT_FOUND, "reports no such package")]

@@ -20,8 +20,9 @@ struct Rendering {
     at: u64,
     first: Seconds,
     last: Seconds,
-    /// Whether another one was scraped before it, so that it is known when it first came.
-    is_preceded: bool,
+    /// When it came first, if that is known: an older one was scraped before it. A later one that was scraped before it
+    /// is told of here too, as that may be forgotten first.
+    since: Option<Seconds>,
 }
 
 impl Renderings {
@@ -40,13 +41,18 @@ impl Renderings {
         }
         let last = known.and_then(|place| self.0.remove(place)).map_or(stamped, |it| it.last);
         let place = self.0.partition_point(|it| it.first < stamped);
-        self.0.insert(place, Rendering { at: rendered, first: stamped, last, is_preceded: place > 0 });
+        let later = self.0.iter().take(place).find(|it| it.at >= rendered);
+        let since = later.map_or((place > 0).then_some(stamped), |later| later.since);
+        self.0.insert(place, Rendering { at: rendered, first: stamped, last, since });
+        for it in self.0.iter_mut().skip(place + 1).filter(|it| it.at <= rendered && it.since > since) {
+            it.since = since;
+        }
     }
 
     /// The first scrape of an exposition that was rendered then or later. None when that is not known: the exposition
     /// may have been repeated since before anybody looked.
     pub(super) fn first(&self, rendered: u64) -> Option<Seconds> {
-        self.0.iter().find(|it| it.at >= rendered).filter(|it| it.is_preceded).map(|it| it.first)
+        self.0.iter().find(|it| it.at >= rendered)?.since
     }
 
     /// The first scrape that is known of this very exposition.
@@ -87,6 +93,17 @@ mod tests {
     fn an_older_exposition_that_comes_again_is_no_younger_than_the_later_one_before() {
         let renderings = noted(&[(100, 100.0), (115, 115.0), (130, 130.0), (116, 145.0)]);
         assert_eq!(renderings.first(116), Some(130.0));
+    }
+
+    #[test]
+    fn an_older_exposition_that_comes_again_is_no_younger_once_the_later_one_is_forgotten() {
+        let scrapes = [(100, 100.0), (130, 130.0), (116, 145.0), (116, 160.0), (116, 175.0)];
+        assert_eq!(noted(&scrapes).first(116), Some(130.0));
+        // Nothing tells when the later one came first, nor so of the older one.
+        assert_eq!(noted(&scrapes[1..]).first(116), None);
+        // The later one came late.
+        let scrapes = [(100, 115.0), (116, 145.0), (130, 130.0), (116, 160.0), (116, 175.0)];
+        assert_eq!(noted(&scrapes).first(116), Some(130.0));
     }
 
     #[test]

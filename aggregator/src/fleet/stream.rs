@@ -347,10 +347,19 @@ impl Stream {
         self.is_cut_off = true;
     }
 
+    /// Whether it goes on, and nothing of it was verified for so long that it would be silent if it did not.
+    pub(super) fn is_unverified(&self) -> bool {
+        let patience = SILENT_INTERVALS * self.cadence().unwrap_or(UNKNOWN_INTERVAL);
+        let is_late = |verified: &Verified| {
+            self.fault.is_some() && self.newest.is_some_and(|newest| newest - verified.sample.at > patience)
+        };
+        self.verified.as_ref().is_none_or(is_late)
+    }
+
     /// What decides about all of its packages: why it counts for nothing, and by how much its clock is ahead.
-    pub(super) fn standing(&self) -> (Option<&str>, Option<Skew>, Option<bool>, Seconds) {
+    pub(super) fn standing(&self) -> (Option<&str>, bool, Option<Skew>, Option<bool>, Seconds) {
         let dated = self.verified.as_ref().map(|verified| verified.evidence.is_some());
-        (self.fault.as_deref(), self.skew(), dated, self.ahead)
+        (self.fault.as_deref(), self.is_unverified(), self.skew(), dated, self.ahead)
     }
 
     /// Whether the newest exposition came before.

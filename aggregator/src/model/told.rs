@@ -1,7 +1,7 @@
 //! Histories that broke the promise once, or that show one way of breaking it, written down.
 
 use super::backend::Kind;
-use super::backend::Part::Heads;
+use super::backend::Part::{Body, Heads};
 use super::story::{Dates, Event, Setup, Story};
 use super::timeline::{tell, tell_of};
 use super::world::World;
@@ -290,6 +290,17 @@ fn a_torn_newest_exposition_does_not_hide_an_older_one() {
     }
 }
 
+/// Whatever `staleAfter` says: what does not verify may be worse than what was verified last.
+#[test]
+fn a_stream_that_goes_on_and_does_not_verify_any_more_closes_the_gate() {
+    let setup = Setup { stale_after: 600, ..plain() };
+    let torn = Event::Torn { cluster: 0, part: Body, behind: None, lasts: 200 };
+    let events = [ROLLOUT, (200, torn), (210, Event::Break { cluster: 0, recovers: Some(170) })];
+    assert!(is_open_after(205, setup.clone(), &events));
+    assert!((265..400).step_by(5).all(|seconds| !is_open_after(seconds, setup.clone(), &events)));
+    assert!(is_open_after(440, setup, &events));
+}
+
 /// The old process knows since when; the new one believes what the object says, and so would a new leader.
 #[test]
 fn while_two_processes_answer_in_turn_the_later_of_their_times_counts() {
@@ -323,6 +334,36 @@ fn an_old_exposition_that_comes_every_other_time_does_not_count() {
 #[test]
 fn what_a_source_knew_before_it_was_cut_off_does_not_count() {
     holds(plain(), &[ROLLOUT, (60, Event::Cut { cluster: 0, lasts: 300 }), (61, BREAKS)]);
+}
+
+/// The first that is found after the gap is a later one. It is forgotten before the repeated one is.
+#[test]
+fn what_a_gateway_repeats_every_other_time_is_not_younger_after_a_gap() {
+    let deliver = |cluster| (0, Event::Deliver { cluster, to: 1, takes: 3, good: true });
+    let setup = Setup {
+        clusters: vec![(Dates::Own, 0), (Dates::Own, 0)],
+        max_failures: 1,
+        aggregators: vec![0, 0],
+        spread: 12,
+        ..plain()
+    };
+    let events = [
+        deliver(0),
+        deliver(1),
+        (3, Event::Break { cluster: 1, recovers: None }),
+        (34, Event::Refused { lasts: 60 }),
+        (54, Event::Killed { away: 0 }),
+        (287, Event::Clock { cluster: 0, ahead: -28 }),
+        (287, Event::Stamps { cluster: 0, ahead: -28 }),
+        (347, Event::Clock { cluster: 0, ahead: 38 }),
+        (387, Event::Repeated { cluster: 0, replica: None, alternates: true, lasts: 111 }),
+        (388, BREAKS),
+        (397, Event::Forgotten { cluster: 0, lasts: 49 }),
+        (497, Event::Clock { cluster: 0, ahead: 0 }),
+        (497, Event::Stamps { cluster: 0, ahead: 0 }),
+        (497, BREAKS),
+    ];
+    holds(setup, &events);
 }
 
 /// What comes between two repetitions is news, though the repetition comes last. Meanwhile another cluster has its name.

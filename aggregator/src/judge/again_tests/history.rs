@@ -1,8 +1,12 @@
 //! One history: a fleet, the hub around it, and what was judged.
 
+use std::sync::LazyLock;
+
 use futures::FutureExt;
 use kube::runtime::watcher::Event as Watched;
 use proptest::prelude::*;
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use statusbridge_contract::Metric;
@@ -17,6 +21,10 @@ use crate::profiles::News;
 use crate::raw::Raw;
 use crate::references::{self, Failure, Place};
 use crate::testing::{Exposition, Surroundings, digests, failed, healthy, package};
+
+/// Threads that judge: as many as the controller has at most, however many processors there are.
+static JUDGES: LazyLock<ThreadPool> =
+    LazyLock::new(|| ThreadPoolBuilder::new().num_threads(4).build().unwrap());
 
 const START: Seconds = 1_800_000_000.0;
 pub(super) const CLUSTERS: [&str; 3] = ["a", "b", "c"];
@@ -405,26 +413,33 @@ impl History {
         self.around.references.take(&place, news);
     }
 
-    /// Judges everything again and anew, and writes what is worth it.
+    /// Judges everything again, on several threads, and anew; and writes what is worth it.
     pub(super) fn judge(&mut self, landing: Landing) -> Result<(), TestCaseError> {
         let overall = Overall::of(self.feeds.standings());
         let moment = Moment { t: self.t, now: self.t + self.ahead };
         let (epoch, unheard) = (self.epoch, overall.unheard());
         let world = World { epoch, unheard, ..self.around.world(&self.fleet, overall.backend(), moment) };
+        // As the controller does, and what is about one package at the same time, too.
+        let (of_gates, of_packages): (Vec<_>, Vec<_>) =
+            (self.around.gates.iter().collect(), self.around.packages.iter().collect());
+        let (again_gates, again_packages) = JUDGES.install(|| {
+            rayon::join(
+                || of_gates.par_iter().map(|gate| world.gate(gate)).collect::<Vec<_>>(),
+                || of_packages.par_iter().map(|package| world.package(package)).collect::<Vec<_>>(),
+            )
+        });
         let (mut gates, mut packages) = (Vec::new(), Vec::new());
-        for gate in self.around.gates.iter() {
+        for (gate, again) in of_gates.into_iter().zip(again_gates) {
             let (nothing, surveys) = Default::default();
             let anew = World { verdicts: &nothing, surveys: &surveys, ..world }.gate(gate);
-            let again = world.gate(gate);
             prop_assert_eq!(&again, &anew, "{}", gate.key);
             // Twice the same.
             prop_assert_eq!(&again, &world.gate(gate), "{}", gate.key);
             gates.extend(again.map(|status| (gate.clone(), status)));
         }
-        for package in self.around.packages.iter() {
+        for (package, again) in of_packages.into_iter().zip(again_packages) {
             let (nothing, surveys) = Default::default();
             let anew = World { verdicts: &nothing, surveys: &surveys, ..world }.package(package);
-            let again = world.package(package);
             prop_assert_eq!(&again, &anew, "{}", package.key);
             packages.extend(again.map(|status| (package.clone(), status)));
         }
