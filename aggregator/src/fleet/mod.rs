@@ -36,7 +36,7 @@ pub use changes::{Clusters, Mark, Since};
 pub use digest_sample::{DigestSample, Digests, Exposition, Heard, StreamId};
 pub use identity::IdentityLabels;
 pub use observation::{Observation, Row, Standing};
-pub use stream::{Accepted, lack_of};
+pub use stream::{Accepted, MOST_LATE, lack_of};
 pub use view::StreamView;
 
 use crate::api::PackageRef;

@@ -24,6 +24,8 @@ const UNKNOWN_INTERVAL: Seconds = 60.0;
 const LONGEST_AT_FIRST: Seconds = 120.0;
 /// A stream is silent when nothing new came of it for so many of its intervals, while another one went on.
 const SILENT_INTERVALS: Seconds = 2.0;
+/// A part of an exposition may be late by so much: polls look back for it as far at least.
+pub const MOST_LATE: Seconds = 30.0;
 /// What an exporter claims may be so much earlier than what was seen before it is worth a report: times are whole
 /// seconds.
 const CLAIM_SLACK: Seconds = 2.0;
@@ -347,9 +349,10 @@ impl Stream {
         self.is_cut_off = true;
     }
 
-    /// Whether it goes on, and nothing of it was verified for so long that it would be silent if it did not.
+    /// Whether it goes on, and nothing of it was verified for so long that it would be silent if it did not, and that
+    /// nothing more of it can be late.
     pub(super) fn is_unverified(&self) -> bool {
-        let patience = SILENT_INTERVALS * self.cadence().unwrap_or(UNKNOWN_INTERVAL);
+        let patience = (SILENT_INTERVALS * self.cadence().unwrap_or(UNKNOWN_INTERVAL)).max(MOST_LATE);
         let is_late = |verified: &Verified| {
             self.fault.is_some() && self.newest.is_some_and(|newest| newest - verified.sample.at > patience)
         };

@@ -26,7 +26,7 @@ use crate::{
     checks::Asker,
     clock::Seconds,
     feed::{FeedError, PromFeed, QueryApi, contract_selector, excerpt},
-    fleet::{Access, DigestSample, FeedName, Fleet, Heard, StreamId},
+    fleet::{Access, DigestSample, FeedName, Fleet, Heard, MOST_LATE, StreamId},
     verify::{Attested, Gathered, Stray, diagnose, verify, with_unknown},
 };
 pub(crate) use past::read_at;
@@ -73,7 +73,7 @@ const AT_FIRST: [Seconds; 2] = [120.0, 600.0];
 /// Polls overlap by so many scrapes, as far as these are not further apart than a minute, and by what remote write may
 /// be late by beyond the settle delay.
 const OVERLAP: Seconds = 2.0;
-const OVERLAPS: [Seconds; 2] = [30.0, 120.0];
+const OVERLAPS: [Seconds; 2] = [MOST_LATE, 120.0];
 /// Expositions of one stream that are tried before it is said that nothing adds up.
 const TRIES: usize = 4;
 /// Problems named in a report at most.
