@@ -63,6 +63,7 @@ pub mod usage;
 mod victoria_cluster;
 mod victoria_metrics;
 mod wait;
+mod wall_clock;
 pub mod watchdog;
 pub mod workload;
 
@@ -94,4 +95,5 @@ pub use thanos::{ThanosQuerier, ThanosSidecar};
 pub use victoria_cluster::{VictoriaCluster, VmSelect};
 pub use victoria_metrics::VictoriaMetrics;
 pub use wait::{eventually, holds_for};
+pub use wall_clock::WallClock;
 pub use workload::Workload;

@@ -1,7 +1,7 @@
 //! Our own programs.
 
 use crate::exposition::Exposition;
-use crate::{ApiServer, Port, Process, Rig};
+use crate::{ApiServer, Port, Process, Rig, wall_clock};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use std::ffi::OsString;
@@ -304,7 +304,8 @@ async fn launch(
         args.extend(["--listen".into(), port.address().to_string().into()]);
     }
     args.extend(more.iter().map(Into::into));
-    Process::spawn(rig, name, &own_program(program).await?, args, [("NO_PROXY", "127.0.0.1".into())])
+    let env = wall_clock::env(rig, name).into_iter().chain([("NO_PROXY", "127.0.0.1".into())]);
+    Process::spawn(rig, name, &own_program(program).await?, args, env)
 }
 
 async fn wait_ready(process: &Process, address: SocketAddr) -> Result<()> {

@@ -12,8 +12,8 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Digest, Health, Metric};
 use statusbridge_tests::{
-    ApiServer, Etcd, Exporter, Fault, FaultProxy, Port, Process, Rig, eventually, exposition::Exposition,
-    holds_for, own_program, run,
+    ApiServer, Etcd, Exporter, Fault, FaultProxy, Rig, WallClock, eventually, exposition::Exposition,
+    holds_for, run,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -635,90 +635,14 @@ async fn a_flood_on_one_object_does_not_delay_the_news_of_another() {
     .await;
 }
 
-/// Adds the number of seconds in a file to the wall clock of whichever program it is loaded into.
-const SHIFT: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-int clock_gettime(clockid_t id, struct timespec *now) {
-    static int (*real)(clockid_t, struct timespec *);
-    if (!real) real = (int (*)(clockid_t, struct timespec *)) dlsym(RTLD_NEXT, "clock_gettime");
-    int result = real(id, now);
-    FILE *file = id == CLOCK_REALTIME ? fopen(getenv("SHIFT_FILE"), "r") : NULL;
-    long shift = 0;
-    if (file) {
-        if (fscanf(file, "%ld", &shift) == 1) now->tv_sec += shift;
-        fclose(file);
-    }
-    return result;
-}
-"#;
-
-/// An exporter whose wall clock a test sets.
-struct Shifted {
-    process: Process,
-    port: Port,
-    file: PathBuf,
-}
-
-impl Shifted {
-    async fn start(rig: &Rig, cluster: &Cluster) -> Result<Self> {
-        let (source, library) = (rig.dir().join("shift.c"), rig.dir().join("shift.so"));
-        std::fs::write(&source, SHIFT)?;
-        let compiler = std::process::Command::new("cc")
-            .args(["-shared", "-fPIC", "-o"])
-            .args([&library, &source])
-            .arg("-ldl")
-            .status()?;
-        ensure!(compiler.success(), "cc failed");
-        let (port, file) = (Port::reserve()?, rig.dir().join("shift"));
-        std::fs::write(&file, "0")?;
-        let kubeconfig = cluster.api.kubeconfig().display().to_string();
-        let (sources, address) = (cluster.sources.display().to_string(), port.address().to_string());
-        let args = [
-            "serve",
-            "--presets",
-            "flux-kustomization",
-            "--kubeconfig",
-            &kubeconfig,
-            "--listen",
-            &address,
-            "--sources",
-            &sources,
-        ];
-        let program = own_program("statusbridge-exporter").await?;
-        let env = [
-            ("LD_PRELOAD", library.into_os_string()),
-            ("SHIFT_FILE", file.clone().into_os_string()),
-            ("NO_PROXY", "127.0.0.1".into()),
-        ];
-        let process = Process::spawn(rig, "exporter", &program, args, env)?;
-        Ok(Self { process, port, file })
-    }
-
-    fn set(&self, seconds: i64) -> Result<()> {
-        // In one step: a half-written file would be another time.
-        let new = self.file.with_extension("new");
-        std::fs::write(&new, seconds.to_string())?;
-        Ok(std::fs::rename(new, &self.file)?)
-    }
-
-    async fn says(&self) -> Result<Exposition> {
-        self.process.ensure_running()?;
-        let answer = reqwest::get(format!("http://{}/metrics", self.port.address())).await?;
-        Exposition::parse(&answer.error_for_status()?.text().await?)
-    }
-}
-
 #[tokio::test]
 async fn setting_the_wall_clock_changes_neither_soaks_nor_holds() {
     run("soak-wall-clock", async |rig| {
         let cluster = Cluster::start(rig).await?;
         cluster.put("a", alone("good")).await?;
         cluster.put("b", alone("good")).await?;
-        let exporter = Shifted::start(rig, &cluster).await?;
+        let clock = WallClock::of(rig, "exporter")?;
+        let exporter = cluster.exporter(rig, "exporter", cluster.api.kubeconfig(), &[]).await?;
         let before = eventually(SOON, "both are good for 3 s", async || {
             let says = exporter.says().await?;
             for package in ["a", "b"] {
@@ -730,7 +654,7 @@ async fn setting_the_wall_clock_changes_neither_soaks_nor_holds() {
         let began = std::time::Instant::now();
         let soaked = soak(&before, ALONE, "a")?.context("good")?;
         let same = async |shift: i64| {
-            exporter.set(shift)?;
+            clock.set(shift)?;
             let says = exporter.says().await?;
             let elapsed = i64::try_from(began.elapsed().as_secs())?;
             let ahead = rendered(&says)?.cast_signed() - rendered(&before)?.cast_signed() - elapsed;

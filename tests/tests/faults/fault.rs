@@ -37,6 +37,10 @@ pub(crate) enum How {
     Killed,
     /// SIGSTOP until this is over.
     Frozen,
+    /// Its wall clock is so many seconds ahead of all others.
+    Clock(i16),
+    /// Etcd goes back to what it held when this was made last, and its API servers are away meanwhile.
+    Restored,
     /// Connections are cut, and nobody answers new ones.
     Cut,
     /// Whatever passes is late.
@@ -58,6 +62,9 @@ pub(crate) enum How {
 }
 
 const PROCESS: &[How] = &[How::Killed, How::Frozen];
+/// What is believed of clocks is less than an hour, and more than twenty seconds.
+const OURS: &[How] = &[How::Killed, How::Frozen, How::Clock(3600), How::Clock(-3600), How::Clock(20)];
+const ETCD: &[How] = &[How::Killed, How::Frozen, How::Restored];
 const ROAD: &[How] = &[How::Cut, How::Slowed, How::HalfOpen];
 /// A gateway may stand there.
 const SCRAPES: &[How] = &[How::Cut, How::Slowed, How::HalfOpen, How::OldAnswers];
@@ -94,12 +101,11 @@ impl Place {
     /// All that can go wrong there.
     pub(crate) const fn ways(self) -> &'static [How] {
         match self {
-            Self::Exporter(_)
-            | Self::WorkloadApi(_)
-            | Self::WorkloadEtcd
+            Self::Exporter(_) | Self::Aggregator(_) => OURS,
+            Self::WorkloadEtcd => ETCD,
+            Self::WorkloadApi(_)
             | Self::Prometheus
             | Self::Store
-            | Self::Aggregator(_)
             | Self::Sweeper
             | Self::HubApi
             | Self::HubEtcd => PROCESS,
@@ -134,7 +140,7 @@ impl Fault {
     /// What a road's proxy does; `None` for what happens to processes.
     pub(crate) const fn on_the_road(self) -> Option<Road> {
         Some(match self.how {
-            How::Killed | How::Frozen => return None,
+            How::Killed | How::Frozen | How::Clock(_) | How::Restored => return None,
             How::Cut => Road::Refuse,
             How::Slowed => Road::Slow(DELAY),
             How::HalfOpen => Road::Freeze,

@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 use statusbridge_tests::fake_fleet::SOURCE;
 use statusbridge_tests::{Fault as Road, *};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -79,24 +80,37 @@ pub(crate) fn revision(number: u32) -> String {
 
 struct Cluster {
     workload: Arc<Workload>,
+    clock: WallClock,
     to_api: FaultProxy,
     from_prometheus: FaultProxy,
     goal: watch::Sender<Option<Truth>>,
-    mover: JoinHandle<()>,
+    mover: Mutex<JoinHandle<()>>,
 }
 
 struct Replica {
     aggregator: Aggregator,
+    clock: WallClock,
     to_hub: FaultProxy,
     to_backend: FaultProxy,
 }
 
 type Log = Arc<Mutex<Timeline>>;
 
+/// What the clusters' etcd goes back to.
+#[derive(Debug)]
+struct Saved {
+    data: PathBuf,
+    /// What was true then, of each cluster.
+    truths: Vec<Truth>,
+    /// How many were there before.
+    number: usize,
+}
+
 /// The system, and what has happened to it.
 pub(crate) struct System {
     clusters: Vec<Cluster>,
     workload_etcd: Etcd,
+    saved: Mutex<Saved>,
     prometheus: Prometheus,
     store: Option<(VictoriaMetrics, FaultProxy)>,
     hub: ApiServer,
@@ -123,6 +137,13 @@ impl System {
         for name in CLUSTERS {
             clusters.push(Cluster::start(rig, &workload_etcd, name, &log).await?);
         }
+        workload_etcd.stop();
+        let saved = Saved {
+            data: workload_etcd.save("saved-0")?,
+            truths: vec![Truth::New; CLUSTERS.len()],
+            number: 0,
+        };
+        workload_etcd.start_again().await?;
         let job = clusters.iter().fold(ScrapeJob::new("statusbridge"), |job, cluster| {
             job.target(cluster.from_prometheus.address(), &[("cluster", cluster.workload.name())])
         });
@@ -146,9 +167,10 @@ impl System {
             let to_backend = FaultProxy::start(rig, queried).await?;
             let account = hub.via(&accounts.aggregator, to_hub.address())?;
             let options = options(name, backend, &to_backend);
-            let aggregator =
-                Aggregator::start(rig, &format!("aggregator-{name}"), &account, &options).await?;
-            replicas.push(Replica { aggregator, to_hub, to_backend });
+            let name = format!("aggregator-{name}");
+            let clock = WallClock::of(rig, &name)?;
+            let aggregator = Aggregator::start(rig, &name, &account, &options).await?;
+            replicas.push(Replica { aggregator, clock, to_hub, to_backend });
         }
         let sweeper_to_hub = FaultProxy::start(rig, hub.address()).await?;
         let account = hub.via(&accounts.sweeper, sweeper_to_hub.address())?;
@@ -162,6 +184,7 @@ impl System {
         Ok(Self {
             clusters,
             workload_etcd,
+            saved: Mutex::new(saved),
             prometheus,
             store,
             hub,
@@ -268,6 +291,7 @@ impl System {
         let before = self.active().get(&fault.place).copied();
         match before {
             Some((how, _)) if how == fault.how || fault.on_the_road().is_none() => return Ok(false),
+            _ if self.is_restored_with(fault.place) => return Ok(false),
             Some((_, index)) => self.log().troubles[index].until = now(),
             None => {}
         }
@@ -282,6 +306,8 @@ impl System {
         match (fault.on_the_road(), fault.how) {
             (Some(how), _) => self.road(fault.place)?.set(how),
             (None, How::Frozen) => self.process(fault.place)?.freeze()?,
+            (None, How::Clock(ahead)) => self.clock(fault.place)?.set(ahead.into())?,
+            (None, How::Restored) => self.restore()?,
             (None, _) => self.process(fault.place)?.kill(),
         }
         Ok(true)
@@ -293,11 +319,74 @@ impl System {
         match how {
             How::Killed => self.process(place)?.start()?,
             How::Frozen => self.process(place)?.thaw()?,
+            How::Clock(_) => self.clock(place)?.set(0)?,
+            How::Restored => self.goes_on()?,
             _ => self.road(place)?.set(Road::Pass),
         }
         self.log().troubles[index].until = now();
         self.active().remove(&place);
         Ok(())
+    }
+
+    /// Etcd and its API servers stop; it gets the data of the last time, and what it held is kept for the next.
+    fn restore(&self) -> Result<()> {
+        for cluster in &self.clusters {
+            cluster.workload.api.stop();
+        }
+        self.workload_etcd.stop();
+        // What was on its way to an API server ended with it.
+        let now_true = self.clusters.iter().map(|cluster| {
+            cluster.mover().abort();
+            let log = self.log();
+            let of_it =
+                log.moves.iter().filter(|it| it.cluster == cluster.workload.name() && it.until.is_finite());
+            of_it.last().map_or(Truth::New, |it| it.truth.clone())
+        });
+        let truths = now_true.collect();
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = saved.number + 1;
+        let next = Saved { data: self.workload_etcd.save(&format!("saved-{number}"))?, truths, number };
+        self.workload_etcd.restore(&saved.data)?;
+        let before = std::mem::replace(&mut *saved, next);
+        std::fs::remove_dir_all(before.data)?;
+        for (cluster, truth) in self.clusters.iter().zip(before.truths) {
+            let (cluster, from) = (cluster.workload.name().to_owned(), now());
+            self.log().moves.push(Move { cluster, truth, from, until: from });
+        }
+        Ok(())
+    }
+
+    /// After [`Self::restore`]; the clusters' controllers come back, too.
+    fn goes_on(&self) -> Result<()> {
+        self.workload_etcd.process().start()?;
+        for cluster in &self.clusters {
+            cluster.workload.api.process().start()?;
+            let mut goals = cluster.goal.subscribe();
+            goals.mark_changed();
+            *cluster.mover() =
+                tokio::spawn(keep_moving(Arc::clone(&cluster.workload), goals, Arc::clone(&self.log)));
+        }
+        Ok(())
+    }
+
+    /// Whether etcd is being restored, or would be, while something else happens here.
+    fn is_restored_with(&self, place: Place) -> bool {
+        let active = self.active();
+        match place {
+            Place::WorkloadApi(_) => {
+                active.get(&Place::WorkloadEtcd).is_some_and(|(how, _)| *how == How::Restored)
+            }
+            Place::WorkloadEtcd => active.keys().any(|it| matches!(it, Place::WorkloadApi(_))),
+            _ => false,
+        }
+    }
+
+    fn clock(&self, place: Place) -> Result<&WallClock> {
+        match place {
+            Place::Exporter(i) => Ok(&self.clusters[i].clock),
+            Place::Aggregator(i) => Ok(&self.replicas[i].clock),
+            _ => bail!("nobody sets the clock of {place:?}"),
+        }
     }
 
     /// Where there are faults now.
@@ -315,7 +404,7 @@ impl System {
         let troubled: BTreeSet<Place> = self.troubled().into_iter().collect();
         for place in Place::all(CLUSTERS.len(), REPLICAS.len(), self.store.is_some()) {
             let Ok(process) = self.process(place) else { continue };
-            if troubled.contains(&place) {
+            if troubled.contains(&place) || self.is_restored_with(place) {
                 continue;
             }
             if let Err(ended) = process.ensure_running() {
@@ -411,7 +500,7 @@ impl System {
 impl Drop for System {
     fn drop(&mut self) {
         self.stalls.abort();
-        self.clusters.iter().for_each(|cluster| cluster.mover.abort());
+        self.clusters.iter().for_each(|cluster| cluster.mover().abort());
     }
 }
 
@@ -424,13 +513,19 @@ impl Cluster {
         let kubeconfig = api.kubeconfig_via(to_api.address())?;
         let timeout = format!("{CONTACT_TIMEOUT}s");
         let more = ["--contact-timeout", &timeout];
-        let exporter = Exporter::start(rig, &format!("exporter-{name}"), &kubeconfig, &more).await?;
+        let name = format!("exporter-{name}");
+        let clock = WallClock::of(rig, &name)?;
+        let exporter = Exporter::start(rig, &name, &kubeconfig, &more).await?;
         let from_prometheus = FaultProxy::start(rig, exporter.address()).await?;
         let workload = Arc::new(Workload::of(api, exporter).await?);
         workload.create(APP).await?;
         let (goal, goals) = watch::channel(None);
-        let mover = tokio::spawn(keep_moving(Arc::clone(&workload), goals, Arc::clone(log)));
-        Ok(Self { workload, to_api, from_prometheus, goal, mover })
+        let mover = Mutex::new(tokio::spawn(keep_moving(Arc::clone(&workload), goals, Arc::clone(log))));
+        Ok(Self { workload, clock, to_api, from_prometheus, goal, mover })
+    }
+
+    fn mover(&self) -> MutexGuard<'_, JoinHandle<()>> {
+        self.mover.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -458,6 +553,7 @@ async fn write(workload: &Workload, truth: &Truth) -> Result<()> {
     let (revision, status) = match truth {
         Truth::Healthy(revision) => (revision, workload::delivered(revision)),
         Truth::Failed(revision) => (revision, workload::failed(revision, "deployment/app is not ready")),
+        Truth::New => bail!("nothing becomes new but by going back in time"),
     };
     workload.want(APP, revision).await?;
     workload.set_status(APP, status).await

@@ -19,6 +19,8 @@ pub(crate) enum Truth {
     Healthy(String),
     /// Wanted and applied at this revision, whose health checks failed.
     Failed(String),
+    /// Nothing was ever applied.
+    New,
 }
 
 /// A cluster's truth was changed: it became so at some time within the span.
