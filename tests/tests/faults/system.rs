@@ -291,7 +291,7 @@ impl System {
         let before = self.active().get(&fault.place).copied();
         match before {
             Some((how, _)) if how == fault.how || fault.on_the_road().is_none() => return Ok(false),
-            _ if self.is_restored_with(fault.place) => return Ok(false),
+            _ if self.waits(fault) => return Ok(false),
             Some((_, index)) => self.log().troubles[index].until = now(),
             None => {}
         }
@@ -369,15 +369,16 @@ impl System {
         Ok(())
     }
 
-    /// Whether etcd is being restored, or would be, while something else happens here.
-    fn is_restored_with(&self, place: Place) -> bool {
-        let active = self.active();
-        match place {
-            Place::WorkloadApi(_) => {
-                active.get(&Place::WorkloadEtcd).is_some_and(|(how, _)| *how == How::Restored)
-            }
-            Place::WorkloadEtcd => active.keys().any(|it| matches!(it, Place::WorkloadApi(_))),
-            _ => false,
+    fn is_restored(&self) -> bool {
+        self.active().get(&Place::WorkloadEtcd).is_some_and(|(how, _)| *how == How::Restored)
+    }
+
+    /// Whether a fault has to wait: while etcd is restored its API servers are away, and nothing else happens to them.
+    fn waits(&self, fault: Fault) -> bool {
+        let is_api = |place: &Place| matches!(place, Place::WorkloadApi(_));
+        match fault.how {
+            How::Restored => self.active().keys().any(is_api),
+            _ => is_api(&fault.place) && self.is_restored(),
         }
     }
 
@@ -404,7 +405,8 @@ impl System {
         let troubled: BTreeSet<Place> = self.troubled().into_iter().collect();
         for place in Place::all(CLUSTERS.len(), REPLICAS.len(), self.store.is_some()) {
             let Ok(process) = self.process(place) else { continue };
-            if troubled.contains(&place) || self.is_restored_with(place) {
+            let is_away = matches!(place, Place::WorkloadApi(_)) && self.is_restored();
+            if troubled.contains(&place) || is_away {
                 continue;
             }
             if let Err(ended) = process.ensure_running() {
