@@ -19,6 +19,15 @@ use crate::{clock::Moment, kstatus, leaves::LeafState, soak::Known};
 /// A label and its value.
 pub(super) type Label = (Arc<str>, Arc<str>);
 
+/// What brings an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    List,
+    Watch,
+    /// A read beside the watch.
+    Read,
+}
+
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct LeafKind {
@@ -168,13 +177,13 @@ impl LeafKind {
         }
     }
 
-    /// Takes in an object as it is now, which a list names if it is `listed`. Returns the packages for which this is
-    /// news, and whether all that happened to the object since the last version is known.
+    /// Takes in an object as it is now. Returns the packages for which this is news, and whether all that happened to the
+    /// object since the last version is known.
     pub(super) fn object(
         &mut self,
         key: &Key,
         object: &Value,
-        listed: bool,
+        from: Origin,
         now: Moment,
     ) -> (Vec<Referrer>, Known) {
         let labels = self.labels_of(object);
@@ -190,11 +199,15 @@ impl LeafKind {
         let stamp = Stamp::of(object);
         // A single read may have been quicker than the watch, and have passed over what this version says.
         if version < leaf.version {
-            let news = if changed || listed { leaf.referrers.clone() } else { Vec::new() };
+            let news = if changed || from == Origin::List { leaf.referrers.clone() } else { Vec::new() };
             return (news, Known::Anew);
         }
-        let known = if listed && leaf.stamp != stamp { Known::Anew } else { Known::Watched };
-        (leaf.status, leaf.version, leaf.stamp) = (status, version, stamp);
+        let is_same = leaf.stamp == stamp;
+        let known = if from == Origin::List && !is_same { Known::Anew } else { Known::Watched };
+        // A read passes over what the watch has still to bring: if the watch never does, the next list has missed it.
+        let is_skip = from == Origin::Read && !is_same && leaf.status.is_some();
+        leaf.stamp = if is_skip { Stamp::NONE } else { stamp };
+        (leaf.status, leaf.version) = (status, version);
         if !changed && known == Known::Watched {
             return (Vec::new(), known);
         }

@@ -202,16 +202,17 @@ impl Engine {
         let count = self.count;
         let state = &mut self.kinds[kind];
         let Some(of) = &mut state.leaves else { return };
-        let (mut all_anew, mut known) = (false, Known::Watched);
+        let (mut all, mut known, mut anew) = (false, Known::Watched, BTreeSet::new());
         let news = match change {
             Change::ListStarted { server, restored } => {
-                all_anew = of.forbidden.take().is_some();
+                all = of.forbidden.take().is_some();
                 state.start_list(server, restored);
                 Vec::new()
             }
             Change::Object(key, object) => {
                 let key = Arc::new(key);
-                let (news, how) = of.object(&key, &object, state.named.is_some(), now);
+                let from = if state.named.is_some() { Origin::List } else { Origin::Watch };
+                let (news, how) = of.object(&key, &object, from, now);
                 known = how;
                 of.heard(&key, count);
                 if let Some(named) = &mut state.named {
@@ -226,21 +227,21 @@ impl Engine {
                 of.deleted(&Arc::new(key), count)
             }
             Change::ListDone => {
-                all_anew = state.listing != Listing::Complete;
+                all = state.listing != Listing::Complete;
                 state.listing = Listing::Complete;
                 known = Known::Anew;
                 of.listed(&state.named.take().unwrap_or_default())
             }
             Change::Absent => {
-                all_anew = state.listing != Listing::Absent;
+                all = state.listing != Listing::Absent;
                 state.listing = Listing::Absent;
                 state.named = None;
                 known = Known::Anew;
                 of.listed(&HashSet::new())
             }
             Change::Forbidden(permission) => {
-                all_anew = of.forbidden.as_ref() != Some(&permission);
-                if all_anew {
+                all = of.forbidden.as_ref() != Some(&permission);
+                if all {
                     warn!(permission, "what some packages consist of cannot be looked at");
                 }
                 of.forbidden = Some(permission);
@@ -252,11 +253,11 @@ impl Engine {
                 of.end_read(&mut objects, asked);
                 let mut news = Vec::new();
                 for (key, object) in &objects {
-                    let (more, how) = of.object(key, object, false, now);
-                    news.extend(more);
+                    let (more, how) = of.object(key, object, Origin::Read, now);
                     if how == Known::Anew {
-                        known = how;
+                        anew.extend(more.iter().cloned());
                     }
+                    news.extend(more);
                 }
                 match reading {
                     Reading::Object(key) => {
@@ -268,14 +269,14 @@ impl Engine {
                     }
                     Reading::All => {
                         of.read_all(asked);
-                        all_anew = true;
+                        all = true;
                     }
                 }
                 news
             }
             Change::Contact(_) => Vec::new(),
         };
-        let again: BTreeSet<Referrer> = if all_anew {
+        let again: BTreeSet<Referrer> = if all {
             self.kinds[kind]
                 .leaves
                 .as_ref()
@@ -287,9 +288,10 @@ impl Engine {
             news.into_iter().collect()
         };
         for (source, package) in again {
+            let known = if anew.contains(&(source, package.clone())) { Known::Anew } else { known };
             self.evaluate_kept(source, &package, known, now);
         }
-        if all_anew {
+        if all {
             self.refresh_visibility(kind, now);
         }
     }

@@ -49,7 +49,7 @@ use crate::{
 };
 use held::{Held, Stamp};
 use kept::{Kept, Packer};
-use leaf_kind::{Label, LeafKind};
+use leaf_kind::{Label, LeafKind, Origin};
 use leaves::PackageLeaves;
 use published::{Standing, Visibility};
 

@@ -39,10 +39,11 @@ impl KindState {
         object
     }
 
-    /// A list begins; `restored` when the API server has gone back in time, so that versions of before say nothing.
+    /// A list begins; `restored` when the API server has gone back in time, so that versions of before say nothing, and
+    /// neither do times that objects give themselves.
     pub(super) fn start_list(&mut self, server: Option<i64>, restored: bool) {
         self.named = Some(HashSet::new());
-        self.server = server;
+        self.server = server.filter(|_| !restored);
         if restored {
             self.objects.values_mut().for_each(|held| held.stamp = Stamp::NONE);
             if let Some(leaves) = &mut self.leaves {

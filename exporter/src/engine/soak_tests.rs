@@ -180,6 +180,8 @@ fn after_a_gap_a_time_stands_only_if_nothing_is_another_version(
     assert!(relist(&mut started(), kind, LIST, vec![again], source), "another object of the name");
     let restored = || Change::ListStarted { server: Some(0), restored: true };
     assert!(relist(&mut started(), kind, restored(), vec![same()], source), "the server went back in time");
+    let old = object(name, 1, with("since", "2020-01-01T00:00:00Z"));
+    assert!(relist(&mut started(), kind, restored(), vec![old], source), "and so did what it says itself");
 }
 
 #[test]
@@ -293,6 +295,55 @@ fn a_failure_that_a_single_read_was_too_quick_to_see_moves_the_time() {
     f.hear("Part", part(7, "False"));
     assert!(since(&f, MADE) > before);
     assert_eq!(f.value(Metric::PackageHealth, MADE, "a"), Some(0));
+}
+
+#[test]
+fn what_a_single_read_passed_over_is_missed_unless_the_watch_brings_it() {
+    let part = || object("p", 8, good());
+    let read = |f: &mut Fixture| {
+        let Change::Object(key, object) = part() else { unreachable!() };
+        let reading = Reading::Object(key.clone());
+        f.hear("Part", Change::Read { reading, objects: vec![(key, object)], asked: 0 });
+    };
+    let mut f = started();
+    read(&mut f);
+    assert!(relist(&mut f, "Part", LIST, vec![part()], MADE), "the watch ended before it came that far");
+    let mut f = started();
+    read(&mut f);
+    f.hear("Part", part());
+    assert!(!relist(&mut f, "Part", LIST, vec![part()], MADE), "the watch brought it all");
+    read(&mut f);
+    assert!(!relist(&mut f, "Part", LIST, vec![part()], MADE), "it read what the watch had brought");
+}
+
+#[test]
+fn a_read_of_all_that_is_late_for_one_object_moves_no_time_of_others() {
+    let mut f = started();
+    let mut other = good();
+    other["parts"][0]["name"] = json!("q");
+    f.hear("Part", object("p", 9, good()));
+    f.hear("Made", object("b", 2, other.clone()));
+    // Its part is read, and then it is read once more.
+    for (name, spec) in [("q", good()), ("b", other)] {
+        for command in f.obey() {
+            let Command::Read(request) = command else { panic!("{command:?}") };
+            let Change::Object(key, object) = object(name, 2, spec.clone()) else { unreachable!() };
+            let (reading, objects) = (request.reading, vec![(key, object)]);
+            f.apply(request.kind, Change::Read { reading, objects, asked: request.asked });
+        }
+    }
+    let times = |f: &Fixture| ["a", "b"].map(|name| f.value(Metric::PackageTransitionTimestamp, MADE, name));
+    let [of_a, of_b] = times(&f);
+    f.now += 50_000;
+    let late = [object("p", 8, with("ready", "False")), object("q", 2, good())].map(|change| match change {
+        Change::Object(key, object) => (key, object),
+        _ => unreachable!(),
+    });
+    f.hear("Part", Change::Read { reading: Reading::All, objects: late.into(), asked: 0 });
+    assert_eq!(f.value(Metric::PackageHealth, MADE, "b"), Some(0));
+    let after = times(&f);
+    assert_ne!(after[0], of_a, "a version was passed over");
+    assert_eq!(after[1], of_b);
 }
 
 #[test]
