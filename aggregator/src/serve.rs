@@ -20,7 +20,7 @@ use crate::board::Board;
 use crate::config::ConfigFile;
 use crate::controller::{Controller, Pace};
 use crate::discover;
-use crate::feed::{Credentials, FeedConfig, PromFeed, TlsFiles};
+use crate::feed::{Credentials, Exporters, FeedConfig, PromFeed, TlsFiles, Trust};
 use crate::feeds::{self, Plan};
 use crate::fence::Fence;
 use crate::fleet::FleetSettings;
@@ -201,6 +201,13 @@ pub struct BackendArgs {
     /// Label that the metrics pipeline gives the cluster's name
     #[arg(long, env = "STATUSBRIDGE_CLUSTER_LABEL", default_value = "cluster")]
     cluster_label: String,
+    /// Labels that the metrics pipeline gives exporters and nobody else, for instance
+    /// 'namespace="statusbridge-system",job="statusbridge-exporter"': only such streams count. `doctor` proposes some
+    #[arg(long, env = "STATUSBRIDGE_TRUST", value_name = "MATCHERS", conflicts_with = "trust_all")]
+    trust: Option<Trust>,
+    /// Let every stream count: whoever is scraped in a cluster, or writes to the backend, can open its gates
+    #[arg(long, env = "STATUSBRIDGE_TRUST_ALL")]
+    trust_all: bool,
     /// Labels that do not tell streams apart, separated by commas
     #[arg(long, env = "STATUSBRIDGE_IGNORE_LABELS", value_delimiter = ',')]
     ignore_labels: Vec<String>,
@@ -305,7 +312,7 @@ fn plan(args: &ServeArgs, interval: Duration, metrics: Arc<Metrics>, reception: 
         let mut feeds = Vec::new();
         if let Some(feed) = flags.feed() {
             let client = PromFeed::new(feed).context("metrics backend")?;
-            let poll = PollConfig { feed: config.feeds.name_of_flags().into(), ..flags.poll(settle) };
+            let poll = PollConfig { feed: config.feeds.name_of_flags().into(), ..flags.poll(settle)? };
             feeds.push(feeds::query(Poller::new(poll, client), interval));
         }
         for backend in config.feeds.backends.iter() {
@@ -454,17 +461,39 @@ impl BackendArgs {
         })
     }
 
+    /// Who is believed, where flags say it.
+    pub(crate) fn trust(&self) -> Option<Trust> {
+        self.trust_all.then_some(Trust::All).or_else(|| self.trust.clone())
+    }
+
     /// How it is polled.
-    pub(crate) fn poll(&self, settle_delay: Duration) -> PollConfig {
-        let defaults = PollConfig::default();
+    ///
+    /// # Errors
+    /// When flags do not say who is believed.
+    pub(crate) fn poll(&self, settle_delay: Duration) -> Result<PollConfig> {
+        let trust = self.trust().context(
+            "nothing says whose samples count: --trust names labels that only exporters bear, for instance \
+             --trust 'namespace=\"statusbridge-system\",job=\"statusbridge-exporter\"' (`doctor` proposes some); \
+             --trust-all believes whoever is scraped",
+        )?;
+        self.poll_trusting(trust, settle_delay)
+    }
+
+    /// The same, where these are believed.
+    ///
+    /// # Errors
+    /// When that tells exporters from nobody.
+    pub(crate) fn poll_trusting(&self, trust: Trust, settle_delay: Duration) -> Result<PollConfig> {
+        let exporters = Exporters { cluster_label: self.cluster_label.clone(), trust };
+        exporters.check().map_err(|error| anyhow::anyhow!("--trust: {error}"))?;
+        let defaults = PollConfig::new(exporters);
         let settle = settle_delay.as_secs_f64();
-        PollConfig {
-            cluster_label: self.cluster_label.clone(),
+        Ok(PollConfig {
             ignored_labels: self.ignore_labels.iter().filter(|label| !label.is_empty()).cloned().collect(),
             settle,
             max_settle: defaults.max_settle.max(settle),
             ..defaults
-        }
+        })
     }
 
     /// By which limits evidence is judged.

@@ -12,6 +12,7 @@ use crate::clock::Seconds;
 use crate::decide::{Backend, Moment};
 use crate::dependencies::Graph;
 use crate::judge::{Gates, Packages, World};
+use crate::poll::PollConfig;
 use crate::profiles::{Profiles, Settings};
 use crate::references::Ledger;
 use crate::store::Key;
@@ -20,10 +21,20 @@ use crate::tenancy::Tenancy;
 use crate::verdicts::Verdicts;
 use crate::write::Kind;
 use crate::{
-    feed::Sample,
+    feed::{Exporters, Sample, Trust},
     fleet::{DigestSample, Digests, Fleet, Heard, StreamId},
     verify::{Attested, Content, Gathered, verify},
 };
+
+/// Every stream of a backend, by the usual label.
+pub(crate) fn everybody() -> Exporters {
+    Exporters { cluster_label: "cluster".to_owned(), trust: Trust::All }
+}
+
+/// How such a backend is polled.
+pub(crate) fn poll_config() -> PollConfig {
+    PollConfig::new(everybody())
+}
 
 /// Own labels and value of one sample.
 #[derive(Debug, Clone, PartialEq, Eq)]

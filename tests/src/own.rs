@@ -156,6 +156,8 @@ pub struct AggregatorOptions {
     pub settle_delay: &'static str,
     /// `--cluster-label`.
     pub cluster_label: String,
+    /// `--trust`; none for `--trust-all`.
+    pub trust: Option<String>,
     /// Namespace of its leases.
     pub namespace: String,
     /// Further arguments.
@@ -170,6 +172,7 @@ impl AggregatorOptions {
             poll_interval: "1s",
             settle_delay: "1s",
             cluster_label: "cluster".to_owned(),
+            trust: None,
             namespace: "default".to_owned(),
             more: Vec::new(),
         }
@@ -213,6 +216,10 @@ impl Aggregator {
         let mut args = vec!["--cluster-label", &options.cluster_label];
         if !options.backend.is_empty() {
             args.extend(["--backend", &options.backend]);
+            match &options.trust {
+                Some(trust) => args.extend(["--trust", trust]),
+                None => args.push("--trust-all"),
+            }
         }
         args.extend(["--poll-interval", options.poll_interval, "--settle-delay", options.settle_delay]);
         args.extend(["--namespace", &options.namespace]);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use statusbridge_aggregator::api::PackageRef;
 use statusbridge_aggregator::clock;
 use statusbridge_aggregator::feed::{
-    FeedConfig, FeedError, Flavour, Labels, PromFeed, QueryApi, Sample, Sink,
+    Exporters, FeedConfig, FeedError, Flavour, Labels, PromFeed, QueryApi, Sample, Sink, Trust,
 };
 use statusbridge_aggregator::fleet::{Fleet, FleetSettings, Observation, Standing};
 use statusbridge_aggregator::poll::{PollConfig, PollReport, Poller};
@@ -113,6 +113,11 @@ struct Reader {
     settle: f64,
 }
 
+/// How an aggregator polls that believes every stream.
+fn poll_config() -> PollConfig {
+    PollConfig::new(Exporters { cluster_label: "cluster".to_owned(), trust: Trust::All })
+}
+
 impl Reader {
     fn new(url: &str) -> Result<Self> {
         Self::with(FeedConfig::new(url))
@@ -129,7 +134,7 @@ impl Reader {
     }
 
     fn with(config: FeedConfig) -> Result<Self> {
-        let poller = Poller::new(PollConfig::default(), feed(config)?);
+        let poller = Poller::new(poll_config(), feed(config)?);
         Ok(Self { poller, fleet: Fleet::new(FleetSettings::default()), settle: 0.5 })
     }
 

@@ -11,7 +11,7 @@ use statusbridge_contract::{Fingerprint, Metric, label};
 use super::cluster_label::candidates;
 use super::survey::{DigestSeen, Limit, StreamSeen, Survey};
 use crate::clock::{self, Seconds};
-use crate::feed::{FeedConfig, FeedError, Labels, PromFeed, Sample, cluster_selector};
+use crate::feed::{Exporters, FeedConfig, FeedError, Labels, PromFeed, Sample, Trust};
 use crate::fleet::{Fleet, FleetSettings, StreamId};
 use crate::fold::fold;
 use crate::judge::PackageObject;
@@ -54,7 +54,7 @@ const OWN_LABELS: [(&str, Metric); 4] = [
     (label::CONTRACT, Metric::Digest),
 ];
 
-/// Looks at everything.
+/// Looks at everything; `trust` is None where nobody has said who is believed.
 ///
 /// # Errors
 /// When the backend gives no usable answer, other than that it is partial or that clocks differ:
@@ -62,13 +62,15 @@ const OWN_LABELS: [(&str, Metric); 4] = [
 pub(super) async fn survey(
     config: FeedConfig,
     mut poll: PollConfig,
+    trust: Option<Trust>,
     settings: FleetSettings,
     limits: Vec<Limit>,
 ) -> Result<Survey, FeedError> {
     let mut survey = Survey {
         settle: poll.settle,
         max_clock_skew: settings.max_clock_skew,
-        cluster_label: poll.cluster_label.clone(),
+        cluster_label: poll.exporters.cluster_label.clone(),
+        trust,
         flavour: config.flavour,
         limits,
         ..Survey::default()
@@ -90,7 +92,7 @@ pub(super) async fn survey(
             && let Some(candidate) = candidates(&survey.digests).into_iter().next()
         {
             // As if the advice had been taken, so that everything is said at once.
-            poll.cluster_label = candidate.label;
+            poll.exporters.cluster_label = candidate.label;
         }
         verify(feed, poll, settings, ahead, &mut survey).await
     };
@@ -105,10 +107,13 @@ pub(super) async fn survey(
 
 /// What can be told without verifying anything.
 async fn look(feed: &PromFeed, poll: &PollConfig, survey: &mut Survey) -> Result<(), FeedError> {
-    let t = survey.t;
-    survey.digests = fold(feed, Metric::Digest.name(), t, heads(poll, t, f64::MAX)).await?;
+    let (t, exporters) = (survey.t, &poll.exporters);
+    let believed = exporters.select(&[Metric::Digest], []);
+    survey.digests = fold(feed, &believed, t, heads(poll, t, f64::MAX)).await?;
+    let others = format!("{} unless {believed}", Metric::Digest.name());
+    survey.refused = fold(feed, &others, t, heads(poll, t, f64::MAX)).await?;
     let metrics = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
-    let query = cluster_selector(&metrics, &poll.cluster_label, []) + &format!("[{}s]", WINDOW + AHEAD);
+    let query = exporters.select(&metrics, []) + &format!("[{}s]", WINDOW + AHEAD);
     let lately = heads(poll, t, t + survey.settle);
     for (labels, seen) in fold(feed, &query, t + AHEAD, lately).await? {
         match survey.digests.get_mut(&labels) {
@@ -121,27 +126,27 @@ async fn look(feed: &PromFeed, poll: &PollConfig, survey: &mut Survey) -> Result
             None => {}
         }
     }
-    let label = poll.cluster_label.clone();
+    let label = exporters.cluster_label.clone();
     let note_name = move |all: &mut BTreeMap<String, BTreeSet<String>>, labels: &Labels, _: &[Sample]| {
         if let (Some(cluster), Some(name)) = (labels.get(&label), labels.get("__name__")) {
             all.entry(cluster.to_owned()).or_default().insert(name.to_owned());
         }
     };
-    survey.filled = fold(feed, &filled(&poll.cluster_label), t, note_name).await?;
-    let label = poll.cluster_label.clone();
+    survey.filled = fold(feed, &filled(exporters), t, note_name).await?;
+    let label = exporters.cluster_label.clone();
     let note_number = move |all: &mut BTreeMap<String, u64>, labels: &Labels, samples: &[Sample]| {
         all.extend(labels.get(&label).map(str::to_owned).zip(number(samples)));
     };
-    survey.restamped = fold(feed, &restamped(&poll.cluster_label), t, note_number).await?;
+    survey.restamped = fold(feed, &restamped(exporters), t, note_number).await?;
     // Those that each cluster has a few of; what is missing of packages shows when they are verified.
-    let few: Vec<&str> = Metric::ALL.iter().filter(|m| !m.per_package()).map(|m| m.name()).collect();
-    let names = format!("count by (__name__) ({{__name__=~\"{}\"}})", few.join("|"));
+    let few: Vec<Metric> = Metric::ALL.iter().filter(|m| !m.per_package()).copied().collect();
+    let names = format!("count by (__name__) ({})", exporters.select(&few, []));
     let note_name = |all: &mut BTreeSet<String>, labels: &Labels, _: &[Sample]| {
         all.extend(labels.get("__name__").map(str::to_owned));
     };
     survey.metrics = fold(feed, &names, t, note_name).await?;
     for (own, metric) in OWN_LABELS {
-        let query = format!("count({}{{exported_{own}!=\"\"}})", metric.name());
+        let query = format!("count({}{{exported_{own}!=\"\"{}}})", metric.name(), exporters.matchers([]));
         let count = fold(feed, &query, t, |count, _, samples| *count = number(samples).unwrap_or(0)).await?;
         if count > 0 {
             survey.collisions.insert(own.to_owned(), count);
@@ -156,16 +161,18 @@ fn number(samples: &[Sample]) -> Option<u64> {
 }
 
 /// Asks which clusters have samples that were filled in.
-fn filled(label: &str) -> String {
-    format!("count by ({label}, __name__) ({} == 0)", cluster_selector(&NEVER_ZERO, label, []))
+fn filled(exporters: &Exporters) -> String {
+    let label = &exporters.cluster_label;
+    format!("count by ({label}, __name__) ({} == 0)", exporters.select(&NEVER_ZERO, []))
 }
 
 /// Asks how many samples of each cluster stand beside a healthy revision with the same timestamp, though their exporter
 /// leaves them out then.
-fn restamped(label: &str) -> String {
-    let healthy = Metric::PackageHealthyRevision.name();
+fn restamped(exporters: &Exporters) -> String {
+    let label = &exporters.cluster_label;
+    let healthy = exporters.select(&[Metric::PackageHealthyRevision], []);
     let stands = |metric: &Metric| {
-        let name = metric.name();
+        let name = exporters.select(&[*metric], []);
         format!("timestamp({name}) == timestamp({healthy}) and {name} > 0")
     };
     let any = OF_TROUBLE.iter().map(stands).collect::<Vec<_>>().join(" or ");
@@ -290,6 +297,7 @@ fn heads(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{everybody, poll_config};
 
     fn sample(at: Seconds, value: f64) -> Sample {
         Sample { at, value }
@@ -297,7 +305,7 @@ mod tests {
 
     #[test]
     fn what_comes_with_a_digest_is_found_by_its_labels() {
-        let mut note = heads(&PollConfig::default(), 100.0, 105.0);
+        let mut note = heads(&poll_config(), 100.0, 105.0);
         let mut all = BTreeMap::new();
         let mut take = |name: &str, own: &[(&str, &str)], samples: &[Sample]| {
             let labels = [("__name__", name), ("cluster", "c"), ("package", "target")];
@@ -343,12 +351,12 @@ mod tests {
     #[test]
     fn queries() {
         insta::assert_snapshot!(
-            filled("cluster"),
+            filled(&everybody()),
             @r#"count by (cluster, __name__) ({__name__=~"statusbridge_(package_apply_state|package_health|package_applied_revision|package_desired_revision|package_reason|package_resources_failed)"} == 0)"#
         );
         insta::assert_snapshot!(
-            restamped("cluster"),
-            @"count by (cluster) ((timestamp(statusbridge_package_apply_state) == timestamp(statusbridge_package_healthy_revision) and statusbridge_package_apply_state > 0 or timestamp(statusbridge_package_health) == timestamp(statusbridge_package_healthy_revision) and statusbridge_package_health > 0 or timestamp(statusbridge_package_applied_revision) == timestamp(statusbridge_package_healthy_revision) and statusbridge_package_applied_revision > 0) and statusbridge_package_healthy_revision > 0)"
+            restamped(&everybody()),
+            @r#"count by (cluster) ((timestamp({__name__=~"statusbridge_(package_apply_state)"}) == timestamp({__name__=~"statusbridge_(package_healthy_revision)"}) and {__name__=~"statusbridge_(package_apply_state)"} > 0 or timestamp({__name__=~"statusbridge_(package_health)"}) == timestamp({__name__=~"statusbridge_(package_healthy_revision)"}) and {__name__=~"statusbridge_(package_health)"} > 0 or timestamp({__name__=~"statusbridge_(package_applied_revision)"}) == timestamp({__name__=~"statusbridge_(package_healthy_revision)"}) and {__name__=~"statusbridge_(package_applied_revision)"} > 0) and {__name__=~"statusbridge_(package_healthy_revision)"} > 0)"#
         );
     }
 }

@@ -7,8 +7,9 @@ use statusbridge_contract::{Fingerprint, Metric, Version, label, stream::StreamL
 use super::cluster_label::{candidates, of_target};
 use super::finding::{Check, Finding};
 use super::survey::{DigestSeen, Limit, StreamSeen, Survey, Unscraped};
+use super::trust::{Proposal, propose};
 use crate::clock::Seconds;
-use crate::feed::Flavour;
+use crate::feed::{Flavour, Trust};
 
 /// Findings of one check that are shown one by one.
 const SHOWN: usize = 10;
@@ -41,6 +42,7 @@ pub(super) fn of_feed(survey: &Survey) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !survey.direct {
         backend(survey, &mut findings);
+        trust(survey, &mut findings);
         digests(survey, &mut findings);
         cluster_label(survey, &mut findings);
         for (labels, seen) in &survey.digests {
@@ -132,7 +134,7 @@ fn backend(survey: &Survey, findings: &mut Vec<Finding>) {
 }
 
 fn digests(survey: &Survey, findings: &mut Vec<Finding>) {
-    if survey.partial.is_some() {
+    if survey.partial.is_some() || survey.digests.is_empty() && !survey.refused.is_empty() {
         return;
     }
     if survey.digests.is_empty() {
@@ -215,6 +217,51 @@ fn values(survey: &Survey, findings: &mut Vec<Finding>) {
              what their exporter leaves out goes on to be stamped"
         );
         findings.push(Finding::problem(Check::Restamped, message, AS_SCRAPED));
+    }
+}
+
+/// Who is believed, and who is not.
+fn trust(survey: &Survey, findings: &mut Vec<Finding>) {
+    let streams = if survey.digests.is_empty() { &survey.refused } else { &survey.digests };
+    let fix = match propose(streams.keys()) {
+        Some(Proposal { matchers, covers }) => format!(
+            "--trust '{matchers}', which {covers} of {} digests bear; see that no other pod in these clusters can get \
+             these labels",
+            streams.len()
+        ),
+        None => "give what is scraped a `namespace` and a `job` of its target, as Prometheus' service discovery can, \
+                 and name them with --trust"
+            .to_owned(),
+    };
+    let anybody = "whatever is scraped in a cluster can say what it likes, and open gates";
+    match &survey.trust {
+        None if survey.digests.is_empty() => {}
+        None => findings.push(Finding::problem(
+            Check::Trust,
+            format!("--trust is missing: without it {anybody}"),
+            fix,
+        )),
+        Some(Trust::All) => {
+            findings.push(Finding::advice(Check::Trust, format!("every stream is believed: {anybody}"), fix))
+        }
+        Some(Trust::Matching(_)) if survey.digests.is_empty() && !survey.refused.is_empty() => {
+            let message = format!("--trust matches none of {} digests", survey.refused.len());
+            return findings.push(Finding::problem(Check::Trust, message, fix));
+        }
+        Some(Trust::Matching(_)) => {}
+    }
+    let cluster = |labels: &StreamLabels| labels.get(&survey.cluster_label).cloned();
+    let known: BTreeSet<Option<String>> = survey.digests.keys().map(cluster).collect();
+    for labels in survey.refused.keys() {
+        // Where exporters are believed, that is what --trust is for.
+        let is_mute = !known.contains(&cluster(labels));
+        let message = format!(
+            "{} is not believed{}",
+            show(labels),
+            if is_mute { ", and nothing else speaks for its cluster" } else { "" }
+        );
+        let fix = "if it is an exporter of yours, let --trust match its labels; if not, find out who says that it is one";
+        findings.push(Finding::problem_if(is_mute, Check::Trust, message, fix));
     }
 }
 

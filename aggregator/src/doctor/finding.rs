@@ -34,6 +34,8 @@ crate::names::catalogue! {
     NoDigests,
     /// A metric of the contract is missing altogether.
     MissingMetric,
+    /// Nothing tells exporters from others that are scraped, or some digests are not believed.
+    Trust,
     /// A digest does not say of which cluster it is.
     ClusterUid,
     /// Digests do not bear the label that names the cluster.

@@ -15,6 +15,7 @@ mod several;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -28,6 +29,7 @@ use serde_with::skip_serializing_none;
 
 use crate::clock::Seconds;
 use crate::config::ConfigFile;
+use crate::feed::Trust;
 use crate::feeds;
 use crate::output::Output;
 use crate::serve::{Access, BackendArgs, duration};
@@ -89,8 +91,9 @@ pub async fn doctor(args: DoctorArgs) -> Result<u8> {
     };
     let (limits, hub) = limits(&args).await;
     let url = feed.url.clone();
-    let poll = args.backend.poll(args.settle_delay);
-    let report = match ask::survey(feed, poll, args.backend.fleet(), limits).await {
+    let trust = args.backend.trust();
+    let poll = args.backend.poll_trusting(trust.clone().unwrap_or(Trust::All), args.settle_delay)?;
+    let report = match ask::survey(feed, poll, trust, args.backend.fleet(), limits).await {
         Ok(survey) => Report::new(url, hub, &survey),
         Err(error) => {
             eprintln!("the backend cannot be asked: {error}");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use statusbridge_contract::{Fingerprint, stream::StreamLabels};
 
 use crate::clock::Seconds;
-use crate::feed::Flavour;
+use crate::feed::{Flavour, Trust};
 use crate::fleet::StreamId;
 
 /// All that was seen.
@@ -19,6 +19,8 @@ pub struct Survey {
     pub max_clock_skew: Seconds,
     /// The label that names the cluster, as configured.
     pub cluster_label: String,
+    /// Who is believed; None where nobody has said it.
+    pub trust: Option<Trust>,
     /// What the backend is asked as.
     pub flavour: Flavour,
     /// What it seems to be.
@@ -29,6 +31,8 @@ pub struct Survey {
     pub partial: Option<String>,
     /// Every digest, by the labels of its stream.
     pub digests: BTreeMap<StreamLabels, DigestSeen>,
+    /// The same of those that are not believed.
+    pub refused: BTreeMap<StreamLabels, DigestSeen>,
     /// Names of the contract's metrics that are there; those of packages are not looked for.
     pub metrics: BTreeSet<String>,
     /// Own labels that collide with others, and how many series bear both.

@@ -73,6 +73,7 @@ fn fit() -> Survey {
         settle: 5.0,
         max_clock_skew: 60.0,
         cluster_label: "cluster".to_owned(),
+        trust: Some(r#"job="statusbridge""#.parse().unwrap()),
         found_flavour: Some(Flavour::Prometheus),
         flavour: Flavour::Prometheus,
         metrics: Metric::ALL.iter().map(|metric| metric.name().to_owned()).collect(),
@@ -182,6 +183,16 @@ type Breakage = fn(&mut Survey);
     Level::Problem, Check::MissingMetric, "statusbridge_rendered_timestamp_seconds", "metric_relabel_configs")]
 #[case::for_people_only(|s: &mut Survey| { s.metrics.remove("statusbridge_source_last_contact_timestamp_seconds"); },
     Level::Advice, Check::MissingMetric, "statusbridge_source_last_contact_timestamp_seconds is missing", "metric_relabel_configs")]
+#[case::nobody_named(|s: &mut Survey| s.trust = None,
+    Level::Problem, Check::Trust, "--trust is missing", "--trust 'job=\"statusbridge\"', which 3 of 3 digests bear")]
+#[case::everybody(|s: &mut Survey| s.trust = Some(Trust::All),
+    Level::Advice, Check::Trust, "every stream is believed", "--trust 'job=\"statusbridge\"'")]
+#[case::a_pod_that_poses_as_an_exporter(|s: &mut Survey| drop(s.refused.insert(stream(&[("cluster", "c1"), ("job", "x")]), DigestSeen::default())),
+    Level::Advice, Check::Trust, "{job=\"x\",cluster=\"c1\"} is not believed", "find out who")]
+#[case::an_exporter_of_another_job(|s: &mut Survey| drop(s.refused.insert(stream(&[("cluster", "c9"), ("job", "x")]), DigestSeen::default())),
+    Level::Problem, Check::Trust, "nothing else speaks for its cluster", "let --trust match its labels")]
+#[case::none_of_them(|s: &mut Survey| { s.refused = std::mem::take(&mut s.digests); s.streams.clear(); s.metrics.clear() },
+    Level::Problem, Check::Trust, "--trust matches none of 3 digests", "--trust 'job=\"statusbridge\"'")]
 #[case::label_of_another_name(|s: &mut Survey| relabel(s, |l| { let name = l.remove("cluster").unwrap(); l.insert("k8s_cluster".into(), name); }),
     Level::Problem, Check::ClusterLabel, "no digest bears the label `cluster`", "--cluster-label k8s_cluster: every digest bears it, and each of its 3 values")]
 #[case::no_label(|s: &mut Survey| relabel(s, |l| { l.remove("cluster"); }),

@@ -16,10 +16,11 @@ mod config;
 mod connector;
 mod elements;
 mod error;
+mod exporters;
 mod probe;
 mod quick;
-mod selector;
 mod series;
+mod trust;
 
 use std::sync::{
     Arc,
@@ -34,8 +35,9 @@ pub use {
     answer::read as read_answer,
     config::{Credentials, FeedConfig, Flavour, TlsFiles},
     error::FeedError,
-    selector::{any_of, cluster_selector, contract_selector, package_selector, source_selector},
+    exporters::{Exporters, any_of},
     series::{Labels, Sample, Sink},
+    trust::Trust,
 };
 
 use crate::clock::{self, Seconds};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use super::settings::{FLAGS, duration};
 use super::{Feed, push, query, scrape};
-use crate::feed::{Credentials, FeedConfig, Flavour, PromFeed, TlsFiles};
+use crate::feed::{Credentials, Exporters, FeedConfig, Flavour, PromFeed, TlsFiles, Trust};
 use crate::poll::{PollConfig, Poller};
 
 /// Longest time that may be given for one query: a poll is several, and must end while it is of use.
@@ -75,6 +75,10 @@ pub struct Backend {
     /// Label that the metrics pipeline gives the cluster's name.
     #[serde(default = "cluster_label")]
     pub cluster_label: String,
+    /// Labels that the metrics pipeline gives exporters and nobody else, as PromQL writes them: only such streams
+    /// count; `all` lets every stream count, whoever says it.
+    #[serde(deserialize_with = "trust")]
+    pub trust: Trust,
     /// Labels that do not tell streams apart.
     #[serde(default)]
     pub ignore_labels: Vec<String>,
@@ -128,8 +132,13 @@ impl Backend {
         if self.cluster_label.is_empty() {
             return wrong("clusterLabel", "is empty");
         }
+        self.exporters().check().map_err(|error| ("trust", error))?;
         // What address, headers and server name are worth, the client knows.
         PromFeed::new(self.config()).map(drop).or_else(|error| wrong("url", &error.to_string()))
+    }
+
+    fn exporters(&self) -> Exporters {
+        Exporters { cluster_label: self.cluster_label.clone(), trust: self.trust.clone() }
     }
 
     /// How to talk to it.
@@ -157,15 +166,15 @@ impl Backend {
 
     /// How it is polled, so far behind the present unless it says otherwise.
     pub(crate) fn poll(&self, settle: Duration) -> PollConfig {
-        let defaults = PollConfig::default();
+        let defaults = PollConfig::new(self.exporters());
         let settle = self.settle_delay.unwrap_or(settle).as_secs_f64();
         PollConfig {
             feed: self.name.as_str().into(),
-            cluster_label: self.cluster_label.clone(),
             ignored_labels: self.ignore_labels.clone(),
             batch_samples: self.batch_samples.map_or(defaults.batch_samples, NonZeroU64::get),
             settle,
             max_settle: defaults.max_settle.max(settle),
+            ..defaults
         }
     }
 }
@@ -186,6 +195,13 @@ fn flavour<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Flavour, D::Err
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
+fn trust<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Trust, D::Error> {
+    match String::deserialize(deserializer)?.as_str() {
+        "all" => Ok(Trust::All),
+        matchers => matchers.parse().map_err(|error| de::Error::custom(format!("trust: {error}"))),
+    }
+}
+
 fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     duration(deserializer).map(Some)
 }
@@ -204,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_as_the_flags_have_it() {
-        let settings = parse("backends: [{name: eu, url: 'http://thanos:9090'}]").unwrap();
+        let settings = parse("backends: [{name: eu, url: 'http://thanos:9090', trust: all}]").unwrap();
         let [backend] = &*settings.backends else { panic!("{settings:?}") };
         assert_eq!((backend.flavour, backend.timeout, backend.checks), (Flavour::Any, timeout(), true));
         assert_eq!((backend.cluster_label.as_str(), backend.settle_delay), ("cluster", None));
@@ -221,6 +237,7 @@ mod tests {
             - name: eu
               url: https://10.0.0.1/prometheus
               flavour: thanos
+              trust: job=\"statusbridge\",namespace=~\"a|b\"
               headers: {X-Scope-OrgID: fleet}
               basicAuth: {username: reader, passwordFile: /secrets/password}
               tls: {caFile: /ca, certFile: /cert, keyFile: /key, serverName: thanos.example}
@@ -248,7 +265,10 @@ mod tests {
     #[case::odd_name("name: 'a b', url: http://a", "backends[0].name: has to be")]
     #[case::name_of_flags("name: default, url: http://a", "backends[0].name: `default` is")]
     #[case::name_of_another_feed("name: push, url: http://a", "backends[0].name: `push` is")]
-    #[case::name_twice("name: a, url: http://a}, {name: a, url: http://b", "backends[1].name: `a` is")]
+    #[case::name_twice(
+        "name: a, url: http://a, trust: all}, {name: a, url: http://b",
+        "backends[1].name: `a` is"
+    )]
     #[case::no_address("name: a", "url")]
     #[case::bad_address("name: a, url: thanos", "backends[0].url: backend is misconfigured: url `thanos`")]
     #[case::bad_flavour("name: a, url: http://a, flavour: graphite", "`graphite` is none of")]
@@ -267,16 +287,28 @@ mod tests {
     #[case::no_batch("name: a, url: http://a, batchSamples: 0", "nonzero")]
     #[case::no_label("name: a, url: http://a, clusterLabel: ''", "backends[0].clusterLabel: is empty")]
     #[case::no_such_field("name: a, url: http://a, proxy: b", "proxy")]
+    #[case::cluster_alone(
+        "name: a, url: http://a, clusterLabel: k, trust: 'k=\"x\"'}, {name: b, url: http://b",
+        "backends[0].trust: `k` names the cluster"
+    )]
+    #[case::no_matcher("name: a, url: http://a, trust: namespace}, {name: b", "trust: ")]
     fn what_is_wrong_is_said_with_the_field(#[case] backends: &str, #[case] expected: &str) {
-        let error = parse(&format!("backends: [{{{backends}}}]")).unwrap_err();
+        let error = parse(&format!("backends: [{{{backends}, trust: all}}]")).unwrap_err();
         assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn nobody_is_believed_without_a_word() {
+        let error = parse("backends: [{name: a, url: http://a}]").unwrap_err();
+        assert!(error.contains("missing field `trust`"), "{error}");
     }
 
     #[rstest]
     #[case::of_an_address("10.0.0.2", "https://a")]
     #[case::without_tls("b.example", "http://a")]
     fn a_server_name_is_a_name_for_tls(#[case] name: &str, #[case] url: &str) {
-        let settings = parse(&format!("backends: [{{name: a, url: '{url}', tls: {{serverName: {name}}}}}]"));
+        let settings =
+            parse(&format!("backends: [{{name: a, url: '{url}', trust: all, tls: {{serverName: {name}}}}}]"));
         let error = settings.unwrap_err();
         assert!(error.contains(&format!("server name `{name}` is of no use for `{url}`")), "{error}");
     }

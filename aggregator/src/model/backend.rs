@@ -7,7 +7,7 @@ use statusbridge_contract::Metric;
 
 use super::CLUSTER_LABEL;
 use crate::clock::Seconds;
-use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink, any_of, contract_selector};
+use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink};
 
 /// For how long a series without new samples is still found (Prometheus' lookback).
 const LOOKBACK: Seconds = 300.0;
@@ -266,10 +266,11 @@ impl Store {
     }
 
     fn answer<S: Sink>(&self, expression: &str, at: Seconds, mut sink: S) -> S {
-        let heads = format!("{{__name__=~\"{}\"}}", any_of(HEADS.iter().map(|metric| metric.name())));
+        let exporters = crate::testing::everybody();
         if expression.starts_with("group by (__name__,") {
             // Metrics that the contract does not know: there are none here.
-        } else if expression.starts_with("sum by (cluster) (statusbridge_source_packages)") {
+        } else if expression.starts_with("sum by (cluster) ({__name__=~\"statusbridge_(source_packages)\"})")
+        {
             let metrics = [Metric::SourcePackages];
             let want = Want { metrics: &metrics, clusters: None, t: at, span: LOOKBACK, tears: Part::Heads };
             let mut sums = BTreeMap::<String, f64>::new();
@@ -295,10 +296,10 @@ impl Store {
                 span: window / 1000.0,
                 tears: Part::Body,
             };
-            let want = if selector == heads {
+            let want = if selector == exporters.select(&HEADS, []) {
                 Want { metrics: &HEADS, clusters: None, tears: Part::Heads, ..want }
             } else {
-                let asked = contract_selector(CLUSTER_LABEL, clusters.iter().copied());
+                let asked = exporters.attested(clusters.iter().copied());
                 assert_eq!(selector, asked, "a query that the model does not know");
                 want
             };

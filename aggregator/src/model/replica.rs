@@ -10,7 +10,7 @@ use futures::executor::block_on;
 
 use super::backend::{Asked, Backend, MAX_CLOCK_SKEW};
 use super::hub::{Hub, Outcome, version};
-use super::{CLUSTER_LABEL, POLL_INTERVAL, world::packages};
+use super::{POLL_INTERVAL, world::packages};
 use crate::api::RolloutGateStatus;
 use crate::clock::Seconds;
 use crate::decide::conditions::{OPEN, is_true};
@@ -19,7 +19,7 @@ use crate::feed::FeedError;
 use crate::fence::Term;
 use crate::fleet::{Fleet, FleetSettings};
 use crate::judge::GateObject;
-use crate::poll::{PollConfig, Poller};
+use crate::poll::Poller;
 use crate::testing::Surroundings;
 use crate::write::{CALL_TIMEOUT, Kind};
 
@@ -230,7 +230,7 @@ impl Replica {
 
 impl Work {
     fn new(epoch: Option<i64>, now: Seconds, asked: &Asked, hub: &Hub) -> Self {
-        let config = PollConfig { cluster_label: CLUSTER_LABEL.into(), ..PollConfig::default() };
+        let config = crate::testing::poll_config();
         Self {
             began: now,
             epoch,

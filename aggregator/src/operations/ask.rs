@@ -13,9 +13,7 @@ use super::plan::{self, Piece, Window};
 use super::sight::{COARSE_SERIES, MOVES, OF_PACKAGE, SERIES, Scrapes, State, place};
 use crate::api::PackageRef;
 use crate::clock::Seconds;
-use crate::feed::{
-    FeedError, Labels, QueryApi, Sample, Sink, cluster_selector, package_selector, source_selector,
-};
+use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink};
 use crate::fleet::{FEED_LABEL, IdentityLabels, key};
 use crate::fold::fold;
 use crate::poll::{self, PollConfig};
@@ -124,7 +122,7 @@ impl<Q: QueryApi> Backend<Q> {
     async fn streams(&self, question: &Question, part: Window) -> Result<(Groups, usize), AskError> {
         let digests = self.of_clusters(question, Metric::Digest);
         let query = format!("count_over_time({digests}[{}ms])", part.1 - part.0);
-        let cluster_label = self.config.cluster_label.clone();
+        let cluster_label = self.config.exporters.cluster_label.clone();
         let count = move |(groups, unnamed): &mut (Groups, usize), labels: &Labels, samples: &[Sample]| {
             let stream = labels.split(Metric::Digest, &[]).stream;
             let Some(cluster) = stream.get(&cluster_label).filter(|c| !c.is_empty()) else {
@@ -175,12 +173,11 @@ impl<Q: QueryApi> Backend<Q> {
         };
         let range = format!("[{}ms{step}]", to - from);
         let clusters = || piece.clusters.iter().map(String::as_str);
-        let label = &self.config.cluster_label;
-        let package = package_selector(metrics, label, clusters(), labels, &question.package);
-        let of_exporter = cluster_selector(of_exporter, label, clusters());
-        let source = &question.package.source;
-        let of_source = source_selector(&[Metric::SourceUp], label, clusters(), labels, source);
-        let mut read = Read { config: self.config.clone(), ..Read::default() };
+        let exporters = &self.config.exporters;
+        let package = exporters.package(metrics, clusters(), labels, &question.package);
+        let of_exporter = exporters.select(of_exporter, clusters());
+        let of_source = exporters.source(&[Metric::SourceUp], clusters(), labels, &question.package.source);
+        let mut read = Read::new(&self.config);
         for selector in [package, of_exporter, of_source] {
             let before = read.samples;
             read = self.feed.query(&(selector + &range), end(piece.window), read).await?;
@@ -209,7 +206,7 @@ impl<Q: QueryApi> Backend<Q> {
 
     fn of_clusters(&self, question: &Question, metric: Metric) -> String {
         let clusters = question.clusters.iter().map(String::as_str);
-        cluster_selector(&[metric], &self.config.cluster_label, clusters)
+        self.config.exporters.select(&[metric], clusters)
     }
 
     /// Whether an exposition that adds up says what an outcome rests on; if not, why not.
@@ -245,18 +242,23 @@ fn says(content: &Content, package: &PackageRef, state: Option<State>) -> bool {
 }
 
 /// Scrapes by cluster.
-#[derive(Default)]
 struct Read {
     config: PollConfig,
     clusters: HashMap<String, Scrapes>,
     samples: u64,
 }
 
+impl Read {
+    fn new(config: &PollConfig) -> Self {
+        Self { config: config.clone(), clusters: HashMap::new(), samples: 0 }
+    }
+}
+
 impl Sink for Read {
     fn series(&mut self, labels: &Labels, samples: &[Sample]) {
         self.samples += samples.len() as u64;
         let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
-        let cluster = labels.get(&self.config.cluster_label);
+        let cluster = labels.get(&self.config.exporters.cluster_label);
         let (Some(place), Some(cluster)) = (place(metric), cluster) else { return };
         let mut stream = labels.split(metric, &self.config.ignored_labels).stream;
         if !self.config.feed.is_empty() {

@@ -9,7 +9,7 @@ use super::fold::{Evidence, Outcome, Story, Trigger, fold};
 use super::follow::follow;
 use crate::clock::Seconds;
 use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink};
-use crate::poll::PollConfig;
+use crate::testing::poll_config;
 use crate::testing::{Exposition, failed, healthy, package};
 
 const INTERVAL: Seconds = 15.0;
@@ -133,7 +133,7 @@ impl QueryApi for Kept {
 }
 
 fn backend(kept: Kept) -> Backend<Kept> {
-    Backend::new(kept, PollConfig::default())
+    Backend::new(kept, poll_config())
 }
 
 /// What became of the package between two times, and how many scrapes were of no use.

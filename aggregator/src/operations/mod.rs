@@ -151,7 +151,7 @@ pub async fn history(args: HistoryArgs) -> Result<u8> {
         let Found { clusters, reasons, unnamed } = found;
         words.reasons.extend(reasons);
         if unnamed > 0 {
-            let label = &backend.config.cluster_label;
+            let label = &backend.config.exporters.cluster_label;
             notes.push(format!("{}: {unnamed} streams without the label {label}", name(&backend.config)));
         }
         for (cluster, found) in clusters {
@@ -211,7 +211,7 @@ fn backends(args: &HistoryArgs) -> Result<(Vec<Backend<PromFeed>>, Vec<String>)>
     let mut backends = Vec::new();
     if let Some(feed) = args.backend.feed() {
         let client = PromFeed::new(feed).context("metrics backend")?;
-        let poll = args.backend.poll(args.settle_delay);
+        let poll = args.backend.poll(args.settle_delay)?;
         backends.push(Backend::new(client, PollConfig { feed: feeds.name_of_flags().into(), ..poll }));
     }
     for backend in feeds.backends.iter() {

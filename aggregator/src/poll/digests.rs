@@ -16,7 +16,7 @@ use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label};
 use super::PollConfig;
 use super::foreseen::{Foreseen, milliseconds};
 use crate::clock::Seconds;
-use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink, any_of, cluster_selector};
+use crate::feed::{Exporters, FeedError, Labels, QueryApi, Sample, Sink};
 use crate::fleet::{DigestSample, Digests, Exposition, FEED_LABEL, StreamId, lack_of};
 
 /// How far beyond the present is looked: VictoriaMetrics takes samples that are stamped up to two days ahead, others
@@ -54,9 +54,8 @@ pub(super) struct Window {
 }
 
 /// Selects the samples that are asked for.
-pub(super) fn query(span: Seconds) -> String {
-    let names = any_of(HEAD.iter().map(|metric| metric.name()));
-    format!("{{__name__=~\"{names}\"}}[{}ms]", (span * 1000.0).ceil() as u64)
+pub(super) fn query(exporters: &Exporters, span: Seconds) -> String {
+    format!("{}[{}ms]", exporters.select(&HEAD, []), (span * 1000.0).ceil() as u64)
 }
 
 /// Reads every stream's digest samples, but for those that were found before their time.
@@ -68,7 +67,7 @@ pub(super) async fn read(
     streams: &mut Streams,
 ) -> Result<Found, FeedError> {
     let sink = Heads::new(window, config, std::mem::take(streams));
-    let heads = feed.query(&query(AHEAD + window.span), window.t + AHEAD, sink).await?;
+    let heads = feed.query(&query(&config.exporters, AHEAD + window.span), window.t + AHEAD, sink).await?;
     let (found, kept) = heads.finish(foreseen);
     *streams = kept;
     foreseen.forget_before(window.t - REMEMBERED);
@@ -87,7 +86,7 @@ pub(super) async fn at(
 ) -> Result<Vec<Digests>, FeedError> {
     let window = Window { t: at, span: 0.0, now: at, believed: at };
     let sink = Heads::new(window, config, Streams::default());
-    let selector = cluster_selector(&HEAD, &config.cluster_label, [cluster]) + MOMENT;
+    let selector = config.exporters.select(&HEAD, [cluster]) + MOMENT;
     let (found, _) = feed.query(&selector, at, sink).await?.finish(&mut Foreseen::default());
     let mut found = found.digests;
     for digests in &mut found {
@@ -108,8 +107,9 @@ pub(super) async fn sizes(
     let known = known.into_iter().filter_map(|(cluster, samples)| Some((cluster, samples?)));
     let mut sizes: HashMap<String, u64> = known.collect();
     if unknown {
-        let query = format!("sum by ({}) ({})", config.cluster_label, Metric::SourcePackages.name());
-        let sink = Packages { label: config.cluster_label.clone(), counts: HashMap::new() };
+        let (exporters, label) = (&config.exporters, &config.exporters.cluster_label);
+        let query = format!("sum by ({label}) ({})", exporters.select(&[Metric::SourcePackages], []));
+        let sink = Packages { label: label.clone(), counts: HashMap::new() };
         for (cluster, packages) in feed.query(&query, t, sink).await?.counts {
             // Most packages rest.
             sizes.entry(cluster).or_insert(packages.saturating_mul(PACKAGE_METRICS.len() as u64 / 2));
@@ -162,7 +162,6 @@ impl Streams {
     }
 }
 
-#[derive(Default)]
 struct Heads {
     window: Window,
     config: PollConfig,
@@ -175,7 +174,8 @@ struct Heads {
 
 impl Heads {
     fn new(window: Window, config: &PollConfig, streams: Streams) -> Self {
-        Self { window, config: config.clone(), streams, ..Self::default() }
+        let (heads, text) = (Vec::new(), String::new());
+        Self { window, config: config.clone(), streams, heads, text, samples: 0 }
     }
 
     /// What is known of the stream that a series belongs to, and the series' own labels.
@@ -223,7 +223,8 @@ impl Heads {
             if head.digests.is_empty() && head.future.is_none() {
                 continue;
             }
-            let Some(cluster) = labels.get(&self.config.cluster_label).filter(|c| !c.is_empty()) else {
+            let Some(cluster) = labels.get(&self.config.exporters.cluster_label).filter(|c| !c.is_empty())
+            else {
                 found.unnamed += head.digests.len();
                 continue;
             };
@@ -389,6 +390,7 @@ impl Sink for Packages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::poll_config;
 
     const T: Seconds = 100.0;
 
@@ -398,7 +400,7 @@ mod tests {
     fn found(rows: &[Row<'_>], ignored: &[&str]) -> Found {
         let window = Window { t: T, span: 60.0, now: T + 5.0, believed: T + 65.0 };
         let ignored_labels: Vec<String> = ignored.iter().map(|label| (*label).to_owned()).collect();
-        let config = PollConfig { ignored_labels, ..PollConfig::default() };
+        let config = PollConfig { ignored_labels, ..poll_config() };
         let mut heads = Heads::new(window, &config, Streams::default());
         for (metric, labels, samples) in rows {
             let labels = [("__name__", metric.name())].into_iter().chain(labels.iter().copied());
@@ -521,7 +523,7 @@ mod tests {
     fn streams_are_kept_from_poll_to_poll_until_most_are_gone() {
         let poll = |streams: Streams, clusters: &[&str]| {
             let window = Window { t: T, span: 60.0, now: T, believed: T };
-            let mut heads = Heads::new(window, &PollConfig::default(), streams);
+            let mut heads = Heads::new(window, &poll_config(), streams);
             for cluster in clusters {
                 let name = [("__name__", Metric::Digest.name()), ("cluster", cluster)];
                 heads.series(&name.into_iter().collect(), &[Sample { at: 70.0, value: 1.0 }]);

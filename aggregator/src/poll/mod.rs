@@ -25,7 +25,7 @@ use futures::stream::{FuturesOrdered, StreamExt};
 use crate::{
     checks::Asker,
     clock::Seconds,
-    feed::{FeedError, PromFeed, QueryApi, contract_selector, excerpt},
+    feed::{Exporters, FeedError, PromFeed, QueryApi, excerpt},
     fleet::{Access, DigestSample, FeedName, Fleet, Heard, MOST_LATE, StreamId},
     verify::{Attested, Gathered, Stray, diagnose, verify, with_unknown},
 };
@@ -42,8 +42,8 @@ use settle::Settle;
 pub struct PollConfig {
     /// Name of the feed; empty for the only one.
     pub feed: FeedName,
-    /// The label by which the pipeline names the cluster.
-    pub cluster_label: String,
+    /// Whose samples are read.
+    pub exporters: Exporters,
     /// Labels that do not tell streams apart.
     pub ignored_labels: Vec<String>,
     /// Samples asked for in one query, at most if clusters are not larger themselves.
@@ -54,11 +54,12 @@ pub struct PollConfig {
     pub max_settle: Seconds,
 }
 
-impl Default for PollConfig {
-    fn default() -> Self {
+impl PollConfig {
+    /// As it is done where nothing else is said.
+    pub fn new(exporters: Exporters) -> Self {
         Self {
             feed: FeedName::default(),
-            cluster_label: "cluster".into(),
+            exporters,
             ignored_labels: Vec::new(),
             // VictoriaMetrics refuses queries for more than 300,000 series, unless told otherwise.
             batch_samples: 250_000,
@@ -171,7 +172,7 @@ struct Unverified {
 impl Poller {
     /// What asks the same backend the queries of checks.
     pub fn asker(&self) -> Asker {
-        Asker::new(self.feed.clone(), &self.config.cluster_label, self.feed.timeout() * 2)
+        Asker::new(self.feed.clone(), &self.config.exporters.cluster_label, self.feed.timeout() * 2)
     }
 
     /// Name of the feed; empty for the only one.
@@ -237,7 +238,7 @@ impl<Q: QueryApi> Poller<Q> {
         report.samples += found.samples;
         report.unnamed = found.unnamed;
         if found.unnamed > 0 {
-            let label = &self.config.cluster_label;
+            let label = &self.config.exporters.cluster_label;
             report.problem(&format!(
                 "{} digests have no label `{label}`: they belong to no cluster",
                 found.unnamed
@@ -383,7 +384,7 @@ impl<Q: QueryApi> Reader<'_, Q> {
         let (first, last) = batch.span();
         // Backends leave out, or take in, what is stamped at the very beginning.
         let window = ((last - first) * 1000.0).round() as u64 + 500;
-        let selector = contract_selector(&self.config.cluster_label, clusters) + &format!("[{window}ms]");
+        let selector = self.config.exporters.attested(clusters) + &format!("[{window}ms]");
         self.feed.query(&selector, last, read).await
     }
 }

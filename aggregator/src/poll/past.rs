@@ -3,7 +3,7 @@
 use super::{Due, PollConfig, digests, read::Read};
 use crate::{
     clock::Seconds,
-    feed::{FeedError, QueryApi, contract_selector},
+    feed::{FeedError, QueryApi},
     verify::{Content, verify},
 };
 
@@ -29,7 +29,7 @@ pub(crate) async fn read_at(
         return Ok(Vec::new());
     }
     let read = Read::new(config, &due, due.iter().map(|due| &due.stream));
-    let selector = contract_selector(&config.cluster_label, [cluster]) + digests::MOMENT;
+    let selector = config.exporters.attested([cluster]) + digests::MOMENT;
     let (gathered, _) = feed.query(&selector, at, read).await?.finish();
     Ok(due.iter().zip(gathered).map(|(due, gathered)| verify(gathered, due.attested()).ok()).collect())
 }

@@ -24,7 +24,6 @@ pub(super) fn as_returned(stream: &StreamId) -> StreamLabels {
 }
 
 /// Gathers the samples of expositions that are due.
-#[derive(Default)]
 pub(super) struct Read {
     config: PollConfig,
     /// By labels: where in `due` the numbers of the expositions are.
@@ -57,7 +56,14 @@ impl Read {
             config: config.clone(),
             versions: due.iter().map(|due| Version::readable(&due.contract)).collect(),
             gathered: due.iter().map(|_| Gathered::default()).collect(),
-            ..Self::default()
+            places: HashMap::new(),
+            due: Vec::new(),
+            cluster_stamps: HashMap::new(),
+            strays: HashMap::new(),
+            seen: HashMap::new(),
+            rest: String::new(),
+            last: None,
+            samples: 0,
         };
         for stream in streams {
             read.place(stream);
@@ -85,7 +91,7 @@ impl Read {
     }
 
     fn stray(&mut self, metric: Metric, labels: StreamLabels, samples: &[Sample]) {
-        let cluster = labels.get(&self.config.cluster_label).cloned().unwrap_or_default();
+        let cluster = labels.get(&self.config.exporters.cluster_label).cloned().unwrap_or_default();
         let stamps = self.cluster_stamps.get(&cluster);
         if !stamps.is_some_and(|all| all.iter().any(|at| samples.iter().any(|s| s.stamped(*at)))) {
             return;
@@ -163,7 +169,7 @@ impl Sink for Read {
 mod tests {
     use super::*;
     use crate::fleet::DigestSample;
-    use crate::testing::{Exposition, healthy, stream};
+    use crate::testing::{Exposition, healthy, poll_config, stream};
 
     fn labels(instance: &str) -> StreamId {
         let labels = stream(&[("cluster", "c"), ("instance", instance), ("package", "target")]);
@@ -180,7 +186,7 @@ mod tests {
     fn samples_find_their_stream_however_labels_were_renamed() {
         let exposition = Exposition::new(7).with("p", healthy("r1", 1)).with("q", healthy("r2", 2));
         let due = [due("i", 100.0)];
-        let mut read = Read::new(&PollConfig::default(), &due, &[labels("i"), labels("j")]);
+        let mut read = Read::new(&poll_config(), &due, &[labels("i"), labels("j")]);
         for line in exposition.lines() {
             for instance in ["i", "j", "stray"] {
                 let own = line.own();
@@ -204,7 +210,7 @@ mod tests {
     #[test]
     fn samples_count_only_when_stamped_like_the_digest() {
         let due = [due("i", 100.0), due("i", 101.0)];
-        let mut read = Read::new(&PollConfig::default(), &due, []);
+        let mut read = Read::new(&poll_config(), &due, []);
         let labels = [
             ("__name__", "statusbridge_process_number"),
             ("cluster", "c"),

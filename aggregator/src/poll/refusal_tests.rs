@@ -7,7 +7,8 @@ use std::{
 
 use statusbridge_contract::{Fingerprint, Metric, label};
 
-use super::{PollConfig, Poller};
+use super::Poller;
+use crate::testing::poll_config;
 use crate::{
     clock::Seconds,
     feed::{FeedError, QueryApi, Sample, Sink},
@@ -102,7 +103,7 @@ fn small(most: usize) -> Small {
 async fn a_backend_is_asked_for_less_at_a_time_until_it_can_take_more_again() {
     let backend = small(150);
     let mut fleet = Fleet::default();
-    let mut poller = Poller::new(PollConfig::default(), &backend);
+    let mut poller = Poller::new(poll_config(), &backend);
     let mut poll = async |at: u64| {
         change(&backend, at);
         backend.state().now = at as f64;
@@ -130,7 +131,7 @@ async fn one_cluster_that_is_too_large_is_a_failure_that_says_so() {
     let backend = small(20);
     change(&backend, 1000);
     let mut fleet = Fleet::default();
-    let report = Poller::new(PollConfig::default(), &backend).poll(&mut fleet, 1000.0).await;
+    let report = Poller::new(poll_config(), &backend).poll(&mut fleet, 1000.0).await;
     assert_eq!(report.error.as_deref(), Some("backend refused the query: execution: too many samples"));
     assert!(!report.ok && report.verified == 0);
     assert!(backend.state().refused < 12, "{}", backend.state().refused);

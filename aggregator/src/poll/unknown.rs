@@ -47,10 +47,9 @@ fn query(config: &PollConfig, labels: &BTreeSet<&str>, clusters: &BTreeSet<&str>
     let known = Metric::ALL.iter().filter(|metric| Version::READ.iter().all(|it| it.knows(**metric)));
     let known = any_of(known.map(|metric| metric.name()));
     format!(
-        "group by (__name__,{}) ({{__name__=~\"statusbridge_.+\",__name__!~\"{known}|{OF_THE_PROCESS}.+\",{}=~\"{}\"}})",
+        "group by (__name__,{}) ({{__name__=~\"statusbridge_.+\",__name__!~\"{known}|{OF_THE_PROCESS}.+\"{}}})",
         by.join(","),
-        config.cluster_label,
-        any_of(clusters.iter().copied()),
+        config.exporters.matchers(clusters.iter().copied()),
     )
 }
 
@@ -83,7 +82,7 @@ mod tests {
         feed::FeedError,
         fleet::{DigestSample, StreamId},
         poll::Due,
-        testing::stream,
+        testing::{poll_config, stream},
         verify::Gathered,
     };
 
@@ -113,11 +112,8 @@ mod tests {
 
     #[test]
     fn one_question_is_about_names_only() {
-        let query = query(
-            &PollConfig::default(),
-            &["cluster", FEED_LABEL, "job", "odd.name"].into(),
-            &["c.1"].into(),
-        );
+        let query =
+            query(&poll_config(), &["cluster", FEED_LABEL, "job", "odd.name"].into(), &["c.1"].into());
         assert!(
             query.starts_with(r#"group by (__name__,cluster,job) ({__name__=~"statusbridge_.+",__name__!~"#),
             "{query}"
@@ -138,7 +134,7 @@ mod tests {
             name("statusbridge_package_foo", "of-nobody"),
         ]);
         let mut all = [torn("a"), torn("b")];
-        ask(&feed, &PollConfig::default(), &mut all, 1.0).await;
+        ask(&feed, &poll_config(), &mut all, 1.0).await;
         assert_eq!(all[0].unknown, ["statusbridge_package_bar", "statusbridge_package_foo"]);
         assert!(all[1].unknown.is_empty());
     }

@@ -1,12 +1,13 @@
 //! Several metrics backends at once, and those that want to know who asks.
 
+use crate::reader::poll_config;
 use crate::world::*;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_aggregator::clock;
 use statusbridge_aggregator::feed::{FeedConfig, FeedError, Flavour, PromFeed};
 use statusbridge_aggregator::fleet::{Fleet, FleetSettings};
-use statusbridge_aggregator::poll::{PollConfig, Poller};
+use statusbridge_aggregator::poll::Poller;
 use statusbridge_tests::*;
 use std::time::Duration;
 
@@ -42,8 +43,8 @@ async fn a_cluster_goes_on_with_the_backend_that_still_tells_of_it() {
         // Bytes may stop on the way to one of them, as in a network that is cut.
         let way = FaultProxy::start(rig, east.address()).await?;
         let backends = json!([
-            {"name": "east", "url": way.url(), "flavour": "prometheus", "timeout": "2s"},
-            {"name": "west", "url": west.url(), "timeout": "2s", "checks": false},
+            {"name": "east", "url": way.url(), "trust": "all", "flavour": "prometheus", "timeout": "2s"},
+            {"name": "west", "url": west.url(), "trust": "all", "timeout": "2s", "checks": false},
         ]);
         let etcd = Etcd::start(rig).await?;
         let hub = Hub::start_with(rig, &etcd, reading(rig, backends)?).await?;
@@ -151,7 +152,7 @@ async fn who_asks_proves_who_it_is_with_secrets_that_may_change() {
         let second = Guard::start(rig, west.address(), bearer("first")?).await?;
         let backends = json!([
             {
-                "name": "strict", "url": first.url(), "timeout": "2s", "headers": {"X-Scope-OrgID": "fleet"},
+                "name": "strict", "url": first.url(), "trust": "all", "timeout": "2s", "headers": {"X-Scope-OrgID": "fleet"},
                 "basicAuth": {"username": "reader", "passwordFile": show("password")},
                 "tls": {
                     "caFile": show("ca.pem"), "certFile": show("tls.crt"), "keyFile": show("tls.key"),
@@ -159,7 +160,7 @@ async fn who_asks_proves_who_it_is_with_secrets_that_may_change() {
                 },
             },
             {
-                "name": "bearer", "url": second.url(), "timeout": "2s", "bearerTokenFile": show("token"),
+                "name": "bearer", "url": second.url(), "trust": "all", "timeout": "2s", "bearerTokenFile": show("token"),
                 "tls": {"caFile": show("ca.pem")},
             },
         ]);
@@ -265,7 +266,7 @@ async fn a_backend_is_asked_for_no_more_than_it_answers() {
         ] {
             let headers = vec![tenant.header()];
             let feed = PromFeed::new(FeedConfig { flavour, headers, ..FeedConfig::new(url) })?;
-            let mut poller = Poller::new(PollConfig::default(), feed);
+            let mut poller = Poller::new(poll_config(), feed);
             let mut known = Fleet::new(FleetSettings::default());
             eventually(SOON, &format!("{flavour:?} answers in parts"), async || {
                 let report = poller.poll(&mut known, clock::now() - settle).await;
@@ -282,7 +283,7 @@ async fn a_backend_is_asked_for_no_more_than_it_answers() {
         let way = FaultProxy::start(rig, victoria_metrics.address()).await?;
         for flavour in [Flavour::VictoriaMetrics, Flavour::Any] {
             let feed = PromFeed::new(FeedConfig { flavour, ..FeedConfig::new(way.url()) })?;
-            let mut poller = Poller::new(PollConfig::default(), feed);
+            let mut poller = Poller::new(poll_config(), feed);
             let mut known = Fleet::new(FleetSettings::default());
             let whole = async |poller: &mut Poller, known: &mut Fleet| {
                 eventually(SOON, "what is whole is believed", async || {

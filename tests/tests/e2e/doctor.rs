@@ -16,6 +16,9 @@ const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 /// What `doctor` says: its exit code and its report.
 async fn doctor(backend: &str, more: &[&str]) -> Result<(i32, Value)> {
     let mut args = vec!["doctor", "--backend", backend, "--settle-delay", "1s", "-o", "json"];
+    if !more.iter().any(|arg| arg.starts_with("--trust")) {
+        args.extend(["--trust", "job=\"statusbridge\""]);
+    }
     args.extend(more);
     let out = own_command("statusbridge-aggregator", &args).await?.output().await?;
     let code = out.status.code().context("no exit code")?;
@@ -302,8 +305,8 @@ async fn whatever_is_broken_in_the_pipeline_is_named_with_what_to_change() {
         std::fs::write(&tokens, json!([{"cluster": "c3", "sha256": "0".repeat(64)}]).to_string())?;
         let feeds = json!({"feeds": {
             "backends": [
-                {"name": "east", "url": backend, "flavour": "prometheus"},
-                {"name": "west", "url": "http://127.0.0.1:1", "timeout": "1s"},
+                {"name": "east", "url": backend, "trust": "job=\"statusbridge\"", "flavour": "prometheus"},
+                {"name": "west", "url": "http://127.0.0.1:1", "trust": "all", "timeout": "1s"},
             ],
             "scrape": {"interval": "1s", "timeout": "1s", "targets": [
                 {"cluster": "c1", "url": world.fleet.url("c1")},

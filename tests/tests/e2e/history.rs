@@ -181,7 +181,7 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
         let backend = prometheus.url();
         let of_app = [APP, "--namespace", "default", "--kubeconfig", &account];
         let on = |backend: &'static str, url: &str| -> Vec<String> {
-            let more = ["--backend-flavour", backend, "--backend", url];
+            let more = ["--backend-flavour", backend, "--backend", url, "--trust-all"];
             of_app.iter().chain(&more).map(|arg| (*arg).to_owned()).collect()
         };
         let expected = vec![
@@ -271,7 +271,7 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
         ensure!((noticed - shown).abs() < 20, "{noticed} in the hub, {shown} on the dashboard");
 
         // The plan is one operation from its beginning to its end, which no exporter saw.
-        let kafka = ["default/kafka", "--source", "kudo-instance", "--backend", &backend];
+        let kafka = ["default/kafka", "--source", "kudo-instance", "--backend", &backend, "--trust-all"];
         let report = json_of(&kafka).await?;
         let c1 = &report["clusters"][0];
         let kafka_at = digits("kafka-1.0");
@@ -291,7 +291,7 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
         // For people; and both backends hold the same cluster, which is named once.
         let file: PathBuf = rig.dir().join("history.yaml");
         let second = json!({"feeds": {"backends": [
-            {"name": "behind", "url": behind.url(), "flavour": "victoriametrics"},
+            {"name": "behind", "url": behind.url(), "trust": "all", "flavour": "victoriametrics"},
         ]}});
         std::fs::write(&file, second.to_string())?;
         let file = file.display().to_string();
@@ -308,7 +308,7 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
         let (code, text) = history(&args).await?;
         ensure!(code == 3 && text.contains("NOTE      backend behind: "), "{code}: {text}");
         ensure!(text.contains("Failed: HealthCheckFailed") && !text.contains("UNVERIFIED"), "{text}");
-        let none = ["kafka", "--source", SOURCE, "--backend", "http://127.0.0.1:1"];
+        let none = ["kafka", "--source", SOURCE, "--backend", "http://127.0.0.1:1", "--trust-all"];
         ensure!(history(&none).await.is_err(), "nobody answers");
         Ok(())
     })

@@ -4,7 +4,7 @@ use crate::world::*;
 use anyhow::{Result, ensure};
 use statusbridge_aggregator::api::PackageRef;
 use statusbridge_aggregator::clock;
-use statusbridge_aggregator::feed::{FeedConfig, Flavour, PromFeed};
+use statusbridge_aggregator::feed::{Exporters, FeedConfig, Flavour, PromFeed, Trust};
 use statusbridge_aggregator::fleet::{Fleet, FleetSettings, Observation, Standing};
 use statusbridge_aggregator::poll::{PollConfig, PollReport, Poller};
 use statusbridge_tests::fake_fleet::SOURCE;
@@ -14,6 +14,11 @@ use statusbridge_tests::*;
 pub(crate) fn package(name: &str) -> PackageRef {
     let namespace = Some(FLUX_NAMESPACE.to_owned());
     PackageRef { source: SOURCE.to_owned(), namespace, name: name.to_owned() }
+}
+
+/// How an aggregator polls that believes every stream.
+pub(crate) fn poll_config() -> PollConfig {
+    PollConfig::new(Exporters { cluster_label: "cluster".to_owned(), trust: Trust::All })
 }
 
 /// Polls a backend, and knows what came of it.
@@ -39,7 +44,7 @@ impl Reader {
 
     fn new(url: String, flavour: Flavour, settle: f64) -> Result<Self> {
         let feed = PromFeed::new(FeedConfig { flavour, ..FeedConfig::new(url) })?;
-        let poller = Poller::new(PollConfig::default(), feed);
+        let poller = Poller::new(poll_config(), feed);
         Ok(Self { poller, known: Fleet::new(FleetSettings::default()), settle, stale_after: 10.0 })
     }
 

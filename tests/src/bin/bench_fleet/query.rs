@@ -16,17 +16,19 @@ pub(crate) enum Query {
     Contents { clusters: Vec<usize>, window: Millis },
 }
 
+/// What is sent for the samples of every stream's digest, but for the range.
+const OF_HEADS: &str = r#"{__name__=~"statusbridge_(digest|rendered_timestamp_seconds|process_number)"}"#;
+
 /// What a digest is read with.
 pub(crate) const HEADS: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
 
 impl Query {
     /// Reads a query about this fleet.
     pub(crate) fn read(text: &str, fleet: &Generated) -> Result<Self> {
-        let heads = format!("{{__name__=~\"{}\"}}", HEADS.map(Metric::name).join("|"));
-        if let Some(range) = text.strip_prefix(&heads) {
+        if let Some(range) = text.strip_prefix(OF_HEADS) {
             return Ok(Self::Heads { window: window(range)? });
         }
-        if text == "sum by (cluster) (statusbridge_source_packages)" {
+        if text == r#"sum by (cluster) ({__name__=~"statusbridge_(source_packages)"})"# {
             return Ok(Self::Sizes);
         }
         read_contents(text, fleet).with_context(|| format!("no query that is known here: {text:.300}"))
@@ -79,8 +81,8 @@ mod tests {
         let all = select(&metrics, "cluster-00002|cluster-00000");
         let expected = Query::Contents { clusters: vec![2, 0], window: 1500 };
         assert_eq!(Query::read(&all, &fleet).unwrap(), expected);
-        let heads = "{__name__=~\"statusbridge_digest|statusbridge_rendered_timestamp_seconds|statusbridge_process_number\"}[9ms]";
-        assert_eq!(Query::read(heads, &fleet).unwrap(), Query::Heads { window: 9 });
+        let heads = format!("{OF_HEADS}[9ms]");
+        assert_eq!(Query::read(&heads, &fleet).unwrap(), Query::Heads { window: 9 });
         let instant = all.trim_end_matches("[1500ms]").to_owned();
         let bad =
             [select(&metrics[1..], "cluster-00001"), select(&metrics, "other"), instant, "up".to_owned()];
