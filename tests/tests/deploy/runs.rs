@@ -106,7 +106,9 @@ async fn from_a_package_to_a_gate_and_its_closing() {
         ensure!(exporters.list(&Default::default()).await?.items.len() == 1, "it cannot read");
         ensure!(exporters.delete("app", &Default::default()).await.is_err(), "it can delete");
 
-        let job = cluster.target(ScrapeJob::new("statusbridge"));
+        // As prometheus-operator labels what it finds in a namespace.
+        let labels = [("cluster", cluster.name()), ("namespace", NAMESPACE)];
+        let job = ScrapeJob::new("statusbridge").target(cluster.exporter.address(), &labels);
         let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await?;
 
         let api = ApiServer::start(rig, &etcd, "hub").await?;
@@ -121,11 +123,12 @@ async fn from_a_package_to_a_gate_and_its_closing() {
         let container_of = container(&objects, "statusbridge-aggregator")?;
         let mut options = AggregatorOptions::new(prometheus.url());
         options.namespace = NAMESPACE.to_owned();
-        let given = ["--backend", "--poll-interval", "--settle-delay", "--cluster-label"];
+        let given = ["--backend", "--trust", "--poll-interval", "--settle-delay", "--cluster-label"];
         for (flag, value) in flags(container_of).await? {
             match flag.as_str() {
                 "--backend" => ensure!(value == options.backend, "another backend: {value}"),
                 "--cluster-label" => options.cluster_label = value,
+                "--trust" => options.trust = Some(value),
                 "--poll-interval" | "--settle-delay" => ensure!(value == "1s", "{flag} {value}"),
                 _ => options.more.extend([flag, value]),
             }
