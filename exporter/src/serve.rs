@@ -74,7 +74,7 @@ pub struct ServeArgs {
     /// Pushing, for where nobody can scrape.
     #[command(flatten)]
     pub push: PushArgs,
-    /// A source is no longer up when one of its watches was silent for this long, in seconds or like 2m. Servers send
+    /// A source is no longer up when one of its watches has not kept up for this long, in seconds or like 2m. Servers send
     /// something about every minute. One that is heard from and does not keep up takes its source down after 8 seconds.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
     pub contact_timeout: Duration,
@@ -284,7 +284,7 @@ struct Bridge {
     timeout: Duration,
     /// Value of the cluster's fingerprint; 0 = not known yet.
     cluster_uid: AtomicU64,
-    /// Random, from 1 to 2^48 - 1.
+    /// Random, from 1 to 2^32 - 1.
     process_number: u64,
     start: Instant,
     /// Seconds after `start` at which the engine last went round.

@@ -245,14 +245,14 @@ pub enum SourceStanding {
     Unpublished,
     /// Its first lists are not complete: it is not up, and has no packages yet.
     Loading {
-        /// When its most silent watch was last heard from.
+        /// When the watch that is furthest behind had last kept up.
         last_contact: i64,
     },
     /// Its packages are published.
     Published {
-        /// Whether every watch was heard from lately.
+        /// Whether every watch has kept up lately.
         up: bool,
-        /// When its most silent watch was last heard from.
+        /// When the watch that is furthest behind had last kept up.
         last_contact: i64,
     },
 }
@@ -262,7 +262,7 @@ pub enum SourceStanding {
 pub struct Publisher {
     /// Fingerprint of the kube-system namespace's UID, once known. Without it nothing is attested.
     pub cluster_uid: Option<Fingerprint>,
-    /// Number of the process, from 1 to 2^48 - 1; `None` where no process serves this.
+    /// Number of the process, from 1 to 2^32 - 1; `None` where no process serves this.
     pub process_number: Option<u64>,
 }
 

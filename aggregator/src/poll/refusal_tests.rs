@@ -22,6 +22,7 @@ struct State {
     most: usize,
     now: Seconds,
     refused: usize,
+    queries: usize,
     /// How many samples each query for what digests cover was about.
     asked: Vec<usize>,
 }
@@ -42,6 +43,7 @@ impl Small {
 impl QueryApi for &Small {
     async fn query<S: Sink>(&self, expression: &str, at: Seconds, mut sink: S) -> Result<S, FeedError> {
         let mut state = self.state();
+        state.queries += 1;
         let mut give = |metric: Metric, cluster: &str, own: &[(&str, &str)], values: &[Sample]| {
             let labels = [("__name__", metric.name()), ("cluster", cluster)];
             sink.series(&labels.into_iter().chain(own.iter().copied()).collect(), values);
@@ -96,7 +98,8 @@ fn change(backend: &Small, at: u64) {
 }
 
 fn small(most: usize) -> Small {
-    Small(Mutex::new(State { clusters: BTreeMap::new(), most, now: 1000.0, refused: 0, asked: Vec::new() }))
+    let (clusters, asked) = (BTreeMap::new(), Vec::new());
+    Small(Mutex::new(State { clusters, most, now: 1000.0, refused: 0, queries: 0, asked }))
 }
 
 #[tokio::test]
@@ -123,6 +126,21 @@ async fn a_backend_is_asked_for_less_at_a_time_until_it_can_take_more_again() {
     while poll(at).await.1 > 1 {
         at += 10;
         assert!(at < 2500, "it never asks for more again");
+    }
+}
+
+#[tokio::test]
+async fn a_poll_without_news_is_one_query() {
+    let backend = small(usize::MAX);
+    change(&backend, 1000);
+    let mut fleet = Fleet::default();
+    let mut poller = Poller::new(poll_config(), &backend);
+    for (at, queries) in [(1000.0, 3), (1010.0, 1), (1020.0, 1)] {
+        let mut state = backend.state();
+        (state.now, state.queries) = (at, 0);
+        drop(state);
+        assert_eq!(poller.poll(&mut fleet, at).await.verified, CLUSTERS, "{at}");
+        assert_eq!(backend.state().queries, queries, "{at}");
     }
 }
 

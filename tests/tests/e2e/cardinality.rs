@@ -92,6 +92,17 @@ async fn a_thousand_revisions_error_texts_and_flaps_leave_ten_series_of_a_packag
         let all = all.first().context("nothing of ours")?.value;
         let of_packages: f64 = ever.iter().map(|package| package.value).sum();
         ensure!(all - of_packages < OTHERS, "{all} series, {of_packages} of packages");
+        // And at rest each has two.
+        for package in 0..PACKAGES {
+            cluster.deliver(&format!("p{package:02}"), &revision(1)).await?;
+        }
+        eventually(SOON, "two series a package", async || {
+            let now =
+                prometheus.query("count by (package) ({__name__=~\"statusbridge_package_.+\"})").await?;
+            ensure!(now.len() == PACKAGES as usize && now.iter().all(|it| it.value == 2.0), "{now:?}");
+            Ok(())
+        })
+        .await?;
         Ok(())
     })
     .await;

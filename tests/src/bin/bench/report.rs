@@ -82,13 +82,13 @@ fn rows(report: &Report<'_>) -> Vec<String> {
         row(&what, &|f| f.sources.1.as_secs_f64(), millis, None);
     }
     for (n, how) in ["", ", compressed", ", compressed, during updates"].iter().enumerate() {
-        let scrape = of_packages(Some(("under 50 ms", |v| v < 50e-3)));
+        let scrape = of_packages(Some(("40 ms", |v| v <= 40e-3)));
         row(&format!("CPU for a scrape{how}"), &|f| f.scrapes[n].processor.as_secs_f64(), millis, scrape);
         row(&format!("time of a scrape{how}"), &|f| f.scrapes[n].took.as_secs_f64(), millis, None);
     }
     row("size of a scrape", &|f| f.scrapes[0].size as f64, mega, None);
     row("size of a scrape, compressed", &|f| f.scrapes[1].size as f64, mega, None);
-    let bytes = of_packages(Some(("under 2 KB", |v| v < 2048.0)));
+    let bytes = of_packages(Some(("350", |v| v <= 350.0)));
     row("bytes of exposition per package", &|f| f.scrapes[0].size as f64 / packages, whole, bytes);
     row("series per package", &|f| f.series as f64 / packages, |v| format!("{v:.2}"), None);
     // A reason that nothing had before is a new series, too.
