@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{ArgAction, Args};
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use statusbridge_serving::{kubeconfig, log::LogFormat, signals::told_to_stop};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -20,14 +19,13 @@ use crate::board::Board;
 use crate::config::ConfigFile;
 use crate::controller::{Controller, Pace};
 use crate::discover;
-use crate::feed::{Credentials, Exporters, FeedConfig, PromFeed, TlsFiles, Trust};
-use crate::feeds::{self, Plan};
+use crate::feed::{TlsFiles, Trust};
+use crate::feeds::{self, Backend, BasicAuth, Plan};
 use crate::fence::Fence;
 use crate::fleet::FleetSettings;
 use crate::heartbeat::Heartbeat;
 use crate::lease::{self, Candidate};
 use crate::metrics::Metrics;
-use crate::poll::{PollConfig, Poller};
 use crate::reception::Reception;
 use crate::server::{self, Health};
 use crate::sweeper::Sweeper;
@@ -58,15 +56,6 @@ pub struct HubArgs {
     /// Form of the log on standard error; RUST_LOG says how much
     #[arg(long, env = "STATUSBRIDGE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     log_format: LogFormat,
-}
-
-/// Form of the log.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
 }
 
 /// Flags of `serve`.
@@ -241,7 +230,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 
 /// Runs the aggregator until it is told to stop.
 pub async fn serve(args: ServeArgs) -> Result<()> {
-    log_to_stderr(args.hub.log_format);
+    args.hub.log_format.log_to(std::io::stderr);
     args.leader.times.check().context("flags of leader election")?;
     let identity = args.leader.identity()?;
     let (config, namespace) = args.hub.access.configure(args.hub.namespace.as_deref()).await?;
@@ -310,12 +299,7 @@ fn plan(args: &ServeArgs, interval: Duration, metrics: Arc<Metrics>, reception: 
     let (flags, settle) = (args.backend.clone(), args.settle_delay);
     Arc::new(move |config| {
         let mut feeds = Vec::new();
-        if let Some(feed) = flags.feed() {
-            let client = PromFeed::new(feed).context("metrics backend")?;
-            let poll = PollConfig { feed: config.feeds.name_of_flags().into(), ..flags.poll(settle)? };
-            feeds.push(feeds::query(Poller::new(poll, client), interval));
-        }
-        for backend in config.feeds.backends.iter() {
+        for backend in flags.backends(&config.feeds)? {
             feeds.push(backend.feed(settle, interval)?);
         }
         if let Some(scrape) = &config.feeds.scrape {
@@ -335,7 +319,7 @@ fn plan(args: &ServeArgs, interval: Duration, metrics: Arc<Metrics>, reception: 
 
 /// Runs the sweeper until it is told to stop.
 pub async fn sweep(args: SweepArgs) -> Result<()> {
-    log_to_stderr(args.hub.log_format);
+    args.hub.log_format.log_to(std::io::stderr);
     let (config, namespace) = args.hub.access.configure(args.hub.namespace.as_deref()).await?;
     let client = Client::try_from(config).context("client of the hub")?;
     let health = Health::new(Duration::from_secs(120));
@@ -390,21 +374,6 @@ async fn run(
     outcome
 }
 
-/// Ends when this process is told to stop. The first process of a container is not ended by signals that it does not
-/// handle.
-///
-/// # Errors
-/// When signals cannot be waited for.
-pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
 impl Access {
     /// A client of the hub, and the namespace that is meant when none is named.
     pub(crate) async fn connect(&self, namespace: Option<&str>) -> Result<(Client, String)> {
@@ -413,16 +382,7 @@ impl Access {
     }
 
     async fn configure(&self, namespace: Option<&str>) -> Result<(Config, String)> {
-        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let mut config = match (&self.kubeconfig, &self.context) {
-            (Some(path), _) => {
-                let file =
-                    Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
-                Config::from_custom_kubeconfig(file, &options).await.context("kubeconfig of the hub")?
-            }
-            (None, Some(_)) => Config::from_kubeconfig(&options).await.context("kubeconfig of the hub")?,
-            (None, None) => Config::infer().await.context("no way to reach the hub")?,
-        };
+        let mut config = kubeconfig::find(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
         config.connect_timeout = Some(Duration::from_secs(5));
         // A watch gets a bookmark about once a minute; one that is silent for longer is dead.
         config.read_timeout = Some(Duration::from_secs(150));
@@ -431,34 +391,25 @@ impl Access {
     }
 }
 
-fn log_to_stderr(format: LogFormat) {
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // Fails only when a logger is there already, which then does as well.
-    let _ = match format {
-        LogFormat::Text => log.with_ansi(false).try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
-    };
-}
-
 impl BackendArgs {
-    /// Where the backend is and how to talk to it, if flags name one.
-    pub(crate) fn feed(&self) -> Option<FeedConfig> {
-        let basic_auth = self.username.clone().zip(self.password_file.clone());
-        Some(FeedConfig {
-            flavour: self.flavour,
-            timeout: self.timeout,
-            headers: self.headers.clone(),
-            credentials: Credentials::new(self.bearer_token_file.clone(), basic_auth),
-            tls: TlsFiles {
-                ca_file: self.ca_file.clone(),
-                cert_file: self.client_cert_file.clone(),
-                key_file: self.client_key_file.clone(),
-                server_name: None,
-            },
-            ..FeedConfig::new(self.url.clone().filter(|url| !url.is_empty())?)
-        })
+    /// Every backend: the one that flags name, and those of the configuration file.
+    ///
+    /// # Errors
+    /// When flags do not say who is believed, or cannot be used.
+    pub(crate) fn backends(&self, feeds: &feeds::Settings) -> Result<Vec<Backend>> {
+        let trust = || {
+            self.trust().context(
+                "nothing says whose samples count: --trust names labels that only exporters bear, for instance \
+                 --trust 'namespace=\"statusbridge-system\",job=\"statusbridge-exporter\"' (`doctor` proposes some); \
+                 --trust-all believes whoever is scraped",
+            )
+        };
+        let flags = if self.has_url() { self.backend(trust()?, feeds)? } else { None };
+        Ok(flags.into_iter().chain(feeds.backends.iter().cloned()).collect())
+    }
+
+    fn has_url(&self) -> bool {
+        self.url.as_ref().is_some_and(|url| !url.is_empty())
     }
 
     /// Who is believed, where flags say it.
@@ -466,34 +417,38 @@ impl BackendArgs {
         self.trust_all.then_some(Trust::All).or_else(|| self.trust.clone())
     }
 
-    /// How it is polled.
+    /// The backend that flags name, if they do, where these are believed.
     ///
     /// # Errors
-    /// When flags do not say who is believed.
-    pub(crate) fn poll(&self, settle_delay: Duration) -> Result<PollConfig> {
-        let trust = self.trust().context(
-            "nothing says whose samples count: --trust names labels that only exporters bear, for instance \
-             --trust 'namespace=\"statusbridge-system\",job=\"statusbridge-exporter\"' (`doctor` proposes some); \
-             --trust-all believes whoever is scraped",
-        )?;
-        self.poll_trusting(trust, settle_delay)
-    }
-
-    /// The same, where these are believed.
-    ///
-    /// # Errors
-    /// When that tells exporters from nobody.
-    pub(crate) fn poll_trusting(&self, trust: Trust, settle_delay: Duration) -> Result<PollConfig> {
-        let exporters = Exporters { cluster_label: self.cluster_label.clone(), trust };
-        exporters.check().map_err(|error| anyhow::anyhow!("--trust: {error}"))?;
-        let defaults = PollConfig::new(exporters);
-        let settle = settle_delay.as_secs_f64();
-        Ok(PollConfig {
-            ignored_labels: self.ignore_labels.iter().filter(|label| !label.is_empty()).cloned().collect(),
-            settle,
-            max_settle: defaults.max_settle.max(settle),
-            ..defaults
-        })
+    /// When it cannot be used.
+    pub(crate) fn backend(&self, trust: Trust, feeds: &feeds::Settings) -> Result<Option<Backend>> {
+        let Some(url) = self.url.clone().filter(|_| self.has_url()) else { return Ok(None) };
+        let basic_auth = self.username.clone().zip(self.password_file.clone());
+        let backend = Backend {
+            name: feeds.name_of_flags().to_owned(),
+            url,
+            flavour: self.flavour,
+            headers: self.headers.iter().cloned().collect(),
+            bearer_token_file: self.bearer_token_file.clone(),
+            basic_auth: basic_auth.map(|(username, password_file)| BasicAuth { username, password_file }),
+            tls: TlsFiles {
+                ca_file: self.ca_file.clone(),
+                cert_file: self.client_cert_file.clone(),
+                key_file: self.client_key_file.clone(),
+                server_name: None,
+            },
+            timeout: self.timeout,
+            cluster_label: self.cluster_label.clone(),
+            trust,
+            ignore_labels: self.ignore_labels.iter().filter(|label| !label.is_empty()).cloned().collect(),
+            settle_delay: None,
+            batch_samples: None,
+            checks: true,
+        };
+        match backend.check() {
+            Ok(()) => Ok(Some(backend)),
+            Err((field, error)) => bail!("the backend that flags name: {field}: {error}"),
+        }
     }
 
     /// By which limits evidence is judged.

@@ -5,15 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ::http::{Request, Response, StatusCode, header};
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use statusbridge_serving::http::{self, Limits};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
 
 use crate::board::Board;
 use crate::clock;
@@ -53,8 +52,7 @@ impl Health {
     }
 }
 
-/// Serves until `stop`; requests under way are finished first. Without a board there are no pages of
-/// gates.
+/// Serves until `stop`. Without a board there are no pages of gates.
 pub async fn serve(
     listener: TcpListener,
     metrics: Arc<Metrics>,
@@ -62,48 +60,16 @@ pub async fn serve(
     board: Option<Arc<Board>>,
     stop: CancellationToken,
 ) {
-    let graceful = hyper_util::server::graceful::GracefulShutdown::new();
-    loop {
-        let connection = tokio::select! {
-            () = stop.cancelled() => break,
-            connection = accept(&listener) => connection,
+    let service = service_fn(move |request: Request<Incoming>| {
+        let response = match &board {
+            Some(board) if request.uri().path().starts_with(gates_page::PATH) => {
+                gates_page::answer(board, request.method(), request.uri(), clock::now(), Instant::now())
+            }
+            _ => answer(request.uri().path(), &metrics, &health),
         };
-        let (metrics, health, board) = (metrics.clone(), health.clone(), board.clone());
-        let service = service_fn(move |request: Request<Incoming>| {
-            let response = match &board {
-                Some(board) if request.uri().path().starts_with(gates_page::PATH) => {
-                    gates_page::answer(board, request.method(), request.uri(), clock::now(), Instant::now())
-                }
-                _ => answer(request.uri().path(), &metrics, &health),
-            };
-            async move { Ok::<_, Infallible>(response) }
-        });
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(Duration::from_secs(10))
-            .serve_connection(TokioIo::new(connection), service);
-        let connection = graceful.watch(connection);
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                debug!(%error, "a connection ended badly");
-            }
-        });
-    }
-    // Whoever keeps a connection open must not keep the process.
-    let _ = tokio::time::timeout(Duration::from_secs(2), graceful.shutdown()).await;
-}
-
-/// The next connection that can be accepted.
-pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
-    loop {
-        match listener.accept().await {
-            Ok((connection, _)) => return connection,
-            Err(error) => {
-                debug!(%error, "a connection was not accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
+        std::future::ready(Ok::<_, Infallible>(response))
+    });
+    http::serve(listener, None, Limits::default(), service, stop).await;
 }
 
 fn answer(path: &str, metrics: &Metrics, health: &Health) -> Response<Full<Bytes>> {

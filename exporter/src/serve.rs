@@ -14,8 +14,9 @@ use std::{
 use anyhow::Context as _;
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, Config, config::KubeConfigOptions};
+use kube::{Api, Client};
 use statusbridge_contract::Fingerprint;
+use statusbridge_serving::{kubeconfig, log::LogFormat, signals::told_to_stop};
 use tokio::{
     net::TcpListener,
     sync::{Semaphore, mpsc},
@@ -90,15 +91,6 @@ pub struct ServeArgs {
     pub log_format: LogFormat,
 }
 
-/// Form of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line, for log pipelines.
-    Json,
-}
-
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed = match text.parse::<u32>() {
         Ok(seconds) => Duration::from_secs(seconds.into()),
@@ -116,7 +108,7 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     // What is followed is what was compiled: a change in between must not pass unnoticed.
     let seen = of.texts();
     let sources = of.compile(&seen)?;
-    log_to_stderr(args.log_format);
+    args.log_format.log_to(std::io::stderr);
     // Some other part of the process may have chosen a provider already; either will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let certificate = args.tls.certificate()?;
@@ -176,7 +168,7 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     let work = tokio::spawn(work.drive(updates, stop.clone()));
     let serving = tokio::spawn(server::serve(listener, entrance, bridge, stop.clone()));
 
-    signalled().await?;
+    told_to_stop()?.await;
     info!("stopping");
     stop.cancel();
     tasks.shutdown().await;
@@ -338,42 +330,8 @@ impl Subject for Bridge {
     }
 }
 
-/// Logs to standard error.
-pub(crate) fn log_to_stderr(format: LogFormat) {
-    log_to(format, std::io::stderr);
-}
-
-/// Logs to whatever `writer` makes.
-pub(crate) fn log_to<W>(format: LogFormat, writer: W)
-where
-    W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
-{
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
-    // Fails only when a logger is there already, which then does as well.
-    let _ = match format {
-        LogFormat::Text => log.with_ansi(false).try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
-    };
-}
-
 async fn client(args: &ServeArgs) -> anyhow::Result<Client> {
-    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
-    let config = match &args.kubeconfig {
-        Some(file) => {
-            let shown = file.display();
-            let kubeconfig = kube::config::Kubeconfig::read_from(file)
-                .with_context(|| format!("cannot read the kubeconfig {shown}"))?;
-            Config::from_custom_kubeconfig(kubeconfig, &options)
-                .await
-                .with_context(|| format!("cannot use the kubeconfig {shown}"))?
-        }
-        None if args.context.is_some() => {
-            Config::from_kubeconfig(&options).await.context("cannot use the kubeconfig")?
-        }
-        None => Config::infer().await.context("found neither a kubeconfig nor a service account")?,
-    };
+    let config = kubeconfig::find(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     Client::try_from(config).context("cannot make a client")
 }
 
@@ -395,14 +353,5 @@ async fn learn_cluster_uid(client: Client, bridge: Arc<Bridge>) {
             Err(_) => {}
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
-    }
-}
-
-pub(crate) async fn signalled() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    tokio::select! {
-        _ = terminate.recv() => Ok(()),
-        result = tokio::signal::ctrl_c() => result.context("cannot listen for SIGINT"),
     }
 }

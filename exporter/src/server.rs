@@ -7,18 +7,10 @@ use futures::{StreamExt as _, stream};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::{GracefulShutdown, Watcher},
-};
-use statusbridge_serving::tls::Tls;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
-};
+use hyper::{body::Incoming, service::service_fn};
+use statusbridge_serving::{http::Limits, tls::Tls};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
 
 use crate::{
     authorize::Guard,
@@ -58,56 +50,12 @@ pub async fn serve<S: Subject>(
     subject: Arc<S>,
     stop: CancellationToken,
 ) {
-    let graceful = GracefulShutdown::new();
-    loop {
-        let connection = tokio::select! {
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => match accepted {
-                Ok((connection, _)) => connection,
-                Err(error) => {
-                    debug!(%error, "a connection was not accepted");
-                    // Out of file descriptors, most likely: give others time to close theirs.
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            },
-        };
-        let Entrance { tls, guard } = entrance.clone();
-        let (subject, stop, watcher) = (subject.clone(), stop.clone(), graceful.watcher());
-        // A handshake takes as long as the other side likes, so it is none of this loop's business.
-        tokio::spawn(async move {
-            let Some(tls) = tls else { return converse(connection, guard, subject, watcher).await };
-            let shaken = tokio::select! {
-                () = stop.cancelled() => return,
-                shaken = tls.accept(connection) => shaken,
-            };
-            match shaken {
-                Ok(connection) => converse(connection, guard, subject, watcher).await,
-                Err(error) => debug!(%error, "a TLS handshake failed"),
-            }
-        });
-    }
-    // Whoever keeps a connection open must not keep the process.
-    let _ = tokio::time::timeout(Duration::from_secs(5), graceful.shutdown()).await;
-}
-
-/// Answers the requests of one connection.
-async fn converse<S: Subject>(
-    connection: impl AsyncRead + AsyncWrite + Unpin + 'static,
-    guard: Option<Arc<Guard>>,
-    subject: Arc<S>,
-    watcher: Watcher,
-) {
-    let service = service_fn(async |request: Request<Incoming>| {
-        Ok::<_, Infallible>(answer(&request, guard.as_deref(), &subject).await)
+    let Entrance { tls, guard } = entrance;
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (guard, subject) = (guard.clone(), subject.clone());
+        async move { Ok::<_, Infallible>(answer(&request, guard.as_deref(), &subject).await) }
     });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_secs(10))
-        .serve_connection(TokioIo::new(connection), service);
-    if let Err(error) = watcher.watch(connection).await {
-        debug!(%error, "a connection ended badly");
-    }
+    statusbridge_serving::http::serve(listener, tls, Limits::default(), service, stop).await;
 }
 
 async fn answer<S: Subject>(

@@ -1,3 +1,8 @@
-//! What both halves of Status Bridge need to serve HTTPS.
+//! What every process of Status Bridge does alike: it logs, finds its API server, serves HTTP or HTTPS, and stops when it
+//! is told to.
 
+pub mod http;
+pub mod kubeconfig;
+pub mod log;
+pub mod signals;
 pub mod tls;

@@ -12,6 +12,7 @@ use super::cluster_label::candidates;
 use super::survey::{DigestSeen, Limit, StreamSeen, Survey};
 use crate::clock::{self, Seconds};
 use crate::feed::{Exporters, FeedConfig, FeedError, Labels, PromFeed, Sample, Trust};
+use crate::feeds::Backend;
 use crate::fleet::{Fleet, FleetSettings, StreamId};
 use crate::fold::fold;
 use crate::judge::PackageObject;
@@ -60,12 +61,15 @@ const OWN_LABELS: [(&str, Metric); 4] = [
 /// When the backend gives no usable answer, other than that it is partial or that clocks differ:
 /// those are findings.
 pub(super) async fn survey(
-    config: FeedConfig,
-    mut poll: PollConfig,
+    backend: &Backend,
+    settle: Duration,
     trust: Option<Trust>,
     settings: FleetSettings,
     limits: Vec<Limit>,
 ) -> Result<Survey, FeedError> {
+    let config = backend.config();
+    // Streams are told apart by what the pipeline gives them, and there is but one feed to look at here.
+    let mut poll = PollConfig { feed: Default::default(), ..backend.poll(settle) };
     let mut survey = Survey {
         settle: poll.settle,
         max_clock_skew: settings.max_clock_skew,

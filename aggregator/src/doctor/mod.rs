@@ -81,20 +81,25 @@ pub async fn doctor(args: DoctorArgs) -> Result<u8> {
             return Ok(2);
         }
     };
+    let trust = args.backend.trust();
+    let flags = match args.backend.backend(trust.clone().unwrap_or(Trust::All), &config.feeds) {
+        Ok(flags) => flags.map(|backend| (backend, trust)),
+        Err(error) => {
+            eprintln!("{error}");
+            return Ok(2);
+        }
+    };
     if config.feeds != feeds::Settings::default() {
         let (limits, hub) = limits(&args).await;
-        return several::doctor(&args, &config, limits, hub).await;
+        return several::doctor(&args, &config, flags, limits, hub).await;
     }
-    let Some(feed) = args.backend.feed() else {
+    let Some((backend, trust)) = flags else {
         eprintln!("--backend says which backend is asked, or --config which feeds are");
         return Ok(2);
     };
     let (limits, hub) = limits(&args).await;
-    let url = feed.url.clone();
-    let trust = args.backend.trust();
-    let poll = args.backend.poll_trusting(trust.clone().unwrap_or(Trust::All), args.settle_delay)?;
-    let report = match ask::survey(feed, poll, trust, args.backend.fleet(), limits).await {
-        Ok(survey) => Report::new(url, hub, &survey),
+    let report = match ask::survey(&backend, args.settle_delay, trust, args.backend.fleet(), limits).await {
+        Ok(survey) => Report::new(backend.url, hub, &survey),
         Err(error) => {
             eprintln!("the backend cannot be asked: {error}");
             return Ok(2);

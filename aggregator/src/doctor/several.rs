@@ -9,9 +9,8 @@ use serde::Serialize;
 use super::examine::{known, of_feed, ordered, unknown_clusters};
 use super::{Check, DoctorArgs, Finding, Limit, Report, Survey, ask, is_fit, lines, scraped, verdict};
 use crate::config::Config;
-use crate::feed::{FeedConfig, Trust};
-use crate::feeds::{push, scrape};
-use crate::poll::PollConfig;
+use crate::feed::Trust;
+use crate::feeds::{Backend, push, scrape};
 
 /// What each feed comes to, and what concerns them all.
 #[derive(Debug, Serialize)]
@@ -43,21 +42,12 @@ pub(super) struct Looked {
 pub(super) async fn doctor(
     args: &DoctorArgs,
     config: &Config,
+    flags: Option<(Backend, Option<Trust>)>,
     limits: Vec<Limit>,
     hub: String,
 ) -> Result<u8> {
     let settings = &config.feeds;
-    let trust = args.backend.trust();
-    let poll = args.backend.poll_trusting(trust.clone().unwrap_or(Trust::All), args.settle_delay)?;
-    let flags = args.backend.feed().map(|feed| {
-        let name = settings.name_of_flags();
-        let name = if name.is_empty() { "--backend" } else { name };
-        (name.to_owned(), feed, poll, trust)
-    });
-    let named = settings
-        .backends
-        .iter()
-        .map(|it| (it.name.clone(), it.config(), it.poll(args.settle_delay), Some(it.trust.clone())));
+    let named = settings.backends.iter().map(|backend| (backend.clone(), Some(backend.trust.clone())));
     let backends = join_all(flags.into_iter().chain(named).map(|it| backend(args, it, &limits)));
     let scrapes = settings.scrape.as_ref().map(|scrape| scrapes(args, config, scrape, &limits));
     let (mut looked, scraped) = tokio::join!(backends, OptionFuture::from(scrapes));
@@ -68,15 +58,11 @@ pub(super) async fn doctor(
     Ok(u8::from(!all.fit))
 }
 
-async fn backend(
-    args: &DoctorArgs,
-    (name, feed, poll, trust): (String, FeedConfig, PollConfig, Option<Trust>),
-    limits: &[Limit],
-) -> Looked {
-    let backend = Some(feed.url.clone());
-    // Streams are told apart by what the pipeline gives them, and there is but one feed to look at here.
-    let poll = PollConfig { feed: Default::default(), ..poll };
-    match ask::survey(feed, poll, trust, args.backend.fleet(), limits.to_vec()).await {
+async fn backend(args: &DoctorArgs, (backend, trust): (Backend, Option<Trust>), limits: &[Limit]) -> Looked {
+    let name = if backend.name.is_empty() { "--backend".to_owned() } else { backend.name.clone() };
+    let survey = ask::survey(&backend, args.settle_delay, trust, args.backend.fleet(), limits.to_vec()).await;
+    let backend = Some(backend.url);
+    match survey {
         Ok(survey) => Looked { name, backend, findings: of_feed(&survey), survey, ..Looked::default() },
         Err(error) => {
             let fix = "look at its address, its credentials and certificates, and whether it runs";

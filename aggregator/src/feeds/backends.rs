@@ -40,7 +40,7 @@ impl TryFrom<Vec<Backend>> for Backends {
             if !names.insert(&backend.name) {
                 return field("name", &format!("`{}` is the name of another one too", backend.name));
             }
-            if let Err((wrong, error)) = backend.check() {
+            if let Err((wrong, error)) = backend.check_name().and_then(|()| backend.check()) {
                 return field(wrong, &error);
             }
         }
@@ -103,16 +103,21 @@ pub struct BasicAuth {
 }
 
 impl Backend {
-    /// The field that is wrong, and what is wrong with it.
-    fn check(&self) -> Result<(), (&'static str, String)> {
-        let wrong = |field, error: &str| Err((field, error.to_owned()));
+    fn check_name(&self) -> Result<(), (&'static str, String)> {
+        let wrong = |error: &str| Err(("name", error.to_owned()));
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if self.name.is_empty() || self.name.len() > 63 || !self.name.chars().all(plain) {
-            return wrong("name", "has to be of 1 to 63 letters, digits, `-`, `_` and `.`");
+            return wrong("has to be of 1 to 63 letters, digits, `-`, `_` and `.`");
         }
         if [FLAGS, scrape::NAME, push::NAME].contains(&self.name.as_str()) {
-            return wrong("name", &format!("`{}` is what another feed is called", self.name));
+            return wrong(&format!("`{}` is what another feed is called", self.name));
         }
+        Ok(())
+    }
+
+    /// The field that is wrong, its name aside, and what is wrong with it.
+    pub(crate) fn check(&self) -> Result<(), (&'static str, String)> {
+        let wrong = |field, error: &str| Err((field, error.to_owned()));
         if self.bearer_token_file.is_some() && self.basic_auth.is_some() {
             return wrong("basicAuth", "cannot be used beside bearerTokenFile");
         }

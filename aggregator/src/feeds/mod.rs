@@ -29,7 +29,7 @@ use crate::clock::Seconds;
 use crate::config::Config;
 use crate::fleet::FeedName;
 
-pub use backends::{Backend, Backends};
+pub use backends::{Backend, Backends, BasicAuth};
 pub use desk::{Addresses, Desk, Message, Polled, Work};
 pub use push::push;
 pub use query::query;

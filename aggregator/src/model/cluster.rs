@@ -14,6 +14,8 @@ use crate::testing::{Exposition, package, said};
 /// first.
 const REMEMBERED: Seconds = 2.5;
 const REMEMBERED_AT_FIRST: Seconds = 120.0;
+/// After so many scrapes at most their usual distance is known anew.
+const INTERVALS: Seconds = 16.0;
 /// How long it takes to ask for everything once.
 const FORESEEN: Seconds = 2.0 * POLL_INTERVAL;
 
@@ -481,7 +483,9 @@ impl Cluster {
         } else if let Some(repeat) = repeated {
             // Two gaps one after the other look like an interval.
             let gap = at - last;
-            let interval = (self.interval * self.exporters.len() as u64) as Seconds;
+            // Whoever has answered in turn with another has a longer interval, and keeps it for some scrapes.
+            let in_turn = now < self.upgrade_until + INTERVALS * self.interval as Seconds;
+            let interval = self.interval as Seconds * if in_turn { 2.0 } else { 1.0 };
             let usual = REMEMBERED * interval.max(gap.min(before));
             let date = match count {
                 0 => Date::Unknown,

@@ -209,12 +209,7 @@ fn backends(args: &HistoryArgs) -> Result<(Vec<Backend<PromFeed>>, Vec<String>)>
     let file = ConfigFile::open(args.config.clone())?;
     let feeds = &file.current().feeds;
     let mut backends = Vec::new();
-    if let Some(feed) = args.backend.feed() {
-        let client = PromFeed::new(feed).context("metrics backend")?;
-        let poll = args.backend.poll(args.settle_delay)?;
-        backends.push(Backend::new(client, PollConfig { feed: feeds.name_of_flags().into(), ..poll }));
-    }
-    for backend in feeds.backends.iter() {
+    for backend in args.backend.backends(feeds)? {
         let client = PromFeed::new(backend.config()).with_context(|| format!("backend {}", backend.name))?;
         backends.push(Backend::new(client, backend.poll(args.settle_delay)));
     }

@@ -136,9 +136,8 @@ async fn a_poll_without_news_is_one_query() {
     let mut fleet = Fleet::default();
     let mut poller = Poller::new(poll_config(), &backend);
     for (at, queries) in [(1000.0, 3), (1010.0, 1), (1020.0, 1)] {
-        let mut state = backend.state();
-        (state.now, state.queries) = (at, 0);
-        drop(state);
+        backend.state().now = at;
+        backend.state().queries = 0;
         assert_eq!(poller.poll(&mut fleet, at).await.verified, CLUSTERS, "{at}");
         assert_eq!(backend.state().queries, queries, "{at}");
     }

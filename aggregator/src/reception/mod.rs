@@ -20,21 +20,20 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ::http::Request;
 use anyhow::{Context, Result};
-use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use statusbridge_serving::http::{self, Limits};
 use statusbridge_serving::tls::{Certificate, Tls};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tracing::{debug, info};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
 
 use crate::feeds::{Desk, Receipt};
 use crate::metrics::Metrics;
-use crate::server;
 use session::Session;
 pub use tokens::{Tokens, TokensFile};
 
@@ -45,10 +44,8 @@ pub const INSTANCE: &str = "statusbridge-instance";
 
 /// How long the body of a push may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(30);
-/// Connections at the same time.
-const CONNECTIONS: usize = 8192;
-/// How long a connection may be without a whole header of a request.
-const HEADER: Duration = Duration::from_secs(60);
+/// An exporter keeps its connection from push to push.
+const LIMITS: Limits = Limits { connections: 8192, header: Duration::from_secs(60) };
 
 /// Where to listen, and with which certificate and key; without, it is plain HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,33 +184,10 @@ fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
 }
 
 async fn serve(listener: TcpListener, tls: Option<Tls>, front: Arc<Front>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    let mut connections = JoinSet::new();
-    loop {
-        let Ok(place) = room.clone().acquire_owned().await else { return };
-        let connection = server::accept(&listener).await;
-        let (tls, front) = (tls.clone(), front.clone());
-        connections.spawn(async move {
-            let _place = place;
-            let Some(tls) = tls else { return converse(connection, front).await };
-            match tls.accept(connection).await {
-                Ok(connection) => converse(connection, front).await,
-                Err(error) => debug!(%error, "a TLS handshake failed"),
-            }
-        });
-        while connections.try_join_next().is_some() {}
-    }
-}
-
-async fn converse(connection: impl AsyncRead + AsyncWrite + Unpin, front: Arc<Front>) {
-    let service = service_fn(async |request: Request<Incoming>| {
-        Ok::<_, Infallible>(answer::answer(request, &front).await)
+    let service = service_fn(move |request: Request<Incoming>| {
+        let front = front.clone();
+        async move { Ok::<_, Infallible>(answer::answer(request, &front).await) }
     });
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER)
-        .serve_connection(TokioIo::new(connection), service);
-    if let Err(error) = connection.await {
-        debug!(%error, "a connection ended badly");
-    }
+    // Who closes the doors drops this.
+    http::serve(listener, tls, LIMITS, service, CancellationToken::new()).await;
 }

@@ -25,9 +25,10 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
 use serde_json::json;
 use statusbridge_contract::Fingerprint;
+use statusbridge_serving::signals::told_to_stop;
 use tokio::time::{Instant, sleep_until};
 
-use crate::serve::{Access, duration, told_to_stop};
+use crate::serve::{Access, duration};
 use crate::store::Key;
 use crate::write::Kind;
 

@@ -43,6 +43,7 @@ use hyper_util::{
     server::graceful::GracefulShutdown,
 };
 use kube::{Client, Config};
+use statusbridge_serving::{log::LogFormat, signals::told_to_stop};
 use tokio::net::{TcpListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -50,7 +51,6 @@ use tracing::{debug, info, warn};
 use crate::{
     authorize::Guard,
     exposition::{Exposition, Format},
-    serve::{LogFormat, log_to, signalled},
     server::{self, Entrance, Subject},
     tls::TlsArgs,
 };
@@ -104,7 +104,7 @@ pub struct ChangelogArgs {
 /// When it cannot start.
 pub async fn run(args: ChangelogArgs) -> anyhow::Result<()> {
     let (log, _rest) = Log::start(std::io::stderr())?;
-    log_to(args.log_format, move || log.clone());
+    args.log_format.log_to(move || log.clone());
     // Some other part of the process may have chosen a provider already; either will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let metrics = Arc::new(Metrics::default());
@@ -156,13 +156,12 @@ impl Connections {
     /// Takes entries until a signal asks to stop, and then for as long as providers are connected that may have some.
     async fn accept(self, socket: Socket) -> anyhow::Result<()> {
         let mut asked: Option<Instant> = None;
-        let signal = signalled();
+        let signal = told_to_stop()?;
         tokio::pin!(signal);
         let mut look = tokio::time::interval(Duration::from_millis(500));
         loop {
             tokio::select! {
-                result = &mut signal, if asked.is_none() => {
-                    result?;
+                () = &mut signal, if asked.is_none() => {
                     info!("stopping");
                     asked = Some(Instant::now());
                 }
