@@ -19,7 +19,7 @@ use crate::board::Board;
 use crate::config::ConfigFile;
 use crate::controller::{Controller, Pace};
 use crate::discover;
-use crate::feed::{TlsFiles, Trust};
+use crate::feed::{Address, TlsFiles, Trust};
 use crate::feeds::{self, Backend, BasicAuth, Plan};
 use crate::fence::Fence;
 use crate::fleet::FleetSettings;
@@ -138,7 +138,7 @@ impl LeaderArgs {
 pub struct BackendArgs {
     /// Base address of the Prometheus query API, for instance http://prometheus:9090
     #[arg(long = "backend", env = "STATUSBRIDGE_BACKEND", value_name = "URL")]
-    url: Option<String>,
+    url: Option<Address>,
     /// What kind of backend it is: any, prometheus, thanos, victoriametrics
     #[arg(long = "backend-flavour", env = "STATUSBRIDGE_BACKEND_FLAVOUR", default_value = "any")]
     flavour: crate::feed::Flavour,

@@ -102,6 +102,11 @@ impl Row {
         (self.published & (1 << index) != 0).then_some(self.values[index])
     }
 
+    /// Code of the reason, if it has one.
+    pub fn reason(&self) -> Option<u64> {
+        self.value(REASON)
+    }
+
     /// Codes of apply state and health.
     pub fn state(&self) -> (u64, u64) {
         self.state
@@ -113,8 +118,9 @@ impl Row {
     }
 }
 
-/// The index of the time in [`PACKAGE_METRICS`].
+/// The indices of the time and the reason in [`PACKAGE_METRICS`].
 const TIME: usize = 1;
+const REASON: usize = 6;
 
 /// Rounded up, so that no package seems to be in its state for longer than it is.
 fn unix_seconds(millis: i64) -> u64 {

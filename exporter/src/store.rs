@@ -5,10 +5,7 @@
 //! it, so a scrape is one consistent view however long it takes to send. A block that changes
 //! meanwhile is copied first.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use statusbridge_contract::{CONTRACT_VERSION, Digest, Fingerprint, Metric, label, reason, sample};
 use tracing::warn;
@@ -25,7 +22,7 @@ pub struct Limits {
     /// Most packages of one source that become series.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_packages)]
     pub max_packages: usize,
-    /// Most distinct reasons of one source that become series; the rest is `Other`.
+    /// Most distinct reasons that packages of one source may have at a time; further ones are `Other`.
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_reasons)]
     pub max_reasons: usize,
     /// Longest name of a package, in bytes.
@@ -68,9 +65,9 @@ struct SourceRows {
     slots: u32,
     free: Vec<u32>,
     digest: Digest,
-    reasons: BTreeSet<Arc<str>>,
-    /// Whether there were more reasons than may be named.
-    too_many_reasons: bool,
+    /// By code, the word for each reason and how many packages have it. A word that none has any more stays until
+    /// there is no room for another one.
+    reasons: BTreeMap<u64, (Arc<str>, usize)>,
     /// How many packages have which apply state and health. Pairs that some package has had stay,
     /// also when they are 0 again, so that no series comes and goes.
     states: BTreeMap<(u64, u64), usize>,
@@ -106,8 +103,7 @@ impl Store {
             slots: 0,
             free: Vec::new(),
             digest: Digest::default(),
-            reasons: BTreeSet::new(),
-            too_many_reasons: false,
+            reasons: BTreeMap::new(),
             states: BTreeMap::new(),
         });
     }
@@ -115,7 +111,7 @@ impl Store {
     /// Forgets everything about a source; its index is not used again.
     pub fn remove_source(&mut self, source: usize) {
         let rows = &mut self.sources[source];
-        (rows.blocks, rows.slots, rows.free, rows.digest) = Default::default();
+        (rows.blocks, rows.slots, rows.free, rows.digest, rows.reasons) = Default::default();
         rows.states.values_mut().for_each(|count| *count = 0);
     }
 
@@ -164,11 +160,11 @@ impl Store {
             } else {
                 SourceSnapshot {
                     name: rows.name.clone(),
-                    up: up && !rows.too_many_reasons,
+                    up,
                     last_contact,
                     packages: rows.packages(),
                     blocks: rows.blocks.clone(),
-                    reasons: rows.reasons.iter().cloned().collect(),
+                    reasons: rows.words(),
                     states: rows.states.clone(),
                     digest: rows.digest,
                 }
@@ -203,6 +199,7 @@ impl SourceRows {
         if let Some(row) = &row {
             self.digest.merge(row.digest());
             *self.states.entry(row.state()).or_default() += 1;
+            self.has_reason(row, 1);
         }
         let slot = slot.0 as usize;
         if self.blocks.len() <= slot / Block::ROWS {
@@ -214,27 +211,45 @@ impl SourceRows {
         if let Some(count) = self.states.get_mut(&old.state()) {
             *count -= 1;
         }
+        self.has_reason(&old, -1);
         true
     }
 
-    /// The code to publish for a reason: its own, or that of `Other` once there are too many.
+    fn has_reason(&mut self, row: &Row, packages: isize) {
+        if let Some((_, count)) = row.reason().and_then(|code| self.reasons.get_mut(&code)) {
+            *count = count.saturating_add_signed(packages);
+        }
+    }
+
+    /// The words of all reasons, in order.
+    fn words(&self) -> Vec<Arc<str>> {
+        let mut words: Vec<Arc<str>> = self.reasons.values().map(|(word, _)| word.clone()).collect();
+        words.sort();
+        words
+    }
+
+    /// The code to publish for a reason: its own, or that of `Other` while packages have too many others. It decides
+    /// nothing, so the source is whole without it.
     fn reason_code(&mut self, word: &Arc<str>, limit: usize) -> u64 {
-        if !self.reasons.contains(word) {
-            if self.reasons.len() >= limit {
-                if !self.too_many_reasons {
-                    self.too_many_reasons = true;
+        let (code, other) = (reason::code(word), reason::code(reason::OTHER));
+        let named = |reasons: &BTreeMap<_, _>| reasons.len() - usize::from(reasons.contains_key(&other));
+        if !self.reasons.contains_key(&code) && named(&self.reasons) >= limit {
+            self.reasons.retain(|_, (_, packages)| *packages > 0);
+            if named(&self.reasons) >= limit {
+                self.reasons.entry(other).or_insert_with(|| {
                     warn!(
                         source = &*self.name,
                         reason = &**word,
-                        "more reasons than may be named: the source is not up"
+                        limit,
+                        "more reasons than may be named: they are Other"
                     );
-                }
-                self.reasons.insert(Arc::from(reason::OTHER));
-                return reason::code(reason::OTHER);
+                    (Arc::from(reason::OTHER), 0)
+                });
+                return other;
             }
-            self.reasons.insert(word.clone());
         }
-        reason::code(word)
+        self.reasons.entry(code).or_insert_with(|| (word.clone(), 0));
+        code
     }
 }
 
@@ -494,13 +509,30 @@ mod tests {
             }
             store.snapshot(Publisher::default(), &[UP, UP])
         };
-        assert!(snapshot(&mut store, 20).sources[0].up);
-        let snapshot = snapshot(&mut store, 21);
-        assert!(!snapshot.sources[0].up && snapshot.sources[1].up, "a part must not pass for the whole");
-        let mut words = Vec::new();
-        snapshot.for_each_sample(Metric::ReasonInfo, |labels, _| words.push(labels[1].1.to_owned()));
-        assert_eq!(words.len(), 21);
-        assert!(words.iter().any(|w| w == reason::OTHER));
+        let words = |snapshot: &Snapshot| {
+            let mut words = Vec::new();
+            snapshot.for_each_sample(Metric::ReasonInfo, |labels, _| words.push(labels[1].1.to_owned()));
+            words
+        };
+        assert_eq!(words(&snapshot(&mut store, 20)).len(), 20);
+        let crowded = snapshot(&mut store, 25);
+        assert!(crowded.sources[0].up, "reasons decide nothing");
+        assert_eq!(words(&crowded).len(), 21);
+        assert!(words(&crowded).iter().any(|w| w == reason::OTHER));
+    }
+
+    #[test]
+    fn a_reason_that_nobody_has_any_more_gives_way_to_another() {
+        let mut store = store(Limits { max_reasons: 2, ..Limits::default() });
+        let (key, mut slot) = (PackageKey::new(None, "p"), None);
+        for n in 0..100 {
+            slot = store.put(0, slot, &key, &shown(6, n));
+            let mut words = Vec::new();
+            store.snapshot(Publisher::default(), &[UP]).for_each_sample(Metric::ReasonInfo, |labels, _| {
+                words.push(labels[1].1.to_owned());
+            });
+            assert!(words.len() <= 2 && words.contains(&format!("Reason{n}")), "{words:?}");
+        }
     }
 
     #[test]

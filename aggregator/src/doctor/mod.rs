@@ -99,7 +99,7 @@ pub async fn doctor(args: DoctorArgs) -> Result<u8> {
     };
     let (limits, hub) = limits(&args).await;
     let report = match ask::survey(&backend, args.settle_delay, trust, args.backend.fleet(), limits).await {
-        Ok(survey) => Report::new(backend.url, hub, &survey),
+        Ok(survey) => Report::new(backend.url.to_string(), hub, &survey),
         Err(error) => {
             eprintln!("the backend cannot be asked: {error}");
             return Ok(2);

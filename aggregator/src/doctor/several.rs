@@ -61,7 +61,7 @@ pub(super) async fn doctor(
 async fn backend(args: &DoctorArgs, (backend, trust): (Backend, Option<Trust>), limits: &[Limit]) -> Looked {
     let name = if backend.name.is_empty() { "--backend".to_owned() } else { backend.name.clone() };
     let survey = ask::survey(&backend, args.settle_delay, trust, args.backend.fleet(), limits.to_vec()).await;
-    let backend = Some(backend.url);
+    let backend = Some(backend.url.to_string());
     match survey {
         Ok(survey) => Looked { name, backend, findings: of_feed(&survey), survey, ..Looked::default() },
         Err(error) => {

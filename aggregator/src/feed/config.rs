@@ -8,7 +8,7 @@ use std::{
 use reqwest::RequestBuilder;
 use serde::Deserialize;
 
-use super::FeedError;
+use super::{Address, FeedError};
 
 /// Which backend answers; decides the parameters that make partial answers failures.
 ///
@@ -72,7 +72,7 @@ impl std::str::FromStr for Flavour {
 pub struct FeedConfig {
     /// Address below which `/api/v1/query` lies, for instance `http://prometheus:9090` or
     /// `https://mimir/prometheus`. A query string is kept and sent along.
-    pub url: String,
+    pub url: Address,
     /// What kind of backend it is.
     pub flavour: Flavour,
     /// Longest time for one query, from connecting to the last byte.
@@ -152,7 +152,7 @@ pub struct TlsFiles {
 
 impl FeedConfig {
     /// The defaults for a backend at `url`: any flavour, 30 s for a query, 10 s of clock skew.
-    pub fn new(url: impl Into<String>) -> Self {
+    pub fn new(url: impl Into<Address>) -> Self {
         Self {
             url: url.into(),
             flavour: Flavour::Any,

@@ -66,7 +66,7 @@ impl Connector {
     /// When the configuration is of no use, whatever is in the files.
     pub(super) fn new(config: &FeedConfig) -> Result<Self, FeedError> {
         let bad = |e: &dyn std::fmt::Display| FeedError::Config(e.to_string());
-        let mut url = Url::parse(&config.url).map_err(|e| bad(&format!("url `{}`: {e}", config.url)))?;
+        let mut url = config.url.url().map_err(|e| bad(&e))?;
         let mut headers = header::HeaderMap::new();
         for (name, value) in &config.headers {
             let name: header::HeaderName = name.parse().map_err(|e| bad(&format!("header `{name}`: {e}")))?;
@@ -133,7 +133,7 @@ fn client(config: &FeedConfig, headers: &header::HeaderMap, files: &PemFiles) ->
     let mut client = client_builder().default_headers(headers.clone()).timeout(config.timeout);
     if config.tls.server_name.is_some() {
         // Every name is looked up as if it were the URL's. A proxy would look up the name itself.
-        let url = Url::parse(&config.url).map_err(|e| e.to_string())?;
+        let url = config.url.url()?;
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         client = client.no_proxy().dns_resolver(Arc::new(Always(host.into())));
     }

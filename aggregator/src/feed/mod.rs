@@ -6,6 +6,7 @@
 //!
 //! Whatever is not a whole, unreserved answer is a [`FeedError`], never "no data".
 
+mod address;
 mod answer;
 #[cfg(test)]
 mod answer_tests;
@@ -32,6 +33,7 @@ use reqwest::{RequestBuilder, Response, Url, header};
 pub(crate) use connector::{PemFiles, client_builder, identity, read_pem};
 pub(crate) use error::excerpt;
 pub use {
+    address::Address,
     answer::read as read_answer,
     config::{Credentials, FeedConfig, Flavour, TlsFiles},
     error::FeedError,
@@ -86,9 +88,9 @@ impl PromFeed {
             // A connection kept from an earlier query may have been closed meanwhile. Queries change
             // nothing, so they may be sent twice.
             Err(error) if error.is_request() && !error.is_connect() && !error.is_timeout() => {
-                self.request(expression, at).await?.send().await.map_err(|e| self.transport(&e))
+                self.request(expression, at).await?.send().await.map_err(|e| self.transport(e))
             }
-            Err(error) => Err(self.transport(&error)),
+            Err(error) => Err(self.transport(error)),
         }
     }
 
@@ -165,7 +167,7 @@ impl PromFeed {
                     }
                 }
                 Ok(None) => break Ok(()),
-                Err(error) => break Err(self.transport(&error)),
+                Err(error) => break Err(self.transport(error)),
             }
         };
         body.finish().await;
@@ -173,7 +175,9 @@ impl PromFeed {
         sent.and(parsed)
     }
 
-    fn transport(&self, error: &reqwest::Error) -> FeedError {
+    fn transport(&self, error: reqwest::Error) -> FeedError {
+        // The address may hold secrets.
+        let error = &error.without_url();
         if error.is_timeout() {
             FeedError::Timeout { seconds: self.config.timeout.as_secs_f64() }
         } else if error.is_body() || error.is_decode() {

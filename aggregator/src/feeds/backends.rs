@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use super::settings::{FLAGS, duration};
 use super::{Feed, push, query, scrape};
-use crate::feed::{Credentials, Exporters, FeedConfig, Flavour, PromFeed, TlsFiles, Trust};
+use crate::feed::{Address, Credentials, Exporters, FeedConfig, Flavour, PromFeed, TlsFiles, Trust};
 use crate::poll::{PollConfig, Poller};
 
 /// Longest time that may be given for one query: a poll is several, and must end while it is of use.
@@ -55,7 +55,7 @@ pub struct Backend {
     /// What it is called in messages, and what tells its streams from those of others.
     pub name: String,
     /// Base address of its query API.
-    pub url: String,
+    pub url: Address,
     /// What kind it is.
     #[serde(default, deserialize_with = "flavour")]
     pub flavour: Flavour,
