@@ -6,7 +6,7 @@ use crate::checks::Templates;
 use crate::feeds;
 use crate::profiles;
 use crate::tenancy::Tenancy;
-use crate::yaml_file::{FromYaml, YamlFile};
+use crate::yaml_file::{self, FromYaml, YamlFile};
 
 /// What `--config` names.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -26,10 +26,8 @@ pub struct Config {
 pub type ConfigFile = YamlFile<Config>;
 
 impl FromYaml for Config {
-    /// Nothing but white space and comments is the default.
     fn from_yaml(text: &str) -> Result<Self, String> {
-        let config = serde_saphyr::from_str::<Option<Self>>(text).map_err(|error| error.to_string())?;
-        Ok(config.unwrap_or_default())
+        yaml_file::read(text)
     }
 }
 
@@ -45,6 +43,13 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_lines_around_it() {
+        let text = "feeds:\n  backends:\n  - name: a\n    url: https://u:secret@a/?apikey=secret\n    headers: {a: secret}\n    x: 1\n";
+        let error = Config::from_yaml(text).unwrap_err();
+        assert!(error.contains("`x`") && error.contains("line 6") && !error.contains("secret"), "{error}");
+    }
 
     #[test]
     fn an_empty_file_is_the_default() {

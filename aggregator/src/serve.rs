@@ -137,7 +137,7 @@ impl LeaderArgs {
 #[derive(Debug, Clone, Args)]
 pub struct BackendArgs {
     /// Base address of the Prometheus query API, for instance http://prometheus:9090
-    #[arg(long = "backend", env = "STATUSBRIDGE_BACKEND", value_name = "URL")]
+    #[arg(long = "backend", env = "STATUSBRIDGE_BACKEND", hide_env_values = true, value_name = "URL")]
     url: Option<Address>,
     /// What kind of backend it is: any, prometheus, thanos, victoriametrics
     #[arg(long = "backend-flavour", env = "STATUSBRIDGE_BACKEND_FLAVOUR", default_value = "any")]

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::anyhow;
+use serde::de::DeserializeOwned;
+use serde_saphyr::options;
 
 /// What a YAML file may say.
 pub trait FromYaml: Default + PartialEq {
@@ -11,6 +13,16 @@ pub trait FromYaml: Default + PartialEq {
     /// # Errors
     /// In words that name the place, but not the file.
     fn from_yaml(text: &str) -> Result<Self, String>;
+}
+
+/// Reads a text, of which no line is in an error: it may hold secrets. Nothing but white space and comments is the
+/// default.
+///
+/// # Errors
+/// In words that name the place.
+pub(crate) fn read<T: Default + DeserializeOwned>(text: &str) -> Result<T, String> {
+    let read = serde_saphyr::from_str_with_options::<Option<T>>(text, options! { with_snippet: false });
+    Ok(read.map_err(|error| error.to_string())?.unwrap_or_default())
 }
 
 /// The file, and what it said when it could last be used.

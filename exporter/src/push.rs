@@ -66,6 +66,8 @@ impl PushArgs {
         let (Some(url), Some(token_file)) = (&self.push_url, &self.push_token_file) else { return Ok(None) };
         let url = Url::parse(url).with_context(|| format!("--push-url {url}"))?;
         ensure!(matches!(url.scheme(), "http" | "https"), "--push-url {url} is neither http nor https");
+        let names_somebody = !url.username().is_empty() || url.password().is_some();
+        ensure!(!names_somebody, "--push-url has a user or a password: --push-token-file says who pushes");
         if url.scheme() == "http" {
             warn!("the token is pushed without TLS: whoever listens on the way can use it");
         }

@@ -33,9 +33,10 @@ pub struct Limits {
     pub header: Duration,
 }
 
+/// As many connections as come.
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 8192, header: Duration::from_secs(10) }
+        Self { connections: Semaphore::MAX_PERMITS, header: Duration::from_secs(10) }
     }
 }
 
@@ -72,11 +73,16 @@ pub async fn serve<B>(
             next = next => next,
         };
         let (tls, service, watcher) = (tls.clone(), service.clone(), graceful.watcher());
+        let stop = stop.clone();
         // A handshake takes as long as the other side likes, so it is none of this loop's business.
         connections.spawn(async move {
             let _place = place;
             let Some(tls) = tls else { return converse(connection, limits, service, watcher).await };
-            match tls.accept(connection).await {
+            let shaken = tokio::select! {
+                () = stop.cancelled() => return,
+                shaken = tls.accept(connection) => shaken,
+            };
+            match shaken {
                 Ok(connection) => converse(connection, limits, service, watcher).await,
                 Err(error) => debug!(%error, "a TLS handshake failed"),
             }

@@ -115,7 +115,11 @@ async fn look(feed: &PromFeed, poll: &PollConfig, survey: &mut Survey) -> Result
     let believed = exporters.select(&[Metric::Digest], []);
     survey.digests = fold(feed, &believed, t, heads(poll, t, f64::MAX)).await?;
     let others = format!("{} unless {believed}", Metric::Digest.name());
-    survey.refused = fold(feed, &others, t, heads(poll, t, f64::MAX)).await?;
+    match fold(feed, &others, t, heads(poll, t, f64::MAX)).await {
+        // However many there are, what is believed can be looked at.
+        Err(error) if error.may_be_size() => survey.refused_unread = true,
+        refused => survey.refused = refused?,
+    }
     let metrics = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
     let query = exporters.select(&metrics, []) + &format!("[{}s]", WINDOW + AHEAD);
     let lately = heads(poll, t, t + survey.settle);

@@ -223,11 +223,10 @@ fn values(survey: &Survey, findings: &mut Vec<Finding>) {
 /// Who is believed, and who is not.
 fn trust(survey: &Survey, findings: &mut Vec<Finding>) {
     let streams = if survey.digests.is_empty() { &survey.refused } else { &survey.digests };
-    let fix = match propose(streams.keys()) {
-        Some(Proposal { matchers, covers }) => format!(
-            "--trust '{matchers}', which {covers} of {} digests bear; see that no other pod in these clusters can get \
-             these labels",
-            streams.len()
+    let fix = match propose(streams.keys(), &survey.cluster_label) {
+        Some(Proposal { matchers, clusters }) => format!(
+            "--trust '{matchers}', which digests of {clusters} clusters bear, if these are your exporters; see that no \
+             other pod in these clusters can get these labels",
         ),
         None => "give what is scraped a `namespace` and a `job` of its target, as Prometheus' service discovery can, \
                  and name them with --trust"
@@ -249,6 +248,15 @@ fn trust(survey: &Survey, findings: &mut Vec<Finding>) {
             return findings.push(Finding::problem(Check::Trust, message, fix));
         }
         Some(Trust::Matching(_)) => {}
+    }
+    if survey.refused_unread {
+        let message = "there are more digests that --trust refuses than the backend gives at a time";
+        let fix = format!(
+            "find out who says them: topk(10, count by ({}, job) ({}))",
+            survey.cluster_label,
+            Metric::Digest.name()
+        );
+        findings.push(Finding::advice(Check::Trust, message, fix));
     }
     let cluster = |labels: &StreamLabels| labels.get(&survey.cluster_label).cloned();
     let known: BTreeSet<Option<String>> = survey.digests.keys().map(cluster).collect();

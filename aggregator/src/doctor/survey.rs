@@ -33,6 +33,8 @@ pub struct Survey {
     pub digests: BTreeMap<StreamLabels, DigestSeen>,
     /// The same of those that are not believed.
     pub refused: BTreeMap<StreamLabels, DigestSeen>,
+    /// They are too many to be read.
+    pub refused_unread: bool,
     /// Names of the contract's metrics that are there; those of packages are not looked for.
     pub metrics: BTreeSet<String>,
     /// Own labels that collide with others, and how many series bear both.

@@ -184,7 +184,7 @@ type Breakage = fn(&mut Survey);
 #[case::for_people_only(|s: &mut Survey| { s.metrics.remove("statusbridge_source_last_contact_timestamp_seconds"); },
     Level::Advice, Check::MissingMetric, "statusbridge_source_last_contact_timestamp_seconds is missing", "metric_relabel_configs")]
 #[case::nobody_named(|s: &mut Survey| s.trust = None,
-    Level::Problem, Check::Trust, "--trust is missing", "--trust 'job=\"statusbridge\"', which 3 of 3 digests bear")]
+    Level::Problem, Check::Trust, "--trust is missing", "--trust 'job=\"statusbridge\"', which digests of 3 clusters bear")]
 #[case::everybody(|s: &mut Survey| s.trust = Some(Trust::All),
     Level::Advice, Check::Trust, "every stream is believed", "--trust 'job=\"statusbridge\"'")]
 #[case::a_pod_that_poses_as_an_exporter(|s: &mut Survey| drop(s.refused.insert(stream(&[("cluster", "c1"), ("job", "x")]), DigestSeen::default())),

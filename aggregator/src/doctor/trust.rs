@@ -1,8 +1,8 @@
 //! Which labels tell exporters from others that are scraped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use statusbridge_contract::{sample::escape_label_value, stream::StreamLabels};
+use statusbridge_contract::stream::StreamLabels;
 
 /// Labels of targets that whoever runs a pod cannot choose freely, each under the names that pipelines give it.
 const TELLING: [&[&str]; 2] = [&["namespace", "k8s_namespace_name", "kubernetes_namespace"], &["job"]];
@@ -12,31 +12,29 @@ const TELLING: [&[&str]; 2] = [&["namespace", "k8s_namespace_name", "kubernetes_
 pub(super) struct Proposal {
     /// As PromQL writes it.
     pub(super) matchers: String,
-    /// How many streams bear it.
-    pub(super) covers: usize,
+    /// In how many clusters streams bear it.
+    pub(super) clusters: usize,
 }
 
-/// The namespace and job that most of the streams bear, if these bear any.
-pub(super) fn propose<'a>(streams: impl Iterator<Item = &'a StreamLabels>) -> Option<Proposal> {
-    let mut groups = BTreeMap::<Vec<(&str, &str)>, usize>::new();
+/// The namespace and job that are borne in most clusters, if any are: one that speaks often is one all the same. Texts that
+/// could do something to a shell or a terminal are proposed to nobody.
+pub(super) fn propose<'a>(
+    streams: impl Iterator<Item = &'a StreamLabels>,
+    cluster_label: &str,
+) -> Option<Proposal> {
+    let mut groups = BTreeMap::<Vec<(&str, &str)>, BTreeSet<Option<&String>>>::new();
+    let is_safe = |value: &&String| {
+        !value.is_empty() && !value.chars().any(|c| c.is_control() || matches!(c, '\'' | '"' | '\\'))
+    };
     for labels in streams {
-        let find =
-            |name: &&'static str| Some((*name, labels.get(*name).filter(|it| !it.is_empty())?.as_str()));
-        *groups
-            .entry(TELLING.iter().filter_map(|names| names.iter().find_map(find)).collect())
-            .or_default() += 1;
+        let find = |name: &&'static str| Some((*name, labels.get(*name).filter(is_safe)?.as_str()));
+        let group = TELLING.iter().filter_map(|names| names.iter().find_map(find)).collect();
+        groups.entry(group).or_default().insert(labels.get(cluster_label));
     }
-    let (labels, covers) =
-        groups.into_iter().filter(|(it, _)| !it.is_empty()).max_by_key(|(_, count)| *count)?;
-    let mut matchers = String::new();
-    for (name, value) in labels {
-        matchers.push_str(if matchers.is_empty() { "" } else { "," });
-        matchers.push_str(name);
-        matchers.push_str("=\"");
-        escape_label_value(&mut matchers, value);
-        matchers.push('"');
-    }
-    Some(Proposal { matchers, covers })
+    let groups = groups.into_iter().filter(|(labels, _)| !labels.is_empty());
+    let (labels, clusters) = groups.max_by_key(|(_, clusters)| clusters.len())?;
+    let matchers: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+    Some(Proposal { matchers: matchers.join(","), clusters: clusters.len() })
 }
 
 #[cfg(test)]
@@ -45,16 +43,25 @@ mod tests {
     use crate::testing::stream;
 
     #[test]
-    fn what_most_streams_bear_is_proposed() {
-        let ours =
-            |cluster| stream(&[("cluster", cluster), ("namespace", "statusbridge-system"), ("job", "a\"b")]);
-        let theirs = stream(&[("cluster", "c"), ("namespace", "tenant"), ("job", "a\"b")]);
-        let all = [ours("a"), theirs, ours("b")];
-        let matchers = r#"namespace="statusbridge-system",job="a\"b""#.to_owned();
-        assert_eq!(propose(all.iter()), Some(Proposal { matchers, covers: 2 }));
+    fn what_is_borne_in_most_clusters_is_proposed() {
+        let of = |cluster, namespace, more| {
+            stream(&[("cluster", cluster), ("namespace", namespace), ("job", "statusbridge"), ("more", more)])
+        };
+        let ours = [of("a", "statusbridge-system", ""), of("b", "statusbridge-system", "")];
+        let theirs = ["1", "2", "3", "4"].map(|more| of("c", "tenant", more));
+        let matchers = r#"namespace="statusbridge-system",job="statusbridge""#.to_owned();
+        let proposed = propose(ours.iter().chain(&theirs), "cluster");
+        assert_eq!(proposed, Some(Proposal { matchers, clusters: 2 }));
         let collected = stream(&[("cluster", "c"), ("k8s_namespace_name", "x"), ("instance", "y")]);
         let matchers = r#"k8s_namespace_name="x""#.to_owned();
-        assert_eq!(propose([&collected].into_iter()), Some(Proposal { matchers, covers: 1 }));
-        assert_eq!(propose([&stream(&[("cluster", "c")])].into_iter()), None);
+        assert_eq!(propose([&collected].into_iter(), "cluster"), Some(Proposal { matchers, clusters: 1 }));
+    }
+
+    #[test]
+    fn what_could_harm_who_copies_it_is_not_proposed() {
+        for namespace in ["a'; reboot; '", "a\u{1b}[2J", "a\"b"] {
+            let labels = stream(&[("cluster", "c"), ("namespace", namespace)]);
+            assert_eq!(propose([&labels].into_iter(), "cluster"), None);
+        }
     }
 }

@@ -34,7 +34,9 @@ impl<T: Into<String>> From<T> for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (place, rest) = self.0.split_at(self.0.find(['?', '#']).unwrap_or(self.0.len()));
-        let (scheme, place) = place.split_once("://").map_or(("", place), |(scheme, place)| (scheme, place));
+        // What looks like a query may be of a password.
+        let place = if rest.contains('@') { "…" } else { place };
+        let (scheme, place) = place.split_once("://").unwrap_or(("", place));
         let colon = if scheme.is_empty() { "" } else { "://" };
         let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
         write!(f, "{scheme}{colon}{host}{}", if rest.is_empty() { "" } else { "?…" })
@@ -56,8 +58,9 @@ mod tests {
     #[rstest]
     #[case("https://thanos:9090/prometheus", "https://thanos:9090/prometheus")]
     #[case("https://user:secret@thanos/a?apikey=secret", "https://thanos/a?…")]
-    #[case("https://thanos?apikey=secret@b/c", "https://thanos?…")]
+    #[case("https://thanos?apikey=secret@b/c", "…?…")]
     #[case("https://a:sec/ret@thanos/#secret", "https://thanos/?…")]
+    #[case("https://user:sec#ret@thanos/", "…?…")]
     #[case("user:secret@thanos", "thanos")]
     #[case("thanos", "thanos")]
     #[case("https://thanos/a@secret@b", "https://b")]

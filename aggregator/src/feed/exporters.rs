@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use promql_parser::label::Matcher;
 use statusbridge_contract::Metric;
 
 use super::trust::Trust;
@@ -27,14 +28,17 @@ impl Exporters {
     /// What is wrong with them.
     pub fn check(&self) -> Result<(), String> {
         match &self.trust {
-            Trust::Matching(matchers) if matchers.iter().all(|it| it.name == self.cluster_label) => {
-                Err(format!(
-                    "`{}` names the cluster, and all that is scraped in it bears it: add a label that only exporters bear",
-                    self.cluster_label
-                ))
-            }
+            Trust::Matching(matchers) if !matchers.iter().any(|it| self.tells_apart(it)) => Err(format!(
+                "`{}` holds for all that is scraped in a cluster: add a label and a value that only exporters bear",
+                self.trust
+            )),
             _ => Ok(()),
         }
+    }
+
+    /// Whether something that is scraped in a cluster can fail to match.
+    fn tells_apart(&self, matcher: &Matcher) -> bool {
+        matcher.name != self.cluster_label && !matcher.is_match("of nobody's target")
     }
 
     /// Selects samples of some metrics, of some clusters or of all.

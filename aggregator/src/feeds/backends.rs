@@ -134,8 +134,12 @@ impl Backend {
         if self.settle_delay.is_some_and(|delay| delay > LONGEST_SETTLE) {
             return wrong("settleDelay", "has to be at most 10m");
         }
-        if self.cluster_label.is_empty() {
-            return wrong("clusterLabel", "is empty");
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if self.cluster_label.is_empty() || !self.cluster_label.chars().all(is_word) {
+            return wrong("clusterLabel", "has to be of letters, digits and `_`");
+        }
+        if self.ignore_labels.contains(&self.cluster_label) {
+            return wrong("ignoreLabels", "has the label that names the cluster");
         }
         self.exporters().check().map_err(|error| ("trust", error))?;
         // What address, headers and server name are worth, the client knows.
@@ -290,11 +294,23 @@ mod tests {
     #[case::bad_timeout("name: a, url: http://a, timeout: soon", "\"soon\" is not a duration")]
     #[case::no_time("name: a, url: http://a, timeout: 0s", "backends[0].timeout: ")]
     #[case::no_batch("name: a, url: http://a, batchSamples: 0", "nonzero")]
-    #[case::no_label("name: a, url: http://a, clusterLabel: ''", "backends[0].clusterLabel: is empty")]
+    #[case::no_label("name: a, url: http://a, clusterLabel: ''", "backends[0].clusterLabel: has to be of")]
+    #[case::odd_label(
+        "name: a, url: http://a, clusterLabel: k8s.cluster",
+        "backends[0].clusterLabel: has to be of"
+    )]
+    #[case::ignored(
+        "name: a, url: http://a, ignoreLabels: [cluster]",
+        "backends[0].ignoreLabels: has the label"
+    )]
+    #[case::trusts_everybody(
+        "name: a, url: http://a, trust: 'job=~\".+\",cluster=\"c\"'}, {name: b, url: http://b",
+        "holds for all that is scraped"
+    )]
     #[case::no_such_field("name: a, url: http://a, proxy: b", "proxy")]
     #[case::cluster_alone(
         "name: a, url: http://a, clusterLabel: k, trust: 'k=\"x\"'}, {name: b, url: http://b",
-        "backends[0].trust: `k` names the cluster"
+        "backends[0].trust: `k=\"x\"` holds for all"
     )]
     #[case::no_matcher("name: a, url: http://a, trust: namespace}, {name: b", "trust: ")]
     fn what_is_wrong_is_said_with_the_field(#[case] backends: &str, #[case] expected: &str) {

@@ -77,6 +77,10 @@ mod tests {
     #[case("scrape: {targets: [{cluster: a, url: 'ftp://a/metrics'}]}", "targets[0]: url")]
     #[case("scrape: {targets: [{cluster: a, url: a}]}", "targets[0]: url")]
     #[case(
+        "scrape: {targets: [{cluster: a, url: 'http://u:p@a/m'}]}",
+        "targets[0]: url has a user or a password"
+    )]
+    #[case(
         "scrape: {targets: [{cluster: a, url: 'http://a/m'}, {cluster: a, url: 'http://a/m'}]}",
         "targets[1]: the same as"
     )]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::yaml_file::{FromYaml, YamlFile};
+use crate::yaml_file::{self, FromYaml, YamlFile};
 
 /// A line of the file.
 #[derive(Deserialize)]
@@ -26,10 +26,9 @@ pub struct Tokens {
 impl FromYaml for Tokens {
     /// Reads a list of `{cluster, sha256}`; no token or hash is in an error.
     fn from_yaml(text: &str) -> Result<Self, String> {
-        let entries =
-            serde_saphyr::from_str::<Option<Vec<Entry>>>(text).map_err(|error| error.to_string())?;
+        let entries: Vec<Entry> = yaml_file::read(text)?;
         let mut tokens = Self::default();
-        for (number, Entry { cluster, sha256 }) in entries.unwrap_or_default().into_iter().enumerate() {
+        for (number, Entry { cluster, sha256 }) in entries.into_iter().enumerate() {
             if cluster.is_empty() {
                 return Err(format!("[{number}]: cluster is empty"));
             }

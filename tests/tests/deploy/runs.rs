@@ -108,7 +108,7 @@ async fn from_a_package_to_a_gate_and_its_closing() {
 
         // As prometheus-operator labels what it finds in a namespace.
         let labels = [("cluster", cluster.name()), ("namespace", NAMESPACE)];
-        let job = ScrapeJob::new("statusbridge").target(cluster.exporter.address(), &labels);
+        let job = ScrapeJob::new("statusbridge-exporter").target(cluster.exporter.address(), &labels);
         let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await?;
 
         let api = ApiServer::start(rig, &etcd, "hub").await?;

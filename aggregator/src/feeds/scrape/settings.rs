@@ -133,5 +133,7 @@ impl Target {
 pub(super) fn check_url(url: &str) -> Result<Url> {
     let parsed = Url::parse(url).with_context(|| format!("url {url:?}"))?;
     ensure!(matches!(parsed.scheme(), "http" | "https"), "url {url:?} is neither http nor https");
+    let names_somebody = !parsed.username().is_empty() || parsed.password().is_some();
+    ensure!(!names_somebody, "url has a user or a password: bearerTokenFile says who asks");
     Ok(parsed)
 }
