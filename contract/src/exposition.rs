@@ -60,6 +60,11 @@ pub fn read<'t>(text: &'t str, mut each: impl FnMut(Sample<'_, 't>)) -> Result<(
     Ok(())
 }
 
+/// Most labels of a sample: what a contract may come to have, and more than any exporter sets.
+const LABELS: usize = 32;
+/// Longest value of a label as it is written, in bytes.
+const VALUE: usize = 8 << 10;
+
 type Label<'t> = (&'t str, Cow<'t, str>);
 
 fn sample<'t>(line: &'t str, labels: &mut Vec<Label<'t>>) -> Result<(&'t str, f64), &'static str> {
@@ -91,6 +96,12 @@ fn labels<'t>(mut text: &'t str, labels: &mut Vec<Label<'t>>) -> Result<&'t str,
         let (name, rest) = name(text, b'_')?;
         let rest = rest.strip_prefix("=\"").ok_or("a label has no quoted value")?;
         let (value, rest) = quoted(rest)?;
+        if labels.len() == LABELS {
+            return Err("a sample has more than 32 labels");
+        }
+        if value.len() > VALUE {
+            return Err("a label's value is longer than 8 KiB");
+        }
         if labels.iter().any(|(other, _)| *other == name) {
             return Err("a label comes twice");
         }
@@ -192,6 +203,8 @@ mod tests {
     #[case("a{x=\"1\";y=\"2\"} 1\n", 1, "neither a comma nor a brace")]
     #[case("a{x=1} 1\n", 1, "no quoted value")]
     #[case("a{x=\"1\",x=\"2\"} 1\n", 1, "twice")]
+    #[case(&format!("a{{{}}} 1\n", (0..33).map(|n| format!("l{n}=\"\",")).collect::<String>()), 1, "more than 32 labels")]
+    #[case(&format!("a{{x=\"{}\"}} 1\n", "v".repeat(8193)), 1, "longer than 8 KiB")]
     #[case("a{,} 1\n", 1, "no name")]
     #[case("a{x=\"1\"}1\n", 1, "no space")]
     #[case("a\n", 1, "no space")]

@@ -7,7 +7,8 @@ use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
-use tokio::{net::TcpStream, sync::watch};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::{error, info};
 
@@ -110,7 +111,7 @@ impl Tls {
     ///
     /// # Errors
     /// When the other side does not do its part, or not in time.
-    pub async fn accept(&self, connection: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub async fn accept<C: AsyncRead + AsyncWrite + Unpin>(&self, connection: C) -> io::Result<TlsStream<C>> {
         let config = self.0.borrow().clone();
         tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(connection)).await?
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     clock::Seconds,
-    verify::{Content, Package, content::parts},
+    verify::{Content, MOST_SOURCES, Package, content::parts},
 };
 
 /// Distances between digest samples that are remembered.
@@ -43,7 +43,7 @@ pub(super) struct Verified {
     sample: DigestSample,
     /// Time of the evidence. None as long as nothing tells how old the exposition is.
     pub(super) evidence: Option<Seconds>,
-    /// When each source was last seen up.
+    /// When each source was last seen up; of those of before only some.
     last_up: Vec<(Arc<str>, Seconds)>,
 }
 
@@ -439,7 +439,15 @@ impl Verified {
         for source in self.content.sources.iter().filter(|source| source.up == Some(1)) {
             match self.last_up.iter_mut().find(|(name, _)| *name == source.name) {
                 Some((_, at)) => *at = evidence,
-                None => self.last_up.push((source.name.clone(), evidence)),
+                None => {
+                    if self.last_up.len() >= MOST_SOURCES
+                        && let Some(oldest) = (0..self.last_up.len())
+                            .min_by(|a, b| self.last_up[*a].1.total_cmp(&self.last_up[*b].1))
+                    {
+                        self.last_up.swap_remove(oldest);
+                    }
+                    self.last_up.push((source.name.clone(), evidence));
+                }
             }
         }
     }

@@ -111,7 +111,7 @@ async fn admitted(
         return malformed("the header statusbridge-instance is too long, or not plain text");
     };
     let busy = |text| Answer::new(StatusCode::TOO_MANY_REQUESTS, PushResult::Busy, text);
-    let _visit = match session.admit(cluster, &instance) {
+    let visit = match session.admit(cluster, &instance) {
         Ok(visit) => visit,
         Err(NoRoom::AtOnce) => return busy("too many pushes of this cluster at the same time"),
         Err(NoRoom::Instances) => return busy("too many exporters in this cluster within an hour"),
@@ -122,8 +122,11 @@ async fn admitted(
         Err(error) => return no_body(error, max),
     };
     let origin = Origin { cluster: cluster.to_owned(), stream: stream(cluster, &instance), at };
-    let reading = front.limits.reading.acquire().await;
+    // It goes on to the end, whether or not the client is still there, and takes its place until then.
+    let (ours, all) = (visit.reading.clone(), front.limits.reading.clone());
+    let reading = (ours.acquire_owned().await, all.acquire_owned().await);
     let read = tokio::task::spawn_blocking(move || {
+        let _places = (reading, visit);
         let text = arrived.unpack(gzip, max)?;
         Ok((text.len(), expositions::read(&text, origin)))
     });
@@ -134,7 +137,6 @@ async fn admitted(
             return Answer::new(StatusCode::INTERNAL_SERVER_ERROR, PushResult::Malformed, error.to_string());
         }
     };
-    drop(reading);
     let subject = format!("cluster {cluster}, {instance}");
     let bytes = read.0 as u64;
     let evidence = match read.1 {

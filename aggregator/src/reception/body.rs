@@ -13,13 +13,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Packed bytes of all pushes that are under way, in kilobytes.
 const BUDGET: usize = 256 << 10;
 /// Bodies that are unpacked and read at the same time.
-const READ_AT_ONCE: usize = 4;
+pub(super) const READ_AT_ONCE: usize = 4;
 
 /// What all pushes share.
 pub(super) struct Limits {
     budget: Arc<Semaphore>,
     /// Turns to unpack and read.
-    pub(super) reading: Semaphore,
+    pub(super) reading: Arc<Semaphore>,
     arrival: Duration,
 }
 
@@ -47,7 +47,8 @@ pub(super) struct Arrived {
 impl Limits {
     /// A body may take so long to arrive.
     pub(super) fn new(arrival: Duration) -> Self {
-        Self { budget: Arc::new(Semaphore::new(BUDGET)), reading: Semaphore::new(READ_AT_ONCE), arrival }
+        let [budget, reading] = [BUDGET, READ_AT_ONCE].map(|permits| Arc::new(Semaphore::new(permits)));
+        Self { budget, reading, arrival }
     }
 
     /// Receives a body of at most `max` bytes.

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use statusbridge_contract::stream::StreamLabels;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::Tokens;
+use super::body::READ_AT_ONCE;
 use crate::clock;
 use crate::expositions::{Evidence, Outcome};
 use crate::feeds::{Desk, Receipt, push};
@@ -33,9 +34,10 @@ pub(super) struct Session {
 }
 
 /// What is remembered of a cluster that pushes.
-#[derive(Default)]
 struct Visitor {
     under_way: usize,
+    /// Its turns to be read: never more than half of all.
+    reading: Arc<Semaphore>,
     instances: HashMap<String, Instant>,
 }
 
@@ -51,6 +53,8 @@ pub(super) enum NoRoom {
 /// A push that is let in.
 pub(super) struct Visit {
     cluster: String,
+    /// Turns of its cluster to be read.
+    pub(super) reading: Arc<Semaphore>,
     visitors: Arc<Mutex<HashMap<String, Visitor>>>,
 }
 
@@ -91,7 +95,11 @@ impl Session {
     /// Lets a push in, if there is room for it.
     pub(super) fn admit(&self, cluster: &str, instance: &str) -> Result<Visit, NoRoom> {
         let mut visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
-        let visitor = visitors.entry(cluster.to_owned()).or_default();
+        let visitor = visitors.entry(cluster.to_owned()).or_insert_with(|| Visitor {
+            under_way: 0,
+            reading: Arc::new(Semaphore::new(READ_AT_ONCE / 2)),
+            instances: HashMap::new(),
+        });
         if visitor.under_way >= AT_ONCE {
             return Err(NoRoom::AtOnce);
         }
@@ -101,7 +109,8 @@ impl Session {
         }
         visitor.instances.insert(instance.to_owned(), Instant::now());
         visitor.under_way += 1;
-        Ok(Visit { cluster: cluster.to_owned(), visitors: self.visitors.clone() })
+        let (cluster, reading) = (cluster.to_owned(), visitor.reading.clone());
+        Ok(Visit { cluster, reading, visitors: self.visitors.clone() })
     }
 
     /// Brings the fleet up to what was pushed. `None` when this replica leads no longer.

@@ -160,7 +160,7 @@ pub struct Content {
     pub state: Digest,
     /// How many samples it is.
     pub samples: u64,
-    /// The sources, by name.
+    /// The sources, in order of their names.
     pub sources: Vec<Source>,
     /// The dictionary of reasons, by source, code and word.
     pub reasons: Arc<[Reason]>,
@@ -192,18 +192,19 @@ impl Content {
 
     /// What it says about a source.
     pub fn source(&self, name: &str) -> Option<&Source> {
-        self.sources.iter().find(|s| s.name.as_ref() == name)
+        let at = self.sources.binary_search_by(|source| source.name.as_ref().cmp(name)).ok()?;
+        self.sources.get(at)
     }
 
     /// The word for a reason code; codes that the dictionary lacks are shown as they are, 0 is none.
     pub fn reason(&self, source: &str, code: u64) -> Option<String> {
-        let known = |r: &&Reason| r.source.as_ref() == source && r.code.parse() == Ok(code);
+        let decimal = code.to_string();
+        let wanted = (source, decimal.as_str());
+        let at = self.reasons.partition_point(|it| (it.source.as_ref(), it.code.as_ref()) < wanted);
+        let known = self.reasons.get(at).filter(|it| (it.source.as_ref(), it.code.as_ref()) == wanted);
         match code {
             0 => None,
-            _ => Some(match self.reasons.iter().find(known) {
-                Some(reason) => reason.word.to_string(),
-                None => format!("code {code:#x}"),
-            }),
+            _ => Some(known.map_or_else(|| format!("code {code:#x}"), |it| it.word.to_string())),
         }
     }
 }

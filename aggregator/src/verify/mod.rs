@@ -33,6 +33,9 @@ pub struct Attested {
     pub process: u64,
 }
 
+/// Sources of one exporter, at most: it has one for each kind of package.
+pub(crate) const MOST_SOURCES: usize = 256;
+
 /// The samples of a stream as verified content, or as they were when they are not exactly those that
 /// the digest attests.
 pub fn verify(gathered: Gathered, attested: Attested) -> Result<Content, Box<Gathered>> {
@@ -50,6 +53,10 @@ pub fn verify(gathered: Gathered, attested: Attested) -> Result<Content, Box<Gat
 
 /// What in a set of samples cannot come from one exporter that keeps to the contract.
 fn contradiction(gathered: &Gathered) -> Option<String> {
+    let sources = gathered.sources.len();
+    if sources > MOST_SOURCES {
+        return Some(format!("it has {sources} sources, and {MOST_SOURCES} at most are read"));
+    }
     if let Some(text) = gathered.packages.iter().find_map(odd_package) {
         return Some(text);
     }

@@ -32,7 +32,8 @@ async fn flags(container: &Value) -> Result<Vec<(String, String)>> {
     for variable in container["env"].as_array().into_iter().flatten() {
         let name = variable["name"].as_str().context("a variable without a name")?;
         let Some(flag) = name.strip_prefix("STATUSBRIDGE_") else { continue };
-        ensure!(help.contains(&format!("[env: {name}=")), "{command} does not know the variable {name}");
+        let is_known = ["=", "]"].iter().any(|end| help.contains(&format!("[env: {name}{end}")));
+        ensure!(is_known, "{command} does not know the variable {name}");
         let value = variable["value"].as_str().with_context(|| format!("{name} is no text"))?;
         flags.push((format!("--{}", flag.to_lowercase().replace('_', "-")), value.to_owned()));
     }

@@ -291,7 +291,7 @@ async fn a_new_leader_closes_what_is_too_old_before_the_backend_says_anything() 
         let (_, epoch) = world.leader().await?;
         let young = hub.history("young").await?;
         // The next one's backend takes every question and never answers.
-        let b = world.replica(rig, "b", "5m").await?;
+        let b = world.replica(rig, "b", "2m").await?;
         b.to_backend.set(Fault::Freeze);
         world.backend_of_a.set(Fault::Freeze);
         hub.aggregator.process().kill();
