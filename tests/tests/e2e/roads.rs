@@ -262,7 +262,7 @@ fn asks_about_the_present(asked: &[Asked], started: i64) -> Result<()> {
         ensure!(!query.contains("offset") && !query.contains("over_time"), "{query}");
         let window = query.strip_suffix("ms]").and_then(|query| query.rsplit_once('['));
         let window: u64 = window.map_or(Ok(0), |(_, millis)| millis.parse())?;
-        if query.contains("statusbridge_digest") {
+        if query.contains("(digest|") {
             ensure!(window <= 1000 * (AHEAD + BACK), "{query}");
         } else {
             // One scrape of each cluster.
