@@ -80,8 +80,8 @@ impl Board {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// At this moment everything that had to be closed was closed, and the hub has confirmed it
-    /// since: the same that the heartbeat says.
+    /// At this moment everything that had to be closed was closed, but for what is told to [`Board::closing`], and the
+    /// hub has confirmed it since: the same that the heartbeat says.
     pub fn spoke(&self, at: Instant) {
         self.inner().voice = Voice::Spoke(at);
     }

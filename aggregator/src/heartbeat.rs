@@ -1,4 +1,6 @@
-//! The sign of life that the sweeper looks for.
+//! The sign of life that the sweeper looks for: all gates that have to be closed are closed, but for those that it names.
+
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -6,10 +8,17 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
+use crate::store::Key;
 use crate::write::{FIELD_MANAGER, HubError, in_time};
 
 /// Name of the Lease.
 pub const LEASE: &str = "statusbridge-aggregator-heartbeat";
+
+/// Annotation of the Lease: the gates that have to be closed and could not be, with spaces between them.
+const UNCLOSED: &str = "statusbridge.dev/unclosed-gates";
+
+/// How many gates a heartbeat names at most: so many names fit into an annotation. With more of them it is not renewed.
+pub const MOST_UNCLOSED: usize = 500;
 
 /// Renews one Lease.
 pub struct Heartbeat {
@@ -24,12 +33,16 @@ impl Heartbeat {
         Self { api: Api::namespaced(client, namespace), holder, seconds }
     }
 
-    /// Says that everything that had to be closed is closed.
-    pub async fn beat(&self) -> Result<(), HubError> {
+    /// Says that everything that had to be closed is closed but `unclosed`.
+    ///
+    /// # Errors
+    /// When the hub does not take it.
+    pub async fn beat(&self, unclosed: &BTreeSet<Key>) -> Result<(), HubError> {
+        let names: Vec<String> = unclosed.iter().map(Key::to_string).collect();
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": LEASE},
+            "metadata": {"name": LEASE, "annotations": {UNCLOSED: names.join(" ")}},
             "spec": {
                 "holderIdentity": self.holder,
                 "leaseDurationSeconds": self.seconds,
@@ -41,16 +54,29 @@ impl Heartbeat {
     }
 }
 
-/// What is seen of a heartbeat from outside: it differs after every beat.
+/// What is seen of a heartbeat from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beat(Option<String>);
+pub struct Beat {
+    /// Another one after every beat.
+    pub renewed: Option<String>,
+    /// The gates that have to be closed and could not be.
+    pub unclosed: BTreeSet<Key>,
+}
 
 /// Reads the heartbeat; `None` when there never was one.
 pub async fn read(client: &Client, namespace: &str) -> Result<Option<Beat>, HubError> {
     let api = Api::<Lease>::namespaced(client.clone(), namespace);
     let lease = in_time(api.get_opt(LEASE)).await?;
     Ok(lease.map(|lease| {
+        let named = lease.metadata.annotations.and_then(|mut all| all.remove(UNCLOSED)).unwrap_or_default();
+        let key =
+            |(namespace, name): (&str, &str)| Key { namespace: namespace.to_owned(), name: name.to_owned() };
         let spec = lease.spec.unwrap_or_default();
-        Beat(spec.renew_time.map(|time| format!("{} {}", spec.holder_identity.unwrap_or_default(), time.0)))
+        Beat {
+            renewed: spec
+                .renew_time
+                .map(|time| format!("{} {}", spec.holder_identity.unwrap_or_default(), time.0)),
+            unclosed: named.split(' ').filter_map(|name| name.split_once('/')).map(key).collect(),
+        }
     }))
 }

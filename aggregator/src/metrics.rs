@@ -1,5 +1,6 @@
-//! The aggregator's own metrics. No label ever names a cluster, a package or a gate: how many series
-//! there are does not depend on what is watched. What is said of them here is what docs/metrics.md says.
+//! The aggregator's own metrics. No label names a cluster, a package or a gate, but for gates that have to be closed and
+//! cannot be: how many series there are does not depend on what is watched. What is said of them here is what
+//! docs/metrics.md says.
 
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
@@ -7,12 +8,15 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::board::Board;
 use crate::clock::Seconds;
+use crate::heartbeat::MOST_UNCLOSED;
 use crate::poll::PollReport;
+use crate::store::Key;
 use crate::write::{HubError, Kind, Written};
 
 /// Name and value of a label.
@@ -142,6 +146,7 @@ pub struct Metrics {
     writes: Family<[Label; 2], Counter>,
     heartbeats: By<Counter>,
     gates: By<Gauge>,
+    unclosed: Family<[(&'static str, String); 2], Gauge>,
     queue: Gauge,
     newest_evidence: Gauge<f64, AtomicU64>,
     clusters: Gauge,
@@ -169,6 +174,11 @@ impl Metrics {
         own.register("hub_writes", WRITES, it.writes.clone());
         own.register("heartbeats", "Renewals of the heartbeat", it.heartbeats.clone());
         own.register("gates", "Rollout gates by state; an overridden one may be closed", it.gates.clone());
+        own.register(
+            "unclosed_gate",
+            "1 for each gate that is open in the hub, has to be closed and could not be; the first 500",
+            it.unclosed.clone(),
+        );
         own.register("pending_writes", "Status writes that wait for --writes-per-second", it.queue.clone());
         own.register(
             "newest_evidence_timestamp_seconds",
@@ -217,6 +227,7 @@ impl Metrics {
     fn stand_by(&self) {
         self.found(0, 0, None);
         self.gates([]);
+        self.unclosed(&BTreeSet::new());
         self.queued(0);
         self.ages(Vec::new());
         self.discovered(0, 0);
@@ -294,6 +305,15 @@ impl Metrics {
             counts[state as usize] += 1;
         }
         set_states(&self.gates, GateState::ALL.iter().map(|state| state.name()).zip(counts));
+    }
+
+    /// Which gates have to be closed and could not be.
+    pub fn unclosed(&self, gates: &BTreeSet<Key>) {
+        self.unclosed.clear();
+        for Key { namespace, name } in gates.iter().take(MOST_UNCLOSED) {
+            let labels = [("namespace", namespace.clone()), ("gate", name.clone())];
+            self.unclosed.get_or_create(&labels).set(1);
+        }
     }
 
     /// How many objects of a kind cannot be judged.

@@ -11,7 +11,8 @@ use tracing::warn;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
-use crate::decide::conditions::{OPEN, READY, find};
+use crate::decide::closing::least;
+use crate::decide::conditions::{OPEN, READY, find, is_true};
 use crate::fence::Mark;
 use crate::judge::World;
 use crate::metrics::{Metrics, WriteResult};
@@ -29,6 +30,8 @@ pub trait Judged: DeserializeOwned + PartialEq + Sized {
     const KIND: Kind;
     /// The status that it should get, if it is worth a write.
     fn judge(world: &World<'_>, object: &Object<Self, Self::Status>) -> Option<Self::Status>;
+    /// What is written where the hub refuses a status: only for one that closes.
+    fn least(object: &Object<Self, Self::Status>, status: &Self::Status) -> Option<Self::Status>;
     /// The condition that people look at first.
     fn verdict(status: &Self::Status) -> Option<&Condition>;
 }
@@ -39,6 +42,10 @@ impl Judged for FleetPackageSpec {
 
     fn judge(world: &World<'_>, object: &Object<Self, Self::Status>) -> Option<Self::Status> {
         world.package(object)
+    }
+
+    fn least(_: &Object<Self, Self::Status>, _: &Self::Status) -> Option<Self::Status> {
+        None
     }
 
     fn verdict(status: &Self::Status) -> Option<&Condition> {
@@ -52,6 +59,11 @@ impl Judged for RolloutGateSpec {
 
     fn judge(world: &World<'_>, object: &Object<Self, Self::Status>) -> Option<Self::Status> {
         world.gate(object)
+    }
+
+    fn least(object: &Object<Self, Self::Status>, status: &Self::Status) -> Option<Self::Status> {
+        let open = object.status.as_ref().filter(|open| is_true(&open.conditions, OPEN))?;
+        (!is_true(&status.conditions, OPEN)).then(|| least(open, status))
     }
 
     fn verdict(status: &Self::Status) -> Option<&Condition> {
@@ -85,7 +97,7 @@ pub async fn settle<S: Judged>(
 ) -> Settled<Object<S, S::Status>> {
     let mut reread = None;
     let is_late = || since.elapsed() >= CALL_TIMEOUT;
-    for _ in 0..ATTEMPTS {
+    for attempt in 1..=ATTEMPTS {
         // Of many that wait for a slow hub none is judged in vain.
         if is_late() {
             return Settled::Unsettled;
@@ -96,7 +108,12 @@ pub async fn settle<S: Judged>(
             metrics.wrote(S::KIND, WriteResult::Fenced);
             return Settled::Unsettled;
         }
-        let answer = write::status(client, S::KIND, &object.version(), &status).await;
+        let (least, mut version) = (S::least(object, &status), object.version());
+        // Nobody keeps a gate open by changing it all the time: a closing is right on top of any version.
+        if least.is_some() && attempt == ATTEMPTS {
+            version.resource_version.clear();
+        }
+        let answer = write::status(client, S::KIND, &version, &status, least.as_ref()).await;
         metrics.wrote(S::KIND, WriteResult::of(&answer));
         let raw = match answer {
             Ok(Written::Done(raw)) => {

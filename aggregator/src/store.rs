@@ -9,6 +9,10 @@ use serde::de::DeserializeOwned;
 
 use crate::raw::Raw;
 
+/// How long a spec may be, in bytes of JSON. The API server stores 1.5 MiB of an object: that leaves room for as much
+/// again in `managedFields`, 256 KiB of annotations, and any status.
+const MOST_SPEC: usize = 384 * 1024;
+
 /// Where an object lives.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -38,7 +42,7 @@ pub struct Version {
     pub key: Key,
     /// Which object of this name.
     pub uid: String,
-    /// Which version of it.
+    /// Which version of it; empty where any will do.
     pub resource_version: String,
 }
 
@@ -70,7 +74,12 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
     pub fn read(object: Raw) -> Option<Self> {
         let mut terms = DefaultHasher::new();
         (&object.metadata.uid, object.metadata.generation, object.text("spec")).hash(&mut terms);
-        let spec = object.read("spec").map_err(|error| error.to_string());
+        let spec = match object.text("spec").len() {
+            bytes if bytes > MOST_SPEC => {
+                Err(format!("the spec takes {bytes} bytes, at most {MOST_SPEC} leave room for the status"))
+            }
+            _ => object.read("spec").map_err(|error| error.to_string()),
+        };
         let status = object.read("status").ok();
         let metadata = object.metadata;
         Some(Self {

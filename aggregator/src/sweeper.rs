@@ -4,6 +4,7 @@
 //! the heartbeat, measures its age by its own monotonic clock from when it last saw it change
 //! (another machine's clock says nothing about age), and closes every open gate when it is too old.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,25 +14,25 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::clock;
-use crate::decide::silence;
+use crate::decide::closing::{self, Unwatched};
 use crate::heartbeat::{self, Beat};
 use crate::judge::GateObject;
 use crate::metrics::{Metrics, WriteResult};
 use crate::server::Health;
-use crate::store::{Kept, Object};
+use crate::store::{Kept, Key, Object};
 use crate::write::{self, HubError, Kind, Written, in_time};
 
 /// How long ago a heartbeat was last seen to change.
 #[derive(Debug)]
 struct Pulse {
-    last: Option<Beat>,
+    renewed: Option<String>,
     changed: Instant,
 }
 
 impl Pulse {
-    fn see(&mut self, beat: Option<Beat>, now: Instant) {
-        if beat.is_some() && beat != self.last {
-            self.last = beat;
+    fn see(&mut self, renewed: Option<String>, now: Instant) {
+        if renewed.is_some() && renewed != self.renewed {
+            self.renewed = renewed;
             self.changed = now;
         }
     }
@@ -57,7 +58,7 @@ impl Sweeper {
         let period = (self.timeout / 10).clamp(Duration::from_millis(100), Duration::from_secs(5));
         let mut ticks = tokio::time::interval(period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut pulse = Pulse { last: None, changed: Instant::now() };
+        let mut pulse = Pulse { renewed: None, changed: Instant::now() };
         let mut silent = false;
         loop {
             tokio::select! {
@@ -68,10 +69,14 @@ impl Sweeper {
             // What the answer says was so when it was asked for, at best: this process, or the network,
             // may stand still before it is read.
             let asked = Instant::now();
+            let mut unclosed = BTreeSet::new();
             match heartbeat::read(&self.client, &self.namespace).await {
                 Ok(beat) => {
                     self.health.ready(true);
-                    pulse.see(beat, asked);
+                    if let Some(Beat { renewed, unclosed: named }) = beat {
+                        pulse.see(renewed, asked);
+                        unclosed = named;
+                    }
                 }
                 Err(error) => warn!(%error, "the heartbeat could not be read"),
             }
@@ -84,11 +89,27 @@ impl Sweeper {
                     info!("the aggregator is back");
                 }
             }
+            // What did not land is tried again at the next tick.
             if silent {
-                // What did not land is tried again at the next tick.
                 let landed =
                     self.sweep().await.inspect_err(|error| warn!(%error, "gates could not be swept"));
                 self.metrics.swept(landed.unwrap_or(false));
+            } else {
+                self.close_named(&unclosed).await;
+            }
+        }
+    }
+
+    /// Closes those of these gates that are open.
+    async fn close_named(&self, gates: &BTreeSet<Key>) {
+        for key in gates {
+            match write::read(&self.client, Kind::RolloutGate, key).await {
+                Ok(gate) => {
+                    if let Some(gate) = gate.and_then(Object::read) {
+                        self.close(&gate, Unwatched::Named).await;
+                    }
+                }
+                Err(error) => warn!(gate = %key, %error, "could not be read"),
             }
         }
     }
@@ -101,7 +122,7 @@ impl Sweeper {
         loop {
             let list = in_time(gates.list(&page)).await?;
             for gate in list.items.into_iter().filter_map(Object::read) {
-                landed &= self.close(&gate).await;
+                landed &= self.close(&gate, Unwatched::Silent).await;
             }
             match list.metadata.continue_ {
                 Some(token) if !token.is_empty() => page = page.continue_token(&token),
@@ -110,11 +131,13 @@ impl Sweeper {
         }
     }
 
-    async fn close(&self, gate: &GateObject) -> bool {
-        let Some(status) = &gate.status else { return true };
+    async fn close(&self, gate: &GateObject, why: Unwatched) -> bool {
+        let Some(open) = &gate.status else { return true };
         let spec = gate.spec.as_ref().map_err(String::as_str);
-        let Some(status) = silence::close(spec, status, clock::now()) else { return true };
-        let answer = write::status(&self.client, Kind::RolloutGate, &gate.version(), &status).await;
+        let Some(closed) = closing::unwatched(why, spec, open, clock::now()) else { return true };
+        let least = closing::least(open, &closed);
+        let answer =
+            write::status(&self.client, Kind::RolloutGate, &gate.version(), &closed, Some(&least)).await;
         self.metrics.wrote(Kind::RolloutGate, WriteResult::of(&answer));
         match &answer {
             Ok(Written::Done(_)) => info!(gate = %gate.key, "closed"),

@@ -1,4 +1,4 @@
-//! Writing a status: server-side apply, only on top of the version that was decided upon.
+//! Writing a status as a whole, only on top of the version that was decided upon.
 
 use std::fmt::Debug;
 use std::future::poll_fn;
@@ -12,14 +12,14 @@ use kube::core::GroupVersionKind;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tracing::warn;
 
 use crate::api::{GROUP, VERSION, fleet_package_slice};
 use crate::fence::{Mark, NotLeading};
 use crate::raw::Raw;
 use crate::store::{Key, Version};
 
-/// Who owns the status fields. The sweeper writes under the same name, so that what it wrote is
-/// the aggregator's to take back.
+/// Under which name the aggregator and the sweeper write.
 pub const FIELD_MANAGER: &str = "statusbridge-aggregator";
 
 /// Longest time for one call of the hub's API server.
@@ -117,39 +117,48 @@ impl Kind {
     }
 }
 
-/// What is sent of an object whose status is applied.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Applied<'a, S> {
-    api_version: String,
-    kind: &'a str,
-    metadata: Value,
-    status: &'a S,
-}
-
-/// Applies a status. An object that has changed meanwhile, or is another of the same name, is not
-/// touched.
-pub async fn status(
+/// Writes a status, or where the API server refuses it, `least`. An object that has changed meanwhile, or is another
+/// of the same name, is not touched.
+///
+/// # Errors
+/// When the API server refuses both, or does not answer.
+pub async fn status<S: Serialize>(
     client: &Client,
     kind: Kind,
     version: &Version,
-    status: &(impl Serialize + Debug),
+    status: &S,
+    least: Option<&S>,
 ) -> Result<Written, HubError> {
-    let patch = Applied {
-        api_version: format!("{GROUP}/{VERSION}"),
-        kind: kind.name(),
-        metadata: json!({
-            "namespace": version.key.namespace,
-            "name": version.key.name,
-            "uid": version.uid,
-            "resourceVersion": version.resource_version,
-        }),
-        status,
-    };
-    let api = kind.within(client, &version.key.namespace);
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    let answer = in_time(api.patch_status(&version.key.name, &params, &Patch::Apply(&patch))).await;
-    written(answer.map(Written::done))
+    let answer = replace(client, kind, version, status).await;
+    match (&answer, least) {
+        (Err(HubError::Api(kube::Error::Api(refusal))), Some(least)) => {
+            warn!(object = %version.key, %refusal, "a gate is closed without details, as its object may be too large");
+            replace(client, kind, version, least).await
+        }
+        _ => answer,
+    }
+}
+
+/// By JSON patch: the status is replaced whoever owns which of its fields, and an API server that has no room for an
+/// object makes some by leaving out `managedFields`, which it does not for server-side apply.
+async fn replace(
+    client: &Client,
+    kind: Kind,
+    version: &Version,
+    status: &impl Serialize,
+) -> Result<Written, HubError> {
+    let set = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
+    let Version { key, uid, resource_version } = version;
+    let mut patch = vec![set("/metadata/uid", json!(uid))];
+    if !resource_version.is_empty() {
+        patch.push(set("/metadata/resourceVersion", json!(resource_version)));
+    }
+    let unusual = kube::Error::SerdeError;
+    patch.push(set("/status", serde_json::to_value(status).map_err(unusual)?));
+    let patch = Patch::<()>::Json(serde_json::from_value(Value::Array(patch)).map_err(unusual)?);
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let api = kind.within(client, &key.namespace);
+    written(in_time(api.patch_status(&key.name, &params, &patch)).await.map(Written::done))
 }
 
 /// Removes an object, unless it has changed meanwhile or is another of the same name.

@@ -70,6 +70,10 @@ fn cluster_names(_: &mut SchemaGenerator) -> Schema {
         "minItems": 1,
         "maxItems": 10000,
         "x-kubernetes-list-type": "set",
+        "x-kubernetes-validations": [{
+            "rule": "self.map(name, size(name)).sum() <= 320000",
+            "message": "names must take at most 320000 characters; select clusters by their labels instead"
+        }],
     })
 }
 

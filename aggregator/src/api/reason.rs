@@ -25,8 +25,10 @@ crate::names::catalogue! {
     RevisionUnreadable,
     /// The object that `revisionFrom` names gives no revision: the expression fails on it, or gives nothing or too much.
     RevisionInvalid,
-    /// The aggregator has stopped renewing its heartbeat; the sweeper closed the gate.
+    /// The sweeper closed the gate: the aggregator has stopped renewing its heartbeat, or says there that it cannot close it.
     AggregatorSilent,
+    /// The gate is closed for the reason that the message names; the object has no room for more.
+    ObjectFull,
     /// The metrics backend gave no usable answer to the last poll.
     BackendUnavailable,
     /// Which clusters a selector means cannot be told: ClusterProfiles are not installed or cannot be read.

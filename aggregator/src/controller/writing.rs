@@ -14,6 +14,7 @@ use crate::decide::Moment;
 use crate::decide::conditions::{OPEN, READY, STALLED, find, is_true};
 use crate::discover::Discovery;
 use crate::fence::Mark;
+use crate::heartbeat::MOST_UNCLOSED;
 use crate::judge::GateObject;
 use crate::metrics::{GateState, WriteResult};
 use crate::settle::{Judged, Settled, settle};
@@ -27,7 +28,7 @@ const CLOSINGS_AT_ONCE: usize = 8;
 const SLICES_AT_ONCE: usize = 8;
 
 impl Controller {
-    /// Writes the closings, and the heartbeat once all of them have landed.
+    /// Writes the closings, and then the heartbeat, which names those that have not landed.
     pub(super) async fn close(&mut self) {
         while !self.closings.is_empty() {
             let (world, since) = (self.world(self.moment()), Mark::now());
@@ -59,9 +60,10 @@ impl Controller {
             let concerned = self.concerned(landed.clone());
             self.sort(BTreeSet::new(), concerned.difference(&landed).cloned().collect());
         }
-        if self.closings.is_empty() && self.beat_due && self.can_judge() {
+        self.metrics.unclosed(&self.closings);
+        if self.closings.len() <= MOST_UNCLOSED && self.beat_due && self.can_judge() {
             let closed_at = Instant::now();
-            match self.heartbeat.beat().await {
+            match self.heartbeat.beat(&self.closings).await {
                 Ok(()) => {
                     self.beat_due = false;
                     self.board.spoke(closed_at);

@@ -13,6 +13,7 @@
 
 pub mod checks;
 pub mod classify;
+pub mod closing;
 pub mod conditions;
 pub mod dependencies;
 pub mod fleet_package;
@@ -20,7 +21,6 @@ pub mod history;
 mod membership;
 pub mod rollout_gate;
 pub mod rows;
-pub mod silence;
 pub mod trace;
 pub(crate) mod words;
 

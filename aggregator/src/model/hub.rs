@@ -61,6 +61,8 @@ pub(super) struct Hub {
     sent: u64,
     pub(super) lease: Lease,
     pub(super) heartbeat: Seconds,
+    /// Whether the heartbeat names the gate as one that has to close.
+    pub(super) unclosed: bool,
     pub(super) mishaps: Mishaps,
     /// Of the FleetPackage.
     pub(super) stale_after: Seconds,
@@ -74,6 +76,7 @@ impl Hub {
             sent: 0,
             lease: Lease::default(),
             heartbeat: now,
+            unclosed: false,
             mishaps: Mishaps::default(),
             stale_after,
         }

@@ -286,11 +286,11 @@ impl Work {
                 None => break,
             }
         }
-        let quiet = self.writing.is_none() && !self.closing;
+        let quiet = self.writing.is_none();
         let reaches = now >= replica.isolated_until && replica.admits(now);
         if quiet && reaches && self.beat_due && !matches!(self.last_poll, LastPoll::None) {
             self.beat_due = false;
-            hub.heartbeat = now;
+            (hub.heartbeat, hub.unclosed) = (now, self.closing);
         }
     }
 

@@ -13,8 +13,8 @@ use super::story::{Dates, Event, Setup, Story};
 use super::timeline::Timeline;
 use super::{MAX_SKEW, PACKAGE, POLL_INTERVAL, START};
 use crate::clock::Seconds;
+use crate::decide::closing::{self, Unwatched};
 use crate::decide::conditions::{OPEN, is_true};
-use crate::decide::silence;
 use crate::judge::{GateObject, Packages};
 use crate::raw::Raw;
 use crate::store::Object;
@@ -321,7 +321,8 @@ impl World {
             replica.tick(now, &mut self.hub);
         }
         // The sweeper sees the heartbeat as it was renewed.
-        if (now as u64).is_multiple_of(SWEEP_EVERY) && now - self.hub.heartbeat > SWEEP_AFTER {
+        let silent = now - self.hub.heartbeat > SWEEP_AFTER;
+        if (now as u64).is_multiple_of(SWEEP_EVERY) && (silent || self.hub.unclosed) {
             self.sweep();
         }
         if self.lies_from.is_some_and(|from| now >= from) {
@@ -357,7 +358,7 @@ impl World {
     fn sweep(&mut self) {
         let gate = self.hub.gate();
         let (Ok(spec), Some(status)) = (&gate.spec, &gate.status) else { return };
-        if let Some(closed) = silence::close(Ok(spec), status, self.now) {
+        if let Some(closed) = closing::unwatched(Unwatched::Silent, Ok(spec), status, self.now) {
             self.hub.change(self.now, |gate| gate.status = Some(closed));
         }
     }

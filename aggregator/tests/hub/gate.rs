@@ -8,12 +8,13 @@ use statusbridge_aggregator::api::common::{ClusterSet, Reporting};
 use statusbridge_aggregator::api::rollout_gate::{Override, OverrideState, Require};
 use statusbridge_aggregator::api::trace::StageStatus;
 use statusbridge_aggregator::decide::checks::Asked;
+use statusbridge_aggregator::decide::closing::{self, Unwatched};
 use statusbridge_aggregator::decide::conditions::{
     OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true,
 };
 use statusbridge_aggregator::decide::dependencies::Dependencies;
 use statusbridge_aggregator::decide::rollout_gate::{Input, PackageSpec, decide};
-use statusbridge_aggregator::decide::{Backend, Membership, Moment, Target, silence, time, worth_writing};
+use statusbridge_aggregator::decide::{Backend, Membership, Moment, Target, time, worth_writing};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
@@ -427,7 +428,7 @@ fn a_typical_status_reads_well() {
 #[test]
 fn silence_closes_an_open_gate_and_says_so() {
     let opened = Case::default().on([fresh(healthy(R2))]);
-    let closed = silence::close(Ok(&gate()), &opened, T + 100.0).unwrap();
+    let closed = closing::unwatched(Unwatched::Silent, Ok(&gate()), &opened, T + 100.0).unwrap();
     assert!(!open(&closed) && !is_true(&closed.conditions, READY));
     assert!(is_true(&closed.conditions, SUCCEEDED) && is_true(&closed.conditions, RECONCILING));
     assert_eq!(reasons(&closed), ["AggregatorSilent"]);
@@ -435,9 +436,37 @@ fn silence_closes_an_open_gate_and_says_so() {
     assert_eq!(closed.clusters, opened.clusters);
     // A closed gate needs nothing, nor does one that was never judged.
     let shut = Case::default().on([fresh(healthy(R1))]);
-    assert_eq!(silence::close(Ok(&gate()), &shut, T), None);
-    assert_eq!(silence::close(Ok(&gate()), &RolloutGateStatus::default(), T), None);
-    assert!(silence::close(Err("unknown variant"), &opened, T).is_some());
+    assert_eq!(closing::unwatched(Unwatched::Silent, Ok(&gate()), &shut, T), None);
+    assert_eq!(closing::unwatched(Unwatched::Silent, Ok(&gate()), &RolloutGateStatus::default(), T), None);
+    assert!(closing::unwatched(Unwatched::Silent, Err("unknown variant"), &opened, T).is_some());
+}
+
+#[test]
+fn the_least_that_closes_a_gate_is_never_longer_than_the_open_status_it_replaces() {
+    let by_hand = Case::spec(|spec| {
+        spec.override_ = Some(Override { state: OverrideState::Open, reason: "x".into(), until: None });
+    });
+
+    let mut opened =
+        vec![Case::default().on([fresh(healthy(R2))]), by_hand.on([fresh(healthy(R2))]), by_hand.on([])];
+    let bytes = |status: &RolloutGateStatus| serde_json::to_string(status).unwrap().len();
+    for opened in &mut opened {
+        assert!(open(opened));
+        opened.epoch = Some(1);
+        for reason in Reason::ALL {
+            let mut closed = closing::unwatched(Unwatched::Silent, Ok(&gate()), opened, T + 100.0)
+                .unwrap_or_else(|| Case::default().on([fresh(healthy(R1))]));
+            closed.epoch = opened.epoch;
+            for condition in closed.conditions.iter_mut().filter(|it| it.type_ != SUCCEEDED) {
+                condition.reason = reason.name().to_owned();
+                condition.message = "x".repeat(300);
+            }
+            let least = closing::least(opened, &closed);
+            assert!(bytes(&least) <= bytes(opened), "{reason}: {least:?} instead of {opened:?}");
+            assert!(!open(&least) && !is_true(&least.conditions, READY));
+            assert_eq!(find(&least.conditions, OPEN).map(|open| open.message.as_str()), Some(reason.name()));
+        }
+    }
 }
 
 #[rstest]
@@ -451,7 +480,7 @@ fn silence_leaves_a_persons_word_alone(#[case] until: Option<f64>, #[case] expec
     });
     let opened = case.on([fresh(healthy(R1))]);
     assert!(open(&opened));
-    let closed = silence::close(Ok(&case.spec), &opened, T + 100.0);
+    let closed = closing::unwatched(Unwatched::Silent, Ok(&case.spec), &opened, T + 100.0);
     assert_eq!(closed.as_ref().map(reasons).map(|it| it[0]), expected);
 }
 

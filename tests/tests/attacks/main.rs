@@ -4,4 +4,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod forged_streams;
+mod full_gates;
 mod pushes;

@@ -13,7 +13,8 @@ use statusbridge_contract::Metric;
 
 use super::super::*;
 use super::steps::{Change, Landing, Read, Step};
-use crate::decide::{Evidence, silence};
+use crate::decide::Evidence;
+use crate::decide::closing::{self, Unwatched};
 use crate::feeds::{Feed, Feeds, Overall, Polled};
 use crate::fleet::{self, FEED_LABEL, FleetSettings, Heard};
 use crate::poll::PollReport;
@@ -315,7 +316,12 @@ impl History {
                 let gate = self.around.gates.get(&key(GATES[at])).cloned();
                 let now = self.t + self.ahead;
                 let close = |gate: &GateObject| {
-                    silence::close(gate.spec.as_ref().map_err(String::as_str), gate.status.as_ref()?, now)
+                    closing::unwatched(
+                        Unwatched::Silent,
+                        gate.spec.as_ref().map_err(String::as_str),
+                        gate.status.as_ref()?,
+                        now,
+                    )
                 };
                 if let Some((gate, closed)) = gate.and_then(|gate| close(&gate).map(|closed| (gate, closed)))
                 {

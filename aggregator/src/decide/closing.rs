@@ -1,4 +1,6 @@
-//! What becomes of a gate when the aggregator is silent.
+//! Closing a gate without room, or without anybody who judges it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::conditions::{Conditions, OPEN, READY, RECONCILING, SUCCEEDED, find, is_true};
 use super::rollout_gate::holds;
@@ -7,9 +9,19 @@ use crate::api::Reason;
 use crate::api::rollout_gate::{OverrideState, RolloutGateSpec, RolloutGateStatus, Waiting};
 use crate::clock::Seconds;
 
+/// Why the sweeper closes gates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unwatched {
+    /// The heartbeat is too old.
+    Silent,
+    /// The heartbeat says that the aggregator cannot close this gate.
+    Named,
+}
+
 /// The status that closes a gate because nobody watches over it, or `None` when it is closed
 /// already or a person's word keeps it open.
-pub fn close(
+pub fn unwatched(
+    why: Unwatched,
     spec: Result<&RolloutGateSpec, &str>,
     status: &RolloutGateStatus,
     now: Seconds,
@@ -22,7 +34,11 @@ pub fn close(
     if !open || (by_hand && stands) {
         return None;
     }
-    let message = "the aggregator has stopped giving signs of life".to_owned();
+    let message = match why {
+        Unwatched::Silent => "the aggregator has stopped giving signs of life",
+        Unwatched::Named => "the aggregator says that this gate has to close and that it cannot close it",
+    };
+    let message = message.to_owned();
     // What this status answers does not change: a generation that was not judged stays unjudged.
     let generation = status.observed_generation.unwrap_or(-1);
     let mut conditions = Conditions::new(generation, Moment { t: now, now }, &status.conditions);
@@ -43,4 +59,30 @@ pub fn close(
         conditions: conditions.finish(),
         ..status.clone()
     })
+}
+
+/// The least that says that a gate is closed, as `closed` does at length: as JSON it is never longer than the open
+/// status that it replaces, so that it can be written over an object that has no room for more.
+pub fn least(open: &RolloutGateStatus, closed: &RolloutGateStatus) -> RolloutGateStatus {
+    let condition = |kind| {
+        let condition = find(&closed.conditions, kind)?.clone();
+        Some(match kind {
+            SUCCEEDED if condition.status == "True" => condition,
+            SUCCEEDED => Condition { message: String::new(), ..condition },
+            _ => Condition {
+                message: condition.reason,
+                reason: Reason::ObjectFull.name().to_owned(),
+                ..condition
+            },
+        })
+    };
+    RolloutGateStatus {
+        observed_generation: closed.observed_generation,
+        epoch: closed.epoch,
+        revision: open.revision.clone(),
+        started_at: open.started_at.clone(),
+        tenancy: open.tenancy.clone(),
+        conditions: [READY, OPEN, SUCCEEDED].into_iter().filter_map(condition).collect(),
+        ..RolloutGateStatus::default()
+    }
 }

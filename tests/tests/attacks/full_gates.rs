@@ -1,0 +1,146 @@
+//! Somebody who may write gates makes one that cannot be closed, or keeps others from being judged by it.
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use serde_json::{Map, Value, json};
+use statusbridge_tests::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(90);
+const APP: &str = "app";
+const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
+
+/// Two clusters with an open gate each, and a sweeper that closes what nobody watches over.
+struct Attacked {
+    clusters: Vec<Workload>,
+    hub: Hub,
+    gates: Api<DynamicObject>,
+    _sweeper: Sweeper,
+    _servers: (Etcd, Prometheus),
+}
+
+impl Attacked {
+    async fn start(rig: &Rig) -> Result<Self> {
+        let etcd = Etcd::start(rig).await?;
+        let clusters =
+            try_join_all(["harmed", "other"].iter().map(|name| Workload::start(rig, &etcd, name, &[])))
+                .await?;
+        let job = clusters.iter().fold(ScrapeJob::new("statusbridge"), |job, cluster| cluster.target(job));
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await?;
+        let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
+        let sweeper = hub.start_sweeper(rig, "10s").await?;
+        let gates = hub.api.dynamic(&hub::kind("RolloutGate"), Some("default")).await?;
+        hub.report(APP, "60s", json!({})).await?;
+        for cluster in &clusters {
+            cluster.deliver(APP, R1).await?;
+            hub.gate(cluster.name(), APP, R1, json!({"clusters": {"names": [cluster.name()]}})).await?;
+        }
+        for cluster in &clusters {
+            hub.opens(cluster.name(), SOON).await?;
+        }
+        Ok(Self { clusters, hub, gates, _sweeper: sweeper, _servers: (etcd, prometheus) })
+    }
+
+    /// Writes labels and annotations of the gate that is attacked; whether the API server takes them.
+    async fn write(&self, labels: usize, padding: usize) -> Result<bool> {
+        let labels: Map<String, Value> =
+            (0..labels).map(|n| (format!("n{n:062}"), Value::from("v".repeat(63)))).collect();
+        let metadata = json!({"labels": labels, "annotations": {"padding": "x".repeat(padding)}});
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        match self.gates.patch("harmed", &PatchParams::default(), &patch).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(refusal)) if refusal.message.contains("too large") => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Fills the gate's object to the last byte that the API server takes.
+    async fn fill(&self) -> Result<()> {
+        let (mut taken, mut refused) = (0, 20_000);
+        while refused - taken > 1 {
+            let labels = (taken + refused) / 2;
+            *(if self.write(labels, 0).await? { &mut taken } else { &mut refused }) = labels;
+        }
+        let labels = taken;
+        (taken, refused) = (0, 1_000);
+        while refused - taken > 1 {
+            let padding = (taken + refused) / 2;
+            *(if self.write(labels, padding).await? { &mut taken } else { &mut refused }) = padding;
+        }
+        ensure!(labels > 1_000 && self.write(labels, taken).await?, "{labels} labels");
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_gate_without_room_is_closed_all_the_same_and_its_neighbour_stays_open() {
+    run("attacks-full-gate", async |rig| {
+        let attacked = Attacked::start(rig).await?;
+        let hub = &attacked.hub;
+        attacked.fill().await?;
+        let opened = hub.get_gate("harmed").await?;
+        ensure!(history::condition(&opened, "Open").0 == "True", "{}", opened.data["status"]);
+        let neighbour = hub.history("other").await?;
+
+        attacked.clusters[0].fail(APP, R1, "deployment/app: ProgressDeadlineExceeded").await?;
+        let closed = hub.closes("harmed", "ObjectFull", SOON).await?;
+        let why = closed.data["status"]["conditions"][0]["message"].as_str().context("no message")?;
+        ensure!(why == "FailureBudgetExceeded", "{}", closed.data["status"]);
+
+        // It opens again once that is due, and can be closed by the sweeper as well.
+        attacked.clusters[0].deliver(APP, R1).await?;
+        attacked.write(0, 0).await?;
+        hub.opens("harmed", SOON).await?;
+        attacked.fill().await?;
+        neighbour
+            .check("a full gate closes no other", |it| {
+                ensure!(it.condition("Open").0 == "True", "it is closed");
+                Ok(())
+            })
+            .await?;
+        hub.aggregator.process().kill();
+        for gate in ["harmed", "other"] {
+            eventually(SOON, "the sweeper closes both", async || {
+                let gate = hub.get_gate(gate).await?;
+                ensure!(history::condition(&gate, "Open").0 == "False", "open");
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_gate_that_somebody_never_stops_changing_is_closed_all_the_same() {
+    run("attacks-changed-gate", async |rig| {
+        let attacked = Attacked::start(rig).await?;
+        let hub = &attacked.hub;
+        let neighbour = hub.history("other").await?;
+        let flood = |writer: usize| {
+            let gates = attacked.gates.clone();
+            tokio::spawn(async move {
+                for number in 0_u64.. {
+                    let annotations = BTreeMap::from([(format!("writer-{writer}"), number.to_string())]);
+                    let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+                    // A conflict with another writer is as good.
+                    let _ = gates.patch("harmed", &PatchParams::default(), &patch).await;
+                }
+            })
+        };
+        let writers: Vec<_> = (0..8).map(flood).collect();
+        attacked.clusters[0].fail(APP, R1, "deployment/app: ProgressDeadlineExceeded").await?;
+        hub.closes("harmed", "FailureBudgetExceeded", SOON).await?;
+        writers.iter().for_each(|writer| writer.abort());
+        neighbour
+            .check("a gate that changes all the time closes no other", |it| {
+                ensure!(it.condition("Open").0 == "True", "it is closed");
+                Ok(())
+            })
+            .await
+    })
+    .await;
+}
