@@ -27,10 +27,13 @@ impl Hub {
         let name =
             path.split(['/', '?']).skip_while(|part| *part != "rolloutgates").nth(1).unwrap_or_default();
         let mut gates = self.gates.lock().unwrap();
-        let open =
-            |gate: &Value| gate["status"]["conditions"][1]["status"].as_str().unwrap_or("-").to_owned();
+        let set = |path: &str| {
+            let mut all = body.as_array().into_iter().flatten();
+            all.find(|it| it["path"] == path).map(|it| it["value"].clone()).unwrap_or_default()
+        };
+        let status = set("/status");
         let asked = match method {
-            "PATCH" => format!("PATCH {name} {}", open(body)),
+            "PATCH" => format!("PATCH {name} {}", status["conditions"][1]["status"].as_str().unwrap_or("-")),
             _ => format!("{method} {name}"),
         };
         self.asked.lock().unwrap().push(asked);
@@ -39,13 +42,13 @@ impl Hub {
                 (500, json!({"code": 500, "message": "no", "reason": ""}))
             }
             Some(gate) if method == "GET" => (200, gate.clone()),
-            Some(gate) if gate["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] => {
+            Some(gate) if gate["metadata"]["resourceVersion"] != set("/metadata/resourceVersion") => {
                 (409, json!({"code": 409, "message": "it has changed", "reason": "Conflict"}))
             }
             Some(gate) => {
                 let version: u64 = gate["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
                 gate["metadata"]["resourceVersion"] = json!((version + 1).to_string());
-                gate["status"] = body["status"].clone();
+                gate["status"] = status;
                 (200, gate.clone())
             }
             // The heartbeat, among others.
