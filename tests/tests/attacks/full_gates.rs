@@ -17,7 +17,7 @@ struct Attacked {
     clusters: Vec<Workload>,
     hub: Hub,
     gates: Api<DynamicObject>,
-    _sweeper: Sweeper,
+    sweeper: Sweeper,
     _servers: (Etcd, Prometheus),
 }
 
@@ -40,7 +40,7 @@ impl Attacked {
         for cluster in &clusters {
             hub.opens(cluster.name(), SOON).await?;
         }
-        Ok(Self { clusters, hub, gates, _sweeper: sweeper, _servers: (etcd, prometheus) })
+        Ok(Self { clusters, hub, gates, sweeper, _servers: (etcd, prometheus) })
     }
 
     /// Writes labels and annotations of the gate that is attacked; whether the API server takes them.
@@ -137,6 +137,81 @@ async fn a_gate_that_somebody_never_stops_changing_is_closed_all_the_same() {
         writers.iter().for_each(|writer| writer.abort());
         neighbour
             .check("a gate that changes all the time closes no other", |it| {
+                ensure!(it.condition("Open").0 == "True", "it is closed");
+                Ok(())
+            })
+            .await
+    })
+    .await;
+}
+
+/// The aggregator may close everything but the gate that is attacked.
+const REFUSAL: &str = r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: keeps-a-gate-open}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [statusbridge.dev], apiVersions: ["*"], operations: [UPDATE], resources: [rolloutgates/status]}
+  validations:
+  - expression: >-
+      object.metadata.name != 'harmed' || !request.userInfo.username.endsWith(':statusbridge-aggregator')
+      || object.status.conditions.exists(it, it.type == 'Open' && it.status == 'True')
+    message: it stays open
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: keeps-a-gate-open}
+spec: {policyName: keeps-a-gate-open, validationActions: [Deny]}
+"#;
+
+#[tokio::test]
+async fn a_gate_whose_closing_is_refused_is_named_and_closed_by_the_sweeper_and_no_other() {
+    run("attacks-refused-closing", async |rig| {
+        let attacked = Attacked::start(rig).await?;
+        let hub = &attacked.hub;
+        let neighbour = hub.history("other").await?;
+        hub.api.apply(REFUSAL).await?;
+        let account = format!("--as=system:serviceaccount:{}:statusbridge-aggregator", hub::NAMESPACE);
+        let closing = r#"{"status": {"conditions": []}}"#;
+        eventually(SOON, "the policy works", async || {
+            let args = [
+                "patch",
+                "rolloutgate",
+                "harmed",
+                "--subresource=status",
+                "--type=merge",
+                "--dry-run=server",
+            ];
+            let answer = hub
+                .api
+                .kubectl_output(
+                    &[&args[..], &["-p", closing, &account, "--as-group=system:masters"]].concat(),
+                )
+                .await?;
+            ensure!(String::from_utf8_lossy(&answer.stderr).contains("it stays open"), "{answer:?}");
+            Ok(())
+        })
+        .await?;
+
+        let sweeper = attacked.sweeper.process();
+        sweeper.freeze()?;
+        attacked.clusters[0].fail(APP, R1, "deployment/app: ProgressDeadlineExceeded").await?;
+        eventually(SOON, "a metric names the gate", async || {
+            let unclosed = async |gate| {
+                let labels = format!("namespace=\"default\",gate=\"{gate}\"");
+                hub.aggregator.metric(&format!("statusbridge_aggregator_unclosed_gate{{{labels}}}")).await
+            };
+            ensure!(unclosed("harmed").await? == 1.0 && unclosed("other").await.is_err());
+            Ok(())
+        })
+        .await?;
+        sweeper.thaw()?;
+        hub.closes("harmed", "AggregatorSilent", SOON).await?;
+        neighbour
+            .check("what cannot be closed closes no other", |it| {
                 ensure!(it.condition("Open").0 == "True", "it is closed");
                 Ok(())
             })
