@@ -431,6 +431,17 @@ async fn no_other_way_leads_to_the_same() {
         unnamed["metadata"] = json!({"generateName": "wave-"});
         is_refused_by_the_policy(writer.try_to_create(unnamed).await, refusal).context("a generated name")?;
 
+        // In the words of docs/gating.md.
+        let open = r#"{"spec":{"override":{"state":"Open","reason":"we know"}}}"#;
+        let patch =
+            ["--as", "writer", "-n", FLEET, "patch", "rolloutgate", "computed", "--type=merge", "-p", open];
+        let out = world.api.kubectl_output(&patch).await?;
+        let begin =
+            "Error from server (Forbidden): rolloutgates.statusbridge.dev \"computed\" is forbidden: ";
+        let said = String::from_utf8(out.stderr)?;
+        ensure!(said.starts_with(begin), "{said}");
+        is_refused_by_the_policy(Err(anyhow::Error::msg(said)), refusal)?;
+
         // An apply that leaves out what the same manager had set takes it away.
         let closed = gate("theirs", word("Closed"));
         writer.gates.patch("theirs", &apply, &Patch::Apply(&closed)).await.context("closing by hand")?;
