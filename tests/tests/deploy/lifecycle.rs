@@ -48,7 +48,7 @@ impl Release<'_> {
 
 /// Everything that a chart can make.
 const MADE: &str = "deployments,services,serviceaccounts,configmaps,secrets,networkpolicies,poddisruptionbudgets,\
-    roles,rolebindings,clusterroles,clusterrolebindings";
+    roles,rolebindings,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
 
 #[tokio::test]
 async fn an_upgrade_keeps_objects_and_removal_leaves_nothing_that_blocks() {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod accepted;
+mod by_hand;
 mod kudo;
 mod lifecycle;
 mod rights;

@@ -114,7 +114,7 @@ async fn aggregator_and_sweeper_may_do_what_deploy_rbac_says() -> Result<()> {
         shipped("aggregator.yaml")?.union(&shipped("discovery.yaml")?).cloned().collect();
     assert_eq!(granted(&all, "aggregator"), aggregator);
     assert_eq!(granted(&all, "sweeper"), shipped("sweeper.yaml")?);
-    for user in ["viewer", "wait"] {
+    for user in ["viewer", "wait", "editor", "override"] {
         let role = the(&all, "ClusterRole", &format!("statusbridge-{user}"))?;
         assert_eq!(rights(rules(role)), shipped(&format!("{user}.yaml"))?);
     }

@@ -18,6 +18,13 @@
 {{- if eq .Release.Namespace "statusbridge-system" }}{{ $fullname }}{{ else }}{{ printf "%s-%s" .Release.Namespace $fullname }}{{ end }}
 {{- end }}
 
+{{/* A role for people: dict with root and role. */}}
+{{- define "aggregator.userRoleName" -}}
+{{- if eq .root.Release.Namespace "statusbridge-system" }}statusbridge-{{ .role }}
+{{- else }}{{ include "aggregator.clusterName" .root }}-{{ .role }}
+{{- end }}
+{{- end }}
+
 {{- define "aggregator.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create }}{{ default (include "aggregator.fullname" .) .Values.serviceAccount.name }}
 {{- else }}{{ default "default" .Values.serviceAccount.name }}
