@@ -147,6 +147,7 @@ pub struct Metrics {
     heartbeats: By<Counter>,
     gates: By<Gauge>,
     unclosed: Family<[(&'static str, String); 2], Gauge>,
+    foreign: By<Counter>,
     queue: Gauge,
     newest_evidence: Gauge<f64, AtomicU64>,
     clusters: Gauge,
@@ -178,6 +179,11 @@ impl Metrics {
             "unclosed_gate",
             "1 for each gate that is open in the hub, has to be closed and could not be; the first 500",
             it.unclosed.clone(),
+        );
+        own.register(
+            "foreign_statuses",
+            "Statuses that somebody else wrote, be it the sweeper, and that were written anew",
+            it.foreign.clone(),
         );
         own.register("pending_writes", "Status writes that wait for --writes-per-second", it.queue.clone());
         own.register(
@@ -305,6 +311,11 @@ impl Metrics {
             counts[state as usize] += 1;
         }
         set_states(&self.gates, GateState::ALL.iter().map(|state| state.name()).zip(counts));
+    }
+
+    /// Somebody else wrote so many statuses of this kind.
+    pub fn foreign(&self, kind: Kind, count: u64) {
+        self.foreign.get_or_create(&[("kind", kind.name())]).inc_by(count);
     }
 
     /// Which gates have to be closed and could not be.

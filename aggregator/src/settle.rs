@@ -11,6 +11,7 @@ use tracing::warn;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
+use crate::decide::Evidence;
 use crate::decide::closing::least;
 use crate::decide::conditions::{OPEN, READY, find, is_true};
 use crate::fence::Mark;
@@ -25,7 +26,7 @@ const ATTEMPTS: usize = 5;
 /// A spec that a status can be decided for.
 pub trait Judged: DeserializeOwned + PartialEq + Sized {
     /// Its status.
-    type Status: Serialize + DeserializeOwned + PartialEq + Debug;
+    type Status: Serialize + DeserializeOwned + Evidence + Debug;
     /// Its kind.
     const KIND: Kind;
     /// The status that it should get, if it is worth a write.
@@ -130,7 +131,13 @@ pub async fn settle<S: Judged>(
             Err(error) => Err(error),
         };
         match raw {
-            Ok(Some(raw)) => reread = Object::read(raw).map(Box::new),
+            Ok(Some(raw)) => {
+                let mut read = Object::read(raw).map(Box::new);
+                if let Some(read) = &mut read {
+                    read.follows(Some(object));
+                }
+                reread = read;
+            }
             Ok(None) => return Settled::Gone,
             Err(error) => {
                 warn!(kind = S::KIND.name(), object = %object.key, %error, "status could not be written");

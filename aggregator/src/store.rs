@@ -6,7 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
+use tracing::warn;
 
+use crate::decide::Evidence;
 use crate::raw::Raw;
 
 /// How long a spec may be, in bytes of JSON. The API server stores 1.5 MiB of an object: that leaves room for as much
@@ -102,6 +104,10 @@ pub trait Kept: Sized {
     fn read(object: Raw) -> Option<Self>;
     /// Where it lives, which object of this name it is, and which version of that.
     fn identity(&self) -> (&Key, &str, &str);
+    /// It was read, and not written, by this process, which knew this of it before. Whether somebody else wrote its status.
+    fn follows(&mut self, _known: Option<&Self>) -> bool {
+        false
+    }
 
     /// The same.
     fn version(&self) -> Version {
@@ -110,9 +116,21 @@ pub trait Kept: Sized {
     }
 }
 
-impl<S: DeserializeOwned, T: DeserializeOwned> Kept for Object<S, T> {
+impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> Kept for Object<S, T> {
     fn read(object: Raw) -> Option<Self> {
         Self::read(object)
+    }
+
+    /// Who may write a status might claim what decides later: that a gate has succeeded, how far a stage has come.
+    fn follows(&mut self, known: Option<&Self>) -> bool {
+        let known = known.filter(|known| known.uid == self.uid).and_then(|known| known.status.as_ref());
+        match &mut self.status {
+            Some(status) if known != Some(&*status) => {
+                status.doubt(known.unwrap_or(&T::default()));
+                known.is_some()
+            }
+            _ => false,
+        }
     }
 
     fn identity(&self) -> (&Key, &str, &str) {
@@ -129,11 +147,12 @@ pub struct Mirror<O> {
     objects: BTreeMap<Key, O>,
     listing: Option<BTreeMap<Key, O>>,
     complete: bool,
+    foreign: u64,
 }
 
 impl<O> Default for Mirror<O> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), listing: None, complete: false }
+        Self { objects: BTreeMap::new(), listing: None, complete: false, foreign: 0 }
     }
 }
 
@@ -141,6 +160,11 @@ impl<O: Kept> Mirror<O> {
     /// Whether the first list is in.
     pub fn complete(&self) -> bool {
         self.complete
+    }
+
+    /// How often somebody else wrote a status since this was asked before.
+    pub fn take_foreign(&mut self) -> u64 {
+        std::mem::take(&mut self.foreign)
     }
 
     /// All objects, by namespace and name.
@@ -183,6 +207,12 @@ impl<O: Kept> Mirror<O> {
             }
             Event::InitDone => {
                 let before = std::mem::replace(&mut self.objects, self.listing.take().unwrap_or_default());
+                // What stands there when this process begins is all that it can build upon.
+                if self.complete {
+                    for (key, object) in &mut self.objects {
+                        self.foreign += foreign(key, object, before.get(key));
+                    }
+                }
                 self.complete = true;
                 let version = |object: Option<&O>| object.map(|it| it.identity().2.to_owned());
                 let all: BTreeSet<&Key> = before.keys().chain(self.objects.keys()).collect();
@@ -208,8 +238,9 @@ impl<O: Kept> Mirror<O> {
 
     /// Takes in an object that was read by itself, and says which it is if it is other than before.
     pub fn insert(&mut self, object: Raw) -> Option<Key> {
-        let object = O::read(object)?;
+        let mut object = O::read(object)?;
         let key = object.identity().0.clone();
+        self.foreign += foreign(&key, &mut object, self.objects.get(&key));
         self.keep(object).then_some(key)
     }
 
@@ -226,10 +257,20 @@ impl<O: Kept> Mirror<O> {
     }
 }
 
+/// 1 if somebody else wrote the status of an object, of which this was known before.
+fn foreign<O: Kept>(key: &Key, object: &mut O, known: Option<&O>) -> u64 {
+    let foreign = object.follows(known);
+    if foreign {
+        warn!(object = %key, "somebody else has written a status; it is written anew");
+    }
+    foreign.into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::api::{RolloutGateSpec, RolloutGateStatus};
+    use crate::decide::conditions::find;
     use serde_json::json;
 
     fn gate(name: &str, version: &str, spec: serde_json::Value) -> Raw {
@@ -276,5 +317,55 @@ mod tests {
         let names: Vec<_> = changed.iter().map(|key| key.name.as_str()).collect();
         assert_eq!(names, ["changed", "gone"]);
         assert_eq!(store.iter().count(), 2);
+    }
+
+    /// A gate of generation 1, with a status that claims all.
+    fn claims(version: &str, answered: i64, succeeded: &str) -> Raw {
+        let condition = |kind: &str, status: &str| {
+            json!({"type": kind, "status": status, "reason": "Healthy", "message": "", "observedGeneration": 1,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        let mut object = serde_json::to_value(gate("one", version, good()).values()).unwrap();
+        object["apiVersion"] = json!("statusbridge.dev/v1alpha1");
+        object["metadata"] = json!({"namespace": "fleet", "name": "one", "uid": "u", "resourceVersion": version,
+            "generation": 1});
+        object["status"] = json!({"observedGeneration": answered, "conditions": [condition("Open", "True"),
+            condition("Succeeded", succeeded)], "startedAt": "2026-01-01T00:00:00Z"});
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_into_a_status_is_seen_and_nothing_is_built_upon_it() {
+        let of = |store: &mut Store<RolloutGateSpec, RolloutGateStatus>| {
+            let foreign = store.take_foreign();
+            let status = store.iter().next().unwrap().status.clone().unwrap();
+            let is = |kind| find(&status.conditions, kind).map(|it| it.status.clone());
+            (status.observed_generation, is("Open"), is("Succeeded"), foreign)
+        };
+        let (yes, no) = (|| Some("True".to_owned()), || Some("False".to_owned()));
+        let mut store = Store::<RolloutGateSpec, RolloutGateStatus>::default();
+        // What stands there at the beginning is believed.
+        store.apply(Event::Init);
+        store.apply(Event::InitApply(claims("1", 1, "False")));
+        store.apply(Event::InitDone);
+        assert_eq!(of(&mut store), (Some(1), yes(), no(), 0));
+        // So is what this process wrote itself, and what was changed beside the status.
+        store.keep(Object::read(claims("2", 1, "False")).unwrap());
+        store.apply(Event::Apply(claims("3", 1, "False")));
+        assert_eq!(of(&mut store), (Some(1), yes(), no(), 0));
+        store.apply(Event::Apply(claims("4", 1, "True")));
+        assert_eq!(of(&mut store), (None, yes(), no(), 1));
+        store.apply(Event::Init);
+        store.apply(Event::InitApply(claims("5", 1, "True")));
+        store.apply(Event::InitDone);
+        assert_eq!(of(&mut store), (None, yes(), no(), 1));
+        store.keep(Object::read(claims("6", 1, "True")).unwrap());
+        assert_eq!(of(&mut store), (Some(1), yes(), yes(), 0));
+        // A new object has no past.
+        let mut store = Store::<RolloutGateSpec, RolloutGateStatus>::default();
+        store.apply(Event::Init);
+        store.apply(Event::InitDone);
+        store.apply(Event::Apply(claims("7", 1, "True")));
+        assert_eq!(of(&mut store), (None, yes(), None, 0));
     }
 }

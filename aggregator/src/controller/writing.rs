@@ -237,7 +237,9 @@ impl Controller {
     }
 
     /// Tells the metrics how the gates stand. That takes a look at each of them, so it is not done for every write.
-    pub(super) fn count_gates(&self) {
+    pub(super) fn count_gates(&mut self) {
+        self.metrics.foreign(Kind::RolloutGate, self.gates.take_foreign());
+        self.metrics.foreign(Kind::FleetPackage, self.packages.take_foreign());
         let gates = || self.gates.iter().filter_map(|gate| gate.status.as_ref());
         self.metrics.gates(self.gates.iter().map(|gate| gate_state(gate.status.as_ref())));
         let packages = self.packages.iter().filter_map(|package| package.status.as_ref());

@@ -34,6 +34,7 @@ use crate::api::common::ClusterSet;
 use crate::api::{FleetPackageStatus, Reason, RolloutGateStatus};
 use crate::clock::Seconds;
 use crate::fleet::observation::{Observation, Standing};
+use conditions::{SUCCEEDED, find};
 pub use membership::{Membership, Obstacle};
 
 /// In place of a text that may speak of what belongs to another tenant.
@@ -78,7 +79,10 @@ impl<'a> Backend<'a> {
 }
 
 /// A status that carries the age of its evidence, and who wrote it.
-pub trait Evidence: Clone + PartialEq {
+pub trait Evidence: Clone + PartialEq + Default {
+    /// Somebody else wrote this over `known`, the last that the aggregator knows of: keeps what it shows to everybody, and
+    /// of all that decisions build upon what was known. It answers no generation, so that it is written anew.
+    fn doubt(&mut self, known: &Self);
     /// The age of the evidence.
     fn as_of(&mut self) -> &mut Option<Time>;
     /// Takes away what is other at every poll and only refreshed together with the age.
@@ -88,6 +92,11 @@ pub trait Evidence: Clone + PartialEq {
 }
 
 impl Evidence for FleetPackageStatus {
+    fn doubt(&mut self, known: &Self) {
+        let conditions = std::mem::take(&mut self.conditions);
+        *self = Self { observed_generation: None, conditions, ..known.clone() };
+    }
+
     fn as_of(&mut self) -> &mut Option<Time> {
         &mut self.as_of
     }
@@ -102,6 +111,13 @@ impl Evidence for FleetPackageStatus {
 }
 
 impl Evidence for RolloutGateStatus {
+    fn doubt(&mut self, known: &Self) {
+        let mut conditions = std::mem::take(&mut self.conditions);
+        conditions.retain(|condition| condition.type_ != SUCCEEDED);
+        conditions.extend(find(&known.conditions, SUCCEEDED).cloned());
+        *self = Self { observed_generation: None, conditions, ..known.clone() };
+    }
+
     fn as_of(&mut self) -> &mut Option<Time> {
         &mut self.as_of
     }

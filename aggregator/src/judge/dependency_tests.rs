@@ -52,7 +52,8 @@ fn how_another_gate_stands(#[case] theirs: Value, #[case] status: Value, #[case]
         packages.insert(object("FleetPackage", name, 1, spec, json!(null)));
     }
     let mut gates = Gates::default();
-    gates.insert(object("RolloutGate", "wave-1", 2, theirs, status));
+    let first = Object::read(object("RolloutGate", "wave-1", 2, theirs, status)).unwrap();
+    gates.keep(first);
     gates.insert(object("RolloutGate", "wave-2", 1, spec("p", R, &["wave-1", "none"]), json!(null)));
     let key = |name: &str| Key { namespace: "fleet".into(), name: name.into() };
     let mut graph = Graph::default();

@@ -20,6 +20,7 @@ use crate::fence::Term;
 use crate::fleet::{Fleet, FleetSettings};
 use crate::judge::GateObject;
 use crate::poll::Poller;
+use crate::store::Kept;
 use crate::testing::Surroundings;
 use crate::write::{CALL_TIMEOUT, Kind};
 
@@ -297,7 +298,9 @@ impl Work {
     /// Takes in another version of the gate.
     fn learn(&mut self, gate: &GateObject) {
         if version(gate) > version(&self.gate) {
-            self.gate = gate.clone();
+            let mut gate = gate.clone();
+            gate.follows(Some(&self.gate));
+            self.gate = gate;
             self.around.doubtful.clear();
             self.judge_due = true;
         }

@@ -8,21 +8,21 @@ use statusbridge_tests::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(90);
-const APP: &str = "app";
-const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
+pub(crate) const SOON: Duration = Duration::from_secs(90);
+pub(crate) const APP: &str = "app";
+pub(crate) const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 
 /// Two clusters with an open gate each, and a sweeper that closes what nobody watches over.
-struct Attacked {
-    clusters: Vec<Workload>,
-    hub: Hub,
-    gates: Api<DynamicObject>,
+pub(crate) struct Attacked {
+    pub(crate) clusters: Vec<Workload>,
+    pub(crate) hub: Hub,
+    pub(crate) gates: Api<DynamicObject>,
     sweeper: Sweeper,
     _servers: (Etcd, Prometheus),
 }
 
 impl Attacked {
-    async fn start(rig: &Rig) -> Result<Self> {
+    pub(crate) async fn start(rig: &Rig) -> Result<Self> {
         let etcd = Etcd::start(rig).await?;
         let clusters =
             try_join_all(["harmed", "other"].iter().map(|name| Workload::start(rig, &etcd, name, &[])))

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod forged_statuses;
 mod forged_streams;
 mod full_gates;
 mod pushes;

@@ -92,7 +92,7 @@ fn settings() -> FleetSettings {
     FleetSettings { forget_after: 400.0, ..FleetSettings::default() }
 }
 
-fn set<S: DeserializeOwned, T: DeserializeOwned>(store: &mut Store<S, T>, object: Value) {
+fn set<S: DeserializeOwned, T: DeserializeOwned + Evidence>(store: &mut Store<S, T>, object: Value) {
     let object: Raw = serde_json::from_value(object).unwrap();
     store.apply(Watched::Apply(object));
 }
