@@ -28,6 +28,7 @@ pub mod server;
 pub mod soak;
 pub mod source;
 pub mod store;
+mod table;
 pub mod tls;
 pub mod verdict;
 pub mod watch;
