@@ -8,7 +8,7 @@ export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((
 KEEP ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults demo bench bench-fleet dashboards lint doc reference manifests generate static image check-image cargo
+.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults demo bench bench-fleet dashboards lint deny advisories doc reference manifests generate static image check-image cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,12 @@ bench-fleet: cargo bench-fleet-servers ## Measure the aggregator over ten thousa
 lint: cargo ## Check formatting and clippy, warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+deny: cargo ## Check licences, sources and bans of dependencies
+	@tools/deny bans licenses sources
+
+advisories: cargo ## Look for known vulnerabilities in dependencies, in RustSec's database
+	@tools/deny advisories
 
 doc: cargo ## Build the API documentation, warnings denied
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

@@ -7,9 +7,9 @@ change this file by the page, then look whether `cargo test -p statusbridge-cont
 
 How to run it (Python 3.9 or newer; the package `xxhash` has XXH3-64):
 
-    pip install xxhash
-    python3 contract/vectors.py            # writes contract/vectors.json
-    python3 contract/vectors.py --check    # only compares; fails when it differs
+    python=$(tools/install vectors)/python
+    $python contract/vectors.py            # writes contract/vectors.json
+    $python contract/vectors.py --check    # only compares; fails when it differs
 """
 
 import hashlib

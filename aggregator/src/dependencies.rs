@@ -41,7 +41,7 @@ impl std::fmt::Display for Cycle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         const SHOWN: usize = 8;
         let more = self.members.len().saturating_sub(SHOWN);
-        let shown = &self.members[..self.members.len().min(SHOWN)];
+        let shown = self.members.get(..SHOWN).unwrap_or(&self.members);
         let first = shown.first().map_or("", String::as_str);
         match (self.ring, more) {
             (true, 0) => write!(f, "{} -> {first}", shown.join(" -> ")),

@@ -1,4 +1,6 @@
 //! Aggregator library.
+
+#![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
 pub mod announce;
 pub mod api;
 pub mod backlog;

@@ -308,7 +308,9 @@ impl Metrics {
     pub fn gates(&self, states: impl IntoIterator<Item = GateState>) {
         let mut counts = [0; GateState::ALL.len()];
         for state in states {
-            counts[state as usize] += 1;
+            if let Some(count) = counts.get_mut(state as usize) {
+                *count += 1;
+            }
         }
         set_states(&self.gates, GateState::ALL.iter().map(|state| state.name()).zip(counts));
     }

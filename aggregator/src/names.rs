@@ -41,11 +41,9 @@ pub fn shortened(text: &str, most: usize) -> String {
 pub fn hashed(text: &str, whole: &str, most: usize) -> String {
     // Marked, so that what looks like a fingerprint is hashed like anything else.
     let hash = Fingerprint::of(&format!("name {whole}")).to_string();
-    let mut end = most.saturating_sub(hash.len() + 1).min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    match text[..end].trim_end_matches(['-', '.']) {
+    let most = most.saturating_sub(hash.len() + 1).min(text.len());
+    let beginning = (0..=most).rev().find_map(|end| text.get(..end)).unwrap_or_default();
+    match beginning.trim_end_matches(['-', '.']) {
         "" => hash,
         beginning => format!("{beginning}-{hash}"),
     }

@@ -99,8 +99,9 @@ impl Survey {
     /// What is known of the package in a cluster.
     pub fn observe(&self, fleet: &Fleet, cluster: &str) -> Observation {
         let all = self.targets.get().map(AsRef::as_ref).unwrap_or_default();
-        if let Ok(at) = all.binary_search_by(|target| target.cluster.as_str().cmp(cluster)) {
-            return all[at].observation.clone();
+        let at = all.binary_search_by(|target| target.cluster.as_str().cmp(cluster));
+        if let Some(target) = at.ok().and_then(|at| all.get(at)) {
+            return target.observation.clone();
         }
         let mut observed = lock(&self.observed);
         if let Some(observation) = observed.get(cluster) {
@@ -135,7 +136,7 @@ impl Survey {
                 // Both are in order.
                 let mut at = 0;
                 let place = |name: &str| {
-                    at += reporting[at..].iter().position(|known| known == name)?;
+                    at += reporting.iter().skip(at).position(|known| known == name)?;
                     Some(at)
                 };
                 names.into_iter().filter_map(place).collect()

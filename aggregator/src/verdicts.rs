@@ -131,7 +131,7 @@ impl Verdicts {
     pub fn ask(&self, question: &Question<'_>, as_of: Option<&Time>) -> Still {
         let Some(place) = place(question.kind) else { return Still::Unknown };
         let known = self.lock();
-        let verdict = known.get(question.key).and_then(|all| all[place].as_deref());
+        let verdict = known.get(question.key).and_then(|all| all.get(place)?.as_deref());
         let still = verdict.and_then(|verdict| verdict.still(question, as_of)).unwrap_or(Still::Unknown);
         #[cfg(test)]
         {
@@ -150,8 +150,10 @@ impl Verdicts {
         let Some(place) = place(question.kind) else { return };
         let verdict = Verdict::given(question, found);
         let mut known = self.lock();
-        if verdict.is_some() || known.contains_key(question.key) {
-            known.entry(question.key.clone()).or_default()[place] = verdict.map(Box::new);
+        if (verdict.is_some() || known.contains_key(question.key))
+            && let Some(kept) = known.entry(question.key.clone()).or_default().get_mut(place)
+        {
+            *kept = verdict.map(Box::new);
         }
     }
 
@@ -167,7 +169,7 @@ impl Verdicts {
             && after.status.as_ref() == Some(sent);
         let mut known = self.lock();
         let verdict =
-            known.get_mut(&before.key).zip(place(kind)).and_then(|(all, at)| all[at].as_deref_mut());
+            known.get_mut(&before.key).zip(place(kind)).and_then(|(all, at)| all.get_mut(at)?.as_deref_mut());
         if let Some(verdict) = verdict.filter(|it| same && it.resource_version == before.resource_version) {
             verdict.resource_version.clone_from(&after.resource_version);
             verdict.stands = true;
@@ -177,8 +179,10 @@ impl Verdicts {
     /// An object is gone.
     pub fn forget(&self, kind: Kind, key: &Key) {
         let mut known = self.lock();
-        if let (Some(all), Some(place)) = (known.get_mut(key), place(kind)) {
-            all[place] = None;
+        if let Some(all) = known.get_mut(key)
+            && let Some(kept) = place(kind).and_then(|place| all.get_mut(place))
+        {
+            *kept = None;
             if all.iter().all(Option::is_none) {
                 known.remove(key);
             }

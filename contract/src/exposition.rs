@@ -117,18 +117,18 @@ fn labels<'t>(mut text: &'t str, labels: &mut Vec<Label<'t>>) -> Result<&'t str,
 /// A value up to the closing quote, unescaped, and what comes after it.
 fn quoted(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
     const NO_END: &str = "a label's value has no end";
-    let plain = text.find(['"', '\\']).ok_or(NO_END)?;
-    if text.as_bytes().get(plain) == Some(&b'"') {
-        return Ok((Cow::Borrowed(&text[..plain]), &text[plain + 1..]));
+    let (plain, rest) = text.find(['"', '\\']).and_then(|end| text.split_at_checked(end)).ok_or(NO_END)?;
+    if let Some(rest) = rest.strip_prefix('"') {
+        return Ok((Cow::Borrowed(plain), rest));
     }
-    let mut out = text[..plain].to_owned();
-    let mut chars = text[plain..].char_indices();
-    while let Some((at, c)) = chars.next() {
+    let mut out = plain.to_owned();
+    let mut chars = rest.chars();
+    while let Some(c) = chars.next() {
         match c {
-            '"' => return Ok((Cow::Owned(out), &text[plain + at + 1..])),
+            '"' => return Ok((Cow::Owned(out), chars.as_str())),
             '\\' => out.push(match chars.next() {
-                Some((_, 'n')) => '\n',
-                Some((_, c @ ('\\' | '"'))) => c,
+                Some('n') => '\n',
+                Some(c @ ('\\' | '"')) => c,
                 _ => return Err("there is an escape that does not exist"),
             }),
             c => out.push(c),

@@ -10,6 +10,8 @@
 //! [`render`] is pure; `statusbridge-dashboards` writes what it returns. A test fails when the files in the repository are
 //! not what it returns.
 
+#![allow(clippy::indexing_slicing)] // it reads and writes files of the repository only
+
 mod bridge;
 mod cluster;
 mod derived;

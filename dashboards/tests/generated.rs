@@ -1,6 +1,6 @@
 //! What is in the repository is what is generated, and every query in it says only what can be said.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

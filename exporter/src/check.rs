@@ -74,8 +74,7 @@ pub fn run(args: &CheckArgs, out: &mut impl Write, problems: &mut impl Write) ->
             out.write_all(&piece)?;
         }
     }
-    for &index in &history.unread {
-        let object = &saved.objects[index];
+    for object in history.unread.iter().filter_map(|index| saved.objects.get(*index)) {
         writeln!(problems, "{}: {} is read by no source", object.origin, describe(&object.value))?;
     }
     for broken in saved.broken.iter().chain(&history.failures) {
@@ -124,7 +123,7 @@ impl<'a> Line<'a> {
         let revision = |f: Fingerprint| (!f.is_none()).then(|| f.to_string());
         Self {
             time: jiff::Timestamp::from_millisecond(shown.since).ok().map(|time| time.to_string()),
-            source: &sources[id.source].name,
+            source: sources.get(id.source).map_or("", |source| &source.name),
             namespace: id.namespace.as_deref(),
             package: &id.name,
             apply_state: shown.verdict.apply.name(),

@@ -225,7 +225,7 @@ struct Package<'a> {
 impl<'a> Replay<'a> {
     /// Looks at a version of a package; returns what failed.
     fn look(&mut self, id: &PackageId, object: &'a Value, version: usize, now: i64) -> Option<String> {
-        let source = &self.sources[id.source];
+        let source = self.sources.get(id.source)?;
         if !source.takes(object) {
             self.packages.remove(id);
             return None;
@@ -277,7 +277,7 @@ impl<'a> Replay<'a> {
     ) {
         let previous = self.packages.get(id).map(|p| &p.shown);
         let own = soak::own(object, verdict.since, Some(0));
-        let own = own.filter(|_| self.sources[id.source].rests_on_one_object());
+        let own = own.filter(|_| self.sources.get(id.source).is_some_and(Source::rests_on_one_object));
         let (shown, changed) = soak::advance(previous, verdict, Known::Watched, own, now);
         if changed {
             self.history.transitions.push(Transition { package: id.clone(), shown: shown.clone(), version });
@@ -291,20 +291,18 @@ impl<'a> Replay<'a> {
         };
         let mut found: Vec<_> = source.related.iter().map(|r| empty(r.by_reference())).collect();
         for key in source.join_keys(object) {
-            match &key {
-                JoinKey::Reference { related, kind, namespace, name } => {
+            let (JoinKey::Reference { related, kind, .. } | JoinKey::Labels { related, kind, .. }) = &key;
+            let of_kind = source.related.get(*related).and_then(|r| self.of_kind(r.kinds.get(*kind)?));
+            match (&key, found.get_mut(*related)) {
+                (JoinKey::Reference { namespace, name, .. }, Some(found)) => {
                     let name = Name { namespace: namespace.clone(), name: name.clone() };
-                    let of_kind = self.of_kind(&source.related[*related].kinds[*kind]);
-                    found[*related] = RelatedObject::One(of_kind.and_then(|all| all.get(&name)).copied());
+                    *found = RelatedObject::One(of_kind.and_then(|all| all.get(&name)).copied());
                 }
-                JoinKey::Labels { related, kind, .. } => {
-                    let of_kind = self.of_kind(&source.related[*related].kinds[*kind]);
-                    if let RelatedObject::Many(objects) = &mut found[*related] {
-                        objects.extend(
-                            of_kind.into_iter().flat_map(|all| all.values()).filter(|o| key.matches(o)),
-                        );
-                    }
+                (JoinKey::Labels { .. }, Some(RelatedObject::Many(objects))) => {
+                    let of_kind = of_kind.into_iter().flat_map(|all| all.values());
+                    objects.extend(of_kind.filter(|o| key.matches(o)));
                 }
+                _ => {}
             }
         }
         RelatedObjects(found)

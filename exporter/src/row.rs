@@ -89,8 +89,10 @@ impl Row {
 
     /// Appends the canonical form of the sample of `PACKAGE_METRICS[index]`, if the row has one.
     fn write_sample(&self, index: usize, out: &mut Vec<u8>) -> bool {
-        let Some(value) = self.value(index) else { return false };
-        out.extend_from_slice(PACKAGE_METRICS[index].name().as_bytes());
+        let (Some(metric), Some(value)) = (PACKAGE_METRICS.get(index), self.value(index)) else {
+            return false;
+        };
+        out.extend_from_slice(metric.name().as_bytes());
         out.extend_from_slice(self.labels.as_bytes());
         out.push(b' ');
         out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
@@ -99,7 +101,7 @@ impl Row {
 
     /// The value of `PACKAGE_METRICS[index]`, if it is published.
     fn value(&self, index: usize) -> Option<u64> {
-        (self.published & (1 << index) != 0).then_some(self.values[index])
+        self.values.get(index).copied().filter(|_| self.published & (1 << index) != 0)
     }
 
     /// Code of the reason, if it has one.
@@ -147,13 +149,15 @@ impl Block {
         if self.rows.len() <= at {
             self.rows.resize(at + 1, None);
         }
-        let old = std::mem::replace(&mut self.rows[at], row);
-        let (old_row, new_row) = (old.as_ref(), self.rows[at].as_ref());
+        #[expect(clippy::indexing_slicing, reason = "resized to hold it just now")]
+        let place = &mut self.rows[at];
+        let old = std::mem::replace(place, row);
+        let (old_row, new_row) = (old.as_ref(), place.as_ref());
         let same_labels = old_row.map(|r| &r.labels) == new_row.map(|r| &r.labels);
-        for (index, packed) in self.packed.iter_mut().enumerate() {
+        for (index, (packed, count)) in self.packed.iter_mut().zip(&mut self.counts).enumerate() {
             let [before, after] = [old_row, new_row].map(|row| row.and_then(|r| r.value(index)));
-            self.counts[index] += usize::from(after.is_some());
-            self.counts[index] -= usize::from(before.is_some());
+            *count += usize::from(after.is_some());
+            *count -= usize::from(before.is_some());
             if !same_labels || before != after {
                 packed.take();
             }
@@ -174,7 +178,7 @@ impl Block {
 
     /// Whether any row has a sample of `PACKAGE_METRICS[index]`.
     pub fn has(&self, index: usize) -> bool {
-        self.counts[index] > 0
+        self.counts.get(index).is_some_and(|count| *count > 0)
     }
 
     /// Appends the lines of all samples of `PACKAGE_METRICS[index]`.
@@ -187,6 +191,7 @@ impl Block {
     }
 
     /// What [`Block::write`] appends, compressed.
+    #[expect(clippy::indexing_slicing, reason = "there is one for each of PACKAGE_METRICS")]
     pub fn packed(&self, index: usize, packer: &mut Packer) -> &Part {
         self.packed[index].get_or_init(|| {
             let mut text = Vec::new();

@@ -13,6 +13,7 @@ use tracing::warn;
 use crate::{
     row::{Block, Row},
     soak::Shown,
+    table::Table,
 };
 
 /// How much of a source may become series. Past a limit the rest is left out, and the source is not
@@ -76,7 +77,7 @@ struct SourceRows {
 /// The rows of all sources.
 #[derive(Debug)]
 pub struct Store {
-    sources: Vec<SourceRows>,
+    sources: Table<SourceRows>,
     limits: Limits,
     /// What to add to the times of packages for unix time, in milliseconds.
     offset: i64,
@@ -85,7 +86,7 @@ pub struct Store {
 impl Store {
     /// A store without sources, in which times of packages are unix time.
     pub fn new(limits: Limits) -> Self {
-        Self { sources: Vec::new(), limits, offset: 0 }
+        Self { sources: Table::new(), limits, offset: 0 }
     }
 
     /// Adds `offset` (milliseconds) to the times of all packages from now on, in place of the last one.
@@ -205,6 +206,7 @@ impl SourceRows {
         if self.blocks.len() <= slot / Block::ROWS {
             self.blocks.resize_with(slot / Block::ROWS + 1, Arc::default);
         }
+        #[expect(clippy::indexing_slicing, reason = "resized to hold it just now")]
         let block = Arc::make_mut(&mut self.blocks[slot / Block::ROWS]);
         let Some(old) = block.set(slot % Block::ROWS, row) else { return false };
         self.digest.subtract(old.digest());
@@ -322,25 +324,25 @@ impl Snapshot {
                     visit(&[], number);
                 }
             }
-            Metric::SourceUp => self.by_source(|s, labels| visit(labels, u64::from(s.up))),
-            Metric::SourcePackages => self.by_source(|s, labels| visit(labels, s.packages as u64)),
+            Metric::SourceUp => self.by_source(|s, label| visit(&[label], u64::from(s.up))),
+            Metric::SourcePackages => self.by_source(|s, label| visit(&[label], s.packages as u64)),
             Metric::SourceLastContact => {
-                self.by_source(|s, labels| visit(labels, u64::try_from(s.last_contact).unwrap_or(0)));
+                self.by_source(|s, label| visit(&[label], u64::try_from(s.last_contact).unwrap_or(0)));
             }
-            Metric::ReasonInfo => self.by_source(|s, labels| {
+            Metric::ReasonInfo => self.by_source(|s, source| {
                 for word in &s.reasons {
                     let code = reason::code(word).to_string();
-                    visit(&[labels[0], (label::REASON, word), (label::CODE, &code)], 1);
+                    visit(&[source, (label::REASON, word), (label::CODE, &code)], 1);
                 }
             }),
-            Metric::Packages => self.by_source(|s, labels| s.for_each_count(labels[0], &mut visit)),
+            Metric::Packages => self.by_source(|s, source| s.for_each_count(source, &mut visit)),
             _ => {}
         }
     }
 
-    fn by_source(&self, mut visit: impl FnMut(&SourceSnapshot, &[(&str, &str)])) {
+    fn by_source(&self, mut visit: impl FnMut(&SourceSnapshot, (&str, &str))) {
         for source in &self.sources {
-            visit(source, &[(label::PACKAGE_SOURCE, &source.name)]);
+            visit(source, (label::PACKAGE_SOURCE, &source.name));
         }
     }
 

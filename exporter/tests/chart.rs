@@ -2,7 +2,7 @@
 //!
 //! `STATUSBRIDGE_UPDATE_DEPLOY=1 cargo test -p statusbridge-exporter --test chart` writes it anew.
 
-#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+#![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
 
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::PathBuf};
 

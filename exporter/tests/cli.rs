@@ -1,6 +1,6 @@
 //! The command line, as people use it: the real binary on real files.
 
-#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+#![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
 
 use std::{
     fs,

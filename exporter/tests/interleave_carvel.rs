@@ -4,7 +4,7 @@
 //! No recording of kapp-controller exists, so this follows its source: a pass over a PackageInstall
 //! copies the App's condition, then gives the App the new version, then writes its own status.
 
-#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+#![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
 
 mod support;
 

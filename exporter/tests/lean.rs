@@ -1,6 +1,6 @@
 //! Nobody can tell a lean object from a whole one, not even when both are rubbish.
 
-#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+#![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
 
 use std::sync::LazyLock;
 

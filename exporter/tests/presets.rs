@@ -1,6 +1,6 @@
 //! What every preset says about objects, good and bad: tables in tests/cases.
 
-#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+#![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
 
 #[path = "support/table.rs"]
 mod table;

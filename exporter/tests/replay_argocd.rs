@@ -3,7 +3,7 @@
 //! What is true at each version is worked out here from what the versions say of the resources, not
 //! from the fields of the Application that the preset goes by.
 
-#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+#![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
 
 mod support;
 

@@ -3,7 +3,7 @@
 //! What is true at each version is worked out here from the recordings themselves, in a way that has
 //! nothing to do with the preset.
 
-#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+#![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
 
 mod support;
 

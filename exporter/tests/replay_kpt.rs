@@ -1,6 +1,6 @@
 //! What is shown while the real kpt applies a package: a recording, see traces/PROVENANCE.md.
 
-#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+#![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
 
 use std::collections::BTreeMap;
 

@@ -8,6 +8,8 @@
 //!                 └──bounded──> the tree that runs, which counts its steps (budget)
 //! ```
 
+#![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
+
 mod bounded;
 mod budget;
 mod functions;

@@ -7,6 +7,8 @@
 //!   own metrics, as they are registered ─> family ──┘
 //! ```
 
+#![allow(clippy::indexing_slicing)] // it reads and writes files of the repository only
+
 use std::collections::BTreeMap;
 
 use anyhow::Result;

@@ -115,10 +115,10 @@ pub(super) fn crd() -> Value {
         .with_transform(StructuralSchemaRewriter)
         .with_transform(OptionalEnum)
         .into_generator();
-    let mut schema = generator.into_root_schema_for::<FleetPackageSlice>().to_value();
-    schema["description"] = json!(
+    let mut schema = generator.into_root_schema_for::<FleetPackageSlice>();
+    schema.insert("description".to_owned(), json!(
         "What single clusters say of one FleetPackage with detail: All, up to 256 in each slice. Written by the aggregator; removed with its FleetPackage."
-    );
+    ));
     let column = |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

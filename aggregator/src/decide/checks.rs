@@ -62,7 +62,7 @@ pub(super) fn terms<'a>(checks: &'a [Check], asked: &[Asked<'_>]) -> Result<Vec<
         .enumerate()
         .map(|(at, check)| {
             let bad = |what: &str| format!("check {:?}: {what}", check.name);
-            if checks[..at].iter().any(|other| other.name == check.name) {
+            if checks.iter().take(at).any(|other| other.name == check.name) {
                 return Err(bad("there are two of this name"));
             }
             if let Some(Asked { query: Err(NoQuery::Invalid(why) | NoQuery::Forbidden(why)), .. }) =

@@ -251,8 +251,8 @@ fn list_by<T>(all: &[T], name: impl Fn(&T) -> String) -> String {
 /// At most 256 characters of a text that comes from elsewhere.
 fn shorten(text: &str) -> String {
     const MOST: usize = 256;
-    match text.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
+    match text.char_indices().nth(MOST).and_then(|(end, _)| text.get(..end)) {
+        Some(beginning) => format!("{beginning}…"),
         None => text.to_owned(),
     }
 }

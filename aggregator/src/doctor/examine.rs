@@ -519,7 +519,8 @@ fn replicas(survey: &Survey, findings: &mut Vec<Finding>) {
 /// Names of the labels in which these streams differ.
 fn differing<'a>(streams: &[&'a StreamLabels]) -> Vec<&'a str> {
     let names: BTreeSet<&str> = streams.iter().flat_map(|labels| labels.keys()).map(String::as_str).collect();
-    let differs = |name: &&str| streams.windows(2).any(|pair| pair[0].get(*name) != pair[1].get(*name));
+    let differs =
+        |name: &&str| streams.iter().zip(streams.iter().skip(1)).any(|(a, b)| a.get(*name) != b.get(*name));
     names.into_iter().filter(differs).collect()
 }
 

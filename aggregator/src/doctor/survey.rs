@@ -88,7 +88,8 @@ impl DigestSeen {
     /// The usual distance between its samples: the median, which neither a lost scrape nor a
     /// restart moves.
     pub fn interval(&self) -> Option<Seconds> {
-        let mut gaps: Vec<Seconds> = self.stamps.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let mut gaps: Vec<Seconds> =
+            self.stamps.iter().zip(self.stamps.iter().skip(1)).map(|(a, b)| b - a).collect();
         gaps.sort_by(Seconds::total_cmp);
         gaps.get(gaps.len() / 2).copied()
     }
@@ -109,7 +110,7 @@ impl DigestSeen {
     /// Whether processes take turns: one that was replaced does not come back.
     pub fn alternates(&self) -> bool {
         let processes: Vec<u64> = self.processes.values().copied().collect();
-        let changes = processes.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        let changes = processes.iter().zip(processes.iter().skip(1)).filter(|(a, b)| a != b).count();
         changes > processes.iter().collect::<BTreeSet<_>>().len()
     }
 }

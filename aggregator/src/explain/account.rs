@@ -242,8 +242,8 @@ fn of_both_kinds(
         terms: None,
         status,
         conditions: conditions.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default(),
-        override_: spec["override"].clone(),
-        checks: spec["checks"].clone(),
+        override_: spec.get("override").cloned().unwrap_or_default(),
+        checks: spec.get("checks").cloned().unwrap_or_default(),
         depends_on: Vec::new(),
         fleet_package: None,
         heartbeat_age_seconds: match seen.heartbeat {

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, ListParams};
+use serde_json::Value;
 
 use crate::api::fleet_package_slice::FLEET_PACKAGE_LABEL;
 use crate::heartbeat::LEASE;
@@ -62,12 +63,12 @@ pub(super) async fn read(
     let (mut dependencies, mut package) = (Vec::new(), None);
     if kind == Kind::RolloutGate {
         let spec = object.value("spec");
-        for other in spec["dependsOn"].as_array().into_iter().flatten() {
+        for other in spec.get("dependsOn").and_then(Value::as_array).into_iter().flatten() {
             if let Some(name) = other["name"].as_str() {
                 dependencies.push((name.to_owned(), get(Kind::RolloutGate, name).await?));
             }
         }
-        if let Some(name) = spec["fleetPackageRef"]["name"].as_str() {
+        if let Some(name) = spec.pointer("/fleetPackageRef/name").and_then(Value::as_str) {
             package = get(Kind::FleetPackage, name).await?;
         }
     }

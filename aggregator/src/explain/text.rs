@@ -138,7 +138,7 @@ pub(crate) fn table(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
         let lines = lines.iter().filter(|line| line.len() == columns || column + 1 < line.len());
-        lines.map(|line| line[column].chars().count()).max().unwrap_or_default()
+        lines.filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or_default()
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();

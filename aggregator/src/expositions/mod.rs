@@ -176,7 +176,7 @@ impl Found {
             *place = (*name, value.as_ref());
             labels += 1;
         }
-        let own = &own[..labels];
+        let own = own.get(..labels).unwrap_or_default();
         let value = Sample { at: 0.0, value: sample.value };
         match metric {
             Metric::Digest => {

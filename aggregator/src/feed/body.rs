@@ -68,8 +68,6 @@ impl Read for BodyReader {
                 return Ok(0);
             }
         }
-        let n = self.current.len().min(out.len());
-        self.current.copy_to_slice(&mut out[..n]);
-        Ok(n)
+        (&mut self.current).reader().read(out)
     }
 }

@@ -32,6 +32,7 @@ pub(super) fn take_out(
         let in_series = frame.in_series;
         if in_series {
             while let Some(length) = frame.next_series(&mut buffer)? {
+                #[expect(clippy::indexing_slicing, reason = "next_series found so many")]
                 take(&buffer.unread()[..length])?;
                 buffer.start += length;
                 frame.separated = false;
@@ -63,6 +64,7 @@ struct Buffer {
 }
 
 impl Buffer {
+    #[expect(clippy::indexing_slicing, reason = "start and end are within what fill has read")]
     fn unread(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
@@ -74,6 +76,7 @@ impl Buffer {
         if self.bytes.len() < self.end + READ {
             self.bytes.resize(self.end + READ, 0);
         }
+        #[expect(clippy::indexing_slicing, reason = "resized to hold more just now")]
         let more = body.read(&mut self.bytes[self.end..]);
         let more = more.map_err(|error| FeedError::Truncated(error.to_string()))?;
         self.end += more;
@@ -177,7 +180,7 @@ fn object(text: &[u8]) -> Option<usize> {
                 at += 1;
                 loop {
                     at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
-                    if text[at] == b'"' {
+                    if *text.get(at)? == b'"' {
                         break;
                     }
                     at += 2;

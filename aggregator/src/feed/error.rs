@@ -94,8 +94,9 @@ impl FeedError {
 /// At most `limit` bytes of a text, cut at a character, on one line.
 pub(crate) fn excerpt(text: &str, limit: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().find(|(i, c)| i + c.len_utf8() > limit) {
-        Some((cut, _)) => format!("{}…", &line[..cut]),
+    let cut = line.char_indices().find(|(i, c)| i + c.len_utf8() > limit);
+    match cut.and_then(|(cut, _)| line.get(..cut)) {
+        Some(beginning) => format!("{beginning}…"),
         None => line,
     }
 }

@@ -15,12 +15,12 @@ impl PromFeed {
         if self.get("status/top_queries").await.is_some_and(|answer| answer.get("topN").is_some()) {
             return Some(Flavour::VictoriaMetrics);
         }
-        if self.get("stores").await.is_some_and(|answer| answer["status"] == "success") {
+        if self.get("stores").await.is_some_and(|answer| answer.get("status") == Some(&"success".into())) {
             return Some(Flavour::Thanos);
         }
         self.get("status/buildinfo")
             .await
-            .filter(|answer| answer["data"]["version"].is_string())
+            .filter(|answer| answer.pointer("/data/version").is_some_and(Value::is_string))
             .map(|_| Flavour::Prometheus)
     }
 

@@ -17,6 +17,7 @@ pub struct Labels {
 
 impl Labels {
     /// Name and value of each label, in the order of the answer.
+    #[expect(clippy::string_slice, reason = "ends are where text was pushed, in this order")]
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut start = 0;
         self.ends.iter().map(move |&(mid, end)| {

@@ -151,7 +151,9 @@ impl Changes {
             if all.len() <= at {
                 all.resize(self.clusters.len().max(at + 1), NEVER);
             }
-            all[at] = cluster.evidence(&source.name).unwrap_or(NEVER);
+            if let Some(known) = all.get_mut(at) {
+                *known = cluster.evidence(&source.name).unwrap_or(NEVER);
+            }
         }
     }
 

@@ -145,8 +145,7 @@ impl Stream {
         let verified = self.verified.as_ref().filter(|_| !digests.is_torn);
         let state = verified.map(|verified| verified.content.state);
         let same = news.iter().position(|sample| Some(sample.exposition.state()) == state);
-        if let Some(place) = same {
-            let sample = news.split_off(place)[0];
+        if let Some(sample) = same.and_then(|place| news.split_off(place).into_iter().next()) {
             self.confirm(sample, t);
         }
         match (&self.verified, newest) {
@@ -441,8 +440,8 @@ impl Verified {
                 Some((_, at)) => *at = evidence,
                 None => {
                     if self.last_up.len() >= MOST_SOURCES
-                        && let Some(oldest) = (0..self.last_up.len())
-                            .min_by(|a, b| self.last_up[*a].1.total_cmp(&self.last_up[*b].1))
+                        && let Some((oldest, _)) =
+                            self.last_up.iter().enumerate().min_by(|(_, a), (_, b)| a.1.total_cmp(&b.1))
                     {
                         self.last_up.swap_remove(oldest);
                     }
@@ -464,7 +463,7 @@ impl Verified {
 
     /// A package and its history.
     pub(super) fn find(&self, key: &str) -> Option<(Package, History)> {
-        self.content.find(key).map(|(i, p)| (p, self.histories[i]))
+        self.content.find(key).and_then(|(i, p)| Some((p, *self.histories.get(i)?)))
     }
 }
 

@@ -136,7 +136,8 @@ impl Stream {
 
     /// The usual time between two scrapes.
     pub(super) fn interval(&self) -> Option<Seconds> {
-        let mut gaps: Vec<Seconds> = self.sights.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+        let mut gaps: Vec<Seconds> =
+            self.sights.iter().zip(self.sights.iter().skip(1)).map(|(a, b)| b.at - a.at).collect();
         gaps.sort_by(f64::total_cmp);
         gaps.get(gaps.len() / 2).copied()
     }
@@ -245,9 +246,9 @@ enum Scrape {
 
 fn sight(at: i64, values: &Values) -> Scrape {
     let mut package = Package::new(Arc::default());
-    for (slot, value) in values[..OF_PACKAGE.len()].iter().enumerate() {
+    for (slot, (value, place)) in values.iter().zip(&mut package.values).take(OF_PACKAGE.len()).enumerate() {
         package.present |= u16::from(value.is_some()) << slot;
-        package.values[slot] = value.unwrap_or_default();
+        *place = value.unwrap_or_default();
     }
     let at = at as Seconds / 1000.0;
     let (process, rendered) = match (values[UP], values[PROCESS], values[RENDERED]) {
@@ -290,7 +291,7 @@ fn without_torn(sights: Vec<(Sight, u32)>) -> Vec<Sight> {
 fn without_glimpses(sights: Vec<Sight>) -> Vec<Sight> {
     let absent = |at: Option<usize>| at.and_then(|at| sights.get(at)).is_some_and(|s| s.package.is_none());
     let kept = |at: &usize| !absent(Some(*at)) || absent(at.checked_sub(1)) || absent(Some(at + 1));
-    (0..sights.len()).filter(kept).map(|at| sights[at]).collect()
+    (0..sights.len()).filter(kept).filter_map(|at| sights.get(at).copied()).collect()
 }
 
 /// How far the clocks are apart. An exposition that is repeated looks old: the youngest tells.

@@ -72,8 +72,8 @@ fn rows(cluster: &Cluster) -> Vec<Vec<String>> {
         let were = if cluster.unusable_scrapes == 1 { "scrape was" } else { "scrapes were" };
         remark(&mut rows, format!("{} {were} not whole and not counted", cluster.unusable_scrapes));
     }
-    if let Some(first) = rows.first_mut() {
-        first[0].clone_from(&cluster.cluster_name);
+    if let Some(first) = rows.first_mut().and_then(|row| row.first_mut()) {
+        first.clone_from(&cluster.cluster_name);
     }
     rows
 }

@@ -230,7 +230,7 @@ impl Heads {
             };
             let before = found.digests.len();
             head.streams(cluster, labels, now, &mut found.digests);
-            found.is_short |= found.digests[before..].iter().any(|digests| digests.samples.len() < 2);
+            found.is_short |= found.digests.iter().skip(before).any(|digests| digests.samples.len() < 2);
         }
         found.digests.sort_by(|a, b| (&a.cluster, &a.stream).cmp(&(&b.cluster, &b.stream)));
         let is_current = self.streams.labels.len() <= 2 * heard;
@@ -260,7 +260,7 @@ impl Head {
                 let (Some(digest), Some(rendered), None) = (digest, rendered, &newest_lack) else { continue };
                 // Their labels are the same.
                 let is_same = |it: &&mut Digests| (it.stream.uid, it.stream.process) == (uid, last_process);
-                let known = all[first..].iter_mut().find(is_same);
+                let known = all.iter_mut().skip(first).find(is_same);
                 let sample = DigestSample {
                     at: at as Seconds / 1000.0,
                     exposition: Exposition { digest, rendered: *rendered },
@@ -283,7 +283,7 @@ impl Head {
                 }
             }
             // The newest scrape may only be late in part: what the ones before said stands until one is whole.
-            let is_new = !all[first..].iter().any(|it| it.stream.uid == uid && it.contract == contract);
+            let is_new = !all.iter().skip(first).any(|it| it.stream.uid == uid && it.contract == contract);
             if let Some(lack) = newest_lack.filter(|_| is_new) {
                 let stream = StreamId { labels: labels.clone(), uid, process: last_process };
                 let digests = Digests { cluster: cluster.to_owned(), stream, contract, ..Digests::default() };
@@ -294,7 +294,7 @@ impl Head {
             let stream = StreamId { labels: labels.clone(), ..StreamId::default() };
             all.push(Digests { cluster: cluster.to_owned(), stream, ..Digests::default() });
         }
-        for digests in &mut all[first..] {
+        for digests in all.iter_mut().skip(first) {
             digests.future = self.future.map(|at| (at, at - now));
             let excess = digests.samples.len().saturating_sub(SAMPLES);
             digests.samples.drain(..excess);
@@ -345,6 +345,7 @@ impl Sink for Heads {
         if self.heads.len() <= place {
             self.heads.resize_with(place + 1, Head::default);
         }
+        #[expect(clippy::indexing_slicing, reason = "resized to hold it just now")]
         let head = &mut self.heads[place];
         head.is_heard = true;
         // Stale markers are no samples; VictoriaMetrics answers them as such.
@@ -360,12 +361,10 @@ impl Sink for Heads {
                 head.ahead.extend(ahead.map(|sample| milliseconds(sample.at)));
                 let mut known = known.peekable();
                 if known.peek().is_some() {
-                    let place = head.digests.iter().position(|(known, _)| *known == own);
-                    let place = place.unwrap_or_else(|| {
-                        head.digests.push((own, Vec::new()));
-                        head.digests.len() - 1
-                    });
-                    head.digests[place].1.extend(known);
+                    match head.digests.iter_mut().find(|(known, _)| *known == own) {
+                        Some((_, samples)) => samples.extend(known),
+                        None => head.digests.push((own, known.collect())),
+                    }
                 }
             }
             Metric::RenderedTimestamp => head.rendered.extend(known.filter_map(whole)),

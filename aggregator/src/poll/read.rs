@@ -70,6 +70,7 @@ impl Read {
         }
         for (number, due) in due.iter().enumerate() {
             let place = read.place(&due.stream);
+            #[expect(clippy::indexing_slicing, reason = "place gave it away just now")]
             read.due[place].push((number, due.sample.at));
             read.cluster_stamps.entry(due.cluster.clone()).or_default().push(due.sample.at);
         }
@@ -130,10 +131,11 @@ impl Read {
                 place
             }
         };
-        self.put(place, metric, &own[..owned], samples);
+        self.put(place, metric, own.get(..owned).unwrap_or_default(), samples);
         true
     }
 
+    #[expect(clippy::indexing_slicing, reason = "places and numbers are those that new gave away")]
     fn put(&mut self, place: usize, metric: Metric, own: &[(&'static str, &str)], samples: &[Sample]) {
         for (number, at) in &self.due[place] {
             if self.versions[*number].is_some_and(|version| version.covers(metric))

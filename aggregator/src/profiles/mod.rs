@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
+use serde_json::Value;
 
 use crate::api::label_selector::{LabelSelector, Labels};
 use crate::clock::Seconds;
@@ -47,7 +48,7 @@ struct Profile {
 
 impl Profile {
     fn read(object: &DynamicObject, settings: &Settings) -> Self {
-        let conditions = object.data["status"]["conditions"].as_array();
+        let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
         let unhealthy = conditions
             .into_iter()
             .flatten()

@@ -2,6 +2,7 @@
 
 use kube::api::DynamicObject;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// Section `clusterProfiles` of the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -57,7 +58,7 @@ impl TryFrom<Written> for ClusterName {
 
 /// A property of a profile.
 pub(super) fn property<'a>(profile: &'a DynamicObject, name: &str) -> Option<&'a str> {
-    let properties = profile.data["status"]["properties"].as_array();
+    let properties = profile.data.pointer("/status/properties").and_then(Value::as_array);
     let found = properties.into_iter().flatten().find(|it| it["name"] == name)?;
     found["value"].as_str().filter(|value| !value.is_empty())
 }

@@ -10,7 +10,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, WatchEvent, WatchParams};
+use kube::api::{
+    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, TypeMeta, WatchEvent, WatchParams,
+};
 use kube::discovery::{self, Scope, verbs};
 use kube::{Client, Error, ResourceExt};
 use serde_json::Value;
@@ -200,16 +202,13 @@ impl Follower {
     }
 
     /// Name and contents of an object that somebody refers to.
-    fn wanted(&self, object: DynamicObject, asked: &BTreeSet<String>) -> Option<(String, Value)> {
+    fn wanted(&self, mut object: DynamicObject, asked: &BTreeSet<String>) -> Option<(String, Value)> {
         let name = object.metadata.name.clone().filter(|name| asked.contains(name))?;
-        let mut object = serde_json::to_value(object).ok()?;
         // Objects of a list may leave these out.
-        object["apiVersion"] = self.place.api_version.clone().into();
-        object["kind"] = self.place.kind.clone().into();
-        if let Some(metadata) = object["metadata"].as_object_mut() {
-            metadata.remove("managedFields");
-        }
-        Some((name, object))
+        let (api_version, kind) = (self.place.api_version.clone(), self.place.kind.clone());
+        object.types = Some(TypeMeta { api_version, kind });
+        object.metadata.managed_fields = None;
+        Some((name, serde_json::to_value(object).ok()?))
     }
 
     async fn tell_failure(&mut self, failure: Failure) -> Result<(), End> {

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Error, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::raw::Raw;
@@ -119,12 +119,12 @@ impl Mover {
             .with_context(|| format!("FleetPackage {name}"))?
             .with_context(|| format!("there is no FleetPackage {name:?} in this namespace"))?;
         let spec = package.value("spec");
-        if !spec["revisionFrom"].is_null() {
+        if spec.get("revisionFrom").is_some_and(|it| !it.is_null()) {
             bail!(
                 "FleetPackage {name} reads its revision from another object (revisionFrom): change that one"
             );
         }
-        if let Some(manager) = spec["managedBy"].as_str() {
+        if let Some(manager) = spec.get("managedBy").and_then(Value::as_str) {
             bail!("FleetPackage {name} is filled by {manager} (managedBy)");
         }
         Ok(package)
@@ -229,7 +229,7 @@ impl Mover {
     }
 
     async fn move_package(&self, mut package: Raw) -> Result<()> {
-        let revision = |package: &Raw| package.value("spec")["revision"].as_str().map(str::to_owned);
+        let revision = |package: &Raw| package.value("spec").get("revision")?.as_str().map(str::to_owned);
         let or_none = |revision: Option<String>| revision.unwrap_or_else(|| "no revision".to_owned());
         let name = &self.args.package;
         let before = revision(&package);

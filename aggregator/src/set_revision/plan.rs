@@ -32,8 +32,8 @@ impl Gate {
     /// Reads a gate if it belongs to a FleetPackage. Nothing else of it is looked at, so that this
     /// also works on gates with fields that this program does not know.
     pub(super) fn read(object: &Raw, package: &str) -> Option<Self> {
-        let (spec, status) = (object.value("spec"), object.value("status"));
-        if spec["fleetPackageRef"]["name"].as_str() != Some(package) {
+        let (spec, status) = (&object.value("spec"), &object.value("status"));
+        if spec.pointer("/fleetPackageRef/name").and_then(Value::as_str) != Some(package) {
             return None;
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

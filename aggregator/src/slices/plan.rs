@@ -98,6 +98,7 @@ fn settled<'a>(slice: &'a Slice, homeless: &mut BTreeMap<&'a str, &'a Evident>) 
 
 /// Finds a place for each newcomer: in a slice that is written anyway, else in the fullest that has
 /// room, else in a new one.
+#[expect(clippy::indexing_slicing, reason = "places are those of shelves and written, which grow together")]
 fn house<'a>(shelves: &mut Vec<Shelf<'a>>, homeless: BTreeMap<&'a str, &'a Evident>, wanted: &Wanted<'_>) {
     let mut written: Vec<bool> = shelves
         .iter()

@@ -39,6 +39,10 @@ pub async fn write(
     write::written(answer.map(Written::done))
 }
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a field of an object is set; the content and the version are objects"
+)]
 fn object(
     package: &Key,
     package_uid: &str,

@@ -55,7 +55,7 @@ impl Package {
 
     /// Its value of a per-package metric, if there is a sample.
     pub fn get(&self, metric: Metric) -> Option<u64> {
-        slot(metric).filter(|s| self.present & 1 << s != 0).map(|s| self.values[s])
+        slot(metric).filter(|s| self.present & 1 << s != 0).and_then(|s| self.values.get(s).copied())
     }
 
     fn revision(&self, metric: Metric) -> Option<Fingerprint> {
@@ -101,8 +101,8 @@ impl Package {
 
     /// Metric and value of each sample.
     pub fn samples(&self) -> impl Iterator<Item = (Metric, u64)> {
-        let present = |slot: &usize| self.present & 1 << slot != 0;
-        (0..PACKAGE_METRICS.len()).filter(present).map(|s| (PACKAGE_METRICS[s], self.values[s]))
+        let samples = PACKAGE_METRICS.into_iter().zip(self.values).enumerate();
+        samples.filter(|(slot, _)| self.present & 1 << slot != 0).map(|(_, sample)| sample)
     }
 
     /// Hash of one of its samples, had it this value.

@@ -121,9 +121,9 @@ impl Gathered {
         };
         self.next = at + 1;
         let package = self.packages.get_mut(at)?;
-        let before = (package.present & 1 << slot != 0).then_some(package.values[slot]);
+        let before = std::mem::replace(package.values.get_mut(slot)?, value);
+        let before = (package.present & 1 << slot != 0).then_some(before);
         package.present |= 1 << slot;
-        package.values[slot] = value;
         before
     }
 

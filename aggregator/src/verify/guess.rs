@@ -55,7 +55,7 @@ pub(super) fn renamed(gone: &[&Package], new: &[&Package]) -> Option<String> {
     let split = |p: &Package, field: usize| {
         let (source, namespace, name) = parts(&p.key);
         let mut rest = [source, namespace, name].map(str::to_owned);
-        let own = std::mem::take(&mut rest[field]);
+        let own = rest.get_mut(field).map(std::mem::take).unwrap_or_default();
         (rest, own)
     };
     fields.iter().enumerate().find_map(|(field, name)| {
@@ -66,7 +66,7 @@ pub(super) fn renamed(gone: &[&Package], new: &[&Package]) -> Option<String> {
         if was.iter().map(|w| &w.0).ne(is.iter().map(|i| &i.0)) {
             return None;
         }
-        let (from, to) = (&was[0].1, &is[0].1);
+        let (from, to) = (&was.first()?.1, &is.first()?.1);
         let count = gone.len();
         Some(match to.is_empty() {
             true => format!("label {name} of {count} packages is gone, it was \"{from}\""),

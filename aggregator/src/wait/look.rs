@@ -110,7 +110,9 @@ async fn fetch(client: &Client, kind: Kind, key: &Key) -> Result<Option<(Raw, Se
     let (head, body) = response.into_parts();
     let body = body.collect().await.map_err(|error| Seen::Unreachable(error.to_string()))?.to_bytes();
     let said = || serde_json::from_slice::<Value>(&body).unwrap_or_default();
-    let message = || said()["message"].as_str().map_or_else(|| head.status.to_string(), str::to_owned);
+    let message = || {
+        said().get("message").and_then(Value::as_str).map_or_else(|| head.status.to_string(), str::to_owned)
+    };
     let date = head.headers.get(header::DATE).and_then(|date| date.to_str().ok());
     let now = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
     let now = now.map_or_else(clock::now, |date| date.timestamp().as_duration().as_secs_f64());
@@ -119,7 +121,9 @@ async fn fetch(client: &Client, kind: Kind, key: &Key) -> Result<Option<(Raw, Se
             .map(|object| Some((object, now)))
             .map_err(|error| Seen::Unreachable(format!("its answer is malformed: {error}"))),
         // It is about this object, and not about a kind that is not installed.
-        StatusCode::NOT_FOUND if said()["details"]["name"] == key.name => Ok(None),
+        StatusCode::NOT_FOUND if said().pointer("/details/name").is_some_and(|name| *name == key.name) => {
+            Ok(None)
+        }
         StatusCode::NOT_FOUND => Err(Seen::Refused(format!("it does not know {plural}.{GROUP}"))),
         status if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS => {
             Err(Seen::Refused(message()))

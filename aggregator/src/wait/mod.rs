@@ -192,6 +192,10 @@ impl Printer {
         self.last = Some(seen);
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a field of an object is set, which what was seen is as JSON"
+    )]
     fn end(&self, outcome: Outcome) {
         let last = self.last.as_ref();
         match self.output {

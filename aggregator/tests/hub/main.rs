@@ -1,5 +1,5 @@
 //! What the hub half decides and generates, without any server.
-#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod board;
 mod checks;

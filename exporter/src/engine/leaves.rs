@@ -188,7 +188,7 @@ impl Engine {
         let kinds: BTreeSet<KindId> = kinds.chain(leaves.labelled.iter().map(|(kind, _)| *kind)).collect();
         for kind in kinds {
             if self.kinds[kind].leaves.as_ref().is_some_and(LeafKind::unused) {
-                for reader in &mut self.readers {
+                for reader in self.readers.iter_mut() {
                     reader.leaf_kinds.remove(&kind);
                 }
                 self.retire_unused_kinds();

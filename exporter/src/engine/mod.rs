@@ -44,6 +44,7 @@ use crate::{
     soak::{self, Known, Shown},
     source::{JoinKey, KindRef, RelatedObject, RelatedObjects, Source},
     store::{Limits, PackageKey, Slot, Store},
+    table::Table,
     verdict::Detail,
     watch::{Change, Contact, KindId, Update},
 };
@@ -141,9 +142,9 @@ struct Look {
 /// See the [module](self).
 pub struct Engine {
     /// By [`SourceId`].
-    readers: Vec<Reader>,
+    readers: Table<Reader>,
     /// By [`KindId`].
-    kinds: Vec<KindState>,
+    kinds: Table<KindState>,
     leaf_kinds: HashMap<(Box<str>, Box<str>), KindId>,
     published: SharedPublished,
     deadlines: BinaryHeap<Reverse<(i64, SourceId, Key)>>,
@@ -158,10 +159,10 @@ pub struct Engine {
 impl Engine {
     /// An engine that knows nothing yet.
     pub fn new(sources: Vec<Arc<Source>>, limits: Limits, metrics: Arc<OwnMetrics>) -> Self {
-        let published = Published { store: Store::new(limits), standing: Vec::new() };
+        let published = Published { store: Store::new(limits), standing: Table::new() };
         let mut engine = Self {
-            readers: Vec::new(),
-            kinds: Vec::new(),
+            readers: Table::new(),
+            kinds: Table::new(),
             leaf_kinds: HashMap::new(),
             published: Arc::new(Mutex::new(published)),
             deadlines: BinaryHeap::new(),
@@ -194,7 +195,10 @@ impl Engine {
     pub fn apply(&mut self, update: Update, now: Moment) {
         self.count += 1;
         let kind = update.kind;
-        let Some(state) = self.kinds.get_mut(kind).filter(|state| !state.retired) else { return };
+        let state = &mut self.kinds[kind];
+        if state.retired {
+            return;
+        }
         if let Change::Contact(at) = update.change {
             return state.contact.note(at);
         }

@@ -8,6 +8,7 @@ use std::{
 use crate::{
     clock::Moment,
     store::{Publisher, Snapshot, SourceStanding, Store},
+    table::Table,
     watch::Contact,
 };
 
@@ -36,7 +37,7 @@ pub(super) struct Standing {
 #[derive(Debug)]
 pub struct Published {
     pub(super) store: Store,
-    pub(super) standing: Vec<Option<Standing>>,
+    pub(super) standing: Table<Option<Standing>>,
 }
 
 /// Shared by the engine, which writes, and scrapes, which clone row pointers.

@@ -150,8 +150,8 @@ impl Engine {
     /// `None` when they are what they were.
     pub fn found(&mut self, source: SourceId, kinds: Option<Vec<KindRef>>, at: i64, now: Moment) {
         self.count += 1;
-        let Some(reader) = self.readers.get(source).filter(|r| !r.retired) else { return };
-        let Some((contact, _)) = reader.finding.clone() else { return };
+        let reader = &self.readers[source];
+        let Some((contact, _)) = reader.finding.clone().filter(|_| !reader.retired) else { return };
         if let Some(kinds) = kinds {
             self.use_kinds(source, kinds, now);
         }
@@ -171,8 +171,7 @@ impl Engine {
         self.retire_unused_kinds();
         for kind in kinds {
             if !self.readers[source].kinds.iter().any(|k| self.kinds[*k].of == kind) {
-                let id = self.kinds.len();
-                self.kinds.push(KindState::new(kind, projection.clone(), None));
+                let id = self.kinds.push(KindState::new(kind, projection.clone(), None));
                 self.kinds[id].versions = self.readers[source].source.reads_versions();
                 self.readers[source].kinds.push(id);
                 self.watch(id);
@@ -190,8 +189,7 @@ impl Engine {
             self.kinds[known].projection.merge(projection);
             return known;
         }
-        self.kinds.push(KindState::new(kind.clone(), projection.clone(), None));
-        self.kinds.len() - 1
+        self.kinds.push(KindState::new(kind.clone(), projection.clone(), None))
     }
 
     /// The watch of a kind that packages consist of: one for all sources.
@@ -209,8 +207,7 @@ impl Engine {
                 };
                 let mut projection = crate::kstatus::leaf_projection(group, kind);
                 projection.field("metadata").field("labels").keep();
-                let id = self.kinds.len();
-                self.kinds.push(KindState::new(of, projection, Some(LeafKind::new(self.count))));
+                let id = self.kinds.push(KindState::new(of, projection, Some(LeafKind::new(self.count))));
                 // A kind that turns up later does not take its sources down while it is first read.
                 self.kinds[id].contact.note(now.boot);
                 self.leaf_kinds.insert(name, id);
@@ -282,6 +279,7 @@ impl Engine {
     /// The kind in which a join of a source looks.
     pub(super) fn join_kind(&self, source: SourceId, join: &JoinKey) -> KindId {
         let (JoinKey::Reference { related, kind, .. } | JoinKey::Labels { related, kind, .. }) = join;
+        #[expect(clippy::indexing_slicing, reason = "the source's own joins name its own related kinds")]
         self.readers[source].related[*related][*kind]
     }
 

@@ -77,7 +77,7 @@ impl<'v> Object<'v> {
                     Some(value) => value,
                     None => return Ok(None),
                 },
-                _ => return Err(Malformed::new(&path[..depth], value, "a map")),
+                _ => return Err(Malformed::new(path.get(..depth).unwrap_or(path), value, "a map")),
             };
         }
         Ok(self.present(value))
@@ -233,7 +233,7 @@ fn go_time(text: &str) -> Option<i128> {
         Some((_, fraction)) if fraction.is_empty() || !fraction.bytes().all(|b| b.is_ascii_digit()) => {
             return None;
         }
-        Some((time, fraction)) => (time, &fraction[..fraction.len().min(9)]),
+        Some((time, fraction)) => (time, fraction.get(..9).unwrap_or(fraction)),
         None => (time, ""),
     };
     let [hour, minute, second] = numbers(time, ':', &[1..=2, 2..=2, 2..=2])?;
@@ -241,7 +241,7 @@ fn go_time(text: &str) -> Option<i128> {
     let offset = match zone {
         "Z" => 0,
         _ => {
-            let [hours, minutes] = numbers(&zone[1..], ':', &[2..=2, 2..=2])?;
+            let [hours, minutes] = numbers(zone.get(1..)?, ':', &[2..=2, 2..=2])?;
             if hours > 24 || minutes > 60 {
                 return None;
             }

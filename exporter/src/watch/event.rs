@@ -56,11 +56,18 @@ impl Parser {
             "DELETED" => Event::Deleted(object),
             "BOOKMARK" => Event::Bookmark {
                 version: version_of(&object).to_owned(),
-                ends_list: object["metadata"]["annotations"][INITIAL_EVENTS_END] == "true",
+                ends_list: object
+                    .pointer("/metadata/annotations")
+                    .and_then(|all| all.get(INITIAL_EVENTS_END))
+                    == Some(&"true".into()),
             },
             "ERROR" => Event::Error {
-                code: object["code"].as_u64().and_then(|c| u16::try_from(c).ok()).unwrap_or(0),
-                message: object["message"].as_str().unwrap_or("no message").to_owned(),
+                code: object
+                    .get("code")
+                    .and_then(Value::as_u64)
+                    .and_then(|c| u16::try_from(c).ok())
+                    .unwrap_or(0),
+                message: object.get("message").and_then(Value::as_str).unwrap_or("no message").to_owned(),
             },
             other => return Err(Fault::Malformed(format!("event of type `{other}`"))),
         })
@@ -95,7 +102,7 @@ pub(super) struct Page {
 
 /// The resource version of an object; empty when it has none.
 pub(super) fn version_of(object: &Value) -> &str {
-    object["metadata"]["resourceVersion"].as_str().unwrap_or("")
+    object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or("")
 }
 
 /// Namespace and name of an object.
@@ -176,8 +183,9 @@ impl<'de> Visitor<'de> for PageSeed<'_> {
             match &*key {
                 "metadata" => {
                     let metadata: Value = map.next_value()?;
-                    page.version = metadata["resourceVersion"].as_str().unwrap_or("").to_owned();
-                    page.next = metadata["continue"].as_str().filter(|c| !c.is_empty()).map(str::to_owned);
+                    let text = |field| metadata.get(field).and_then(Value::as_str).unwrap_or("");
+                    page.version = text("resourceVersion").to_owned();
+                    page.next = Some(text("continue")).filter(|c| !c.is_empty()).map(str::to_owned);
                 }
                 "items" => {
                     has_items = true;

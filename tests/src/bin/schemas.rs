@@ -7,6 +7,8 @@
 //! A kind's schema is OUT/GROUP/KIND_VERSION.json, with the version for a group in the core. Fields that nobody knows are
 //! refused, as the API server does with strict validation.
 
+#![allow(clippy::indexing_slicing, clippy::string_slice)] // what cannot be ends it
+
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use statusbridge_tests::crds;

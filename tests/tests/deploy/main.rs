@@ -1,6 +1,6 @@
 //! What `deploy/` ships, on a real API server: charts, kustomize bases, policies.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod accepted;
 mod by_hand;

@@ -2,7 +2,7 @@
 //!
 //! One program holds them all, so that they link once and run side by side.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod backend_faults;
 mod backends;

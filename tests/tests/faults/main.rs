@@ -2,7 +2,7 @@
 //!
 //! `make faults MINUTES=30 SEED=1` lets a storm rage for longer than a test may; see docs/proof.md for what came of it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod check;
 mod fault;

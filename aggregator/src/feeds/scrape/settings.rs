@@ -98,7 +98,7 @@ impl Settings {
             let place = || format!("feeds.scrape.targets[{number}]");
             target.check().with_context(place)?;
             let is_same = |it: &Target| it.cluster == target.cluster && it.url == target.url;
-            ensure!(!self.targets[..number].iter().any(is_same), "{}: the same as one before it", place());
+            ensure!(!self.targets.iter().take(number).any(is_same), "{}: the same as one before it", place());
         }
         if let Some(profiles) = &self.cluster_profiles {
             ensure!(!profiles.property.is_empty(), "feeds.scrape.clusterProfiles.property is empty");

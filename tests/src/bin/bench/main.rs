@@ -7,6 +7,8 @@
 //!
 //! Run it with `make bench`; settings and what the numbers mean are in docs/bench.md.
 
+#![allow(clippy::indexing_slicing, clippy::string_slice)] // what cannot be ends it
+
 mod changelog;
 mod cluster;
 mod figures;

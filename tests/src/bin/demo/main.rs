@@ -3,6 +3,8 @@
 //! Run it with `make demo`; `make demo KEEP=1` leaves everything running afterwards. It ends with status 0 only if
 //! every step was seen, and nothing that it started outlives it.
 
+#![allow(clippy::indexing_slicing, clippy::string_slice)] // what cannot be ends it
+
 mod narrate;
 mod package;
 mod story;
