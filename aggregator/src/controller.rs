@@ -110,6 +110,8 @@ pub struct Controller {
     closings: BTreeSet<Key>,
     backlog: Backlog<(Kind, Key)>,
     beat_due: bool,
+    /// The hub was restored to an older state.
+    restored: bool,
     doubtful: BTreeSet<(Kind, Key)>,
     epoch: Option<i64>,
     announcer: Announcer,
@@ -165,6 +167,7 @@ impl Controller {
             closings: BTreeSet::new(),
             backlog: Backlog::default(),
             beat_due: false,
+            restored: false,
             doubtful: BTreeSet::new(),
             epoch: None,
             announcer: Announcer::default(),
@@ -183,14 +186,15 @@ impl Controller {
         Self { epoch, ..self }
     }
 
-    /// Runs until `stop`.
-    pub async fn run(self, stop: CancellationToken) {
+    /// Runs until `stop`. Whether another one has to begin anew, because the hub was restored to an older state.
+    pub async fn run(mut self, stop: CancellationToken) -> bool {
         self.board.begin();
         let _silence = SilenceAtTheEnd(self.board.clone());
         self.follow(stop).await;
+        self.restored
     }
 
-    async fn follow(mut self, stop: CancellationToken) {
+    async fn follow(&mut self, stop: CancellationToken) {
         let mut packages = watch(&self.client, Kind::FleetPackage);
         let mut gates = watch(&self.client, Kind::RolloutGate);
         let mut profiles = self.watch_profiles();
@@ -209,6 +213,10 @@ impl Controller {
         loop {
             if self.feeds.silence() < self.health.patience() {
                 self.health.alive();
+            }
+            if self.restored {
+                error!("the hub was restored to an older state: all is read anew");
+                return;
             }
             if self.has_listed() {
                 self.feeds.begin();

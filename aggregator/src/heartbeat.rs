@@ -25,19 +25,30 @@ pub struct Heartbeat {
     api: Api<Lease>,
     holder: String,
     seconds: i32,
+    /// The version that was written last, where it is a number, as in every Kubernetes API server.
+    written: u64,
+}
+
+/// What a renewal has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewed {
+    /// It is later than the one before.
+    Later,
+    /// Versions have gone back: the hub was restored to an older state, and what is known of its objects is not so.
+    Restored,
 }
 
 impl Heartbeat {
     /// A heartbeat in `namespace`, renewed by `holder`, meant to come at least every `seconds`.
     pub fn new(client: Client, namespace: &str, holder: String, seconds: i32) -> Self {
-        Self { api: Api::namespaced(client, namespace), holder, seconds }
+        Self { api: Api::namespaced(client, namespace), holder, seconds, written: 0 }
     }
 
     /// Says that everything that had to be closed is closed but `unclosed`.
     ///
     /// # Errors
     /// When the hub does not take it.
-    pub async fn beat(&self, unclosed: &BTreeSet<Key>) -> Result<(), HubError> {
+    pub async fn beat(&mut self, unclosed: &BTreeSet<Key>) -> Result<Renewed, HubError> {
         let names: Vec<String> = unclosed.iter().map(Key::to_string).collect();
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
@@ -50,7 +61,11 @@ impl Heartbeat {
             },
         });
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        in_time(self.api.patch(LEASE, &params, &Patch::Apply(&lease))).await.map(drop)
+        let lease = in_time(self.api.patch(LEASE, &params, &Patch::Apply(&lease))).await?;
+        let version =
+            lease.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or(self.written);
+        let before = std::mem::replace(&mut self.written, version);
+        Ok(if version < before { Renewed::Restored } else { Renewed::Later })
     }
 }
 

@@ -19,12 +19,12 @@ use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::fence::{Fence, Mark, Term};
 use crate::metrics::Metrics;
@@ -34,6 +34,17 @@ use crate::write::{CALL_TIMEOUT, FIELD_MANAGER, HubError, in_time};
 
 /// Name of the Lease.
 pub const LEASE: &str = "statusbridge-aggregator-leader";
+
+/// Namespace of the Leases by default: there is one in every hub, and tenants write nothing there. All installations on a
+/// hub share them, so that only one works.
+pub const NAMESPACE: &str = "kube-system";
+
+/// Annotation of the Lease: the installation whose replicas may lead.
+const INSTALLATION: &str = "statusbridge.dev/installation";
+
+/// How long the hub stays an installation's after the last sign of life of any of its leaders. Until then others stand
+/// back, so that what an upgrade or an outage of some minutes interrupts is not taken over.
+const CLAIM: Duration = Duration::from_secs(600);
 
 /// The times of an election, named as in Kubernetes' own components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
@@ -130,6 +141,12 @@ impl Seen {
     }
 }
 
+/// The other installation than `own` that the hub belongs to, where the Lease was not seen to change for `unchanged`.
+fn claimed<'a>(lease: &'a Lease, own: &str, unchanged: Duration) -> Option<&'a str> {
+    let installation = lease.metadata.annotations.as_ref()?.get(INSTALLATION)?;
+    (installation != own && unchanged < CLAIM).then_some(installation)
+}
+
 /// Whether a Lease that was not seen to change for `unchanged` may be taken by `identity`, whose own
 /// leases last for `own`.
 fn is_free(spec: &LeaseSpec, identity: &str, unchanged: Duration, own: Duration) -> bool {
@@ -167,7 +184,8 @@ impl Held {
     fn is(&self, other: &Lease) -> bool {
         let who = |lease: &Lease| {
             let spec = lease.spec.clone().unwrap_or_default();
-            (lease.metadata.uid.clone(), spec.holder_identity, spec.lease_transitions)
+            let installation = lease.annotations().get(INSTALLATION).cloned();
+            (lease.metadata.uid.clone(), installation, spec.holder_identity, spec.lease_transitions)
         };
         who(&self.0) == who(other)
     }
@@ -178,6 +196,8 @@ enum Look {
     Won(Box<Held>),
     /// Another one holds it.
     Held(String),
+    /// The hub is another installation's.
+    Claimed(String),
     /// Another one was quicker.
     Beaten,
 }
@@ -186,6 +206,7 @@ enum Look {
 #[derive(Clone)]
 pub struct Candidate {
     api: Api<Lease>,
+    installation: String,
     identity: String,
     times: Times,
     fence: Fence,
@@ -194,18 +215,21 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A candidate that calls itself `identity`, which no other process may do. `client` must not be
+    /// A candidate of an installation that calls itself `identity`, which no other process may do. `client` must not be
     /// fenced: it is what opens the fence.
+    #[expect(clippy::too_many_arguments, reason = "each is a part of its own")]
     pub fn new(
         client: Client,
         namespace: &str,
+        installation: String,
         identity: String,
         times: Times,
         fence: Fence,
         metrics: Arc<Metrics>,
         health: Arc<Health>,
     ) -> Self {
-        Self { api: Api::namespaced(client, namespace), identity, times, fence, metrics, health }
+        let api = Api::namespaced(client, namespace);
+        Self { api, installation, identity, times, fence, metrics, health }
     }
 
     /// Does `work` whenever this process leads, each time with the epoch that its leadership is, and
@@ -269,8 +293,23 @@ impl Candidate {
                 () = stop.cancelled() => return None,
                 look = self.look(&mut seen) => look,
             };
+            self.metrics.stands_back(matches!(look, Ok(Look::Claimed(_))));
             match look {
                 Ok(Look::Won(held)) => return Some(*held),
+                Ok(Look::Claimed(installation)) => {
+                    self.health.ready(false);
+                    trouble = None;
+                    if leader.as_ref() != Some(&installation) {
+                        error!(
+                            own = self.installation,
+                            other = installation,
+                            "another installation serves this hub: this one stands back, until the other's Lease \
+                             {LEASE} has not changed for {} s or is deleted",
+                            CLAIM.as_secs()
+                        );
+                        leader = Some(installation);
+                    }
+                }
                 Ok(Look::Held(holder)) => {
                     self.health.ready(true);
                     trouble = None;
@@ -306,6 +345,10 @@ impl Candidate {
         let known = Seen::look(seen.take(), &lease, now);
         let unchanged = now.saturating_duration_since(known.first);
         *seen = Some(known);
+        if let Some(other) = claimed(&lease, &self.installation, unchanged) {
+            return Ok(Look::Claimed(other.to_owned()));
+        }
+        lease.annotations_mut().insert(INSTALLATION.to_owned(), self.installation.clone());
         let spec = lease.spec.unwrap_or_default();
         if !is_free(&spec, &self.identity, unchanged, self.times.lease_duration) {
             return Ok(Look::Held(spec.holder_identity.unwrap_or_default()));
@@ -450,6 +493,23 @@ mod tests {
     fn when_a_lease_may_be_taken(#[case] spec: LeaseSpec, #[case] unchanged: u64, #[case] free: bool) {
         let unchanged = Duration::from_secs(unchanged);
         assert_eq!(is_free(&spec, "me", unchanged, TIMES.lease_duration), free);
+    }
+
+    #[rstest]
+    #[case::nobodys(None, 0, None)]
+    #[case::own(Some("own"), 0, None)]
+    #[case::anothers(Some("other"), 0, Some("other"))]
+    #[case::anothers_that_restarts(Some("other"), 599, Some("other"))]
+    #[case::anothers_that_is_gone(Some("other"), 600, None)]
+    fn whose_a_hub_is(
+        #[case] installation: Option<&str>,
+        #[case] unchanged: u64,
+        #[case] expected: Option<&str>,
+    ) {
+        let mut lease = Lease::default();
+        let annotations = installation.map(|name| (INSTALLATION.to_owned(), name.to_owned()));
+        lease.metadata.annotations = Some(annotations.into_iter().collect());
+        assert_eq!(claimed(&lease, "own", Duration::from_secs(unchanged)), expected);
     }
 
     #[test]

@@ -154,6 +154,7 @@ pub struct Metrics {
     ages: By<Gauge<f64, AtomicU64>>,
     invalid: By<Gauge>,
     leader: Gauge,
+    stands_back: Gauge,
     renewals: By<Counter>,
     sweeps: By<Counter>,
     discovered: By<Gauge>,
@@ -204,6 +205,11 @@ impl Metrics {
         );
         own.register("invalid_objects", "Objects whose spec is invalid (InvalidSpec)", it.invalid.clone());
         own.register("is_leader", "Whether this process leads: 1 or 0", it.leader.clone());
+        own.register(
+            "stands_back",
+            "Whether this process stands back because another installation serves the hub: 1 or 0",
+            it.stands_back.clone(),
+        );
         own.register("scrapes", "Scrapes of exporters by the aggregator itself", it.scrapes.clone());
         own.register("pushes", "Expositions that exporters pushed, by outcome", it.pushes.clone());
         own.register("lease_renewals", "Renewals of the leader's lease", it.renewals.clone());
@@ -350,6 +356,11 @@ impl Metrics {
         if !leads {
             self.stand_by();
         }
+    }
+
+    /// This process stands back, because another installation serves the hub.
+    pub fn stands_back(&self, back: bool) {
+        self.stands_back.set(back.into());
     }
 
     /// The leader's lease was or was not renewed.

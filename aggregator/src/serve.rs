@@ -47,9 +47,9 @@ pub struct Access {
 pub struct HubArgs {
     #[command(flatten)]
     access: Access,
-    /// Namespace of the Leases [default: that of the pod or of the context]
-    #[arg(long, short, env = "POD_NAMESPACE")]
-    namespace: Option<String>,
+    /// Namespace of the Leases, the same for every installation on a hub
+    #[arg(long, env = "STATUSBRIDGE_LEASE_NAMESPACE", default_value = lease::NAMESPACE)]
+    lease_namespace: String,
     /// Address of /metrics, /healthz and /readyz
     #[arg(long, env = "STATUSBRIDGE_LISTEN", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
@@ -95,6 +95,10 @@ pub struct LeaderArgs {
     leader_elect: bool,
     #[command(flatten)]
     times: lease::Times,
+    /// Name of this installation in the leader's Lease: of several on a hub only one works [default: namespace of the
+    /// context]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
+    installation: Option<String>,
     /// Name of this process in the Leases; what makes it unique is added
     #[arg(long, env = "HOSTNAME", default_value = "statusbridge-aggregator", hide = true)]
     identity: String,
@@ -233,7 +237,8 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     args.hub.log_format.log_to(std::io::stderr);
     args.leader.times.check().context("flags of leader election")?;
     let identity = args.leader.identity()?;
-    let (config, namespace) = args.hub.access.configure(args.hub.namespace.as_deref()).await?;
+    let (config, installation) = args.hub.access.configure(args.leader.installation.as_deref()).await?;
+    let namespace = &args.hub.lease_namespace;
     let fence = if args.leader.leader_elect { Fence::shut() } else { Fence::none() };
     // Whatever works for the leader goes through the fence; only the leader's lease does not.
     let client = ClientBuilder::try_from(config.clone()).context("client of the hub")?;
@@ -259,7 +264,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let fresh = |epoch: Option<i64>| -> Result<Controller> {
         let file = ConfigFile::open(args.config.clone())?;
         let fleet = args.backend.fleet();
-        let heartbeat = Heartbeat::new(client.clone(), &namespace, identity.clone(), seconds);
+        let heartbeat = Heartbeat::new(client.clone(), namespace, identity.clone(), seconds);
         let (client, plan, board) = (client.clone(), plan.clone(), board.clone());
         let (metrics, health) = (metrics.clone(), health.clone());
         let controller = Controller::new(client, file, plan, fleet, pace, heartbeat, metrics, health, board)?;
@@ -270,14 +275,18 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     run(&args.hub, metrics.clone(), health.clone(), served, async |stop| {
         if !args.leader.leader_elect {
             metrics.leads(true);
-            first.run(stop).await;
+            let mut controller = first;
+            while controller.run(stop.clone()).await {
+                controller = fresh(None)?;
+            }
             return Ok(());
         }
         drop(first);
         let unfenced = Client::try_from(config).context("client of the hub")?;
         let candidate = Candidate::new(
             unfenced,
-            &namespace,
+            namespace,
+            installation,
             identity.clone(),
             args.leader.times,
             fence,
@@ -286,7 +295,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         );
         candidate
             .run(&stop, async |epoch| {
-                fresh(Some(epoch))?.run(stop.clone()).await;
+                while fresh(Some(epoch))?.run(stop.clone()).await {}
                 Ok(())
             })
             .await
@@ -320,7 +329,8 @@ fn plan(args: &ServeArgs, interval: Duration, metrics: Arc<Metrics>, reception: 
 /// Runs the sweeper until it is told to stop.
 pub async fn sweep(args: SweepArgs) -> Result<()> {
     args.hub.log_format.log_to(std::io::stderr);
-    let (config, namespace) = args.hub.access.configure(args.hub.namespace.as_deref()).await?;
+    let (config, _) = args.hub.access.configure(None).await?;
+    let namespace = args.hub.lease_namespace.clone();
     let client = Client::try_from(config).context("client of the hub")?;
     let health = Health::new(Duration::from_secs(120));
     let metrics = Arc::new(Metrics::sweeper());

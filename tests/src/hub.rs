@@ -12,8 +12,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Namespace of the aggregator and its leases.
+/// Namespace of the aggregator.
 pub const NAMESPACE: &str = "statusbridge-system";
+/// Namespace of its Leases.
+pub const LEASES: &str = "kube-system";
 
 /// The hub: an API server with our CRDs, and an aggregator and a sweeper with no more rights than ship.
 pub struct Hub {
@@ -60,7 +62,7 @@ impl Hub {
     ) -> Result<Self> {
         let api = ApiServer::start(rig, etcd, name).await?;
         let Accounts { aggregator: account, sweeper: sweeper_account } = install(&api).await?;
-        options.namespace = NAMESPACE.to_owned();
+        options.namespace = LEASES.to_owned();
         let process = if name == "hub" { "aggregator".to_owned() } else { format!("aggregator-{name}") };
         let aggregator = Aggregator::start(rig, &process, &account, &options).await?;
         Self::of(api, aggregator, account, sweeper_account).await
@@ -92,7 +94,7 @@ impl Hub {
         options: &AggregatorOptions,
         via: SocketAddr,
     ) -> Result<Aggregator> {
-        let options = AggregatorOptions { namespace: NAMESPACE.to_owned(), ..options.clone() };
+        let options = AggregatorOptions { namespace: LEASES.to_owned(), ..options.clone() };
         Aggregator::start(rig, name, &self.api.via(&self.account, via)?, &options).await
     }
 
@@ -101,7 +103,7 @@ impl Hub {
     /// # Errors
     /// When it is not there.
     pub async fn lease(&self, name: &str) -> Result<LeaseSpec> {
-        let leases = Api::<Lease>::namespaced(self.api.client(), NAMESPACE);
+        let leases = Api::<Lease>::namespaced(self.api.client(), LEASES);
         leases.get(name).await?.spec.context("a Lease without spec")
     }
 
@@ -111,7 +113,7 @@ impl Hub {
     /// When it cannot be started.
     pub async fn start_sweeper(&self, rig: &Rig, heartbeat_timeout: &str) -> Result<Sweeper> {
         let more = ["--heartbeat-timeout", heartbeat_timeout];
-        Sweeper::start(rig, "sweeper", &self.sweeper_account, NAMESPACE, &more).await
+        Sweeper::start(rig, "sweeper", &self.sweeper_account, LEASES, &more).await
     }
 
     /// Makes or changes the FleetPackage of a package; `spec` holds further fields.

@@ -222,7 +222,7 @@ impl Aggregator {
             }
         }
         args.extend(["--poll-interval", options.poll_interval, "--settle-delay", options.settle_delay]);
-        args.extend(["--namespace", &options.namespace]);
+        args.extend(["--lease-namespace", &options.namespace]);
         args.extend(options.more.iter().map(String::as_str));
         let program = "statusbridge-aggregator";
         let process = launch(rig, name, program, "serve", kubeconfig, Some(&port), &args).await?;
@@ -280,7 +280,8 @@ impl Sweeper {
         more: &[&str],
     ) -> Result<Self> {
         let port = Port::reserve()?;
-        let args: Vec<&str> = ["--namespace", namespace].into_iter().chain(more.iter().copied()).collect();
+        let args: Vec<&str> =
+            ["--lease-namespace", namespace].into_iter().chain(more.iter().copied()).collect();
         let program = "statusbridge-aggregator";
         let process = launch(rig, name, program, "sweep", kubeconfig, Some(&port), &args).await?;
         Ok(Self { process, port })

@@ -600,14 +600,13 @@ async fn the_sweeper_closes_what_a_dead_aggregator_left_open() {
 
         // No backend: the aggregator judges, beats its heart, and opens nothing by itself.
         let mut options = AggregatorOptions::new("http://127.0.0.1:1");
-        options.namespace = "statusbridge-system".to_owned();
+        options.namespace = hub::LEASES.to_owned();
         let aggregator = Aggregator::launch(rig, "aggregator", &aggregator_account, &options).await?;
         let sweeper_args = ["--heartbeat-timeout", "4s"];
-        let sweeper =
-            Sweeper::start(rig, "sweeper", &sweeper_account, "statusbridge-system", &sweeper_args).await?;
+        let sweeper = Sweeper::start(rig, "sweeper", &sweeper_account, hub::LEASES, &sweeper_args).await?;
         wait_for_open(&api, "by-hand", "True", "Overridden").await?;
         wait_for_open(&api, "closed", "False", "BackendUnavailable").await?;
-        let lease = ["get", "lease", "-n", "statusbridge-system", "statusbridge-aggregator-heartbeat", "-o"];
+        let lease = ["get", "lease", "-n", hub::LEASES, "statusbridge-aggregator-heartbeat", "-o"];
         let renewed = async || api.kubectl(&[&lease[..], &["jsonpath={.spec.renewTime}"]].concat()).await;
         let first = eventually(SOON, "a first heartbeat", async || {
             let time = renewed().await?;
@@ -650,7 +649,7 @@ async fn a_spec_change_is_answered_at_once_and_stopping_is_graceful() {
         let (_etcd, api) = hub(rig).await?;
         let (account, _) = shipped_accounts(&api).await?;
         let mut options = AggregatorOptions::new("http://127.0.0.1:1");
-        options.namespace = "statusbridge-system".to_owned();
+        options.namespace = hub::LEASES.to_owned();
         // The first poll fails at once, the second is far away: what happens now comes from the watch.
         options.poll_interval = "1h";
         let aggregator = Aggregator::launch(rig, "aggregator", &account, &options).await?;

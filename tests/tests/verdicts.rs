@@ -45,7 +45,7 @@ impl World {
         let job = CLUSTERS.iter().fold(job, |job, name| fleet.target(job, name, &[]));
         let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await?;
         let mut options = AggregatorOptions::new(prometheus.url());
-        options.namespace = "statusbridge-system".to_owned();
+        options.namespace = hub::LEASES.to_owned();
         options.more = vec!["--backend-timeout".to_owned(), "2s".to_owned()];
         let aggregator = Aggregator::start(rig, "aggregator", &account, &options).await?;
         Ok(Self { fleet, hub, prometheus, aggregator, _etcd: etcd })

@@ -14,7 +14,7 @@ use crate::decide::Moment;
 use crate::decide::conditions::{OPEN, READY, STALLED, find, is_true};
 use crate::discover::Discovery;
 use crate::fence::Mark;
-use crate::heartbeat::MOST_UNCLOSED;
+use crate::heartbeat::{MOST_UNCLOSED, Renewed};
 use crate::judge::GateObject;
 use crate::metrics::{GateState, WriteResult};
 use crate::settle::{Judged, Settled, settle};
@@ -64,7 +64,8 @@ impl Controller {
         if self.closings.len() <= MOST_UNCLOSED && self.beat_due && self.can_judge() {
             let closed_at = Instant::now();
             match self.heartbeat.beat(&self.closings).await {
-                Ok(()) => {
+                Ok(renewed) => {
+                    self.restored |= renewed == Renewed::Restored;
                     self.beat_due = false;
                     self.board.spoke(closed_at);
                 }

@@ -19,6 +19,7 @@ pub use text::render;
 pub(crate) use text::{one_line, span, table};
 
 use crate::clock;
+use crate::lease::NAMESPACE;
 use crate::output::Output;
 use crate::serve::Access;
 use crate::write::Kind;
@@ -34,9 +35,9 @@ pub struct ExplainArgs {
     /// Namespace of the object [default: that of the context]
     #[arg(long, short)]
     namespace: Option<String>,
-    /// Namespace of the aggregator's heartbeat
-    #[arg(long, env = "STATUSBRIDGE_SYSTEM_NAMESPACE", default_value = "statusbridge-system")]
-    system_namespace: String,
+    /// Namespace of the aggregator's Leases
+    #[arg(long, env = "STATUSBRIDGE_LEASE_NAMESPACE", default_value = NAMESPACE)]
+    lease_namespace: String,
     /// Form of the output
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -57,7 +58,7 @@ fn subject(text: &str) -> Result<(Kind, String), String> {
 pub async fn explain(args: ExplainArgs) -> Result<()> {
     let (client, namespace) = args.access.connect(args.namespace.as_deref()).await?;
     let (kind, name) = &args.object;
-    let seen = read::read(&client, &namespace, *kind, name, &args.system_namespace).await?;
+    let seen = read::read(&client, &namespace, *kind, name, &args.lease_namespace).await?;
     let account = account(&seen, clock::now()).context("the hub's answer")?;
     Ok(args.output.print(&render(&account), &account)?)
 }

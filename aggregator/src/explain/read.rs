@@ -51,7 +51,7 @@ pub(super) async fn read(
     namespace: &str,
     kind: Kind,
     name: &str,
-    system_namespace: &str,
+    lease_namespace: &str,
 ) -> Result<Seen> {
     let get = async |kind: Kind, name: &str| -> Result<Option<Raw>> {
         let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
@@ -77,7 +77,7 @@ pub(super) async fn read(
         Some(owner) => slices_of(client, namespace, owner).await.map_err(|error| error.to_string()),
         None => Ok(Vec::new()),
     };
-    let heartbeat = heartbeat(client, system_namespace).await;
+    let heartbeat = heartbeat(client, lease_namespace).await;
     Ok(Seen { kind, object, package, dependencies, slices, heartbeat })
 }
 

@@ -123,7 +123,7 @@ async fn from_a_package_to_a_gate_and_its_closing() {
 
         let container_of = container(&objects, "statusbridge-aggregator")?;
         let mut options = AggregatorOptions::new(prometheus.url());
-        options.namespace = NAMESPACE.to_owned();
+        options.namespace = statusbridge_tests::hub::LEASES.to_owned();
         let given = ["--backend", "--trust", "--poll-interval", "--settle-delay", "--cluster-label"];
         for (flag, value) in flags(container_of).await? {
             match flag.as_str() {

@@ -352,3 +352,49 @@ async fn without_election_a_single_replica_works_and_needs_no_lease() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn of_two_installations_on_a_hub_the_younger_stands_back() {
+    run("e2e-installations", async |rig| {
+        let world = World::start(rig).await?;
+        let (hub, first) = (&world.hub, &world.hub.aggregator);
+        let (_, epoch) = world.leader().await?;
+        let mut second = options("b", &world.backend_of_a, "2s");
+        second.namespace = hub::LEASES.to_owned();
+        second.more.extend(["--installation", "another"].map(str::to_owned));
+        let second = Aggregator::launch(rig, "aggregator-b", &hub.account, &second).await?;
+        let stands_back = async || {
+            ensure!(
+                second.metric("statusbridge_aggregator_stands_back").await? == 1.0,
+                "it does not stand back"
+            );
+            Ok(())
+        };
+        eventually(SOON, "it stands back", stands_back).await?;
+        let log = second.process().log();
+        ensure!(log.contains("another installation serves this hub") && log.contains("\"other\":"), "{log}");
+        ensure!(second.wait_ready().await.is_err(), "it says that it is ready");
+
+        // Not even while the first one is away, be it that it has given the Lease back.
+        first.process().terminate(SOON).await?;
+        let looks = Instant::now() + Duration::from_secs(8);
+        while Instant::now() < looks {
+            stands_back().await?;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        first.process().start()?;
+        let (leader, next) = world.next_leader("nobody", epoch, &[]).await?;
+        ensure!(leader == "a" && next == epoch + 1, "{leader} leads in epoch {next}");
+
+        // Somebody decides otherwise.
+        hub.api.kubectl(&["delete", "lease", "-n", hub::LEASES, LEADER]).await?;
+        first.process().kill();
+        eventually(TAKEOVER, "the other one leads", async || {
+            let (leader, _) = world.leader().await?;
+            ensure!(leader == "b", "{leader} leads");
+            Ok(())
+        })
+        .await
+    })
+    .await;
+}

@@ -30,6 +30,7 @@ mod reader;
 mod recipes;
 mod references;
 mod reports;
+mod restored_hub;
 mod roads;
 mod rubbish;
 mod set_revision;

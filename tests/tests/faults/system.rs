@@ -176,7 +176,7 @@ impl System {
         let account = hub.via(&accounts.sweeper, sweeper_to_hub.address())?;
         let timeout = format!("{HEARTBEAT_TIMEOUT}s");
         let more = ["--heartbeat-timeout", &timeout];
-        let sweeper = Sweeper::start(rig, "sweeper", &account, hub::NAMESPACE, &more).await?;
+        let sweeper = Sweeper::start(rig, "sweeper", &account, hub::LEASES, &more).await?;
         let prefix = "/registry-hub/statusbridge.dev/rolloutgates/";
         let recorder = Recorder::start(&hub_etcd, prefix).await?;
         let stalls = tokio::spawn(measure_stalls(Arc::clone(&log)));
@@ -278,7 +278,7 @@ impl System {
 
     /// Which replica leads.
     pub(crate) async fn leader(&self) -> Result<usize> {
-        let leases = Api::<Lease>::namespaced(self.hub.client(), hub::NAMESPACE);
+        let leases = Api::<Lease>::namespaced(self.hub.client(), hub::LEASES);
         let lease = leases.get("statusbridge-aggregator-leader").await?;
         let holder = lease.spec.and_then(|spec| spec.holder_identity).context("nobody leads")?;
         let name = holder.split('_').next().unwrap_or_default();
@@ -577,7 +577,7 @@ async fn measure_stalls(log: Log) {
 fn options(name: &str, backend: Backend, road: &FaultProxy) -> AggregatorOptions {
     let mut options = AggregatorOptions::new(road.url());
     options.settle_delay = if backend.settle_delay() == 1 { "1s" } else { "3s" };
-    options.namespace = hub::NAMESPACE.to_owned();
+    options.namespace = hub::LEASES.to_owned();
     let seconds = |seconds: u64| format!("{seconds}s");
     let flavour = match backend {
         Backend::Prometheus => "prometheus",

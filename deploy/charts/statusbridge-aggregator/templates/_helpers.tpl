@@ -172,6 +172,8 @@ spec:
     env:
     - name: POD_NAMESPACE
       valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+    - name: STATUSBRIDGE_LEASE_NAMESPACE
+      value: {{ $values.leases.namespace | quote }}
     - name: RUST_LOG
       value: {{ $values.logLevel | quote }}
     - name: STATUSBRIDGE_LOG_FORMAT

@@ -80,7 +80,7 @@ impl Hub {
         let options = AggregatorOptions {
             poll_interval: POLL_INTERVAL,
             settle_delay: SETTLE_DELAY,
-            namespace: hub::NAMESPACE.to_owned(),
+            namespace: hub::LEASES.to_owned(),
             // A replica that takes over first waits for the lease: that time is not the aggregator's work.
             more: ["--leader-elect=false", "--backend-timeout", "120s", "--writes-per-second", "100"]
                 .map(str::to_owned)

@@ -61,11 +61,11 @@ impl World {
         }
         let account = hub.kubeconfig_of_service_account(NAMESPACE, "statusbridge-aggregator").await?;
         let mut options = AggregatorOptions::new(prometheus.url());
-        options.namespace = NAMESPACE.to_owned();
+        options.namespace = hub::LEASES.to_owned();
         let aggregator = Aggregator::start(rig, "aggregator", &account, &options).await?;
         let account = hub.kubeconfig_of_service_account(NAMESPACE, "statusbridge-sweeper").await?;
         let sweep = ["--heartbeat-timeout", "20s"];
-        let sweeper = Sweeper::start(rig, "sweeper", &account, NAMESPACE, &sweep).await?;
+        let sweeper = Sweeper::start(rig, "sweeper", &account, hub::LEASES, &sweep).await?;
         up("aggregator and sweeper");
         Ok(Self { hub, clusters, prometheus, artifacts: Flux::start().await?, aggregator, sweeper, etcd })
     }

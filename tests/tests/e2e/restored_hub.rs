@@ -1,0 +1,97 @@
+//! The hub's etcd goes back to an older state, in which a gate was open.
+
+use crate::world::{SOON, job, revision};
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ObjectMeta, PostParams};
+use serde_json::json;
+use statusbridge_tests::*;
+use std::time::{Duration, Instant};
+
+/// Of the heartbeat.
+const TIMEOUT: Duration = Duration::from_secs(12);
+
+/// A hub with an etcd of its own, and an older state of that.
+struct Restored {
+    fleet: FakeFleet,
+    hub: Hub,
+    etcd: Etcd,
+    saved: std::path::PathBuf,
+    _prometheus: Prometheus,
+    _sweeper: Sweeper,
+}
+
+impl Restored {
+    /// The gate was open in the saved state, and is closed now, because the package has failed.
+    async fn start(rig: &Rig) -> Result<Self> {
+        let etcd = Etcd::start(rig).await?;
+        let fleet = FakeFleet::start().await?;
+        fleet.says("c1", "app", FakePackage::healthy_at(&revision(1)));
+        let config = PrometheusConfig::with_jobs([fleet.target(job(), "c1", &[])]);
+        let prometheus = Prometheus::start(rig, &config).await?;
+        let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
+        let sweeper = hub.start_sweeper(rig, &format!("{}s", TIMEOUT.as_secs())).await?;
+        hub.report("app", "1h", json!({})).await?;
+        hub.gate("wave", "app", &revision(1), json!({"clusters": {"names": ["c1"]}})).await?;
+        hub.opens("wave", SOON).await?;
+        hub.api.stop();
+        etcd.stop();
+        let saved = etcd.save("saved")?;
+        etcd.start_again().await?;
+        hub.api.start_again().await?;
+        fleet.says("c1", "app", FakePackage::failed_at(&revision(1)));
+        hub.closes("wave", "FailureBudgetExceeded", SOON).await?;
+        // Versions that the older state does not reach for a while.
+        let later = Api::<ConfigMap>::namespaced(hub.api.client(), "default");
+        for number in 0..200 {
+            let object = ConfigMap {
+                metadata: ObjectMeta { name: Some(format!("later-{number}")), ..ObjectMeta::default() },
+                ..ConfigMap::default()
+            };
+            later.create(&PostParams::default(), &object).await?;
+        }
+        Ok(Self { fleet, hub, etcd, saved, _prometheus: prometheus, _sweeper: sweeper })
+    }
+
+    /// The hub is what it was when its state was saved. Gives the time since when it answers again.
+    async fn restore(&self) -> Result<Instant> {
+        self.hub.api.stop();
+        self.etcd.stop();
+        self.etcd.restore(&self.saved)?;
+        self.etcd.start_again().await?;
+        self.hub.api.start_again().await?;
+        let back = Instant::now();
+        let gate = self.hub.get_gate("wave").await?;
+        ensure!(history::condition(&gate, "Open").0 == "True", "not restored: {}", gate.data["status"]);
+        Ok(back)
+    }
+}
+
+#[tokio::test]
+async fn gates_that_a_restore_has_opened_are_closed_by_the_aggregator_that_ran_all_along() {
+    run("e2e-restored-hub", async |rig| {
+        let world = Restored::start(rig).await?;
+        let aggregator = world.hub.aggregator.process();
+        aggregator.freeze()?;
+        world.restore().await?;
+        aggregator.thaw()?;
+        world.hub.closes("wave", "FailureBudgetExceeded", SOON).await?;
+        world.fleet.says("c1", "app", FakePackage::healthy_at(&revision(1)));
+        world.hub.opens("wave", SOON).await.map(drop)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn gates_that_a_restore_has_opened_are_closed_by_the_sweeper_where_there_is_no_aggregator() {
+    run("e2e-restored-hub-sweeper", async |rig| {
+        let world = Restored::start(rig).await?;
+        world.hub.aggregator.process().kill();
+        let back = world.restore().await?;
+        world.hub.closes("wave", "AggregatorSilent", SOON).await?;
+        let took = back.elapsed();
+        ensure!(took < TIMEOUT + Duration::from_secs(15), "it took {took:?}");
+        Ok(())
+    })
+    .await;
+}
