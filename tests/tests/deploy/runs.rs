@@ -123,13 +123,13 @@ async fn from_a_package_to_a_gate_and_its_closing() {
 
         let container_of = container(&objects, "statusbridge-aggregator")?;
         let mut options = AggregatorOptions::new(prometheus.url());
-        options.namespace = statusbridge_tests::hub::LEASES.to_owned();
         let given = ["--backend", "--trust", "--poll-interval", "--settle-delay", "--cluster-label"];
         for (flag, value) in flags(container_of).await? {
             match flag.as_str() {
                 "--backend" => ensure!(value == options.backend, "another backend: {value}"),
                 "--cluster-label" => options.cluster_label = value,
                 "--trust" => options.trust = Some(value),
+                "--lease-namespace" => options.namespace = value,
                 "--poll-interval" | "--settle-delay" => ensure!(value == "1s", "{flag} {value}"),
                 _ => options.more.extend([flag, value]),
             }
