@@ -12,6 +12,7 @@ use crate::api::{Reason, RolloutGateStatus};
 use crate::backlog::Urgency;
 use crate::decide::Moment;
 use crate::decide::conditions::{OPEN, READY, STALLED, find, is_true};
+use crate::dependencies;
 use crate::discover::Discovery;
 use crate::fence::Mark;
 use crate::heartbeat::{MOST_UNCLOSED, Renewed};
@@ -183,7 +184,7 @@ impl Controller {
         let Some(gate) = self.gates.get(key) else { return true };
         let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
         if others.is_empty()
-            || is_open(gate.status.as_ref())
+            || dependencies::is_open(gate)
             || !is_open(self.world(moment).gate(gate).as_ref())
         {
             return true;
