@@ -8,6 +8,8 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use statusbridge_tests::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -19,9 +21,9 @@ const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const HOG: &str = "hog";
 const MANY: usize = 200;
 
-/// As many steps as an expression may take, and then a revision.
-const EXPENSIVE: &str = "object.data.list.split(',').map(a, object.data.list.split(',').exists(b, a == b + 'x')) \
-                         .exists(found, found) ? '' : object.data.revision";
+/// Nearly as many steps as an expression may take, and then a revision.
+const EXPENSIVE: &str = "yaml(object.data.list).exists(a, yaml(object.data.list).exists(b, a == b + 1000)) \
+                         ? '' : object.data.revision";
 
 /// A hub whose namespace `default` has an open gate, and whose namespace `hog` belongs to somebody else.
 struct Attacked {
@@ -58,10 +60,10 @@ impl Attacked {
     }
 
     async fn config_map(&self, revision: &str) -> Result<()> {
-        let list: Vec<String> = (0..180).map(|n| n.to_string()).collect();
+        let list: Vec<String> = (0..40).map(|n| n.to_string()).collect();
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "versions", "namespace": HOG},
-            "data": {"revision": revision, "list": list.join(",")},
+            "data": {"revision": revision, "list": format!("[{}]", list.join(","))},
         });
         self.hub.api.apply_object(&object).await.map(drop)
     }
@@ -177,6 +179,104 @@ async fn expressions_of_one_namespace_on_a_busy_object_delay_no_other() {
             Ok(())
         })
         .await
+    })
+    .await;
+}
+
+/// A backend that never answers a query with this in it, and everything else.
+const HANGS: &str = "hangs";
+
+/// Forwards to `backend` what asks it anything that it answers. Returns its own URL.
+async fn hanging(backend: String, tasks: &mut JoinSet<()>) -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((client, _)) = listener.accept().await {
+            let Ok(server) = TcpStream::connect(&backend).await else { continue };
+            connections.spawn(async move {
+                let (mut asks, mut is_told) = client.into_split();
+                let (mut tells, mut is_asked) = server.into_split();
+                let answers = tokio::spawn(async move { copy(&mut tells, &mut is_told).await });
+                let mut chunk = vec![0; 1 << 16];
+                while let Ok(read @ 1..) = asks.read(&mut chunk).await {
+                    if String::from_utf8_lossy(&chunk[..read]).contains(HANGS) {
+                        // Until the client has had enough.
+                        while let Ok(1..) = asks.read(&mut chunk).await {}
+                        break;
+                    }
+                    if is_asked.write_all(&chunk[..read]).await.is_err() {
+                        break;
+                    }
+                }
+                answers.abort();
+            });
+        }
+    });
+    Ok(url)
+}
+
+#[tokio::test]
+async fn slow_checks_of_one_namespace_keep_no_others_waiting() {
+    run("attacks-hogs-checks", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        fleet.says("c1", APP, FakePackage::healthy_at(R1));
+        let pages = FileServer::start().await?;
+        pages.put("/metrics", "errors 0\n");
+        let jobs = [
+            fleet.target(ScrapeJob::new("statusbridge"), "c1", &[]),
+            ScrapeJob::new("application").target(pages.address(), &[("cluster", "c1")]),
+        ];
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs(jobs)).await?;
+        let mut tasks = JoinSet::new();
+        let address = prometheus.url().trim_start_matches("http://").trim_end_matches('/').to_owned();
+        let mut options = AggregatorOptions::new(hanging(address, &mut tasks).await?);
+        options.more = ["--backend-timeout", "60s"].map(str::to_owned).to_vec();
+        let etcd = Etcd::start(rig).await?;
+        let hub = Hub::start_with(rig, &etcd, options).await?;
+        hub.api
+            .apply_object(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOG}}))
+            .await?;
+        let gate = |namespace: &str, name: &str, checks: Vec<String>| {
+            let check = |(n, query): (usize, String)| json!({"name": format!("check-{n}"), "query": query, "max": 0, "window": "1s"});
+            let checks: Vec<Value> = checks.into_iter().enumerate().map(check).collect();
+            json!({
+                "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate",
+                "metadata": {"name": name, "namespace": namespace},
+                "spec": {
+                    "fleetPackageRef": {"name": APP}, "revision": R1, "clusters": {"names": ["c1"]}, "checks": checks,
+                },
+            })
+        };
+        hub.report(APP, "300s", json!({})).await?;
+        let mut package = serde_json::to_value(hub.get_report(APP).await?)?;
+        package["metadata"] = json!({"name": APP, "namespace": HOG});
+        package.as_object_mut().context("no object")?.remove("status");
+        hub.api.apply_object(&package).await?;
+        for n in 0..10 {
+            let queries = (0..16).map(|m| format!("{HANGS}_{n}_{m}")).collect();
+            hub.api.apply_object(&gate(HOG, &format!("hog-{n}"), queries)).await?;
+        }
+        let hogs: Api<DynamicObject> = hub.api.dynamic(&hub::kind("RolloutGate"), Some(HOG)).await?;
+        eventually(SOON, "the hog's checks are asked", async || {
+            for gate in hogs.list(&Default::default()).await? {
+                ensure!(history::condition(&gate, "Open").1 == "CheckPending", "{}", gate.data["status"]);
+            }
+            Ok(())
+        })
+        .await?;
+
+        // One that only the victim asks, and one that the hog asks as well.
+        hub.api.apply_object(&gate(HOG, "hog-of-the-same", vec!["errors".to_owned()])).await?;
+        let queries = vec!["errors".to_owned(), "sum(errors)".to_owned()];
+        hub.api.apply_object(&gate("default", "victim", queries)).await?;
+        for _ in 0..3 {
+            hub.opens("victim", SECONDS).await?;
+            pages.put("/metrics", "errors 1\n");
+            hub.closes("victim", "CheckFailed", SECONDS).await?;
+            pages.put("/metrics", "errors 0\n");
+        }
+        hub.opens("victim", SECONDS).await.map(drop)
     })
     .await;
 }
