@@ -126,7 +126,8 @@ impl World<'_> {
         let previous = object.status.as_ref().filter(|status| carries_over(&mark, &status.tenancy));
         let unread = Obstacle {
             reason: Reason::Pending,
-            message: "revisionFrom: the object has not been read yet".to_owned(),
+            message: "revisionFrom: the object has not been read yet, or the expression not evaluated"
+                .to_owned(),
             stalled: false,
         };
         let wanted = match spec.map(|spec| self.wanted(&object.key, spec)) {
