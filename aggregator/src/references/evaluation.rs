@@ -17,7 +17,7 @@ use crate::store::Key;
 type Compiled = OnceLock<Result<Expression, String>>;
 
 /// What is known of an expression on an object.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reading {
     /// The FleetPackages that have it.
     pub(super) askers: BTreeSet<Key>,
@@ -33,22 +33,6 @@ pub(super) struct Reading {
     pub(super) due: Option<Instant>,
     not_before: Option<Instant>,
     running: Option<Arc<Value>>,
-}
-
-impl Default for Reading {
-    fn default() -> Self {
-        Self {
-            askers: BTreeSet::new(),
-            compiled: Arc::default(),
-            found: Resolution::Pending,
-            of: None,
-            since: None,
-            late: false,
-            due: None,
-            not_before: None,
-            running: None,
-        }
-    }
 }
 
 impl Reading {

@@ -55,9 +55,10 @@ pub enum Failure {
 }
 
 /// What a reference comes to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Resolution {
     /// The object has not been read yet, or its expression not been evaluated.
+    #[default]
     Pending,
     /// The revision that is wanted.
     Revision(String),
@@ -127,7 +128,10 @@ impl Ledger {
             change.dropped = self.forget(package, &before).then(|| before.object());
         }
         if let (Some(from), Some(reference)) = (from, reference) {
-            let resolution = self.resolve(&reference);
+            let resolution = match &reference {
+                Err(error) => unresolved(Reason::InvalidSpec, true, error),
+                Ok(reference) => self.resolve(reference),
+            };
             self.packages.insert(package.clone(), Entry { from: from.clone(), reference, resolution });
         }
         change
@@ -182,7 +186,11 @@ impl Ledger {
     /// Takes in what a watch found out, and says for which FleetPackages something else follows now.
     pub fn take(&mut self, place: &Place, news: News, now: Instant) -> BTreeSet<Key> {
         let name = if let News::Changed(name, _) = &news { Some(name.clone()) } else { None };
-        let concerned: Vec<_> = self.references_to(place, name.as_deref()).cloned().collect();
+        let is_newer = matches!(&news, News::Changed(_, Some(_)));
+        // Nothing follows from yet another version for those that wait for their turn anyway.
+        let waits = |it: &Arc<Reference>| self.readings.get(it).is_some_and(|it| it.due.is_some());
+        let concerned = self.references_to(place, name.as_deref()).filter(|it| !(is_newer && waits(it)));
+        let concerned: Vec<_> = concerned.cloned().collect();
         let Some(known) = self.places.get_mut(place) else { return BTreeSet::new() };
         known.take(news, &concerned.iter().map(|it| it.name.as_str()).collect());
         concerned
@@ -242,7 +250,7 @@ impl Ledger {
     }
 
     fn resolve_again(&mut self, reference: &Arc<Reference>) -> BTreeSet<Key> {
-        let resolution = self.resolve_one(reference);
+        let resolution = self.resolve(reference);
         let askers = self.readings.get(reference).map(|it| it.askers.clone()).unwrap_or_default();
         let differs = |package: &Key| {
             self.packages.get_mut(package).is_some_and(|entry| {
@@ -252,14 +260,7 @@ impl Ledger {
         askers.into_iter().filter(differs).collect()
     }
 
-    fn resolve(&self, reference: &Result<Arc<Reference>, String>) -> Resolution {
-        match reference {
-            Err(error) => unresolved(Reason::InvalidSpec, true, error),
-            Ok(reference) => self.resolve_one(reference),
-        }
-    }
-
-    fn resolve_one(&self, reference: &Reference) -> Resolution {
+    fn resolve(&self, reference: &Reference) -> Resolution {
         match (self.places.get(&reference.place), self.readings.get(reference)) {
             (Some(known), Some(reading)) => known.resolve(reference, reading),
             _ => Resolution::Pending,
