@@ -22,13 +22,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{OptionFuture, join_all};
 use futures::stream::{BoxStream, StreamExt};
 use kube::Client;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use rayon::ThreadPool;
-use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -37,7 +35,7 @@ use crate::announce::Announcer;
 use crate::api::{ClusterSet, FleetPackageSpec, RolloutGateSpec, RolloutGateStatus};
 use crate::backlog::Backlog;
 use crate::board::Board;
-use crate::checks::{self, Answers};
+use crate::checks::{Round, Rounds};
 use crate::clock::{self, Floor, Seconds};
 use crate::config::ConfigFile;
 use crate::decide::Moment;
@@ -94,10 +92,8 @@ pub struct Controller {
     profiles: Profiles,
     config: ConfigFile,
     graph: Graph,
-    /// What each feed that can be asked last said to checks.
-    answers_by_feed: Vec<Answers>,
-    /// The same, put together.
-    answers: Answers,
+    /// What is asked for checks, beside the loop: slow queries keep no gate waiting but their namespace's.
+    rounds: Rounds,
     slices: Slices,
     discovery: Option<Discovery>,
     references: References,
@@ -155,8 +151,7 @@ impl Controller {
             profiles: Profiles::new(config.current().profiles()),
             config,
             graph: Graph::default(),
-            answers_by_feed: Vec::new(),
-            answers: Answers::default(),
+            rounds: Rounds::default(),
             slices: Slices::default(),
             discovery: None,
             surveys: Surveys::default(),
@@ -208,8 +203,6 @@ impl Controller {
         let a_write = Duration::from_secs(1) / self.pace.writes_per_second.max(1);
         let mut writes = ticks(a_write);
         let mut looks = ticks(CONFIG_INTERVAL);
-        // At most one round of checks, beside the loop: slow queries keep no gate waiting but their own.
-        let mut rounds = JoinSet::new();
         loop {
             if self.feeds.silence() < self.health.patience() {
                 self.health.alive();
@@ -227,9 +220,7 @@ impl Controller {
                 Some(event) = gates.next() => self.on_gate(event).await,
                 Some(news) = profiles.next() => self.on_profiles(news).await,
                 _ = looks.tick() => if self.reread_config() {
-                    if self.replan() {
-                        rounds = JoinSet::new();
-                    }
+                    self.replan();
                     if *self.profiles.settings() != self.config.current().profiles() {
                         self.profiles = Profiles::new(self.config.current().profiles());
                         profiles = self.watch_profiles();
@@ -248,14 +239,14 @@ impl Controller {
                     Some(Message::Polled { feed, polled }) => {
                         self.polled(feed, *polled);
                         self.judge_all().await;
-                        self.ask(&mut rounds);
+                        self.ask();
                     }
                     None => {
                         error!("a feed has ended");
                         return;
                     }
                 },
-                Some(Ok(answers)) = rounds.join_next() => self.on_answers(answers).await,
+                Some(round) = self.rounds.next() => self.on_round(round).await,
                 // Also a sign that this loop goes round, whatever it waits for.
                 _ = retries.tick() => {
                     self.count_gates();
@@ -311,37 +302,31 @@ impl Controller {
         concerned
     }
 
-    /// Begins to ask what checks call for, unless the round before is still under way.
-    fn ask(&self, rounds: &mut JoinSet<Vec<Option<Answers>>>) {
-        if !self.can_judge() || !rounds.is_empty() {
+    /// Begins to ask what checks call for.
+    fn ask(&mut self) {
+        if !self.can_judge() {
             return;
         }
         let world = self.world(self.moment());
-        let queries: BTreeSet<String> = self.gates.iter().flat_map(|gate| world.questions(gate)).collect();
-        if queries.is_empty() && self.answers.said.is_empty() {
-            return;
+        let mut queries = BTreeMap::<String, BTreeSet<String>>::new();
+        for gate in self.gates.iter() {
+            let questions = world.questions(gate);
+            if !questions.is_empty() {
+                queries.entry(gate.key.namespace.clone()).or_default().extend(questions);
+            }
         }
-        let queries = self.answers.failed_last(queries);
         let askers = self.feeds.standings().iter().filter_map(|it| Some((it.asker.clone()?, it)));
-        // Of a backend that does not answer, what it said before stays, and ages.
-        let asked = askers.map(|(asker, it)| {
-            let asked = it.answers().then(|| asker.ask(queries.clone(), it.polled_at));
-            async { OptionFuture::from(asked).await }
-        });
-        rounds.spawn(join_all(asked.collect::<Vec<_>>()));
+        let backends: Vec<_> =
+            askers.map(|(asker, it)| it.answers().then_some((asker, it.polled_at))).collect();
+        self.rounds.begin(queries, &backends);
     }
 
-    async fn on_answers(&mut self, round: Vec<Option<Answers>>) {
-        self.answers_by_feed.resize_with(round.len(), Answers::default);
-        for (known, new) in self.answers_by_feed.iter_mut().zip(round) {
-            *known = new.unwrap_or_else(|| std::mem::take(known));
-        }
-        let answers = checks::put_together(&self.answers_by_feed);
-        for (query, error) in answers.new_faults(&self.answers) {
-            warn!(query, error, "what the backend said to a check");
-        }
-        self.answers = answers;
-        let asks = |gate: &&GateObject| gate.spec.as_ref().is_ok_and(|spec| !spec.checks.is_empty());
+    async fn on_round(&mut self, round: Round) {
+        let namespace = round.namespace.clone();
+        self.rounds.take(round);
+        let asks = |gate: &&GateObject| {
+            gate.key.namespace == namespace && gate.spec.as_ref().is_ok_and(|spec| !spec.checks.is_empty())
+        };
         let concerned = self.gates.iter().filter(asks).map(|gate| gate.key.clone()).collect();
         self.judge(BTreeSet::new(), concerned).await;
     }
@@ -428,10 +413,10 @@ impl Controller {
     }
 
     /// Begins anew with the feeds that the configuration now names, if these are others. What was known of
-    /// the fleet is forgotten: nobody knows which feed will tell of which cluster. Whether there are.
-    fn replan(&mut self) -> bool {
+    /// the fleet is forgotten: nobody knows which feed will tell of which cluster.
+    fn replan(&mut self) {
         if self.planned == self.config.current().feeds {
-            return false;
+            return;
         }
         match (self.plan)(self.config.current()) {
             Ok(feeds) => {
@@ -440,13 +425,11 @@ impl Controller {
                 self.feeds = Feeds::new(feeds);
                 self.overall = Overall::of(self.feeds.standings());
                 self.fleet = Fleet::new(self.fleet_settings);
-                self.answers_by_feed.clear();
+                self.rounds = Rounds::default();
                 self.surveys.clear();
-                true
             }
             Err(error) => {
                 warn!(error = %format!("{error:#}"), "the feeds cannot be used; those from before stay");
-                false
             }
         }
     }
@@ -558,7 +541,7 @@ impl Controller {
             graph: &self.graph,
             closing: &self.closings,
             templates: &self.config.current().check_templates,
-            answers: &self.answers,
+            answers: self.rounds.answers(),
             epoch: self.epoch,
             doubtful: &self.doubtful,
             references: self.references.ledger(),

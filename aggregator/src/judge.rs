@@ -9,7 +9,7 @@ use crate::api::common::{self, ClusterSet};
 use crate::api::fleet_package::{Detail, PackageRef};
 use crate::api::trace::StageStatus;
 use crate::api::{FleetPackageSpec, FleetPackageStatus, Reason, RolloutGateSpec, RolloutGateStatus};
-use crate::checks::{Answers, Templates, resolve};
+use crate::checks::{Answers, Asking, Templates, resolve};
 use crate::clock::Seconds;
 use crate::decide::checks::{Asked, NoQuery};
 use crate::decide::dependencies::{Dependencies, Dependency};
@@ -126,7 +126,8 @@ impl World<'_> {
         let previous = object.status.as_ref().filter(|status| carries_over(&mark, &status.tenancy));
         let unread = Obstacle {
             reason: Reason::Pending,
-            message: "revisionFrom: the object has not been read yet".to_owned(),
+            message: "revisionFrom: the object has not been read yet, or the expression not evaluated"
+                .to_owned(),
             stalled: false,
         };
         let wanted = match spec.map(|spec| self.wanted(&object.key, spec)) {
@@ -372,7 +373,7 @@ impl World<'_> {
             })
         };
         let dependencies = self.dependencies(object);
-        let checks = self.checks(object, &grant);
+        let checks = self.checks(object, &grant, &chosen.targets);
         let clusters = object.spec.as_ref().ok().map(|it| &it.clusters);
         let input = rollout_gate::Input {
             spec: object.spec.as_ref().map_err(String::as_str),
@@ -425,12 +426,17 @@ impl World<'_> {
     }
 
     /// The checks of a gate, with their queries and what was said to them.
-    fn checks(&self, object: &GateObject, grant: &Grant<'_>) -> Vec<Asked<'_>> {
+    fn checks(&self, object: &GateObject, grant: &Grant<'_>, targets: &[Target]) -> Vec<Asked<'_>> {
         let checks = object.spec.as_ref().map(|spec| spec.checks.as_slice()).unwrap_or_default();
+        if checks.is_empty() {
+            return Vec::new();
+        }
+        let clusters: Vec<&str> = targets.iter().map(|target| target.cluster.as_str()).collect();
+        let gate = Asking { namespace: &object.key.namespace, clusters: &clusters };
         checks
             .iter()
             .map(|check| {
-                let query = self.query(&object.key.namespace, check);
+                let query = self.query(gate, check);
                 let answer = query.as_ref().ok().and_then(|query| self.answers.get(query));
                 Asked { query, answer, discreet: grant.is_one_of_several() }
             })
@@ -438,10 +444,10 @@ impl World<'_> {
     }
 
     /// The query of a check, or why it has none. Who may ask what is decided here.
-    fn query(&self, namespace: &str, check: &Check) -> Result<String, NoQuery> {
-        match self.tenancy.refuses_query(namespace, check.template.as_deref()) {
+    fn query(&self, gate: Asking<'_>, check: &Check) -> Result<String, NoQuery> {
+        match self.tenancy.refuses_query(gate.namespace, check.template.as_deref()) {
             Some(refusal) => Err(NoQuery::Forbidden(refusal.to_string())),
-            None => resolve(check, self.templates).map_err(|error| NoQuery::Invalid(error.to_string())),
+            None => resolve(check, self.templates, gate).map_err(|error| NoQuery::Invalid(error.to_string())),
         }
     }
 

@@ -1,10 +1,12 @@
 //! Expositions as an exporter would render them, for the tests of this crate.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use statusbridge_contract::{
     CONTRACT_VERSION, Digest, Fingerprint, Metric, label, reason, sample, stream::StreamLabels,
 };
+use tokio::time::Instant;
 
 use crate::api::PackageRef;
 use crate::checks::{Answers, Templates};
@@ -305,5 +307,12 @@ impl Surroundings {
             verdicts: &self.verdicts,
             moment,
         }
+    }
+}
+
+/// Evaluates every expression that waits for it.
+pub(crate) fn evaluate_all(references: &mut Ledger) {
+    while let Some(next) = references.next(Instant::now() + Duration::from_secs(3600)) {
+        references.evaluated(next.run(), Instant::now());
     }
 }

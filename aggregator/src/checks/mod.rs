@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   gates that only wait for their checks --resolve--> queries, each once
-//!       --at the poll's T, so many at a time--> Answers --> decide
+//!       --at the poll's T, a round for each namespace, so many at a time--> Answers --> decide
 //! ```
 //!
 //! An answer is evidence of its T: it ages like what a cluster says, and what is not a whole,
@@ -10,6 +10,7 @@
 
 pub mod answer;
 pub mod ask;
+mod rounds;
 pub mod template;
 mod together;
 
@@ -17,8 +18,8 @@ use std::collections::{BTreeSet, HashMap};
 
 pub use answer::Answer;
 pub use ask::Asker;
-pub use template::{Templates, resolve};
-pub use together::put_together;
+pub use rounds::{Round, Rounds};
+pub use template::{Asking, Templates, resolve};
 
 use crate::clock::Seconds;
 
@@ -39,13 +40,14 @@ pub enum Fault {
     Answer(String),
 }
 
-/// What the backend said to the queries of one round, all asked at one time.
+/// Most queries of a round: the others are asked in later ones.
+const MOST: usize = 500;
+
+/// What the backend last said to queries.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answers {
-    /// The time for which they were asked, in the backend's clock.
-    pub at: Seconds,
-    /// By the query's text.
-    pub said: HashMap<String, Said>,
+    /// By the query's text, with the time for which it was asked, in the backend's clock.
+    pub said: HashMap<String, (Seconds, Said)>,
 }
 
 /// What the backend said to one query, and when.
@@ -60,25 +62,30 @@ pub struct Answered<'a> {
 impl Answers {
     /// What was said to a query, if it was asked.
     pub fn get(&self, query: &str) -> Option<Answered<'_>> {
-        self.said.get(query).map(|said| Answered { at: self.at, said })
+        self.said.get(query).map(|(at, said)| Answered { at: *at, said })
     }
 
-    /// Queries to which the backend now gives no usable answer, unlike `before`, and its own words.
-    pub fn new_faults<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.said.iter().filter_map(|(query, said)| match said {
-            Err(Fault::Backend(words)) if before.said.get(query) != Some(said) => {
-                Some((query.as_str(), words.as_str()))
+    /// Takes in an answer. The words of the backend where it gives no usable one, unlike before.
+    fn take(&mut self, query: &str, at: Seconds, said: Said) -> Option<&str> {
+        let before = self.said.insert(query.to_owned(), (at, said));
+        match self.said.get(query) {
+            Some((_, said @ Err(Fault::Backend(words)))) if before.is_none_or(|(_, it)| it != *said) => {
+                Some(words)
             }
             _ => None,
-        })
+        }
     }
 
-    /// Queries in the order in which to ask them the next time: those that failed this time last, so
-    /// that they keep nobody waiting.
-    pub fn failed_last(&self, queries: BTreeSet<String>) -> Vec<String> {
-        let failed = |query: &String| self.said.get(query).is_some_and(Result::is_err);
-        let (last, mut all): (Vec<_>, Vec<_>) = queries.into_iter().partition(failed);
-        all.extend(last);
-        all
+    /// Those of these queries to ask now, in this order: those that were asked longest ago first; of these,
+    /// those that failed last, so that they keep no others waiting.
+    fn next_round(&self, queries: BTreeSet<String>) -> Vec<String> {
+        let mut queries: Vec<String> = queries.into_iter().collect();
+        queries.sort_by(|a, b| {
+            let turn = |query| self.get(query).map_or((Seconds::MIN, false), |it| (it.at, it.said.is_err()));
+            let ((a, a_failed), (b, b_failed)) = (turn(a), turn(b));
+            a.total_cmp(&b).then(a_failed.cmp(&b_failed))
+        });
+        queries.truncate(MOST);
+        queries
     }
 }

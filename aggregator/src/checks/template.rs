@@ -8,6 +8,17 @@ use serde::Deserialize;
 
 use crate::api::check::Check;
 
+/// Placeholder for the gate's namespace.
+const NAMESPACE: &str = "namespace";
+/// Placeholder for a regular expression that matches the names of the gate's clusters and nothing else.
+const CLUSTERS: &str = "clusters";
+/// Placeholders that no parameter fills in.
+const BOUND: [&str; 2] = [NAMESPACE, CLUSTERS];
+/// Longest regular expression for a gate's clusters, in bytes: about a thousand of them.
+const MAX_CLUSTERS: usize = 16 * 1024;
+/// Matches nothing, not even a label that is not there.
+const NO_CLUSTER: &str = "$.";
+
 /// What a parameter's value must look like unless the template says otherwise.
 const PATTERN: &str = "[a-zA-Z0-9_.:/-]{1,253}";
 
@@ -68,6 +79,9 @@ pub enum BadTemplate {
     /// A placeholder that is not among the parameters.
     #[error("`{{{{{0}}}}}` is not among the parameters")]
     Undeclared(String),
+    /// A parameter with the name of what the aggregator fills in.
+    #[error("`{0}` cannot be a parameter: the aggregator fills in `{{{{{0}}}}}` itself")]
+    Bound(String),
     /// A parameter without a placeholder.
     #[error("parameter `{0}` does not occur in the query")]
     Unused(String),
@@ -82,7 +96,11 @@ impl TryFrom<Written> for Template {
     fn try_from(written: Written) -> Result<Self, BadTemplate> {
         let parts = parts(&written.query)?;
         let used: BTreeSet<&str> = parts.iter().filter_map(|part| part.parameter.as_deref()).collect();
-        if let Some(name) = used.iter().find(|name| !written.parameters.contains_key(**name)) {
+        if let Some(name) = BOUND.into_iter().find(|name| written.parameters.contains_key(*name)) {
+            return Err(BadTemplate::Bound(name.to_owned()));
+        }
+        let is_filled = |name: &str| BOUND.contains(&name) || written.parameters.contains_key(name);
+        if let Some(name) = used.iter().find(|name| !is_filled(name)) {
             return Err(BadTemplate::Undeclared((*name).to_owned()));
         }
         if let Some(name) = written.parameters.keys().find(|name| !used.contains(name.as_str())) {
@@ -131,6 +149,20 @@ pub enum Unresolved {
     /// The template has no parameter of this name.
     #[error("template {0:?} has no parameter {1:?}")]
     UnknownParameter(String, String),
+    /// The check gives what only the aggregator fills in.
+    #[error("parameter {0:?} cannot be set: the aggregator fills in `{{{{{0}}}}}` itself")]
+    BoundParameter(String),
+    /// The gate has more clusters than can be asked about by name.
+    #[error(
+        "the names of {clusters} clusters are too long for `{{{{clusters}}}}` of template {template:?}, \
+         which takes {MAX_CLUSTERS} bytes: split the gate, or use a template without it"
+    )]
+    TooManyClusters {
+        /// The template.
+        template: String,
+        /// How many clusters the gate has.
+        clusters: usize,
+    },
     /// The template has a parameter that the check does not give.
     #[error("template {0:?} needs parameter {1:?}")]
     MissingParameter(String, String),
@@ -146,12 +178,21 @@ pub enum Unresolved {
     },
 }
 
+/// The gate that a template is filled in for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asking<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// The names of its clusters.
+    pub clusters: &'a [&'a str],
+}
+
 /// The query of a check: its own, or its template's filled in.
-pub fn resolve(check: &Check, templates: &Templates) -> Result<String, Unresolved> {
+pub fn resolve(check: &Check, templates: &Templates, gate: Asking<'_>) -> Result<String, Unresolved> {
     match (&check.query, &check.template) {
         (Some(query), None) if check.parameters.is_empty() => Ok(query.clone()),
         (None, Some(name)) => match templates.0.get(name) {
-            Some(template) => template.fill(name, &check.parameters),
+            Some(template) => template.fill(name, &check.parameters, gate),
             None => Err(Unresolved::NoTemplate(name.clone())),
         },
         _ => Err(Unresolved::QueryOrTemplate),
@@ -159,7 +200,15 @@ pub fn resolve(check: &Check, templates: &Templates) -> Result<String, Unresolve
 }
 
 impl Template {
-    fn fill(&self, own: &str, values: &BTreeMap<String, String>) -> Result<String, Unresolved> {
+    fn fill(
+        &self,
+        own: &str,
+        values: &BTreeMap<String, String>,
+        gate: Asking<'_>,
+    ) -> Result<String, Unresolved> {
+        if let Some(bound) = BOUND.into_iter().find(|name| values.contains_key(*name)) {
+            return Err(Unresolved::BoundParameter(bound.to_owned()));
+        }
         if let Some(unknown) = values.keys().find(|name| !self.parameters.contains_key(*name)) {
             return Err(Unresolved::UnknownParameter(own.to_owned(), unknown.clone()));
         }
@@ -176,12 +225,43 @@ impl Template {
         let mut query = String::new();
         for Part { text, parameter } in &self.parts {
             query.push_str(text);
-            if let Some(value) = parameter.as_ref().and_then(|name| values.get(name)) {
-                escape(value, &mut query);
+            match parameter.as_deref() {
+                Some(NAMESPACE) => escape(gate.namespace, &mut query),
+                Some(CLUSTERS) => escape(&gate.clusters(own)?, &mut query),
+                Some(name) => values.get(name).into_iter().for_each(|value| escape(value, &mut query)),
+                None => {}
             }
         }
         Ok(query)
     }
+}
+
+impl Asking<'_> {
+    /// A regular expression that matches the names of its clusters and nothing else.
+    fn clusters(&self, template: &str) -> Result<String, Unresolved> {
+        let all: Vec<String> = self.clusters.iter().map(|name| literal(name)).collect();
+        let all = if all.is_empty() { NO_CLUSTER.to_owned() } else { all.join("|") };
+        if all.len() > MAX_CLUSTERS {
+            let template = template.to_owned();
+            return Err(Unresolved::TooManyClusters { template, clusters: self.clusters.len() });
+        }
+        Ok(all)
+    }
+}
+
+/// A regular expression for a text as it is. Without a backslash where there is another way, which needs no
+/// escaping within a PromQL string and is easier to read.
+fn literal(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Writing to a string does not fail.
+        let _ = match c {
+            '^' | '\\' => write!(pattern, "\\x{:02x}", u32::from(c)),
+            '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '$' => write!(pattern, "[{c}]"),
+            c => write!(pattern, "{c}"),
+        };
+    }
+    pattern
 }
 
 /// Writes a value so that it stays within the PromQL string that it stands in, whichever quotes
@@ -215,6 +295,58 @@ mod tests {
             serde_json::json!({"name": "x", "template": template, "parameters": parameters, "max": 1}),
         )
         .unwrap()
+    }
+
+    fn resolve(check: &Check, templates: &Templates) -> Result<String, Unresolved> {
+        super::resolve(check, templates, Asking { namespace: "team-a", clusters: &["c1"] })
+    }
+
+    fn filled(query: &str, namespace: &str, clusters: &[&str]) -> Result<String, Unresolved> {
+        let templates = templates(&format!("bound: {{query: {query:?}}}")).unwrap();
+        super::resolve(&check("bound", &[]), &templates, Asking { namespace, clusters })
+    }
+
+    #[rstest]
+    #[case::one("eu-1", &["eu-1"])]
+    #[case::several("eu-1|eu-2|us_1", &["eu-1", "eu-2", "us_1"])]
+    #[case::a_dot_is_no_wildcard("prod[.]eu", &["prod.eu"])]
+    #[case::whatever_means_something("a[+]b[*]c[?]d[(]e[)]f[|]g[[]h[]]i[{]j[}]k[$]", &["a+b*c?d(e)f|g[h]i{j}k$"])]
+    #[case::what_needs_a_backslash(r"a\x5cx5eb\x5cx5cc", &[r"a^b\c"])]
+    #[case::quotes(r"\x22 or up\x27\x60\x0a", &["\" or up'`\n"])]
+    #[case::none("$.", &[])]
+    fn the_clusters_of_a_gate_are_matched_and_no_others(#[case] pattern: &str, #[case] clusters: &[&str]) {
+        let query = filled(r#"up{cluster=~"{{clusters}}",ns="{{ namespace }}"}"#, "team-a", clusters);
+        assert_eq!(query.unwrap(), format!(r#"up{{cluster=~"{pattern}",ns="team-a"}}"#));
+    }
+
+    #[test]
+    fn more_clusters_than_a_query_can_name_are_refused() {
+        let names: Vec<String> = (0..1000).map(|n| format!("cluster-{n:07}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let query = r#"up{cluster=~"{{clusters}}"}"#;
+        assert!(filled(query, "a", &names).is_ok());
+        let more = [&names[..], &names[..]].concat();
+        let error = filled(query, "a", &more).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the names of 2000 clusters are too long for `{{clusters}}` of template \"bound\", which takes \
+             16384 bytes: split the gate, or use a template without it"
+        );
+        assert!(filled("up", "a", &more).is_ok(), "it does not name them");
+    }
+
+    #[rstest]
+    #[case::a_gate_sets_the_namespace("namespace")]
+    #[case::a_gate_sets_the_clusters("clusters")]
+    fn what_is_bound_cannot_be_set(#[case] name: &str) {
+        let bound = templates(r#"a: {query: 'up{a="{{namespace}}",b=~"{{clusters}}"}'}"#).unwrap();
+        for (template, templates) in [("a", bound), ("errors", templates(TWO).unwrap())] {
+            let error = resolve(&check(template, &[(name, ".*")]), &templates).unwrap_err();
+            assert_eq!(error, Unresolved::BoundParameter(name.to_owned()));
+            let expected =
+                format!("parameter {name:?} cannot be set: the aggregator fills in `{{{{{name}}}}}` itself");
+            assert_eq!(error.to_string(), expected);
+        }
     }
 
     const TWO: &str = r#"
@@ -263,6 +395,11 @@ anything:
     #[case("a: {query: 'up', parameters: {job: {}}}", "parameter `job` does not occur in the query")]
     #[case("a: {query: 'up{{job}}', parameters: {job: {pattern: '('}}}", "pattern of parameter `job`")]
     #[case("a: {query: 'up', pattern: 'x'}", "pattern")]
+    #[case(
+        "a: {query: 'up{{namespace}}', parameters: {namespace: {}}}",
+        "`namespace` cannot be a parameter: the aggregator fills in `{{namespace}}` itself"
+    )]
+    #[case("a: {query: 'up', parameters: {clusters: {}}}", "`clusters` cannot be a parameter")]
     fn a_bad_template_is_refused_when_it_is_read(#[case] yaml: &str, #[case] expected: &str) {
         let error = templates(yaml).unwrap_err();
         assert!(error.contains(expected), "{error}");

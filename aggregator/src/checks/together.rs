@@ -2,18 +2,13 @@
 
 use super::answer::{Answer, Value};
 use super::{Answers, Fault, Said};
+use crate::clock::Seconds;
 
-/// Puts together what backends said to the same queries. Only what all of them were asked counts, and
-/// the whole is as old as its oldest part: one that does not answer any more makes all of it out of date.
-pub fn put_together(backends: &[Answers]) -> Answers {
-    let [first, others @ ..] = backends else { return Answers::default() };
-    let at = others.iter().fold(first.at, |at, other| at.min(other.at));
-    let said = first.said.iter().filter_map(|(query, said)| {
-        let all = others.iter().map(|other| other.said.get(query));
-        let all: Option<Vec<&Said>> = std::iter::once(Some(said)).chain(all).collect();
-        Some((query.clone(), all?.into_iter().cloned().reduce(both)?))
-    });
-    Answers { at, said: said.collect() }
+/// Puts together what backends said to a query. Only what all of them were asked counts, and the whole is as
+/// old as its oldest part: one that does not answer any more makes all of it out of date.
+pub(super) fn put_together(backends: &[Answers], query: &str) -> Option<(Seconds, Said)> {
+    let all: Option<Vec<_>> = backends.iter().map(|it| it.said.get(query).cloned()).collect();
+    all?.into_iter().reduce(|(at, said), (other_at, other)| (at.min(other_at), both(said, other)))
 }
 
 /// What two backends say together. One that knows nothing of it leaves the word to the other.
@@ -68,12 +63,12 @@ mod tests {
     #[test]
     fn the_oldest_counts_and_what_not_all_were_asked_does_not() {
         let answers = |at, queries: &[&str]| Answers {
-            at,
-            said: queries.iter().map(|query| ((*query).to_owned(), clusters(&["a"]))).collect(),
+            said: queries.iter().map(|query| ((*query).to_owned(), (at, clusters(&["a"])))).collect(),
         };
-        let all = put_together(&[answers(20.0, &["x", "y"]), answers(10.0, &["y", "z"])]);
-        assert_eq!((all.at, all.said.keys().collect::<Vec<_>>()), (10.0, vec![&"y".to_owned()]));
-        assert_eq!(put_together(&[answers(20.0, &["x"])]), answers(20.0, &["x"]));
-        assert_eq!(put_together(&[]), Answers::default());
+        let both = [answers(20.0, &["x", "y"]), answers(10.0, &["y", "z"])];
+        assert_eq!(put_together(&both, "y").map(|(at, _)| at), Some(10.0));
+        assert_eq!((put_together(&both, "x"), put_together(&both, "z")), (None, None));
+        assert_eq!(put_together(&both[..1], "x"), Some((20.0, clusters(&["a"]))));
+        assert_eq!(put_together(&[], "x"), None);
     }
 }

@@ -1,13 +1,14 @@
 //! A FleetPackage whose reference has not been read yet.
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::*;
 use crate::decide::conditions::{READY, find};
 use crate::fleet::FleetSettings;
 use crate::raw::Raw;
 use crate::references::{Ledger, News, Place};
-use crate::testing::Surroundings;
+use crate::testing::{Surroundings, evaluate_all};
 
 fn refers(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "expression": "object.data.revision"})
@@ -38,14 +39,16 @@ fn what_was_said_stands_for_its_generation_alone_until_the_reference_is_read() {
     let mut ledger = Ledger::default();
     let fresh = package(1, refers("a"), None);
     let ask = |ledger: &mut Ledger, package: &PackageObject| {
-        ledger.ask(&package.key, package.spec.as_ref().unwrap().revision_from.as_ref());
+        ledger.ask(&package.key, package.spec.as_ref().unwrap().revision_from.as_ref(), Instant::now());
     };
     ask(&mut ledger, &fresh);
     assert_eq!(ready(&judged(&ledger, &fresh).unwrap()), "Pending");
     let place = Place { namespace: "fleet".into(), api_version: "v1".into(), kind: "ConfigMap".into() };
     let object = json!({"data": {"revision": "r1"}});
     let objects = [("a".to_owned(), object)].into();
-    ledger.take(&place, News::Listed { asked: ["a".to_owned()].into(), objects });
+    ledger.take(&place, News::Listed { asked: ["a".to_owned()].into(), objects }, Instant::now());
+    assert_eq!(judged(&ledger, &fresh).map(|it| ready(&it).to_owned()).as_deref(), Some("Pending"));
+    evaluate_all(&mut ledger);
     let status = judged(&ledger, &fresh).unwrap();
     assert_eq!((ready(&status), status.revision.as_deref()), ("NoTargets", Some("r1")));
 

@@ -140,7 +140,7 @@ fn judge(
         Backend::Answers => Ok(Answer::Clusters(each.into())),
         Backend::Fails(error) | Backend::Unknown(error) => Err(Fault::Backend(error.to_owned())),
     };
-    let answers = Answers { at: T - 2.0, said: [("q".to_owned(), said)].into() };
+    let answers = Answers { said: [("q".to_owned(), (T - 2.0, said))].into() };
     let around = Surroundings {
         packages,
         profiles: profiles(likes),

@@ -1,13 +1,56 @@
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use super::ledger::{Change, Failure, Ledger, News, Resolution};
-use super::reference::{Place, Reference};
+use super::ledger::{self, Change, Failure, News, Resolution};
+use super::reference::{Place, Reference, read};
 use crate::api::RevisionFrom;
 use crate::store::Key;
+
+/// A ledger whose expressions are all evaluated as soon as anything happens, some time after what happened before.
+struct Ledger {
+    of: ledger::Ledger,
+    now: Instant,
+    evaluations: usize,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self { of: ledger::Ledger::default(), now: Instant::now(), evaluations: 0 }
+    }
+}
+
+impl Ledger {
+    fn ask(&mut self, package: &Key, from: Option<&RevisionFrom>) -> Change {
+        let change = self.of.ask(package, from, self.now);
+        self.evaluate();
+        change
+    }
+
+    fn take(&mut self, place: &Place, news: News) -> BTreeSet<Key> {
+        let mut changed = self.of.take(place, news, self.now);
+        changed.extend(self.evaluate());
+        changed
+    }
+
+    fn evaluate(&mut self) -> BTreeSet<Key> {
+        self.now += Duration::from_secs(2);
+        let mut changed = BTreeSet::new();
+        while let Some(next) = self.of.next(self.now) {
+            self.evaluations += 1;
+            changed.extend(self.of.evaluated(next.run(), self.now));
+        }
+        changed
+    }
+
+    fn resolution(&self, package: &Key, from: &RevisionFrom) -> &Resolution {
+        self.of.resolution(package, from)
+    }
+}
 
 fn from(kind: &str, name: &str, expression: &str) -> RevisionFrom {
     RevisionFrom {
@@ -196,8 +239,14 @@ fn other_kinds_are_not(#[case] api_version: &str, #[case] kind: &str) {
 #[case::long(&format!("'{}'", "x".repeat(4096)), "at most 4096 bytes")]
 #[case::deep(&format!("{}1{}", "[".repeat(40), "]".repeat(40)), "nested more than 24 deep")]
 fn expressions_that_can_never_work_are_refused(#[case] expression: &str, #[case] expected: &str) {
-    let error = Reference::check("fleet", &from("ConfigMap", "a", expression)).expect_err("a refusal");
+    let from = from("ConfigMap", "a", expression);
+    let refusal = |from| Reference::check("fleet", from)?.compile().map(drop);
+    let error = refusal(&from).expect_err("a refusal");
     assert!(error.contains(expected), "{error}");
+    let mut ledger = Ledger::default();
+    ledger.ask(&key("p"), Some(&from));
+    ledger.take(&place(), listed(&["a"], &[("a", "r1")]));
+    assert!(said(ledger.resolution(&key("p"), &from)).starts_with("InvalidSpec for good: revisionFrom: "));
 }
 
 #[rstest]
@@ -229,7 +278,7 @@ fn objects_that_give_no_revision_are_errors(#[case] expression: &str, #[case] ex
         "many": (0..5000).collect::<Vec<_>>(), "pattern": "((a{50}){50}){50}", "laughs": laughs,
     }});
     let reference = Reference::check("fleet", &from("ConfigMap", "a", expression)).expect(expression);
-    let error = reference.read(&object).expect_err(expression);
+    let error = read(&reference.compile().expect(expression), &object).expect_err(expression);
     assert!(error.contains(expected) && error.len() < 2000, "{error}");
     let mut ledger = Ledger::default();
     let from = from("ConfigMap", "a", expression);
@@ -238,6 +287,81 @@ fn objects_that_give_no_revision_are_errors(#[case] expression: &str, #[case] ex
     ledger.take(&place(), News::Listed { asked: ["a".to_owned()].into(), objects });
     let said = said(ledger.resolution(&key("p"), &from));
     assert!(said.starts_with("RevisionInvalid: revisionFrom: ConfigMap \"a\": expression: "), "{said}");
+}
+
+#[test]
+fn an_expression_is_evaluated_once_for_a_version_however_many_packages_have_it() {
+    let mut ledger = Ledger::default();
+    let packages: Vec<Key> = (0..200).map(|n| key(&format!("p{n}"))).collect();
+    for package in &packages {
+        ledger.ask(package, Some(&config_map("a")));
+    }
+    assert_eq!(ledger.take(&place(), listed(&["a"], &[("a", "r1")])).len(), 200);
+    assert_eq!(ledger.evaluations, 1);
+    // A list that says the same.
+    assert!(ledger.take(&place(), listed(&["a"], &[("a", "r1")])).is_empty());
+    assert_eq!(ledger.evaluations, 1);
+    assert_eq!(ledger.take(&place(), News::Changed("a".into(), Some(object("r2")))).len(), 200);
+    assert_eq!(ledger.evaluations, 2);
+    ledger.ask(&packages[0], Some(&from("ConfigMap", "a", "object.data.revision + '!'")));
+    assert_eq!(ledger.evaluations, 3);
+}
+
+#[test]
+fn an_object_that_always_changes_is_evaluated_once_a_second_as_it_is_then() {
+    let mut ledger = ledger::Ledger::default();
+    let (p, from, mut now) = (key("p"), config_map("a"), Instant::now());
+    ledger.ask(&p, Some(&from), now);
+    ledger.take(&place(), listed(&["a"], &[("a", "r0")]), now);
+    let mut evaluations = 0;
+    for version in 1..=100 {
+        now += Duration::from_millis(100);
+        let news = News::Changed("a".into(), Some(object(&format!("r{version}"))));
+        ledger.take(&place(), news, now);
+        if let Some(next) = ledger.next(now) {
+            evaluations += 1;
+            ledger.evaluated(next.run(), now);
+            assert_eq!(said(ledger.resolution(&p, &from)), format!("r{version}"));
+            assert!(ledger.next(now).is_none());
+        }
+        assert!(ledger.expire(now).is_empty());
+    }
+    assert_eq!(evaluations, 10);
+}
+
+#[test]
+fn what_waits_for_its_turn_too_long_is_believed_no_longer() {
+    let mut ledger = ledger::Ledger::default();
+    let (p, from, began) = (key("p"), config_map("a"), Instant::now());
+    let at = |seconds| began + Duration::from_secs(seconds);
+    ledger.ask(&p, Some(&from), began);
+    ledger.take(&place(), listed(&["a"], &[("a", "r1")]), began);
+    let first = ledger.next(began).unwrap();
+    ledger.evaluated(first.run(), began);
+    // Another version comes, and then others.
+    for seconds in 10..40 {
+        let news = News::Changed("a".into(), Some(object(&format!("r{seconds}"))));
+        ledger.take(&place(), news, at(seconds));
+        assert!(ledger.expire(at(seconds)).is_empty());
+        assert_eq!(said(ledger.resolution(&p, &from)), "r1", "what was known stays for a while");
+    }
+    assert_eq!(names(ledger.expire(at(40))), ["p"]);
+    let late =
+        "RevisionUnreadable: revisionFrom: ConfigMap \"a\": the expression has waited 30 s for its turn";
+    assert!(said(ledger.resolution(&p, &from)).starts_with(late), "{}", said(ledger.resolution(&p, &from)));
+    let second = ledger.next(at(41)).unwrap();
+    assert_eq!(names(ledger.evaluated(second.run(), at(41))), ["p"]);
+    assert_eq!(said(ledger.resolution(&p, &from)), "r39");
+    // It was gone while its expression ran: what that gives is of no object that there is.
+    ledger.take(&place(), News::Changed("a".into(), Some(object("r50"))), at(50));
+    let third = ledger.next(at(50)).unwrap();
+    ledger.take(&place(), News::Changed("a".into(), None), at(50));
+    ledger.take(&place(), News::Changed("a".into(), Some(object("r51"))), at(50));
+    assert!(ledger.evaluated(third.run(), at(51)).is_empty());
+    assert_eq!(said(ledger.resolution(&p, &from)), "Pending");
+    let fourth = ledger.next(at(51)).unwrap();
+    ledger.evaluated(fourth.run(), at(51));
+    assert_eq!(said(ledger.resolution(&p, &from)), "r51");
 }
 
 /// What the page on revisions shows works.
@@ -263,8 +387,9 @@ fn the_examples_of_the_documentation_hold() {
     assert_eq!(expressions.len(), 6, "{expressions:?}");
     for expression in expressions {
         let reference = Reference::check("fleet", &from("ConfigMap", "a", expression)).expect(expression);
-        let read: Vec<String> = objects.iter().filter_map(|object| reference.read(object).ok()).collect();
-        assert_eq!(read, [revision], "{expression}");
+        let compiled = reference.compile().expect(expression);
+        let given: Vec<String> = objects.iter().filter_map(|object| read(&compiled, object).ok()).collect();
+        assert_eq!(given, [revision], "{expression}");
     }
 }
 
@@ -314,13 +439,13 @@ proptest! {
                     let from = object.map(|object| config_map(names[object]));
                     let change = ledger.ask(&packages[package], from.as_ref());
                     refers[package] = object;
+                    if let Some((_, name)) = change.added {
+                        prop_assert!(told.insert(name));
+                    }
                     if let Some((_, name)) = change.dropped {
                         prop_assert!(told.remove(&name));
                     }
                     failed &= !told.is_empty();
-                    if let Some((_, name)) = change.added {
-                        prop_assert!(told.insert(name));
-                    }
                     for (object, known) in known.iter_mut().enumerate() {
                         known.take_if(|_| !refers.contains(&Some(object)));
                     }

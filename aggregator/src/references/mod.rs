@@ -3,32 +3,44 @@
 //! ```text
 //!   FleetPackages ──ask──> References ──one watch for each kind and namespace──> hub
 //!                            │   ^                                                │
-//!      decide <── Resolution ┘   └───────────────────── News ─────────────────────┘
+//!      decide <── Resolution ┘ ^ └───────────────────── News ─────────────────────┘
+//!                              └── Evaluations, one at a time, in fair turns of namespaces
 //! ```
 //!
 //! What is decided from is a [`Ledger`], plain data: who refers to what, what is known of it, what
 //! follows. A value lives no longer than its reference works, and counts for no other reference.
+//!
+//! Whoever may make a FleetPackage writes expressions. Each is evaluated once for a version of an object,
+//! beside the main loop.
 
+mod evaluation;
 mod ledger;
 #[cfg(test)]
 mod ledger_tests;
 mod reference;
+mod turns;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::{mpsc, watch as channel};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use crate::api::RevisionFrom;
 use crate::store::Key;
+use evaluation::Evaluated;
+pub use evaluation::Evaluation;
 pub use ledger::{Failure, Ledger, News, Resolution};
 pub use reference::{Place, Reference};
 use watch::{Follower, Report};
 
 /// Reports that wait to be taken in; watches wait when there are more.
 const WAITING: usize = 64;
+/// Time between looks at what waits for its turn.
+const TICK: Duration = Duration::from_millis(100);
 
 /// The references of all FleetPackages, and the watches that they need.
 pub struct References {
@@ -38,6 +50,9 @@ pub struct References {
     started: u64,
     sender: mpsc::Sender<Report>,
     reports: mpsc::Receiver<Report>,
+    /// One at most.
+    evaluations: JoinSet<Evaluated>,
+    ticks: Interval,
 }
 
 struct Watch {
@@ -57,7 +72,18 @@ impl References {
     /// Nobody refers to anything yet.
     pub fn new(client: Client) -> Self {
         let (sender, reports) = mpsc::channel(WAITING);
-        Self { client, ledger: Ledger::default(), watches: BTreeMap::new(), started: 0, sender, reports }
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            client,
+            ledger: Ledger::default(),
+            watches: BTreeMap::new(),
+            started: 0,
+            sender,
+            reports,
+            evaluations: JoinSet::new(),
+            ticks,
+        }
     }
 
     /// What follows for each FleetPackage.
@@ -67,21 +93,21 @@ impl References {
 
     /// Takes note of what a FleetPackage refers to now; starts and stops watches accordingly.
     pub fn ask(&mut self, package: &Key, from: Option<&RevisionFrom>) {
-        let change = self.ledger.ask(package, from);
-        if let Some((place, name)) = change.dropped
-            && let Some(watch) = self.watches.get(&place)
-        {
-            watch.names.send_if_modified(|names| names.remove(&name));
-            if watch.names.borrow().is_empty() {
-                self.watches.remove(&place);
-            }
-        }
+        let change = self.ledger.ask(package, from, Instant::now());
         if let Some((place, name)) = change.added {
             match self.watches.get(&place) {
                 Some(watch) => {
                     watch.names.send_if_modified(|names| names.insert(name));
                 }
                 None => self.start(place, name),
+            }
+        }
+        if let Some((place, name)) = change.dropped
+            && let Some(watch) = self.watches.get(&place)
+        {
+            watch.names.send_if_modified(|names| names.remove(&name));
+            if watch.names.borrow().is_empty() {
+                self.watches.remove(&place);
             }
         }
     }
@@ -99,15 +125,25 @@ impl References {
     /// while it does.
     pub async fn changed(&mut self) -> BTreeSet<Key> {
         loop {
-            // One sender is kept here, so that the channel never closes.
-            let Some(Report { place, number, news }) = self.reports.recv().await else {
-                return std::future::pending().await;
-            };
-            if self.watches.get(&place).is_some_and(|watch| watch.number == number) {
-                let changed = self.ledger.take(&place, news);
-                if !changed.is_empty() {
-                    return changed;
+            if self.evaluations.is_empty()
+                && let Some(evaluation) = self.ledger.next(Instant::now())
+            {
+                self.evaluations.spawn_blocking(|| evaluation.run());
+            }
+            let changed = tokio::select! {
+                // One sender is kept here, so that the channel never closes.
+                Some(Report { place, number, news }) = self.reports.recv() => {
+                    if self.watches.get(&place).is_some_and(|watch| watch.number == number) {
+                        self.ledger.take(&place, news, Instant::now())
+                    } else {
+                        BTreeSet::new()
+                    }
                 }
+                Some(Ok(done)) = self.evaluations.join_next() => self.ledger.evaluated(done, Instant::now()),
+                _ = self.ticks.tick() => self.ledger.expire(Instant::now()),
+            };
+            if !changed.is_empty() {
+                return changed;
             }
         }
     }

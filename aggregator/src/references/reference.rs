@@ -1,4 +1,4 @@
-//! One reference: checked, and its expression compiled.
+//! One reference: what may be referred to, and what its expression gives.
 
 use serde_json::Value;
 use statusbridge_expression::{Expression, OBJECT, Scope};
@@ -10,8 +10,7 @@ const MAX_REVISION: usize = 4096;
 /// Longest expression, in bytes.
 const MAX_EXPRESSION: usize = 4096;
 
-/// Most steps of an expression. They run in the main loop, and whoever may make a FleetPackage writes
-/// them: a few milliseconds, for as much YAML as a person writes.
+/// Most steps of an expression: a few milliseconds, for as much YAML as a person writes.
 const MAX_STEPS: u64 = 100_000;
 
 /// A kind in a namespace.
@@ -25,18 +24,19 @@ pub struct Place {
     pub kind: String,
 }
 
-/// A reference that can be followed.
-#[derive(Debug)]
+/// A reference that can be followed. In order of place and name, so that those to one object stand together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reference {
     /// Where the object lies.
     pub place: Place,
     /// Its name.
     pub name: String,
-    expression: Expression,
+    /// What gives the revision.
+    pub expression: String,
 }
 
 impl Reference {
-    /// Checks a reference from an object in `namespace`. The API server lets nothing pass that is
+    /// Checks a reference from an object in `namespace`, but for its expression. The API server lets nothing pass that is
     /// refused here, but an object may be older than the CRD that is installed now.
     ///
     /// # Errors
@@ -64,11 +64,9 @@ impl Reference {
         if expression.len() > MAX_EXPRESSION {
             return Err(format!("expression must have at most {MAX_EXPRESSION} bytes"));
         }
-        let expression = Expression::compile("expression", expression, &[OBJECT])
-            .map_err(|error| format!("expression: {error}"))?;
         let place =
             Place { namespace: namespace.to_owned(), api_version: api_version.clone(), kind: kind.clone() };
-        Ok(Self { place, name: name.clone(), expression })
+        Ok(Self { place, name: name.clone(), expression: expression.clone() })
     }
 
     /// Which object it is.
@@ -76,20 +74,29 @@ impl Reference {
         (self.place.clone(), self.name.clone())
     }
 
-    /// The revision that the object speaks of, without white space around it.
+    /// Compiles the expression, which takes milliseconds.
     ///
     /// # Errors
-    /// When the expression fails on it, or gives nothing or what is no revision.
-    pub fn read(&self, object: &Value) -> Result<String, String> {
-        let mut scope = Scope::with_steps(MAX_STEPS);
-        scope.bind(OBJECT, object);
-        let text = self.expression.whole_text_of(&scope, MAX_REVISION).map_err(|error| error.to_string())?;
-        let revision = text.as_deref().unwrap_or_default().trim();
-        if revision.is_empty() {
-            return Err(self.expression.error("gives nothing").to_string());
-        }
-        Ok(revision.to_owned())
+    /// In words for the person who wrote it.
+    pub fn compile(&self) -> Result<Expression, String> {
+        Expression::compile("expression", &self.expression, &[OBJECT])
+            .map_err(|error| format!("expression: {error}"))
     }
+}
+
+/// The revision that the object speaks of, without white space around it.
+///
+/// # Errors
+/// When the expression fails on it, or gives nothing or what is no revision.
+pub(super) fn read(expression: &Expression, object: &Value) -> Result<String, String> {
+    let mut scope = Scope::with_steps(MAX_STEPS);
+    scope.bind(OBJECT, object);
+    let text = expression.whole_text_of(&scope, MAX_REVISION).map_err(|error| error.to_string())?;
+    let revision = text.as_deref().unwrap_or_default().trim();
+    if revision.is_empty() {
+        return Err(expression.error("gives nothing").to_string());
+    }
+    Ok(revision.to_owned())
 }
 
 /// Whether a word is a DNS label, as versions and the parts of a group are.

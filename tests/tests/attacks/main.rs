@@ -6,4 +6,5 @@
 mod forged_statuses;
 mod forged_streams;
 mod full_gates;
+mod hogs;
 mod pushes;

@@ -14,6 +14,8 @@ checkTemplates:
     parameters:
       metric: {}
       app: {pattern: "[a-z]+"}
+  own:
+    query: sum(label_replace(error_ratio{cluster=~"{{clusters}}"}, "of", "{{namespace}}", "", "") * on (of) group_left () label_replace(vector(1), "of", "default", "", ""))
 "#;
 
 /// Clusters whose application serves metrics of its own.
@@ -96,8 +98,20 @@ async fn a_gate_waits_for_what_the_application_says() {
             .await?;
         let worst = json!({"template": "worst", "parameters": {"metric": "error_ratio", "app": "pay"}});
         road.gate("template", check(worst)).await?;
+        road.gate("own", check(json!({"template": "own"}))).await?;
+        let forged = json!({"template": "own", "parameters": {"clusters": ".*"}});
+        road.gate("forged", check(forged)).await?;
+        eventually(SOON, "nobody sets which clusters are meant", async || {
+            let gate = hub.get_gate("forged").await?;
+            let said = gate.data["status"]["waitingFor"][0]["message"].as_str().unwrap_or_default();
+            ensure!(history::condition(&gate, "Open") == ("False", "InvalidSpec"), "{}", gate.data["status"]);
+            ensure!(said.contains("parameter \"clusters\" cannot be set"), "{said}");
+            Ok(())
+        })
+        .await?;
         road.fails("each", "check errors: no value in c2").await?;
         hub.opens("all", SOON).await?;
+        hub.opens("own", SOON).await?;
         hub.opens("template", SOON).await?;
         road.fails("scalar", "less than 2").await?;
 
@@ -106,13 +120,14 @@ async fn a_gate_waits_for_what_the_application_says() {
         road.errors("c3", "NaN");
         road.fails("each", "more than 0.1 in c2").await?;
         road.fails("all", "not a finite number").await?;
+        road.fails("own", "more than 0.1").await?;
         hub.opens("scalar", SOON).await?;
         road.errors("c3", "0");
         road.fails("all", "more than 0.1").await?;
         road.fails("template", "more than 0.1").await?;
 
         road.errors("c2", "0.05");
-        for gate in ["each", "all", "template"] {
+        for gate in ["each", "all", "template", "own"] {
             hub.opens(gate, SOON).await?;
         }
         let gate = hub.opens("each", SOON).await?;

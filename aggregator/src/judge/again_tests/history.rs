@@ -10,6 +10,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use statusbridge_contract::Metric;
+use tokio::time::Instant;
 
 use super::super::*;
 use super::steps::{Change, Landing, Read, Step};
@@ -21,7 +22,7 @@ use crate::poll::PollReport;
 use crate::profiles::News;
 use crate::raw::Raw;
 use crate::references::{self, Failure, Place};
-use crate::testing::{Exposition, Surroundings, digests, failed, healthy, package};
+use crate::testing::{Exposition, Surroundings, digests, evaluate_all, failed, healthy, package};
 
 /// Threads that judge: as many as the controller has at most, however many processors there are.
 static JUDGES: LazyLock<ThreadPool> =
@@ -179,7 +180,8 @@ impl History {
     fn refer(&mut self, key: &Key) {
         let spec = self.around.packages.get(key).and_then(|package| package.spec.as_ref().ok());
         let from = spec.filter(|spec| spec.managed_by.is_none()).and_then(|spec| spec.revision_from.as_ref());
-        self.around.references.ask(key, from);
+        self.around.references.ask(key, from, Instant::now());
+        evaluate_all(&mut self.around.references);
     }
 
     /// A feed is polled, and if it answers it tells of every exporter that is scraped.
@@ -416,7 +418,8 @@ impl History {
                 references::News::Failed(Failure::NotAnswered("refused".into()))
             }
         };
-        self.around.references.take(&place, news);
+        self.around.references.take(&place, news, Instant::now());
+        evaluate_all(&mut self.around.references);
     }
 
     /// Judges everything again, on several threads, and anew; and writes what is worth it.
