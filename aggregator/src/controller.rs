@@ -186,6 +186,7 @@ impl Controller {
     /// Runs until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         self.board.begin();
+        self.board.has_tenants(self.config.current().tenants.is_configured());
         let _silence = SilenceAtTheEnd(self.board.clone());
         self.follow(stop).await;
     }
@@ -366,7 +367,8 @@ impl Controller {
     fn reread_config(&mut self) -> bool {
         match self.config.reread() {
             None => false,
-            Some(Ok(_)) => {
+            Some(Ok(config)) => {
+                self.board.has_tenants(config.tenants.is_configured());
                 self.surveys.clear();
                 self.verdicts.clear();
                 info!("the configuration has changed");

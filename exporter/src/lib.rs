@@ -1,6 +1,5 @@
 //! Exporter library.
 
-pub mod authorize;
 pub mod catalog;
 pub mod changelog;
 pub mod check;
@@ -28,6 +27,5 @@ pub mod server;
 pub mod soak;
 pub mod source;
 pub mod store;
-pub mod tls;
 pub mod verdict;
 pub mod watch;
