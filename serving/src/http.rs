@@ -33,7 +33,7 @@ use crate::tls::Tls;
 /// process.
 const GRACE: Duration = Duration::from_secs(5);
 /// Bytes that are kept for a connection, in each direction.
-const BUFFER: usize = 128 << 10;
+const BUFFER: usize = 32 << 10;
 
 /// What connections may take.
 #[derive(Debug, Clone, Copy)]

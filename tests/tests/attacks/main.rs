@@ -5,4 +5,5 @@
 
 mod forged_streams;
 mod full_gates;
+mod listeners;
 mod pushes;
