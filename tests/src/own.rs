@@ -1,7 +1,7 @@
 //! Our own programs.
 
-use crate::exposition::Exposition;
 use crate::authority::Authority;
+use crate::exposition::Exposition;
 use crate::{ApiServer, Port, Process, Rig, wall_clock};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;

@@ -44,7 +44,12 @@ fn many_sources() -> Bytes {
 }
 
 /// Pushes a body; `None` where it is not waited for an answer.
-pub(crate) async fn push(url: &str, cluster: &str, body: Bytes, waits: bool) -> Result<Option<(u16, String)>> {
+pub(crate) async fn push(
+    url: &str,
+    cluster: &str,
+    body: Bytes,
+    waits: bool,
+) -> Result<Option<(u16, String)>> {
     let request = reqwest::Client::builder()
         .no_proxy()
         .build()?
