@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use statusbridge_contract::Fingerprint;
+use tracing::{info, warn};
 
 use crate::api::Reason;
 use crate::clock::{self, Seconds};
@@ -35,7 +37,14 @@ pub const HELP: &str = "Fingerprint of the revision that the rollout gate is ope
 pub struct Board {
     inner: Mutex<Inner>,
     patience: Duration,
+    /// Whether whoever asks for a gate is authorized first.
+    authorized: bool,
+    hides_gates: AtomicBool,
 }
+
+/// Why gates are hidden.
+pub const NOT_AUTHORIZED: &str = "the configuration has tenants, and nobody is asked who may see which gate: start the \
+                                  aggregator with --authorize-scrapes";
 
 /// Whether this process speaks for the hub.
 #[derive(Debug, Clone)]
@@ -68,7 +77,30 @@ impl Board {
     /// A board that says nothing before [`Board::spoke`] was called, and nothing any more once that
     /// was longer ago than `patience`.
     pub fn new(patience: Duration) -> Arc<Self> {
-        Arc::new(Self { inner: Mutex::new(Inner::new()), patience })
+        Self::authorized(patience, false)
+    }
+
+    /// The same; `authorized` says whether whoever asks for a gate is authorized first.
+    pub fn authorized(patience: Duration, authorized: bool) -> Arc<Self> {
+        let (inner, hides_gates) = (Mutex::new(Inner::new()), AtomicBool::new(false));
+        Arc::new(Self { inner, patience, authorized, hides_gates })
+    }
+
+    /// Hides gates where there are tenants, unless whoever asks is authorized first.
+    pub fn has_tenants(&self, tenants: bool) {
+        let hides = tenants && !self.authorized;
+        if hides != self.hides_gates.swap(hides, Ordering::Relaxed) {
+            if hides {
+                warn!("gates are not shown by name: {NOT_AUTHORIZED}");
+            } else {
+                info!("gates are shown by name again: the configuration has no tenants");
+            }
+        }
+    }
+
+    /// Whether nobody may see gates by name.
+    pub fn hides_gates(&self) -> bool {
+        self.hides_gates.load(Ordering::Relaxed)
     }
 
     /// Forgets everything: whoever fills the board begins anew, and knows nothing yet.
@@ -179,7 +211,7 @@ impl Collector for Board {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let (now, at) = (clock::now(), Instant::now());
         let inner = self.inner();
-        if inner.gates.is_empty() {
+        if inner.gates.is_empty() || self.hides_gates() {
             return Ok(());
         }
         let silent = inner.silent(self.patience, at).is_some();

@@ -184,6 +184,7 @@ impl Controller {
     /// Runs until `stop`. Whether another one has to begin anew, because the hub was restored to an older state.
     pub async fn run(mut self, stop: CancellationToken) -> bool {
         self.board.begin();
+        self.board.has_tenants(self.config.current().tenants.is_configured());
         let _silence = SilenceAtTheEnd(self.board.clone());
         self.follow(stop).await;
         self.restored
@@ -359,7 +360,8 @@ impl Controller {
     fn reread_config(&mut self) -> bool {
         match self.config.reread() {
             None => false,
-            Some(Ok(_)) => {
+            Some(Ok(config)) => {
+                self.board.has_tenants(config.tenants.is_configured());
                 self.surveys.clear();
                 self.verdicts.clear();
                 info!("the configuration has changed");

@@ -3,33 +3,34 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
 use http_body_util::Full;
 use percent_encoding::percent_decode_str;
 use serde_json::json;
 use statusbridge_contract::Fingerprint;
+use statusbridge_serving::authorize::{Guard, Refusal, Wanted};
+use statusbridge_serving::response::respond;
 
-use crate::board::{Answer, Board};
+use crate::api::GROUP;
+use crate::board::{Answer, Board, NOT_AUTHORIZED};
 use crate::clock::Seconds;
-use crate::server::respond;
 use crate::store::Key;
 
 /// What every address of a gate begins with.
 pub const PATH: &str = "/v1alpha1/gates/";
 
 /// Answers a request for an address that begins with [`PATH`]. `now` and `at` are the present.
-pub fn answer(board: &Board, method: &Method, uri: &Uri, now: Seconds, at: Instant) -> Response<Full<Bytes>> {
-    let (status, body) = match Request::read(method, uri) {
-        Ok(Request { key, revision }) => match board.answer(&key, revision, now, at) {
-            Answer::Known(reading) => match serde_json::to_string(&reading) {
-                Ok(reading) => (StatusCode::OK, reading),
-                Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, closed("Error", &error.to_string())),
-            },
-            Answer::Unknown => {
-                let message = format!("there is no RolloutGate {key}");
-                (StatusCode::NOT_FOUND, closed("NotFound", &message))
-            }
-            Answer::Silent(why) => (StatusCode::SERVICE_UNAVAILABLE, closed("AggregatorSilent", &why)),
+pub async fn answer<B>(
+    board: &Board,
+    guard: Option<&Guard>,
+    request: &http::Request<B>,
+    now: Seconds,
+    at: Instant,
+) -> Response<Full<Bytes>> {
+    let (status, body) = match Request::read(request.method(), request.uri()) {
+        Ok(Request { key, revision }) => match admit(board, guard, request.headers(), &key).await {
+            Ok(()) => look(board, &key, revision, now, at),
+            Err(answer) => answer,
         },
         Err((status, message)) => (status, closed("BadRequest", &message)),
     };
@@ -40,6 +41,48 @@ pub fn answer(board: &Board, method: &Method, uri: &Uri, now: Seconds, at: Insta
         headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
     response
+}
+
+/// Whether somebody may see a gate, or the answer to those who may not: the same whether or not there is such a gate.
+async fn admit(
+    board: &Board,
+    guard: Option<&Guard>,
+    headers: &HeaderMap,
+    Key { namespace, name }: &Key,
+) -> Result<(), (StatusCode, String)> {
+    let Some(guard) = guard else {
+        let refused = || (StatusCode::FORBIDDEN, closed("Forbidden", NOT_AUTHORIZED));
+        return if board.hides_gates() { Err(refused()) } else { Ok(()) };
+    };
+    let gate = Wanted::Object { group: GROUP, resource: "rolloutgates", namespace, name };
+    guard.admit(headers, gate).await.map_err(|refusal| {
+        let reason = match refusal {
+            Refusal::Unauthenticated => "Unauthenticated",
+            Refusal::Forbidden(_) => "Forbidden",
+            Refusal::Unavailable(_) => "AuthorizationUnavailable",
+        };
+        (refusal.status(), closed(reason, &refusal.to_string()))
+    })
+}
+
+fn look(
+    board: &Board,
+    key: &Key,
+    revision: Option<Fingerprint>,
+    now: Seconds,
+    at: Instant,
+) -> (StatusCode, String) {
+    match board.answer(key, revision, now, at) {
+        Answer::Known(reading) => match serde_json::to_string(&reading) {
+            Ok(reading) => (StatusCode::OK, reading),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, closed("Error", &error.to_string())),
+        },
+        Answer::Unknown => {
+            let message = format!("there is no RolloutGate {key}");
+            (StatusCode::NOT_FOUND, closed("NotFound", &message))
+        }
+        Answer::Silent(why) => (StatusCode::SERVICE_UNAVAILABLE, closed("AggregatorSilent", &why)),
+    }
 }
 
 /// Whatever goes wrong, who looks at `open` alone reads that it is closed.

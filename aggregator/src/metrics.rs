@@ -8,6 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use statusbridge_serving::metrics::ServerMetrics;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -137,6 +138,8 @@ impl Default for PollSeconds {
 #[derive(Debug, Default)]
 pub struct Metrics {
     registry: Registry,
+    /// Those of the server.
+    pub server: ServerMetrics,
     polls: By<Counter>,
     poll_seconds: PollSeconds,
     samples: Counter,
@@ -213,6 +216,7 @@ impl Metrics {
         own.register("scrapes", "Scrapes of exporters by the aggregator itself", it.scrapes.clone());
         own.register("pushes", "Expositions that exporters pushed, by outcome", it.pushes.clone());
         own.register("lease_renewals", "Renewals of the leader's lease", it.renewals.clone());
+        it.serves(own);
         for outcomes in [&it.polls, &it.heartbeats, &it.renewals, &it.scrapes] {
             begin(outcomes);
         }
@@ -233,6 +237,11 @@ impl Metrics {
             self.registry.register_collector(Box::new(board));
         }
         self
+    }
+
+    fn serves(&self, registry: &mut Registry) {
+        self.server.register(registry, "");
+        self.server.begin();
     }
 
     /// Forgets what only a leader knows.
@@ -265,6 +274,7 @@ impl Metrics {
             "Rounds in which the sweeper looked for open gates; a success when all was closed that had to be",
             it.sweeps.clone(),
         );
+        it.serves(own);
         begin(&it.sweeps);
         it.count_writes(Kind::RolloutGate);
         Self { registry, ..it }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{ArgAction, Args};
 use kube::client::ClientBuilder;
 use kube::{Client, Config};
-use statusbridge_serving::{kubeconfig, log::LogFormat, signals::told_to_stop};
+use statusbridge_serving::{kubeconfig, log::LogFormat, options::ServerArgs, signals::told_to_stop};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -27,7 +27,7 @@ use crate::heartbeat::Heartbeat;
 use crate::lease::{self, Candidate};
 use crate::metrics::Metrics;
 use crate::reception::Reception;
-use crate::server::{self, Health};
+use crate::server::{self, Health, Shown};
 use crate::sweeper::Sweeper;
 use crate::write::CALL_TIMEOUT;
 
@@ -53,6 +53,8 @@ pub struct HubArgs {
     /// Address of /metrics, /healthz and /readyz
     #[arg(long, env = "STATUSBRIDGE_LISTEN", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Form of the log on standard error; RUST_LOG says how much
     #[arg(long, env = "STATUSBRIDGE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     log_format: LogFormat,
@@ -250,7 +252,8 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let health = Health::new(args.poll_interval + 10 * timeout + Duration::from_secs(60));
     // A round that is late because the backend is slow is not a loop that stands still.
     let patience = 4 * args.poll_interval.max(Duration::from_secs(1)) + 2 * timeout;
-    let board = Board::new(patience);
+    let board = Board::authorized(patience, args.hub.server.authorize_scrapes);
+    board.has_tenants(named.current().tenants.is_configured());
     let served = args.serve_gates.then(|| board.clone());
     let metrics = Arc::new(Metrics::aggregator().with_gates(served.clone()));
     let seconds = i32::try_from(4 * args.poll_interval.as_secs()).unwrap_or(i32::MAX).max(1);
@@ -272,7 +275,10 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     };
     // What is wrong with the flags is said now, not when this process comes to lead.
     let first = fresh(None)?;
-    run(&args.hub, metrics.clone(), health.clone(), served, async |stop| {
+    // Who may ask is asked of the hub by those too who do not lead.
+    let unfenced = Client::try_from(config).context("client of the hub")?;
+    let shown = Shown { metrics: metrics.clone(), health: health.clone(), board: served };
+    run(&args.hub, unfenced.clone(), shown, async |stop| {
         if !args.leader.leader_elect {
             metrics.leads(true);
             let mut controller = first;
@@ -282,7 +288,6 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
             return Ok(());
         }
         drop(first);
-        let unfenced = Client::try_from(config).context("client of the hub")?;
         let candidate = Candidate::new(
             unfenced,
             namespace,
@@ -338,8 +343,9 @@ pub async fn sweep(args: SweepArgs) -> Result<()> {
     if timeout.is_zero() {
         bail!("--heartbeat-timeout must be more than 0s");
     }
-    let sweeper = Sweeper { client, namespace, timeout, metrics: metrics.clone(), health: health.clone() };
-    run(&args.hub, metrics, health, None, async |stop| {
+    let shown = Shown { metrics: metrics.clone(), health: health.clone(), board: None };
+    let sweeper = Sweeper { client: client.clone(), namespace, timeout, metrics, health };
+    run(&args.hub, client, shown, async |stop| {
         sweeper.run(stop).await;
         Ok(())
     })
@@ -362,11 +368,11 @@ pub fn crds(directory: Option<&Path>) -> Result<()> {
 
 async fn run(
     args: &HubArgs,
-    metrics: Arc<Metrics>,
-    health: Arc<Health>,
-    board: Option<Arc<Board>>,
+    hub: Client,
+    shown: Shown,
     work: impl AsyncFnOnce(CancellationToken) -> Result<()>,
 ) -> Result<()> {
+    let options = args.server.options(&shown.metrics.server, async || Ok(hub)).await?;
     let listener =
         TcpListener::bind(args.listen).await.with_context(|| format!("listening on {}", args.listen))?;
     info!(address = %listener.local_addr()?, "serving /metrics, /healthz and /readyz");
@@ -377,7 +383,7 @@ async fn run(
         info!("stopping");
         stopping.cancel();
     });
-    let server = tokio::spawn(server::serve(listener, metrics, health, board, stop.clone()));
+    let server = tokio::spawn(server::serve(listener, options, shown, stop.clone()));
     let outcome = work(stop.clone()).await;
     stop.cancel();
     server.await.context("the HTTP server ended badly")?;

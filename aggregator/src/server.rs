@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ::http::{Request, Response, StatusCode, header};
+use ::http::{Request, Response, StatusCode};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use statusbridge_serving::authorize::{Guard, Wanted};
 use statusbridge_serving::http::{self, Limits};
+use statusbridge_serving::options::ServerOptions;
+use statusbridge_serving::response::{PLAIN, respond};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +21,10 @@ use crate::board::Board;
 use crate::clock;
 use crate::gates_page;
 use crate::metrics::Metrics;
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How long a page of metrics is given to all who ask.
+const SAME_PAGE: Duration = Duration::from_secs(1);
 
 /// Whether the main loop is alive and has what it needs.
 pub struct Health {
@@ -52,46 +59,89 @@ impl Health {
     }
 }
 
-/// Serves until `stop`. Without a board there are no pages of gates.
-pub async fn serve(
-    listener: TcpListener,
-    metrics: Arc<Metrics>,
-    health: Arc<Health>,
-    board: Option<Arc<Board>>,
-    stop: CancellationToken,
-) {
+/// What is shown of this process.
+pub struct Shown {
+    /// Its metrics.
+    pub metrics: Arc<Metrics>,
+    /// Its health.
+    pub health: Arc<Health>,
+    /// Gates by name; without it there are no pages of gates.
+    pub board: Option<Arc<Board>>,
+}
+
+/// Serves until `stop`.
+pub async fn serve(listener: TcpListener, options: ServerOptions, shown: Shown, stop: CancellationToken) {
+    let (ServerOptions { tls, guard }, shown) = (options, Arc::new((shown, LastPage::default())));
     let service = service_fn(move |request: Request<Incoming>| {
-        let response = match &board {
-            Some(board) if request.uri().path().starts_with(gates_page::PATH) => {
-                gates_page::answer(board, request.method(), request.uri(), clock::now(), Instant::now())
-            }
-            _ => answer(request.uri().path(), &metrics, &health),
-        };
-        std::future::ready(Ok::<_, Infallible>(response))
+        let (guard, shown) = (guard.clone(), shown.clone());
+        async move { Ok::<_, Infallible>(answer(&request, guard.as_deref(), &shown).await) }
     });
-    http::serve(listener, None, Limits::default(), service, stop).await;
+    http::serve(listener, tls, Limits::default(), service, stop).await;
 }
 
-fn answer(path: &str, metrics: &Metrics, health: &Health) -> Response<Full<Bytes>> {
-    let plain = "text/plain; charset=utf-8";
-    let (status, kind, body) = match path {
-        "/metrics" => match metrics.render() {
-            Ok(body) => (StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", body),
-            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, plain, format!("{error}\n")),
-        },
-        "/healthz" if health.is_alive() => (StatusCode::OK, plain, "ok\n".to_owned()),
-        "/healthz" => (StatusCode::SERVICE_UNAVAILABLE, plain, "the main loop stands still\n".to_owned()),
-        "/readyz" if health.ready.load(Ordering::Relaxed) => (StatusCode::OK, plain, "ok\n".to_owned()),
-        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, plain, "not ready yet\n".to_owned()),
-        _ => (StatusCode::NOT_FOUND, plain, "not found: try /metrics, /healthz, /readyz\n".to_owned()),
+async fn answer(
+    request: &Request<Incoming>,
+    guard: Option<&Guard>,
+    (shown, last): &(Shown, LastPage),
+) -> Response<Full<Bytes>> {
+    let path = request.uri().path();
+    if let Some(board) = &shown.board
+        && path.starts_with(gates_page::PATH)
+    {
+        return gates_page::answer(board, guard, request, clock::now(), Instant::now()).await;
+    }
+    let (status, body) = match path {
+        "/metrics" => {
+            if let Some(guard) = guard
+                && let Err(refusal) = guard.admit(request.headers(), Wanted::Path(path)).await
+            {
+                return refusal.respond();
+            }
+            match last.page(Instant::now(), || shown.metrics.render()) {
+                Ok(page) => return respond(StatusCode::OK, OPENMETRICS, page),
+                Err(error) => return respond(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{error}\n")),
+            }
+        }
+        "/healthz" if shown.health.is_alive() => (StatusCode::OK, "ok\n"),
+        "/healthz" => (StatusCode::SERVICE_UNAVAILABLE, "the main loop stands still\n"),
+        "/readyz" if shown.health.ready.load(Ordering::Relaxed) => (StatusCode::OK, "ok\n"),
+        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, "not ready yet\n"),
+        _ => (StatusCode::NOT_FOUND, "not found: try /metrics, /healthz, /readyz\n"),
     };
-    respond(status, kind, body)
+    respond(status, PLAIN, body)
 }
 
-/// A response with a body of this content type.
-pub(crate) fn respond(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
-    response
+/// The page of metrics as it was rendered last. Many who ask at once get one and the same page: else each who does not read
+/// would keep a page of his own in memory.
+#[derive(Default)]
+struct LastPage(Mutex<Option<(Instant, Bytes)>>);
+
+impl LastPage {
+    fn page<E>(&self, now: Instant, render: impl FnOnce() -> Result<String, E>) -> Result<Bytes, E> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, page)) = &*last
+            && now.saturating_duration_since(*at) < SAME_PAGE
+        {
+            return Ok(page.clone());
+        }
+        let page = Bytes::from(render()?);
+        *last = Some((now, page.clone()));
+        Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_at_once_gets_one_page_and_who_comes_later_a_new_one() {
+        let (last, start) = (LastPage::default(), Instant::now());
+        let page =
+            |at: Instant, text: &str| last.page(at, || Ok::<_, std::fmt::Error>(text.to_owned())).unwrap();
+        let first = page(start, "1");
+        assert_eq!(page(start + SAME_PAGE - Duration::from_millis(1), "2").as_ptr(), first.as_ptr());
+        assert_eq!(page(start + SAME_PAGE, "3"), "3");
+        assert!(last.page(start + 2 * SAME_PAGE, || Err(std::fmt::Error)).is_err());
+    }
 }

@@ -1,7 +1,7 @@
 //! Rendering a snapshot in the Prometheus text format 0.0.4 or as OpenMetrics, piece by piece so
 //! that a large exposition is never in memory as a whole.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use bytes::Bytes;
 use statusbridge_contract::{Metric, PACKAGE_METRICS, sample};
@@ -12,8 +12,10 @@ use crate::{
     store::{Publisher, Snapshot},
 };
 
-/// About how large one piece is, in bytes.
-const PIECE: usize = 64 * 1024;
+/// About how large one piece is, in bytes. A client that does not read keeps about two.
+const PIECE: usize = 16 * 1024;
+/// One for all: it takes hundreds of kilobytes, which each client that does not read would keep.
+static PACKER: LazyLock<Mutex<Packer>> = LazyLock::new(Mutex::default);
 
 /// An exposition format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +108,7 @@ impl Exposition {
 
     /// The text compressed, in pieces.
     pub fn gzip(self) -> impl Iterator<Item = Bytes> + Send + Sync {
-        Gzip { exposition: self, packer: Packer::default(), stream: None, done: false }
+        Gzip { exposition: self, stream: None, done: false }
     }
 
     fn header(metric: Metric) -> Vec<u8> {
@@ -193,7 +195,6 @@ impl Iterator for Plain {
 
 struct Gzip {
     exposition: Exposition,
-    packer: Packer,
     /// `None` before the beginning.
     stream: Option<Stream>,
     done: bool,
@@ -207,12 +208,13 @@ impl Iterator for Gzip {
             return None;
         }
         let mut out = Vec::with_capacity(PIECE + PIECE / 2);
+        let mut packer = PACKER.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = self.stream.get_or_insert_with(|| Stream::begin(&mut out));
         while out.len() < PIECE {
             match self.exposition.piece() {
-                Some(Piece::Text(text)) => stream.add(&self.packer.pack(&text), &mut out),
+                Some(Piece::Text(text)) => stream.add(&packer.pack(&text), &mut out),
                 Some(Piece::Rows(block, index)) => {
-                    stream.add(block.packed(index, &mut self.packer), &mut out);
+                    stream.add(block.packed(index, &mut packer), &mut out);
                 }
                 None => {
                     self.stream.take().unwrap_or_default().end(&mut out);

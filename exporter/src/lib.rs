@@ -2,7 +2,6 @@
 
 #![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
 
-pub mod authorize;
 pub mod catalog;
 pub mod changelog;
 pub mod check;
@@ -31,6 +30,5 @@ pub mod soak;
 pub mod source;
 pub mod store;
 mod table;
-pub mod tls;
 pub mod verdict;
 pub mod watch;

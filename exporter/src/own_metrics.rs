@@ -15,7 +15,9 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{authorize::Refusal, exposition::Format, source::KindRef, watch::Fault};
+use statusbridge_serving::metrics::ServerMetrics;
+
+use crate::{exposition::Format, source::KindRef, watch::Fault};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfKind {
@@ -58,11 +60,6 @@ struct OfPush {
     result: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfRefusal {
-    cause: &'static str,
-}
-
 /// Counters and histograms about this process.
 pub struct OwnMetrics {
     registry: Registry,
@@ -73,8 +70,8 @@ pub struct OwnMetrics {
     evaluation_errors: Family<OfSource, Counter>,
     left_out: Family<OfSource, Gauge>,
     sources_good: Gauge,
-    certificate_good: Gauge,
-    scrapes_refused: Family<OfRefusal, Counter>,
+    /// Those of the server.
+    pub server: ServerMetrics,
     scrapes: Histogram,
     pushes: Family<OfPush, Counter>,
     last_push: Gauge,
@@ -92,8 +89,7 @@ impl Default for OwnMetrics {
             evaluation_errors: Family::default(),
             left_out: Family::default(),
             sources_good: Gauge::default(),
-            certificate_good: Gauge::default(),
-            scrapes_refused: Family::default(),
+            server: ServerMetrics::default(),
             scrapes: Histogram::new(buckets),
             pushes: Family::default(),
             last_push: Gauge::default(),
@@ -116,9 +112,7 @@ impl OwnMetrics {
         }
         own.evaluated(value, true);
         own.left_out(value, 0);
-        for cause in Refusal::CAUSES {
-            drop(own.scrapes_refused.get_or_create(&OfRefusal { cause }));
-        }
+        own.server.begin();
         own.pushed(true);
         own.pushed(false);
         own
@@ -169,17 +163,7 @@ impl OwnMetrics {
             "Whether the files of sources could be used when they last changed; 0 = earlier ones are at work",
             self.sources_good.clone(),
         );
-        self.certificate_good.set(1);
-        registry.register(
-            "statusbridge_exporter_certificate_last_reload_successful",
-            "Whether the files of the TLS certificate could be used when they last changed; 0 = an earlier one is served",
-            self.certificate_good.clone(),
-        );
-        registry.register(
-            "statusbridge_exporter_scrapes_refused",
-            "Requests for metrics that were not let in, by cause",
-            self.scrapes_refused.clone(),
-        );
+        self.server.register(registry, "statusbridge_exporter_");
         registry.register(
             "statusbridge_exporter_scrape_duration_seconds",
             "Time from a scrape's request to the last byte handed to the connection",
@@ -234,16 +218,6 @@ impl OwnMetrics {
     /// The files of sources have changed and could be used, or not.
     pub fn reloaded(&self, successful: bool) {
         self.sources_good.set(successful.into());
-    }
-
-    /// The files of the TLS certificate have changed and could be used, or not.
-    pub fn certificate_reloaded(&self, successful: bool) {
-        self.certificate_good.set(successful.into());
-    }
-
-    /// Somebody who asked for metrics was not let in.
-    pub fn scrape_refused(&self, cause: &'static str) {
-        self.scrapes_refused.get_or_create(&OfRefusal { cause }).inc();
     }
 
     /// A scrape was answered.

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use statusbridge_contract::Fingerprint;
-use statusbridge_serving::{kubeconfig, log::LogFormat, signals::told_to_stop};
+use statusbridge_serving::{kubeconfig, log::LogFormat, options::ServerArgs, signals::told_to_stop};
 use tokio::{
     net::TcpListener,
     sync::{Semaphore, mpsc},
@@ -26,7 +26,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    authorize::Guard,
     catalog::SourceArgs,
     clock::{Clock, Moment},
     engine::{Command, Engine, SharedPublished, SourceId},
@@ -34,9 +33,8 @@ use crate::{
     own_metrics::OwnMetrics,
     push::PushArgs,
     reload,
-    server::{self, Entrance, Subject},
+    server::{self, Subject},
     store::{Limits, Publisher, Snapshot},
-    tls::TlsArgs,
     watch::{self, Discovery, Event, KindId, Watcher, WatcherSettings},
 };
 
@@ -65,13 +63,9 @@ pub struct ServeArgs {
     /// Address to serve /metrics, /healthz and /readyz on.
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:9477")]
     pub listen: SocketAddr,
-    /// TLS for all that is served.
+    /// TLS and authorization of what is served.
     #[command(flatten)]
-    pub tls: TlsArgs,
-    /// Answer /metrics only to those who may get it: the API server is asked whose the bearer token is
-    /// (TokenReview) and whether they may get the path /metrics (SubjectAccessReview).
-    #[arg(long)]
-    pub authorize_scrapes: bool,
+    pub server: ServerArgs,
     /// Pushing, for where nobody can scrape.
     #[command(flatten)]
     pub push: PushArgs,
@@ -111,17 +105,14 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     args.log_format.log_to(std::io::stderr);
     // Some other part of the process may have chosen a provider already; either will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let certificate = args.tls.certificate()?;
-    if args.authorize_scrapes && certificate.is_none() {
-        warn!("bearer tokens of scrapes come without TLS: whoever listens on the way can use them");
-    }
     let pusher = args.push.pusher()?;
     let client = client(&args).await?;
+    let metrics = Arc::new(OwnMetrics::default());
+    let options = args.server.options(&metrics.server, async || Ok(client.clone())).await?;
     let listener =
         TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
     info!(address = %listener.local_addr()?, "serving");
 
-    let metrics = Arc::new(OwnMetrics::default());
     let engine = Engine::new(sources.into_iter().map(Arc::new).collect(), args.limits, metrics.clone());
     let clock = Arc::new(Clock::default());
     clock.run().context("cannot start the clock's thread")?;
@@ -148,17 +139,6 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
         clock: clock.clone(),
     };
     let mut tasks = JoinSet::new();
-    let mut entrance = Entrance::default();
-    if args.authorize_scrapes {
-        let metrics = metrics.clone();
-        let refused = move |cause| metrics.scrape_refused(cause);
-        entrance.guard = Some(Arc::new(Guard::new(client.clone(), refused)));
-    }
-    if let Some(certificate) = certificate {
-        entrance.tls = Some(certificate.tls());
-        let metrics = metrics.clone();
-        tasks.spawn(certificate.follow(move |good| metrics.certificate_reloaded(good)));
-    }
     if let Some(pusher) = pusher {
         tasks.spawn(pusher.run(bridge.clone(), metrics.clone()));
     }
@@ -166,7 +146,7 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     tasks.spawn(reload::follow(of, seen, metrics, sender));
     let work = Work { clock, engine, tasks: Tasks::new(settings), bridge: bridge.clone() };
     let work = tokio::spawn(work.drive(updates, stop.clone()));
-    let serving = tokio::spawn(server::serve(listener, entrance, bridge, stop.clone()));
+    let serving = tokio::spawn(server::serve(listener, options, bridge, stop.clone()));
 
     told_to_stop()?.await;
     info!("stopping");

@@ -6,16 +6,18 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::Frame;
-use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
+use http_body_util::{BodyExt, StreamBody, combinators::BoxBody};
 use hyper::{body::Incoming, service::service_fn};
-use statusbridge_serving::{http::Limits, tls::Tls};
+use statusbridge_serving::{
+    authorize::{Guard, Wanted},
+    http::Limits,
+    options::ServerOptions,
+    response::{PLAIN, respond},
+};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    authorize::Guard,
-    exposition::{Exposition, Format},
-};
+use crate::exposition::{Exposition, Format};
 
 /// What the server asks the rest of the process.
 pub trait Subject: Send + Sync + 'static {
@@ -34,23 +36,14 @@ pub trait Subject: Send + Sync + 'static {
 
 type Body = BoxBody<Bytes, Infallible>;
 
-/// What lies between the network and the answers; nothing by default.
-#[derive(Clone, Default)]
-pub struct Entrance {
-    /// TLS for all paths.
-    pub tls: Option<Tls>,
-    /// Decides who gets `/metrics`.
-    pub guard: Option<Arc<Guard>>,
-}
-
 /// Serves until `stop`; requests under way are finished first.
 pub async fn serve<S: Subject>(
     listener: TcpListener,
-    entrance: Entrance,
+    options: ServerOptions,
     subject: Arc<S>,
     stop: CancellationToken,
 ) {
-    let Entrance { tls, guard } = entrance;
+    let ServerOptions { tls, guard } = options;
     let service = service_fn(move |request: Request<Incoming>| {
         let (guard, subject) = (guard.clone(), subject.clone());
         async move { Ok::<_, Infallible>(answer(&request, guard.as_deref(), &subject).await) }
@@ -73,14 +66,9 @@ async fn answer<S: Subject>(
     match request.uri().path() {
         "/metrics" => {
             if let Some(guard) = guard
-                && let Err(refusal) = guard.admit(request.headers()).await
+                && let Err(refusal) = guard.admit(request.headers(), Wanted::Path("/metrics")).await
             {
-                let mut response = plain(refusal.status(), &format!("{refusal}\n"));
-                if refusal.status() == StatusCode::UNAUTHORIZED {
-                    let scheme = header::HeaderValue::from_static("Bearer");
-                    response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
-                }
-                return response;
+                return refusal.respond().map(BodyExt::boxed);
             }
             metrics(request.headers(), subject.clone())
         }
@@ -91,11 +79,7 @@ async fn answer<S: Subject>(
 }
 
 fn plain(status: StatusCode, text: &str) -> Response<Body> {
-    let mut response = Response::new(Full::new(Bytes::from(text.to_owned())).boxed());
-    *response.status_mut() = status;
-    let text = header::HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, text);
-    response
+    respond(status, PLAIN, text.to_owned()).map(BodyExt::boxed)
 }
 
 fn metrics<S: Subject>(headers: &HeaderMap, subject: Arc<S>) -> Response<Body> {

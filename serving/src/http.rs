@@ -26,18 +26,19 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use crate::descriptors;
 use crate::tls::Tls;
 
 /// How long requests under way may take once the server is to stop: whoever keeps a connection open must not keep the
 /// process.
 const GRACE: Duration = Duration::from_secs(5);
 /// Bytes that are kept for a connection, in each direction.
-const BUFFER: usize = 128 << 10;
+const BUFFER: usize = 32 << 10;
 
 /// What connections may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// So many at the same time.
+    /// So many at the same time, or as many as half of the files that the process may have open.
     pub connections: usize,
     /// How long one may be without a whole header of a request.
     pub header: Duration,
@@ -77,6 +78,8 @@ pub async fn serve<B>(
 {
     let (graceful, mut connections) = (GracefulShutdown::new(), JoinSet::new());
     let mut open = Open { began: Instant::now(), connections: HashMap::new() };
+    // Half of what the process may have open is for others than clients of one server.
+    let most = limits.connections.min(descriptors::available() / 2);
     let mut look = interval(limits.silence / 2);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -92,7 +95,7 @@ pub async fn serve<B>(
             }
             connection = accept(&listener) => connection,
         };
-        open.make_room(limits.connections);
+        open.make_room(most);
         let moved = Arc::new(AtomicU64::new(open.now()));
         let connection = Moving { inner: connection, began: open.began, moved: moved.clone() };
         let (tls, service, watcher, stop) = (tls.clone(), service.clone(), graceful.watcher(), stop.clone());

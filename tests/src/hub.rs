@@ -107,6 +107,15 @@ impl Hub {
         leases.get(name).await?.spec.context("a Lease without spec")
     }
 
+    /// Lets aggregator and sweeper ask who may see what, as `--authorize-scrapes` has them do.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn may_authorize(&self) -> Result<()> {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/rbac/authorize.yaml");
+        self.api.apply(&std::fs::read_to_string(file)?).await
+    }
+
     /// Starts a sweeper beside it.
     ///
     /// # Errors

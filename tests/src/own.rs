@@ -1,5 +1,6 @@
 //! Our own programs.
 
+use crate::authority::Authority;
 use crate::exposition::Exposition;
 use crate::{ApiServer, Port, Process, Rig, wall_clock};
 use anyhow::{Context, Result, ensure};
@@ -90,7 +91,8 @@ impl Exporter {
     /// # Errors
     /// When it does not become ready.
     pub async fn wait_ready(&self) -> Result<()> {
-        wait_ready(&self.process, self.address()).await
+        let url = format!("http://{}/readyz", self.address());
+        wait_ready(&self.process, &crate::servers::http()?, &url).await
     }
 
     /// Where it listens.
@@ -162,6 +164,8 @@ pub struct AggregatorOptions {
     pub namespace: String,
     /// Further arguments.
     pub more: Vec<String>,
+    /// Certificate of whom its own was signed by, where it serves HTTPS.
+    pub authority: Option<String>,
 }
 
 impl AggregatorOptions {
@@ -175,7 +179,26 @@ impl AggregatorOptions {
             trust: None,
             namespace: "default".to_owned(),
             more: Vec::new(),
+            authority: None,
         }
+    }
+
+    /// Serves HTTPS with a certificate of this authority, whose files lie in `dir`.
+    ///
+    /// # Errors
+    /// When they cannot be made.
+    pub fn over_tls(mut self, dir: &Path, authority: &Authority) -> Result<Self> {
+        let made = authority.certify("127.0.0.1")?;
+        for (flag, file, text) in [
+            ("--tls-cert-file", "serving.crt", made.certificate),
+            ("--tls-private-key-file", "serving.key", made.key),
+        ] {
+            let file = dir.join(file);
+            std::fs::write(&file, text)?;
+            self.more.extend([flag.to_owned(), file.display().to_string()]);
+        }
+        self.authority = Some(authority.pem().to_owned());
+        Ok(self)
     }
 }
 
@@ -184,6 +207,8 @@ impl AggregatorOptions {
 pub struct Aggregator {
     process: Process,
     port: Port,
+    http: reqwest::Client,
+    scheme: &'static str,
 }
 
 impl Aggregator {
@@ -226,7 +251,21 @@ impl Aggregator {
         args.extend(options.more.iter().map(String::as_str));
         let program = "statusbridge-aggregator";
         let process = launch(rig, name, program, "serve", kubeconfig, Some(&port), &args).await?;
-        Ok(Self { process, port })
+        let (http, scheme) = match &options.authority {
+            Some(authority) => (trusting(authority)?, "https"),
+            None => (crate::servers::http()?, "http"),
+        };
+        Ok(Self { process, port, http, scheme })
+    }
+
+    /// The address of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}://{}{path}", self.scheme, self.address())
+    }
+
+    /// A client that trusts its certificate, if it has one.
+    pub fn http(&self) -> &reqwest::Client {
+        &self.http
     }
 
     /// Waits for `/readyz`.
@@ -234,7 +273,7 @@ impl Aggregator {
     /// # Errors
     /// When it does not become ready.
     pub async fn wait_ready(&self) -> Result<()> {
-        wait_ready(&self.process, self.address()).await
+        wait_ready(&self.process, &self.http, &self.url("/readyz")).await
     }
 
     /// Where it listens.
@@ -252,8 +291,7 @@ impl Aggregator {
     /// # Errors
     /// When it does not answer, or has no such sample.
     pub async fn metric(&self, name: &str) -> Result<f64> {
-        let http = crate::servers::http()?;
-        let page = http.get(format!("http://{}/metrics", self.address())).send().await?.text().await?;
+        let page = self.http.get(self.url("/metrics")).send().await?.text().await?;
         let mut samples = page.lines().filter_map(|line| line.rsplit_once(' '));
         let (_, value) = samples.find(|(sample, _)| *sample == name).with_context(|| page.clone())?;
         Ok(value.parse()?)
@@ -298,6 +336,12 @@ impl Sweeper {
     }
 }
 
+fn trusting(authority: &str) -> Result<reqwest::Client> {
+    let authority = reqwest::Certificate::from_pem(authority.as_bytes())?;
+    let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10));
+    http.tls_certs_only([authority]).build().context("building the HTTP client")
+}
+
 async fn launch(
     rig: &Rig,
     name: &str,
@@ -316,11 +360,10 @@ async fn launch(
     Process::spawn(rig, name, &own_program(program).await?, args, env)
 }
 
-async fn wait_ready(process: &Process, address: SocketAddr) -> Result<()> {
-    let http = crate::servers::http()?;
+async fn wait_ready(process: &Process, http: &reqwest::Client, url: &str) -> Result<()> {
     process
         .ready(Duration::from_secs(60), async || {
-            let answer = http.get(format!("http://{address}/readyz")).send().await?;
+            let answer = http.get(url).send().await?;
             ensure!(answer.status().is_success(), "/readyz answers {}", answer.status());
             Ok(())
         })

@@ -7,6 +7,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use statusbridge_serving::response::{PLAIN, respond};
 use tracing::debug;
 
 use super::body::NoBody;
@@ -16,7 +17,6 @@ use crate::clock;
 use crate::expositions::{self, Origin, Outcome};
 use crate::feeds::Receipt;
 use crate::metrics::PushResult;
-use crate::server;
 
 /// Longest name of an exporter, in bytes.
 const LONGEST_INSTANCE: usize = 128;
@@ -36,16 +36,10 @@ impl Answer {
     fn respond(self) -> Response<Full<Bytes>> {
         let Self { status, text, .. } = self;
         let body = if text.is_empty() { text } else { text + "\n" };
-        let mut response = server::respond(status, "text/plain; charset=utf-8", body);
+        let mut response = respond(status, PLAIN, body);
         let headers = response.headers_mut();
-        match status {
-            StatusCode::UNAUTHORIZED => {
-                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-            }
-            _ => {}
+        if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if !status.is_success() {
             // Another connection may lead to another replica, and what is left of the body is not read.

@@ -63,6 +63,11 @@ impl<'de> Deserialize<'de> for Tenancy {
 }
 
 impl Tenancy {
+    /// Whether tenants are configured.
+    pub fn is_configured(&self) -> bool {
+        self.rules.is_some()
+    }
+
     /// What `namespace` may see of a package.
     pub fn grant(&self, namespace: &str, package: &PackageRef) -> Grant<'_> {
         let Some(rules) = &self.rules else { return Grant::Everything };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{Method, StatusCode, Uri};
+use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -51,8 +51,8 @@ fn board(at: Instant) -> Arc<Board> {
 }
 
 async fn ask(board: &Board, method: &str, uri: &str, at: Instant) -> (StatusCode, Value) {
-    let (method, uri): (Method, Uri) = (method.parse().unwrap(), uri.parse().unwrap());
-    let (head, body) = gates_page::answer(board, &method, &uri, clock::now(), at).into_parts();
+    let request = Request::builder().method(method).uri(uri).body(()).unwrap();
+    let (head, body) = gates_page::answer(board, None, &request, clock::now(), at).await.into_parts();
     assert_eq!(head.headers["content-type"], "application/json");
     assert_eq!(head.headers["cache-control"], "no-store");
     (head.status, serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap())
@@ -127,6 +127,27 @@ async fn a_process_that_does_not_speak_for_the_hub_says_so() {
     assert_eq!(metric(&board), zero);
     board.spoke(at);
     assert_eq!(ask(&board, "GET", wave, at).await.0, 200);
+}
+
+#[tokio::test]
+async fn with_tenants_gates_are_named_only_where_whoever_asks_is_authorized() {
+    let at = Instant::now();
+    let (board, authorized) = (board(at), Board::authorized(PATIENCE, true));
+    authorized.gate(&key("wave"), Some(&gate(&[])));
+    for tenants in [true, false, true] {
+        board.has_tenants(tenants);
+        authorized.has_tenants(tenants);
+        for (name, status) in [("wave", 200), ("unknown", 404)] {
+            let (code, body) = ask(&board, "GET", &format!("/v1alpha1/gates/fleet/{name}"), at).await;
+            assert_eq!(code.as_u16(), if tenants { 403 } else { status }, "{body}");
+            let says_why = body["message"].as_str().unwrap().contains("--authorize-scrapes");
+            assert_eq!((says_why, body["open"] == json!(false)), (tenants, tenants || name == "unknown"));
+        }
+        assert_eq!((metric(&board).len(), metric(&authorized).len()), (usize::from(!tenants), 1));
+    }
+    // Who begins to lead anew does not forget it.
+    board.begin();
+    assert_eq!(ask(&board, "GET", "/v1alpha1/gates/fleet/wave", at).await.0, 403);
 }
 
 #[tokio::test]

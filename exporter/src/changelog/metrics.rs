@@ -5,10 +5,10 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+use statusbridge_serving::metrics::ServerMetrics;
 
 use super::{labels::OfKind, service, wire::Operation};
 use crate::{
-    authorize::Refusal,
     exposition::Format,
     own_metrics::{Process, build, page},
 };
@@ -74,8 +74,8 @@ pub struct Metrics {
     buffered: Gauge,
     buffer_limit: Gauge,
     connections: Gauge,
-    certificate_good: Gauge,
-    scrapes_refused: Family<OfCause, Counter>,
+    /// Those of the server.
+    pub server: ServerMetrics,
 }
 
 impl Default for Metrics {
@@ -96,8 +96,7 @@ impl Default for Metrics {
             buffered: Gauge::default(),
             buffer_limit: Gauge::default(),
             connections: Gauge::default(),
-            certificate_good: Gauge::default(),
-            scrapes_refused: Family::default(),
+            server: ServerMetrics::default(),
         };
         metrics.registered()
     }
@@ -117,9 +116,7 @@ impl Metrics {
         for cause in service::CAUSES {
             drop(metrics.refused.get_or_create(&OfCause { cause }));
         }
-        for cause in Refusal::CAUSES {
-            drop(metrics.scrapes_refused.get_or_create(&OfCause { cause }));
-        }
+        metrics.server.begin();
         metrics
     }
 
@@ -184,17 +181,7 @@ impl Metrics {
             "Connections of providers that are open",
             self.connections.clone(),
         );
-        self.certificate_good.set(1);
-        registry.register(
-            "statusbridge_changelog_certificate_last_reload_successful",
-            "Whether the files of the TLS certificate could be used when they last changed; 0 = an earlier one is served",
-            self.certificate_good.clone(),
-        );
-        registry.register(
-            "statusbridge_changelog_scrapes_refused",
-            "Requests for metrics that were not let in, by cause",
-            self.scrapes_refused.clone(),
-        );
+        self.server.register(registry, "statusbridge_changelog_");
         registry.register_collector(Box::new(Process));
         self
     }
@@ -251,16 +238,6 @@ impl Metrics {
     /// So many connections are open.
     pub fn connections(&self, open: usize) {
         self.connections.set(i64::try_from(open).unwrap_or(i64::MAX));
-    }
-
-    /// The files of the TLS certificate have changed and could be used, or not.
-    pub fn certificate_reloaded(&self, successful: bool) {
-        self.certificate_good.set(successful.into());
-    }
-
-    /// Somebody who asked for metrics was not let in.
-    pub fn scrape_refused(&self, cause: &'static str) {
-        self.scrapes_refused.get_or_create(&OfCause { cause }).inc();
     }
 
     /// All of it in a format, without OpenMetrics' end mark.

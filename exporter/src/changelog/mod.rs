@@ -43,16 +43,14 @@ use hyper_util::{
     server::graceful::GracefulShutdown,
 };
 use kube::{Client, Config};
-use statusbridge_serving::{log::LogFormat, signals::told_to_stop};
+use statusbridge_serving::{log::LogFormat, options::ServerArgs, signals::told_to_stop};
 use tokio::net::{TcpListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
-    authorize::Guard,
     exposition::{Exposition, Format},
-    server::{self, Entrance, Subject},
-    tls::TlsArgs,
+    server::{self, Subject},
 };
 use log::Log;
 use metrics::Metrics;
@@ -86,13 +84,9 @@ pub struct ChangelogArgs {
     /// Address to serve /metrics, /healthz and /readyz on.
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:9478")]
     pub listen: SocketAddr,
-    /// TLS for all that is served over HTTP.
+    /// TLS and authorization of what is served over HTTP. To authorize, the provider's service account asks.
     #[command(flatten)]
-    pub tls: TlsArgs,
-    /// Answer /metrics only to those who may get it, as `serve` does. The provider's service account has to
-    /// be allowed to ask.
-    #[arg(long)]
-    pub authorize_scrapes: bool,
+    pub server: ServerArgs,
     /// Form of the log on standard error; RUST_LOG says how much. Standard output has nothing but entries.
     #[arg(long, value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
@@ -108,20 +102,11 @@ pub async fn run(args: ChangelogArgs) -> anyhow::Result<()> {
     // Some other part of the process may have chosen a provider already; either will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let metrics = Arc::new(Metrics::default());
-    let mut entrance = Entrance::default();
-    if args.authorize_scrapes {
+    let client = async || {
         let config = Config::infer().await.context("found neither a kubeconfig nor a service account")?;
-        let client = Client::try_from(config).context("cannot make a client")?;
-        let metrics = metrics.clone();
-        entrance.guard = Some(Arc::new(Guard::new(client, move |cause| metrics.scrape_refused(cause))));
-    }
-    if let Some(certificate) = args.tls.certificate()? {
-        entrance.tls = Some(certificate.tls());
-        let metrics = metrics.clone();
-        tokio::spawn(certificate.follow(move |good| metrics.certificate_reloaded(good)));
-    } else if args.authorize_scrapes {
-        warn!("bearer tokens of scrapes come without TLS: whoever listens on the way can use them");
-    }
+        Client::try_from(config).context("cannot make a client")
+    };
+    let options = args.server.options(&metrics.server, client).await?;
     let stdout = std::io::stdout().as_fd().try_clone_to_owned().context("there is no standard output")?;
     let output = Output::start(File::from(stdout), args.buffer_bytes, metrics.clone())?;
     let listener =
@@ -131,7 +116,7 @@ pub async fn run(args: ChangelogArgs) -> anyhow::Result<()> {
 
     let stop = CancellationToken::new();
     let sidecar = Arc::new(Sidecar { output: output.clone(), metrics: metrics.clone() });
-    let serving = tokio::spawn(server::serve(listener, entrance, sidecar, stop.clone()));
+    let serving = tokio::spawn(server::serve(listener, options, sidecar, stop.clone()));
     let log = ChangeLog::new(output.clone(), metrics.clone(), args.max_kinds);
     let connections = Connections { graceful: GracefulShutdown::new(), log, metrics };
     connections.accept(socket).await?;

@@ -7,4 +7,5 @@ mod forged_statuses;
 mod forged_streams;
 mod full_gates;
 mod hogs;
+mod listeners;
 mod pushes;

@@ -20,7 +20,7 @@ fn token(cluster: &str) -> String {
     format!("the token of {cluster}")
 }
 
-fn token_entry(cluster: &str) -> Value {
+pub(crate) fn token_entry(cluster: &str) -> Value {
     let hash: String = Sha256::digest(token(cluster)).iter().map(|byte| format!("{byte:02x}")).collect();
     json!({"cluster": cluster, "sha256": hash})
 }
@@ -44,7 +44,12 @@ fn many_sources() -> Bytes {
 }
 
 /// Pushes a body; `None` where it is not waited for an answer.
-async fn push(url: &str, cluster: &str, body: Bytes, waits: bool) -> Result<Option<(u16, String)>> {
+pub(crate) async fn push(
+    url: &str,
+    cluster: &str,
+    body: Bytes,
+    waits: bool,
+) -> Result<Option<(u16, String)>> {
     let request = reqwest::Client::builder()
         .no_proxy()
         .build()?

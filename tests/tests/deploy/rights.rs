@@ -119,6 +119,19 @@ async fn aggregator_and_sweeper_may_do_what_deploy_rbac_says() -> Result<()> {
         assert_eq!(rights(rules(role)), shipped(&format!("{user}.yaml"))?);
     }
 
+    // Asking who may see what is a right that only those have who are to ask.
+    let authorizes = |objects: &[Value]| -> Vec<Value> {
+        let bindings = of_kind(objects, "ClusterRoleBinding");
+        let delegates = bindings.filter(|it| it["roleRef"]["name"] == "system:auth-delegator");
+        delegates.map(|it| json!([it["subjects"][0]["name"], it["subjects"][1]["name"]])).collect()
+    };
+    assert!(authorizes(&all).is_empty());
+    let set = ["--set", "authorizeScrapes=true,tls.secretName=serving"];
+    let secured = Chart::Aggregator.render(NAMESPACE, &set).await?;
+    let names = json!(["statusbridge-aggregator", "statusbridge-aggregator-sweeper"]);
+    assert_eq!(authorizes(&secured), [names]);
+    assert!(Chart::Aggregator.render(NAMESPACE, &["--set", "authorizeScrapes=true"]).await.is_err());
+
     // What depends on the configuration: the default makes no FleetPackages.
     let default = Chart::Aggregator.render(NAMESPACE, &[]).await?;
     assert_eq!(granted(&default, "aggregator"), shipped("aggregator.yaml")?);

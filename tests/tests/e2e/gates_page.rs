@@ -135,3 +135,81 @@ async fn gates_are_not_named_when_that_is_not_wanted() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn with_tenants_a_gate_is_for_those_who_may_get_it_in_the_hub_and_for_nobody_without_authorization() {
+    run("e2e-gates-page-tenants", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "hub").await?;
+        let accounts = hub::install(&api).await?;
+        let config = rig.dir().join("config.yaml");
+        std::fs::write(&config, "tenants: []\n")?;
+        let mut options = AggregatorOptions::new("http://127.0.0.1:1");
+        options.namespace = hub::NAMESPACE.to_owned();
+        options.more = vec!["--config".to_owned(), config.display().to_string()];
+        for namespace in ["team-a", "team-b"] {
+            api.ensure_namespace(namespace).await?;
+            api.apply_object(&json!({
+                "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate",
+                "metadata": {"name": "wave", "namespace": namespace},
+                "spec": {"fleetPackageRef": {"name": "app"}, "revision": R1, "clusters": {"names": ["c1"]}},
+            }))
+            .await?;
+        }
+        let open = Aggregator::launch(rig, "open", &accounts.aggregator, &options).await?;
+        options.more.push("--authorize-scrapes".to_owned());
+        let options = options.over_tls(rig.dir(), &Authority::new("ours")?)?;
+        let authorized = Aggregator::launch(rig, "authorized", &accounts.aggregator, &options).await?;
+        let token = api.token_of_service_account("team-a", "reader", &[]).await?;
+        let get = async |aggregator: &Aggregator, path: &str, token: Option<&str>| -> Result<(u16, String)> {
+            let request = aggregator.http().get(aggregator.url(path));
+            let request = if let Some(token) = token { request.bearer_auth(token) } else { request };
+            let answer = request.send().await?;
+            Ok((answer.status().as_u16(), answer.text().await?))
+        };
+        let answers =
+            async |aggregator: &Aggregator, path: &str, token: Option<&str>, code: u16, part: &str| {
+                eventually(SOON, &format!("{path} answers {code}"), async || {
+                    let (status, text) = get(aggregator, path, token).await?;
+                    ensure!(status == code && text.contains(part), "{status}: {text}");
+                    Ok(())
+                })
+                .await
+            };
+        let [a, b, unknown] =
+            ["team-a/wave", "team-b/wave", "team-b/unknown"].map(|gate| format!("/v1alpha1/gates/{gate}"));
+
+        // Nobody is asked who may: no gate is named, whether or not there is one.
+        for path in [&a, &unknown] {
+            answers(&open, path, Some(&token), 403, "--authorize-scrapes").await?;
+        }
+        ensure!(open.process().log().contains("gates are not shown by name"), "it does not say so");
+
+        // It cannot ask; then it may, and the caller may not, and then may.
+        answers(&authorized, &a, Some(&token), 503, "AuthorizationUnavailable").await?;
+        api.apply(include_str!("../../../deploy/rbac/authorize.yaml")).await?;
+        answers(&authorized, &a, None, 401, "\"open\":false").await?;
+        answers(&authorized, &a, Some(&token), 403, "may not get rolloutgates.statusbridge.dev team-a/wave")
+            .await?;
+        let group = "rbac.authorization.k8s.io";
+        api.apply(include_str!("../../../deploy/rbac/wait.yaml")).await?;
+        api.apply_object(&json!({
+            "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+            "metadata": {"name": "reader", "namespace": "team-a"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "statusbridge-wait"},
+            "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "team-a"}],
+        }))
+        .await?;
+        // Nothing was judged here, which those are told who may know.
+        answers(&authorized, &a, Some(&token), 503, "AggregatorSilent").await?;
+        for path in [&b, &unknown] {
+            answers(&authorized, path, Some(&token), 403, "Forbidden").await?;
+        }
+        answers(&authorized, "/metrics", Some(&token), 403, "non-resource URL /metrics").await?;
+        answers(&authorized, "/healthz", None, 200, "ok").await?;
+        let (status, metrics) = get(&open, "/metrics", None).await?;
+        ensure!(status == 200 && !metrics.contains("statusbridge_gate_open{"), "{status}: {metrics}");
+        Ok(())
+    })
+    .await;
+}

@@ -45,11 +45,21 @@ struct One {
 
 impl One {
     async fn start(rig: &Rig) -> Result<Self> {
+        Self::start_with(rig, Ok).await
+    }
+
+    /// The same with other options of the aggregator.
+    async fn start_with(
+        rig: &Rig,
+        change: impl FnOnce(AggregatorOptions) -> Result<AggregatorOptions>,
+    ) -> Result<Self> {
         let fleet = FakeFleet::start().await?;
         let config = PrometheusConfig::with_jobs([fleet.target(job(), "c1", &[])]);
         let prometheus = Prometheus::start(rig, &config).await?;
         let etcd = Etcd::start(rig).await?;
-        let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
+        let mut options = AggregatorOptions::new(prometheus.url());
+        options.more = ["--backend-timeout", "2s"].map(str::to_owned).into();
+        let hub = Hub::start_with(rig, &etcd, change(options)?).await?;
         let one = Self { fleet, hub, prometheus, _etcd: etcd };
         one.at(1);
         one.hub.report(APP, STALE_AFTER, json!({})).await?;

@@ -44,6 +44,10 @@ app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- define "aggregator.scheme" -}}
+{{- if .Values.tls.secretName }}https{{ else }}http{{ end }}
+{{- end }}
+
 {{/* Of a dict with root and component. */}}
 {{- define "aggregator.selector" -}}
 {{ include "aggregator.instance" .root }}
@@ -143,6 +147,7 @@ metadata:
     prometheus.io/scrape: "true"
     prometheus.io/port: "8080"
     prometheus.io/path: /metrics
+    prometheus.io/scheme: {{ include "aggregator.scheme" .root }}
     {{- end }}
     {{- with $values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
@@ -169,6 +174,14 @@ spec:
     imagePullPolicy: {{ $values.image.pullPolicy }}
     args:
     {{- .args | nindent 4 }}
+    {{- if $values.tls.secretName }}
+    - --tls-cert-file=/etc/statusbridge/tls/tls.crt
+    - --tls-private-key-file=/etc/statusbridge/tls/tls.key
+    {{- end }}
+    {{- if $values.authorizeScrapes }}
+    {{- if not $values.tls.secretName }}{{ fail "authorizeScrapes needs tls.secretName: bearer tokens must not travel in the clear" }}{{ end }}
+    - --authorize-scrapes
+    {{- end }}
     env:
     - name: POD_NAMESPACE
       valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
@@ -186,12 +199,12 @@ spec:
     {{- . | nindent 4 }}
     {{- end }}
     livenessProbe:
-      httpGet: {path: /healthz, port: http}
+      httpGet: {path: /healthz, port: http, scheme: {{ include "aggregator.scheme" .root | upper }}}
       periodSeconds: 10
       timeoutSeconds: 5
       failureThreshold: 6
     readinessProbe:
-      httpGet: {path: /readyz, port: http}
+      httpGet: {path: /readyz, port: http, scheme: {{ include "aggregator.scheme" .root | upper }}}
       periodSeconds: 5
       timeoutSeconds: 5
     resources:
@@ -201,13 +214,26 @@ spec:
       readOnlyRootFilesystem: true
       runAsNonRoot: true
       capabilities: {drop: [ALL]}
-    {{- with .volumeMounts }}
+    {{- if or .volumeMounts $values.tls.secretName }}
     volumeMounts:
+    {{- with .volumeMounts }}
     {{- . | nindent 4 }}
     {{- end }}
-  {{- with .volumes }}
+    {{- if $values.tls.secretName }}
+    - name: tls
+      mountPath: /etc/statusbridge/tls
+      readOnly: true
+    {{- end }}
+    {{- end }}
+  {{- if or .volumes $values.tls.secretName }}
   volumes:
+  {{- with .volumes }}
   {{- . | nindent 2 }}
+  {{- end }}
+  {{- with $values.tls.secretName }}
+  - name: tls
+    secret: {secretName: {{ . }}, defaultMode: 288} # 0440, which is not read alike everywhere
+  {{- end }}
   {{- end }}
   {{- with $values.priorityClassName }}
   priorityClassName: {{ . }}

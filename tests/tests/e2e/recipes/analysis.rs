@@ -11,7 +11,8 @@ struct Rollouts {
 }
 
 impl Rollouts {
-    async fn start(rig: &Rig, api: &ApiServer) -> Result<Self> {
+    /// It trusts authorities whose certificates lie in `trusted`, as the recipe says.
+    async fn start(rig: &Rig, api: &ApiServer, trusted: &Path) -> Result<Self> {
         api.install_crds(&crds::consumer("argo-rollouts")?).await?;
         let ports = [Port::reserve()?, Port::reserve()?];
         let [metrics, health] = ports.each_ref().map(|port| port.address().port());
@@ -22,7 +23,7 @@ impl Rollouts {
             format!("--healthzPort={health}"),
             format!("--kubeconfig={}", api.kubeconfig().display()),
         ];
-        let env = [("NO_PROXY", "127.0.0.1".into())];
+        let env = [("NO_PROXY", "127.0.0.1".into()), ("SSL_CERT_DIR", trusted.into())];
         let process =
             Process::spawn(rig, "rollouts-controller", &program("rollouts-controller")?, args, env)?;
         let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "AnalysisRun");
@@ -107,7 +108,8 @@ async fn perform(api: &ApiServer, job: &Job) -> Result<pod::Ended> {
 /// error: an hour, and ten seconds after each error, are the recipe's own.
 fn at(template: &Value, aggregator: &str, count: u64) -> Result<Value> {
     let mut template =
-        pod::with(template, &[("statusbridge-aggregator.statusbridge-system:8080", aggregator)])?;
+        pod::with(template, &[("statusbridge-aggregator.statusbridge-system.svc:8080", aggregator)])?;
+    ensure!(template.to_string().contains("\"https://"), "not over TLS: {template}");
     let metric = &mut template["spec"]["metrics"][0];
     let limit = metric["count"].as_u64().zip(metric["inconclusiveLimit"].as_u64());
     ensure!(
@@ -124,9 +126,16 @@ fn at(template: &Value, aggregator: &str, count: u64) -> Result<Value> {
 #[tokio::test]
 async fn an_analysis_of_argo_rollouts_succeeds_only_while_the_gate_is_open_for_its_revision() {
     run("e2e-recipes-analysis", async |rig| {
-        let one = One::start(rig).await?;
+        let (authority, trusted) = (Authority::new("ours")?, rig.subdir("trusted")?);
+        std::fs::write(trusted.join("ca.pem"), authority.pem())?;
+        let one = One::start_with(rig, |mut options| {
+            options.more.push("--authorize-scrapes".to_owned());
+            options.over_tls(rig.dir(), &authority)
+        })
+        .await?;
         let hub = &one.hub;
-        let rollouts = Rollouts::start(rig, &hub.api).await?;
+        hub.may_authorize().await?;
+        let rollouts = Rollouts::start(rig, &hub.api, &trusted).await?;
         let [web, job] =
             <[Value; 2]>::try_from(recipe("argo-rollouts.yaml")?).map_err(|all| anyhow!("{all:?}"))?;
         is_accepted(&hub.api, "argo-rollouts.yaml").await?;
@@ -146,6 +155,15 @@ async fn an_analysis_of_argo_rollouts_succeeds_only_while_the_gate_is_open_for_i
             perform(&hub.api, &rollouts.job(&hub.api, name).await?).await
         };
         wait_rights(&hub.api, "pipeline").await?;
+        let gives_token = async |account: &str| -> Result<()> {
+            let token = hub.api.token_of_service_account("default", account, &[]).await?;
+            let secret = json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "fleet-gate", "namespace": "default"},
+                "stringData": {"token": token},
+            });
+            hub.api.apply_object(&secret).await.map(drop)
+        };
+        gives_token("pipeline").await?;
         hub.api.apply_object(&serde_json::from_str::<Value>(&gate(2))?).await?;
 
         // Closed: it waits, and goes on once the gate is open.
@@ -172,12 +190,30 @@ async fn an_analysis_of_argo_rollouts_succeeds_only_while_the_gate_is_open_for_i
         rollouts.ends_as("other-revision", "Inconclusive").await?;
         rollouts.ends_as("no-gate", "Error").await?;
 
-        // What the recipe warns of: somebody else answers. Should this end otherwise one day, the warning can go.
+        // Somebody else answers, whose answer Argo Rollouts would take for a success: without TLS, or with a certificate
+        // of somebody else.
+        let ends_in_error = async |name: &str, why: &str| -> Result<()> {
+            let status = rollouts.ends_as(name, "Error").await?;
+            ensure!(status.to_string().contains(why), "not because of {why}: {status}");
+            Ok(())
+        };
+        let args = [("gate", "wave-1"), ("namespace", "default"), ("revision", &*revision(3))];
         let other = FileServer::start().await?;
         other.put("/v1alpha1/gates/default/wave-1", "<html>please log in</html>");
-        let args = [("gate", "wave-1"), ("namespace", "default"), ("revision", &*revision(3))];
-        rollouts.run("not-json", &at(&web, &other.address().to_string(), 3)?, &args).await?;
-        rollouts.ends_as("not-json", "Successful").await?;
+        rollouts.run("not-tls", &at(&web, &other.address().to_string(), 3)?, &args).await?;
+        ends_in_error("not-tls", "server gave HTTP response to HTTPS client").await?;
+        let options = AggregatorOptions::new(one.prometheus.url());
+        let options = options.over_tls(&rig.subdir("impostor")?, &Authority::new("another")?)?;
+        let impostor = hub.start_replica(rig, "impostor", &options, hub.api.address()).await?;
+        rollouts.run("not-ours", &at(&web, &impostor.address().to_string(), 3)?, &args).await?;
+        ends_in_error("not-ours", "certificate signed by unknown authority").await?;
+        impostor.process().kill();
+
+        // Somebody who may not see the gate.
+        gives_token("default").await?;
+        asks("not-allowed", "wave-1", 2, 3).await?;
+        ends_in_error("not-allowed", "403").await?;
+        gives_token("pipeline").await?;
 
         // A cluster failed: it will not open by itself, and nobody waits for an hour.
         one.fleet.says("c1", APP, FakePackage::failed_at(&revision(2)));
@@ -187,12 +223,12 @@ async fn an_analysis_of_argo_rollouts_succeeds_only_while_the_gate_is_open_for_i
         one.at(2);
         hub.opens("wave-1", SOON).await?;
 
-        let http = reqwest::Client::builder().no_proxy().build()?;
+        let token = hub.api.token_of_service_account("default", "pipeline", &[]).await?;
         // The metrics backend is away: the evidence gets old, or the aggregator says that it cannot say.
         one.prometheus.process().kill();
         eventually(SOON, "the page does not say that the gate is open", async || {
-            let url = format!("http://{aggregator}/v1alpha1/gates/default/wave-1");
-            let answer: Value = http.get(url).send().await?.json().await?;
+            let request = hub.aggregator.http().get(hub.aggregator.url("/v1alpha1/gates/default/wave-1"));
+            let answer: Value = request.bearer_auth(&token).send().await?.json().await?;
             ensure!(answer["open"] == false, "{answer}");
             Ok(())
         })

@@ -1,5 +1,5 @@
-//! Who gets `/metrics`, as components of a cluster decide it: the API server says whose a bearer token
-//! is, and whether they may get the path.
+//! Who is answered, as components of a cluster decide it: the API server says whose a bearer token is, and whether they
+//! may get what they ask for.
 
 use std::{
     collections::HashMap,
@@ -8,11 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::{HeaderMap, StatusCode, header};
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode, header};
+use http_body_util::Full;
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo},
     authorization::v1::{
-        NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec, SubjectAccessReviewStatus,
+        NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+        SubjectAccessReviewStatus,
     },
 };
 use kube::{Client, Resource, api::PostParams};
@@ -21,6 +24,9 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
+use crate::metrics::ServerMetrics;
+use crate::response::{PLAIN, respond};
+
 /// How long an answer of the API server holds: what is granted or taken away takes effect within this.
 const HOLDS: Duration = Duration::from_secs(10);
 /// How many answers are kept.
@@ -28,19 +34,73 @@ const KEPT: usize = 1024;
 /// How long the API server may take for both questions together; less than the 10 s that a scrape
 /// commonly has, so that the scraper hears why it gets nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many scrapes may be asked about at once, so that nobody floods the API server through this.
+/// How many requests may be asked about at once, so that nobody floods the API server through this.
 const AT_ONCE: usize = 8;
 /// A longer token is none: those of service accounts have about a thousand bytes.
 const LONGEST_TOKEN: usize = 16 * 1024;
 /// How often the log says that the API server cannot be asked.
 const TELL: Duration = Duration::from_secs(60);
 
-/// Why somebody does not get `/metrics`.
+/// What somebody wants to get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted<'a> {
+    /// A path of this server: to the API server a non-resource URL.
+    Path(&'a str),
+    /// An object of the API server.
+    Object {
+        /// Its API group.
+        group: &'a str,
+        /// Plural of its kind.
+        resource: &'a str,
+        /// Its namespace.
+        namespace: &'a str,
+        /// Its name.
+        name: &'a str,
+    },
+}
+
+impl Wanted<'_> {
+    /// The question whether this user may.
+    fn by(self, UserInfo { extra, groups, uid, username }: UserInfo) -> SubjectAccessReviewSpec {
+        let spec = SubjectAccessReviewSpec { extra, groups, uid, user: username, ..Default::default() };
+        let (text, verb) = (|text: &str| Some(text.to_owned()), Some("get".to_owned()));
+        match self {
+            Self::Path(path) => {
+                let url = NonResourceAttributes { path: text(path), verb };
+                SubjectAccessReviewSpec { non_resource_attributes: Some(url), ..spec }
+            }
+            Self::Object { group, resource, namespace, name } => {
+                let object = ResourceAttributes {
+                    group: text(group),
+                    resource: text(resource),
+                    namespace: text(namespace),
+                    name: text(name),
+                    verb,
+                    ..ResourceAttributes::default()
+                };
+                SubjectAccessReviewSpec { resource_attributes: Some(object), ..spec }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Wanted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "the non-resource URL {path}"),
+            Self::Object { group, resource, namespace, name } => {
+                write!(f, "{resource}.{group} {namespace}/{name}")
+            }
+        }
+    }
+}
+
+/// Why somebody does not get what they want.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no token, or the API server does not know whose it is.
     Unauthenticated,
-    /// This user may not.
+    /// Who may not get what.
     Forbidden(String),
     /// The API server cannot be asked, for this reason.
     Unavailable(String),
@@ -56,10 +116,15 @@ impl Refusal {
         }
     }
 
-    /// Every word for a cause that there is: for the reference.
-    pub const CAUSES: [&str; 3] = ["unauthenticated", "forbidden", "unavailable"];
+    /// The answer, as plain text.
+    pub fn respond(&self) -> Response<Full<Bytes>> {
+        respond(self.status(), PLAIN, format!("{self}\n"))
+    }
 
-    fn cause(&self) -> &'static str {
+    /// Every word for a cause that there is.
+    pub(crate) const CAUSES: [&str; 3] = ["unauthenticated", "forbidden", "unavailable"];
+
+    pub(crate) fn cause(&self) -> &'static str {
         match self {
             Self::Unauthenticated => "unauthenticated",
             Self::Forbidden(_) => "forbidden",
@@ -72,7 +137,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unauthenticated => write!(f, "a bearer token is needed that the API server accepts"),
-            Self::Forbidden(user) => write!(f, "{user} may not get the non-resource URL /metrics"),
+            Self::Forbidden(who) => f.write_str(who),
             Self::Unavailable(why) => {
                 write!(f, "the API server cannot be asked whether this is allowed: {why}")
             }
@@ -83,44 +148,41 @@ impl fmt::Display for Refusal {
 /// Lets in whom the API server lets in, and nobody when it cannot be asked.
 pub struct Guard {
     client: Client,
-    /// Hears of each refusal, by cause.
-    refused: Box<dyn Fn(&'static str) + Send + Sync>,
+    metrics: ServerMetrics,
     answers: Mutex<Answers>,
     turns: Semaphore,
     told: Mutex<Option<Instant>>,
 }
 
 impl Guard {
-    /// A guard that asks through `client`, and tells `refused` the cause of each refusal.
-    pub fn new(client: Client, refused: impl Fn(&'static str) + Send + Sync + 'static) -> Self {
+    /// A guard that asks through `client`.
+    pub fn new(client: Client, metrics: ServerMetrics) -> Self {
         let (answers, told) = Default::default();
-        Self { client, refused: Box::new(refused), answers, turns: Semaphore::new(AT_ONCE), told }
+        metrics.begin();
+        Self { client, metrics, answers, turns: Semaphore::new(AT_ONCE), told }
     }
 
-    /// Whether a request with these headers may get `/metrics`.
+    /// Whether a request with these headers may get this.
     ///
     /// # Errors
     /// When it may not, or that cannot be found out.
-    pub async fn admit(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub async fn admit(&self, headers: &HeaderMap, wanted: Wanted<'_>) -> Result<(), Refusal> {
         let answer = match bearer_token(headers) {
-            Some(token) => self.review(token).await,
+            Some(token) => self.review(token, wanted).await,
             None => Err(Refusal::Unauthenticated),
         };
-        if let Err(refusal) = &answer {
-            (self.refused)(refusal.cause());
-        }
-        answer
+        answer.inspect_err(|refusal| self.metrics.refused(refusal))
     }
 
-    async fn review(&self, token: &str) -> Result<(), Refusal> {
-        let key = Key::of(token);
+    async fn review(&self, token: &str, wanted: Wanted<'_>) -> Result<(), Refusal> {
+        let key = Key::of(token, wanted);
         let lock = || self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(answer) = lock().get(&key, Instant::now()) {
             return answer;
         }
         // From before the question, so that an answer is never held for longer than it may.
         let asked = Instant::now();
-        let answer = tokio::time::timeout(PATIENCE, self.ask(token))
+        let answer = tokio::time::timeout(PATIENCE, self.ask(token, wanted))
             .await
             .unwrap_or_else(|_| Err(Refusal::Unavailable(format!("no answer within {PATIENCE:?}"))));
         if !matches!(answer, Err(Refusal::Unavailable(_))) {
@@ -129,16 +191,20 @@ impl Guard {
         answer
     }
 
-    async fn ask(&self, token: &str) -> Result<(), Refusal> {
+    async fn ask(&self, token: &str, wanted: Wanted<'_>) -> Result<(), Refusal> {
         let _turn = self.turns.acquire().await;
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
         let user = authenticated(self.create(&review).await?.status).ok_or(Refusal::Unauthenticated)?;
         let name = user.username.clone().unwrap_or_default();
-        let spec = wants_metrics(user);
+        let spec = wanted.by(user);
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let status = self.create(&review).await?.status;
-        if allowed(status.as_ref()) { Ok(()) } else { Err(Refusal::Forbidden(name)) }
+        if allowed(status.as_ref()) {
+            Ok(())
+        } else {
+            Err(Refusal::Forbidden(format!("{name} may not get {wanted}")))
+        }
     }
 
     /// Not through `Api`, which logs an answer that it cannot read: a TokenReview's repeats the token.
@@ -168,7 +234,7 @@ impl Guard {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_none_or(|at| at.elapsed() > TELL) {
             *told = Some(Instant::now());
-            warn!(%error, "{why}: nobody is told metrics");
+            warn!(%error, "{why}: nobody is let in");
         } else {
             debug!(%error, "{why}");
         }
@@ -190,32 +256,18 @@ fn authenticated(status: Option<TokenReviewStatus>) -> Option<UserInfo> {
     status.user.filter(|user| certain && user.username.as_ref().is_some_and(|name| !name.is_empty()))
 }
 
-fn wants_metrics(user: UserInfo) -> SubjectAccessReviewSpec {
-    let UserInfo { extra, groups, uid, username } = user;
-    SubjectAccessReviewSpec {
-        extra,
-        groups,
-        uid,
-        user: username,
-        non_resource_attributes: Some(NonResourceAttributes {
-            path: Some("/metrics".to_owned()),
-            verb: Some("get".to_owned()),
-        }),
-        resource_attributes: None,
-    }
-}
-
 fn allowed(status: Option<&SubjectAccessReviewStatus>) -> bool {
     status.is_some_and(|s| s.allowed && s.denied != Some(true))
 }
 
-/// Stands for a token, which itself is not kept.
+/// Stands for a token, which itself is not kept, and for what it was shown for.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key([u8; 32]);
 
 impl Key {
-    fn of(token: &str) -> Self {
-        Self(Sha256::digest(token).into())
+    fn of(token: &str, wanted: Wanted<'_>) -> Self {
+        // A token has no blank, and nothing else that is wanted reads the same.
+        Self(Sha256::digest(format!("{token} {wanted:?}")).into())
     }
 }
 
@@ -249,6 +301,12 @@ fn holds(asked: Instant, now: Instant) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const METRICS: Wanted<'_> = Wanted::Path("/metrics");
+
+    fn gate<'a>(namespace: &'a str, name: &'a str) -> Wanted<'a> {
+        Wanted::Object { group: "example.org", resource: "gates", namespace, name }
+    }
 
     #[test]
     fn a_token_comes_in_one_form_only() {
@@ -311,24 +369,33 @@ mod tests {
             uid: Some("uid".to_owned()),
             username: Some("name".to_owned()),
         };
-        let spec = serde_json::to_value(wants_metrics(user)).unwrap();
+        let question = |wanted: Wanted<'_>| serde_json::to_value(wanted.by(user.clone())).unwrap();
         assert_eq!(
-            spec,
+            question(METRICS),
             serde_json::json!({"user": "name", "uid": "uid", "groups": ["group"], "extra": {"key": ["value"]},
                 "nonResourceAttributes": {"path": "/metrics", "verb": "get"}})
+        );
+        assert_eq!(
+            question(gate("a", "b")),
+            serde_json::json!({"user": "name", "uid": "uid", "groups": ["group"], "extra": {"key": ["value"]},
+                "resourceAttributes": {"group": "example.org", "resource": "gates", "namespace": "a", "name": "b",
+                    "verb": "get"}})
         );
     }
 
     #[test]
-    fn an_answer_holds_for_a_while_and_for_its_token_alone() {
+    fn an_answer_holds_for_a_while_and_for_its_token_and_what_was_wanted_alone() {
         let (start, mut answers) = (Instant::now(), Answers::default());
-        let (yes, no) = (Key::of("yes"), Key::of("no"));
+        let (yes, no) = (Key::of("yes", METRICS), Key::of("no", METRICS));
         answers.put(yes.clone(), Ok(()), start);
         answers.put(no.clone(), Err(Refusal::Unauthenticated), start);
         let last = start + HOLDS - Duration::from_millis(1);
         assert_eq!(answers.get(&yes, last), Some(Ok(())));
         assert_eq!(answers.get(&no, last), Some(Err(Refusal::Unauthenticated)));
-        assert_eq!(answers.get(&Key::of("yes "), last), None);
+        for other in [gate("a", "b"), gate("a, b", ""), Wanted::Path("/metrics ")] {
+            assert_eq!(answers.get(&Key::of("yes", other), last), None, "{other}");
+        }
+        assert_ne!(Key::of("yes", gate("a", "b")).0, Key::of("yes", gate("a\", name: \"b", "")).0);
         assert_eq!(answers.get(&yes, start + HOLDS), None);
         assert_eq!(answers.get(&no, start + HOLDS), None);
         answers.put(yes.clone(), Err(Refusal::Forbidden("me".into())), last);
@@ -340,13 +407,13 @@ mod tests {
         let (start, mut answers) = (Instant::now(), Answers::default());
         let at = |n: usize| start + Duration::from_micros(n as u64);
         for n in 0..3 * KEPT {
-            answers.put(Key::of(&n.to_string()), Err(Refusal::Unauthenticated), at(n));
+            answers.put(Key::of(&n.to_string(), METRICS), Err(Refusal::Unauthenticated), at(n));
             assert!(answers.asked.len() <= KEPT);
         }
         // The oldest made room, and those that no longer hold do so at once.
-        assert_eq!(answers.get(&Key::of("0"), at(3 * KEPT)), None);
-        assert!(answers.get(&Key::of(&(3 * KEPT - 1).to_string()), at(3 * KEPT)).is_some());
-        answers.put(Key::of("later"), Ok(()), start + 2 * HOLDS);
+        assert_eq!(answers.get(&Key::of("0", METRICS), at(3 * KEPT)), None);
+        assert!(answers.get(&Key::of(&(3 * KEPT - 1).to_string(), METRICS), at(3 * KEPT)).is_some());
+        answers.put(Key::of("later", METRICS), Ok(()), start + 2 * HOLDS);
         assert_eq!(answers.asked.len(), 1);
     }
 }
