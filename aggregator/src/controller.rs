@@ -106,6 +106,8 @@ pub struct Controller {
     closings: BTreeSet<Key>,
     backlog: Backlog<(Kind, Key)>,
     beat_due: bool,
+    /// The gates that the heartbeat names.
+    named: BTreeSet<Key>,
     /// The hub was restored to an older state.
     restored: bool,
     doubtful: BTreeSet<(Kind, Key)>,
@@ -162,6 +164,7 @@ impl Controller {
             closings: BTreeSet::new(),
             backlog: Backlog::default(),
             beat_due: false,
+            named: BTreeSet::new(),
             restored: false,
             doubtful: BTreeSet::new(),
             epoch: None,

@@ -25,23 +25,24 @@ pub struct Heartbeat {
     api: Api<Lease>,
     holder: String,
     seconds: i32,
-    /// The version that was written last, where it is a number, as in every Kubernetes API server.
-    written: u64,
+    /// The version that was written last, and when it says that it was renewed.
+    written: Option<(String, Timestamp)>,
 }
 
 /// What a renewal has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewed {
-    /// It is later than the one before.
+    /// Nothing unusual.
     Later,
-    /// Versions have gone back: the hub was restored to an older state, and what is known of its objects is not so.
+    /// The heartbeat is not the one that was written last: the hub was restored to an older state, or another process
+    /// writes it. What is known of the hub's objects may not be so.
     Restored,
 }
 
 impl Heartbeat {
     /// A heartbeat in `namespace`, renewed by `holder`, meant to come at least every `seconds`.
     pub fn new(client: Client, namespace: &str, holder: String, seconds: i32) -> Self {
-        Self { api: Api::namespaced(client, namespace), holder, seconds, written: 0 }
+        Self { api: Api::namespaced(client, namespace), holder, seconds, written: None }
     }
 
     /// Says that everything that had to be closed is closed but `unclosed`.
@@ -50,22 +51,34 @@ impl Heartbeat {
     /// When the hub does not take it.
     pub async fn beat(&mut self, unclosed: &BTreeSet<Key>) -> Result<Renewed, HubError> {
         let names: Vec<String> = unclosed.iter().map(Key::to_string).collect();
+        let now = Timestamp::from_microsecond(Timestamp::now().as_microsecond()).unwrap_or_default();
+        let version = self.written.as_ref().map_or("", |(version, _)| version.as_str());
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": LEASE, "annotations": {UNCLOSED: names.join(" ")}},
+            "metadata": {"name": LEASE, "resourceVersion": version, "annotations": {UNCLOSED: names.join(" ")}},
             "spec": {
                 "holderIdentity": self.holder,
                 "leaseDurationSeconds": self.seconds,
-                "renewTime": format!("{:.6}", Timestamp::now()),
+                "renewTime": format!("{now:.6}"),
             },
         });
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        let lease = in_time(self.api.patch(LEASE, &params, &Patch::Apply(&lease))).await?;
-        let version =
-            lease.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or(self.written);
-        let before = std::mem::replace(&mut self.written, version);
-        Ok(if version < before { Renewed::Restored } else { Renewed::Later })
+        let answer = in_time(self.api.patch(LEASE, &params, &Patch::Apply(&lease))).await;
+        let (lease, restored) = match (&answer, &self.written) {
+            (Err(HubError::Api(kube::Error::Api(refusal))), Some((_, last))) if refusal.code == 409 => {
+                // A later one of this process may have arrived without its answer.
+                let there = in_time(self.api.get(LEASE)).await?;
+                let spec = there.spec.clone().unwrap_or_default();
+                let is_own = spec.holder_identity.as_ref() == Some(&self.holder);
+                (there, !is_own || spec.renew_time.is_none_or(|time| time.0 <= *last))
+            }
+            _ => (answer?, false),
+        };
+        let version = lease.metadata.resource_version.unwrap_or_default();
+        let time = lease.spec.and_then(|spec| spec.renew_time).map_or(now, |time| time.0);
+        self.written = Some((version, time));
+        Ok(if restored { Renewed::Restored } else { Renewed::Later })
     }
 }
 

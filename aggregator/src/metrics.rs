@@ -340,7 +340,7 @@ impl Metrics {
     pub fn unclosed(&self, gates: &BTreeSet<Key>) {
         self.unclosed.clear();
         for Key { namespace, name } in gates.iter().take(MOST_UNCLOSED) {
-            let labels = [("namespace", namespace.clone()), ("gate", name.clone())];
+            let labels = [("gate_namespace", namespace.clone()), ("gate", name.clone())];
             self.unclosed.get_or_create(&labels).set(1);
         }
     }

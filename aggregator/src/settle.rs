@@ -14,6 +14,7 @@ use crate::api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutG
 use crate::decide::Evidence;
 use crate::decide::closing::least;
 use crate::decide::conditions::{OPEN, READY, find, is_true};
+use crate::dependencies;
 use crate::fence::Mark;
 use crate::judge::World;
 use crate::metrics::{Metrics, WriteResult};
@@ -21,7 +22,7 @@ use crate::store::{Kept, Object};
 use crate::write::{self, CALL_TIMEOUT, HubError, Kind, Written};
 
 /// How often a write is tried again after a conflict before it is left for later.
-const ATTEMPTS: usize = 5;
+pub(crate) const ATTEMPTS: usize = 5;
 
 /// A spec that a status can be decided for.
 pub trait Judged: DeserializeOwned + PartialEq + Sized {
@@ -33,6 +34,8 @@ pub trait Judged: DeserializeOwned + PartialEq + Sized {
     fn judge(world: &World<'_>, object: &Object<Self, Self::Status>) -> Option<Self::Status>;
     /// What is written where the hub refuses a status: only for one that closes.
     fn least(object: &Object<Self, Self::Status>, status: &Self::Status) -> Option<Self::Status>;
+    /// Whether a status rests on other objects, which have to be read anew before it is written.
+    fn rests_on_others(object: &Object<Self, Self::Status>, status: &Self::Status) -> bool;
     /// The condition that people look at first.
     fn verdict(status: &Self::Status) -> Option<&Condition>;
 }
@@ -47,6 +50,10 @@ impl Judged for FleetPackageSpec {
 
     fn least(_: &Object<Self, Self::Status>, _: &Self::Status) -> Option<Self::Status> {
         None
+    }
+
+    fn rests_on_others(_: &Object<Self, Self::Status>, _: &Self::Status) -> bool {
+        false
     }
 
     fn verdict(status: &Self::Status) -> Option<&Condition> {
@@ -67,6 +74,11 @@ impl Judged for RolloutGateSpec {
         (!is_true(&status.conditions, OPEN)).then(|| least(open, status))
     }
 
+    fn rests_on_others(object: &Object<Self, Self::Status>, status: &Self::Status) -> bool {
+        let depends = object.spec.as_ref().is_ok_and(|spec| !spec.depends_on.is_empty());
+        depends && is_true(&status.conditions, OPEN) && !dependencies::is_open(object)
+    }
+
     fn verdict(status: &Self::Status) -> Option<&Condition> {
         find(&status.conditions, OPEN)
     }
@@ -74,7 +86,7 @@ impl Judged for RolloutGateSpec {
 
 /// How an object was left.
 #[derive(Debug)]
-pub enum Settled<O> {
+pub enum Settled<O, T> {
     /// Its status is what it should be; the newest version, if it was read or written.
     Done(Option<Box<O>>),
     /// It no longer exists.
@@ -83,7 +95,7 @@ pub enum Settled<O> {
     Unsettled,
     /// The hub's API server did not answer, or with an error: what was sent may arrive yet. To be
     /// tried again.
-    Doubtful,
+    Doubtful(Option<Box<T>>),
 }
 
 /// Decides and writes until the object's status is what it should be. What the world, which is as of `since`,
@@ -95,7 +107,7 @@ pub async fn settle<S: Judged>(
     since: Mark,
     metrics: &Metrics,
     object: &Object<S, S::Status>,
-) -> Settled<Object<S, S::Status>> {
+) -> Settled<Object<S, S::Status>, S::Status> {
     let mut reread = None;
     let is_late = || since.elapsed() >= CALL_TIMEOUT;
     for attempt in 1..=ATTEMPTS {
@@ -105,6 +117,10 @@ pub async fn settle<S: Judged>(
         }
         let object = reread.as_deref().unwrap_or(object);
         let Some(status) = S::judge(world, object) else { return Settled::Done(reread) };
+        // Only for the version that was known before were these read.
+        if reread.is_some() && S::rests_on_others(object, &status) {
+            return Settled::Done(reread);
+        }
         if is_late() {
             metrics.wrote(S::KIND, WriteResult::Fenced);
             return Settled::Unsettled;
@@ -141,7 +157,7 @@ pub async fn settle<S: Judged>(
             Ok(None) => return Settled::Gone,
             Err(error) => {
                 warn!(kind = S::KIND.name(), object = %object.key, %error, "status could not be written");
-                return Settled::Doubtful;
+                return Settled::Doubtful(Some(Box::new(status)));
             }
         }
     }

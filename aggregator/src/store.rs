@@ -69,6 +69,8 @@ pub struct Object<S, T> {
     pub spec: Result<S, String>,
     /// The status, when there is one that can be read.
     pub status: Option<T>,
+    /// A status that this process has sent, and that may stand there by now.
+    pub sent: Option<Box<T>>,
 }
 
 impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
@@ -94,6 +96,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
             annotations: metadata.annotations.unwrap_or_default(),
             spec,
             status,
+            sent: None,
         })
     }
 }
@@ -123,9 +126,11 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> Kept for Object<S, T> 
 
     /// Who may write a status might claim what decides later: that a gate has succeeded, how far a stage has come.
     fn follows(&mut self, known: Option<&Self>) -> bool {
-        let known = known.filter(|known| known.uid == self.uid).and_then(|known| known.status.as_ref());
+        let known = known.filter(|known| known.uid == self.uid);
+        let (sent, known) =
+            (known.and_then(|it| it.sent.as_deref()), known.and_then(|it| it.status.as_ref()));
         match &mut self.status {
-            Some(status) if known != Some(&*status) => {
+            Some(status) if ![known, sent].contains(&Some(&*status)) => {
                 status.doubt(known.unwrap_or(&T::default()));
                 known.is_some()
             }
@@ -140,6 +145,15 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> Kept for Object<S, T> 
 
 /// All objects of one kind that has a spec and a status.
 pub type Store<S, T> = Mirror<Object<S, T>>;
+
+impl<S, T> Store<S, T> {
+    /// This status was sent, and nobody knows whether it has arrived.
+    pub fn sent(&mut self, key: &Key, status: Option<Box<T>>) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.sent = status;
+        }
+    }
+}
 
 /// All objects of one kind.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use kube::Client;
 use kube::api::ListParams;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -19,8 +20,9 @@ use crate::heartbeat::{self, Beat};
 use crate::judge::GateObject;
 use crate::metrics::{Metrics, WriteResult};
 use crate::server::Health;
+use crate::settle::ATTEMPTS;
 use crate::store::{Kept, Key, Object};
-use crate::write::{self, HubError, Kind, Written, in_time};
+use crate::write::{self, CALL_TIMEOUT, HubError, Kind, Written, in_time};
 
 /// How long ago a heartbeat was last seen to change.
 #[derive(Debug)]
@@ -94,8 +96,9 @@ impl Sweeper {
                 let landed =
                     self.sweep().await.inspect_err(|error| warn!(%error, "gates could not be swept"));
                 self.metrics.swept(landed.unwrap_or(false));
-            } else {
-                self.close_named(&unclosed).await;
+            } else if timeout(CALL_TIMEOUT, self.close_named(&unclosed)).await.is_err() {
+                // What is named may hang; a heartbeat that has ended must not go unseen for that.
+                warn!("gates that the heartbeat names could not be closed in time");
             }
         }
     }
@@ -131,19 +134,43 @@ impl Sweeper {
         }
     }
 
+    /// Closes a gate, whatever version it has by now: whether that landed.
     async fn close(&self, gate: &GateObject, why: Unwatched) -> bool {
-        let Some(open) = &gate.status else { return true };
+        let mut reread = None;
+        for attempt in 1..=ATTEMPTS {
+            let gate = reread.as_ref().unwrap_or(gate);
+            match self.try_to_close(gate, why, attempt == ATTEMPTS).await {
+                Some(landed) => return landed,
+                None => match write::read(&self.client, Kind::RolloutGate, &gate.key).await {
+                    Ok(Some(raw)) => reread = Object::read(raw),
+                    Ok(None) => return true,
+                    Err(error) => {
+                        warn!(gate = %gate.key, %error, "could not be read");
+                        return false;
+                    }
+                },
+            }
+        }
+        false
+    }
+
+    /// None when somebody else has changed it.
+    async fn try_to_close(&self, gate: &GateObject, why: Unwatched, any_version: bool) -> Option<bool> {
+        let Some(open) = &gate.status else { return Some(true) };
         let spec = gate.spec.as_ref().map_err(String::as_str);
-        let Some(closed) = closing::unwatched(why, spec, open, clock::now()) else { return true };
-        let least = closing::least(open, &closed);
-        let answer =
-            write::status(&self.client, Kind::RolloutGate, &gate.version(), &closed, Some(&least)).await;
+        let Some(closed) = closing::unwatched(why, spec, open, clock::now()) else { return Some(true) };
+        let (least, mut version) = (closing::least(open, &closed), gate.version());
+        if any_version {
+            version.resource_version.clear();
+        }
+        let answer = write::status(&self.client, Kind::RolloutGate, &version, &closed, Some(&least)).await;
         self.metrics.wrote(Kind::RolloutGate, WriteResult::of(&answer));
         match &answer {
             Ok(Written::Done(_)) => info!(gate = %gate.key, "closed"),
-            Ok(Written::Gone | Written::Conflict) => {}
+            Ok(Written::Gone) => {}
+            Ok(Written::Conflict) => return None,
             Err(error) => warn!(gate = %gate.key, %error, "the gate could not be closed"),
         }
-        matches!(answer, Ok(Written::Done(_) | Written::Gone))
+        Some(answer.is_ok())
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use kube::core::GroupVersionKind;
+use kube::core::{GroupVersionKind, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -117,7 +117,7 @@ impl Kind {
     }
 }
 
-/// Writes a status, or where the API server refuses it, `least`. An object that has changed meanwhile, or is another
+/// Writes a status, or where the object has no room for it, `least`. An object that has changed meanwhile, or is another
 /// of the same name, is not touched.
 ///
 /// # Errors
@@ -131,8 +131,8 @@ pub async fn status<S: Serialize>(
 ) -> Result<Written, HubError> {
     let answer = replace(client, kind, version, status).await;
     match (&answer, least) {
-        (Err(HubError::Api(kube::Error::Api(refusal))), Some(least)) => {
-            warn!(object = %version.key, %refusal, "a gate is closed without details, as its object may be too large");
+        (Err(HubError::Api(kube::Error::Api(refusal))), Some(least)) if is_too_large(refusal) => {
+            warn!(object = %version.key, "a gate is closed without details, as its object is full");
             replace(client, kind, version, least).await
         }
         _ => answer,
@@ -149,7 +149,7 @@ async fn replace(
 ) -> Result<Written, HubError> {
     let set = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
     let Version { key, uid, resource_version } = version;
-    let mut patch = vec![set("/metadata/uid", json!(uid))];
+    let mut patch = vec![json!({"op": "test", "path": "/metadata/uid", "value": uid})];
     if !resource_version.is_empty() {
         patch.push(set("/metadata/resourceVersion", json!(resource_version)));
     }
@@ -158,7 +158,16 @@ async fn replace(
     let patch = Patch::<()>::Json(serde_json::from_value(Value::Array(patch)).map_err(unusual)?);
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let api = kind.within(client, &key.namespace);
-    written(in_time(api.patch_status(&key.name, &params, &patch)).await.map(Written::done))
+    match written(in_time(api.patch_status(&key.name, &params, &patch)).await.map(Written::done)) {
+        // It is another one of that name.
+        Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 422 => Ok(Written::Conflict),
+        answer => answer,
+    }
+}
+
+/// Whether an object would become larger than its API server, or etcd behind that, lets it.
+fn is_too_large(refusal: &Status) -> bool {
+    refusal.code == 413 || refusal.message.contains("too large")
 }
 
 /// Removes an object, unless it has changed meanwhile or is another of the same name.

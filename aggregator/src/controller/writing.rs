@@ -33,7 +33,7 @@ impl Controller {
     pub(super) async fn close(&mut self) {
         while !self.closings.is_empty() {
             let (world, since) = (self.world(self.moment()), Mark::now());
-            let settled: Vec<(Key, Settled<GateObject>)> = stream::iter(&self.closings)
+            let settled: Vec<(Key, Settled<GateObject, RolloutGateStatus>)> = stream::iter(&self.closings)
                 .map(|key| async {
                     match self.gates.get(key) {
                         Some(gate) => {
@@ -47,7 +47,7 @@ impl Controller {
                 .await;
             let mut landed = BTreeSet::new();
             for (key, settled) in settled {
-                if !matches!(settled, Settled::Unsettled | Settled::Doubtful) {
+                if !matches!(settled, Settled::Unsettled | Settled::Doubtful(_)) {
                     self.closings.remove(&key);
                     landed.insert(key.clone());
                 }
@@ -62,12 +62,15 @@ impl Controller {
             self.sort(BTreeSet::new(), concerned.difference(&landed).cloned().collect());
         }
         self.metrics.unclosed(&self.closings);
+        // The sweeper closes what is named.
+        self.beat_due |= !self.named.is_subset(&self.closings);
         if self.closings.len() <= MOST_UNCLOSED && self.beat_due && self.can_judge() {
             let closed_at = Instant::now();
             match self.heartbeat.beat(&self.closings).await {
                 Ok(renewed) => {
                     self.restored |= renewed == Renewed::Restored;
                     self.beat_due = false;
+                    self.named.clone_from(&self.closings);
                     self.board.spoke(closed_at);
                 }
                 Err(error) => warn!(%error, "the heartbeat could not be renewed"),
@@ -217,7 +220,7 @@ impl Controller {
     fn remember<S: Judged>(
         &mut self,
         key: &Key,
-        settled: Settled<Object<S, S::Status>>,
+        settled: Settled<Object<S, S::Status>, S::Status>,
         store: impl Fn(&mut Self) -> &mut Store<S, S::Status>,
     ) {
         let changed = match settled {
@@ -226,8 +229,9 @@ impl Controller {
                 store(self).remove(key);
                 true
             }
-            Settled::Doubtful => {
+            Settled::Doubtful(sent) => {
                 self.doubtful.insert((S::KIND, key.clone()));
+                store(self).sent(key, sent);
                 false
             }
             // The next poll finds it again.

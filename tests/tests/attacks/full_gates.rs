@@ -201,7 +201,7 @@ async fn a_gate_whose_closing_is_refused_is_named_and_closed_by_the_sweeper_and_
         attacked.clusters[0].fail(APP, R1, "deployment/app: ProgressDeadlineExceeded").await?;
         eventually(SOON, "a metric names the gate", async || {
             let unclosed = async |gate| {
-                let labels = format!("namespace=\"default\",gate=\"{gate}\"");
+                let labels = format!("gate_namespace=\"default\",gate=\"{gate}\"");
                 hub.aggregator.metric(&format!("statusbridge_aggregator_unclosed_gate{{{labels}}}")).await
             };
             ensure!(unclosed("harmed").await? == 1.0 && unclosed("other").await.is_err());
