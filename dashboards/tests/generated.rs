@@ -352,7 +352,7 @@ fn every_alert_says_how_bad_it_is_and_where_to_read_on() {
         assert!(headings.contains(anchor), "docs/troubleshooting.md has no section {name}");
         alerts += 1;
     }
-    assert_eq!(alerts, 16);
+    assert_eq!(alerts, 17);
 }
 
 #[test]
