@@ -226,6 +226,9 @@ impl Metrics {
         for kind in [Kind::FleetPackage, Kind::FleetPackageSlice, Kind::RolloutGate] {
             it.count_writes(kind);
         }
+        for kind in [Kind::FleetPackage, Kind::RolloutGate] {
+            it.foreign(kind, 0);
+        }
         it.stand_by();
         Self { registry, ..it }
     }

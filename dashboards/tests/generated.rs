@@ -41,6 +41,7 @@ const OWN: [(&str, &[&str]); 29] = [
     ("statusbridge_exporter_scrape_duration_seconds_bucket", &["le"]),
     ("statusbridge_exporter_sources_last_reload_successful", &[]),
     ("statusbridge_exporter_watch_errors_total", &["group", "kind", "cause"]),
+    ("statusbridge_aggregator_unclosed_gate", &["gate", "gate_namespace"]),
     ("statusbridge_gate_open", &["gate", "gate_namespace"]),
     ("statusbridge_sweeper_hub_writes_total", &["kind", "result"]),
     ("statusbridge_sweeper_sweeps_total", &["result"]),

@@ -1,7 +1,9 @@
 //! The metrics: those of the contract, and those of the programs about themselves.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result};
-use statusbridge_aggregator::{board, metrics::Metrics};
+use statusbridge_aggregator::{board, metrics::Metrics, store::Key};
 use statusbridge_contract::{ApplyState, CONTRACT_VERSION, Health, Metric, label};
 use statusbridge_exporter::{changelog, exposition::Format, own_metrics::OwnMetrics};
 
@@ -48,7 +50,9 @@ pub(crate) fn page() -> Result<String> {
         "\n## The aggregator's\n\nThe number of series is fixed, but for the gates'. A standby shows the same series; what \
          only a leader knows is 0 there, and ages are NaN.\n\n",
     );
-    let mut own = family::read(&Metrics::aggregator().render()?).context("the aggregator's metrics")?;
+    let metrics = Metrics::aggregator();
+    metrics.unclosed(&BTreeSet::from([Key { namespace: ANY.to_owned(), name: ANY.to_owned() }]));
+    let mut own = family::read(&metrics.render()?).context("the aggregator's metrics")?;
     own.push(gates());
     out.push_str(&own_table(own));
 
