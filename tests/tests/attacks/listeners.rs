@@ -162,7 +162,7 @@ async fn who_does_not_read_costs_the_aggregator_little() {
     run("attacks-unread-aggregator", async |rig| {
         let etcd = Etcd::start(rig).await?;
         let mut options = AggregatorOptions::new("http://127.0.0.1:1");
-        options.namespace = hub::NAMESPACE.to_owned();
+        options.namespace = hub::LEASES.to_owned();
         let api = ApiServer::start(rig, &etcd, "hub").await?;
         let account = hub::install(&api).await?.aggregator;
         make(&api, |n| {
