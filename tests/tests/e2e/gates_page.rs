@@ -145,7 +145,7 @@ async fn with_tenants_a_gate_is_for_those_who_may_get_it_in_the_hub_and_for_nobo
         let config = rig.dir().join("config.yaml");
         std::fs::write(&config, "tenants: []\n")?;
         let mut options = AggregatorOptions::new("http://127.0.0.1:1");
-        options.namespace = hub::NAMESPACE.to_owned();
+        options.namespace = hub::LEASES.to_owned();
         options.more = vec!["--config".to_owned(), config.display().to_string()];
         for namespace in ["team-a", "team-b"] {
             api.ensure_namespace(namespace).await?;
