@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use crate::store::Key;
 use crate::write::{FIELD_MANAGER, HubError, in_time};
@@ -52,11 +52,18 @@ impl Heartbeat {
     pub async fn beat(&mut self, unclosed: &BTreeSet<Key>) -> Result<Renewed, HubError> {
         let names: Vec<String> = unclosed.iter().map(Key::to_string).collect();
         let now = Timestamp::from_microsecond(Timestamp::now().as_microsecond()).unwrap_or_default();
-        let version = self.written.as_ref().map_or("", |(version, _)| version.as_str());
+        let mut metadata = Map::from_iter([
+            ("name".to_owned(), json!(LEASE)),
+            ("annotations".to_owned(), json!({UNCLOSED: names.join(" ")})),
+        ]);
+        // The first one of a process takes the Lease as it is.
+        if let Some((version, _)) = &self.written {
+            metadata.insert("resourceVersion".to_owned(), json!(version));
+        }
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": LEASE, "resourceVersion": version, "annotations": {UNCLOSED: names.join(" ")}},
+            "metadata": metadata,
             "spec": {
                 "holderIdentity": self.holder,
                 "leaseDurationSeconds": self.seconds,
