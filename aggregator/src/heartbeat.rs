@@ -11,6 +11,10 @@ use serde_json::{Map, json};
 use crate::store::Key;
 use crate::write::{FIELD_MANAGER, HubError, in_time};
 
+/// Namespace of this Lease and the leader's by default: there is one in every hub, and tenants write nothing there. All
+/// installations on a hub share them, so that only one works.
+pub const NAMESPACE: &str = "kube-system";
+
 /// Name of the Lease.
 pub const LEASE: &str = "statusbridge-aggregator-heartbeat";
 

@@ -35,10 +35,6 @@ use crate::write::{CALL_TIMEOUT, FIELD_MANAGER, HubError, in_time};
 /// Name of the Lease.
 pub const LEASE: &str = "statusbridge-aggregator-leader";
 
-/// Namespace of the Leases by default: there is one in every hub, and tenants write nothing there. All installations on a
-/// hub share them, so that only one works.
-pub const NAMESPACE: &str = "kube-system";
-
 /// Annotation of the Lease: the installation whose replicas may lead.
 const INSTALLATION: &str = "statusbridge.dev/installation";
 

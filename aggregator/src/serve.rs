@@ -23,7 +23,7 @@ use crate::feed::{Address, TlsFiles, Trust};
 use crate::feeds::{self, Backend, BasicAuth, Plan};
 use crate::fence::Fence;
 use crate::fleet::FleetSettings;
-use crate::heartbeat::Heartbeat;
+use crate::heartbeat::{Heartbeat, NAMESPACE};
 use crate::lease::{self, Candidate};
 use crate::metrics::Metrics;
 use crate::reception::Reception;
@@ -48,7 +48,7 @@ pub struct HubArgs {
     #[command(flatten)]
     access: Access,
     /// Namespace of the Leases, the same for every installation on a hub
-    #[arg(long, env = "STATUSBRIDGE_LEASE_NAMESPACE", default_value = lease::NAMESPACE)]
+    #[arg(long, env = "STATUSBRIDGE_LEASE_NAMESPACE", default_value = NAMESPACE)]
     lease_namespace: String,
     /// Address of /metrics, /healthz and /readyz
     #[arg(long, env = "STATUSBRIDGE_LISTEN", default_value = "0.0.0.0:8080")]

@@ -95,7 +95,7 @@ pub enum Settled<O, T> {
     Unsettled,
     /// The hub's API server did not answer, or with an error: what was sent may arrive yet. To be
     /// tried again.
-    Doubtful(Option<Box<T>>),
+    Doubtful(Box<T>),
 }
 
 /// Decides and writes until the object's status is what it should be. What the world, which is as of `since`,
@@ -148,16 +148,16 @@ pub async fn settle<S: Judged>(
         };
         match raw {
             Ok(Some(raw)) => {
-                let mut read = Object::read(raw).map(Box::new);
+                let mut read = Object::read(raw);
                 if let Some(read) = &mut read {
                     read.follows(Some(object));
                 }
-                reread = read;
+                reread = read.map(Box::new);
             }
             Ok(None) => return Settled::Gone,
             Err(error) => {
                 warn!(kind = S::KIND.name(), object = %object.key, %error, "status could not be written");
-                return Settled::Doubtful(Some(Box::new(status)));
+                return Settled::Doubtful(Box::new(status));
             }
         }
     }

@@ -148,9 +148,9 @@ pub type Store<S, T> = Mirror<Object<S, T>>;
 
 impl<S, T> Store<S, T> {
     /// This status was sent, and nobody knows whether it has arrived.
-    pub fn sent(&mut self, key: &Key, status: Option<Box<T>>) {
+    pub fn sent(&mut self, key: &Key, status: Box<T>) {
         if let Some(object) = self.objects.get_mut(key) {
-            object.sent = status;
+            object.sent = Some(status);
         }
     }
 }

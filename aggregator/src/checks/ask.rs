@@ -28,7 +28,7 @@ pub struct Asker<Q = PromFeed> {
     slots: Arc<Semaphore>,
 }
 
-/// What is asked for one time: each query once, however many namespaces ask it.
+/// The queries for one time: a backend gets each of them once, however many namespaces have it.
 #[derive(Debug)]
 pub struct Asked {
     at: Seconds,
@@ -49,8 +49,8 @@ impl<Q: QueryApi> Asker<Q> {
         Self { feed, cluster_label: cluster_label.to_owned(), longest, slots }
     }
 
-    /// Asks a namespace's queries in this order, several at a time. What has no answer when the time is over
-    /// is not waited for any longer, and what was not asked by then is left out.
+    /// Asks a namespace's queries in this order, several at a time. When the time is over, a query that the backend has not
+    /// answered has failed, and one that it was not asked yet is left out.
     pub async fn ask(self, queries: Vec<String>, asked: Arc<Asked>) -> Answers {
         let until = Instant::now() + self.longest;
         let said = stream::iter(queries)
@@ -63,7 +63,7 @@ impl<Q: QueryApi> Asker<Q> {
         Answers { said: said.collect().await }
     }
 
-    /// What was said to a query, which it is asked once there is a slot for it.
+    /// Asks the backend a query once there is a slot for it, or takes the answer that another namespace got.
     async fn in_turn(&self, query: &str, asked: &Asked, until: Instant) -> Option<Said> {
         let ask = || async {
             let _slot = timeout_at(until, self.slots.acquire()).await;

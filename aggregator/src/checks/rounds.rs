@@ -17,7 +17,7 @@ pub struct Round {
     /// The namespace.
     pub namespace: String,
     queries: Vec<String>,
-    /// What each backend said.
+    /// The answers of each backend.
     said: Vec<Answers>,
 }
 
@@ -26,20 +26,20 @@ pub struct Round {
 pub struct Rounds {
     tasks: JoinSet<Round>,
     under_way: BTreeMap<String, AbortHandle>,
-    /// What each backend last said.
+    /// The last answers of each backend.
     by_backend: Vec<Answers>,
     /// The same, put together.
     answers: Answers,
 }
 
 impl Rounds {
-    /// What is known.
+    /// All answers that backends have given so far, put together.
     pub fn answers(&self) -> &Answers {
         &self.answers
     }
 
-    /// Begins a round for each namespace whose last one has ended. What nobody asks any more is forgotten. Of each
-    /// backend: what asks it, and for which time, unless it does not answer now.
+    /// Begins a round for each namespace whose last one has ended, and forgets answers to queries that no gate has any
+    /// more. `backends` holds for each backend who asks it, and for which time; `None` where it does not answer now.
     pub fn begin(
         &mut self,
         queries: BTreeMap<String, BTreeSet<String>>,

@@ -19,7 +19,7 @@ pub use text::render;
 pub(crate) use text::{one_line, span, table};
 
 use crate::clock;
-use crate::lease::NAMESPACE;
+use crate::heartbeat::NAMESPACE;
 use crate::output::Output;
 use crate::serve::Access;
 use crate::write::Kind;

@@ -74,6 +74,15 @@ impl Attacked {
     }
 }
 
+/// Fails if any version of the gate is closed.
+async fn stays_open(gate: &History, what: &str) -> Result<()> {
+    gate.check(what, |it| {
+        ensure!(it.condition("Open").0 == "True", "it is closed");
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test]
 async fn a_gate_without_room_is_closed_all_the_same_and_its_neighbour_stays_open() {
     run("attacks-full-gate", async |rig| {
@@ -94,12 +103,7 @@ async fn a_gate_without_room_is_closed_all_the_same_and_its_neighbour_stays_open
         attacked.write(0, 0).await?;
         hub.opens("harmed", SOON).await?;
         attacked.fill().await?;
-        neighbour
-            .check("a full gate closes no other", |it| {
-                ensure!(it.condition("Open").0 == "True", "it is closed");
-                Ok(())
-            })
-            .await?;
+        stays_open(&neighbour, "a full gate closes no other").await?;
         hub.aggregator.process().kill();
         for gate in ["harmed", "other"] {
             eventually(SOON, "the sweeper closes both", async || {
@@ -135,12 +139,7 @@ async fn a_gate_that_somebody_never_stops_changing_is_closed_all_the_same() {
         attacked.clusters[0].fail(APP, R1, "deployment/app: ProgressDeadlineExceeded").await?;
         hub.closes("harmed", "FailureBudgetExceeded", SOON).await?;
         writers.iter().for_each(|writer| writer.abort());
-        neighbour
-            .check("a gate that changes all the time closes no other", |it| {
-                ensure!(it.condition("Open").0 == "True", "it is closed");
-                Ok(())
-            })
-            .await
+        stays_open(&neighbour, "a gate that changes all the time closes no other").await
     })
     .await;
 }
@@ -210,12 +209,7 @@ async fn a_gate_whose_closing_is_refused_is_named_and_closed_by_the_sweeper_and_
         .await?;
         sweeper.thaw()?;
         hub.closes("harmed", "AggregatorSilent", SOON).await?;
-        neighbour
-            .check("what cannot be closed closes no other", |it| {
-                ensure!(it.condition("Open").0 == "True", "it is closed");
-                Ok(())
-            })
-            .await
+        stays_open(&neighbour, "what cannot be closed closes no other").await
     })
     .await;
 }
