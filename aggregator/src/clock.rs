@@ -1,14 +1,58 @@
-//! Time as this crate counts it.
+//! This machine's clocks. Only the edges of the program read them; everything that decides takes the time as an argument.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::fence::Mark;
+use statusbridge_core::time::Seconds;
 
-/// Unix seconds. Differences are seconds too.
-pub type Seconds = f64;
+/// One moment by every clock at hand.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    /// Goes on while the process is stopped, stands still while the machine sleeps.
+    monotonic: Instant,
+    /// Goes on while the machine sleeps.
+    boot: Duration,
+    /// Set right after a virtual machine was paused, which the others may not notice.
+    wall: SystemTime,
+}
 
-/// The wall clock of this machine. Only the edges of the program read it;
-/// everything that decides takes the time as an argument.
+impl Mark {
+    /// This moment.
+    pub fn now() -> Self {
+        Self { monotonic: Instant::now(), boot: since_boot(), wall: SystemTime::now() }
+    }
+
+    /// Time from this mark to a later one: the most that any clock says, since for a lease too much
+    /// is safe and too little is not.
+    fn until(self, later: Self) -> Duration {
+        let monotonic = later.monotonic.saturating_duration_since(self.monotonic);
+        let wall = later.wall.duration_since(self.wall).unwrap_or_default();
+        monotonic.max(later.boot.saturating_sub(self.boot)).max(wall)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn ago(time: Duration) -> Self {
+        let now = Self::now();
+        Self { monotonic: now.monotonic.checked_sub(time).unwrap(), ..now }
+    }
+
+    /// Time since this mark.
+    pub fn elapsed(self) -> Duration {
+        self.until(Self::now())
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn since_boot() -> Duration {
+    Duration::ZERO
+}
+
+/// The wall clock of this machine.
 pub fn now() -> Seconds {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
@@ -42,5 +86,18 @@ mod tests {
         let floor = Floor::new(1000.0);
         assert!((1000.0..1010.0).contains(&floor.raise(400.0)));
         assert_eq!(floor.raise(5000.0), 5000.0);
+    }
+
+    #[test]
+    fn of_several_clocks_the_one_that_went_furthest_counts() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let now = Mark::now();
+        let slept = Mark { boot: now.boot + 20 * SECOND, ..now };
+        let paused = Mark { wall: now.wall + 30 * SECOND, ..now };
+        let set_back = Mark { wall: now.wall - 30 * SECOND, monotonic: now.monotonic + SECOND, ..now };
+        assert_eq!(now.until(slept), 20 * SECOND);
+        assert_eq!(now.until(paused), 30 * SECOND);
+        assert_eq!(now.until(set_back), SECOND);
+        assert!(Mark::now().elapsed() < SECOND, "the clocks of this machine go");
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use statusbridge_aggregator::api::crd;
+use statusbridge_api::crd;
 
 use crate::markdown::{code, codes, sentence};
 use crate::schema;

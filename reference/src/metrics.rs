@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
-use statusbridge_aggregator::{board, metrics::Metrics, store::Key};
+use statusbridge_aggregator::serve::board;
+use statusbridge_aggregator::serve::metrics::Metrics;
 use statusbridge_contract::{ApplyState, CONTRACT_VERSION, Health, Metric, label};
+use statusbridge_core::reconcile::store::Key;
 use statusbridge_exporter::{changelog, exposition::Format, own_metrics::OwnMetrics};
 
 use crate::family::{self, ANY, Family};

@@ -4,14 +4,15 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use statusbridge_aggregator::api::PackageRef;
 use statusbridge_aggregator::clock;
-use statusbridge_aggregator::feed::{
-    Exporters, FeedConfig, FeedError, Flavour, Labels, PromFeed, QueryApi, Sample, Sink, Trust,
+use statusbridge_aggregator::feed::promql::poll::{PollConfig, PollReport, Poller};
+use statusbridge_aggregator::feed::promql::{
+    Exporters, FeedConfig, FeedError, Flavour, PromFeed, QueryApi, Trust,
 };
-use statusbridge_aggregator::fleet::{Fleet, FleetSettings, Observation, Standing};
-use statusbridge_aggregator::poll::{PollConfig, PollReport, Poller};
+use statusbridge_api::PackageRef;
 use statusbridge_contract::{Fingerprint, MAX_48_BITS, Metric, label};
+use statusbridge_core::fleet::{Fleet, FleetSettings, Observation, Standing};
+use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_tests::exposition::{Attestation, Page};
 use statusbridge_tests::*;
 use std::collections::BTreeMap;

@@ -7,18 +7,21 @@ use kube::Client;
 use kube::api::ListParams;
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, label};
+use statusbridge_core::fleet::{Fleet, FleetSettings, StreamId};
+use statusbridge_core::reconcile::judge::PackageObject;
+use statusbridge_core::reconcile::reading;
+use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::sample::{Labels, Sample};
+use statusbridge_core::time::Seconds;
 
 use super::cluster_label::candidates;
 use super::survey::{DigestSeen, Limit, StreamSeen, Survey};
-use crate::clock::{self, Seconds};
-use crate::feed::{Exporters, FeedConfig, FeedError, Labels, PromFeed, Sample, Trust};
-use crate::feeds::Backend;
-use crate::fleet::{Fleet, FleetSettings, StreamId};
-use crate::fold::fold;
-use crate::judge::PackageObject;
-use crate::poll::{PollConfig, Poller};
-use crate::reading;
-use crate::write::{self, HubError, Kind};
+use crate::clock;
+use crate::feed::Backend;
+use crate::feed::promql::fold::fold;
+use crate::feed::promql::poll::{PollConfig, Poller};
+use crate::feed::promql::{Exporters, FeedConfig, FeedError, PromFeed, Trust};
+use crate::hub::write::{self, HubError};
 
 /// How often streams that do not add up are looked at.
 const LOOKS: usize = 3;
@@ -260,7 +263,12 @@ pub(super) async fn limits(client: &Client) -> Result<Vec<Limit>, HubError> {
             clusters: spec.clusters.names.map(|names| names.into_iter().collect()),
         })
     };
-    write::list(&Kind::FleetPackage.everywhere(client), ListParams::default().limit(500), limit).await
+    write::list(
+        &crate::hub::write::everywhere(client, Kind::FleetPackage),
+        ListParams::default().limit(500),
+        limit,
+    )
+    .await
 }
 
 /// Takes note of digests and what comes with them, by the labels of their streams. What is looked at ends at `t`.
@@ -337,7 +345,7 @@ mod tests {
             processes: [(100_000, 2)].into(),
             ahead: Some(3600.0),
         };
-        let labels = crate::testing::stream(&[("cluster", "c"), ("package", "target")]);
+        let labels = statusbridge_core::testing::stream(&[("cluster", "c"), ("package", "target")]);
         assert_eq!(all, [(labels, expected)].into());
     }
 

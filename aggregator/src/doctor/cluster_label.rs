@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use statusbridge_contract::{Fingerprint, stream::StreamLabels};
+use statusbridge_contract::Fingerprint;
+use statusbridge_contract::stream::StreamLabels;
 
 use super::survey::DigestSeen;
 

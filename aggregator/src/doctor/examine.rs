@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use statusbridge_contract::{Fingerprint, Metric, Version, label, stream::StreamLabels};
+use statusbridge_contract::stream::StreamLabels;
+use statusbridge_contract::{Fingerprint, Metric, Version, label};
+use statusbridge_core::time::Seconds;
 
 use super::cluster_label::{candidates, of_target};
 use super::finding::{Check, Finding};
 use super::survey::{DigestSeen, Limit, StreamSeen, Survey, Unscraped};
 use super::trust::{Proposal, propose};
-use crate::clock::Seconds;
-use crate::feed::{Flavour, Trust};
+use crate::feed::promql::{Flavour, Trust};
 
 /// Findings of one check that are shown one by one.
 const SHOWN: usize = 10;

@@ -12,7 +12,7 @@ pub enum Level {
     Advice,
 }
 
-crate::names::catalogue! {
+statusbridge_api::catalogue! {
     /// The closed list of what is looked at, in the order in which findings are shown.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     Check:

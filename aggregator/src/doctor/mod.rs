@@ -26,13 +26,15 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 use serde_with::skip_serializing_none;
+use statusbridge_api::common::duration;
+use statusbridge_core::time::Seconds;
 
-use crate::clock::Seconds;
-use crate::config::ConfigFile;
-use crate::feed::Trust;
-use crate::feeds;
+use crate::feed;
+use crate::feed::flags::BackendArgs;
+use crate::feed::promql::Trust;
+use crate::hub::access::Access;
 use crate::output::Output;
-use crate::serve::{Access, BackendArgs, duration};
+use crate::serve::config::ConfigFile;
 
 pub use examine::examine;
 pub use finding::{Check, Finding, Level};
@@ -89,7 +91,7 @@ pub async fn doctor(args: DoctorArgs) -> Result<u8> {
             return Ok(2);
         }
     };
-    if config.feeds != feeds::Settings::default() {
+    if config.feeds != feed::Settings::default() {
         let (limits, hub) = limits(&args).await;
         return several::doctor(&args, &config, flags, limits, hub).await;
     }
@@ -166,7 +168,7 @@ impl Report {
             fit: is_fit(&findings),
             feed: None,
             backend,
-            flavour: survey.found_flavour.map(crate::feed::Flavour::name),
+            flavour: survey.found_flavour.map(crate::feed::promql::Flavour::name),
             hub: None,
             clusters: clusters.len(),
             streams: survey.streams.len(),

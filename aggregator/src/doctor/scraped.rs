@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::Client;
+use statusbridge_core::fleet::{Fleet, FleetSettings};
+use statusbridge_core::reconcile::profiles::{self, News, Profiles};
 
 use super::ask::seen;
 use super::survey::{Limit, Survey, Unscraped};
 use crate::clock;
-use crate::feeds::scrape::{Settings, look};
-use crate::fleet::{Fleet, FleetSettings};
-use crate::profiles::{self, News, Profiles};
+use crate::feed::scrape::{Settings, look};
 
 /// Longest wait for the list of ClusterProfiles.
 const LIST: Duration = Duration::from_secs(15);
@@ -61,7 +61,7 @@ pub(super) async fn addresses(
     client: Client,
     settings: profiles::Settings,
 ) -> Result<Vec<(String, String)>, String> {
-    let mut news = profiles::watch(client, &settings);
+    let mut news = crate::hub::profiles::watch(client, &settings);
     let mut profiles = Profiles::new(settings);
     let listed = async {
         while let Some(news) = news.next().await {

@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::examine::{known, of_feed, ordered, unknown_clusters};
 use super::{Check, DoctorArgs, Finding, Limit, Report, Survey, ask, is_fit, lines, scraped, verdict};
-use crate::config::Config;
-use crate::feed::Trust;
-use crate::feeds::{Backend, push, scrape};
+use crate::feed::promql::Trust;
+use crate::feed::{Backend, push, scrape};
+use crate::serve::config::Config;
 
 /// What each feed comes to, and what concerns them all.
 #[derive(Debug, Serialize)]
@@ -143,8 +143,8 @@ mod tests {
 
     use super::*;
     use crate::doctor::{DigestSeen, StreamSeen, Unscraped};
-    use crate::fleet::StreamId;
-    use crate::testing::stream;
+    use statusbridge_core::fleet::StreamId;
+    use statusbridge_core::testing::stream;
 
     fn looked(name: &str, cluster: &str, uid: u64) -> Looked {
         let labels = stream(&[("cluster", cluster)]);

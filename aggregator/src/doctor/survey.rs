@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use statusbridge_contract::{Fingerprint, stream::StreamLabels};
+use statusbridge_contract::Fingerprint;
+use statusbridge_contract::stream::StreamLabels;
+use statusbridge_core::fleet::StreamId;
+use statusbridge_core::time::Seconds;
 
-use crate::clock::Seconds;
-use crate::feed::{Flavour, Trust};
-use crate::fleet::StreamId;
+use crate::feed::promql::{Flavour, Trust};
 
 /// All that was seen.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -1,14 +1,16 @@
 //! Each thing that can be wrong, in a survey of a fleet that is otherwise fit.
 
 use rstest::rstest;
-use statusbridge_contract::{Fingerprint, Metric, stream::StreamLabels};
+use statusbridge_contract::stream::StreamLabels;
+use statusbridge_contract::{Fingerprint, Metric};
+use statusbridge_core::fleet::{Digests, Fleet, StreamId};
+use statusbridge_core::sample::Sample;
+use statusbridge_core::testing::{Exposition, Line, digests, failed, gather, healthy, stream};
+use statusbridge_core::verify::{diagnose, verify};
 
 use super::cluster_label::candidates;
 use super::*;
-use crate::feed::{Flavour, Sample};
-use crate::fleet::{Digests, Fleet, StreamId};
-use crate::testing::{Exposition, Line, digests, failed, gather, healthy, stream};
-use crate::verify::{diagnose, verify};
+use crate::feed::promql::Flavour;
 
 const T: Seconds = 10_000.0;
 

@@ -40,7 +40,7 @@ pub(super) fn propose<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::stream;
+    use statusbridge_core::testing::stream;
 
     #[test]
     fn what_is_borne_in_most_clusters_is_proposed() {

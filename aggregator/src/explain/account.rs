@@ -5,21 +5,21 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::Serialize;
 use serde_json::Value;
 use serde_with::skip_serializing_none;
+use statusbridge_api::ClusterSet;
+use statusbridge_api::conditions::{OPEN, READY, find};
+use statusbridge_api::fleet_package::Detail;
+use statusbridge_api::rollout_gate::Require;
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::decide::rollout_gate::need_and_budget;
+use statusbridge_core::decide::unix;
+use statusbridge_core::reconcile::judge::{GateObject, PackageObject};
+use statusbridge_core::reconcile::reading::{Gate, stale_after};
+use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::time::Seconds;
 
 use super::doubts;
 use super::read::{Heartbeat, Seen};
 use super::rows::{Row, rows};
-use crate::api::ClusterSet;
-use crate::api::fleet_package::Detail;
-use crate::api::rollout_gate::Require;
-use crate::clock::Seconds;
-use crate::decide::conditions::{OPEN, READY, find};
-use crate::decide::rollout_gate::need_and_budget;
-use crate::decide::unix;
-use crate::judge::{GateObject, PackageObject};
-use crate::reading::{Gate, stale_after};
-use crate::write::Kind;
 
 /// Everything that a verdict rests on.
 #[skip_serializing_none]

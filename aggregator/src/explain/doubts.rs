@@ -1,15 +1,15 @@
 //! What makes a status not to be relied upon at present.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use statusbridge_api::Reason;
+use statusbridge_api::conditions::{OPEN, find};
+use statusbridge_api::rollout_gate::RolloutGateStatus;
+use statusbridge_core::decide::unix;
+use statusbridge_core::reconcile::slices::Slice;
+use statusbridge_core::time::Seconds;
 
 use super::read::Heartbeat;
 use super::text::span;
-use crate::api::Reason;
-use crate::api::rollout_gate::RolloutGateStatus;
-use crate::clock::Seconds;
-use crate::decide::conditions::{OPEN, find};
-use crate::decide::unix;
-use crate::slices::Slice;
 
 /// How far ahead evidence may lie before the clocks are said to differ.
 const AHEAD: Seconds = 60.0;

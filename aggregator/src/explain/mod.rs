@@ -19,10 +19,10 @@ pub use text::render;
 pub(crate) use text::{one_line, span, table};
 
 use crate::clock;
-use crate::heartbeat::NAMESPACE;
+use crate::hub::access::Access;
+use crate::hub::heartbeat::NAMESPACE;
 use crate::output::Output;
-use crate::serve::Access;
-use crate::write::Kind;
+use statusbridge_core::reconcile::store::Kind;
 
 /// Flags of `explain`.
 #[derive(Debug, Clone, Args)]

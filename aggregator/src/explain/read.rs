@@ -6,13 +6,13 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use serde_json::Value;
+use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
+use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::slices::{self, Slice};
+use statusbridge_core::reconcile::store::{Kept, Key, Kind};
 
-use crate::api::fleet_package_slice::FLEET_PACKAGE_LABEL;
-use crate::heartbeat::LEASE;
-use crate::raw::Raw;
-use crate::slices::{self, Slice};
-use crate::store::{Kept, Key};
-use crate::write::{self, HubError, Kind, in_time};
+use crate::hub::heartbeat::LEASE;
+use crate::hub::write::{self, HubError, in_time};
 
 /// Slices in one answer of the API server: each may be 100 KB.
 const PAGE: u32 = 50;
@@ -83,7 +83,7 @@ pub(super) async fn read(
 
 async fn slices_of(client: &Client, namespace: &str, package: &Raw) -> Result<Vec<Slice>, HubError> {
     let name = package.metadata.name.as_deref().unwrap_or_default();
-    let api = Kind::FleetPackageSlice.within(client, namespace);
+    let api = crate::hub::write::within(client, Kind::FleetPackageSlice, namespace);
     let selector = format!("{FLEET_PACKAGE_LABEL}={}", slices::label(name));
     let page = ListParams::default().labels(&selector).limit(PAGE);
     let is_own = |slice: &Slice| {

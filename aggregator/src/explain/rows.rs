@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_with::skip_serializing_none;
+use statusbridge_api::ClusterSet;
+use statusbridge_api::fleet_package_slice::{ClusterRow, RolloutStatus};
 use statusbridge_contract::Fingerprint;
-
-use crate::api::ClusterSet;
-use crate::api::fleet_package_slice::{ClusterRow, RolloutStatus};
-use crate::slices::Slice;
+use statusbridge_core::reconcile::slices::Slice;
 
 /// One cluster.
 #[skip_serializing_none]

@@ -5,10 +5,10 @@ use std::fmt::{Display, Write as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::Value;
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::time::Seconds;
 
 use super::account::{Account, Dependency, Terms, Verdict};
 use super::rows::Row;
-use crate::clock::Seconds;
 
 /// Width of the first column.
 const LABEL: usize = 14;

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use statusbridge_contract::Metric;
+use statusbridge_core::sample::{Labels, Sample, Sink};
+use statusbridge_core::time::Seconds;
 
 use super::CLUSTER_LABEL;
-use crate::clock::Seconds;
-use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink};
+use crate::feed::promql::{FeedError, QueryApi};
 
 /// For how long a series without new samples is still found (Prometheus' lookback).
 const LOOKBACK: Seconds = 300.0;

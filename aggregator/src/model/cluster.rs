@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use statusbridge_contract::{CONTRACT_VERSION, Fingerprint, Metric, label, reason};
+use statusbridge_core::testing::{Exposition, package, said};
+use statusbridge_core::time::Seconds;
 
 use super::backend::{Backend, SeriesId};
 use super::story::Dates;
 use super::{CLUSTER_LABEL, MAX_SKEW, PACKAGE, POLL_INTERVAL, START};
-use crate::clock::Seconds;
-use crate::testing::{Exposition, package, said};
 
 /// For how many scrape intervals expositions are remembered that were scraped before, and for how many seconds at
 /// first.

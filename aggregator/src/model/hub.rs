@@ -1,10 +1,11 @@
 //! The hub's API server: the gate, the lease of the leader, the heartbeat, and what is on its way there.
 
+use statusbridge_api::RolloutGateStatus;
+use statusbridge_core::reconcile::judge::GateObject;
+use statusbridge_core::time::Seconds;
+
 use super::replica::ReplicaId;
-use crate::api::RolloutGateStatus;
-use crate::clock::Seconds;
-use crate::judge::GateObject;
-use crate::write::CALL_TIMEOUT;
+use crate::hub::write::CALL_TIMEOUT;
 
 /// A write that was sent.
 #[derive(Debug)]

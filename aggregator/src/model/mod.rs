@@ -23,8 +23,8 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
+use statusbridge_core::time::Seconds;
 
-use crate::clock::Seconds;
 use world::World;
 
 /// Where the clock begins.

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::time::Seconds;
 
 use super::cluster::{Cluster, Truth};
 use super::{CLOCK_SLACK, START};
-use crate::clock::Seconds;
 
 /// A promise that was not kept.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,22 +7,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::executor::block_on;
+use statusbridge_api::RolloutGateStatus;
+use statusbridge_api::conditions::{OPEN, is_true};
+use statusbridge_core::decide::{self, Moment};
+use statusbridge_core::fleet::{Fleet, FleetSettings};
+use statusbridge_core::reconcile::judge::GateObject;
+use statusbridge_core::reconcile::store::{Kept, Kind};
+use statusbridge_core::testing::Surroundings;
+use statusbridge_core::time::Seconds;
 
+use super::POLL_INTERVAL;
 use super::backend::{Asked, Backend, MAX_CLOCK_SKEW};
 use super::hub::{Hub, Outcome, version};
-use super::{POLL_INTERVAL, world::packages};
-use crate::api::RolloutGateStatus;
-use crate::clock::Seconds;
-use crate::decide::conditions::{OPEN, is_true};
-use crate::decide::{self, Moment};
-use crate::feed::FeedError;
-use crate::fence::Term;
-use crate::fleet::{Fleet, FleetSettings};
-use crate::judge::GateObject;
-use crate::poll::Poller;
-use crate::store::Kept;
-use crate::testing::Surroundings;
-use crate::write::{CALL_TIMEOUT, Kind};
+use super::world::packages;
+use crate::feed::promql::FeedError;
+use crate::feed::promql::poll::Poller;
+use crate::hub::fence::Term;
+use crate::hub::write::CALL_TIMEOUT;
 
 /// Which replica, and which process of it.
 pub(super) type ReplicaId = (usize, u32);

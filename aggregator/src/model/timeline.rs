@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
+use statusbridge_api::conditions::{OPEN, find};
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::time::Seconds;
 
 use super::START;
 use super::backend::Part;
 use super::cluster::Truth;
 use super::story::{Dates, Event, Setup, Story};
 use super::world::{World, revision};
-use crate::clock::Seconds;
-use crate::decide::conditions::{OPEN, find};
 
 /// Plays a story once more, and tells it.
 pub(super) fn tell(story: &Story) -> String {

@@ -1,8 +1,14 @@
 //! Clusters, backend, aggregators and hub, second by second.
 
-use kube::runtime::watcher::Event as WatchEvent;
 use serde_json::json;
+use statusbridge_api::conditions::{OPEN, is_true};
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::decide::closing::{self, Unwatched};
+use statusbridge_core::reconcile::judge::{GateObject, Packages};
+use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::store::{Event as WatchEvent, Object};
+use statusbridge_core::testing::package;
+use statusbridge_core::time::Seconds;
 
 use super::backend::{Backend, Kind, Part, SHARDS, Tear};
 use super::cluster::{Cluster, Truth};
@@ -12,14 +18,7 @@ use super::replica::Replica;
 use super::story::{Dates, Event, Setup, Story};
 use super::timeline::Timeline;
 use super::{MAX_SKEW, PACKAGE, POLL_INTERVAL, START};
-use crate::clock::Seconds;
-use crate::decide::closing::{self, Unwatched};
-use crate::decide::conditions::{OPEN, is_true};
-use crate::judge::{GateObject, Packages};
-use crate::raw::Raw;
-use crate::store::Object;
-use crate::testing::package;
-use crate::write::CALL_TIMEOUT;
+use crate::hub::write::CALL_TIMEOUT;
 
 /// How old the heartbeat gets before the sweeper closes gates, and how often it looks.
 const SWEEP_AFTER: Seconds = 60.0;

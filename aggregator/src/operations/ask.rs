@@ -6,18 +6,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use statusbridge_api::PackageRef;
 use statusbridge_contract::{Metric, label};
+use statusbridge_core::fleet::{FEED_LABEL, IdentityLabels, key};
+use statusbridge_core::sample::{Labels, Sample, Sink};
+use statusbridge_core::time::Seconds;
+use statusbridge_core::verify::Content;
 
 use super::fold::Evidence;
 use super::plan::{self, Piece, Window};
 use super::sight::{COARSE_SERIES, MOVES, OF_PACKAGE, SERIES, Scrapes, State, place};
-use crate::api::PackageRef;
-use crate::clock::Seconds;
-use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink};
-use crate::fleet::{FEED_LABEL, IdentityLabels, key};
-use crate::fold::fold;
-use crate::poll::{self, PollConfig};
-use crate::verify::Content;
+use crate::feed::promql::fold::fold;
+use crate::feed::promql::poll::{self, PollConfig};
+use crate::feed::promql::{FeedError, QueryApi};
 
 /// Samples that are received of one backend at most.
 const MOST_SAMPLES: u64 = 50_000_000;

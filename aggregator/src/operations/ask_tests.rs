@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use statusbridge_contract::{CONTRACT_VERSION, Fingerprint, Health, Metric, label};
+use statusbridge_core::sample::{Labels, Sample, Sink};
+use statusbridge_core::testing::{Exposition, failed, healthy, package};
+use statusbridge_core::time::Seconds;
 
 use super::ask::{Backend, Question};
 use super::fold::{Evidence, Outcome, Story, Trigger, fold};
 use super::follow::follow;
-use crate::clock::Seconds;
-use crate::feed::{FeedError, Labels, QueryApi, Sample, Sink};
+use crate::feed::promql::{FeedError, QueryApi};
 use crate::testing::poll_config;
-use crate::testing::{Exposition, failed, healthy, package};
 
 const INTERVAL: Seconds = 15.0;
 const DAY: Seconds = 86_400.0;

@@ -3,10 +3,10 @@
 use serde::Serialize;
 use serde_with::skip_serializing_none;
 use statusbridge_contract::{ApplyState, Fingerprint};
+use statusbridge_core::time::Seconds;
 
 use super::follow::{Because, Look};
 use super::sight::State;
-use crate::clock::Seconds;
 
 /// Transitions of one operation that are kept; what fails and is tried for days makes many.
 const MOST_TRANSITIONS: usize = 50;

@@ -5,9 +5,9 @@
 //! one takes over where it ends or has a hole.
 
 use serde::Serialize;
+use statusbridge_core::time::Seconds;
 
 use super::sight::{Sight, State, Stream};
-use crate::clock::Seconds;
 
 /// An exposition that is rendered earlier than the one before it, but not by more than this, comes late
 /// by another way. By more, the cluster's clock was set.

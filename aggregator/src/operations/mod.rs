@@ -26,18 +26,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use statusbridge_api::PackageRef;
+use statusbridge_api::common::duration;
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::reconcile::judge::PackageObject;
+use statusbridge_core::reconcile::store::{Key, Kind};
+use statusbridge_core::time::Seconds;
 
-use crate::api::PackageRef;
-use crate::clock::{self, Seconds};
-use crate::config::ConfigFile;
-use crate::feed::PromFeed;
-use crate::judge::PackageObject;
-use crate::poll::PollConfig;
-use crate::serve::{Access, BackendArgs, duration};
-use crate::store::Key;
-use crate::write::{self, Kind};
-
+use crate::clock;
+use crate::feed::flags::BackendArgs;
+use crate::feed::promql::PromFeed;
+use crate::feed::promql::poll::PollConfig;
+use crate::hub::access::Access;
+use crate::hub::write;
+use crate::serve::config::ConfigFile;
 use ask::{Backend, Found, Question};
 use fold::{Story, fold};
 use report::{Cluster, Report, Verified, Words};

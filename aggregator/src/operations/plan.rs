@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use statusbridge_core::time::Seconds;
+
 use super::sight::Values;
-use crate::clock::Seconds;
 
 /// A time from which something is read to its end, in milliseconds.
 pub(super) type Window = (i64, i64);

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_with::skip_serializing_none;
+use statusbridge_api::PackageRef;
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::time::Seconds;
 
 use super::fold::{self, Outcome, Story, Trigger};
-use crate::api::PackageRef;
-use crate::clock::Seconds;
 
 /// The history of a package.
 #[skip_serializing_none]

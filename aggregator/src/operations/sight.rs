@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use statusbridge_contract::{ApplyState, Fingerprint, Health, Metric, PACKAGE_METRICS, stream::StreamLabels};
-
-use crate::clock::Seconds;
-use crate::feed::Sample;
-use crate::verify::{Package, odd_package};
+use statusbridge_contract::stream::StreamLabels;
+use statusbridge_contract::{ApplyState, Fingerprint, Health, Metric, PACKAGE_METRICS};
+use statusbridge_core::sample::Sample;
+use statusbridge_core::time::Seconds;
+use statusbridge_core::verify::{Package, odd_package};
 
 /// The metrics of a package that are read: those that come before its inventory.
 pub(super) const OF_PACKAGE: &[Metric] = PACKAGE_METRICS.split_at(7).0;

@@ -3,15 +3,15 @@
 
 use proptest::prelude::*;
 use rstest::rstest;
+use statusbridge_api::PackageRef;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_core::time::Seconds;
 
 use super::fold::{Moment, Operation, Outcome, Story, Trigger, fold};
 use super::follow::{Because, Look, follow};
 use super::report::{self, Cluster, Report, Verified, Words};
 use super::sight::{Sight, State, Stream};
 use super::text;
-use crate::api::PackageRef;
-use crate::clock::Seconds;
 
 fn revision(number: u64) -> Fingerprint {
     Fingerprint::of(&format!("r{number}"))

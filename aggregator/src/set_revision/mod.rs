@@ -20,11 +20,13 @@ use clap::Args;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Error, ResourceExt};
 use serde_json::{Value, json};
+use statusbridge_api::common::duration;
+use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::store::Kind;
 use tokio::time::{Instant, sleep};
 
-use crate::raw::Raw;
-use crate::serve::{Access, duration};
-use crate::write::{self, HubError, Kind, Written, in_time};
+use crate::hub::access::Access;
+use crate::hub::write::{self, HubError, Written, in_time};
 use plan::{Gate, Plan, plan};
 
 /// Who changes the specs.
@@ -74,8 +76,8 @@ fn revision(text: &str) -> Result<String, &'static str> {
 pub async fn run(args: SetRevisionArgs) -> Result<()> {
     let (client, namespace) = args.access.connect(args.namespace.as_deref()).await?;
     let mut mover = Mover {
-        packages: Kind::FleetPackage.within(&client, &namespace),
-        gates: Kind::RolloutGate.within(&client, &namespace),
+        packages: crate::hub::write::within(&client, Kind::FleetPackage, &namespace),
+        gates: crate::hub::write::within(&client, Kind::RolloutGate, &namespace),
         args,
         moved: BTreeSet::new(),
     };

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
-
-use crate::raw::Raw;
+use statusbridge_core::reconcile::raw::Raw;
 
 /// A gate of the FleetPackage as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,15 +4,16 @@ use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::Client;
 use serde_json::{Value, json};
+use statusbridge_api::{GROUP, VERSION};
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::reconcile::judge::{GateObject, PackageObject};
+use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::reading::{self, Gate, Question, Reading};
+use statusbridge_core::reconcile::store::{Key, Kind};
+use statusbridge_core::time::Seconds;
 
-use crate::api::{GROUP, VERSION};
-use crate::clock::{self, Seconds};
-use crate::judge::{GateObject, PackageObject};
-use crate::raw::Raw;
-use crate::reading::{self, Gate, Question, Reading};
-use crate::store::Key;
-use crate::write::{CALL_TIMEOUT, Kind};
+use crate::clock;
+use crate::hub::write::CALL_TIMEOUT;
 
 /// What a look found.
 #[derive(Debug, Clone, PartialEq)]

@@ -24,14 +24,13 @@ use kube::Client;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
 use serde_json::json;
+use statusbridge_api::common::duration;
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::reconcile::store::{Key, Kind};
 use statusbridge_serving::signals::told_to_stop;
 use tokio::time::{Instant, sleep_until};
 
-use crate::serve::{Access, duration};
-use crate::store::Key;
-use crate::write::Kind;
-
+use crate::hub::access::Access;
 use look::{Seen, look};
 use patience::{Outcome, Patience};
 
@@ -147,7 +146,8 @@ async fn follow(client: &Client, args: &WaitArgs, printer: &mut Printer) -> Outc
     let slack = args.slack.as_secs_f64();
     let mut patience = Patience::new(args.grace, slack);
     let only = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
-    let mut changes = watcher(kind.within(client, &key.namespace), only).default_backoff().boxed();
+    let mut changes =
+        watcher(crate::hub::write::within(client, kind, &key.namespace), only).default_backoff().boxed();
     loop {
         let seen = look(client, kind, &key, args.revision, slack).await.unwrap_or_else(|seen| seen);
         if let Some(outcome) = patience.see(&seen, Instant::now()) {

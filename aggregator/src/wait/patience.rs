@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use statusbridge_core::reconcile::reading::State;
+use statusbridge_core::time::Seconds;
 use tokio::time::Instant;
 
 use super::look::Seen;
-use crate::clock::Seconds;
-use crate::reading::State;
 
 /// How a wait ended, and the process' exit code. 2 is clap's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -88,9 +88,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::judge::GateObject;
-    use crate::reading::{Gate, Question, read};
-    use crate::store::Object;
+    use statusbridge_core::reconcile::judge::GateObject;
+    use statusbridge_core::reconcile::reading::{Gate, Question, read};
+    use statusbridge_core::reconcile::store::Object;
 
     /// A reading in this state.
     fn reading(state: State) -> Seen {

@@ -1,21 +1,21 @@
 //! checks: PromQL on application metrics that must stay within bounds.
 
 use rstest::rstest;
-use statusbridge_aggregator::api::RolloutGateStatus;
-use statusbridge_aggregator::api::check::{Check, CheckState};
-use statusbridge_aggregator::api::rollout_gate::{Override, OverrideState};
-use statusbridge_aggregator::checks::answer::Value;
-use statusbridge_aggregator::checks::{Answer, Answered, Fault, Said};
-use statusbridge_aggregator::decide::checks::{Asked, NoQuery};
-use statusbridge_aggregator::decide::conditions::{OPEN, RECONCILING, STALLED, find, is_true};
-use statusbridge_aggregator::decide::dependencies::{Dependencies, Dependency};
-use statusbridge_aggregator::decide::rollout_gate::{Input, PackageSpec, questions};
-use statusbridge_aggregator::decide::{Backend, Membership, Moment, Target, time, unix, worth_writing};
-use statusbridge_aggregator::fleet::observation::Row;
+use statusbridge_api::RolloutGateStatus;
+use statusbridge_api::check::{Check, CheckState};
+use statusbridge_api::conditions::{OPEN, RECONCILING, STALLED, find, is_true};
+use statusbridge_api::rollout_gate::{Override, OverrideState};
+use statusbridge_contract::Fingerprint;
+use statusbridge_core::checks::answer::Value;
+use statusbridge_core::checks::{Answer, Answered, Fault, Said};
+use statusbridge_core::decide::checks::{Asked, NoQuery};
+use statusbridge_core::decide::dependencies::{Dependencies, Dependency};
+use statusbridge_core::decide::rollout_gate::{Input, PackageSpec, questions};
+use statusbridge_core::decide::{Backend, Membership, Moment, Target, time, unix, worth_writing};
+use statusbridge_core::fleet::observation::Row;
 
 use crate::gate::{Case, open, reasons};
 use crate::made::*;
-use statusbridge_contract::Fingerprint;
 
 fn check(name: &str) -> Check {
     Check {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use statusbridge_aggregator::api::{Reason, crd};
+use statusbridge_api::{Reason, crd};
 
 fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))

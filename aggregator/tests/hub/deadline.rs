@@ -1,11 +1,11 @@
 //! progressDeadline: what is not at the revision by then counts as failed.
 
 use rstest::rstest;
-use statusbridge_aggregator::api::RolloutGateStatus;
-use statusbridge_aggregator::decide::conditions::{RECONCILING, STALLED, find, is_true};
-use statusbridge_aggregator::decide::{Moment, time};
-use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
+use statusbridge_api::RolloutGateStatus;
+use statusbridge_api::conditions::{RECONCILING, STALLED, find, is_true};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_core::decide::{Moment, time};
+use statusbridge_core::fleet::observation::{Observation, Row, Standing};
 
 use crate::gate::{Case, open, reasons};
 use crate::made::*;

@@ -1,12 +1,12 @@
 //! dependsOn: the other gates are open, each at its present generation and at the same revision.
 
 use rstest::rstest;
-use statusbridge_aggregator::api::common::{ClusterSet, Reporting};
-use statusbridge_aggregator::api::rollout_gate::{GateRef, Override, OverrideState};
-use statusbridge_aggregator::decide::conditions::{RECONCILING, STALLED, is_true};
-use statusbridge_aggregator::decide::dependencies::{Dependencies, Dependency};
-use statusbridge_aggregator::decide::{Backend, Moment};
-use statusbridge_aggregator::fleet::observation::Standing;
+use statusbridge_api::common::{ClusterSet, Reporting};
+use statusbridge_api::conditions::{RECONCILING, STALLED, is_true};
+use statusbridge_api::rollout_gate::{GateRef, Override, OverrideState};
+use statusbridge_core::decide::dependencies::{Dependencies, Dependency};
+use statusbridge_core::decide::{Backend, Moment};
+use statusbridge_core::fleet::observation::Standing;
 
 use crate::gate::{Case, open, reasons};
 use crate::made::*;

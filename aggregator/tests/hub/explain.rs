@@ -3,10 +3,9 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 use statusbridge_aggregator::explain::{Account, Heartbeat, Seen, account, render};
-use statusbridge_aggregator::raw::Raw;
-use statusbridge_aggregator::slices::Slice;
-use statusbridge_aggregator::store::Kept;
-use statusbridge_aggregator::write::Kind;
+use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::slices::Slice;
+use statusbridge_core::reconcile::store::{Kept, Kind};
 
 /// 2027-01-15T08:00:00Z
 const NOW: f64 = 1_800_000_000.0;

@@ -1,22 +1,18 @@
 //! Each rule of a gate as a case.
 
 use rstest::rstest;
-use statusbridge_aggregator::api::Reason;
-use statusbridge_aggregator::api::RolloutGateSpec;
-use statusbridge_aggregator::api::RolloutGateStatus;
-use statusbridge_aggregator::api::common::{ClusterSet, Reporting};
-use statusbridge_aggregator::api::rollout_gate::{Override, OverrideState, Require};
-use statusbridge_aggregator::api::trace::StageStatus;
-use statusbridge_aggregator::decide::checks::Asked;
-use statusbridge_aggregator::decide::closing::{self, Unwatched};
-use statusbridge_aggregator::decide::conditions::{
-    OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true,
-};
-use statusbridge_aggregator::decide::dependencies::Dependencies;
-use statusbridge_aggregator::decide::rollout_gate::{Input, PackageSpec, decide};
-use statusbridge_aggregator::decide::{Backend, Membership, Moment, Target, time, worth_writing};
-use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
+use statusbridge_api::common::{ClusterSet, Reporting};
+use statusbridge_api::conditions::{OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true};
+use statusbridge_api::rollout_gate::{Override, OverrideState, Require};
+use statusbridge_api::trace::StageStatus;
+use statusbridge_api::{Reason, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_core::decide::checks::Asked;
+use statusbridge_core::decide::closing::{self, Unwatched};
+use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_core::decide::rollout_gate::{Input, PackageSpec, decide};
+use statusbridge_core::decide::{Backend, Membership, Moment, Target, time, worth_writing};
+use statusbridge_core::fleet::observation::{Observation, Row, Standing};
 
 use crate::made::*;
 
@@ -150,8 +146,8 @@ fn a_healthy_row_that_cannot_be_relied_upon_counts_for_nothing(
 #[case::a_number_that_is_more_than_there_are(count(11), None, 10, 0, 0, false)]
 #[case::never_with_nobody(None, percent("100%"), 0, 0, 0, false)]
 fn need_and_budget(
-    #[case] min_healthy: Option<statusbridge_aggregator::api::common::Amount>,
-    #[case] max_failures: Option<statusbridge_aggregator::api::common::Amount>,
+    #[case] min_healthy: Option<statusbridge_api::common::Amount>,
+    #[case] max_failures: Option<statusbridge_api::common::Amount>,
     #[case] well: usize,
     #[case] bad: usize,
     #[case] stale: usize,
@@ -376,8 +372,7 @@ fn specs_that_cannot_be_judged_are_closed() {
             moment: NOW,
         })
     };
-    let managed =
-        statusbridge_aggregator::api::FleetPackageSpec { managed_by: Some("them".into()), ..package() };
+    let managed = statusbridge_api::FleetPackageSpec { managed_by: Some("them".into()), ..package() };
     let mut contradictory = gate();
     contradictory.clusters.names = Some(vec!["c00".into()]);
     let negative = RolloutGateSpec { max_failures: count(-1), ..gate() };

@@ -1,11 +1,11 @@
 //! What is remembered of the revisions that were wanted.
 
-use statusbridge_aggregator::api::fleet_package::{FleetPackageSpec, FleetPackageStatus, HistoryEntry};
-use statusbridge_aggregator::api::{ClusterSet, Reporting};
-use statusbridge_aggregator::decide::fleet_package::{Input, Wanted, decide};
-use statusbridge_aggregator::decide::{Backend, Membership, Moment, time};
-use statusbridge_aggregator::fleet::observation::{Observation, Standing};
+use statusbridge_api::fleet_package::{FleetPackageSpec, FleetPackageStatus, HistoryEntry};
+use statusbridge_api::{ClusterSet, Reporting};
 use statusbridge_contract::{Fingerprint, Health};
+use statusbridge_core::decide::fleet_package::{Input, Wanted, decide};
+use statusbridge_core::decide::{Backend, Membership, Moment, time};
+use statusbridge_core::fleet::observation::{Observation, Standing};
 
 use crate::made::*;
 

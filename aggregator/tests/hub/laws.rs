@@ -1,15 +1,15 @@
 //! What holds of a gate whatever the fleet looks like.
 
 use proptest::prelude::*;
-use statusbridge_aggregator::api::common::{Amount, ClusterSet, Reporting};
-use statusbridge_aggregator::api::rollout_gate::Require;
-use statusbridge_aggregator::api::{RolloutGateSpec, RolloutGateStatus};
-use statusbridge_aggregator::decide::conditions::{OPEN, READY, RECONCILING, STALLED, find, is_true};
-use statusbridge_aggregator::decide::dependencies::Dependencies;
-use statusbridge_aggregator::decide::rollout_gate::{Input, PackageSpec, decide};
-use statusbridge_aggregator::decide::{Backend, Membership, Target};
-use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
+use statusbridge_api::common::{Amount, ClusterSet, Reporting};
+use statusbridge_api::conditions::{OPEN, READY, RECONCILING, STALLED, find, is_true};
+use statusbridge_api::rollout_gate::Require;
+use statusbridge_api::{RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_core::decide::rollout_gate::{Input, PackageSpec, decide};
+use statusbridge_core::decide::{Backend, Membership, Target};
+use statusbridge_core::fleet::observation::{Observation, Row, Standing};
 
 use crate::made::*;
 

@@ -1,11 +1,11 @@
 //! Specs and observations for tests.
 
-use statusbridge_aggregator::api::common::{Amount, ClusterSet};
-use statusbridge_aggregator::api::fleet_package::{Detail, FleetPackageSpec, PackageRef};
-use statusbridge_aggregator::api::rollout_gate::{FleetPackageRef, Require, RolloutGateSpec};
-use statusbridge_aggregator::decide::{Moment, Target};
-use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing, reason};
+use statusbridge_api::common::{Amount, ClusterSet};
+use statusbridge_api::fleet_package::{Detail, FleetPackageSpec, PackageRef};
+use statusbridge_api::rollout_gate::{FleetPackageRef, Require, RolloutGateSpec};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_core::decide::{Moment, Target};
+use statusbridge_core::fleet::observation::{Observation, Row, Standing, reason};
 
 /// When all of these tests take place.
 pub const T: f64 = 1_800_000_000.0;

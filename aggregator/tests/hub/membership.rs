@@ -1,17 +1,17 @@
 //! What follows when it is not certain which clusters are meant, or when they may not be seen.
 
 use rstest::rstest;
-use statusbridge_aggregator::api::label_selector::LabelSelector;
-use statusbridge_aggregator::api::{
+use statusbridge_api::conditions::{OPEN, READY, RECONCILING, STALLED, find, is_true};
+use statusbridge_api::label_selector::LabelSelector;
+use statusbridge_api::{
     ClusterSet, FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus,
 };
-use statusbridge_aggregator::decide::conditions::{OPEN, READY, RECONCILING, STALLED, find, is_true};
-use statusbridge_aggregator::decide::dependencies::Dependencies;
-use statusbridge_aggregator::decide::fleet_package::Wanted;
-use statusbridge_aggregator::decide::rollout_gate::PackageSpec;
-use statusbridge_aggregator::decide::{Backend, Membership, Moment, Target, fleet_package, rollout_gate};
-use statusbridge_aggregator::fleet::observation::{Observation, Standing, reason};
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_core::decide::fleet_package::{self, Wanted};
+use statusbridge_core::decide::rollout_gate::{self, PackageSpec};
+use statusbridge_core::decide::{Backend, Membership, Moment, Target};
+use statusbridge_core::fleet::observation::{Observation, Standing, reason};
 
 use crate::made::*;
 

@@ -1,18 +1,18 @@
 //! Whatever the input: a gate is open only if a second, blunter reading of the rules says so too.
 
 use proptest::prelude::*;
-use statusbridge_aggregator::api::check::Check;
-use statusbridge_aggregator::api::rollout_gate::{GateRef, Override, OverrideState, Require};
-use statusbridge_aggregator::api::{RolloutGateSpec, RolloutGateStatus, common};
-use statusbridge_aggregator::checks::answer::Value;
-use statusbridge_aggregator::checks::{Answer, Answered, Fault, Said};
-use statusbridge_aggregator::decide::checks::Asked;
-use statusbridge_aggregator::decide::conditions::{OPEN, READY, STALLED, SUCCEEDED, find, is_true};
-use statusbridge_aggregator::decide::dependencies::{Dependencies, Dependency};
-use statusbridge_aggregator::decide::rollout_gate::{Input, PackageSpec, decide};
-use statusbridge_aggregator::decide::{Backend, Membership, time};
-use statusbridge_aggregator::fleet::observation::{Observation, Standing};
+use statusbridge_api::check::Check;
+use statusbridge_api::conditions::{OPEN, READY, STALLED, SUCCEEDED, find, is_true};
+use statusbridge_api::rollout_gate::{GateRef, Override, OverrideState, Require};
+use statusbridge_api::{RolloutGateSpec, RolloutGateStatus, common};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_core::checks::answer::Value;
+use statusbridge_core::checks::{Answer, Answered, Fault, Said};
+use statusbridge_core::decide::checks::Asked;
+use statusbridge_core::decide::dependencies::{Dependencies, Dependency};
+use statusbridge_core::decide::rollout_gate::{Input, PackageSpec, decide};
+use statusbridge_core::decide::{Backend, Membership, time};
+use statusbridge_core::fleet::observation::{Observation, Standing};
 
 use crate::laws;
 use crate::made::*;

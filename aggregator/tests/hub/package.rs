@@ -1,15 +1,13 @@
 //! Each rule of a FleetPackage as a case.
 
 use rstest::rstest;
-use statusbridge_aggregator::api::fleet_package::{Detail, FleetPackageSpec, FleetPackageStatus};
-use statusbridge_aggregator::api::{Reason, RevisionFrom};
-use statusbridge_aggregator::decide::conditions::{READY, RECONCILING, REPORTING, STALLED, find, is_true};
-use statusbridge_aggregator::decide::fleet_package::{
-    Input, RarelyScraped, Wanted, decide, least_stale_after,
-};
-use statusbridge_aggregator::decide::{Backend, Membership, Moment, Obstacle};
-use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
+use statusbridge_api::conditions::{READY, RECONCILING, REPORTING, STALLED, find, is_true};
+use statusbridge_api::fleet_package::{Detail, FleetPackageSpec, FleetPackageStatus};
+use statusbridge_api::{Reason, RevisionFrom};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_core::decide::fleet_package::{Input, RarelyScraped, Wanted, decide, least_stale_after};
+use statusbridge_core::decide::{Backend, Membership, Moment, Obstacle};
+use statusbridge_core::fleet::observation::{Observation, Row, Standing};
 
 use crate::made::*;
 

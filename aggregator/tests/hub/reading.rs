@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
-use statusbridge_aggregator::decide::time;
-use statusbridge_aggregator::judge::{GateObject, PackageObject};
-use statusbridge_aggregator::reading::{Gate, Question, State, read};
-use statusbridge_aggregator::store::Object;
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::decide::time;
+use statusbridge_core::reconcile::judge::{GateObject, PackageObject};
+use statusbridge_core::reconcile::reading::{Gate, Question, State, read};
+use statusbridge_core::reconcile::store::Object;
 
 use crate::made::{R1, R2};
 

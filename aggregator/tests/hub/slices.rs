@@ -4,16 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use rstest::rstest;
-use statusbridge_aggregator::api::FleetPackageSlice;
-use statusbridge_aggregator::api::fleet_package_slice::{ClusterRow, MOST_CLUSTERS, RolloutStatus};
-use statusbridge_aggregator::api::{FleetPackageSpec, Reason};
-use statusbridge_aggregator::decide::fleet_package::Wanted as Revision;
-use statusbridge_aggregator::decide::rows::{Evident, rows};
-use statusbridge_aggregator::decide::{Target, time};
-use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing, reason};
-use statusbridge_aggregator::slices::{Change, Owner, Slice, Wanted, label, plan};
-use statusbridge_aggregator::store::Key;
+use statusbridge_api::fleet_package_slice::{ClusterRow, MOST_CLUSTERS, RolloutStatus};
+use statusbridge_api::{FleetPackageSlice, FleetPackageSpec, Reason};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_core::decide::fleet_package::Wanted as Revision;
+use statusbridge_core::decide::rows::{Evident, rows};
+use statusbridge_core::decide::{Target, time};
+use statusbridge_core::fleet::observation::{Observation, Row, Standing, reason};
+use statusbridge_core::reconcile::slices::{Change, Owner, Slice, Wanted, label, plan};
+use statusbridge_core::reconcile::store::Key;
 
 use crate::made::*;
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use rstest::rstest;
-use statusbridge_aggregator::api::Reason;
-use statusbridge_aggregator::api::trace::{Output, StageBefore, StageStatus, TraceStage};
-use statusbridge_aggregator::decide::trace::{Stage, Trace, check, follow, holds};
-use statusbridge_aggregator::decide::{Backend, Membership, Moment, unix};
-use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
+use statusbridge_api::Reason;
+use statusbridge_api::trace::{Output, StageBefore, StageStatus, TraceStage};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_core::decide::trace::{Stage, Trace, check, follow, holds};
+use statusbridge_core::decide::{Backend, Membership, Moment, unix};
+use statusbridge_core::fleet::observation::{Observation, Row, Standing};
 
 use crate::gate::Case;
 use crate::laws::row;

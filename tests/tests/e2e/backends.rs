@@ -5,9 +5,9 @@ use crate::world::*;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_aggregator::clock;
-use statusbridge_aggregator::feed::{FeedConfig, FeedError, Flavour, PromFeed};
-use statusbridge_aggregator::fleet::{Fleet, FleetSettings};
-use statusbridge_aggregator::poll::Poller;
+use statusbridge_aggregator::feed::promql::poll::Poller;
+use statusbridge_aggregator::feed::promql::{FeedConfig, FeedError, Flavour, PromFeed};
+use statusbridge_core::fleet::{Fleet, FleetSettings};
 use statusbridge_tests::*;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use crate::reader::Reader;
 use crate::world::*;
 use anyhow::Result;
 use kube::api::DeleteParams;
-use statusbridge_aggregator::feed::Flavour;
+use statusbridge_aggregator::feed::promql::Flavour;
 use statusbridge_tests::*;
 
 /// A package that is there for good and one that failed, so that there is a reason.

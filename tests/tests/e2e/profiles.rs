@@ -6,9 +6,10 @@ use futures::{Stream, StreamExt};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
-use statusbridge_aggregator::api::LabelSelector;
-use statusbridge_aggregator::decide::Membership;
-use statusbridge_aggregator::profiles::{News, Profiles, Settings, watch};
+use statusbridge_aggregator::hub::profiles::watch;
+use statusbridge_api::LabelSelector;
+use statusbridge_core::decide::Membership;
+use statusbridge_core::reconcile::profiles::{News, Profiles, Settings};
 use statusbridge_tests::*;
 use std::time::Duration;
 

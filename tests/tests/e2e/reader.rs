@@ -2,11 +2,11 @@
 
 use crate::world::*;
 use anyhow::{Result, ensure};
-use statusbridge_aggregator::api::PackageRef;
 use statusbridge_aggregator::clock;
-use statusbridge_aggregator::feed::{Exporters, FeedConfig, Flavour, PromFeed, Trust};
-use statusbridge_aggregator::fleet::{Fleet, FleetSettings, Observation, Standing};
-use statusbridge_aggregator::poll::{PollConfig, PollReport, Poller};
+use statusbridge_aggregator::feed::promql::poll::{PollConfig, PollReport, Poller};
+use statusbridge_aggregator::feed::promql::{Exporters, FeedConfig, Flavour, PromFeed, Trust};
+use statusbridge_api::PackageRef;
+use statusbridge_core::fleet::{Fleet, FleetSettings, Observation, Standing};
 use statusbridge_tests::fake_fleet::SOURCE;
 use statusbridge_tests::*;
 

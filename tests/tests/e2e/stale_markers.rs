@@ -5,9 +5,10 @@ use crate::world::*;
 use anyhow::{Result, ensure};
 use serde_json::json;
 use statusbridge_aggregator::clock;
-use statusbridge_aggregator::feed::{FeedConfig, Flavour, Labels, PromFeed, QueryApi, Sample, Sink};
-use statusbridge_aggregator::fleet::Standing;
+use statusbridge_aggregator::feed::promql::{FeedConfig, Flavour, PromFeed, QueryApi};
 use statusbridge_contract::Metric;
+use statusbridge_core::fleet::Standing;
+use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_tests::*;
 use std::time::{Duration, Instant};
 

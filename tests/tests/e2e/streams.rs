@@ -4,9 +4,9 @@ use crate::reader::Reader;
 use crate::world::*;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use statusbridge_aggregator::feed::Flavour;
-use statusbridge_aggregator::fleet::Standing;
+use statusbridge_aggregator::feed::promql::Flavour;
 use statusbridge_contract::{Fingerprint, Health};
+use statusbridge_core::fleet::Standing;
 use statusbridge_tests::*;
 use std::time::Duration;
 

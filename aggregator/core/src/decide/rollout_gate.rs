@@ -1,0 +1,541 @@
+//! The status of a RolloutGate.
+
+mod until;
+mod waiting;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use statusbridge_api::check::CheckStatus;
+use statusbridge_api::conditions::{OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true};
+use statusbridge_api::rollout_gate::{GateCounts, Override, OverrideState, Require, Waiting};
+use statusbridge_api::trace::StageStatus;
+use statusbridge_api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
+use statusbridge_contract::Fingerprint;
+
+use super::checks::{self, Asked};
+use super::classify::{Demand, for_gate, is_under_way, unobserved};
+use super::conditions::Conditions;
+use super::dependencies::Dependencies;
+use super::{
+    Backend, Membership, Moment, Target, cluster_set_error, clusters, older, oldest_evidence, shorten, time,
+    too_few, trace, unanswered, unix,
+};
+use crate::time::Seconds;
+
+pub use until::holds_until;
+use waiting::entry;
+
+/// The FleetPackage that a gate refers to.
+#[derive(Debug, Clone, Copy)]
+pub enum PackageSpec<'a> {
+    /// Its spec.
+    Found(&'a FleetPackageSpec),
+    /// There is none of this name.
+    NotFound,
+    /// There is one, but its spec cannot be read.
+    Unreadable(&'a str),
+}
+
+/// Evidence may seem to come from so far in the future when a leader's clock is compared with that of the
+/// one before. What is further ahead tells of a clock that was set, and nothing of its age.
+const CLOCKS_APART: Seconds = 30.0;
+
+/// All that a RolloutGate's status depends on.
+pub struct Input<'a> {
+    /// The spec, or why it cannot be read.
+    pub spec: Result<&'a RolloutGateSpec, &'a str>,
+    /// Its generation.
+    pub generation: i64,
+    /// The status as it stands.
+    pub previous: Option<&'a RolloutGateStatus>,
+    /// The FleetPackage.
+    pub package: PackageSpec<'a>,
+    /// The clusters of the wave.
+    pub targets: &'a [Target],
+    /// Whether they are all that are meant.
+    pub membership: &'a Membership,
+    /// What the clusters have to run: what comes of the gate's revision at the end of the trace, or why
+    /// that is not known.
+    pub artifact: Result<Fingerprint, &'a str>,
+    /// How far the gate's revision has come in each stage of the trace.
+    pub stages: &'a [StageStatus],
+    /// Whether any cluster at all was seen to want or have the gate's revision. Only who waits for it asks.
+    pub seen_anywhere: &'a dyn Fn() -> bool,
+    /// The gates that it depends on.
+    pub dependencies: &'a Dependencies<'a>,
+    /// The checks, in the order of the spec.
+    pub checks: &'a [Asked<'a>],
+    /// What the last poll came to.
+    pub backend: Backend<'a>,
+    /// When.
+    pub moment: Moment,
+}
+
+/// What the clusters come to, before anybody's word.
+struct Finding {
+    counts: Option<GateCounts>,
+    /// Empty: the gate is open.
+    waiting: Vec<Waiting>,
+    /// Nobody but a person can change it.
+    stalled: bool,
+    checks: Vec<CheckStatus>,
+    /// The time of the oldest answer to a check that was used.
+    oldest_answer: Option<Seconds>,
+}
+
+/// Numbers and times of a spec, checked.
+struct Terms<'a> {
+    demand: Demand,
+    need: u64,
+    budget: u64,
+    /// Whether the time to reach the revision is over.
+    late: bool,
+    stale_after: Seconds,
+    checks: Vec<checks::Terms<'a>>,
+}
+
+/// What the clusters and the other gates come to, before any check.
+struct Survey<'a> {
+    states: Vec<(Reason, &'a Target)>,
+    counts: GateCounts,
+    waiting: Vec<Waiting>,
+}
+
+/// The status that follows.
+pub fn decide(input: &Input<'_>) -> RolloutGateStatus {
+    let spec = match input.spec {
+        Ok(spec) => spec,
+        Err(error) => return write_up(input, None, nothing(Reason::InvalidSpec, error, true)),
+    };
+    if let Some(previous) = input.previous
+        && input.membership.is_unread(input.backend)
+        && keeps_for_now(input, spec, previous)
+    {
+        return previous.clone();
+    }
+    let mut finding = find_out(input, spec);
+    // Whatever else is the matter, a cycle lasts until a person breaks it.
+    if let (None, Some((reason, message))) = (finding.counts, input.dependencies.circular()) {
+        finding.waiting.insert(usize::from(finding.stalled), whole(reason, message));
+        finding.stalled = true;
+    }
+    write_up(input, Some(spec), finding)
+}
+
+/// After a restart, until everything has been read once: a gate that is open stays so while the evidence
+/// that opened it would still count.
+fn keeps_for_now(input: &Input<'_>, spec: &RolloutGateSpec, previous: &RolloutGateStatus) -> bool {
+    let PackageSpec::Found(package) = input.package else { return false };
+    let Ok(stale_after) = common::seconds(&package.stale_after) else { return false };
+    was_open(input)
+        && input.dependencies.are_met()
+        && spec.override_.is_none()
+        && package.managed_by.is_none()
+        && previous
+            .as_of
+            .as_ref()
+            .is_some_and(|as_of| (-CLOCKS_APART..=stale_after).contains(&(input.moment.t - unix(as_of))))
+}
+
+/// Whether the gate is open now, for this generation.
+fn was_open(input: &Input<'_>) -> bool {
+    input.previous.is_some_and(|previous| {
+        previous.observed_generation == Some(input.generation) && is_true(&previous.conditions, OPEN)
+    })
+}
+
+fn find_out(input: &Input<'_>, spec: &RolloutGateSpec) -> Finding {
+    let package = match input.package {
+        PackageSpec::Found(package) => package,
+        PackageSpec::NotFound => {
+            let message =
+                format!("there is no FleetPackage {:?} in this namespace", spec.fleet_package_ref.name);
+            return nothing(Reason::FleetPackageNotFound, &message, false);
+        }
+        PackageSpec::Unreadable(error) => {
+            let message = format!("FleetPackage {:?}: {error}", spec.fleet_package_ref.name);
+            return nothing(Reason::InvalidSpec, &message, true);
+        }
+    };
+    if let Some(manager) = &package.managed_by {
+        let message = format!("FleetPackage {:?} is filled by {manager}", spec.fleet_package_ref.name);
+        return nothing(Reason::ExternallyManaged, &message, true);
+    }
+    if let Some(refusal) = checks::refusal(&spec.checks, input.checks) {
+        return nothing(Reason::Forbidden, &refusal, true);
+    }
+    let terms = terms(input, spec, package);
+    match (terms, input.membership.obstacle(), input.backend) {
+        (Err(error), ..) => nothing(Reason::InvalidSpec, &error, true),
+        (Ok(_), Some(it), _) => nothing(it.reason, &it.message, it.stalled),
+        (Ok(_), None, Backend::Unknown(error)) => {
+            nothing(Reason::BackendUnavailable, &unanswered(error).message, false)
+        }
+        (Ok(terms), None, _) => judge(input, spec, &terms),
+    }
+}
+
+/// The queries that have to be asked to judge a gate: those of one that is open or would be but for
+/// its checks, once their windows have passed.
+pub fn questions(input: &Input<'_>) -> Vec<String> {
+    let (Ok(spec), PackageSpec::Found(package)) = (input.spec, input.package) else { return Vec::new() };
+    if spec.checks.is_empty() || package.managed_by.is_some() {
+        return Vec::new();
+    }
+    let Ok(terms) = terms(input, spec, package) else { return Vec::new() };
+    let survey = survey(input, spec, &terms);
+    if survey.waiting.is_empty() { checks::due(input, &terms.checks, &survey.states) } else { Vec::new() }
+}
+
+/// Where nothing can be said of the clusters, and why.
+fn nothing(reason: Reason, message: &str, stalled: bool) -> Finding {
+    Finding {
+        counts: None,
+        waiting: vec![whole(reason, shorten(message))],
+        stalled,
+        checks: Vec::new(),
+        oldest_answer: None,
+    }
+}
+
+/// An entry that concerns the gate as a whole.
+fn whole(reason: Reason, message: String) -> Waiting {
+    Waiting { reason: reason.name().to_owned(), message, count: 0, clusters: Vec::new() }
+}
+
+fn terms<'a>(
+    input: &Input<'_>,
+    spec: &'a RolloutGateSpec,
+    package: &FleetPackageSpec,
+) -> Result<Terms<'a>, String> {
+    let total = input.targets.len() as u64;
+    let stale_after = common::seconds(&package.stale_after).map_err(|error| error.to_string())?;
+    if let Some(error) = cluster_set_error(&spec.clusters) {
+        return Err(error);
+    }
+    if Fingerprint::of(&spec.revision).is_none() {
+        return Err("revision must not be empty".to_owned());
+    }
+    let revision = input.artifact.unwrap_or(Fingerprint::NONE);
+    let min_success = match &spec.min_success_time {
+        Some(text) => common::seconds(text).map_err(|error| error.to_string())?,
+        None => 0.0,
+    };
+    let late = match &spec.progress_deadline {
+        Some(text) => {
+            let longest = common::seconds(text).map_err(|error| error.to_string())?;
+            input.moment.now - unix(&started_at(input, spec)) >= longest
+        }
+        None => false,
+    };
+    let (need, budget) = need_and_budget(spec, total)?;
+    Ok(Terms {
+        demand: Demand { revision, require: spec.require, min_success },
+        need,
+        budget,
+        late,
+        stale_after,
+        checks: checks::terms(&spec.checks, input.checks)?,
+    })
+}
+
+/// How many of `total` clusters must count, and how many may have failed or be out of sight.
+///
+/// # Errors
+/// When an amount cannot be read.
+pub fn need_and_budget(spec: &RolloutGateSpec, total: u64) -> Result<(u64, u64), String> {
+    let budget = match &spec.max_failures {
+        Some(amount) => amount.of_rounded_down(total).map_err(|error| error.to_string())?,
+        None => 0,
+    };
+    let need = match &spec.min_healthy {
+        Some(amount) => amount.of_rounded_up(total).map_err(|error| error.to_string())?,
+        None => total.saturating_sub(budget),
+    };
+    // Not even the most generous terms open a gate with nobody at its revision.
+    Ok((need.max(1), budget))
+}
+
+/// When the gate was first judged for the spec's revision: the deadline counts from then.
+fn started_at(input: &Input<'_>, spec: &RolloutGateSpec) -> Time {
+    let wanted = Fingerprint::of(&spec.revision);
+    let same = |status: &&RolloutGateStatus| {
+        status.revision.as_ref().is_some_and(|revision| Fingerprint::of(revision) == wanted)
+    };
+    // A time to come is a clock that was wrong.
+    let sane = |at: &Time| unix(at) <= input.moment.now;
+    let known = input.previous.filter(same).and_then(|status| status.started_at.clone()).filter(sane);
+    known.unwrap_or_else(|| time(input.moment.now))
+}
+
+fn judge(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> Finding {
+    let Survey { states, counts, mut waiting } = survey(input, spec, terms);
+    let (checks, oldest_answer) = if waiting.is_empty() {
+        let outcome = checks::judge(input, &terms.checks, terms.stale_after, &states);
+        waiting.extend(outcome.waiting.into_iter().map(|(reason, message, clusters)| Waiting {
+            reason: reason.name().to_owned(),
+            message,
+            count: clusters.len() as u64,
+            clusters: clusters.into_iter().take(waiting::MOST_CLUSTERS).collect(),
+        }));
+        (outcome.statuses, outcome.oldest)
+    } else {
+        (checks::not_yet(&terms.checks), None)
+    };
+    let stalled = counts.failed > terms.budget || input.dependencies.cycle.is_some();
+    Finding { counts: Some(counts), waiting, stalled, checks, oldest_answer }
+}
+
+fn survey<'a>(input: &Input<'a>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> Survey<'a> {
+    let state = |target: &'a Target| {
+        let reason = for_gate(&target.observation, &terms.demand, input.moment.t);
+        (if terms.late && is_under_way(reason) { Reason::TimeOut } else { reason }, target)
+    };
+    let states: Vec<(Reason, &Target)> = input.targets.iter().map(state).collect();
+    let counts = count(&states, &terms.demand);
+    let unobserved = counts.stale + counts.missing + counts.unverified + counts.conflicting;
+    let over_budget = counts.failed + unobserved > terms.budget;
+    let mut waiting = gate_level(input, spec, terms, counts.total);
+    let knows_what = input.artifact.is_ok();
+    if knows_what && counts.total > 0 && (counts.healthy < terms.need || over_budget) {
+        let entries = cluster_level(input, spec, terms, &states, over_budget);
+        waiting.extend(entries);
+        if waiting.is_empty() {
+            let message =
+                format!("minHealthy asks for {}, there are only {}", clusters(terms.need), counts.total);
+            waiting.push(whole(Reason::TooFewClusters, message));
+        }
+    }
+    // What only a person can change comes before what may pass by itself.
+    let lasting = [Reason::DependencyCycle.name(), Reason::FailureBudgetExceeded.name()];
+    waiting.sort_by_key(|entry| !lasting.contains(&entry.reason.as_str()));
+    Survey { states, counts, waiting }
+}
+
+fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>, total: u64) -> Vec<Waiting> {
+    let mut waiting = Vec::new();
+    // What is open may stay open on evidence that is young enough; nothing opens.
+    if let (Some(error), false) = (input.backend.error(), was_open(input)) {
+        let message = format!("the metrics backend does not answer: {}", shorten(error));
+        waiting.push(whole(Reason::BackendUnavailable, message));
+    }
+    if let Some(doubt) = input.membership.doubt()
+        && input.membership.forbids(was_open(input), input.moment, terms.stale_after)
+    {
+        waiting.push(whole(Reason::ClusterProfilesUnavailable, doubt));
+    }
+    let few = too_few(&spec.clusters, total);
+    let others = input.dependencies.waiting();
+    waiting.extend(few.into_iter().chain(others).map(|(reason, message)| whole(reason, message)));
+    waiting.extend(traced(input, spec));
+    waiting
+}
+
+/// What the trace keeps the gate closed for.
+fn traced(input: &Input<'_>, spec: &RolloutGateSpec) -> Vec<Waiting> {
+    let mut waiting = Vec::new();
+    if let Some(name) = &spec.require_stage {
+        match input.stages.iter().find(|stage| stage.stage == *name) {
+            None => {
+                let message = format!("the FleetPackage's trace has no stage {name:?}");
+                waiting.push(whole(Reason::StageNotFound, message));
+            }
+            Some(stage) if !trace::holds(stage) => {
+                let message = format!("stage {name}: {}", stage.message);
+                waiting.push(whole(Reason::StageNotHealthy, shorten(&message)));
+            }
+            Some(_) => {}
+        }
+    }
+    if let Err(why) = input.artifact {
+        waiting.push(whole(Reason::ArtifactUnknown, shorten(why)));
+    }
+    waiting
+}
+
+/// Time of the evidence for the stage that is required.
+fn stage_evidence(input: &Input<'_>, spec: Option<&RolloutGateSpec>) -> Option<Time> {
+    let name = spec?.require_stage.as_ref()?;
+    input.stages.iter().find(|stage| stage.stage == *name)?.evidence()
+}
+
+fn count(states: &[(Reason, &Target)], demand: &Demand) -> GateCounts {
+    let mut counts = GateCounts { total: states.len() as u64, ..GateCounts::default() };
+    for (reason, target) in states {
+        if let Ok(row) = unobserved(&target.observation) {
+            let own = if row.desired.is_none() { row.applied } else { row.desired };
+            counts.updated += u64::from(own == demand.revision);
+            counts.applied += u64::from(row.applied == demand.revision);
+        }
+        match reason {
+            Reason::Healthy => counts.healthy += 1,
+            Reason::Failed => counts.failed += 1,
+            Reason::TimeOut => {
+                counts.timed_out += 1;
+                counts.failed += 1;
+            }
+            Reason::Superseded => counts.superseded += 1,
+            Reason::Stale | Reason::ClockSkew => counts.stale += 1,
+            Reason::Missing => counts.missing += 1,
+            Reason::Unverified => counts.unverified += 1,
+            Reason::Conflict => counts.conflicting += 1,
+            Reason::Soaking => {
+                counts.soaking += 1;
+                counts.progressing += 1;
+            }
+            _ => counts.progressing += 1,
+        }
+    }
+    counts
+}
+
+/// Failures and clusters out of sight: what the budget is for.
+fn is_fault(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::FailureBudgetExceeded
+            | Reason::Failed
+            | Reason::TimeOut
+            | Reason::Stale
+            | Reason::ClockSkew
+            | Reason::Missing
+            | Reason::Unverified
+            | Reason::Conflict
+    )
+}
+
+/// One entry for each state that keeps the gate closed, most important first: what is over the
+/// budget, then what is on the way, then what the budget covers.
+fn cluster_level(
+    input: &Input<'_>,
+    spec: &RolloutGateSpec,
+    terms: &Terms<'_>,
+    states: &[(Reason, &Target)],
+    over_budget: bool,
+) -> Vec<Waiting> {
+    let has_failed = |reason: &Reason| matches!(reason, Reason::Failed | Reason::TimeOut);
+    let failed = states.iter().filter(|(reason, _)| has_failed(reason)).count() as u64;
+    let mut groups: Vec<(Reason, Vec<(Reason, &Target)>)> = Vec::new();
+    for (reason, target) in states.iter().filter(|(reason, _)| *reason != Reason::Healthy) {
+        let together = failed > terms.budget && has_failed(reason);
+        let group = if together { Reason::FailureBudgetExceeded } else { *reason };
+        match groups.iter_mut().find(|(other, _)| *other == group) {
+            Some((_, members)) => members.push((*reason, target)),
+            None => groups.push((group, vec![(*reason, target)])),
+        }
+    }
+    groups.sort_by_key(|(reason, _)| (is_fault(*reason) != over_budget, *reason));
+    groups.iter().map(|(reason, group)| entry(input, spec, terms, *reason, group)).collect()
+}
+
+/// The override that holds now.
+fn in_force(spec: Option<&RolloutGateSpec>, moment: Moment) -> Option<&Override> {
+    spec?.override_.as_ref().filter(|word| holds(word, moment.now))
+}
+
+/// Whether an override has not ended yet.
+pub fn holds(word: &Override, now: Seconds) -> bool {
+    word.until.as_ref().is_none_or(|until| now < unix(until))
+}
+
+fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding) -> RolloutGateStatus {
+    let Finding { counts, mut waiting, mut stalled, checks, oldest_answer } = finding;
+    let word = in_force(spec, input.moment);
+    let (open, reason, message) = match word {
+        Some(word) => {
+            stalled = false;
+            let until = word.until.as_ref().map(|until| format!(" (until {})", until.0)).unwrap_or_default();
+            match word.state {
+                OverrideState::Open => {
+                    let else_closed = waiting
+                        .first()
+                        .map(|first| format!("; otherwise closed: {}", first.message))
+                        .unwrap_or_default();
+                    waiting.clear();
+                    (true, Reason::Overridden, format!("opened by hand: {}{until}{else_closed}", word.reason))
+                }
+                OverrideState::Closed => {
+                    let message = format!("closed by hand: {}{until}", word.reason);
+                    waiting.insert(0, whole(Reason::Overridden, message.clone()));
+                    (false, Reason::Overridden, message)
+                }
+            }
+        }
+        None => match waiting.first() {
+            Some(first) => {
+                let reason = Reason::ALL.iter().copied().find(|reason| reason.name() == first.reason);
+                (false, reason.unwrap_or(Reason::Progressing), first.message.clone())
+            }
+            None => {
+                let (open, reason, message) = satisfied(spec, counts.as_ref());
+                let doubt = input.membership.doubt().map(|doubt| format!("; {doubt}")).unwrap_or_default();
+                (open, reason, message + &doubt)
+            }
+        },
+    };
+    let previous = input.previous.cloned().unwrap_or_default();
+    let conditions = conditions(input, &previous, open, stalled, reason, message);
+    // A spec that cannot be read says nothing about the revision.
+    let (revision, started_at) = match spec {
+        Some(spec) => (Some(spec.revision.clone()), Some(started_at(input, spec))),
+        None => (previous.revision, previous.started_at),
+    };
+    let evidence = older(oldest_evidence(input.targets), stage_evidence(input, spec));
+    RolloutGateStatus {
+        observed_generation: Some(input.generation),
+        as_of: evidence.map(|at| oldest_answer.map(time).map_or(at.clone(), |answer| answer.min(at))),
+        epoch: None,
+        started_at,
+        since: find(&conditions, OPEN).map(|open| open.last_transition_time.clone()),
+        revision,
+        healthy: counts.map(|counts| format!("{}/{}", counts.healthy, counts.total)),
+        clusters: counts,
+        waiting_for: waiting,
+        checks,
+        tenancy: None,
+        conditions,
+    }
+}
+
+fn satisfied(spec: Option<&RolloutGateSpec>, counts: Option<&GateCounts>) -> (bool, Reason, String) {
+    // Without a spec or without counts there is always something that the gate waits for.
+    let (Some(spec), Some(counts)) = (spec, counts) else {
+        return (false, Reason::InvalidSpec, "nothing to judge".to_owned());
+    };
+    let (reason, word) = match spec.require {
+        Require::Healthy => (Reason::Healthy, "healthy at the revision"),
+        Require::Applied => (Reason::Applied, "at the revision"),
+    };
+    (true, reason, format!("{} of {} {word}", counts.healthy, clusters(counts.total)))
+}
+
+fn conditions(
+    input: &Input<'_>,
+    previous: &RolloutGateStatus,
+    open: bool,
+    stalled: bool,
+    reason: Reason,
+    message: String,
+) -> Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+    let mut conditions = Conditions::new(input.generation, input.moment, &previous.conditions);
+    conditions.set(READY, open, reason, message.clone());
+    conditions.set(OPEN, open, reason, message.clone());
+    let latched = find(&previous.conditions, SUCCEEDED).filter(|succeeded| {
+        succeeded.status == "True" && succeeded.observed_generation == Some(input.generation)
+    });
+    match latched {
+        Some(succeeded) => conditions.keep(succeeded.clone()),
+        None if open => conditions.set(SUCCEEDED, true, reason, "the gate was open in this generation"),
+        None => conditions.set(
+            SUCCEEDED,
+            false,
+            Reason::NotYetOpen,
+            "the gate has not been open in this generation",
+        ),
+    }
+    if stalled {
+        conditions.set(STALLED, true, reason, message);
+    } else if !open {
+        conditions.set(RECONCILING, true, reason, message);
+    }
+    conditions.finish()
+}

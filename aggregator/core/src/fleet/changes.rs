@@ -1,0 +1,245 @@
+//! What of the fleet has changed since when, other than the time of its evidence: so that whoever found a
+//! package [`Standing::Fresh`](super::Standing::Fresh) in many clusters need not look at each of them again.
+//!
+//! ```text
+//!   hear, accept, reject, forget ──> a cluster has changed      ─┐
+//!                                    a package has, somewhere   ─┼─> since a Mark: changed, or only the evidence is younger
+//!                                    evidence of each source    ─┘
+//! ```
+//!
+//! It speaks of fresh packages only; whatever else is known of a cluster has to be looked at again. Where it
+//! cannot be told cheaply that nothing has changed, something has.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::{Cluster, Fleet};
+use crate::fleet::serial;
+use crate::time::Seconds;
+
+/// Packages whose changes are remembered: beyond so many, all are taken to have changed.
+const PACKAGES: usize = 1 << 18;
+/// Sources of which the evidence is kept for each cluster: packages of others always have to be looked at.
+const SOURCES: usize = 64;
+
+/// A moment in the story of one fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    fleet: u64,
+    at: u64,
+}
+
+/// Some clusters of a fleet, one bit for each.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Clusters {
+    words: Box<[u64]>,
+}
+
+impl Clusters {
+    fn places(&self) -> impl Iterator<Item = usize> {
+        self.words.iter().enumerate().flat_map(|(at, word)| {
+            let mut left = *word;
+            std::iter::from_fn(move || {
+                let bit = left.trailing_zeros() as usize;
+                left &= left.checked_sub(1)?;
+                Some(at * 64 + bit)
+            })
+        })
+    }
+}
+
+/// What has become of a package in clusters where it was fresh.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Since {
+    /// It cannot be told without looking.
+    Changed,
+    /// It is what it was, and the oldest evidence is of this time; none when there are no clusters.
+    Same(Option<Seconds>),
+}
+
+/// The notes. Clusters have places, which are given to others once they are gone.
+#[derive(Debug)]
+pub(super) struct Changes {
+    fleet: u64,
+    now: u64,
+    /// When everything changed last.
+    all: u64,
+    /// When each cluster changed last, for all of its packages.
+    clusters: Vec<u64>,
+    newest_cluster: u64,
+    free: Vec<u32>,
+    /// When each package changed last, in any cluster.
+    packages: HashMap<Arc<str>, u64>,
+    /// By source and cluster: the oldest evidence of a stream that counts and by which the source is up.
+    evidence: HashMap<Arc<str>, Vec<Seconds>>,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self {
+            fleet: serial::next(),
+            now: 0,
+            all: 0,
+            clusters: Vec::new(),
+            newest_cluster: 0,
+            free: Vec::new(),
+            packages: HashMap::new(),
+            evidence: HashMap::new(),
+        }
+    }
+}
+
+impl Changes {
+    /// A place for a cluster that is new.
+    pub(super) fn place(&mut self) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.clusters.push(0);
+            u32::try_from(self.clusters.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.cluster(place);
+        place
+    }
+
+    /// A cluster is gone.
+    pub(super) fn gone(&mut self, place: u32) {
+        self.cluster(place);
+        self.evidence.values_mut().filter_map(|all| all.get_mut(place as usize)).for_each(|it| *it = NEVER);
+        self.free.push(place);
+    }
+
+    /// Something of a cluster has changed that may concern all of its packages.
+    pub(super) fn cluster(&mut self, place: u32) {
+        self.now += 1;
+        if let Some(at) = self.clusters.get_mut(place as usize) {
+            (*at, self.newest_cluster) = (self.now, self.now);
+        }
+    }
+
+    /// A package has changed in some cluster.
+    pub(super) fn package(&mut self, key: &Arc<str>) {
+        self.now += 1;
+        if let Some(at) = self.packages.get_mut(key) {
+            *at = self.now;
+        } else if self.packages.len() < PACKAGES {
+            self.packages.insert(key.clone(), self.now);
+        } else {
+            self.packages.clear();
+            self.all = self.now;
+        }
+    }
+
+    /// Something has changed that may concern everything.
+    pub(super) fn everything(&mut self) {
+        self.now += 1;
+        self.all = self.now;
+    }
+
+    /// The evidence of a cluster is another.
+    pub(super) fn evidence(&mut self, cluster: &Cluster) {
+        let at = cluster.place as usize;
+        self.evidence.values_mut().filter_map(|all| all.get_mut(at)).for_each(|it| *it = NEVER);
+        let verified = cluster.streams.values().filter_map(|stream| stream.verified.as_ref());
+        for source in verified.flat_map(|it| &it.content.sources).filter(|source| source.up == Some(1)) {
+            let known = self.evidence.len();
+            let all = match self.evidence.get_mut(&source.name) {
+                Some(known) => known,
+                None if known < SOURCES => self.evidence.entry(source.name.clone()).or_default(),
+                None => continue,
+            };
+            if all.len() <= at {
+                all.resize(self.clusters.len().max(at + 1), NEVER);
+            }
+            if let Some(known) = all.get_mut(at) {
+                *known = cluster.evidence(&source.name).unwrap_or(NEVER);
+            }
+        }
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { fleet: self.fleet, at: self.now }
+    }
+
+    fn since(&self, mark: Mark, key: &str, clusters: &Clusters) -> Since {
+        let package = self.packages.get(key).copied().unwrap_or_default();
+        if mark.fleet != self.fleet || self.all > mark.at || package > mark.at {
+            return Since::Changed;
+        }
+        let look = self.newest_cluster > mark.at;
+        let (source, ..) = crate::verify::content::parts(key);
+        let evidence = self.evidence.get(source).map(Vec::as_slice).unwrap_or_default();
+        let mut oldest = None::<Seconds>;
+        for place in clusters.places() {
+            if look && self.clusters.get(place).is_none_or(|at| *at > mark.at) {
+                return Since::Changed;
+            }
+            let of_cluster = evidence.get(place).copied().unwrap_or(NEVER);
+            oldest = Some(oldest.map_or(of_cluster, |oldest| oldest.min(of_cluster)));
+        }
+        Since::Same(oldest)
+    }
+}
+
+/// Older than any evidence.
+const NEVER: Seconds = Seconds::NEG_INFINITY;
+
+/// Streams that are held against each other; where there are more, something has always changed.
+const STREAMS: usize = 6;
+
+impl Cluster {
+    /// Stands for all of its streams that counts for every package, besides what they say and how young their evidence
+    /// is: faults and clocks, who is silent beside whom, and since when. None when it cannot be told cheaply.
+    pub(super) fn face(&self) -> Option<u64> {
+        if self.streams.len() > STREAMS {
+            return None;
+        }
+        let mut face = DefaultHasher::new();
+        self.scrape_seconds().map(Seconds::to_bits).hash(&mut face);
+        for (id, stream) in &self.streams {
+            let (fault, unverified, skew, dated, ahead) = stream.standing();
+            (fault, unverified, skew.is_some(), dated, ahead.to_bits()).hash(&mut face);
+            let mut is_silent = false;
+            for (other_id, other) in &self.streams {
+                let beside_it = stream.is_silent_beside(other, id.uid == other_id.uid);
+                beside_it.hash(&mut face);
+                is_silent |= beside_it;
+            }
+            let last_word = stream.verified.as_ref().filter(|_| is_silent).map(|it| it.last_word());
+            last_word.map(Seconds::to_bits).hash(&mut face);
+        }
+        Some(face.finish())
+    }
+}
+
+impl Fleet {
+    /// This moment, to be asked about later.
+    pub fn mark(&self) -> Mark {
+        self.changes.mark()
+    }
+
+    /// These clusters. None when one of them is not known.
+    pub fn clusters_of<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<Clusters> {
+        let mut words = vec![0_u64; self.changes.clusters.len().div_ceil(64)];
+        let mut next = self.clusters.range::<str, _>(..);
+        for name in names {
+            // Mostly they come one after another.
+            let cluster = match next.next() {
+                Some((known, cluster)) if known == name => cluster,
+                _ => {
+                    let cluster = self.clusters.get(name)?;
+                    next = self.clusters.range::<str, _>((Bound::Excluded(name), Bound::Unbounded));
+                    cluster
+                }
+            };
+            let place = cluster.place as usize;
+            *words.get_mut(place / 64)? |= 1 << (place % 64);
+        }
+        Some(Clusters { words: words.into() })
+    }
+
+    /// What has become since `mark` of the package with this key, in clusters where it was fresh then.
+    pub fn since(&self, mark: Mark, key: &str, clusters: &Clusters) -> Since {
+        self.changes.since(mark, key, clusters)
+    }
+}

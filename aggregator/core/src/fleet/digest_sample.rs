@@ -1,0 +1,78 @@
+//! Digest samples: what a look at a stream finds before anything of it is read.
+
+use std::sync::Arc;
+
+use statusbridge_contract::stream::StreamLabels;
+use statusbridge_contract::{Digest, Fingerprint};
+
+use crate::time::Seconds;
+
+/// What tells one stream from another: one process of one cluster's exporter, as one replica of a backend saw it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId {
+    /// The labels that the pipeline gave it.
+    pub labels: Arc<StreamLabels>,
+    /// Of the cluster, as the digest's label says it.
+    pub uid: Option<Fingerprint>,
+    /// Number of the process; 0 where no exposition says it.
+    pub process: u64,
+}
+
+/// One exposition's digest, with when it was rendered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Exposition {
+    /// The digest.
+    pub digest: u64,
+    /// When it was rendered, in unix seconds of the cluster's clock.
+    pub rendered: u64,
+}
+
+impl Exposition {
+    /// The sum over the state alone.
+    pub fn state(self) -> Digest {
+        Digest::of_state(self.digest, self.rendered)
+    }
+}
+
+/// An exposition and when it was scraped, by the clock of the scraper.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct DigestSample {
+    /// Timestamp of the samples of its scrape.
+    pub at: Seconds,
+    /// What was scraped.
+    pub exposition: Exposition,
+}
+
+/// The digest samples of one stream.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Digests {
+    /// Name of the cluster, as the pipeline gives it.
+    pub cluster: String,
+    /// The stream.
+    pub stream: StreamId,
+    /// Contract version of the newest.
+    pub contract: String,
+    /// Oldest first, none later than the time that was asked about.
+    pub samples: Vec<DigestSample>,
+    /// Whether it is known already that what came with them does not add up: then they confirm nothing.
+    pub is_torn: bool,
+    /// What the newest one lacks to be of use, if it lacks something, and when that one was scraped.
+    pub lack: Option<String>,
+    /// See `lack`; None as long as the newest is among the samples.
+    pub seen: Option<Seconds>,
+    /// The latest timestamp, where that is to come, and by how much it is ahead of the present.
+    pub future: Option<(Seconds, Seconds)>,
+}
+
+/// What digest samples call for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Heard {
+    /// The newest attests what was verified already.
+    Confirmed,
+    /// These attest something that was not verified yet: it has to be read, of the first that adds up.
+    Unread(Vec<DigestSample>),
+    /// There is nothing newer than what is known.
+    Old,
+    /// Nothing can be verified against them.
+    Unusable,
+}

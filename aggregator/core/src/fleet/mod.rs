@@ -1,0 +1,434 @@
+//! What is known about every cluster: plain memory, no I/O.
+//!
+//! ```text
+//!   cluster name -> streams -> verified content (sources, reasons, packages)
+//!                          \-> evidence time, clock, fault, memory of each package
+//! ```
+//!
+//! A poll tells it which digest samples it found and what it verified; whoever decides asks [`Fleet::observe`].
+
+mod access;
+mod changes;
+mod digest_sample;
+mod history;
+mod identity;
+mod names;
+pub mod observation;
+mod observe;
+#[cfg(test)]
+mod observe_tests;
+mod rendering;
+pub(crate) mod serial;
+#[cfg(test)]
+mod soak_tests;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod unscraped;
+mod view;
+mod vote;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use statusbridge_contract::Fingerprint;
+
+pub use access::{Access, FEED_LABEL, FeedName, feed_of};
+pub use changes::{Clusters, Mark, Since};
+pub use digest_sample::{DigestSample, Digests, Exposition, Heard, StreamId};
+pub use identity::IdentityLabels;
+pub use observation::{Observation, Row, Standing};
+pub use stream::{Accepted, MOST_LATE, lack_of};
+pub use view::StreamView;
+
+use crate::time::Seconds;
+use crate::verify::{Content, content};
+use changes::Changes;
+use names::Names;
+use statusbridge_api::PackageRef;
+use stream::Stream;
+use unscraped::Unscraped;
+
+/// Limits by which evidence is judged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FleetSettings {
+    /// Largest difference between a cluster's clock, its scraper's and ours.
+    pub max_clock_skew: Seconds,
+    /// Streams not heard from for so long are forgotten.
+    pub forget_after: Seconds,
+}
+
+impl Default for FleetSettings {
+    fn default() -> Self {
+        Self { max_clock_skew: 60.0, forget_after: 3600.0 }
+    }
+}
+
+/// Everything verified about every cluster.
+#[derive(Debug, Default)]
+pub struct Fleet {
+    settings: FleetSettings,
+    clusters: BTreeMap<String, Cluster>,
+    names: Names,
+    /// Why the last poll failed, by the feed.
+    errors: BTreeMap<FeedName, String>,
+    unscraped: Unscraped,
+    changes: Changes,
+}
+
+/// Streams of a cluster that are kept at least, however long they have been silent.
+const KEPT_STREAMS: usize = 8;
+
+#[derive(Debug, Default)]
+struct Cluster {
+    /// Where it is in what is noted of changes.
+    place: u32,
+    /// Boxed, as a map has room for many more than the one that most clusters have.
+    streams: BTreeMap<StreamId, Box<Stream>>,
+}
+
+impl Cluster {
+    /// Whether it reports the package with this key, or did lately.
+    fn reports(&self, key: &str) -> bool {
+        let mut verified = self.streams.values().filter_map(|s| s.verified.as_ref());
+        verified.any(|v| v.content.has(key))
+    }
+
+    /// How far apart its digest samples are, in whole seconds: that stands still.
+    fn scrape_seconds(&self) -> Option<Seconds> {
+        self.streams.values().filter_map(|stream| stream.interval()).reduce(f64::max).map(Seconds::round)
+    }
+
+    /// Whether some other stream goes on while this one is silent.
+    fn is_silent(&self, id: &StreamId, stream: &Stream) -> bool {
+        self.streams.iter().any(|(other, it)| stream.is_silent_beside(it, other.uid == id.uid))
+    }
+
+    /// Processes of the exporter that others have taken the place of, all but the last few: a process that starts anew
+    /// again and again does not fill the memory. Each knows what the one before it said.
+    fn replaced(&self) -> Vec<StreamId> {
+        let excess = self.streams.len().saturating_sub(KEPT_STREAMS);
+        if excess == 0 {
+            return Vec::new();
+        }
+        let mut silent: Vec<_> = self.streams.iter().filter(|(id, it)| self.is_silent(id, it)).collect();
+        silent.sort_by(|a, b| a.1.heard().total_cmp(&b.1.heard()));
+        silent.into_iter().take(excess).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Forgets the process that was heard longest ago, where too many are known under the labels of a new one.
+    fn make_room(&mut self, id: &StreamId, changes: &mut Changes) {
+        let same =
+            self.streams.iter().filter(|(known, _)| (&known.labels, known.uid) == (&id.labels, id.uid));
+        if same.clone().count() < KEPT_STREAMS {
+            return;
+        }
+        let oldest = same.min_by(|a, b| a.1.heard().total_cmp(&b.1.heard())).map(|(id, _)| id.clone());
+        let gone = oldest.and_then(|oldest| self.streams.remove(&oldest));
+        let verified = gone.and_then(|gone| gone.verified);
+        verified.iter().flat_map(|it| it.content.packages.keys().iter()).for_each(|key| changes.package(key));
+    }
+
+    /// Takes note that a feed was looked at. Where there are several streams, who is silent may be another now: gives what
+    /// it was.
+    fn looked(&mut self, feed: &str, t: Seconds) -> Option<Option<u64>> {
+        let face = (self.streams.len() > 1).then(|| self.face());
+        let of_feed = self.streams.iter_mut().filter(|(id, _)| feed_of(&id.labels) == feed);
+        of_feed.for_each(|(_, stream)| stream.looked(t));
+        face
+    }
+
+    /// The stream of this cluster that was verified last and says that a source is up.
+    fn last_up(&self, of: &StreamId, source: &str) -> Option<&Stream> {
+        let others = self.streams.iter().filter(|(id, _)| *id != of && id.uid == of.uid);
+        let up = others.filter(|(_, s)| s.verified.as_ref().is_some_and(|v| v.content.is_up(source)));
+        let word = |stream: &Stream| stream.verified.as_ref().map(|verified| verified.last_word());
+        up.map(|(_, stream)| stream.as_ref()).reduce(|a, b| if word(b) > word(a) { b } else { a })
+    }
+}
+
+/// What a feed says, with its name if it has one.
+pub fn named(feed: &str, text: &str) -> String {
+    if feed.is_empty() { text.to_owned() } else { format!("feed {feed}: {text}") }
+}
+
+/// The identity of a package as its samples are kept.
+pub fn key(package: &PackageRef) -> String {
+    content::key(&package.source, package.namespace.as_deref().unwrap_or_default(), &package.name)
+}
+
+/// The package that a [`key`] stands for.
+fn id(key: &str) -> PackageRef {
+    let (source, namespace, name) = content::parts(key);
+    let namespace = Some(namespace.to_owned()).filter(|it| !it.is_empty());
+    PackageRef { source: source.to_owned(), namespace, name: name.to_owned() }
+}
+
+impl Fleet {
+    /// An empty fleet.
+    pub fn new(settings: FleetSettings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// The cluster of this name, from now on if there was none.
+    fn cluster<'a>(
+        clusters: &'a mut BTreeMap<String, Cluster>,
+        changes: &mut Changes,
+        name: &str,
+    ) -> &'a mut Cluster {
+        if !clusters.contains_key(name) {
+            clusters.insert(name.to_owned(), Cluster { place: changes.place(), ..Cluster::default() });
+        }
+        clusters.entry(name.to_owned()).or_default()
+    }
+
+    /// Takes note of digest samples that the poll at `t` found, and says what they call for.
+    pub fn hear(&mut self, digests: &Digests, t: Seconds) -> Heard {
+        let settings = self.settings;
+        if digests.samples.is_empty() && digests.lack.is_none() {
+            return self.look_ahead(digests, t);
+        }
+        let known = digests.lack.as_ref().and_then(|_| self.last_of(&digests.cluster, &digests.stream));
+        let stream = known.as_ref().unwrap_or(&digests.stream);
+        self.change(&digests.cluster, stream, |stream| stream.hear(digests, t, &settings))
+    }
+
+    /// There are only stamps of the future: they may be of any stream that is known under these labels.
+    fn look_ahead(&mut self, digests: &Digests, t: Seconds) -> Heard {
+        let settings = self.settings;
+        let Digests { cluster, stream, .. } = digests;
+        let known = self.clusters.get(cluster).map(|known| known.streams.keys());
+        let mut all: Vec<StreamId> =
+            known.into_iter().flatten().filter(|id| id.labels == stream.labels).cloned().collect();
+        if all.is_empty() {
+            all.push(stream.clone());
+        }
+        for id in &all {
+            self.change(cluster, id, |stream| stream.look_ahead(digests.future, t, &settings));
+        }
+        Heard::Unusable
+    }
+
+    /// The stream of the same labels and cluster that was heard last: what does not say of which process it is, comes
+    /// from there.
+    fn last_of(&self, cluster: &str, stream: &StreamId) -> Option<StreamId> {
+        let streams = self.clusters.get(cluster)?.streams.iter();
+        let same = streams.filter(|(id, _)| (&id.labels, id.uid) == (&stream.labels, stream.uid));
+        same.max_by(|a, b| a.1.heard().total_cmp(&b.1.heard())).map(|(id, _)| id.clone())
+    }
+
+    /// Changes a stream, and takes note of what that changes for its cluster.
+    fn change<R>(&mut self, name: &str, id: &StreamId, change: impl FnOnce(&mut Stream) -> R) -> R {
+        let cluster = match self.clusters.get_mut(name) {
+            Some(known) => known,
+            None => Self::cluster(&mut self.clusters, &mut self.changes, name),
+        };
+        let face = cluster.face();
+        let result = if let Some(known) = cluster.streams.get_mut(id) {
+            change(known)
+        } else {
+            cluster.make_room(id, &mut self.changes);
+            change(cluster.streams.entry(id.clone()).or_default())
+        };
+        Self::changed(&mut self.changes, cluster, face);
+        result
+    }
+
+    /// Takes note of whether a cluster is what it was.
+    fn changed(changes: &mut Changes, cluster: &Cluster, before: Option<u64>) {
+        if before.is_none() || cluster.face() != before {
+            changes.cluster(cluster.place);
+        }
+        changes.evidence(cluster);
+    }
+
+    /// Takes the verified content that a digest sample attests.
+    pub fn accept(
+        &mut self,
+        (name, id): (&str, &StreamId),
+        sample: &DigestSample,
+        content: Content,
+        t: Seconds,
+    ) -> Accepted {
+        let cluster = Self::cluster(&mut self.clusters, &mut self.changes, name);
+        let face = cluster.face();
+        let mut stream = cluster.streams.remove(id).unwrap_or_default();
+        let same_sources = stream.verified.as_ref().is_some_and(|old| old.content.has_same_sources(&content));
+        let changes = &mut self.changes;
+        let sibling = |key: &str| {
+            let sibling = cluster.last_up(id, content::parts(key).0)?.verified.as_ref()?;
+            Some((sibling.find(key), sibling.last_word()))
+        };
+        let accepted =
+            stream.accept(sample, content, t, &mut self.names, |key| changes.package(key), sibling);
+        cluster.streams.insert(id.clone(), stream);
+        Self::changed(&mut self.changes, cluster, face.filter(|_| same_sources));
+        accepted
+    }
+
+    /// Notes why what a stream's newest digest samples attest did not verify. What was verified before stays, and
+    /// ages.
+    pub fn reject(&mut self, (name, id): (&str, &StreamId), fault: String) {
+        self.change(name, id, |stream| stream.reject(fault));
+    }
+
+    /// What was last verified of a stream.
+    pub fn verified(&self, cluster: &str, stream: &StreamId) -> Option<&Content> {
+        Some(&self.clusters.get(cluster)?.streams.get(stream)?.verified.as_ref()?.content)
+    }
+
+    /// Why what a stream's newest digest attests is not verified, if it is not.
+    pub fn fault(&self, cluster: &str, stream: &StreamId) -> Option<&str> {
+        self.clusters.get(cluster)?.streams.get(stream)?.fault.as_deref()
+    }
+
+    /// How many samples a cluster's streams were when last verified; None when some stream never was.
+    pub fn samples(&self, cluster: &str) -> Option<u64> {
+        let live = self.clusters.get(cluster)?.live();
+        live.iter().map(|vote| vote.verified.map(|verified| verified.content.samples)).sum()
+    }
+
+    /// A feed's poll at `t` got its answers: drops what was not heard from by it for long.
+    pub fn answered(&mut self, feed: &str, t: Seconds) {
+        if self.errors.remove(feed).is_some() {
+            self.changes.everything();
+        }
+        let before = t - self.settings.forget_after;
+        let changes = &mut self.changes;
+        self.clusters.retain(|_, cluster| {
+            let face = cluster.looked(feed, t);
+            let mut changed = face.is_some_and(|face| face.is_none() || cluster.face() != face);
+            let replaced = cluster.replaced();
+            cluster.streams.retain(|id, stream| {
+                let is_old = feed_of(&id.labels) == feed && stream.last_heard() < before;
+                let stays = !is_old && !replaced.contains(id);
+                if !stays {
+                    changed = true;
+                    let verified = stream.verified.iter();
+                    verified
+                        .flat_map(|v| v.content.packages.keys().iter())
+                        .for_each(|key| changes.package(key));
+                }
+                stays
+            });
+            let stays = !cluster.streams.is_empty();
+            match (stays, changed) {
+                (false, _) => changes.gone(cluster.place),
+                (true, true) => {
+                    changes.cluster(cluster.place);
+                    changes.evidence(cluster);
+                }
+                (true, false) => {}
+            }
+            stays
+        });
+    }
+
+    /// A feed's poll failed. Everything stays as it is, and ages.
+    pub fn unanswered(&mut self, feed: &str, error: String) {
+        self.errors.insert(feed.into(), named(feed, &error));
+        let streams = self.clusters.values_mut().flat_map(|cluster| &mut cluster.streams);
+        streams.filter(|(id, _)| feed_of(&id.labels) == feed).for_each(|(_, stream)| stream.cut_off());
+        self.changes.everything();
+    }
+
+    /// Why a feed does not answer, if it does not, with its name.
+    pub fn error_of(&self, feed: &str) -> Option<&str> {
+        self.errors.get(feed).map(String::as_str)
+    }
+
+    /// Why any feed does not answer.
+    fn any_error(&self) -> Option<&str> {
+        self.errors.values().map(String::as_str).next()
+    }
+
+    /// The feed that last brought verified data of a package in a cluster.
+    pub fn feed_of(&self, cluster: &str, package: &PackageRef) -> Option<&str> {
+        let key = key(package);
+        let streams = &self.clusters.get(cluster)?.streams;
+        let verified = streams.iter().filter_map(|(id, s)| Some((id, s.verified.as_ref()?)));
+        let has = verified.filter(|(_, v)| v.content.has(&key));
+        has.max_by(|a, b| a.1.last_word().total_cmp(&b.1.last_word())).map(|(id, _)| feed_of(&id.labels))
+    }
+
+    /// Sorted names of the clusters that report the package or did lately, stale ones included.
+    pub fn reporting(&self, package: &PackageRef) -> Vec<String> {
+        let key = key(package);
+        self.clusters.iter().filter(|(_, c)| c.reports(&key)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Every package of which verified data is known of a cluster where it may be looked at.
+    /// `may_look` is asked once for each package, and gives the question about clusters.
+    pub fn packages<M: Fn(&str) -> bool>(&self, may_look: impl Fn(&PackageRef) -> M) -> BTreeSet<PackageRef> {
+        let mut hidden = HashMap::<&str, (PackageRef, M)>::new();
+        let mut found = HashMap::<&str, PackageRef>::new();
+        for (name, cluster) in &self.clusters {
+            let verified = cluster.streams.values().filter_map(|s| s.verified.as_ref());
+            for key in verified.flat_map(|v| v.content.packages.keys().iter()) {
+                let key = key.as_ref();
+                if found.contains_key(key) {
+                    continue;
+                }
+                let (id, may_look) = hidden.remove(key).unwrap_or_else(|| {
+                    let id = id(key);
+                    let may_look = may_look(&id);
+                    (id, may_look)
+                });
+                match may_look(name) {
+                    true => drop(found.insert(key, id)),
+                    false => drop(hidden.insert(key, (id, may_look))),
+                }
+            }
+        }
+        found.into_values().collect()
+    }
+
+    /// Every revision of the package that some cluster was seen to want, have applied or have healthy, with
+    /// the sorted names of the clusters.
+    pub fn revisions(&self, package: &PackageRef) -> BTreeMap<Fingerprint, Vec<&str>> {
+        let key = key(package);
+        let mut seen: BTreeMap<Fingerprint, Vec<&str>> = BTreeMap::new();
+        for (name, cluster) in &self.clusters {
+            let verified = cluster.streams.values().filter_map(|s| s.verified.as_ref()?.find(&key));
+            for (package, history) in verified {
+                let own =
+                    [package.desired(), package.applied(), package.healthy(), history.previously_applied];
+                for revision in own.into_iter().filter(|r| !r.is_none()) {
+                    let clusters = seen.entry(revision).or_default();
+                    if clusters.last() != Some(&name.as_str()) {
+                        clusters.push(name);
+                    }
+                }
+            }
+        }
+        seen
+    }
+
+    /// Time of the youngest verified evidence of any cluster.
+    pub fn newest_evidence(&self) -> Option<Seconds> {
+        let streams = self.clusters.values().flat_map(|c| c.streams.values());
+        streams.filter_map(|s| s.evidence_so_far()).reduce(f64::max)
+    }
+
+    /// How old the youngest verified evidence of each cluster is at `t`; clusters of which nothing
+    /// was ever verified have no age.
+    pub fn ages(&self, t: Seconds) -> Vec<Seconds> {
+        let evidence =
+            |cluster: &Cluster| cluster.streams.values().filter_map(|s| s.evidence_so_far()).reduce(f64::max);
+        self.clusters.values().filter_map(evidence).map(|evidence| t - evidence).collect()
+    }
+
+    /// Largest difference between clocks that is believed, in seconds.
+    pub fn max_clock_skew(&self) -> Seconds {
+        self.settings.max_clock_skew
+    }
+
+    /// The longest scrape interval of any cluster, in whole seconds; 0 when none is known.
+    pub fn slowest_scrapes(&self) -> Seconds {
+        self.clusters.values().filter_map(Cluster::scrape_seconds).fold(0.0, f64::max)
+    }
+
+    /// How far apart the cluster's digest samples were seen to be, in whole seconds.
+    pub fn scrape_interval(&self, cluster: &str) -> Option<Seconds> {
+        self.clusters.get(cluster)?.scrape_seconds()
+    }
+}

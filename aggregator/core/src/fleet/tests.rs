@@ -1,0 +1,264 @@
+//! What must hold whatever polls bring.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use statusbridge_contract::Fingerprint;
+
+use super::{DigestSample, Digests, Exposition, FEED_LABEL, Fleet, FleetSettings, Heard, Standing};
+use crate::testing::{self, digests, failed, healthy, package, tell, tell_digests};
+use crate::time::Seconds;
+
+/// What one poll finds of one stream.
+#[derive(Debug, Clone)]
+struct Event {
+    stream: u8,
+    /// Seconds since the event before.
+    after: u16,
+    /// How old the scrape is at the time of the poll.
+    lag: u16,
+    /// How much older the exposition is than its scrape.
+    repeated: u16,
+    /// Which exposition it is.
+    says: u8,
+    /// Whether its samples arrive whole.
+    whole: bool,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event =
+        (0..3u8, 0..120u16, 0..60u16, prop_oneof![8 => Just(0u16), 1 => 0..400u16], 0..6u8, any::<bool>());
+    let event = event.prop_map(|(stream, after, lag, repeated, says, whole)| Event {
+        stream,
+        after,
+        lag,
+        repeated,
+        says,
+        whole,
+    });
+    prop::collection::vec(event, 0..40)
+}
+
+fn exposition(says: u8) -> testing::Exposition {
+    let new = testing::Exposition::new;
+    match says {
+        0 => new(1).with("p", healthy("r1", 10)),
+        1 => new(1).with("p", healthy("r2", 20)),
+        2 => new(1).with("p", failed("r2", 30)),
+        3 => new(1).with("q", healthy("r1", 10)),
+        4 => new(1).with("p", healthy("r1", 10)).down("flux"),
+        _ => new(1).by(2).with("p", healthy("r1", 10)),
+    }
+}
+
+const STALE_AFTER: Seconds = 100.0;
+
+proptest! {
+    #[test]
+    fn fresh_only_on_young_verified_evidence(events in events(), wait in 0..200u16) {
+        let mut fleet = Fleet::new(FleetSettings::default());
+        let mut t: Seconds = 10_000.0;
+        // By stream: what was verified last, and when the last exposition of it was rendered.
+        let mut model: BTreeMap<(u8, bool), (u8, Seconds)> = BTreeMap::new();
+        for event in events {
+            t += Seconds::from(event.after);
+            let at = t - Seconds::from(event.lag);
+            let rendered = at - Seconds::from(event.repeated);
+            let exposition = exposition(event.says);
+            let instance = event.stream.to_string();
+            let labels = [("cluster", "c"), ("instance", instance.as_str())];
+            let said = Exposition { digest: exposition.digest(rendered as u64), rendered: rendered as u64 };
+            let samples = vec![DigestSample { at, exposition: said }];
+            let digests = Digests { samples, ..digests(&labels, &exposition, &[]) };
+            let id = (event.stream, event.says == 5);
+            match fleet.hear(&digests, t) {
+                Heard::Unread(samples) if event.whole => {
+                    fleet.accept((&digests.cluster, &digests.stream), &samples[0], exposition.content(), t);
+                    model.insert(id, (event.says, rendered));
+                }
+                Heard::Unread(_) => fleet.reject((&digests.cluster, &digests.stream), "torn".into()),
+                // One that comes late confirms as well.
+                Heard::Confirmed | Heard::Old => {
+                    if let Some(known) = model.get_mut(&id).filter(|known| known.0 == event.says) {
+                        known.1 = known.1.max(rendered);
+                    }
+                }
+                Heard::Unusable => {}
+            }
+            check(&fleet.observe("c", &package("p"), t, STALE_AFTER), &model, t)?;
+        }
+        t += Seconds::from(wait);
+        check(&fleet.observe("c", &package("p"), t, STALE_AFTER), &model, t)?;
+        fleet.unanswered("", "gone".into());
+        check(&fleet.observe("c", &package("p"), t, STALE_AFTER), &model, t)?;
+        prop_assert_ne!(fleet.observe("c", &package("p"), t + 10_000.0, STALE_AFTER).standing, Standing::Fresh);
+    }
+}
+
+fn check(
+    got: &super::Observation,
+    model: &BTreeMap<(u8, bool), (u8, Seconds)>,
+    t: Seconds,
+) -> Result<(), TestCaseError> {
+    if got.standing != Standing::Fresh {
+        return Ok(());
+    }
+    // A revision counts only if some stream attested it, with the source up, lately enough.
+    let row = got.row.as_ref().unwrap();
+    let attested = |says: u8| match says {
+        0 | 5 => row.healthy == Fingerprint::of("r1"),
+        1 => row.healthy == Fingerprint::of("r2"),
+        _ => false,
+    };
+    let young = |(says, rendered): &(u8, Seconds)| attested(*says) && t - rendered <= STALE_AFTER;
+    prop_assert!(row.healthy.is_none() || model.values().any(young), "{:?} {:?}", got, model);
+    prop_assert!(got.as_of.is_some_and(|as_of| t - as_of <= STALE_AFTER));
+    Ok(())
+}
+
+#[test]
+fn what_is_not_heard_from_is_forgotten_but_only_when_the_backend_answers() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let hear = |fleet: &mut Fleet, cluster: &str, at: Seconds| {
+        tell(fleet, &[("cluster", cluster)], &exposition(0), at);
+    };
+    hear(&mut fleet, "b", 1000.0);
+    hear(&mut fleet, "a", 1000.0);
+    for at in [1030.0, 1045.0, 1075.0, 1090.0] {
+        hear(&mut fleet, "a", at);
+    }
+    assert_eq!(fleet.scrape_interval("a"), Some(15.0));
+    assert_eq!(fleet.scrape_interval("c"), None);
+    assert_eq!(fleet.newest_evidence(), Some(1090.0));
+    assert_eq!(fleet.reporting(&package("p")), ["a", "b"]);
+    assert!(fleet.reporting(&package("q")).is_empty());
+    let seen = fleet.revisions(&package("p"));
+    assert_eq!(seen, [(Fingerprint::of("r1"), ["a", "b"].into())].into());
+    fleet.unanswered("", "gone".into());
+    assert_eq!(fleet.reporting(&package("p")), ["a", "b"]);
+    hear(&mut fleet, "a", 9000.0);
+    fleet.answered("", 9000.0);
+    assert_eq!(fleet.reporting(&package("p")), ["a"]);
+}
+
+#[test]
+fn packages_are_known_from_verified_data_of_clusters_that_may_be_looked_at() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let mut hear = |cluster: &str, exposition: &testing::Exposition, whole: bool| {
+        let digests = digests(&[("cluster", cluster)], exposition, &[100.0]);
+        if whole {
+            return tell_digests(&mut fleet, &digests, exposition, 100.0);
+        }
+        fleet.hear(&digests, 100.0);
+        fleet.reject((&digests.cluster, &digests.stream), "torn".into());
+    };
+    let says = |names: &[&str]| {
+        names.iter().fold(testing::Exposition::new(1), |all, name| all.with(name, healthy("r", 10)))
+    };
+    hear("one", &says(&["a", "b"]), true);
+    hear("two", &says(&["b", "c"]), true);
+    hear("three", &says(&["d"]), false);
+    let found = |clusters: &'static [&'static str]| -> Vec<String> {
+        let found = fleet.packages(|_| move |cluster: &str| clusters.contains(&cluster));
+        found.into_iter().map(|id| id.name).collect()
+    };
+    assert_eq!(found(&["one", "two", "three"]), ["a", "b", "c"]);
+    assert_eq!(found(&["two"]), ["b", "c"]);
+    assert_eq!(found(&[]), Vec::<String>::new());
+    let hidden = package("b");
+    let but_one = fleet.packages(|id| {
+        let shown = *id != hidden;
+        move |_: &str| shown
+    });
+    assert_eq!(but_one.into_iter().map(|id| id.name).collect::<Vec<_>>(), ["a", "c"]);
+}
+
+#[test]
+fn the_worst_of_two_feeds_counts_and_one_that_fails_is_named() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    for (feed, at, says) in [("eu", 1010.0, "r1"), ("us", 1020.0, "r2")] {
+        let exposition = testing::Exposition::new(1).with("p", healthy(says, 900));
+        tell(&mut fleet, &[("cluster", "c"), (FEED_LABEL, feed)], &exposition, at);
+    }
+    let observe = |fleet: &Fleet, t| fleet.observe("c", &package("p"), t, STALE_AFTER);
+    let seen = observe(&fleet, 1050.0);
+    assert_eq!((seen.standing, seen.as_of), (Standing::Fresh, Some(1010.0)));
+    assert_eq!(seen.row.unwrap().healthy, Fingerprint::NONE);
+    assert!(seen.message.contains("its streams disagree"), "{}", seen.message);
+    assert_eq!(fleet.feed_of("c", &package("p")), Some("us"));
+
+    // One that the cluster does not come by says nothing about it.
+    fleet.unanswered("asia", "gone".into());
+    assert_eq!(observe(&fleet, 2000.0).reason, super::observation::reason::EXPORTER_SILENT);
+    fleet.unanswered("us", "gone".into());
+    let silent = observe(&fleet, 2000.0);
+    assert_eq!(silent.reason, super::observation::reason::BACKEND_UNAVAILABLE);
+    assert!(silent.message.ends_with("feed us: gone"), "{}", silent.message);
+
+    // Only what a feed has not heard of for long while it answers is forgotten.
+    fleet.answered("eu", 9000.0);
+    assert_eq!(fleet.feed_of("c", &package("p")), Some("us"));
+    fleet.answered("us", 9000.0);
+    assert_eq!(fleet.feed_of("c", &package("p")), None);
+}
+
+/// Two clusters of one name, by two feeds that are looked at as of other times: of the one nothing is ever as young as of the
+/// other.
+#[test]
+fn a_stream_that_is_late_or_whose_feed_does_not_answer_is_not_silent() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let poll = |fleet: &mut Fleet, feed: &str, uid, t: Seconds| {
+        let exposition = testing::Exposition::new(uid).with("p", healthy("r1", 900));
+        tell(fleet, &[("cluster", "c"), (FEED_LABEL, feed)], &exposition, t);
+        fleet.answered(feed, t);
+    };
+    let standing = |fleet: &Fleet, t| fleet.observe("c", &package("p"), t, STALE_AFTER).standing;
+    for now in (1100..1400).step_by(15).map(f64::from) {
+        poll(&mut fleet, "eu", 1, now - 5.0);
+        poll(&mut fleet, "us", 2, now - 60.0);
+        assert_eq!(standing(&fleet, now), Standing::Conflict, "{now}");
+    }
+    for now in (1400..1600).step_by(15).map(f64::from) {
+        poll(&mut fleet, "eu", 1, now - 5.0);
+        fleet.unanswered("us", "gone".into());
+        assert_eq!(standing(&fleet, now), Standing::Conflict, "{now}");
+    }
+    // Once it answers, and has nothing new, the other one is alone.
+    poll(&mut fleet, "eu", 1, 1600.0);
+    fleet.answered("us", 1600.0);
+    assert_eq!(standing(&fleet, 1605.0), Standing::Fresh);
+
+    // Where both are the same cluster, the feed that answers is enough.
+    let mut fleet = Fleet::new(FleetSettings::default());
+    poll(&mut fleet, "us", 1, 1000.0);
+    for now in (1000..1600).step_by(15).map(f64::from) {
+        poll(&mut fleet, "eu", 1, now);
+        fleet.unanswered("us", "gone".into());
+        assert_eq!(standing(&fleet, now + 5.0), Standing::Fresh, "{now}");
+    }
+}
+
+#[test]
+fn an_exporter_that_starts_again_and_again_does_not_fill_the_memory() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    for process in 1..100_u32 {
+        let said = exposition(0).by(process.into());
+        let at = 1000.0 + 40.0 * Seconds::from(process);
+        tell(&mut fleet, &[("cluster", "c")], &said, at);
+        fleet.answered("", at);
+    }
+    assert_eq!(fleet.streams().count(), super::KEPT_STREAMS);
+    // A cluster of which nothing else is known keeps what it is known by.
+    assert_eq!(fleet.observe("c", &package("p"), 4970.0, STALE_AFTER).standing, Standing::Fresh);
+}
+
+#[test]
+fn processes_under_the_same_labels_are_bounded_however_fast_they_come() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    for process in 1..50_u32 {
+        let at = 1000.0 + Seconds::from(process);
+        let said = exposition(0).by(process.into());
+        tell_digests(&mut fleet, &digests(&[("cluster", "c")], &said, &[at]), &said, at);
+    }
+    assert_eq!(fleet.streams().count(), super::KEPT_STREAMS);
+}

@@ -1,0 +1,508 @@
+//! Puts together what a decision needs: the hub's objects, the fleet, the backend, the time.
+
+use std::collections::BTreeSet;
+
+use statusbridge_api::check::Check;
+use statusbridge_api::common::{self, ClusterSet};
+use statusbridge_api::fleet_package::{Detail, PackageRef};
+use statusbridge_api::trace::StageStatus;
+use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, RolloutGateSpec, RolloutGateStatus};
+use statusbridge_contract::Fingerprint;
+
+use crate::checks::{Answers, Asking, Templates, resolve};
+use crate::decide::checks::{Asked, NoQuery};
+use crate::decide::dependencies::{Dependencies, Dependency};
+use crate::decide::fleet_package::{self, RarelyScraped, Wanted};
+use crate::decide::rollout_gate::{self, PackageSpec};
+use crate::decide::rows::{self, Evident};
+use crate::decide::trace::{self, Trace};
+use crate::decide::{Backend, Membership, Moment, Obstacle, Target, worth_writing};
+use crate::fleet::{Fleet, Standing};
+use crate::reconcile::dependencies::{Graph, is_open};
+use crate::reconcile::profiles::Profiles;
+use crate::reconcile::references::{Ledger, Resolution};
+use crate::reconcile::store::{Key, Kind, Object, Store};
+use crate::reconcile::survey::Surveys;
+use crate::reconcile::targets::{Chosen, Sources, shown_backend};
+use crate::reconcile::tenancy::{Grant, Tenancy};
+use crate::reconcile::verdicts::{Found, Still, Verdicts};
+use crate::time::Seconds;
+use again::{NEVER, fleet_key};
+
+/// A FleetPackage of the hub.
+pub type PackageObject = Object<FleetPackageSpec, FleetPackageStatus>;
+/// A RolloutGate of the hub.
+pub type GateObject = Object<RolloutGateSpec, RolloutGateStatus>;
+impl GateObject {
+    /// The name of its FleetPackage; `None` where the spec cannot be read.
+    pub fn package(&self) -> Option<Key> {
+        let spec = self.spec.as_ref().ok()?;
+        Some(self.key.beside(&spec.fleet_package_ref.name))
+    }
+}
+
+/// All FleetPackages.
+pub type Packages = Store<FleetPackageSpec, FleetPackageStatus>;
+/// All RolloutGates.
+pub type Gates = Store<RolloutGateSpec, RolloutGateStatus>;
+
+/// What the slices of a FleetPackage should hold.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Rows {
+    /// These.
+    Known(Vec<Evident>),
+    /// Nothing can be said now: what is there stays, with its age.
+    Unknown,
+    /// Another reporter sees to them.
+    NotOurs,
+}
+
+/// All that is known at one moment.
+#[derive(Clone, Copy)]
+pub struct World<'a> {
+    /// What the clusters report.
+    pub fleet: &'a Fleet,
+    /// The packages that gates refer to.
+    pub packages: &'a Packages,
+    /// The clusters that the hub knows.
+    pub profiles: &'a Profiles,
+    /// What each namespace may see.
+    pub tenancy: &'a Tenancy,
+    /// The gates that gates depend on.
+    pub gates: &'a Gates,
+    /// How they depend on each other.
+    pub graph: &'a Graph,
+    /// Gates that are about to be closed: nothing may rest on them any more.
+    pub closing: &'a BTreeSet<Key>,
+    /// Queries that checks refer to by name.
+    pub templates: &'a Templates,
+    /// What the backend last said to checks.
+    pub answers: &'a Answers,
+    /// The revisions that packages read from other objects.
+    pub references: &'a Ledger,
+    /// What was found out about the fleet, as it is now.
+    pub surveys: &'a Surveys,
+    /// What objects were judged to be, and what that rests on.
+    pub verdicts: &'a Verdicts,
+    /// What the last polls came to.
+    pub backend: Backend<'a>,
+    /// Why some feed has never answered this process, though others have.
+    pub unheard: Option<&'a str>,
+    /// Which leadership this is; none without leader election.
+    pub epoch: Option<i64>,
+    /// Objects that a write was sent for whose fate is not known: it may still arrive, long after
+    /// what it says has ceased to be true, unless another write comes first.
+    pub doubtful: &'a BTreeSet<(Kind, Key)>,
+    /// When.
+    pub moment: Moment,
+}
+
+impl World<'_> {
+    /// The status that a FleetPackage should get, if it is worth a write.
+    pub fn package(&self, object: &PackageObject) -> Option<FleetPackageStatus> {
+        let spec = object.spec.as_ref();
+        if spec.is_ok_and(|spec| spec.managed_by.is_some()) {
+            return None;
+        }
+        let basis = self.basis_of_package(object);
+        let basis = basis.as_ref().map(|(basis, spec)| (basis, *spec));
+        if let (Some(basis), Some(status)) = (basis, &object.status) {
+            match self.still(Kind::FleetPackage, object, basis, status.as_of.as_ref()) {
+                Still::Stands => return None,
+                Still::Refreshed(at) => {
+                    return Some(FleetPackageStatus { as_of: Some(at), ..status.clone() });
+                }
+                Still::Unknown => {}
+            }
+        }
+        let grant = match spec {
+            Ok(spec) => self.tenancy.grant(&object.key.namespace, &spec.package),
+            Err(_) => self.tenancy.grant_for_unreadable(),
+        };
+        let mark = self.mark(&grant, &object.key, spec.ok());
+        let previous = object.status.as_ref().filter(|status| carries_over(&mark, &status.tenancy));
+        let unread = Obstacle {
+            reason: Reason::Pending,
+            message: "revisionFrom: the object has not been read yet, or the expression not evaluated"
+                .to_owned(),
+            stalled: false,
+        };
+        let wanted = match spec.map(|spec| self.wanted(&object.key, spec)) {
+            // After a restart, what was said of this very reference stands until it was read again.
+            Ok(None) if answers(previous, object.generation) => return None,
+            Ok(None) => Wanted::Unresolved(&unread),
+            Ok(Some(wanted)) => wanted,
+            Err(_) => Wanted::Own,
+        };
+        let known = match (spec, previous) {
+            (Ok(spec), _) if spec.trace.is_empty() => &[],
+            (_, previous) => previous.map(|it| it.trace.as_slice()).unwrap_or_default(),
+        };
+        let trace = match (spec, wanted.text()) {
+            (Ok(spec), Some(revision)) => Some(self.trace(&object.key, spec, revision, known)),
+            _ => None,
+        };
+        let wanted = trace.as_ref().map_or(wanted, |trace| wanted.through(trace));
+        let chosen = match spec {
+            Ok(spec) => self.sources(&grant).choose(&spec.package, &spec.clusters, stale_after(spec)),
+            Err(_) => Chosen::nobody(),
+        };
+        let mut status = fleet_package::decide(&fleet_package::Input {
+            spec: spec.map_err(String::as_str),
+            generation: object.generation,
+            previous,
+            wanted,
+            // While it cannot be said what is traced, what was known stays as it was.
+            stages: trace.as_ref().map_or(known, |trace| &trace.stages),
+            targets: &chosen.targets,
+            membership: &chosen.membership,
+            rarely_scraped: spec
+                .ok()
+                .and_then(|spec| self.rarely_scraped(stale_after(spec), &chosen.targets)),
+            backend: shown_backend(
+                self.backend_of(spec.ok().map(|it| (&it.clusters, &it.package)), &chosen.targets),
+                &grant,
+            ),
+            moment: self.moment,
+        });
+        status.tenancy = mark;
+        status.epoch = self.epoch;
+        let patience = self.patience(Kind::FleetPackage, &object.key, spec.map_or(0.0, stale_after));
+        let worth = worth_writing(object.status.as_ref(), &status, patience);
+        let found = Found {
+            package: spec.map(fleet_key).unwrap_or_default(),
+            targets: &chosen.targets,
+            stale_after: spec.map_or(0.0, stale_after),
+            // What was counted before gets no younger.
+            as_of: status.as_of.as_ref().filter(|_| status.last_counted.is_none()),
+            until: Moment { t: NEVER, now: NEVER },
+            stands: !worth,
+        };
+        self.keep(Kind::FleetPackage, object, basis, found);
+        worth.then_some(status)
+    }
+
+    /// What the last polls mean for these targets. As long as some feed has never answered, nobody knows
+    /// what it would say of a cluster that was never seen, nor which clusters report. One that answers no
+    /// more concerns the clusters that it told of, whoever may be missing, and who reports.
+    fn backend_of(&self, of: Option<(&ClusterSet, &PackageRef)>, targets: &[Target]) -> Backend<'_> {
+        let never_seen = |target: &Target| {
+            target.observation.standing == Standing::Missing && target.observation.as_of.is_none()
+        };
+        let whoever_reports = of.is_some_and(|(clusters, _)| clusters.reporting.is_some());
+        match (self.unheard, self.backend, of) {
+            (Some(error), ..) if whoever_reports || targets.iter().any(never_seen) => Backend::Unknown(error),
+            (_, Backend::Fails(any), Some((_, package))) if !whoever_reports && !targets.is_empty() => {
+                let concerns = |target: &Target| match self.fleet.feed_of(&target.cluster, package) {
+                    Some(feed) => self.fleet.error_of(feed),
+                    None => Some(any),
+                };
+                targets.iter().find_map(concerns).map_or(Backend::Answers, Backend::Fails)
+            }
+            _ => self.backend,
+        }
+    }
+
+    /// The revision that a FleetPackage wants; `None` as long as what it refers to was not read.
+    fn wanted<'b>(&'b self, key: &Key, spec: &'b FleetPackageSpec) -> Option<Wanted<'b>> {
+        let Some(from) = &spec.revision_from else { return Some(Wanted::literal(spec)) };
+        match self.references.resolution(key, from) {
+            Resolution::Pending => None,
+            Resolution::Revision(revision) => Some(Wanted::Revision(revision)),
+            Resolution::Unresolved(unresolved) => Some(Wanted::Unresolved(unresolved)),
+        }
+    }
+
+    /// How far a revision has come in the stages of a FleetPackage, and what comes of it. `known` is what
+    /// was found out before.
+    fn trace(&self, key: &Key, spec: &FleetPackageSpec, revision: &str, known: &[StageStatus]) -> Trace {
+        if spec.trace.is_empty() {
+            return Trace::none(revision);
+        }
+        let stale_after = stale_after(spec);
+        let stages: Vec<trace::Stage<'_>> = spec
+            .trace
+            .iter()
+            .map(|stage| {
+                let (package, clusters) = (stage.package(), stage.clusters());
+                let grant = self.tenancy.grant(&key.namespace, &package);
+                let chosen = self.sources(&grant).choose(&package, &clusters, stale_after);
+                let backend = self.backend_of(Some((&clusters, &package)), &chosen.targets);
+                let unanswered = match shown_backend(backend, &grant) {
+                    Backend::Unknown(error) => Some(error.to_owned()),
+                    Backend::Answers | Backend::Fails(_) => None,
+                };
+                let Chosen { targets, membership } = chosen;
+                trace::Stage { spec: stage, targets, membership, unanswered }
+            })
+            .collect();
+        trace::follow(&stages, revision, known, stale_after, self.moment)
+    }
+
+    /// Stands for all that the namespace of a FleetPackage may see of what it is about.
+    fn mark(&self, grant: &Grant<'_>, key: &Key, spec: Option<&FleetPackageSpec>) -> Option<String> {
+        let own = grant.mark()?;
+        let stages = spec.map(|spec| spec.trace.as_slice()).unwrap_or_default();
+        if stages.is_empty() {
+            return Some(own);
+        }
+        let stages = stages.iter().filter_map(|it| self.tenancy.grant(&key.namespace, &it.package()).mark());
+        let all: Vec<String> = std::iter::once(own).chain(stages).collect();
+        Some(Fingerprint::of(&all.join(" ")).to_string())
+    }
+
+    /// What the slices of a FleetPackage should hold.
+    pub fn rows(&self, object: &PackageObject) -> Rows {
+        let Ok(spec) = &object.spec else { return Rows::Unknown };
+        if spec.managed_by.is_some() {
+            return Rows::NotOurs;
+        }
+        match (fleet_package::check(spec), spec.detail) {
+            (Err(_), _) => Rows::Unknown,
+            (Ok(_), Detail::Problems | Detail::None) => Rows::Known(Vec::new()),
+            (Ok(stale_after), Detail::All) => {
+                let Some(wanted) = self.wanted(&object.key, spec) else { return Rows::Unknown };
+                let grant = self.tenancy.grant(&object.key.namespace, &spec.package);
+                let known = traced(object, &self.mark(&grant, &object.key, Some(spec)));
+                let trace = wanted.text().map(|text| self.trace(&object.key, spec, text, known));
+                let wanted = trace.as_ref().map_or(wanted, |trace| wanted.through(trace));
+                let chosen = self.sources(&grant).choose(&spec.package, &spec.clusters, stale_after);
+                let backend = self.backend_of(Some((&spec.clusters, &spec.package)), &chosen.targets);
+                match (chosen.membership, backend) {
+                    (Membership::Forbidden(_), _) => Rows::Known(Vec::new()),
+                    (Membership::Unlisted(_) | Membership::NotInstalled, _) | (_, Backend::Unknown(_)) => {
+                        Rows::Unknown
+                    }
+                    (Membership::Known | Membership::Outdated { .. }, _) => {
+                        Rows::Known(rows::rows(wanted, &chosen.targets))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the namespace of a FleetPackage may see the package in this cluster.
+    pub fn may_show(&self, object: &PackageObject, cluster: &str) -> bool {
+        let grant = match &object.spec {
+            Ok(spec) => self.tenancy.grant(&object.key.namespace, &spec.package),
+            Err(_) => self.tenancy.grant_for_unreadable(),
+        };
+        grant.allows(cluster)
+    }
+
+    /// The status that a RolloutGate should get, if it is worth a write.
+    pub fn gate(&self, object: &GateObject) -> Option<RolloutGateStatus> {
+        let basis = self.basis_of_gate(object);
+        let basis = basis.as_ref().map(|(basis, package)| (basis, *package));
+        if let (Some(basis), Some(status)) = (basis, &object.status) {
+            match self.still(Kind::RolloutGate, object, basis, status.as_of.as_ref()) {
+                Still::Stands => return None,
+                Still::Refreshed(at) => return Some(RolloutGateStatus { as_of: Some(at), ..status.clone() }),
+                Still::Unknown => {}
+            }
+        }
+        self.with_input(object, |input, stale_after, tenancy| {
+            let status = RolloutGateStatus { tenancy, epoch: self.epoch, ..rollout_gate::decide(input) };
+            let patience = self.patience(Kind::RolloutGate, &object.key, stale_after);
+            let worth = worth_writing(object.status.as_ref(), &status, patience);
+            let never = Moment { t: NEVER, now: NEVER };
+            let found = Found {
+                package: basis.map(|(_, package)| fleet_key(package)).unwrap_or_default(),
+                targets: input.targets,
+                stale_after,
+                as_of: status.as_of.as_ref(),
+                until: input.spec.map_or(never, |spec| rollout_gate::holds_until(input, spec)),
+                stands: !worth,
+            };
+            self.keep(Kind::RolloutGate, object, basis, found);
+            worth.then_some(status)
+        })
+    }
+
+    /// The queries that the checks of a gate call for now.
+    pub fn questions(&self, object: &GateObject) -> Vec<String> {
+        let has_checks = object.spec.as_ref().is_ok_and(|spec| !spec.checks.is_empty());
+        if !has_checks {
+            return Vec::new();
+        }
+        self.with_input(object, |input, _, _| rollout_gate::questions(input))
+    }
+
+    /// Puts together what a gate is judged by, with its `staleAfter` and the mark of its tenancy.
+    fn with_input<R>(
+        &self,
+        object: &GateObject,
+        decide: impl FnOnce(&rollout_gate::Input<'_>, Seconds, Option<String>) -> R,
+    ) -> R {
+        let found = object.package().and_then(|key| self.packages.get(&key));
+        let package = found.map(|it| it.spec.as_ref().map_err(String::as_str));
+        let of = package.and_then(Result::ok).map(|it| &it.package);
+        let grant = match package {
+            Some(Ok(package)) => self.tenancy.grant(&object.key.namespace, &package.package),
+            Some(Err(_)) | None => self.tenancy.grant_for_unreadable(),
+        };
+        // While there is no package, nothing is shown that was not granted before.
+        let mark = match package {
+            Some(spec) => self.mark(&grant, &object.key, spec.ok()),
+            None => object.status.as_ref().and_then(|status| status.tenancy.clone()),
+        };
+        let previous = object.status.as_ref().filter(|status| carries_over(&mark, &status.tenancy));
+        let trace = match (found, package, &object.spec) {
+            (Some(found), Some(Ok(package)), Ok(gate)) => {
+                self.trace(&found.key, package, &gate.revision, traced(found, &mark))
+            }
+            _ => Trace::none(""),
+        };
+        let artifact = trace.artifact.as_ref().copied().map_err(String::as_str);
+        let (package, chosen, stale_after) = match (package, &object.spec) {
+            (Some(Ok(package)), Ok(gate)) => {
+                let stale_after = stale_after(package);
+                let chosen = self.sources(&grant).choose(&package.package, &gate.clusters, stale_after);
+                (PackageSpec::Found(package), chosen, stale_after)
+            }
+            (Some(Err(error)), _) => (PackageSpec::Unreadable(error), Chosen::nobody(), 0.0),
+            _ => (PackageSpec::NotFound, Chosen::nobody(), 0.0),
+        };
+        let seen_anywhere = || {
+            of.zip(artifact.ok()).is_some_and(|(package, revision)| {
+                let survey = self.surveys.of(package.clone(), self.moment.t, stale_after);
+                survey.seen_anywhere(self.fleet, revision, |cluster| grant.allows(cluster))
+            })
+        };
+        let dependencies = self.dependencies(object);
+        let checks = self.checks(object, &grant, &chosen.targets);
+        let clusters = object.spec.as_ref().ok().map(|it| &it.clusters);
+        let input = rollout_gate::Input {
+            spec: object.spec.as_ref().map_err(String::as_str),
+            generation: object.generation,
+            previous,
+            package,
+            artifact,
+            stages: &trace.stages,
+            targets: &chosen.targets,
+            membership: &chosen.membership,
+            seen_anywhere: &seen_anywhere,
+            dependencies: &dependencies,
+            checks: &checks,
+            backend: shown_backend(self.backend_of(clusters.zip(of), &chosen.targets), &grant),
+            moment: self.moment,
+        };
+        decide(&input, stale_after, mark)
+    }
+
+    /// How the gates stand that a gate depends on.
+    fn dependencies<'o>(&self, object: &'o GateObject) -> Dependencies<'o> {
+        let Ok(spec) = &object.spec else { return Dependencies::default() };
+        let standing = |name| self.dependency(&object.key, spec, name);
+        Dependencies {
+            gates: spec.depends_on.iter().map(|it| (it.name.as_str(), standing(&it.name))).collect(),
+            cycle: self.graph.cycle(object).map(|cycle| cycle.to_string()),
+        }
+    }
+
+    fn dependency(&self, key: &Key, spec: &RolloutGateSpec, name: &str) -> Dependency {
+        let Some(other) = self.gates.get(&key.beside(name)) else { return Dependency::NotFound };
+        let Ok(theirs) = &other.spec else { return Dependency::NotOpen };
+        let package = |gate: &RolloutGateSpec| {
+            let package = self.packages.get(&key.beside(&gate.fleet_package_ref.name))?;
+            package.spec.as_ref().ok().map(|spec| &spec.package)
+        };
+        let same_package = match (package(spec), package(theirs)) {
+            _ if spec.fleet_package_ref == theirs.fleet_package_ref => true,
+            (Some(own), Some(their)) => own == their,
+            // Without both it cannot be told, and neither is open for long.
+            _ => return Dependency::NotOpen,
+        };
+        if same_package && Fingerprint::of(&spec.revision) != Fingerprint::of(&theirs.revision) {
+            Dependency::AtAnotherRevision
+        } else if is_open(other) && !self.closing.contains(&other.key) {
+            Dependency::Open
+        } else {
+            Dependency::NotOpen
+        }
+    }
+
+    /// The checks of a gate, with their queries and what was said to them.
+    fn checks(&self, object: &GateObject, grant: &Grant<'_>, targets: &[Target]) -> Vec<Asked<'_>> {
+        let checks = object.spec.as_ref().map(|spec| spec.checks.as_slice()).unwrap_or_default();
+        if checks.is_empty() {
+            return Vec::new();
+        }
+        let clusters: Vec<&str> = targets.iter().map(|target| target.cluster.as_str()).collect();
+        let gate = Asking { namespace: &object.key.namespace, clusters: &clusters };
+        checks
+            .iter()
+            .map(|check| {
+                let query = self.query(gate, check);
+                let answer = query.as_ref().ok().and_then(|query| self.answers.get(query));
+                Asked { query, answer, discreet: grant.is_one_of_several() }
+            })
+            .collect()
+    }
+
+    /// The query of a check, or why it has none. Who may ask what is decided here.
+    fn query(&self, gate: Asking<'_>, check: &Check) -> Result<String, NoQuery> {
+        match self.tenancy.refuses_query(gate.namespace, check.template.as_deref()) {
+            Some(refusal) => Err(NoQuery::Forbidden(refusal.to_string())),
+            None => resolve(check, self.templates, gate).map_err(|error| NoQuery::Invalid(error.to_string())),
+        }
+    }
+
+    /// `stale_after`, by which a refresh is measured; an object in doubt is refreshed whenever its
+    /// evidence has moved at all, so that a write that comes late finds another version.
+    fn patience(&self, kind: Kind, key: &Key, stale_after: Seconds) -> Seconds {
+        if self.doubtful.contains(&(kind, key.clone())) { 0.0 } else { stale_after }
+    }
+
+    fn sources<'b>(&'b self, grant: &'b Grant<'b>) -> Sources<'b> {
+        Sources { fleet: self.fleet, profiles: self.profiles, surveys: self.surveys, grant, t: self.moment.t }
+    }
+
+    /// The target that is scraped too rarely for so short a `staleAfter`, if there is one.
+    fn rarely_scraped<'t>(&self, stale_after: Seconds, targets: &'t [Target]) -> Option<RarelyScraped<'t>> {
+        let settle = self.moment.now - self.moment.t;
+        let too_short = |interval: Seconds| stale_after < fleet_package::least_stale_after(interval, settle);
+        if !too_short(self.surveys.slowest_scrapes(self.fleet)) {
+            return None;
+        }
+        let scraped =
+            targets.iter().filter_map(|it| Some((&*it.cluster, self.fleet.scrape_interval(&it.cluster)?)));
+        let (cluster, interval) = scraped.reduce(|a, b| if b.1 > a.1 { b } else { a })?;
+        too_short(interval).then_some(RarelyScraped { cluster, interval })
+    }
+}
+
+/// Whether a status that was written under the mark `then` may be built upon now: not when the
+/// namespace might see something else then.
+fn carries_over(now: &Option<String>, then: &Option<String>) -> bool {
+    now.is_none() || now == then
+}
+
+/// What a status says of the stages of the trace, as far as it may be built upon.
+fn traced<'a>(object: &'a PackageObject, mark: &Option<String>) -> &'a [StageStatus] {
+    let status = object.status.as_ref().filter(|status| carries_over(mark, &status.tenancy));
+    status.map(|status| status.trace.as_slice()).unwrap_or_default()
+}
+
+fn answers(status: Option<&FleetPackageStatus>, generation: i64) -> bool {
+    status.is_some_and(|status| status.observed_generation == Some(generation))
+}
+
+/// A duration that cannot be read makes everything stale; deciding says why.
+fn stale_after(package: &FleetPackageSpec) -> Seconds {
+    common::seconds(&package.stale_after).unwrap_or(0.0)
+}
+
+mod again;
+#[cfg(test)]
+mod dependency_tests;
+#[cfg(test)]
+mod feed_tests;
+#[cfg(test)]
+mod many_tests;
+#[cfg(test)]
+mod reference_tests;
+#[cfg(test)]
+mod refresh_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Judging again: whether what an object was judged to be still stands, see [`Verdicts`](crate::reconcile::verdicts::Verdicts).
+
+use statusbridge_api::FleetPackageSpec;
+
+use super::{GateObject, PackageObject, World, stale_after};
+use crate::decide::{Backend, Membership, Target, fleet_package};
+use crate::fleet;
+use crate::reconcile::references::Resolution;
+use crate::reconcile::store::{Key, Kind, Object};
+use crate::reconcile::tenancy::Grant;
+use crate::reconcile::verdicts::{Basis, Found, Question, Still};
+use crate::time::Seconds;
+
+impl World<'_> {
+    /// What a verdict rests on besides the object, the fleet and the time; None when it cannot be told later
+    /// whether it still stands.
+    fn basis(&self, kind: Kind, key: &Key, terms: u64, package: &FleetPackageSpec) -> Option<Basis> {
+        let answers = self.backend == Backend::Answers && self.unheard.is_none();
+        let is_sure = !self.doubtful.contains(&(kind, key.clone()));
+        // Stages are other packages, in other clusters.
+        let is_plain = package.trace.is_empty() && package.managed_by.is_none();
+        let revision =
+            package.revision_from.as_ref().map(|from| self.references.resolution(key, from).clone());
+        (answers && is_sure && is_plain).then(|| Basis {
+            terms,
+            dependencies: Vec::new(),
+            cycle: None,
+            revision,
+            profiles: self.profiles.revision(),
+            epoch: self.epoch,
+            settle: fleet_package::least_stale_after(0.0, self.moment.now - self.moment.t) as i64,
+        })
+    }
+
+    /// The basis of a FleetPackage's verdict.
+    pub(super) fn basis_of_package<'o>(
+        &self,
+        object: &'o PackageObject,
+    ) -> Option<(Basis, &'o FleetPackageSpec)> {
+        let spec = object.spec.as_ref().ok()?;
+        let basis = self.basis(Kind::FleetPackage, &object.key, object.terms, spec)?;
+        let is_pending = basis.revision == Some(Resolution::Pending);
+        (!is_pending && self.knows(spec.clusters.selector.is_some())).then_some((basis, spec))
+    }
+
+    /// The basis of a gate's verdict, and the spec of its FleetPackage.
+    pub(super) fn basis_of_gate(&self, object: &GateObject) -> Option<(Basis, &FleetPackageSpec)> {
+        let gate = object.spec.as_ref().ok()?;
+        let package = self.packages.get(&object.package()?)?;
+        let spec = package.spec.as_ref().ok()?;
+        // What the backend says to checks is other at every poll.
+        if !gate.checks.is_empty() || !self.knows(gate.clusters.selector.is_some()) {
+            return None;
+        }
+        let basis = self.basis(Kind::RolloutGate, &object.key, package.terms, spec)?;
+        let dependencies = self.dependencies(object);
+        let standings = dependencies.gates.iter().map(|(_, standing)| *standing).collect();
+        // A gate names its revision itself.
+        Some((Basis { dependencies: standings, cycle: dependencies.cycle, revision: None, ..basis }, spec))
+    }
+
+    /// Whether it does not depend on the time which clusters are meant.
+    fn knows(&self, selects: bool) -> bool {
+        !selects || self.profiles.membership() == Membership::Known
+    }
+
+    fn ask_about<S, T, R>(
+        &self,
+        kind: Kind,
+        object: &Object<S, T>,
+        (basis, package): (&Basis, &FleetPackageSpec),
+        ask: impl FnOnce(&Question<'_>) -> R,
+    ) -> R {
+        let stale_after = stale_after(package);
+        // Most never have to look.
+        let prepared = std::cell::OnceCell::<Grant<'_>>::new();
+        let look = |cluster: &str| -> Target {
+            let grant = prepared.get_or_init(|| self.tenancy.grant(&object.key.namespace, &package.package));
+            self.sources(grant).see(cluster, &package.package, stale_after)
+        };
+        ask(&Question {
+            kind,
+            key: &object.key,
+            version: (&object.uid, &object.resource_version),
+            basis,
+            fleet: self.fleet,
+            look: &look,
+            moment: self.moment,
+        })
+    }
+
+    /// What has become of the verdict on an object.
+    pub(super) fn still<S, T>(
+        &self,
+        kind: Kind,
+        object: &Object<S, T>,
+        basis: (&Basis, &FleetPackageSpec),
+        as_of: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+    ) -> Still {
+        self.ask_about(kind, object, basis, |question| self.verdicts.ask(question, as_of))
+    }
+
+    /// Keeps a verdict that was just given; without a basis none is kept.
+    pub(super) fn keep<S, T>(
+        &self,
+        kind: Kind,
+        object: &Object<S, T>,
+        basis: Option<(&Basis, &FleetPackageSpec)>,
+        found: Found<'_>,
+    ) {
+        match basis {
+            Some(basis) => {
+                self.ask_about(kind, object, basis, |question| self.verdicts.note(question, found))
+            }
+            None => self.verdicts.forget(kind, &object.key),
+        }
+    }
+}
+
+/// The key by which the fleet knows a package.
+pub(super) fn fleet_key(package: &FleetPackageSpec) -> String {
+    fleet::key(&package.package)
+}
+
+/// A time that never comes.
+pub(super) const NEVER: Seconds = Seconds::INFINITY;

@@ -1,0 +1,66 @@
+//! A FleetPackage whose reference has not been read yet.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use statusbridge_api::conditions::{READY, find};
+
+use super::*;
+use crate::fleet::FleetSettings;
+use crate::reconcile::raw::Raw;
+use crate::reconcile::references::{Ledger, News, Place};
+use crate::testing::{Surroundings, evaluate_all};
+
+fn refers(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "expression": "object.data.revision"})
+}
+
+fn package(generation: i64, from: Value, status: Option<&FleetPackageStatus>) -> PackageObject {
+    let object: Raw = serde_json::from_value(json!({
+        "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage",
+        "metadata": {"namespace": "fleet", "name": "p", "generation": generation},
+        "spec": {"package": {"source": "flux", "name": "p"}, "revisionFrom": from}, "status": status,
+    }))
+    .unwrap();
+    Object::read(object).unwrap()
+}
+
+fn judged(ledger: &Ledger, package: &PackageObject) -> Option<FleetPackageStatus> {
+    let (fleet, around) = (Fleet::new(FleetSettings::default()), Surroundings::default());
+    let moment = Moment { t: 1000.0, now: 1000.0 };
+    World { references: ledger, ..around.world(&fleet, Backend::Answers, moment) }.package(package)
+}
+
+fn ready(status: &FleetPackageStatus) -> &str {
+    &find(&status.conditions, READY).unwrap().reason
+}
+
+#[test]
+fn what_was_said_stands_for_its_generation_alone_until_the_reference_is_read() {
+    let mut ledger = Ledger::default();
+    let fresh = package(1, refers("a"), None);
+    let ask = |ledger: &mut Ledger, package: &PackageObject| {
+        ledger.ask(&package.key, package.spec.as_ref().unwrap().revision_from.as_ref(), Instant::now());
+    };
+    ask(&mut ledger, &fresh);
+    assert_eq!(ready(&judged(&ledger, &fresh).unwrap()), "Pending");
+    let place = Place { namespace: "fleet".into(), api_version: "v1".into(), kind: "ConfigMap".into() };
+    let object = json!({"data": {"revision": "r1"}});
+    let objects = [("a".to_owned(), object)].into();
+    ledger.take(&place, News::Listed { asked: ["a".to_owned()].into(), objects }, Instant::now());
+    assert_eq!(judged(&ledger, &fresh).map(|it| ready(&it).to_owned()).as_deref(), Some("Pending"));
+    evaluate_all(&mut ledger);
+    let status = judged(&ledger, &fresh).unwrap();
+    assert_eq!((ready(&status), status.revision.as_deref()), ("NoTargets", Some("r1")));
+
+    // Another aggregator, which has not read it yet.
+    let known = package(1, refers("a"), Some(&status));
+    let mut ledger = Ledger::default();
+    ask(&mut ledger, &known);
+    assert_eq!(judged(&ledger, &known), None);
+    // Somebody has changed the reference, and the ledger has not even heard of it.
+    let changed = package(2, refers("b"), Some(&status));
+    let status = judged(&ledger, &changed).unwrap();
+    assert_eq!((ready(&status), status.revision.as_deref()), ("Pending", None));
+    assert_eq!(status.observed_generation, Some(2));
+}

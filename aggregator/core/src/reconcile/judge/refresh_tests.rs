@@ -1,0 +1,92 @@
+//! When a status is written again that says nothing new.
+
+use serde_json::{Value, json};
+use statusbridge_api::common::ClusterSet;
+use statusbridge_api::{FleetPackageStatus, RolloutGateStatus, conditions};
+
+use super::*;
+use crate::decide::only_refreshes;
+use crate::fleet::FleetSettings;
+use crate::reconcile::store::Event;
+use crate::testing::{Exposition, Surroundings, healthy, tell};
+
+const T: Seconds = 1_800_000_000.0;
+
+/// A fleet in which one cluster has `p` healthy at `r`, verified at `at`.
+fn fleet(at: Seconds) -> Fleet {
+    let exposition = Exposition::new(1).with("p", healthy("r", 10));
+    let mut fleet = Fleet::new(FleetSettings::default());
+    tell(&mut fleet, &[("cluster", "c")], &exposition, at);
+    fleet
+}
+
+fn object<S, T>(kind: &str, spec: Value, status: Option<&Value>) -> Object<S, T>
+where
+    S: serde::de::DeserializeOwned,
+    T: serde::de::DeserializeOwned,
+{
+    let object = json!({
+        "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind,
+        "metadata": {"namespace": "fleet", "name": "it", "generation": 1}, "spec": spec, "status": status,
+    });
+    Object::read(serde_json::from_value(object).unwrap()).unwrap()
+}
+
+fn package(status: Option<&FleetPackageStatus>) -> PackageObject {
+    let spec = json!({"package": {"source": "flux", "namespace": "ns", "name": "p"}, "revision": "r",
+        "clusters": ClusterSet::any_reporting(), "staleAfter": "3m"});
+    object("FleetPackage", spec, status.map(|it| json!(it)).as_ref())
+}
+
+fn gate(status: Option<&RolloutGateStatus>) -> GateObject {
+    let spec = json!({"fleetPackageRef": {"name": "it"}, "revision": "r", "clusters": {"names": ["c"]}});
+    object("RolloutGate", spec, status.map(|it| json!(it)).as_ref())
+}
+
+fn packages() -> Packages {
+    let mut packages = Packages::default();
+    let object = json!({
+        "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage",
+        "metadata": {"namespace": "fleet", "name": "it"}, "spec": package(None).spec.unwrap(),
+    });
+    packages.apply(Event::Apply(serde_json::from_value(object).unwrap()));
+    packages
+}
+
+/// What is worth writing of both kinds at `at`, over what is there.
+fn worth(
+    at: Seconds,
+    epoch: i64,
+    doubtful: &BTreeSet<(Kind, Key)>,
+    over: Option<&(FleetPackageStatus, RolloutGateStatus)>,
+) -> (Option<FleetPackageStatus>, Option<RolloutGateStatus>) {
+    let (fleet, packages) = (fleet(at), packages());
+    let moment = Moment { t: at, now: at };
+    let backend = Backend::Answers;
+    let around = Surroundings { packages, ..Surroundings::default() };
+    let world = World { epoch: Some(epoch), doubtful, ..around.world(&fleet, backend, moment) };
+    (world.package(&package(over.map(|it| &it.0))), world.gate(&gate(over.map(|it| &it.1))))
+}
+
+#[test]
+fn quiet_objects_are_written_once_by_a_new_leader_and_when_a_write_is_in_doubt() {
+    let sure = BTreeSet::new();
+    let (package, gate) = worth(T, 1, &sure, None);
+    let there = (package.unwrap(), gate.unwrap());
+    assert!(conditions::is_true(&there.1.conditions, conditions::OPEN), "{:?}", there.1);
+    assert_eq!((there.0.epoch, there.1.epoch), (Some(1), Some(1)));
+
+    assert_eq!(worth(T + 5.0, 1, &sure, Some(&there)), (None, None), "nothing but time has passed");
+    let (package, gate) = worth(T, 2, &sure, Some(&there));
+    let next = (package.unwrap(), gate.unwrap());
+    assert_eq!((next.0.epoch, next.1.epoch), (Some(2), Some(2)));
+    assert!(only_refreshes(Some(&there.0), &next.0) && only_refreshes(Some(&there.1), &next.1));
+    assert_eq!(worth(T, 2, &sure, Some(&next)), (None, None), "once is enough");
+
+    let key = Key { namespace: "fleet".into(), name: "it".into() };
+    let doubtful = [(Kind::FleetPackage, key.clone()), (Kind::RolloutGate, key)].into();
+    assert_eq!(worth(T, 1, &doubtful, Some(&there)), (None, None), "the same would be no new version");
+    let (package, gate) = worth(T + 5.0, 1, &doubtful, Some(&there));
+    assert!(only_refreshes(Some(&there.0), &package.unwrap()));
+    assert!(only_refreshes(Some(&there.1), &gate.unwrap()));
+}

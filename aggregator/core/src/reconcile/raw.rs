@@ -1,0 +1,199 @@
+//! An object of the hub as its API server sent it, less what nobody here reads, and the rest not read yet.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use kube_core::{ApiResource, DynamicObject, DynamicResourceScope, Resource};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Any object. `managedFields`, which is often longer than the object itself and comes with every answer
+/// and every event, is skipped; so is the rest of the metadata that no decision rests on. Of an event that says
+/// nothing new nothing else is ever read; an event has to say its type before its object, as every API server does.
+#[derive(Debug, Clone, Default)]
+pub struct Raw {
+    /// Name, namespace, UID, versions, labels, annotations, owners, and when it was deleted; nothing else of the metadata.
+    pub metadata: ObjectMeta,
+    /// All that is beside the metadata and the kind, as text.
+    fields: BTreeMap<String, Box<RawValue>>,
+}
+
+impl Raw {
+    /// A field's text; that of null when there is none.
+    pub fn text(&self, field: &str) -> &str {
+        self.fields.get(field).map_or("null", |text| text.get())
+    }
+
+    /// What a field says; null when there is none.
+    pub fn value(&self, field: &str) -> Value {
+        serde_json::from_str(self.text(field)).unwrap_or_default()
+    }
+
+    /// Reads a field.
+    ///
+    /// # Errors
+    /// When it is something else; the message names no line, as nobody has seen any.
+    pub fn read<T: DeserializeOwned>(&self, field: &str) -> serde_json::Result<T> {
+        serde_json::from_str(self.text(field)).or_else(|_| serde_json::from_value(self.value(field)))
+    }
+
+    /// All of its fields.
+    pub fn values(&self) -> Value {
+        self.fields.keys().map(|field| (field.clone(), self.value(field))).collect()
+    }
+}
+
+/// What is read of the metadata.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+    deletion_timestamp: Option<Time>,
+}
+
+impl From<Metadata> for ObjectMeta {
+    fn from(read: Metadata) -> Self {
+        Self {
+            name: read.name,
+            namespace: read.namespace,
+            uid: read.uid,
+            resource_version: read.resource_version,
+            generation: read.generation,
+            labels: read.labels,
+            annotations: read.annotations,
+            owner_references: read.owner_references,
+            deletion_timestamp: read.deletion_timestamp,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<DynamicObject> for Raw {
+    fn from(DynamicObject { metadata, data, .. }: DynamicObject) -> Self {
+        let fields = data.as_object().into_iter().flatten();
+        let text = |value| serde_json::value::to_raw_value(value).ok();
+        let fields = fields.filter_map(|(field, value)| Some((field.clone(), text(value)?))).collect();
+        Self { metadata, fields }
+    }
+}
+
+impl Resource for Raw {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(of: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::kind(of)
+    }
+
+    fn group(of: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::group(of)
+    }
+
+    fn version(of: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::version(of)
+    }
+
+    fn plural(of: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::plural(of)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(Fields)
+    }
+}
+
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Raw, A::Error> {
+        let mut raw = Raw::default();
+        while let Some(field) = fields.next_key::<String>()? {
+            match field.as_str() {
+                "metadata" => raw.metadata = fields.next_value::<Metadata>()?.into(),
+                "apiVersion" | "kind" => drop(fields.next_value::<IgnoredAny>()?),
+                _ => drop(raw.fields.insert(field, fields.next_value()?)),
+            }
+        }
+        Ok(raw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_that_decisions_rest_on_is_read_and_nothing_else() {
+        let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u", "controller": true});
+        let metadata = json!({
+            "name": "g", "namespace": "fleet", "uid": "1", "resourceVersion": "7", "generation": 3,
+            "labels": {"a": "b"}, "annotations": {"c": "d"}, "ownerReferences": [owner],
+            "deletionTimestamp": "2026-01-02T00:00:00Z",
+        });
+        let mut sent = json!({
+            "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate", "metadata": metadata.clone(),
+            "spec": {"revision": "r"}, "status": {"observedGeneration": 3},
+        });
+        sent["metadata"]["managedFields"] = json!([{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}]);
+        sent["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let raw: Raw = serde_json::from_str(&sent.to_string()).unwrap();
+        assert_eq!(raw.metadata, serde_json::from_value(metadata).unwrap());
+        assert_eq!(raw.values(), json!({"spec": {"revision": "r"}, "status": {"observedGeneration": 3}}));
+        assert_eq!((raw.value("spec"), raw.value("other")), (json!({"revision": "r"}), Value::Null));
+
+        let same: DynamicObject = serde_json::from_value(sent.clone()).unwrap();
+        assert_eq!(Raw::from(same).values(), raw.values());
+        let event = format!(r#"{{"type":"MODIFIED","object":{sent}}}"#);
+        match serde_json::from_str(&event).unwrap() {
+            kube_core::WatchEvent::<Raw>::Modified(object) => assert_eq!(object.values(), raw.values()),
+            other => panic!("{other:?}"),
+        }
+        let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [sent]}).to_string();
+        let list: kube_core::ObjectList<Raw> = serde_json::from_str(&list).unwrap();
+        assert_eq!(list.items[0].values(), raw.values());
+    }
+
+    #[test]
+    fn a_field_of_another_kind_is_told_without_a_place_in_the_text() {
+        let raw: Raw = serde_json::from_value(json!({"metadata": {}, "spec": {"n": "x"}})).unwrap();
+        let error = raw.read::<BTreeMap<String, u64>>("spec").unwrap_err().to_string();
+        assert_eq!(error, r#"invalid type: string "x", expected u64"#);
+        assert_eq!(raw.read::<Option<u64>>("status").unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for sent in ["[]", "null", r#"{"metadata": 1}"#, r#"{"metadata": {"name": 1}}"#] {
+            assert!(serde_json::from_str::<Raw>(sent).is_err(), "{sent}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! One expression on one object: what it gave last, and the next time that it is evaluated.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use statusbridge_api::Reason;
+use statusbridge_expression::Expression;
+
+use super::ledger::{Resolution, unresolved};
+use super::reference::{Reference, read};
+use crate::reconcile::store::Key;
+
+/// An expression, compiled when it is evaluated for the first time.
+type Compiled = OnceLock<Result<Expression, String>>;
+
+/// What is known of an expression on an object.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    /// The FleetPackages that have it.
+    pub(super) askers: BTreeSet<Key>,
+    compiled: Arc<Compiled>,
+    /// What it gave on the newest version that it was evaluated on.
+    pub(super) found: Resolution,
+    of: Option<Arc<Value>>,
+    /// When a version came that it was not evaluated on, if there is one.
+    pub(super) since: Option<Instant>,
+    /// Whether that is too long ago.
+    pub(super) late: bool,
+    /// Its place among those that wait for their turn.
+    pub(super) due: Option<Instant>,
+    not_before: Option<Instant>,
+    running: Option<Arc<Value>>,
+}
+
+impl Reading {
+    /// Keeps nothing of the object, which is not there. Where it had waited for its turn.
+    pub(super) fn forget(&mut self) -> Option<Instant> {
+        (self.found, self.of, self.since) = (Resolution::Pending, None, None);
+        (self.late, self.running) = (false, None);
+        self.due.take()
+    }
+
+    /// Takes note of the newest version. When to evaluate, if that is news.
+    pub(super) fn wait(&mut self, newest: &Arc<Value>, since: Instant, now: Instant) -> Option<Instant> {
+        if self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, newest)) {
+            return None;
+        }
+        self.since.get_or_insert(since);
+        if self.due.is_some() || self.running.is_some() {
+            return None;
+        }
+        self.due = Some(self.not_before.map_or(now, |it| it.max(now)));
+        self.due
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        reference: Arc<Reference>,
+        object: Arc<Value>,
+        now: Instant,
+    ) -> Evaluation {
+        self.due = None;
+        self.running = Some(object.clone());
+        Evaluation { reference, compiled: self.compiled.clone(), object, began: now }
+    }
+
+    /// Takes in what came out, unless the object has been gone since it began.
+    pub(super) fn end(&mut self, evaluation: Evaluation, found: Resolution, not_before: Instant) {
+        if self.running.take_if(|it| Arc::ptr_eq(it, &evaluation.object)).is_some() {
+            (self.found, self.of, self.since) = (found, Some(evaluation.object), None);
+            (self.late, self.not_before) = (false, Some(not_before));
+        }
+    }
+}
+
+/// An expression that is to be evaluated on a version of an object.
+#[derive(Debug)]
+pub struct Evaluation {
+    pub(super) reference: Arc<Reference>,
+    compiled: Arc<Compiled>,
+    object: Arc<Value>,
+    pub(super) began: Instant,
+}
+
+/// What an evaluation gave, and how long it took.
+#[derive(Debug)]
+pub struct Evaluated {
+    pub(super) evaluation: Evaluation,
+    pub(super) found: Resolution,
+    pub(super) took: Duration,
+}
+
+impl Evaluation {
+    /// Evaluates, which takes milliseconds.
+    pub fn run(self) -> Evaluated {
+        let began = Instant::now();
+        let Reference { place, name, .. } = &*self.reference;
+        let found = match self.compiled.get_or_init(|| self.reference.compile()) {
+            Err(error) => unresolved(Reason::InvalidSpec, true, error),
+            Ok(expression) => match read(expression, &self.object) {
+                Ok(revision) => Resolution::Revision(revision),
+                Err(error) => {
+                    let message = format!("{} {name:?}: {error}", place.kind);
+                    unresolved(Reason::RevisionInvalid, false, &message)
+                }
+            },
+        };
+        Evaluated { found, took: began.elapsed(), evaluation: self }
+    }
+}

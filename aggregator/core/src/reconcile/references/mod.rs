@@ -1,0 +1,16 @@
+//! Revisions that FleetPackages read from objects of the hub (`revisionFrom`), as plain data.
+//!
+//! A [`Ledger`] knows which FleetPackage refers to what, what is known of it, and what follows. A value lives no longer
+//! than its reference works, and counts for no other reference. Whoever may make a FleetPackage writes expressions: each
+//! is evaluated once for a version of an object, in fair turns of namespaces.
+
+mod evaluation;
+mod ledger;
+#[cfg(test)]
+mod ledger_tests;
+mod reference;
+mod turns;
+
+pub use evaluation::{Evaluated, Evaluation};
+pub use ledger::{Failure, Ledger, News, Resolution};
+pub use reference::{Place, Reference};

@@ -1,0 +1,442 @@
+//! The hub's objects as last seen, each read by itself: one that this program cannot read harms
+//! no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use kube_core::{ApiResource, GroupVersionKind};
+use serde::de::DeserializeOwned;
+use statusbridge_api::{GROUP, VERSION, fleet_package_slice};
+use tracing::warn;
+
+use crate::decide::Evidence;
+use crate::reconcile::raw::Raw;
+
+/// How long a spec may be, in bytes of JSON. The API server stores 1.5 MiB of an object: that leaves room for as much
+/// again in `managedFields`, 256 KiB of annotations, and any status.
+const MOST_SPEC: usize = 384 * 1024;
+
+/// Where an object lives.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Key {
+    /// The object of this name beside the one that `self` means.
+    pub fn beside(&self, name: &str) -> Self {
+        Self { namespace: self.namespace.clone(), name: name.to_owned() }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// One of the kinds, in the order in which they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// RolloutGate
+    RolloutGate,
+    /// FleetPackage
+    FleetPackage,
+    /// FleetPackageSlice
+    FleetPackageSlice,
+}
+
+impl Kind {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FleetPackage => "FleetPackage",
+            Self::RolloutGate => "RolloutGate",
+            Self::FleetPackageSlice => fleet_package_slice::KIND,
+        }
+    }
+
+    /// The kind that a user means by this word: one that kubectl takes, or `gate`.
+    pub fn meant_by(word: &str) -> Option<Self> {
+        match word {
+            "gate" | "rgate" | "rolloutgate" | "rolloutgates" => Some(Self::RolloutGate),
+            "fpkg" | "fleetpackage" | "fleetpackages" => Some(Self::FleetPackage),
+            _ => None,
+        }
+    }
+
+    /// How the API server serves it.
+    pub fn resource(self) -> ApiResource {
+        let plural = match self {
+            Self::FleetPackage => "fleetpackages",
+            Self::RolloutGate => "rolloutgates",
+            Self::FleetPackageSlice => fleet_package_slice::PLURAL,
+        };
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, self.name()), plural)
+    }
+}
+
+/// What is heard of the objects of one kind: a list, in pieces, and what changes after it.
+#[derive(Debug, Clone)]
+pub enum Event<O> {
+    /// It was made or has changed.
+    Apply(O),
+    /// It is gone.
+    Delete(O),
+    /// A list begins.
+    Init,
+    /// An object of the list.
+    InitApply(O),
+    /// The list is whole: anything else is gone.
+    InitDone,
+}
+
+/// One version of one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// Where it lives.
+    pub key: Key,
+    /// Which object of this name.
+    pub uid: String,
+    /// Which version of it; empty where any will do.
+    pub resource_version: String,
+}
+
+/// One object of the hub.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Object<S, T> {
+    /// Where it lives.
+    pub key: Key,
+    /// Which object of this name it is.
+    pub uid: String,
+    /// Which version of it this is.
+    pub resource_version: String,
+    /// Generation of its spec.
+    pub generation: i64,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// The same for the very same spec of the very same object, whatever its version.
+    pub terms: u64,
+    /// The spec, or why it cannot be read.
+    pub spec: Result<S, String>,
+    /// The status, when there is one that can be read.
+    pub status: Option<T>,
+    /// A status that this process has sent, and that may stand there by now.
+    pub sent: Option<Box<T>>,
+}
+
+impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
+    /// Reads what the API server sent. `None` without a name.
+    pub fn read(object: Raw) -> Option<Self> {
+        let mut terms = DefaultHasher::new();
+        (&object.metadata.uid, object.metadata.generation, object.text("spec")).hash(&mut terms);
+        let spec = match object.text("spec").len() {
+            bytes if bytes > MOST_SPEC => {
+                Err(format!("the spec takes {bytes} bytes, at most {MOST_SPEC} leave room for the status"))
+            }
+            _ => object.read("spec").map_err(|error| error.to_string()),
+        };
+        let status = object.read("status").ok();
+        let metadata = object.metadata;
+        Some(Self {
+            terms: terms.finish(),
+            key: Key { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name? },
+            uid: metadata.uid.unwrap_or_default(),
+            resource_version: metadata.resource_version.unwrap_or_default(),
+            generation: metadata.generation.unwrap_or_default(),
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
+            spec,
+            status,
+            sent: None,
+        })
+    }
+}
+
+/// What is kept of an object.
+pub trait Kept: Sized {
+    /// Reads what the API server sent. `None` without a name.
+    fn read(object: Raw) -> Option<Self>;
+    /// Where it lives, which object of this name it is, and which version of that.
+    fn identity(&self) -> (&Key, &str, &str);
+    /// It was read, and not written, by this process, which knew this of it before. Whether somebody else wrote its status.
+    fn follows(&mut self, _known: Option<&Self>) -> bool {
+        false
+    }
+
+    /// The same.
+    fn version(&self) -> Version {
+        let (key, uid, resource_version) = self.identity();
+        Version { key: key.clone(), uid: uid.to_owned(), resource_version: resource_version.to_owned() }
+    }
+}
+
+impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> Kept for Object<S, T> {
+    fn read(object: Raw) -> Option<Self> {
+        Self::read(object)
+    }
+
+    /// Who may write a status might claim what decides later: that a gate has succeeded, how far a stage has come.
+    fn follows(&mut self, known: Option<&Self>) -> bool {
+        let known = known.filter(|known| known.uid == self.uid);
+        let (sent, known) =
+            (known.and_then(|it| it.sent.as_deref()), known.and_then(|it| it.status.as_ref()));
+        match &mut self.status {
+            Some(status) if ![known, sent].contains(&Some(&*status)) => {
+                status.doubt(known.unwrap_or(&T::default()));
+                known.is_some()
+            }
+            _ => false,
+        }
+    }
+
+    fn identity(&self) -> (&Key, &str, &str) {
+        (&self.key, &self.uid, &self.resource_version)
+    }
+}
+
+/// All objects of one kind that has a spec and a status.
+pub type Store<S, T> = Mirror<Object<S, T>>;
+
+impl<S, T> Store<S, T> {
+    /// This status was sent, and nobody knows whether it has arrived.
+    pub fn sent(&mut self, key: &Key, status: Box<T>) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.sent = Some(status);
+        }
+    }
+}
+
+/// All objects of one kind.
+#[derive(Debug)]
+pub struct Mirror<O> {
+    objects: BTreeMap<Key, O>,
+    listing: Option<BTreeMap<Key, O>>,
+    complete: bool,
+    foreign: u64,
+}
+
+impl<O> Default for Mirror<O> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), listing: None, complete: false, foreign: 0 }
+    }
+}
+
+impl<O: Kept> Mirror<O> {
+    /// Whether the first list is in.
+    pub fn complete(&self) -> bool {
+        self.complete
+    }
+
+    /// How often somebody else wrote a status since this was asked before.
+    pub fn take_foreign(&mut self) -> u64 {
+        std::mem::take(&mut self.foreign)
+    }
+
+    /// All objects, by namespace and name.
+    pub fn iter(&self) -> impl Iterator<Item = &O> {
+        self.objects.values()
+    }
+
+    /// The objects of a namespace, by name.
+    pub fn within(&self, namespace: &str) -> impl Iterator<Item = &O> {
+        let first = Key { namespace: namespace.to_owned(), name: String::new() };
+        self.objects
+            .range(first..)
+            .take_while(move |(key, _)| key.namespace == namespace)
+            .map(|(_, object)| object)
+    }
+
+    /// One object.
+    pub fn get(&self, key: &Key) -> Option<&O> {
+        self.objects.get(key)
+    }
+
+    /// Takes in a watch event and says which objects are other than before.
+    pub fn apply(&mut self, event: Event<Raw>) -> BTreeSet<Key> {
+        match event {
+            Event::Apply(object) if self.knows(&object) => BTreeSet::new(),
+            Event::Apply(object) => self.insert(object).into_iter().collect(),
+            Event::Delete(object) => {
+                let key = O::read(object).map(|object| object.identity().0.clone());
+                key.into_iter().filter(|key| self.objects.remove(key).is_some()).collect()
+            }
+            Event::Init => {
+                self.listing = Some(BTreeMap::new());
+                BTreeSet::new()
+            }
+            Event::InitApply(object) => {
+                if let (Some(listing), Some(object)) = (&mut self.listing, O::read(object)) {
+                    listing.insert(object.identity().0.clone(), object);
+                }
+                BTreeSet::new()
+            }
+            Event::InitDone => {
+                let before = std::mem::replace(&mut self.objects, self.listing.take().unwrap_or_default());
+                // What stands there when this process begins is all that it can build upon.
+                if self.complete {
+                    for (key, object) in &mut self.objects {
+                        self.foreign += foreign(key, object, before.get(key));
+                    }
+                }
+                self.complete = true;
+                let version = |object: Option<&O>| object.map(|it| it.identity().2.to_owned());
+                let all: BTreeSet<&Key> = before.keys().chain(self.objects.keys()).collect();
+                all.into_iter()
+                    .filter(|key| version(before.get(key)) != version(self.objects.get(key)))
+                    .cloned()
+                    .collect()
+            }
+        }
+    }
+
+    /// An event of our own last write, or from before it, says nothing new.
+    fn knows(&self, object: &Raw) -> bool {
+        let metadata = &object.metadata;
+        let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return false };
+        let key = Key { namespace: namespace.clone(), name: name.clone() };
+        let Some(known) = self.objects.get(&key) else { return false };
+        let (_, uid, known) = known.identity();
+        let version = |text: &str| text.parse::<u64>().ok();
+        let versions = metadata.resource_version.as_deref().and_then(version).zip(version(known));
+        metadata.uid.as_deref() == Some(uid) && versions.is_some_and(|(event, known)| event <= known)
+    }
+
+    /// Takes in an object that was read by itself, and says which it is if it is other than before.
+    pub fn insert(&mut self, object: Raw) -> Option<Key> {
+        let mut object = O::read(object)?;
+        let key = object.identity().0.clone();
+        self.foreign += foreign(&key, &mut object, self.objects.get(&key));
+        self.keep(object).then_some(key)
+    }
+
+    /// Takes in an object. Whether it is other than before.
+    pub fn keep(&mut self, object: O) -> bool {
+        let Version { key, resource_version, .. } = object.version();
+        let before = self.objects.insert(key, object);
+        before.is_none_or(|before| before.identity().2 != resource_version)
+    }
+
+    /// Forgets an object that is gone.
+    pub fn remove(&mut self, key: &Key) {
+        self.objects.remove(key);
+    }
+}
+
+/// 1 if somebody else wrote the status of an object, of which this was known before.
+fn foreign<O: Kept>(key: &Key, object: &mut O, known: Option<&O>) -> u64 {
+    let foreign = object.follows(known);
+    if foreign {
+        warn!(object = %key, "somebody else has written a status; it is written anew");
+    }
+    foreign.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use statusbridge_api::conditions::find;
+    use statusbridge_api::{RolloutGateSpec, RolloutGateStatus};
+
+    fn gate(name: &str, version: &str, spec: serde_json::Value) -> Raw {
+        serde_json::from_value(json!({
+            "apiVersion": "statusbridge.dev/v1alpha1",
+            "kind": "RolloutGate",
+            "metadata": {"namespace": "fleet", "name": name, "resourceVersion": version, "generation": 1},
+            "spec": spec,
+            "status": {"observedGeneration": -1, "conditions": []},
+        }))
+        .unwrap()
+    }
+
+    fn good() -> serde_json::Value {
+        json!({"fleetPackageRef": {"name": "p"}, "revision": "r", "clusters": {"names": ["a"]}})
+    }
+
+    #[test]
+    fn an_object_of_tomorrow_is_kept_with_its_error_and_harms_no_other() {
+        let mut store = Store::<RolloutGateSpec, RolloutGateStatus>::default();
+        let mut newer = good();
+        newer["require"] = json!("Blessed");
+        store.apply(Event::Init);
+        store.apply(Event::InitApply(gate("one", "1", newer)));
+        store.apply(Event::InitApply(gate("two", "2", good())));
+        assert!(!store.complete());
+        assert_eq!(store.apply(Event::InitDone).len(), 2);
+        assert!(store.complete());
+        let specs: Vec<bool> = store.iter().map(|object| object.spec.is_ok()).collect();
+        assert_eq!(specs, [false, true]);
+    }
+
+    #[test]
+    fn a_new_list_replaces_the_old_and_names_what_changed() {
+        let mut store = Store::<RolloutGateSpec, RolloutGateStatus>::default();
+        for (name, version) in [("gone", "1"), ("same", "2"), ("changed", "3")] {
+            store.apply(Event::Apply(gate(name, version, good())));
+        }
+        store.apply(Event::Init);
+        store.apply(Event::InitApply(gate("same", "2", good())));
+        store.apply(Event::InitApply(gate("changed", "4", good())));
+        assert_eq!(store.iter().count(), 3, "until the list is complete, what was known stays");
+        let changed = store.apply(Event::InitDone);
+        let names: Vec<_> = changed.iter().map(|key| key.name.as_str()).collect();
+        assert_eq!(names, ["changed", "gone"]);
+        assert_eq!(store.iter().count(), 2);
+    }
+
+    /// A gate of generation 1, with a status that claims all.
+    fn claims(version: &str, answered: i64, succeeded: &str) -> Raw {
+        let condition = |kind: &str, status: &str| {
+            json!({"type": kind, "status": status, "reason": "Healthy", "message": "", "observedGeneration": 1,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        let mut object = serde_json::to_value(gate("one", version, good()).values()).unwrap();
+        object["apiVersion"] = json!("statusbridge.dev/v1alpha1");
+        object["metadata"] = json!({"namespace": "fleet", "name": "one", "uid": "u", "resourceVersion": version,
+            "generation": 1});
+        object["status"] = json!({"observedGeneration": answered, "conditions": [condition("Open", "True"),
+            condition("Succeeded", succeeded)], "startedAt": "2026-01-01T00:00:00Z"});
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_into_a_status_is_seen_and_nothing_is_built_upon_it() {
+        let of = |store: &mut Store<RolloutGateSpec, RolloutGateStatus>| {
+            let foreign = store.take_foreign();
+            let status = store.iter().next().unwrap().status.clone().unwrap();
+            let is = |kind| find(&status.conditions, kind).map(|it| it.status.clone());
+            (status.observed_generation, is("Open"), is("Succeeded"), foreign)
+        };
+        let (yes, no) = (|| Some("True".to_owned()), || Some("False".to_owned()));
+        let mut store = Store::<RolloutGateSpec, RolloutGateStatus>::default();
+        // What stands there at the beginning is believed.
+        store.apply(Event::Init);
+        store.apply(Event::InitApply(claims("1", 1, "False")));
+        store.apply(Event::InitDone);
+        assert_eq!(of(&mut store), (Some(1), yes(), no(), 0));
+        // So is what this process wrote itself, and what was changed beside the status.
+        store.keep(Object::read(claims("2", 1, "False")).unwrap());
+        store.apply(Event::Apply(claims("3", 1, "False")));
+        assert_eq!(of(&mut store), (Some(1), yes(), no(), 0));
+        store.apply(Event::Apply(claims("4", 1, "True")));
+        assert_eq!(of(&mut store), (None, yes(), no(), 1));
+        store.apply(Event::Init);
+        store.apply(Event::InitApply(claims("5", 1, "True")));
+        store.apply(Event::InitDone);
+        assert_eq!(of(&mut store), (None, yes(), no(), 1));
+        store.keep(Object::read(claims("6", 1, "True")).unwrap());
+        assert_eq!(of(&mut store), (Some(1), yes(), yes(), 0));
+        // A new object has no past.
+        let mut store = Store::<RolloutGateSpec, RolloutGateStatus>::default();
+        store.apply(Event::Init);
+        store.apply(Event::InitDone);
+        store.apply(Event::Apply(claims("7", 1, "True")));
+        assert_eq!(of(&mut store), (None, yes(), None, 0));
+    }
+}

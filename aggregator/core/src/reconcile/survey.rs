@@ -1,0 +1,149 @@
+//! What the fleet says of packages at one moment: found out once, however many gates depend on it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use statusbridge_api::PackageRef;
+use statusbridge_contract::Fingerprint;
+
+use crate::decide::Target;
+use crate::fleet::{Fleet, Observation};
+use crate::time::Seconds;
+
+/// Packages that are remembered at a time: those that depend on the same package are judged together.
+const PACKAGES: usize = 32;
+/// The same in observations, each of some hundred bytes: beyond so many, packages that were done with are
+/// forgotten. Several packages of ten thousand clusters are judged at a time.
+const OBSERVATIONS: usize = 65_536;
+
+/// What was found out so far. It belongs to one state of the fleet and of the ClusterProfiles.
+#[derive(Debug, Default)]
+pub struct Surveys {
+    packages: Mutex<HashMap<Subject, Arc<Survey>>>,
+    slowest: Mutex<Option<Seconds>>,
+}
+
+/// What a survey is about; times as bits, so that only the very same is the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Subject {
+    package: PackageRef,
+    t: u64,
+    stale_after: u64,
+}
+
+/// What the fleet says of one package.
+#[derive(Debug)]
+pub struct Survey {
+    package: PackageRef,
+    t: Seconds,
+    stale_after: Seconds,
+    observed: Mutex<HashMap<String, Observation>>,
+    reporting: OnceLock<Arc<[String]>>,
+    /// The clusters that were seen to want or have each revision, as places in `reporting`.
+    revisions: OnceLock<BTreeMap<Fingerprint, Vec<usize>>>,
+    /// What was made of the reporting clusters for those who may see everything.
+    targets: OnceLock<Arc<[Target]>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Surveys {
+    /// The survey of a package, at a moment in the backend's clock.
+    pub fn of(&self, package: PackageRef, t: Seconds, stale_after: Seconds) -> Arc<Survey> {
+        let subject = Subject { package, t: t.to_bits(), stale_after: stale_after.to_bits() };
+        let mut surveys = lock(&self.packages);
+        if let Some(survey) = surveys.get(&subject) {
+            return survey.clone();
+        }
+        if surveys.len() >= PACKAGES || surveys.values().map(|it| it.len()).sum::<usize>() >= OBSERVATIONS {
+            surveys.clear();
+        }
+        let survey = Arc::new(Survey {
+            package: subject.package.clone(),
+            t,
+            stale_after,
+            observed: Mutex::default(),
+            reporting: OnceLock::new(),
+            revisions: OnceLock::new(),
+            targets: OnceLock::new(),
+        });
+        surveys.insert(subject, survey.clone());
+        survey
+    }
+
+    /// Forgets everything: what it was found out from has changed.
+    pub fn clear(&self) {
+        lock(&self.packages).clear();
+        lock(&self.slowest).take();
+    }
+
+    /// The longest scrape interval of any cluster; 0 when none is known.
+    pub fn slowest_scrapes(&self, fleet: &Fleet) -> Seconds {
+        *lock(&self.slowest).get_or_insert_with(|| fleet.slowest_scrapes())
+    }
+}
+
+impl Survey {
+    /// How many observations it holds.
+    fn len(&self) -> usize {
+        lock(&self.observed).len() + self.targets.get().map_or(0, |targets| targets.len())
+    }
+
+    /// What is known of the package in every cluster that reports it, without being remembered.
+    pub fn look_at_all<'f>(&self, fleet: &'f Fleet) -> impl Iterator<Item = (&'f str, Observation)> {
+        fleet.observe_all(&self.package, self.t, self.stale_after)
+    }
+
+    /// What is known of the package in a cluster.
+    pub fn observe(&self, fleet: &Fleet, cluster: &str) -> Observation {
+        let all = self.targets.get().map(AsRef::as_ref).unwrap_or_default();
+        let at = all.binary_search_by(|target| target.cluster.as_str().cmp(cluster));
+        if let Some(target) = at.ok().and_then(|at| all.get(at)) {
+            return target.observation.clone();
+        }
+        let mut observed = lock(&self.observed);
+        if let Some(observation) = observed.get(cluster) {
+            return observation.clone();
+        }
+        let observation = fleet.observe(cluster, &self.package, self.t, self.stale_after);
+        observed.insert(cluster.to_owned(), observation.clone());
+        observation
+    }
+
+    /// Every cluster that reports the package, or did so lately, by name.
+    pub fn reporting(&self, fleet: &Fleet) -> Arc<[String]> {
+        self.reporting.get_or_init(|| fleet.reporting(&self.package).into()).clone()
+    }
+
+    /// What is made of the reporting clusters for those who may see everything, in order of their names.
+    pub fn all_targets(&self, make: impl FnOnce() -> Arc<[Target]>) -> Arc<[Target]> {
+        self.targets.get_or_init(make).clone()
+    }
+
+    /// Whether any cluster that may be looked at was seen to want, have applied or have healthy this
+    /// revision.
+    pub fn seen_anywhere(
+        &self,
+        fleet: &Fleet,
+        revision: Fingerprint,
+        may_look: impl Fn(&str) -> bool,
+    ) -> bool {
+        let reporting = self.reporting(fleet);
+        let revisions = self.revisions.get_or_init(|| {
+            let places = |names: Vec<&str>| {
+                // Both are in order.
+                let mut at = 0;
+                let place = |name: &str| {
+                    at += reporting.iter().skip(at).position(|known| known == name)?;
+                    Some(at)
+                };
+                names.into_iter().filter_map(place).collect()
+            };
+            fleet.revisions(&self.package).into_iter().map(|(r, names)| (r, places(names))).collect()
+        });
+        let clusters = revisions.get(&revision).into_iter().flatten();
+        clusters.filter_map(|at| reporting.get(*at)).any(|cluster| may_look(cluster))
+    }
+}

@@ -1,0 +1,184 @@
+//! The samples of one stream as they come in, added up.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use statusbridge_contract::{Digest, Metric, label, sample};
+
+use super::content::{Content, Package, Reason, Source, key, slot};
+use crate::sample::Sample;
+
+/// Samples of one kind of fault: how many, and the first as an example.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Few {
+    /// How many.
+    pub count: u64,
+    /// The first of them, for a person to read.
+    pub first: Option<String>,
+}
+
+impl Few {
+    fn note(&mut self, example: impl FnOnce() -> String) {
+        self.count += 1;
+        self.first.get_or_insert_with(example);
+    }
+}
+
+/// Everything that arrived of one stream.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// Sum over all samples that have a value, repeated ones included.
+    pub digest: Digest,
+    /// How many samples arrived.
+    pub samples: u64,
+    /// `statusbridge_process_number`.
+    pub process: Option<u64>,
+    /// By name.
+    pub sources: BTreeMap<Box<str>, (Option<u64>, Option<u64>)>,
+    /// By source, code and word.
+    pub reasons: BTreeMap<[Box<str>; 3], u64>,
+    /// In order of arrival.
+    pub packages: Vec<Package>,
+    /// Packages that run in other clusters, by source: the sum of their `healthy_revision` samples.
+    elsewhere: BTreeMap<Box<str>, u64>,
+    index: HashMap<Arc<str>, u32>,
+    /// Where the package of the next sample is likely to be: samples mostly come metric by metric, each
+    /// time with the packages in the same order.
+    next: usize,
+    /// Reused from sample to sample.
+    text: String,
+    /// Samples whose value is no whole number.
+    pub not_whole: Few,
+    /// Samples that arrived more than once.
+    pub twice: Few,
+    /// Samples that lack a label of their own.
+    pub unlabelled: Few,
+}
+
+impl Gathered {
+    /// Takes a sample with its own labels. Metrics outside of what the exporter says about its cluster are passed
+    /// over.
+    pub fn add(&mut self, metric: Metric, own: &[(&'static str, &str)], sample: Sample) {
+        if !metric.in_state() {
+            return;
+        }
+        self.samples += 1;
+        let get = |name: &str| own.iter().find(|(n, _)| *n == name).map_or("", |(_, v)| *v);
+        if let Some(missing) = metric.labels().iter().find(|l| !metric.may_lack(l) && get(l).is_empty()) {
+            self.unlabelled.note(|| format!("{} lacks its label {missing}", show(metric, own)));
+            return;
+        }
+        let Some(value) = sample.whole() else {
+            self.not_whole.note(|| format!("{} reads {}", show(metric, own), sample.value));
+            return;
+        };
+        self.text.clear();
+        sample::write_canonical(&mut self.text, metric.name(), own, value);
+        self.digest.add(sample::hash_canonical(self.text.as_bytes()));
+        let before = match metric {
+            Metric::ProcessNumber => self.process.replace(value),
+            Metric::SourceUp => self.source(get(label::PACKAGE_SOURCE)).0.replace(value),
+            Metric::SourcePackages => self.source(get(label::PACKAGE_SOURCE)).1.replace(value),
+            Metric::ReasonInfo => {
+                let names = [label::PACKAGE_SOURCE, label::CODE, label::REASON];
+                self.reasons.insert(names.map(|n| get(n).into()), value)
+            }
+            // It counts for the digest, and for nobody: no cluster is granted to speak for another one.
+            _ if !get(label::PACKAGE_CLUSTER).is_empty() => {
+                if metric == Metric::PackageHealthyRevision {
+                    *self.elsewhere.entry(get(label::PACKAGE_SOURCE).into()).or_default() += 1;
+                }
+                None
+            }
+            _ => {
+                let identity = [label::PACKAGE_SOURCE, label::PACKAGE_NAMESPACE, label::PACKAGE].map(&get);
+                self.package_sample(metric, identity, value)
+            }
+        };
+        if before.is_some() {
+            self.twice.note(|| show(metric, own));
+        }
+    }
+
+    fn source(&mut self, name: &str) -> &mut (Option<u64>, Option<u64>) {
+        self.sources.entry(name.into()).or_default()
+    }
+
+    /// Notes a package's sample; gives the value that it had, if it had one.
+    fn package_sample(&mut self, metric: Metric, identity: [&str; 3], value: u64) -> Option<u64> {
+        let slot = slot(metric)?;
+        let at = match self.packages.get(self.next).or_else(|| self.packages.first()) {
+            Some(package) if is_key(&package.key, identity) => {
+                if self.next < self.packages.len() {
+                    self.next
+                } else {
+                    0
+                }
+            }
+            _ => self.place(identity),
+        };
+        self.next = at + 1;
+        let package = self.packages.get_mut(at)?;
+        let before = std::mem::replace(package.values.get_mut(slot)?, value);
+        let before = (package.present & 1 << slot != 0).then_some(before);
+        package.present |= 1 << slot;
+        before
+    }
+
+    /// Where a package is kept, from now on if it was not before.
+    fn place(&mut self, [source, namespace, name]: [&str; 3]) -> usize {
+        let key = key(source, namespace, name);
+        if let Some(at) = self.index.get(key.as_str()) {
+            return *at as usize;
+        }
+        let at = self.packages.len();
+        let key: Arc<str> = key.into();
+        self.index.insert(key.clone(), u32::try_from(at).unwrap_or(u32::MAX));
+        self.packages.push(Package::new(key));
+        at
+    }
+
+    /// A package by its key.
+    pub fn package(&self, key: &str) -> Option<&Package> {
+        self.packages.get(*self.index.get(key)? as usize)
+    }
+
+    /// How many packages of each source arrived, those included that run in other clusters.
+    pub fn counts(&self) -> BTreeMap<&str, u64> {
+        let mut counts: BTreeMap<&str, u64> = self.elsewhere.iter().map(|(s, n)| (s.as_ref(), *n)).collect();
+        for package in &self.packages {
+            *counts.entry(super::content::parts(&package.key).0).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Puts it in order, without its faults.
+    pub(super) fn into_content(self) -> Content {
+        let source = |(name, (up, packages)): (Box<str>, _)| Source { name: name.into(), up, packages };
+        let reason =
+            |([source, code, word], value): ([Box<str>; 3], u64)| Reason { source, code, word, value };
+        Content {
+            state: self.digest,
+            samples: self.samples,
+            sources: self.sources.into_iter().map(source).collect(),
+            reasons: self.reasons.into_iter().map(reason).collect(),
+            packages: self.packages.into_iter().collect(),
+        }
+    }
+}
+
+/// Whether this is the key of the package with this source, namespace and name.
+fn is_key(key: &str, [source, namespace, name]: [&str; 3]) -> bool {
+    let rest = key.strip_prefix(source).and_then(|rest| rest.strip_prefix('\0'));
+    let rest = rest.and_then(|rest| rest.strip_prefix(namespace)).and_then(|rest| rest.strip_prefix('\0'));
+    rest == Some(name)
+}
+
+/// A series as PromQL writes it.
+pub(super) fn show(metric: Metric, labels: &[(&str, &str)]) -> String {
+    let mut out = metric.name().to_owned();
+    if !labels.is_empty() {
+        sample::write_labels(&mut out, labels);
+    }
+    out
+}

@@ -1,0 +1,216 @@
+//! Evidence out of a metrics backend that speaks the Prometheus query API.
+//!
+//! ```text
+//!   PromFeed::query --POST--> backend --body--> answer (series by series) --> Sink
+//! ```
+//!
+//! Whatever is not a whole, unreserved answer is a [`FeedError`], never "no data".
+
+mod address;
+mod answer;
+#[cfg(test)]
+mod answer_tests;
+mod body;
+#[cfg(test)]
+mod client_tests;
+mod config;
+mod connector;
+mod elements;
+mod error;
+mod exporters;
+pub(crate) mod fold;
+pub mod poll;
+mod probe;
+mod quick;
+mod trust;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use reqwest::{RequestBuilder, Response, Url, header};
+
+pub(crate) use connector::{PemFiles, client_builder, identity, read_pem};
+pub use {
+    address::Address,
+    answer::read as read_answer,
+    config::{Credentials, FeedConfig, Flavour, TlsFiles},
+    error::FeedError,
+    exporters::{Exporters, any_of},
+    trust::Trust,
+};
+
+use crate::clock;
+use connector::Connector;
+use statusbridge_core::sample::{Sink, excerpt};
+use statusbridge_core::time::Seconds;
+
+/// How much of an error's body is shown, in bytes.
+const EXCERPT: usize = 256;
+/// How much of an error's body is read, in bytes.
+const ERROR_BODY: usize = 16 << 10;
+
+/// Whoever answers instant queries.
+pub trait QueryApi: Send + Sync {
+    /// Evaluates an expression at one moment and hands every series of the answer to `sink`, which
+    /// comes back once the answer was found to be whole.
+    fn query<S: Sink>(
+        &self,
+        expression: &str,
+        at: Seconds,
+        sink: S,
+    ) -> impl Future<Output = Result<S, FeedError>> + Send;
+
+    /// Bytes of answers received so far, unpacked.
+    fn received(&self) -> u64;
+}
+
+/// A client of one backend.
+#[derive(Debug, Clone)]
+pub struct PromFeed {
+    config: FeedConfig,
+    connector: Arc<Connector>,
+    url: Url,
+    received: Arc<AtomicU64>,
+}
+
+impl PromFeed {
+    /// A client; nothing is sent yet. A TLS provider must be installed as the process' default.
+    pub fn new(config: FeedConfig) -> Result<Self, FeedError> {
+        let connector = Arc::new(Connector::new(&config)?);
+        let url = connector.endpoint("query");
+        Ok(Self { config, connector, url, received: Arc::default() })
+    }
+
+    async fn send(&self, expression: &str, at: Seconds) -> Result<Response, FeedError> {
+        match self.request(expression, at).await?.send().await {
+            Ok(response) => Ok(response),
+            // A connection kept from an earlier query may have been closed meanwhile. Queries change
+            // nothing, so they may be sent twice.
+            Err(error) if error.is_request() && !error.is_connect() && !error.is_timeout() => {
+                self.request(expression, at).await?.send().await.map_err(|e| self.transport(e))
+            }
+            Err(error) => Err(self.transport(error)),
+        }
+    }
+
+    /// Longest time for one query.
+    pub fn timeout(&self) -> std::time::Duration {
+        self.config.timeout
+    }
+
+    async fn request(&self, expression: &str, at: Seconds) -> Result<RequestBuilder, FeedError> {
+        // A detour over a URL's query gives the form encoding.
+        let mut form = self.url.clone();
+        form.query_pairs_mut()
+            .clear()
+            .append_pair("query", expression)
+            .append_pair("time", &format!("{at:.3}"))
+            .append_pair("timeout", &format!("{}ms", self.config.timeout.as_millis()))
+            .extend_pairs(self.config.flavour.parameters());
+        let body = form.query().unwrap_or_default().to_owned();
+        let client = self.connector.client().await?;
+        let request = client
+            .post(self.url.clone())
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(body);
+        self.config.credentials.sign(request).await
+    }
+
+    /// An aggregator whose clock lags would take old data for fresh, one whose clock is ahead would
+    /// ask about a future that has no data yet.
+    fn compare_clocks(&self, response: &Response) -> Result<(), FeedError> {
+        let Some(date) = response.headers().get(header::DATE).and_then(|d| d.to_str().ok()) else {
+            return Ok(());
+        };
+        let Ok(theirs) = jiff::fmt::rfc2822::parse(date) else { return Ok(()) };
+        let ahead = theirs.timestamp().as_duration().as_secs_f64() - clock::now();
+        if ahead.abs() > self.config.max_clock_skew.as_secs_f64() {
+            return Err(FeedError::ClockDisagrees { ahead: ahead.round() });
+        }
+        Ok(())
+    }
+
+    /// What an answer other than 200 says.
+    async fn refusal(&self, mut response: Response) -> FeedError {
+        #[derive(serde::Deserialize)]
+        struct Refusal {
+            #[serde(rename = "errorType")]
+            kind: String,
+            #[serde(default)]
+            error: String,
+        }
+        let status = response.status().as_u16();
+        let mut body = Vec::new();
+        while let Ok(Some(chunk)) = response.chunk().await {
+            body.extend_from_slice(&chunk);
+            if body.len() > ERROR_BODY {
+                break;
+            }
+        }
+        match serde_json::from_slice::<Refusal>(&body) {
+            Ok(refusal) => FeedError::Api { kind: refusal.kind, message: excerpt(&refusal.error, EXCERPT) },
+            Err(_) => FeedError::Http { status, excerpt: excerpt(&String::from_utf8_lossy(&body), EXCERPT) },
+        }
+    }
+
+    async fn fold<S: Sink>(&self, mut response: Response, mut sink: S) -> Result<S, FeedError> {
+        let (mut body, reader) = body::pipe();
+        let parser = tokio::task::spawn_blocking(move || answer::read(reader, &mut sink).map(|()| sink));
+        let sent = loop {
+            match response.chunk().await {
+                // The parser gave up: its own error says why.
+                Ok(Some(chunk)) => {
+                    self.received.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+                    if body.write(chunk).await.is_err() {
+                        break Ok(());
+                    }
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(self.transport(error)),
+            }
+        };
+        body.finish().await;
+        let parsed = parser.await.map_err(|e| FeedError::Malformed(e.to_string()))?;
+        sent.and(parsed)
+    }
+
+    fn transport(&self, error: reqwest::Error) -> FeedError {
+        // The address may hold secrets.
+        let error = &error.without_url();
+        if error.is_timeout() {
+            FeedError::Timeout { seconds: self.config.timeout.as_secs_f64() }
+        } else if error.is_body() || error.is_decode() {
+            FeedError::Truncated(chain(error))
+        } else if error.is_builder() {
+            FeedError::Config(chain(error))
+        } else {
+            FeedError::Connect(chain(error))
+        }
+    }
+}
+
+impl QueryApi for PromFeed {
+    async fn query<S: Sink>(&self, expression: &str, at: Seconds, sink: S) -> Result<S, FeedError> {
+        let response = self.send(expression, at).await?;
+        self.compare_clocks(&response)?;
+        if response.status() != reqwest::StatusCode::OK {
+            return Err(self.refusal(response).await);
+        }
+        self.fold(response, sink).await
+    }
+
+    fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+}
+
+/// An error with its causes; reqwest's own message leaves them out.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}

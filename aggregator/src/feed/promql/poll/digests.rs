@@ -1,0 +1,554 @@
+//! The one question of a quiet poll: the samples of every stream's digest, with when its exposition was rendered and
+//! by which process, since the last poll.
+//!
+//! ```text
+//!   raw samples --by labels and timestamp--> Digests of each stream (labels, cluster's UID, process)
+//! ```
+//!
+//! Samples of one scrape have one timestamp: what was put together from several scrapes is not found here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use statusbridge_contract::stream::StreamLabels;
+use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label};
+use statusbridge_core::fleet::{DigestSample, Digests, Exposition, FEED_LABEL, StreamId, lack_of};
+use statusbridge_core::sample::{Labels, Sample, Sink};
+use statusbridge_core::time::Seconds;
+
+use super::PollConfig;
+use super::foreseen::{Foreseen, milliseconds};
+use crate::feed::promql::{Exporters, FeedError, QueryApi};
+
+/// How far beyond the present is looked: VictoriaMetrics takes samples that are stamped up to two days ahead, others
+/// less.
+const AHEAD: Seconds = 2.0 * 86_400.0 + 600.0;
+/// How far back a look may reach: what was found before its time is known as such for so long.
+const REMEMBERED: Seconds = 720.0;
+/// Samples of a digest that are looked at in one poll, of each stream: the newest.
+const SAMPLES: usize = 8;
+
+/// Metrics of which a stream has one sample each.
+const HEAD: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
+
+/// What a look found.
+pub(super) struct Found {
+    /// One per stream.
+    pub(super) digests: Vec<Digests>,
+    /// Series of digests without a cluster label.
+    pub(super) unnamed: usize,
+    /// Samples received.
+    pub(super) samples: u64,
+    /// Whether some stream has fewer than two digest samples, so that nothing tells how old they are.
+    pub(super) is_short: bool,
+}
+
+/// The time that is looked at: from so long before `t` on.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Window {
+    pub(super) t: Seconds,
+    pub(super) span: Seconds,
+    /// The present.
+    pub(super) now: Seconds,
+    /// Later stamps are not believed.
+    pub(super) believed: Seconds,
+}
+
+/// Selects the samples that are asked for.
+pub(super) fn query(exporters: &Exporters, span: Seconds) -> String {
+    format!("{}[{}ms]", exporters.select(&HEAD, []), (span * 1000.0).ceil() as u64)
+}
+
+/// Reads every stream's digest samples, but for those that were found before their time.
+pub(super) async fn read(
+    feed: &impl QueryApi,
+    config: &PollConfig,
+    window: Window,
+    foreseen: &mut Foreseen,
+    streams: &mut Streams,
+) -> Result<Found, FeedError> {
+    let sink = Heads::new(window, config, std::mem::take(streams));
+    let heads = feed.query(&query(&config.exporters, AHEAD + window.span), window.t + AHEAD, sink).await?;
+    let (found, kept) = heads.finish(foreseen);
+    *streams = kept;
+    foreseen.forget_before(window.t - REMEMBERED);
+    Ok(found)
+}
+
+/// Range of a query that is about one moment: backends leave out, or take in, what is stamped at the very beginning.
+pub(super) const MOMENT: &str = "[500ms]";
+
+/// Reads the digest samples of one cluster that are stamped so; one for each stream at most.
+pub(super) async fn at(
+    feed: &impl QueryApi,
+    config: &PollConfig,
+    cluster: &str,
+    at: Seconds,
+) -> Result<Vec<Digests>, FeedError> {
+    let window = Window { t: at, span: 0.0, now: at, believed: at };
+    let sink = Heads::new(window, config, Streams::default());
+    let selector = config.exporters.select(&HEAD, [cluster]) + MOMENT;
+    let (found, _) = feed.query(&selector, at, sink).await?.finish(&mut Foreseen::default());
+    let mut found = found.digests;
+    for digests in &mut found {
+        digests.samples.retain(|sample| (sample.at - at).abs() < 0.000_5);
+    }
+    Ok(found)
+}
+
+/// How many samples each cluster with something unread will be: what it was when last verified, if that
+/// is `known`, or what its exporters say.
+pub(super) async fn sizes(
+    feed: &impl QueryApi,
+    config: &PollConfig,
+    known: HashMap<String, Option<u64>>,
+    t: Seconds,
+) -> Result<HashMap<String, u64>, FeedError> {
+    let unknown = known.values().any(Option::is_none);
+    let known = known.into_iter().filter_map(|(cluster, samples)| Some((cluster, samples?)));
+    let mut sizes: HashMap<String, u64> = known.collect();
+    if unknown {
+        let (exporters, label) = (&config.exporters, &config.exporters.cluster_label);
+        let query = format!("sum by ({label}) ({})", exporters.select(&[Metric::SourcePackages], []));
+        let sink = Packages { label: label.clone(), counts: HashMap::new() };
+        for (cluster, packages) in feed.query(&query, t, sink).await?.counts {
+            // Most packages rest.
+            sizes.entry(cluster).or_insert(packages.saturating_mul(PACKAGE_METRICS.len() as u64 / 2));
+        }
+    }
+    Ok(sizes)
+}
+
+/// Values with their timestamps in milliseconds.
+type Series = Vec<(i64, u64)>;
+
+/// The same, None for what is no whole number.
+type Values = Vec<(i64, Option<u64>)>;
+
+/// What came of one stream's labels.
+#[derive(Default)]
+struct Head {
+    /// By contract version and UID: mostly one.
+    digests: Vec<((String, String), Values)>,
+    rendered: Series,
+    process: Series,
+    future: Option<Seconds>,
+    /// Stamps that are not believed.
+    ahead: Vec<i64>,
+    is_heard: bool,
+}
+
+/// The streams of one backend, kept from poll to poll: their labels are told apart once.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    /// Places by labels that are not our own, in the order and form in which the backend writes them.
+    written: HashMap<String, usize>,
+    /// Places by the labels of the stream.
+    places: HashMap<Arc<StreamLabels>, usize>,
+    labels: Vec<Arc<StreamLabels>>,
+}
+
+impl Streams {
+    /// The place of a stream that `feed` brings.
+    fn place(&mut self, mut labels: StreamLabels, feed: &str) -> usize {
+        if !feed.is_empty() {
+            labels.insert(FEED_LABEL.to_owned(), feed.to_owned());
+        }
+        let labels = Arc::new(labels);
+        let next = self.labels.len();
+        *self.places.entry(labels.clone()).or_insert_with(|| {
+            self.labels.push(labels);
+            next
+        })
+    }
+}
+
+struct Heads {
+    window: Window,
+    config: PollConfig,
+    streams: Streams,
+    /// One for each of the streams.
+    heads: Vec<Head>,
+    text: String,
+    samples: u64,
+}
+
+impl Heads {
+    fn new(window: Window, config: &PollConfig, streams: Streams) -> Self {
+        let (heads, text) = (Vec::new(), String::new());
+        Self { window, config: config.clone(), streams, heads, text, samples: 0 }
+    }
+
+    /// What is known of the stream that a series belongs to, and the series' own labels.
+    fn place(&mut self, metric: Metric, labels: &Labels) -> (usize, (String, String)) {
+        let mut own = (String::new(), String::new());
+        self.text.clear();
+        let mut is_plain = true;
+        for (name, value) in labels.iter() {
+            match name {
+                "__name__" => {}
+                label::CONTRACT if metric == Metric::Digest => own.0.push_str(value),
+                label::CLUSTER_UID if metric == Metric::Digest => own.1.push_str(value),
+                // Whose label that is takes more to find out.
+                _ if name.starts_with("exported_") || value.contains('\0') => is_plain = false,
+                _ if self.config.ignored_labels.iter().any(|ignored| ignored == name) => {}
+                _ => self.text.extend([name, "\0", value, "\0"]),
+            }
+        }
+        if is_plain && let Some(place) = self.streams.written.get(&self.text) {
+            return (*place, own);
+        }
+        let split = labels.split(metric, &self.config.ignored_labels);
+        let value =
+            |name: &str| split.own.iter().find(|(own, _)| *own == name).map(|(_, value)| value.clone());
+        own = (value(label::CONTRACT).unwrap_or_default(), value(label::CLUSTER_UID).unwrap_or_default());
+        let place = self.streams.place(split.stream, &self.config.feed);
+        if is_plain {
+            self.streams.written.insert(self.text.clone(), place);
+        }
+        (place, own)
+    }
+
+    /// What was found, and the streams for the next poll, unless most of them are gone.
+    fn finish(self, foreseen: &mut Foreseen) -> (Found, Streams) {
+        let Window { now, believed, .. } = self.window;
+        let mut found = Found { digests: Vec::new(), unnamed: 0, samples: self.samples, is_short: false };
+        let mut heard = 0;
+        for (labels, mut head) in self.streams.labels.iter().zip(self.heads) {
+            heard += usize::from(head.is_heard);
+            for (_, samples) in &mut head.digests {
+                samples.retain(|(at, _)| !foreseen.has(labels, *at));
+            }
+            head.digests.retain(|(_, samples)| !samples.is_empty());
+            foreseen.note(labels, &head.ahead, believed);
+            if head.digests.is_empty() && head.future.is_none() {
+                continue;
+            }
+            let Some(cluster) = labels.get(&self.config.exporters.cluster_label).filter(|c| !c.is_empty())
+            else {
+                found.unnamed += head.digests.len();
+                continue;
+            };
+            let before = found.digests.len();
+            head.streams(cluster, labels, now, &mut found.digests);
+            found.is_short |= found.digests.iter().skip(before).any(|digests| digests.samples.len() < 2);
+        }
+        found.digests.sort_by(|a, b| (&a.cluster, &a.stream).cmp(&(&b.cluster, &b.stream)));
+        let is_current = self.streams.labels.len() <= 2 * heard;
+        (found, if is_current { self.streams } else { Streams::default() })
+    }
+}
+
+impl Head {
+    /// The streams that write under the same labels: one for each cluster and process.
+    fn streams(mut self, cluster: &str, labels: &Arc<StreamLabels>, now: Seconds, all: &mut Vec<Digests>) {
+        let first = all.len();
+        self.rendered.sort_unstable();
+        self.process.sort_unstable();
+        // By contract version and UID, whatever the backend's order is.
+        self.digests.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        for ((contract, uid), mut samples) in self.digests {
+            // Two replicas may write as one stream, where the label that tells them apart is ignored.
+            samples.sort_by_key(|(at, _)| *at);
+            let seen = samples.last().map(|(at, _)| *at as Seconds / 1000.0);
+            let uid = Some(uid.as_str()).filter(|uid| !uid.is_empty()).map(Fingerprint::of);
+            let mut newest_lack = None;
+            let mut last_process = 0;
+            for (at, digest) in samples {
+                let (rendered, process) = (value_at(&self.rendered, at), value_at(&self.process, at));
+                newest_lack = lack(uid, digest, rendered, process);
+                last_process = process.copied().unwrap_or(last_process);
+                let (Some(digest), Some(rendered), None) = (digest, rendered, &newest_lack) else { continue };
+                // Their labels are the same.
+                let is_same = |it: &&mut Digests| (it.stream.uid, it.stream.process) == (uid, last_process);
+                let known = all.iter_mut().skip(first).find(is_same);
+                let sample = DigestSample {
+                    at: at as Seconds / 1000.0,
+                    exposition: Exposition { digest, rendered: *rendered },
+                };
+                match known {
+                    // Two digests of one scrape, of two versions: that of the later one counts.
+                    Some(known) if number(&known.contract) < number(&contract) => {
+                        known.contract.clone_from(&contract);
+                        known.samples = vec![sample];
+                    }
+                    Some(known) if number(&known.contract) > number(&contract) => {}
+                    Some(known) => known.samples.push(sample),
+                    None => all.push(Digests {
+                        cluster: cluster.to_owned(),
+                        stream: StreamId { labels: labels.clone(), uid, process: last_process },
+                        contract: contract.clone(),
+                        samples: vec![sample],
+                        ..Digests::default()
+                    }),
+                }
+            }
+            // The newest scrape may only be late in part: what the ones before said stands until one is whole.
+            let is_new = !all.iter().skip(first).any(|it| it.stream.uid == uid && it.contract == contract);
+            if let Some(lack) = newest_lack.filter(|_| is_new) {
+                let stream = StreamId { labels: labels.clone(), uid, process: last_process };
+                let digests = Digests { cluster: cluster.to_owned(), stream, contract, ..Digests::default() };
+                all.push(Digests { lack: Some(lack), seen, ..digests });
+            }
+        }
+        if self.future.is_some() && all.len() == first {
+            let stream = StreamId { labels: labels.clone(), ..StreamId::default() };
+            all.push(Digests { cluster: cluster.to_owned(), stream, ..Digests::default() });
+        }
+        for digests in all.iter_mut().skip(first) {
+            digests.future = self.future.map(|at| (at, at - now));
+            let excess = digests.samples.len().saturating_sub(SAMPLES);
+            digests.samples.drain(..excess);
+        }
+    }
+}
+
+/// The value that is stamped so, of a sorted series.
+fn value_at(series: &Series, at: i64) -> Option<&u64> {
+    let place = series.binary_search_by_key(&at, |(at, _)| *at).ok()?;
+    series.get(place).map(|(_, value)| value)
+}
+
+/// The number of a contract version.
+fn number(contract: &str) -> u64 {
+    contract.parse().unwrap_or_default()
+}
+
+/// Why a digest cannot be used, if it cannot.
+fn lack(
+    uid: Option<Fingerprint>,
+    digest: Option<u64>,
+    rendered: Option<&u64>,
+    process: Option<&u64>,
+) -> Option<String> {
+    match (uid, digest, rendered, process) {
+        (None, ..) => Some(format!(
+            "its digest has no label {}: the exporter does not say whose it is",
+            label::CLUSTER_UID
+        )),
+        (_, None, ..) => Some(format!("the value of {} is no whole number", Metric::Digest.name())),
+        (_, _, None, _) => Some(lack_of(Metric::RenderedTimestamp)),
+        (.., None) => Some(lack_of(Metric::ProcessNumber)),
+        (Some(_), Some(_), Some(_), Some(_)) => None,
+    }
+}
+
+impl Sink for Heads {
+    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
+        let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
+        self.samples += samples.len() as u64;
+        // A digest of a part of what an exporter says attests nothing by itself.
+        if metric == Metric::Digest && labels.get(label::PACKAGE_CLUSTER).is_some() {
+            return;
+        }
+        let (place, own) = self.place(metric, labels);
+        let Window { t, now, believed, .. } = self.window;
+        if self.heads.len() <= place {
+            self.heads.resize_with(place + 1, Head::default);
+        }
+        #[expect(clippy::indexing_slicing, reason = "resized to hold it just now")]
+        let head = &mut self.heads[place];
+        head.is_heard = true;
+        // Stale markers are no samples; VictoriaMetrics answers them as such.
+        let numbers = samples.iter().filter(|sample| !sample.value.is_nan());
+        let latest = numbers.clone().map(|sample| sample.at).reduce(f64::max);
+        let known = numbers.clone().filter(|sample| sample.at <= t);
+        let known = known.map(|sample| (milliseconds(sample.at), sample.whole()));
+        let whole = |(at, value): (i64, Option<u64>)| Some((at, value?));
+        match metric {
+            Metric::Digest => {
+                head.future = head.future.into_iter().chain(latest.filter(|at| *at > now)).reduce(f64::max);
+                let ahead = numbers.filter(|sample| sample.at > believed);
+                head.ahead.extend(ahead.map(|sample| milliseconds(sample.at)));
+                let mut known = known.peekable();
+                if known.peek().is_some() {
+                    match head.digests.iter_mut().find(|(known, _)| *known == own) {
+                        Some((_, samples)) => samples.extend(known),
+                        None => head.digests.push((own, known.collect())),
+                    }
+                }
+            }
+            Metric::RenderedTimestamp => head.rendered.extend(known.filter_map(whole)),
+            _ => head.process.extend(known.filter_map(whole)),
+        }
+    }
+}
+
+struct Packages {
+    label: String,
+    counts: HashMap<String, u64>,
+}
+
+impl Sink for Packages {
+    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
+        if let (Some(cluster), Some(sample)) = (labels.get(&self.label), samples.last()) {
+            self.counts.insert(cluster.to_owned(), sample.whole().unwrap_or_default());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::poll_config;
+
+    const T: Seconds = 100.0;
+
+    /// One series: metric, own labels and those of the target, samples.
+    type Row<'a> = (Metric, &'a [(&'a str, &'a str)], &'a [(Seconds, f64)]);
+
+    fn found(rows: &[Row<'_>], ignored: &[&str]) -> Found {
+        let window = Window { t: T, span: 60.0, now: T + 5.0, believed: T + 65.0 };
+        let ignored_labels: Vec<String> = ignored.iter().map(|label| (*label).to_owned()).collect();
+        let config = PollConfig { ignored_labels, ..poll_config() };
+        let mut heads = Heads::new(window, &config, Streams::default());
+        for (metric, labels, samples) in rows {
+            let labels = [("__name__", metric.name())].into_iter().chain(labels.iter().copied());
+            let samples: Vec<Sample> =
+                samples.iter().map(|(at, value)| Sample { at: *at, value: *value }).collect();
+            heads.series(&labels.collect(), &samples);
+        }
+        heads.finish(&mut Foreseen::default()).0
+    }
+
+    const TARGET: [(&str, &str); 2] = [("cluster", "c"), ("instance", "i")];
+    const DIGEST: [(&str, &str); 4] =
+        [TARGET[0], TARGET[1], ("contract", "2"), ("statusbridge_cluster_uid", "00000000000a")];
+    const OTHER: [(&str, &str); 4] =
+        [TARGET[0], TARGET[1], DIGEST[2], ("statusbridge_cluster_uid", "00000000000b")];
+
+    /// UID, process, and of each sample its timestamp, digest and rendered time.
+    type Told = (Option<u64>, u64, Vec<(Seconds, u64, u64)>);
+
+    fn told(found: &Found) -> Vec<Told> {
+        let samples = |digests: &Digests| {
+            digests.samples.iter().map(|it| (it.at, it.exposition.digest, it.exposition.rendered)).collect()
+        };
+        let told = found.digests.iter();
+        told.map(|it| (it.stream.uid.map(Fingerprint::value), it.stream.process, samples(it))).collect()
+    }
+
+    #[test]
+    fn samples_of_one_timestamp_belong_together_and_stale_markers_are_none() {
+        let rows: [Row<'_>; 3] = [
+            (Metric::Digest, &DIGEST, &[(70.0, 7.02), (85.0, 8.0), (90.0, f64::NAN), (104.0, 9.0)]),
+            (Metric::RenderedTimestamp, &TARGET, &[(70.0, 69.0), (85.0, 84.0), (86.0, 85.0)]),
+            (Metric::ProcessNumber, &TARGET, &[(70.0, 3.0), (85.0, 3.0), (104.0, 3.0)]),
+        ];
+        let found = found(&rows, &[]);
+        assert_eq!(told(&found), [(Some(10), 3, vec![(70.0, 7, 69), (85.0, 8, 84)])]);
+        let digests = &found.digests[0];
+        assert_eq!((digests.cluster.as_str(), digests.contract.as_str(), &digests.lack), ("c", "2", &None));
+        assert_eq!((digests.future, found.is_short, found.unnamed), (None, false, 0));
+    }
+
+    #[test]
+    fn clusters_and_processes_under_the_same_labels_are_streams_of_their_own() {
+        let rows: [Row<'_>; 4] = [
+            (Metric::Digest, &DIGEST, &[(70.0, 1.0), (85.0, 2.0)]),
+            (Metric::Digest, &OTHER, &[(75.0, 3.0)]),
+            (Metric::RenderedTimestamp, &TARGET, &[(70.0, 70.0), (75.0, 75.0), (85.0, 85.0)]),
+            (Metric::ProcessNumber, &TARGET, &[(70.0, 5.0), (75.0, 6.0), (85.0, 7.0)]),
+        ];
+        let found = found(&rows, &[]);
+        assert_eq!(
+            told(&found),
+            [
+                (Some(10), 5, vec![(70.0, 1, 70)]),
+                (Some(10), 7, vec![(85.0, 2, 85)]),
+                (Some(11), 6, vec![(75.0, 3, 75)])
+            ]
+        );
+        assert!(found.is_short);
+    }
+
+    #[test]
+    fn a_head_that_lacks_something_counts_for_nothing_as_long_as_none_is_whole() {
+        let rendered: Row<'_> = (Metric::RenderedTimestamp, &TARGET, &[(70.0, 70.0)]);
+        let process: Row<'_> = (Metric::ProcessNumber, &TARGET, &[(70.0, 5.0), (85.0, 5.0)]);
+        let lack =
+            |rows: &[Row<'_>]| found(rows, &[]).digests.into_iter().map(|it| it.lack).collect::<Vec<_>>();
+        let digest = |samples| -> Row<'_> { (Metric::Digest, &DIGEST, samples) };
+        assert_eq!(lack(&[digest(&[(70.0, 1.0), (85.0, 2.0)]), rendered, process]), [None]);
+        let late = lack(&[digest(&[(85.0, 2.0)]), rendered, process]);
+        assert!(late[0].as_ref().is_some_and(|it| it.contains("rendered_timestamp")), "{late:?}");
+        let split = lack(&[digest(&[(70.0, 2.5)]), rendered, process]);
+        assert!(split[0].as_ref().is_some_and(|it| it.contains("no whole number")), "{split:?}");
+        let nameless = lack(&[(Metric::Digest, &DIGEST[..3], &[(70.0, 1.0)]), rendered, process]);
+        assert!(
+            nameless[0].as_ref().is_some_and(|it| it.contains("statusbridge_cluster_uid")),
+            "{nameless:?}"
+        );
+    }
+
+    #[test]
+    fn samples_beyond_the_present_are_told_apart_from_those_that_are_not_settled_yet() {
+        let head = |at: Seconds| -> Vec<(Seconds, f64)> { vec![(70.0, 1.0), (at, 2.0)] };
+        for (at, future) in [(103.0, None), (4000.0, Some((4000.0, 3895.0)))] {
+            let samples = head(at);
+            let rows: [Row<'_>; 3] = [
+                (Metric::Digest, &DIGEST, &samples),
+                (Metric::RenderedTimestamp, &TARGET, &samples),
+                (Metric::ProcessNumber, &TARGET, &samples),
+            ];
+            let found = found(&rows, &[]);
+            assert_eq!((found.digests[0].future, found.digests[0].samples.len()), (future, 1));
+        }
+        // Of a stream that has nothing else, too.
+        let alone = found(&[(Metric::Digest, &DIGEST, &[(4000.0, 2.0)])], &[]);
+        assert_eq!((alone.digests.len(), alone.digests[0].future), (1, Some((4000.0, 3895.0))));
+    }
+
+    #[test]
+    fn labels_are_told_from_those_of_the_stream_however_they_were_renamed() {
+        let target = [("cluster", "c"), ("contract", "of the target"), ("replica", "a")];
+        let renamed = [target[0], target[1], ("exported_contract", "2"), target[2], DIGEST[3]];
+        let mut rows: [Row<'_>; 3] = [
+            (Metric::RenderedTimestamp, &target, &[(70.0, 70.0)]),
+            (Metric::ProcessNumber, &target, &[(70.0, 5.0)]),
+            (Metric::Digest, &renamed, &[(70.0, 1.0)]),
+        ];
+        // Series come in any order.
+        for _ in 0..2 {
+            let found = found(&rows, &["replica"]);
+            assert_eq!(told(&found), [(Some(10), 5, vec![(70.0, 1, 70)])]);
+            let labels: Vec<_> =
+                found.digests[0].stream.labels.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+            assert_eq!(labels, [("cluster", "c"), ("contract", "of the target")]);
+            rows.reverse();
+        }
+    }
+
+    #[test]
+    fn streams_are_kept_from_poll_to_poll_until_most_are_gone() {
+        let poll = |streams: Streams, clusters: &[&str]| {
+            let window = Window { t: T, span: 60.0, now: T, believed: T };
+            let mut heads = Heads::new(window, &poll_config(), streams);
+            for cluster in clusters {
+                let name = [("__name__", Metric::Digest.name()), ("cluster", cluster)];
+                heads.series(&name.into_iter().collect(), &[Sample { at: 70.0, value: 1.0 }]);
+            }
+            heads.finish(&mut Foreseen::default())
+        };
+        let (first, kept) = poll(Streams::default(), &["a", "b", "c"]);
+        let (second, kept) = poll(kept, &["c", "a"]);
+        let names = |found: &Found| found.digests.iter().map(|it| it.cluster.clone()).collect::<Vec<_>>();
+        assert_eq!(
+            (names(&first), names(&second)),
+            (vec!["a".into(), "b".into(), "c".into()], vec!["a".into(), "c".into()])
+        );
+        let labels = |found: &Found, at: usize| found.digests[at].stream.labels.clone();
+        assert!(Arc::ptr_eq(&labels(&first, 2), &labels(&second, 1)));
+        let (third, kept) = poll(kept, &["a"]);
+        assert_eq!((names(&third), kept.labels.len()), (vec!["a".into()], 0));
+    }
+
+    #[test]
+    fn nobody_is_named_by_digests_without_a_cluster_and_of_parts() {
+        let part = [TARGET[0], TARGET[1], DIGEST[2], ("package_cluster", "eu-1"), DIGEST[3]];
+        let rows: [Row<'_>; 2] =
+            [(Metric::Digest, &DIGEST[1..], &[(70.0, 1.0)]), (Metric::Digest, &part, &[(70.0, 1.0)])];
+        let found = found(&rows, &[]);
+        assert_eq!((found.digests.len(), found.unnamed), (0, 1));
+    }
+}

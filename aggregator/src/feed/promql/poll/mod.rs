@@ -1,0 +1,438 @@
+//! One poll: which digests there are, what they attest, whether it adds up.
+//!
+//! ```text
+//!   digest samples since the last poll --fleet.hear--> unread --newest, in batches--> verify --> fleet.accept
+//!                                                          \--older ones, too--> verify --> accept | reject
+//! ```
+//!
+//! The first query decides whether a poll counts at all: when it fails, the fleet is left as
+//! it was. What was verified before a later query failed is kept, because it was verified.
+
+mod batch;
+mod digests;
+mod foreseen;
+mod past;
+mod read;
+#[cfg(test)]
+mod refusal_tests;
+mod settle;
+mod unknown;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use futures::stream::{FuturesOrdered, StreamExt};
+use statusbridge_core::fleet::{Access, DigestSample, FeedName, Fleet, Heard, MOST_LATE, StreamId};
+use statusbridge_core::sample::excerpt;
+use statusbridge_core::time::Seconds;
+use statusbridge_core::verify::{Attested, Gathered, Stray, diagnose, verify, with_unknown};
+
+use crate::feed::checks::Asker;
+use crate::feed::promql::{Exporters, FeedError, PromFeed, QueryApi};
+
+pub(crate) use past::read_at;
+
+use batch::{Batch, Limit, batches};
+use digests::{Found, Streams, Window};
+use foreseen::Foreseen;
+use read::Read;
+use settle::Settle;
+
+/// How a backend is polled.
+#[derive(Debug, Clone)]
+pub struct PollConfig {
+    /// Name of the feed; empty for the only one.
+    pub feed: FeedName,
+    /// Whose samples are read.
+    pub exporters: Exporters,
+    /// Labels that do not tell streams apart.
+    pub ignored_labels: Vec<String>,
+    /// Samples asked for in one query, at most if clusters are not larger themselves.
+    pub batch_samples: u64,
+    /// How long samples take to become complete in the backend, at least.
+    pub settle: Seconds,
+    /// The same, at most: it grows when samples keep arriving torn.
+    pub max_settle: Seconds,
+}
+
+impl PollConfig {
+    /// As it is done where nothing else is said.
+    pub fn new(exporters: Exporters) -> Self {
+        Self {
+            feed: FeedName::default(),
+            exporters,
+            ignored_labels: Vec::new(),
+            // VictoriaMetrics refuses queries for more than 300,000 series, unless told otherwise.
+            batch_samples: 250_000,
+            settle: 5.0,
+            max_settle: 30.0,
+        }
+    }
+}
+
+/// How far back the first poll looks, and how far where that shows too few scrapes of some stream.
+const AT_FIRST: [Seconds; 2] = [120.0, 600.0];
+/// Polls overlap by so many scrapes, as far as these are not further apart than a minute, and by what remote write may
+/// be late by beyond the settle delay.
+const OVERLAP: Seconds = 2.0;
+const OVERLAPS: [Seconds; 2] = [MOST_LATE, 120.0];
+/// Expositions of one stream that are tried before it is said that nothing adds up.
+const TRIES: usize = 4;
+/// Problems named in a report at most.
+const PROBLEMS: usize = 16;
+/// How often a backend may refuse the size of a query before a poll is given up.
+const MOST_REFUSALS: usize = 8;
+/// Batches that are read at the same time: each takes memory.
+const AT_ONCE: usize = 2;
+/// Longest problem, in bytes.
+const PROBLEM: usize = 600;
+
+/// What a poll came to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PollReport {
+    /// Whether every query was answered.
+    pub ok: bool,
+    /// Why not.
+    pub error: Option<String>,
+    /// The same, to act upon.
+    pub failure: Option<FeedError>,
+    /// Streams whose newest digest is that of verified content.
+    pub verified: usize,
+    /// Streams of which that cannot be said.
+    pub unverified: usize,
+    /// Streams whose samples were read.
+    pub read: usize,
+    /// Of these, how many only added up when read again as they were stamped, or not even then.
+    pub reread: usize,
+    /// Samples received.
+    pub samples: u64,
+    /// Bytes received.
+    pub bytes: u64,
+    /// Digests without a cluster label: they count for nobody.
+    pub unnamed: usize,
+    /// What is wrong, for a log: bounded.
+    pub problems: Vec<String>,
+}
+
+impl PollReport {
+    fn problem(&mut self, text: &str) {
+        if self.problems.len() < PROBLEMS {
+            self.problems.push(excerpt(text, PROBLEM));
+        }
+    }
+}
+
+/// Polls one backend.
+#[derive(Debug)]
+pub struct Poller<Q = PromFeed> {
+    config: PollConfig,
+    feed: Q,
+    settle: Settle,
+    limit: Limit,
+    /// The time that the last good poll asked about.
+    last: Option<Seconds>,
+    foreseen: Foreseen,
+    streams: Streams,
+}
+
+/// One exposition that is to be read.
+#[derive(Debug, Clone, PartialEq)]
+struct Due {
+    cluster: String,
+    stream: StreamId,
+    contract: String,
+    sample: DigestSample,
+}
+
+impl Due {
+    fn attested(&self) -> Attested {
+        Attested { state: self.sample.exposition.state(), process: self.stream.process }
+    }
+
+    fn key(&self) -> (&str, &StreamId) {
+        (&self.cluster, &self.stream)
+    }
+}
+
+/// What came of reading expositions.
+#[derive(Default)]
+struct Outcome {
+    whole: Vec<Due>,
+    torn: Vec<Unverified>,
+}
+
+/// An exposition that does not add up, with what came of it.
+struct Unverified {
+    due: Due,
+    gathered: Box<Gathered>,
+    strays: Vec<Stray>,
+    /// Metrics that it has and its contract version does not know.
+    unknown: Vec<String>,
+}
+
+impl Poller {
+    /// What asks the same backend the queries of checks.
+    pub fn asker(&self) -> Asker {
+        Asker::new(self.feed.clone(), &self.config.exporters.cluster_label, self.feed.timeout() * 2)
+    }
+
+    /// Name of the feed; empty for the only one.
+    pub fn feed_name(&self) -> FeedName {
+        self.config.feed.clone()
+    }
+}
+
+impl<Q: QueryApi> Poller<Q> {
+    /// A poller; nothing is sent yet.
+    pub fn new(config: PollConfig, feed: Q) -> Self {
+        let settle = Settle::new(config.settle, config.max_settle);
+        let limit = Limit::new(config.batch_samples);
+        Self {
+            config,
+            feed,
+            settle,
+            limit,
+            last: None,
+            foreseen: Foreseen::default(),
+            streams: Streams::default(),
+        }
+    }
+
+    /// How far behind the present the next poll should look. It grows while streams keep arriving
+    /// torn, and shrinks again.
+    pub fn settle_delay(&self) -> Seconds {
+        self.settle.delay()
+    }
+
+    /// Brings the fleet up to what the backend knows at `t`. Never fails: a failure is in the report,
+    /// and the fleet remembers it.
+    pub async fn poll(&mut self, fleet: &mut impl Access, t: Seconds) -> PollReport {
+        let mut report = PollReport::default();
+        let before = self.feed.received();
+        // What is sent has milliseconds.
+        let t = (t * 1000.0).floor() / 1000.0;
+        let feed = self.config.feed.clone();
+        match self.run(fleet, t, &mut report).await {
+            Ok(()) => {
+                fleet.with(move |fleet| fleet.answered(&feed, t)).await;
+                report.ok = true;
+                self.last = Some(t);
+            }
+            Err(error) => {
+                let text = error.to_string();
+                fleet.with(move |fleet| fleet.unanswered(&feed, text)).await;
+                report.error = Some(error.to_string());
+                report.failure = Some(error);
+            }
+        }
+        report.bytes = self.feed.received() - before;
+        report
+    }
+
+    async fn run(
+        &mut self,
+        fleet: &mut impl Access,
+        t: Seconds,
+        report: &mut PollReport,
+    ) -> Result<(), FeedError> {
+        let found = self.look(fleet, t).await?;
+        report.samples += found.samples;
+        report.unnamed = found.unnamed;
+        if found.unnamed > 0 {
+            let label = &self.config.exporters.cluster_label;
+            report.problem(&format!(
+                "{} digests have no label `{label}`: they belong to no cluster",
+                found.unnamed
+            ));
+        }
+        let (digests, heard, known) = fleet
+            .with(move |fleet| {
+                let heard: Vec<Heard> = found.digests.iter().map(|digests| fleet.hear(digests, t)).collect();
+                let unread =
+                    found.digests.iter().zip(&heard).filter(|(_, heard)| matches!(heard, Heard::Unread(_)));
+                let known: HashMap<String, Option<u64>> =
+                    unread.map(|(it, _)| (it.cluster.clone(), fleet.samples(&it.cluster))).collect();
+                (found.digests, heard, known)
+            })
+            .await;
+        let (mut unread, mut streams) = (Vec::new(), HashMap::<&str, Vec<&StreamId>>::new());
+        for (digests, heard) in digests.iter().zip(heard) {
+            streams.entry(&digests.cluster).or_default().push(&digests.stream);
+            match heard {
+                Heard::Confirmed => report.verified += 1,
+                Heard::Unread(samples) => {
+                    let due = samples.into_iter().take(TRIES).map(|sample| Due {
+                        cluster: digests.cluster.clone(),
+                        stream: digests.stream.clone(),
+                        contract: digests.contract.clone(),
+                        sample,
+                    });
+                    unread.push(due.collect::<Vec<Due>>());
+                }
+                Heard::Old | Heard::Unusable => report.unverified += 1,
+            }
+        }
+        report.read = unread.len();
+        let sizes = digests::sizes(&self.feed, &self.config, known, t).await?;
+        let reader = Reader { feed: &self.feed, config: &self.config, streams, t };
+        // The newest of each, and where that does not add up all of them: some samples may have been late.
+        let newest = unread.iter().filter_map(|it| it.first().cloned()).collect();
+        let torn = reader.read_all(fleet, newest, &sizes, &mut self.limit, report).await?.torn;
+        report.reread = torn.len();
+        let torn: BTreeSet<_> = torn.iter().map(|it| it.due.key()).collect();
+        let is_torn = |it: &Vec<Due>| it.first().is_some_and(|due| torn.contains(&due.key()));
+        let all = unread.iter().filter(|it| is_torn(it)).flatten().cloned().collect();
+        let again = reader.read_all(fleet, all, &sizes, &mut self.limit, report).await?;
+        let whole: BTreeSet<_> = again.whole.iter().map(Due::key).collect();
+        let mut faulty: Vec<Unverified> = Vec::new();
+        for unverified in again.torn.into_iter().filter(|it| !whole.contains(&it.due.key())) {
+            // The newest tells most.
+            match faulty.iter_mut().find(|it| it.due.key() == unverified.due.key()) {
+                Some(known) if known.due.sample.at < unverified.due.sample.at => *known = unverified,
+                Some(_) => {}
+                None => faulty.push(unverified),
+            }
+        }
+        unknown::ask(&self.feed, &self.config, &mut faulty, t).await;
+        for told in faulty {
+            report.unverified += 1;
+            report.problem(&fleet.with(move |fleet| reject(fleet, &told)).await);
+        }
+        self.settle.learn(report.read, whole.len());
+        Ok(())
+    }
+
+    /// Looks for digest samples since the last poll.
+    async fn look(&mut self, fleet: &mut impl Access, t: Seconds) -> Result<Found, FeedError> {
+        let now = t + self.settle.delay();
+        let believed = now + fleet.with(|fleet| fleet.max_clock_skew()).await;
+        let Self { feed, config, foreseen, streams, .. } = self;
+        let mut look = async |span| {
+            digests::read(feed, config, Window { t, span, now, believed }, foreseen, streams).await
+        };
+        if let Some(last) = self.last.filter(|last| *last < t) {
+            let interval = fleet.with(|fleet| fleet.slowest_scrapes()).await;
+            let [least, most] = OVERLAPS;
+            // Nobody knows how often is scraped until two scrapes were seen.
+            let overlap = if interval > 0.0 { (OVERLAP * interval).clamp(least, most) } else { most };
+            // Only the newest samples are of use, however long the backend was away.
+            return look((t - last + overlap).min(AT_FIRST[1])).await;
+        }
+        let found = look(AT_FIRST[0]).await?;
+        if found.is_short { look(AT_FIRST[1]).await } else { Ok(found) }
+    }
+}
+
+/// Reads expositions of one backend.
+struct Reader<'a, Q> {
+    feed: &'a Q,
+    config: &'a PollConfig,
+    /// All streams that have a digest, by cluster.
+    streams: HashMap<&'a str, Vec<&'a StreamId>>,
+    t: Seconds,
+}
+
+impl<Q: QueryApi> Reader<'_, Q> {
+    /// Reads expositions and takes in what adds up.
+    async fn read_all(
+        &self,
+        fleet: &mut impl Access,
+        due: Vec<Due>,
+        sizes: &HashMap<String, u64>,
+        limit: &mut Limit,
+        report: &mut PollReport,
+    ) -> Result<Outcome, FeedError> {
+        let (mut outcome, mut refusals) = (Outcome::default(), 0);
+        if due.is_empty() {
+            return Ok(outcome);
+        }
+        let mut queue = VecDeque::from(batches(due, sizes, limit.samples()));
+        // While one batch is verified, the next is on its way.
+        let (mut asked, mut answers) = (VecDeque::<Batch>::new(), FuturesOrdered::new());
+        loop {
+            while answers.len() < AT_ONCE
+                && let Some(batch) = queue.pop_front()
+            {
+                answers.push_back(self.read(batch.clone()));
+                asked.push_back(batch);
+            }
+            let (Some(answer), Some(batch)) = (answers.next().await, asked.pop_front()) else { break };
+            match answer {
+                Ok(read) => {
+                    report.samples += read.samples;
+                    verify_batch(fleet, batch.due, read, self.t, report, &mut outcome).await;
+                }
+                Err(error) if error.may_be_size() && batch.clusters.len() > 1 && refusals < MOST_REFUSALS => {
+                    refusals += 1;
+                    limit.refused(batch.samples(sizes));
+                    answers = FuturesOrdered::new();
+                    let left = [batch].into_iter().chain(asked.drain(..)).chain(queue);
+                    queue = batches(left.flat_map(|b| b.due).collect(), sizes, limit.samples()).into();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if refusals == 0 {
+            limit.served();
+        }
+        Ok(outcome)
+    }
+
+    async fn read(&self, batch: Batch) -> Result<Read, FeedError> {
+        let clusters = batch.clusters.iter().map(String::as_str);
+        let streams = clusters.clone().filter_map(|cluster| self.streams.get(cluster)).flatten().copied();
+        let read = Read::new(self.config, &batch.due, streams);
+        let (first, last) = batch.span();
+        // Backends leave out, or take in, what is stamped at the very beginning.
+        let window = ((last - first) * 1000.0).round() as u64 + 500;
+        let selector = self.config.exporters.attested(clusters) + &format!("[{window}ms]");
+        self.feed.query(&selector, last, read).await
+    }
+}
+
+/// Notes what does not add up, and says why.
+fn reject(fleet: &mut Fleet, Unverified { due, gathered, strays, unknown }: &Unverified) -> String {
+    let last = fleet.verified(&due.cluster, &due.stream);
+    let fault = diagnose(gathered, due.attested(), &due.stream.labels, last, strays);
+    let fault = with_unknown(fault, &due.contract, unknown);
+    let problem = format!("cluster {}: {fault}", due.cluster);
+    fleet.reject(due.key(), fault);
+    problem
+}
+
+/// Verifies what was read.
+async fn verify_batch(
+    fleet: &mut impl Access,
+    due: Vec<Due>,
+    read: Read,
+    t: Seconds,
+    report: &mut PollReport,
+    outcome: &mut Outcome,
+) {
+    let mut whole = Vec::new();
+    let (gathered, strays) = read.finish();
+    for (due, gathered) in due.into_iter().zip(gathered) {
+        match verify(gathered, due.attested()) {
+            Ok(content) => whole.push((due, content)),
+            Err(gathered) => {
+                let strays = strays.get(&due.cluster).cloned().unwrap_or_default();
+                outcome.torn.push(Unverified { due, gathered, strays, unknown: Vec::new() });
+            }
+        }
+    }
+    report.verified += whole.iter().map(|(due, _)| due.key()).collect::<BTreeSet<_>>().len();
+    let (whole, claims): (Vec<Due>, Vec<String>) = fleet
+        .with(move |fleet| {
+            let (mut all, mut claims) = (Vec::new(), Vec::new());
+            for (due, content) in whole {
+                let accepted = fleet.accept(due.key(), &due.sample, content, t);
+                claims.extend(
+                    accepted.claims.into_iter().map(|claim| format!("cluster {}: {claim}", due.cluster)),
+                );
+                all.push(due);
+            }
+            (all, claims)
+        })
+        .await;
+    outcome.whole.extend(whole);
+    claims.iter().for_each(|claim| report.problem(claim));
+}

@@ -1,0 +1,152 @@
+//! A backend that refuses more than it can answer.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use statusbridge_contract::{Fingerprint, Metric, label};
+use statusbridge_core::fleet::Fleet;
+use statusbridge_core::sample::{Sample, Sink};
+use statusbridge_core::testing::{Exposition, healthy};
+use statusbridge_core::time::Seconds;
+
+use super::Poller;
+use crate::feed::promql::{FeedError, QueryApi};
+use crate::testing::poll_config;
+
+/// Clusters, and how many samples are answered at most.
+struct State {
+    clusters: BTreeMap<String, Exposition>,
+    most: usize,
+    now: Seconds,
+    refused: usize,
+    queries: usize,
+    /// How many samples each query for what digests cover was about.
+    asked: Vec<usize>,
+}
+
+struct Small(Mutex<State>);
+
+impl Small {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self) {
+        let mut state = self.state();
+        (state.refused, state.asked) = (0, Vec::new());
+    }
+}
+
+impl QueryApi for &Small {
+    async fn query<S: Sink>(&self, expression: &str, at: Seconds, mut sink: S) -> Result<S, FeedError> {
+        let mut state = self.state();
+        state.queries += 1;
+        let mut give = |metric: Metric, cluster: &str, own: &[(&str, &str)], values: &[Sample]| {
+            let labels = [("__name__", metric.name()), ("cluster", cluster)];
+            sink.series(&labels.into_iter().chain(own.iter().copied()).collect(), values);
+        };
+        if let Some((_, named)) = expression.split_once(",cluster=~\"") {
+            let named: Vec<&str> = named.split_once("\"}").unwrap().0.split('|').collect();
+            let of = |name: &&str| state.clusters[*name].lines().len();
+            let samples = named.iter().map(of).sum();
+            if samples > state.most {
+                state.refused += 1;
+                return Err(FeedError::Api { kind: "execution".into(), message: "too many samples".into() });
+            }
+            state.asked.push(samples);
+            for name in named {
+                for line in state.clusters[name].lines() {
+                    give(line.metric, name, &line.own(), &[Sample { at, value: line.value as f64 }]);
+                }
+            }
+        } else {
+            for (name, exposition) in &state.clusters {
+                if expression.starts_with("sum by (cluster)") {
+                    give(Metric::SourcePackages, name, &[], &[Sample { at, value: 10.0 }]);
+                    continue;
+                }
+                let uid = Fingerprint::from_value(exposition.uid).unwrap().to_string();
+                let own = [(label::CONTRACT, "2"), (label::CLUSTER_UID, uid.as_str())];
+                let at = [state.now - 10.0, state.now];
+                let values = |value: &dyn Fn(f64) -> u64| at.map(|at| Sample { at, value: value(at) as f64 });
+                give(Metric::Digest, name, &own, &values(&|at| exposition.digest(at as u64)));
+                give(Metric::RenderedTimestamp, name, &[], &values(&|at| at as u64));
+                give(Metric::ProcessNumber, name, &[], &values(&|_| 1));
+            }
+        }
+        Ok(sink)
+    }
+
+    fn received(&self) -> u64 {
+        0
+    }
+}
+
+const CLUSTERS: usize = 16;
+
+/// Every cluster has changed since.
+fn change(backend: &Small, at: u64) {
+    let exposition = |number: usize| {
+        let names = (0..10).map(|package| format!("p{package}"));
+        names.fold(Exposition::new(number as u64 + 1), |all, name| all.with(&name, healthy("r1", at)))
+    };
+    backend.state().clusters =
+        (0..CLUSTERS).map(|number| (format!("c{number}"), exposition(number))).collect();
+}
+
+fn small(most: usize) -> Small {
+    let (clusters, asked) = (BTreeMap::new(), Vec::new());
+    Small(Mutex::new(State { clusters, most, now: 1000.0, refused: 0, queries: 0, asked }))
+}
+
+#[tokio::test]
+async fn a_backend_is_asked_for_less_at_a_time_until_it_can_take_more_again() {
+    let backend = small(150);
+    let mut fleet = Fleet::default();
+    let mut poller = Poller::new(poll_config(), &backend);
+    let mut poll = async |at: u64| {
+        change(&backend, at);
+        backend.state().now = at as f64;
+        backend.forget();
+        let report = poller.poll(&mut fleet, at as f64).await;
+        assert_eq!((report.error, report.verified), (None, CLUSTERS), "{at}");
+        let state = backend.state();
+        (state.refused, state.asked.len())
+    };
+    let (refused, asked) = poll(1000).await;
+    assert!(refused >= 2 && asked >= 4, "{refused} refused, {asked} asked");
+    // It has learned, once it knows how much each cluster has to say.
+    assert!(poll(1010).await.0 <= 1);
+    assert_eq!(poll(1020).await.0, 0);
+    backend.state().most = usize::MAX;
+    let mut at = 1030;
+    while poll(at).await.1 > 1 {
+        at += 10;
+        assert!(at < 2500, "it never asks for more again");
+    }
+}
+
+#[tokio::test]
+async fn a_poll_without_news_is_one_query() {
+    let backend = small(usize::MAX);
+    change(&backend, 1000);
+    let mut fleet = Fleet::default();
+    let mut poller = Poller::new(poll_config(), &backend);
+    for (at, queries) in [(1000.0, 3), (1010.0, 1), (1020.0, 1)] {
+        backend.state().now = at;
+        backend.state().queries = 0;
+        assert_eq!(poller.poll(&mut fleet, at).await.verified, CLUSTERS, "{at}");
+        assert_eq!(backend.state().queries, queries, "{at}");
+    }
+}
+
+#[tokio::test]
+async fn one_cluster_that_is_too_large_is_a_failure_that_says_so() {
+    let backend = small(20);
+    change(&backend, 1000);
+    let mut fleet = Fleet::default();
+    let report = Poller::new(poll_config(), &backend).poll(&mut fleet, 1000.0).await;
+    assert_eq!(report.error.as_deref(), Some("backend refused the query: execution: too many samples"));
+    assert!(!report.ok && report.verified == 0);
+    assert!(backend.state().refused < 12, "{}", backend.state().refused);
+}

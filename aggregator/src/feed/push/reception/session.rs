@@ -1,0 +1,137 @@
+//! As long as this replica leads: whose tokens count, and where pushes go.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use statusbridge_contract::stream::StreamLabels;
+use statusbridge_core::exposition::{Evidence, Outcome};
+use statusbridge_core::fleet::{Access, FEED_LABEL};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::Tokens;
+use super::body::READ_AT_ONCE;
+use crate::clock;
+use crate::feed::{Desk, Receipt, push};
+
+/// Pushes of one cluster under way at the same time.
+const AT_ONCE: usize = 4;
+/// Exporters of one cluster that are told apart.
+const INSTANCES: usize = 32;
+/// An exporter that has not pushed for so long is no longer counted.
+const FORGOTTEN: Duration = Duration::from_secs(3600);
+
+/// The time of one leadership.
+pub(super) struct Session {
+    desk: Desk,
+    tokens: RwLock<Tokens>,
+    /// Largest exposition, in bytes.
+    pub(super) max_bytes: usize,
+    receipts: mpsc::Sender<(String, Receipt)>,
+    visitors: Arc<Mutex<HashMap<String, Visitor>>>,
+    over: CancellationToken,
+}
+
+/// What is remembered of a cluster that pushes.
+struct Visitor {
+    under_way: usize,
+    /// Its turns to be read: never more than half of all.
+    reading: Arc<Semaphore>,
+    instances: HashMap<String, Instant>,
+}
+
+/// Why a push is not let in.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NoRoom {
+    /// Others of the same cluster are under way.
+    AtOnce,
+    /// There are too many exporters in the cluster.
+    Instances,
+}
+
+/// A push that is let in.
+pub(super) struct Visit {
+    cluster: String,
+    /// Turns of its cluster to be read.
+    pub(super) reading: Arc<Semaphore>,
+    visitors: Arc<Mutex<HashMap<String, Visitor>>>,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let mut visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(visitor) = visitors.get_mut(&self.cluster) {
+            visitor.under_way -= 1;
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn new(
+        desk: Desk,
+        tokens: Tokens,
+        max_bytes: usize,
+        receipts: mpsc::Sender<(String, Receipt)>,
+    ) -> Self {
+        let (visitors, over) = Default::default();
+        Self { desk, tokens: RwLock::new(tokens), max_bytes, receipts, visitors, over }
+    }
+
+    pub(super) fn knows(&self, tokens: Tokens) {
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+    }
+
+    pub(super) fn end(&self) {
+        self.over.cancel();
+    }
+
+    /// The cluster that a token is for.
+    pub(super) fn cluster_of(&self, token: &str) -> Option<String> {
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        tokens.cluster_of(token).map(str::to_owned)
+    }
+
+    /// Lets a push in, if there is room for it.
+    pub(super) fn admit(&self, cluster: &str, instance: &str) -> Result<Visit, NoRoom> {
+        let mut visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
+        let visitor = visitors.entry(cluster.to_owned()).or_insert_with(|| Visitor {
+            under_way: 0,
+            reading: Arc::new(Semaphore::new(READ_AT_ONCE / 2)),
+            instances: HashMap::new(),
+        });
+        if visitor.under_way >= AT_ONCE {
+            return Err(NoRoom::AtOnce);
+        }
+        visitor.instances.retain(|_, last| last.elapsed() < FORGOTTEN);
+        if visitor.instances.len() >= INSTANCES && !visitor.instances.contains_key(instance) {
+            return Err(NoRoom::Instances);
+        }
+        visitor.instances.insert(instance.to_owned(), Instant::now());
+        visitor.under_way += 1;
+        let (cluster, reading) = (cluster.to_owned(), visitor.reading.clone());
+        Ok(Visit { cluster, reading, visitors: self.visitors.clone() })
+    }
+
+    /// Brings the fleet up to what was pushed. `None` when this replica leads no longer.
+    pub(super) async fn fold(&self, evidence: Evidence) -> Option<Outcome> {
+        let mut desk = self.desk.clone();
+        tokio::select! {
+            () = self.over.cancelled() => None,
+            outcome = desk.with(move |fleet| evidence.fold(fleet, clock::now())) => Some(outcome),
+        }
+    }
+
+    /// Has a push counted.
+    pub(super) async fn count(&self, cluster: &str, receipt: Receipt) {
+        // Nobody counts any longer: then nobody has to know.
+        let _ = self.receipts.send((cluster.to_owned(), receipt)).await;
+    }
+}
+
+/// What tells the exporters of a cluster apart.
+pub(super) fn stream(cluster: &str, instance: &str) -> StreamLabels {
+    let labels = [("cluster", cluster), ("instance", instance), (FEED_LABEL, push::NAME)];
+    let said = labels.into_iter().filter(|(_, value)| !value.is_empty());
+    said.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}

@@ -1,0 +1,33 @@
+//! A metrics backend, polled.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::pause::pause;
+use super::{Desk, Feed, Polled};
+use crate::clock;
+use crate::feed::promql::poll::Poller;
+
+/// A backend that is polled once an interval, from the beginning of one poll to that of the next.
+pub fn query(poller: Poller, interval: Duration) -> Feed {
+    Feed {
+        name: poller.feed_name(),
+        settle: poller.settle_delay(),
+        asker: Some(poller.asker()),
+        run: Box::new(move |desk| Box::pin(run(poller, interval, desk))),
+    }
+}
+
+async fn run(mut poller: Poller, interval: Duration, mut desk: Desk) {
+    let mut failures = 0_u32;
+    loop {
+        let began = Instant::now();
+        let t = clock::now() - poller.settle_delay();
+        let report = poller.poll(&mut desk, t).await;
+        let took = began.elapsed().as_secs_f64();
+        failures = if report.ok { 0 } else { failures.saturating_add(1) };
+        desk.polled(Polled { t, settle: poller.settle_delay(), took, report }).await;
+        sleep_until(began + pause(interval, failures, fastrand::f64())).await;
+    }
+}

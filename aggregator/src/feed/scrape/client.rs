@@ -1,0 +1,200 @@
+//! One scrape over HTTP.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use reqwest::{Certificate, Client, StatusCode, header};
+use statusbridge_core::sample::excerpt;
+
+use super::failure::Failure;
+use super::settings::{Target, Tls};
+use crate::feed::promql::{PemFiles, chain, client_builder, identity, read_pem};
+
+/// How much of a refusal is shown, in bytes.
+const EXCERPT: usize = 200;
+
+/// Clients by what they trust and show.
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    by_files: HashMap<Tls, (PemFiles, Result<Client, String>)>,
+}
+
+impl Clients {
+    /// A client with what is in the files now; only made anew when that has changed.
+    pub(super) fn get(&mut self, tls: &Tls) -> Result<Client, String> {
+        let found = read_pem([&tls.ca_file, &tls.cert_file, &tls.key_file]);
+        if let Some((_, client)) = self.by_files.get(tls).filter(|(seen, _)| *seen == found) {
+            return client.clone();
+        }
+        let client = client(&found);
+        self.by_files.insert(tls.clone(), (found, client.clone()));
+        client
+    }
+}
+
+fn client([authorities, certificate, key]: &PemFiles) -> Result<Client, String> {
+    let mut builder = client_builder();
+    if let Some(authorities) = authorities {
+        let bundle = Certificate::from_pem_bundle(authorities.as_ref()?);
+        builder = builder.tls_certs_merge(bundle.map_err(|error| format!("caFile: {}", chain(&error)))?);
+    }
+    if let (Some(certificate), Some(key)) = (certificate, key) {
+        let identity = identity(certificate.as_ref()?, key.as_ref()?);
+        builder = builder.identity(identity.map_err(|error| format!("certFile and keyFile: {error}"))?);
+    }
+    builder.build().map_err(|error| chain(&error))
+}
+
+/// The exposition of one exporter, unpacked.
+///
+/// # Errors
+/// When it is not got as a whole.
+pub(super) async fn fetch(
+    client: &Client,
+    target: &Target,
+    timeout: Duration,
+    max_bytes: usize,
+) -> Result<Vec<u8>, Failure> {
+    let mut request =
+        client.get(&target.url).header(header::ACCEPT, "text/plain;version=0.0.4").timeout(timeout);
+    if let Some(file) = &target.bearer_token_file {
+        let token = tokio::fs::read_to_string(file).await;
+        let unread =
+            |error| Failure::new("its bearer token cannot be read", format!("{}: {error}", file.display()));
+        let token = token.map_err(unread)?;
+        request = request.bearer_auth(token.trim());
+    }
+    let told = |error: reqwest::Error| {
+        if error.is_timeout() {
+            return Failure::plain(format!("no whole answer within {} s", timeout.as_secs_f64()));
+        }
+        // The URL is told anyway.
+        let error = error.without_url();
+        Failure::of(&error, chain(&error))
+    };
+    let mut response = request.send().await.map_err(told)?;
+    let status = response.status();
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(told)? {
+        if body.len() + chunk.len() > max_bytes {
+            return Err(Failure::plain(format!("it is larger than maxBytes ({max_bytes})")));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    match status {
+        StatusCode::OK => Ok(body),
+        _ => {
+            let brief = format!("HTTP {}", status.as_u16());
+            let text = format!("{brief}: {}", excerpt(&String::from_utf8_lossy(&body), EXCERPT));
+            Err(Failure::new(brief, text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::path::PathBuf;
+
+    use flate2::{Compression, write::GzEncoder};
+    use rstest::rstest;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const MAX: usize = 10_000;
+
+    fn http(status: &str, headers: &str, length: usize, body: &[u8]) -> Vec<u8> {
+        let head =
+            format!("HTTP/1.1 {status}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n");
+        [head.as_bytes(), body].concat()
+    }
+
+    fn packed(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// What comes of a scrape that is answered like this; without an answer the server hangs.
+    async fn scrape(answer: Option<Vec<u8>>, token: Option<PathBuf>) -> (Result<Vec<u8>, Failure>, String) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = Target {
+            cluster: "c".into(),
+            url: format!("http://{}/metrics", server.local_addr().unwrap()),
+            bearer_token_file: token,
+            tls: Tls::default(),
+        };
+        let server = tokio::spawn(async move {
+            let (mut connection, _) = server.accept().await.unwrap();
+            let mut request = vec![0; 4096];
+            let read = connection.read(&mut request).await.unwrap();
+            match answer {
+                Some(answer) => drop(connection.write_all(&answer).await),
+                None => std::future::pending().await,
+            }
+            String::from_utf8_lossy(&request[..read]).into_owned()
+        });
+        let client = Clients::default().get(&Tls::default()).unwrap();
+        let found = fetch(&client, &target, Duration::from_millis(500), MAX).await;
+        let asked = match found {
+            Ok(_) => server.await.unwrap(),
+            Err(_) => String::new(),
+        };
+        (found, asked)
+    }
+
+    #[tokio::test]
+    async fn what_is_answered_comes_unpacked_and_the_token_is_read_each_time() {
+        let token = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(token.path(), "secret\n").unwrap();
+        let answer = http("200 OK", "", 4, b"a 1\n");
+        let (found, asked) = scrape(Some(answer), Some(token.path().to_owned())).await;
+        assert_eq!(found.unwrap(), b"a 1\n");
+        assert!(asked.starts_with("GET /metrics HTTP/1.1\r\n"), "{asked}");
+        assert!(asked.contains("authorization: Bearer secret\r\n"), "{asked}");
+        assert!(asked.contains("accept-encoding: gzip\r\n"), "{asked}");
+        let body = packed(b"a 1\n");
+        let answer = http("200 OK", "content-encoding: gzip\r\n", body.len(), &body);
+        assert_eq!(scrape(Some(answer), None).await.0.unwrap(), b"a 1\n");
+    }
+
+    #[rstest]
+    #[case::refused(Some(http("503 Service Unavailable", "", 8, b"not yet\n")), "HTTP 503: not yet")]
+    #[case::sent_elsewhere(Some(http("302 Found", "location: http://127.0.0.1/\r\n", 0, b"")), "HTTP 302")]
+    #[case::cut_off(Some(http("200 OK", "", 100, b"a 1\n")), "")]
+    #[case::no_gzip(Some(http("200 OK", "content-encoding: gzip\r\n", 4, b"a 1\n")), "")]
+    #[case::too_large(Some(http("200 OK", "", MAX + 1, &[b'#'; MAX + 1])), "larger than maxBytes (10000)")]
+    #[case::nothing(None, "no whole answer within 0.5 s")]
+    #[tokio::test]
+    async fn what_is_not_the_whole_is_nothing(#[case] answer: Option<Vec<u8>>, #[case] expected: &str) {
+        let error = scrape(answer, None).await.0.unwrap_err().text;
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_unpacks_to_too_much_is_refused() {
+        let bomb = packed(&vec![b'#'; 1000 * MAX]);
+        assert!(bomb.len() < 10 * MAX);
+        let answer = http("200 OK", "content-encoding: gzip\r\n", bomb.len(), &bomb);
+        let error = scrape(Some(answer), None).await.0.unwrap_err().text;
+        assert!(error.contains("larger than maxBytes"), "{error}");
+    }
+
+    #[test]
+    fn clients_are_made_anew_when_their_files_change() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let tls = Tls { ca_file: Some(file.path().to_owned()), ..Tls::default() };
+        let mut clients = Clients::default();
+        std::fs::write(file.path(), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+            .unwrap();
+        assert!(clients.get(&tls).is_err());
+        std::fs::write(file.path(), "# none\n").unwrap();
+        assert!(clients.get(&tls).is_ok());
+        let gone = Tls { ca_file: Some("/nowhere/ca.crt".into()), ..Tls::default() };
+        assert!(clients.get(&gone).unwrap_err().contains("/nowhere/ca.crt"));
+    }
+}

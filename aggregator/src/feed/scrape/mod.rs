@@ -1,0 +1,279 @@
+//! Exporters that are scraped from here, with no metrics backend in between.
+//!
+//! ```text
+//!   targets (named, or by ClusterProfiles) ──GET, so many at a time──> expositions ──> fleet
+//! ```
+//!
+//! Each exporter is scraped by itself: one that hangs holds up none but itself. Those that failed last
+//! time have turns of their own, so that however many hang, the others do not wait for them.
+
+mod client;
+mod failure;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use statusbridge_core::exposition::{self, Evidence, Origin, Outcome};
+use statusbridge_core::fleet::{Access, FEED_LABEL};
+use statusbridge_core::time::Seconds;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use self::client::Clients;
+use self::failure::{Failing, Failure};
+use super::tally::{Receipt, Tally};
+use super::{Desk, Feed};
+use crate::clock;
+use crate::serve::metrics::Metrics;
+
+pub use settings::{FromProfiles, Settings, Target, Tls};
+
+/// Name of the feed.
+pub const NAME: &str = "scrape";
+
+/// Scrapes under way at the same time, of exporters that answered last time.
+const AT_ONCE: usize = 64;
+/// The same of those that did not.
+const AT_ONCE_FAILING: usize = 16;
+/// Expositions read at the same time.
+const READ_AT_ONCE: usize = 4;
+/// What is wrong with an exporter that is no longer scraped is not told after so many rounds.
+const FORGOTTEN: u32 = 3;
+
+/// Why nothing can be said of clusters that were never seen.
+const INCOMPLETE: &str = "not every exporter has been tried yet";
+
+/// A feed that scrapes exporters itself, and reports at least every `pace`.
+///
+/// # Errors
+/// When the settings cannot be used.
+pub fn scrape(settings: Settings, pace: Duration, metrics: Arc<Metrics>) -> anyhow::Result<Feed> {
+    settings.check()?;
+    let scraper = Scraper {
+        settings: Arc::new(settings),
+        pace,
+        metrics,
+        clients: Clients::default(),
+        turns: Turns::default(),
+        failing: Failing::default(),
+    };
+    let run = move |desk| -> futures::future::BoxFuture<'static, ()> { Box::pin(scraper.run(desk)) };
+    Ok(Feed { name: NAME.into(), settle: 0.0, asker: None, run: Box::new(run) })
+}
+
+/// Cluster and URL.
+type Id = (String, String);
+
+struct Scraper {
+    settings: Arc<Settings>,
+    pace: Duration,
+    metrics: Arc<Metrics>,
+    clients: Clients,
+    turns: Turns,
+    /// Exporters that failed last time.
+    failing: Failing,
+}
+
+#[derive(Clone)]
+struct Turns {
+    good: Arc<Semaphore>,
+    failing: Arc<Semaphore>,
+    reading: Arc<Semaphore>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        let of = |permits| Arc::new(Semaphore::new(permits));
+        Self { good: of(AT_ONCE), failing: of(AT_ONCE_FAILING), reading: of(READ_AT_ONCE) }
+    }
+}
+
+impl Scraper {
+    async fn run(mut self, mut desk: Desk) {
+        let mut tally = Tally::new(self.pace, Instant::now());
+        let mut ticks = interval(self.settings.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut scrapes = JoinSet::new();
+        let mut under_way = HashSet::new();
+        // Before every exporter was tried once nobody knows which clusters there are.
+        let mut complete = false;
+        let mut patience = Instant::now() + 2 * self.settings.timeout;
+        let mut error = None;
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {
+                    let (targets, missing) = self.targets(&desk).await;
+                    if error.is_some() && missing.is_none() {
+                        // Who has only now become known has to be tried first.
+                        patience = Instant::now() + 2 * self.settings.timeout;
+                    }
+                    error = missing;
+                    self.forget_all_but(&targets, &mut desk).await;
+                    for target in targets {
+                        let id = (target.cluster.clone(), target.url.clone());
+                        if under_way.insert(id.clone()) {
+                            let scraped = self.scrape(target, desk.clone());
+                            scrapes.spawn(async move { (id, scraped.await) });
+                        }
+                    }
+                    if scrapes.is_empty() {
+                        tally.due_by(Instant::now());
+                        complete |= error.is_none();
+                    }
+                }
+                Some(Ok((id, Scraped { receipt, failure }))) = scrapes.join_next() => {
+                    self.tell(&id, failure, &mut desk).await;
+                    under_way.remove(&id);
+                    tally.take(receipt, Instant::now());
+                    if scrapes.is_empty() {
+                        complete |= error.is_none();
+                        tally.due_by(Instant::now());
+                    }
+                }
+                () = sleep_until(patience), if !complete => {
+                    // One that hangs has been tried, but what nobody knows of has not.
+                    complete = error.is_none();
+                    patience = Instant::now() + 2 * self.settings.timeout;
+                    tally.due_by(Instant::now());
+                }
+                () = sleep_until(tally.due()) => {
+                    let incomplete = (!complete).then(|| INCOMPLETE.to_owned());
+                    let problem = error.clone().or(incomplete);
+                    let forget_after = FORGOTTEN * (self.settings.interval + self.settings.timeout);
+                    let polled = tally.report(problem, forget_after, Instant::now(), clock::now());
+                    let t = polled.t;
+                    match error.clone() {
+                        Some(error) => desk.with(move |fleet| fleet.unanswered(NAME, error)).await,
+                        None if complete => desk.with(move |fleet| fleet.answered(NAME, t)).await,
+                        None => {}
+                    }
+                    desk.polled(polled).await;
+                }
+            }
+        }
+    }
+
+    /// Takes note of how an exporter was found, so that what rests on its cluster can say why it is silent.
+    async fn tell(&mut self, (cluster, url): &Id, failure: Option<String>, desk: &mut Desk) {
+        let id = (cluster.clone(), url.clone());
+        let news = match failure {
+            Some(why) => self.failing.failed(&id, why).map(Some),
+            None => self.failing.answered(&id).then_some(None),
+        };
+        if let Some(news) = news {
+            desk.with(move |fleet| fleet.unscraped(&id.0, &id.1, news)).await;
+        }
+    }
+
+    /// What is no longer scraped does not fail either.
+    async fn forget_all_but(&mut self, targets: &[Target], desk: &mut Desk) {
+        let ids: BTreeSet<Id> = targets.iter().map(|it| (it.cluster.clone(), it.url.clone())).collect();
+        for (cluster, url) in self.failing.keep(&ids) {
+            desk.with(move |fleet| fleet.unscraped(&cluster, &url, None)).await;
+        }
+    }
+
+    /// What is to be scraped now, and why that may not be all.
+    async fn targets(&self, desk: &Desk) -> (Vec<Target>, Option<String>) {
+        if self.settings.cluster_profiles.is_none() {
+            return (self.settings.targets.clone(), None);
+        }
+        match desk.addresses().await {
+            Ok(addresses) => (self.settings.all_targets(addresses), None),
+            Err(error) => (self.settings.targets.clone(), Some(format!("ClusterProfiles: {error}"))),
+        }
+    }
+
+    /// Scrapes one exporter, once it is its turn.
+    fn scrape(&mut self, target: Target, mut desk: Desk) -> impl Future<Output = Scraped> + use<> {
+        let client = client_for(&mut self.clients, &target);
+        let turns = self.turns.clone();
+        let failing = self.failing.contains(&(target.cluster.clone(), target.url.clone()));
+        let (settings, metrics) = (self.settings.clone(), self.metrics.clone());
+        async move {
+            let subject = format!("cluster {}, {}", target.cluster, target.url);
+            let mut receipt = Receipt { subject, samples: 0, bytes: 0, outcome: Ok(Outcome::Old) };
+            let outcome = async {
+                let client = client?;
+                let turn = if failing { &turns.failing } else { &turns.good };
+                let _turn = turn.acquire().await;
+                // What comes is not older than the question.
+                let at = clock::now();
+                let body = client::fetch(&client, &target, settings.timeout, settings.max_bytes).await?;
+                receipt.bytes = body.len() as u64;
+                let _reading = turns.reading.acquire().await;
+                let evidence = read(target, body, at).await?;
+                receipt.samples = evidence.samples;
+                Ok(desk.with(move |fleet| evidence.fold(fleet, clock::now())).await)
+            };
+            let outcome: Result<Outcome, Failure> = outcome.await;
+            metrics.scraped(matches!(outcome, Ok(Outcome::Verified { .. } | Outcome::Old)));
+            let failure = outcome.as_ref().err().map(|failure| failure.brief.clone());
+            receipt.outcome = outcome.map_err(|failure| failure.text);
+            Scraped { receipt, failure }
+        }
+    }
+}
+
+/// What came of one scrape.
+struct Scraped {
+    receipt: Receipt,
+    /// Why there was nothing to read, in a few words.
+    failure: Option<String>,
+}
+
+/// What to ask a target with.
+fn client_for(clients: &mut Clients, target: &Target) -> Result<reqwest::Client, Failure> {
+    let client =
+        clients.get(&target.tls).map_err(|error| Failure::new("its TLS files cannot be used", error))?;
+    admit(target).map(|()| client).map_err(Failure::plain)
+}
+
+/// Fails for what a ClusterProfile must not bring about: a token that is sent in the clear.
+fn admit(target: &Target) -> Result<(), String> {
+    let url = settings::check_url(&target.url).map_err(|error| format!("{error:#}"))?;
+    match &target.bearer_token_file {
+        Some(_) if url.scheme() != "https" => Err("a bearer token is sent over https only".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// Reads and checks what a target answered to a question that was sent at `at`.
+async fn read(target: Target, body: Vec<u8>, at: Seconds) -> Result<Evidence, Failure> {
+    let labels = [("cluster", target.cluster.as_str()), ("instance", &target.url), (FEED_LABEL, NAME)];
+    let stream = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let origin = Origin { cluster: target.cluster, stream, at };
+    let unread = |error: &dyn std::error::Error| {
+        Failure::new("what answers is no exporter of this contract", error.to_string())
+    };
+    let read = tokio::task::spawn_blocking(move || exposition::read(&body, origin)).await;
+    read.map_err(|error| unread(&error))?.map_err(|error| unread(&error))
+}
+
+/// Scrapes each target once, so many at a time, and gives what came of it.
+pub(crate) async fn look(
+    settings: &Settings,
+    targets: Vec<Target>,
+) -> Vec<(Target, Result<Evidence, Failure>)> {
+    let mut clients = Clients::default();
+    let scrapes = targets.into_iter().map(|target| {
+        let client = client_for(&mut clients, &target);
+        async move {
+            let at = clock::now();
+            let evidence = async {
+                let body = client::fetch(&client?, &target, settings.timeout, settings.max_bytes).await?;
+                read(target.clone(), body, at).await
+            };
+            let evidence = evidence.await;
+            (target, evidence)
+        }
+    });
+    let scrapes: Vec<_> = scrapes.collect();
+    futures::stream::iter(scrapes).buffer_unordered(AT_ONCE_FAILING).collect().await
+}

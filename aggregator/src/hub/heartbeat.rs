@@ -1,0 +1,121 @@
+//! The sign of life that the sweeper looks for: all gates that have to be closed are closed, but for those that it names.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Map, json};
+use statusbridge_core::reconcile::store::Key;
+
+use crate::hub::write::{FIELD_MANAGER, HubError, in_time};
+
+/// Namespace of this Lease and the leader's by default: there is one in every hub, and tenants write nothing there. All
+/// installations on a hub share them, so that only one works.
+pub const NAMESPACE: &str = "kube-system";
+
+/// Name of the Lease.
+pub const LEASE: &str = "statusbridge-aggregator-heartbeat";
+
+/// Annotation of the Lease: the gates that have to be closed and could not be, with spaces between them.
+const UNCLOSED: &str = "statusbridge.dev/unclosed-gates";
+
+/// How many gates a heartbeat names at most: so many names fit into an annotation. With more of them it is not renewed.
+pub const MOST_UNCLOSED: usize = 500;
+
+/// Renews one Lease.
+pub struct Heartbeat {
+    api: Api<Lease>,
+    holder: String,
+    seconds: i32,
+    /// The version that was written last, and when it says that it was renewed.
+    written: Option<(String, Timestamp)>,
+}
+
+/// What a renewal has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewed {
+    /// Nothing unusual.
+    Later,
+    /// The heartbeat is not the one that was written last: the hub was restored to an older state, or another process
+    /// writes it. What is known of the hub's objects may not be so.
+    Restored,
+}
+
+impl Heartbeat {
+    /// A heartbeat in `namespace`, renewed by `holder`, meant to come at least every `seconds`.
+    pub fn new(client: Client, namespace: &str, holder: String, seconds: i32) -> Self {
+        Self { api: Api::namespaced(client, namespace), holder, seconds, written: None }
+    }
+
+    /// Says that everything that had to be closed is closed but `unclosed`.
+    ///
+    /// # Errors
+    /// When the hub does not take it.
+    pub async fn beat(&mut self, unclosed: &BTreeSet<Key>) -> Result<Renewed, HubError> {
+        let names: Vec<String> = unclosed.iter().map(Key::to_string).collect();
+        let now = Timestamp::from_microsecond(Timestamp::now().as_microsecond()).unwrap_or_default();
+        let mut metadata = Map::from_iter([
+            ("name".to_owned(), json!(LEASE)),
+            ("annotations".to_owned(), json!({UNCLOSED: names.join(" ")})),
+        ]);
+        // The first one of a process takes the Lease as it is.
+        if let Some((version, _)) = &self.written {
+            metadata.insert("resourceVersion".to_owned(), json!(version));
+        }
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata,
+            "spec": {
+                "holderIdentity": self.holder,
+                "leaseDurationSeconds": self.seconds,
+                "renewTime": format!("{now:.6}"),
+            },
+        });
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let answer = in_time(self.api.patch(LEASE, &params, &Patch::Apply(&lease))).await;
+        let (lease, restored) = match (&answer, &self.written) {
+            (Err(HubError::Api(kube::Error::Api(refusal))), Some((_, last))) if refusal.code == 409 => {
+                // A later one of this process may have arrived without its answer.
+                let there = in_time(self.api.get(LEASE)).await?;
+                let spec = there.spec.clone().unwrap_or_default();
+                let is_own = spec.holder_identity.as_ref() == Some(&self.holder);
+                (there, !is_own || spec.renew_time.is_none_or(|time| time.0 <= *last))
+            }
+            _ => (answer?, false),
+        };
+        let version = lease.metadata.resource_version.unwrap_or_default();
+        let time = lease.spec.and_then(|spec| spec.renew_time).map_or(now, |time| time.0);
+        self.written = Some((version, time));
+        Ok(if restored { Renewed::Restored } else { Renewed::Later })
+    }
+}
+
+/// What is seen of a heartbeat from outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beat {
+    /// Another one after every beat.
+    pub renewed: Option<String>,
+    /// The gates that have to be closed and could not be.
+    pub unclosed: BTreeSet<Key>,
+}
+
+/// Reads the heartbeat; `None` when there never was one.
+pub async fn read(client: &Client, namespace: &str) -> Result<Option<Beat>, HubError> {
+    let api = Api::<Lease>::namespaced(client.clone(), namespace);
+    let lease = in_time(api.get_opt(LEASE)).await?;
+    Ok(lease.map(|lease| {
+        let named = lease.metadata.annotations.and_then(|mut all| all.remove(UNCLOSED)).unwrap_or_default();
+        let key =
+            |(namespace, name): (&str, &str)| Key { namespace: namespace.to_owned(), name: name.to_owned() };
+        let spec = lease.spec.unwrap_or_default();
+        Beat {
+            renewed: spec
+                .renew_time
+                .map(|time| format!("{} {}", spec.holder_identity.unwrap_or_default(), time.0)),
+            unclosed: named.split(' ').filter_map(|name| name.split_once('/')).map(key).collect(),
+        }
+    }))
+}

@@ -1,0 +1,28 @@
+//! The hub's API server: what is watched there, and what is written.
+
+pub mod access;
+pub mod announce;
+pub mod discover;
+pub mod fence;
+pub mod heartbeat;
+pub mod lease;
+pub mod profiles;
+pub mod references;
+pub mod settle;
+pub mod slices;
+pub mod sweeper;
+pub mod write;
+
+use kube::runtime::watcher;
+use statusbridge_core::reconcile::store::Event;
+
+/// What a watch has said, in the words of the core.
+pub fn event<O>(event: watcher::Event<O>) -> Event<O> {
+    match event {
+        watcher::Event::Apply(object) => Event::Apply(object),
+        watcher::Event::Delete(object) => Event::Delete(object),
+        watcher::Event::Init => Event::Init,
+        watcher::Event::InitApply(object) => Event::InitApply(object),
+        watcher::Event::InitDone => Event::InitDone,
+    }
+}

@@ -1,0 +1,211 @@
+//! Writing a status as a whole, only on top of the version that was decided upon.
+
+use std::fmt::Debug;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::core::Status;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::store::{Key, Kind, Version};
+use tracing::warn;
+
+use crate::clock::Mark;
+use crate::hub::fence::NotLeading;
+
+/// Under which name the aggregator and the sweeper write.
+pub const FIELD_MANAGER: &str = "statusbridge-aggregator";
+
+/// Longest time for one call of the hub's API server.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a call of the hub's API server failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HubError {
+    /// It answered with an error, or the connection failed.
+    #[error("{0}")]
+    Api(#[source] kube::Error),
+    /// It did not answer in time.
+    #[error("no answer from the hub's API server within {} s", CALL_TIMEOUT.as_secs())]
+    Timeout,
+    /// It was not asked, because another replica may lead before it answers.
+    #[error("{0}")]
+    NotLeading(NotLeading),
+}
+
+impl From<kube::Error> for HubError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Service(error) if error.is::<NotLeading>() => Self::NotLeading(NotLeading),
+            error => Self::Api(error),
+        }
+    }
+}
+
+/// What became of a write.
+#[derive(Debug)]
+pub enum Written {
+    /// It was accepted; the object as it is now.
+    Done(Box<Raw>),
+    /// The object has changed since it was read: read it again and decide again.
+    Conflict,
+    /// There is no such object any more.
+    Gone,
+}
+
+impl Written {
+    /// Accepted; the object as it is now.
+    pub(crate) fn done(object: Raw) -> Self {
+        Self::Done(Box::new(object))
+    }
+}
+
+/// All objects of a kind.
+pub fn everywhere(client: &Client, kind: Kind) -> Api<Raw> {
+    Api::all_with(client.clone(), &kind.resource())
+}
+
+/// The objects of a kind in a namespace.
+pub fn within(client: &Client, kind: Kind, namespace: &str) -> Api<Raw> {
+    Api::namespaced_with(client.clone(), namespace, &kind.resource())
+}
+
+/// Writes a status, or where the object has no room for it, `least`. An object that has changed meanwhile, or is another
+/// of the same name, is not touched.
+///
+/// # Errors
+/// When the API server refuses both, or does not answer.
+pub async fn status<S: Serialize>(
+    client: &Client,
+    kind: Kind,
+    version: &Version,
+    status: &S,
+    least: Option<&S>,
+) -> Result<Written, HubError> {
+    let answer = replace(client, kind, version, status).await;
+    match (&answer, least) {
+        (Err(HubError::Api(kube::Error::Api(refusal))), Some(least)) if is_too_large(refusal) => {
+            warn!(object = %version.key, "a gate is closed without details, as its object is full");
+            replace(client, kind, version, least).await
+        }
+        _ => answer,
+    }
+}
+
+/// By JSON patch: the status is replaced whoever owns which of its fields, and an API server that has no room for an
+/// object makes some by leaving out `managedFields`, which it does not for server-side apply.
+async fn replace(
+    client: &Client,
+    kind: Kind,
+    version: &Version,
+    status: &impl Serialize,
+) -> Result<Written, HubError> {
+    let set = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
+    let Version { key, uid, resource_version } = version;
+    let mut patch = vec![json!({"op": "test", "path": "/metadata/uid", "value": uid})];
+    if !resource_version.is_empty() {
+        patch.push(set("/metadata/resourceVersion", json!(resource_version)));
+    }
+    let unusual = kube::Error::SerdeError;
+    patch.push(set("/status", serde_json::to_value(status).map_err(unusual)?));
+    let patch = Patch::<()>::Json(serde_json::from_value(Value::Array(patch)).map_err(unusual)?);
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let api = within(client, kind, &key.namespace);
+    match written(in_time(api.patch_status(&key.name, &params, &patch)).await.map(Written::done)) {
+        // It is another one of that name.
+        Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 422 => Ok(Written::Conflict),
+        answer => answer,
+    }
+}
+
+/// Whether an object would become larger than its API server, or etcd behind that, lets it.
+fn is_too_large(refusal: &Status) -> bool {
+    refusal.code == 413 || refusal.message.contains("too large")
+}
+
+/// Removes an object, unless it has changed meanwhile or is another of the same name.
+///
+/// # Errors
+/// When the API server refuses or does not answer.
+pub async fn delete<K>(api: &Api<K>, version: &Version) -> Result<Written, HubError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let Version { key, uid, resource_version } = version.clone();
+    let preconditions = Preconditions { uid: Some(uid), resource_version: Some(resource_version) };
+    let params = DeleteParams::default().preconditions(preconditions);
+    written(in_time(api.delete(&key.name, &params)).await.map(|_| Written::Gone))
+}
+
+/// What became of a write that was answered like this.
+///
+/// # Errors
+/// Those of the answer that say neither that the object has changed nor that it is gone.
+pub fn written(answer: Result<Written, HubError>) -> Result<Written, HubError> {
+    match answer {
+        Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 409 => Ok(Written::Conflict),
+        Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 404 => Ok(Written::Gone),
+        answer => answer,
+    }
+}
+
+/// Reads one object; `None` when it is gone.
+pub async fn read(client: &Client, kind: Kind, key: &Key) -> Result<Option<Raw>, HubError> {
+    in_time(within(client, kind, &key.namespace).get_opt(&key.name)).await
+}
+
+/// Lists objects page by page, and reads each of them.
+///
+/// # Errors
+/// When a page cannot be had.
+pub async fn list<T>(
+    api: &Api<Raw>,
+    mut page: ListParams,
+    read: impl Fn(Raw) -> Option<T>,
+) -> Result<Vec<T>, HubError> {
+    let mut all = Vec::new();
+    loop {
+        let list = in_time(api.list(&page)).await?;
+        all.extend(list.items.into_iter().filter_map(&read));
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(all),
+        }
+    }
+}
+
+/// Waits for an answer, but not for ever. The call takes no step after that, not even the one for which a
+/// process that was frozen wakes up.
+pub async fn in_time<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, HubError> {
+    in_time_since(Mark::now(), call).await
+}
+
+async fn in_time_since<T>(begun: Mark, call: impl Future<Output = kube::Result<T>>) -> Result<T, HubError> {
+    let mut call = pin!(call);
+    let steps = poll_fn(|context| {
+        if begun.elapsed() < CALL_TIMEOUT {
+            call.as_mut().poll(context).map_err(HubError::from)
+        } else {
+            Poll::Ready(Err(HubError::Timeout))
+        }
+    });
+    tokio::time::timeout(CALL_TIMEOUT, steps).await.unwrap_or(Err(HubError::Timeout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_takes_no_step_once_its_time_is_over() {
+        let call = |begun| in_time_since(begun, async { Ok(1) });
+        assert!(matches!(call(Mark::now()).await, Ok(1)));
+        assert!(matches!(call(Mark::ago(CALL_TIMEOUT)).await, Err(HubError::Timeout)));
+    }
+}

@@ -1,0 +1,269 @@
+//! How statuses get into the hub: closings at once, all else one by one within the write budget, each
+//! decided anew at the moment of writing.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use futures::stream::{self, StreamExt};
+use statusbridge_api::conditions::{OPEN, READY, STALLED, find, is_true};
+use statusbridge_api::{Reason, RolloutGateStatus};
+use statusbridge_core::decide::Moment;
+use statusbridge_core::reconcile::backlog::Urgency;
+use statusbridge_core::reconcile::dependencies;
+use statusbridge_core::reconcile::judge::GateObject;
+use statusbridge_core::reconcile::slices::{self, Change};
+use statusbridge_core::reconcile::store::{Key, Kind, Object, Store};
+use tracing::warn;
+
+use super::{Controller, is_open};
+use crate::clock::Mark;
+use crate::hub::discover::Discovery;
+use crate::hub::heartbeat::{MOST_UNCLOSED, Renewed};
+use crate::hub::settle::{Judged, Settled, settle};
+use crate::hub::write::{self, Written};
+use crate::serve::metrics::{GateState, WriteResult};
+
+/// How many closings are written at the same time.
+const CLOSINGS_AT_ONCE: usize = 8;
+/// How many slices of one FleetPackage are written at the same time, before it is decided again.
+const SLICES_AT_ONCE: usize = 8;
+
+impl Controller {
+    /// Writes the closings, and then the heartbeat, which names those that have not landed.
+    pub(super) async fn close(&mut self) {
+        while !self.closings.is_empty() {
+            let (world, since) = (self.world(self.moment()), Mark::now());
+            let settled: Vec<(Key, Settled<GateObject, RolloutGateStatus>)> = stream::iter(&self.closings)
+                .map(|key| async {
+                    match self.gates.get(key) {
+                        Some(gate) => {
+                            (key.clone(), settle(&self.client, &world, since, &self.metrics, gate).await)
+                        }
+                        None => (key.clone(), Settled::Gone),
+                    }
+                })
+                .buffer_unordered(CLOSINGS_AT_ONCE)
+                .collect()
+                .await;
+            let mut landed = BTreeSet::new();
+            for (key, settled) in settled {
+                if !matches!(settled, Settled::Unsettled | Settled::Doubtful(_)) {
+                    self.closings.remove(&key);
+                    landed.insert(key.clone());
+                }
+                self.remember(&key, settled, |it| &mut it.gates);
+            }
+            self.board.closing(&self.closings);
+            if landed.is_empty() {
+                break;
+            }
+            // What rests on a gate that closed, or did not have to after all.
+            let concerned = self.concerned(landed.clone());
+            self.sort(BTreeSet::new(), concerned.difference(&landed).cloned().collect());
+        }
+        self.metrics.unclosed(&self.closings);
+        // The sweeper closes what is named.
+        self.beat_due |= !self.named.is_subset(&self.closings);
+        if self.closings.len() <= MOST_UNCLOSED && self.beat_due && self.can_judge() {
+            let closed_at = Instant::now();
+            match self.heartbeat.beat(&self.closings).await {
+                Ok(renewed) => {
+                    self.restored |= renewed == Renewed::Restored;
+                    self.beat_due = false;
+                    self.named.clone_from(&self.closings);
+                    self.board.spoke(closed_at);
+                }
+                Err(error) => warn!(%error, "the heartbeat could not be renewed"),
+            }
+            self.metrics.beat(!self.beat_due);
+        }
+        self.metrics.queued(self.backlog.len());
+    }
+
+    pub(super) fn has_writes(&self) -> bool {
+        !self.backlog.is_empty() || self.discovery.as_ref().is_some_and(Discovery::is_due)
+    }
+
+    /// Writes what waits longest, as it should be by now. Says how many writes that were.
+    pub(super) async fn write_next(&mut self) -> u32 {
+        let written = self.write_queued().await;
+        if written == 0
+            && let Some(discovery) = &mut self.discovery
+        {
+            discovery.write_next(&self.client, &self.metrics).await;
+        }
+        self.metrics.queued(self.backlog.len());
+        written.max(1)
+    }
+
+    async fn write_queued(&mut self) -> u32 {
+        // One moment for all: what was found out of the fleet is remembered for that.
+        let (moment, since) = (self.moment(), Mark::now());
+        // Most of what waited may have been settled meanwhile; that costs no write.
+        while let Some((kind, key)) = self.backlog.pop() {
+            if kind == Kind::RolloutGate && !self.may_be_written(&key, moment).await {
+                // The next poll finds it again.
+                break;
+            }
+            let world = self.world(moment);
+            match kind {
+                Kind::RolloutGate => {
+                    let Some(gate) = self.gates.get(&key) else { continue };
+                    let settled = settle(&self.client, &world, since, &self.metrics, gate).await;
+                    if matches!(settled, Settled::Done(None)) {
+                        continue;
+                    }
+                    self.remember(&key, settled, |it| &mut it.gates);
+                    let mut concerned = self.concerned(BTreeSet::from([key.clone()]));
+                    concerned.remove(&key);
+                    self.judge(BTreeSet::new(), concerned).await;
+                }
+                Kind::FleetPackage => {
+                    let Some(package) = self.packages.get(&key) else { continue };
+                    let settled = settle(&self.client, &world, since, &self.metrics, package).await;
+                    if matches!(settled, Settled::Done(None)) {
+                        continue;
+                    }
+                    self.remember(&key, settled, |it| &mut it.packages);
+                }
+                Kind::FleetPackageSlice => match self.write_slices(&key, moment).await {
+                    0 => continue,
+                    written => return written,
+                },
+            }
+            return 1;
+        }
+        0
+    }
+
+    /// Writes some of the slices of a FleetPackage; what is left goes to the end of the queue. Says how
+    /// many writes that were.
+    async fn write_slices(&mut self, package: &Key, moment: Moment) -> u32 {
+        let owned = slices::by_owner(&self.slices);
+        let changes = slices::changes(&self.world(moment), &self.slices, &owned, package);
+        let is_delete = |change: &Change| matches!(change, Change::Delete(_));
+        // Removals only once all else has landed.
+        let removing = changes.first().is_some_and(is_delete);
+        let now: Vec<&Change> =
+            changes.iter().take_while(|it| is_delete(it) == removing).take(SLICES_AT_ONCE).collect();
+        let uid = self.packages.get(package).map(|it| it.uid.as_str()).unwrap_or_default();
+        let client = &self.client;
+        let results: Vec<_> = stream::iter(&now)
+            .map(|change| crate::hub::slices::write(client, package, uid, change))
+            .buffered(SLICES_AT_ONCE)
+            .collect()
+            .await;
+        let mut landed = true;
+        for (change, answer) in now.iter().zip(results) {
+            let told = match WriteResult::of(&answer) {
+                WriteResult::Gone if is_delete(change) => WriteResult::Done,
+                told => told,
+            };
+            self.metrics.wrote(Kind::FleetPackageSlice, told);
+            match (answer, change) {
+                (Ok(Written::Done(object)), _) => drop(self.slices.insert(*object)),
+                (Ok(Written::Gone), Change::Update(slice, _) | Change::Delete(slice)) => {
+                    self.slices.remove(&slice.key);
+                }
+                (Ok(Written::Gone), Change::Create(..)) => {}
+                // The watch brings what it is now, and the next poll finds it again.
+                (Ok(Written::Conflict), _) => landed = false,
+                (Err(error), _) => {
+                    warn!(%package, %error, "a slice could not be written");
+                    landed = false;
+                }
+            }
+        }
+        let written = now.len();
+        if landed && written < changes.len() {
+            self.backlog.push((Kind::FleetPackageSlice, package.clone()), Urgency::Refresh);
+        }
+        u32::try_from(written).unwrap_or(u32::MAX)
+    }
+
+    /// Before a gate that depends on others opens, these are read anew: a watch that lags must not
+    /// let it open on what they said of an earlier spec. False when that is not possible.
+    pub(super) async fn may_be_written(&mut self, key: &Key, moment: Moment) -> bool {
+        let Some(gate) = self.gates.get(key) else { return true };
+        let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
+        if others.is_empty()
+            || dependencies::is_open(gate)
+            || !is_open(self.world(moment).gate(gate).as_ref())
+        {
+            return true;
+        }
+        let others: BTreeSet<Key> = others.iter().map(|other| key.beside(&other.name)).collect();
+        let mut changed = BTreeSet::new();
+        for other in others {
+            match write::read(&self.client, Kind::RolloutGate, &other).await {
+                Ok(Some(object)) => changed.extend(self.gates.insert(object)),
+                Ok(None) => {
+                    self.gates.remove(&other);
+                    changed.insert(other);
+                }
+                Err(error) => {
+                    warn!(gate = %key, dependency = %other, %error, "could not be read");
+                    return false;
+                }
+            }
+        }
+        for key in &changed {
+            self.is_new(Kind::RolloutGate, key);
+        }
+        if !changed.is_empty() {
+            let concerned = self.concerned(changed);
+            self.judge(BTreeSet::new(), concerned).await;
+        }
+        true
+    }
+
+    fn remember<S: Judged>(
+        &mut self,
+        key: &Key,
+        settled: Settled<Object<S, S::Status>, S::Status>,
+        store: impl Fn(&mut Self) -> &mut Store<S, S::Status>,
+    ) {
+        let changed = match settled {
+            Settled::Done(Some(object)) => store(self).keep(*object),
+            Settled::Gone => {
+                store(self).remove(key);
+                true
+            }
+            Settled::Doubtful(sent) => {
+                self.doubtful.insert((S::KIND, key.clone()));
+                store(self).sent(key, sent);
+                false
+            }
+            // The next poll finds it again.
+            Settled::Done(None) | Settled::Unsettled => false,
+        };
+        if changed {
+            self.is_new(S::KIND, key);
+        }
+    }
+
+    /// Tells the metrics how the gates stand. That takes a look at each of them, so it is not done for every write.
+    pub(super) fn count_gates(&mut self) {
+        self.metrics.foreign(Kind::RolloutGate, self.gates.take_foreign());
+        self.metrics.foreign(Kind::FleetPackage, self.packages.take_foreign());
+        let gates = || self.gates.iter().filter_map(|gate| gate.status.as_ref());
+        self.metrics.gates(self.gates.iter().map(|gate| gate_state(gate.status.as_ref())));
+        let packages = self.packages.iter().filter_map(|package| package.status.as_ref());
+        let invalid = |conditions| {
+            find(conditions, READY).is_some_and(|ready| ready.reason == Reason::InvalidSpec.name())
+        };
+        self.metrics.invalid(Kind::RolloutGate, gates().filter(|it| invalid(&it.conditions)).count());
+        self.metrics.invalid(Kind::FleetPackage, packages.filter(|it| invalid(&it.conditions)).count());
+    }
+}
+
+fn gate_state(status: Option<&RolloutGateStatus>) -> GateState {
+    let Some(status) = status else { return GateState::Closed };
+    let by_hand = find(&status.conditions, OPEN).is_some_and(|open| open.reason == Reason::Overridden.name());
+    match () {
+        () if by_hand => GateState::Overridden,
+        () if is_open(Some(status)) => GateState::Open,
+        () if is_true(&status.conditions, STALLED) => GateState::Stalled,
+        () => GateState::Closed,
+    }
+}

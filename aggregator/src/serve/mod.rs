@@ -1,0 +1,13 @@
+//! The loop of the aggregator, and what it shows: HTTP endpoints, metrics, gates by name.
+
+#[cfg(test)]
+mod again_tests;
+pub mod board;
+pub mod commands;
+pub mod config;
+pub mod controller;
+pub mod gates_page;
+pub mod metrics;
+pub mod server;
+
+pub use commands::{HubArgs, ServeArgs, SweepArgs, crds, serve, sweep};
