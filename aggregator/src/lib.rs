@@ -19,7 +19,10 @@ pub mod clock;
 pub mod doctor;
 pub mod explain;
 pub mod feed;
+pub mod gate_cache;
+pub mod health;
 pub mod hub;
+pub mod metrics;
 #[cfg(test)]
 mod model;
 pub mod operations;

@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 
 use placeholder::Placeholders;
+
 pub use values::Values;
 
 /// What the files are called, relative to the directory that they are written to, and what is in them.

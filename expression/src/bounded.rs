@@ -5,28 +5,22 @@
 //! wrapped into, a function of this module that pays first. What costs a step at most is left alone:
 //! to compare with a literal, to pass on what lies in the object. Nothing is given another meaning.
 
-use std::{cell::RefCell, collections::HashMap};
+use std::cell::RefCell;
+use std::collections::HashMap;
 
-use cel::{
-    Env, ExecutionError,
-    common::{
-        ast::{
-            CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue,
-            MapEntryExpr, MapExpr, SelectExpr, operators,
-        },
-        types::{
-            CelBool, CelBytes, CelInt, CelList, CelOptional, CelString, DYN_TYPE, INT_TYPE, Kind, STRING_TYPE,
-        },
-        value::{CowVal, Val},
-    },
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue,
+    MapEntryExpr, MapExpr, SelectExpr, operators,
 };
+use cel::common::types::{
+    CelBool, CelBytes, CelInt, CelList, CelOptional, CelString, DYN_TYPE, INT_TYPE, Kind, STRING_TYPE,
+};
+use cel::common::value::{CowVal, Val};
+use cel::{Env, ExecutionError};
 use regex::{Regex, RegexBuilder};
 
-use super::{
-    OBJECT,
-    budget::{charge, charge_for, check_size, steps_of_bytes},
-    is_optional_namespace,
-};
+use super::budget::{charge, charge_for, check_size, steps_of_bytes};
+use super::{OBJECT, is_optional_namespace};
 
 /// Names that no expression can spell.
 const SIZED: &str = "@bounded_sized";

@@ -11,13 +11,9 @@
 
 use std::cell::Cell;
 
-use cel::{
-    ExecutionError,
-    common::{
-        types::{CelBytes, CelList, CelMap, CelOptional, CelString},
-        value::Val,
-    },
-};
+use cel::ExecutionError;
+use cel::common::types::{CelBytes, CelList, CelMap, CelOptional, CelString};
+use cel::common::value::Val;
 
 /// Most steps that the expressions of one evaluation take together, unless its scope has fewer.
 pub(super) const MAX_STEPS: u64 = 1_000_000;

@@ -12,22 +12,16 @@
 //!
 //! `yaml(text)` is what a YAML document holds: some controllers report as a text what they mean as data.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, LazyLock},
-};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
-use cel::{
-    Env, ExecutionError,
-    common::{
-        traits::Indexer,
-        types::{
-            CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelOptional, CelString, CelUInt,
-            DYN_TYPE, Kind, MAP_TYPE, STRING_TYPE, Type,
-        },
-        value::{CowVal, Val},
-    },
+use cel::common::traits::Indexer;
+use cel::common::types::{
+    CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelOptional, CelString, CelUInt,
+    DYN_TYPE, Kind, MAP_TYPE, STRING_TYPE, Type,
 };
+use cel::common::value::{CowVal, Val};
+use cel::{Env, ExecutionError};
 use serde_json::Value;
 
 use crate::yaml;

@@ -21,20 +21,14 @@ pub mod yaml;
 
 pub use outcome::{Item, MAX_MESSAGE, MAX_REASON, MAX_REVISION, cut};
 
-use std::{
-    cell::Cell,
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::cell::Cell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cel::{
-    Context, Program,
-    common::{
-        ast::{EntryExpr, Expr, IdedExpr},
-        types::{CelList, CelOptional},
-        value::{CowVal, Val},
-    },
-};
+use cel::common::ast::{EntryExpr, Expr, IdedExpr};
+use cel::common::types::{CelList, CelOptional};
+use cel::common::value::{CowVal, Val};
+use cel::{Context, Program};
 use serde_json::Value;
 
 use budget::{Budget, charge, charge_for};

@@ -1,15 +1,11 @@
 //! What comes out of an expression, as the plain bounded data that whoever wrote it asks for.
 
-use cel::common::{
-    traits::Iterable,
-    types::{CelBool, CelInt, CelNull, CelOptional, CelString, CelTimestamp, CelUInt, Kind},
-    value::Val,
-};
+use cel::common::traits::Iterable;
+use cel::common::types::{CelBool, CelInt, CelNull, CelOptional, CelString, CelTimestamp, CelUInt, Kind};
+use cel::common::value::Val;
 
-use super::{
-    EvaluationError, Expression, Scope,
-    budget::{charge, steps_of_bytes},
-};
+use super::budget::{charge, steps_of_bytes};
+use super::{EvaluationError, Expression, Scope};
 
 /// Longest revision, in bytes; a longer one is an error, as cutting it would make it another one.
 pub const MAX_REVISION: usize = 1024;

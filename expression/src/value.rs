@@ -5,20 +5,16 @@
 
 use std::sync::OnceLock;
 
-use cel::{
-    ExecutionError,
-    common::{
-        traits::{Container, Indexer, Iterable, Iterator as ValueIterator, Sizer, Zeroer},
-        types::{CelBool, CelDouble, CelInt, CelNull, CelString, CelUInt, LIST_TYPE, MAP_TYPE, Type},
-        value::{CowVal, Val},
-    },
+use cel::ExecutionError;
+use cel::common::traits::{Container, Indexer, Iterable, Iterator as ValueIterator, Sizer, Zeroer};
+use cel::common::types::{
+    CelBool, CelDouble, CelInt, CelNull, CelString, CelUInt, LIST_TYPE, MAP_TYPE, Type,
 };
+use cel::common::value::{CowVal, Val};
 use serde_json::{Map, Value};
 
-use super::{
-    bounded,
-    budget::{charge, is_exceeded},
-};
+use super::bounded;
+use super::budget::{charge, is_exceeded};
 
 /// Entries of a map that are passed over in one step.
 const ENTRIES: usize = 16;

@@ -9,7 +9,9 @@ use std::thread;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_saphyr::{Budget, Error, Options, budget::BudgetBreach, options::MergeKeyPolicy};
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::options::MergeKeyPolicy;
+use serde_saphyr::{Budget, Error, Options};
 
 /// Deepest nesting of lists and maps: that of JSON, whose parser stops there by itself.
 const MAX_DEPTH: usize = 127;

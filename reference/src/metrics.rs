@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
-use statusbridge_aggregator::serve::board;
-use statusbridge_aggregator::serve::metrics::Metrics;
+use statusbridge_aggregator::gate_cache;
+use statusbridge_aggregator::metrics::Metrics;
 use statusbridge_contract::{ApplyState, CONTRACT_VERSION, Health, Metric, label};
 use statusbridge_core::reconcile::store::Key;
-use statusbridge_exporter::{changelog, exposition::Format, own_metrics::OwnMetrics};
+use statusbridge_exporter::changelog;
+use statusbridge_exporter::exposition::Format;
+use statusbridge_exporter::own_metrics::OwnMetrics;
 
 use crate::family::{self, ANY, Family};
 use crate::markdown::{code, codes, sentence, table};
@@ -113,10 +115,10 @@ fn state(code: u64, word: &str, meaning: &str) -> [String; 3] {
 fn gates() -> Family {
     let any = |label: &&str| ((*label).to_owned(), vec![ANY.to_owned()]);
     Family {
-        name: board::METRIC.to_owned(),
+        name: gate_cache::METRIC.to_owned(),
         kind: "gauge".to_owned(),
-        help: board::HELP.to_owned(),
-        labels: board::LABELS.iter().map(any).collect(),
+        help: gate_cache::HELP.to_owned(),
+        labels: gate_cache::LABELS.iter().map(any).collect(),
     }
 }
 
@@ -151,7 +153,7 @@ fn own_unit(family: &Family) -> &'static str {
         "seconds"
     } else if name.ends_with("_bytes") {
         "bytes"
-    } else if name == board::METRIC {
+    } else if name == gate_cache::METRIC {
         "[fingerprint](contract.md#fingerprint)"
     } else {
         "–"

@@ -1,31 +1,27 @@
 //! Who is answered, as components of a cluster decide it: the API server says whose a bearer token is, and whether they
 //! may get what they ask for.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode, header};
-use http_body_util::Full;
-use k8s_openapi::api::{
-    authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo},
-    authorization::v1::{
-        NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-        SubjectAccessReviewStatus,
-    },
+use http::{HeaderMap, header};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+    SubjectAccessReviewStatus,
 };
-use kube::{Client, Resource, api::PostParams};
-use serde::{Serialize, de::DeserializeOwned};
+use kube::api::PostParams;
+use kube::{Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
 use crate::metrics::ServerMetrics;
-use crate::response::{PLAIN, respond};
+use crate::refusal::Refusal;
 
 /// How long an answer of the API server holds: what is granted or taken away takes effect within this.
 const HOLDS: Duration = Duration::from_secs(10);
@@ -90,56 +86,6 @@ impl fmt::Display for Wanted<'_> {
             Self::Path(path) => write!(f, "the non-resource URL {path}"),
             Self::Object { group, resource, namespace, name } => {
                 write!(f, "{resource}.{group} {namespace}/{name}")
-            }
-        }
-    }
-}
-
-/// Why somebody does not get what they want.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// There is no token, or the API server does not know whose it is.
-    Unauthenticated,
-    /// Who may not get what.
-    Forbidden(String),
-    /// The API server cannot be asked, for this reason.
-    Unavailable(String),
-}
-
-impl Refusal {
-    /// The status to answer with.
-    pub fn status(&self) -> StatusCode {
-        match self {
-            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
-    /// The answer, as plain text.
-    pub fn respond(&self) -> Response<Full<Bytes>> {
-        respond(self.status(), PLAIN, format!("{self}\n"))
-    }
-
-    /// Every word for a cause that there is.
-    pub(crate) const CAUSES: [&str; 3] = ["unauthenticated", "forbidden", "unavailable"];
-
-    pub(crate) fn cause(&self) -> &'static str {
-        match self {
-            Self::Unauthenticated => "unauthenticated",
-            Self::Forbidden(_) => "forbidden",
-            Self::Unavailable(_) => "unavailable",
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unauthenticated => write!(f, "a bearer token is needed that the API server accepts"),
-            Self::Forbidden(who) => f.write_str(who),
-            Self::Unavailable(why) => {
-                write!(f, "the API server cannot be asked whether this is allowed: {why}")
             }
         }
     }

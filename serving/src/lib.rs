@@ -10,6 +10,7 @@ pub mod kubeconfig;
 pub mod log;
 pub mod metrics;
 pub mod options;
+pub mod refusal;
 pub mod response;
 pub mod signals;
 pub mod tls;

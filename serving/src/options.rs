@@ -1,6 +1,7 @@
 //! How a server is reached: with which certificate, and by whom.
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use kube::Client;

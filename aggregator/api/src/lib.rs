@@ -18,15 +18,17 @@ pub mod fleet_package;
 pub mod fleet_package_slice;
 pub mod label_selector;
 pub mod names;
+pub mod package_ref;
 pub mod reason;
 pub mod revision_from;
 pub mod rollout_gate;
 pub mod trace;
 
 pub use common::{ClusterSet, Reporting};
-pub use fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus, PackageRef};
+pub use fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus};
 pub use fleet_package_slice::FleetPackageSlice;
 pub use label_selector::LabelSelector;
+pub use package_ref::PackageRef;
 pub use reason::Reason;
 pub use revision_from::RevisionFrom;
 pub use rollout_gate::{RolloutGate, RolloutGateSpec, RolloutGateStatus};

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use super::common::ClusterSet;
-use super::fleet_package::PackageRef;
 use super::label_selector::LabelSelector;
+use super::package_ref::PackageRef;
 
 /// One stage: a package in the clusters where the revision passes through.
 #[skip_serializing_none]

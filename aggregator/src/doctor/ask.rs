@@ -8,9 +8,8 @@ use kube::api::ListParams;
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, label};
 use statusbridge_core::fleet::{Fleet, FleetSettings, StreamId};
-use statusbridge_core::reconcile::judge::PackageObject;
 use statusbridge_core::reconcile::reading;
-use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::reconcile::store::{Kind, PackageObject};
 use statusbridge_core::sample::{Labels, Sample};
 use statusbridge_core::time::Seconds;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::{Deserialize, Deserializer, de};
 
-use super::settings::{FLAGS, duration};
+use super::fields::{FLAGS, duration};
 use super::{Feed, push, query, scrape};
 use crate::feed::promql::poll::{PollConfig, Poller};
 use crate::feed::promql::{Address, Credentials, Exporters, FeedConfig, Flavour, PromFeed, TlsFiles, Trust};

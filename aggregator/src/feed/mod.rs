@@ -10,6 +10,7 @@
 mod backends;
 pub mod checks;
 mod desk;
+mod fields;
 pub mod flags;
 mod pause;
 pub mod promql;
@@ -30,7 +31,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::feed::checks::Asker;
-use crate::serve::config::Config;
 
 pub use backends::{Backend, Backends, BasicAuth};
 pub use desk::{Addresses, Desk, Message, Polled, Work};
@@ -63,7 +63,7 @@ pub type Run = Box<dyn FnOnce(Desk) -> BoxFuture<'static, ()> + Send>;
 ///
 /// # Errors
 /// When they cannot be used.
-pub type Plan = Arc<dyn Fn(&Config) -> anyhow::Result<Vec<Feed>> + Send + Sync>;
+pub type Plan = Arc<dyn Fn(&Settings) -> anyhow::Result<Vec<Feed>> + Send + Sync>;
 
 /// All feeds, and what the last poll of each came to.
 pub struct Feeds {

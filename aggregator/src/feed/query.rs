@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep_until};
 use super::pause::pause;
 use super::{Desk, Feed, Polled};
 use crate::clock;
+use crate::feed::checks::Asker;
 use crate::feed::promql::poll::Poller;
 
 /// A backend that is polled once an interval, from the beginning of one poll to that of the next.
@@ -14,7 +15,11 @@ pub fn query(poller: Poller, interval: Duration) -> Feed {
     Feed {
         name: poller.feed_name(),
         settle: poller.settle_delay(),
-        asker: Some(poller.asker()),
+        asker: Some(Asker::new(
+            poller.backend().clone(),
+            poller.cluster_label(),
+            poller.backend().timeout() * 2,
+        )),
         run: Box::new(move |desk| Box::pin(run(poller, interval, desk))),
     }
 }

@@ -1,11 +1,9 @@
 //! The feeds that the configuration file names.
 
-use std::time::Duration;
-
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::backends::Backends;
+use super::fields::FLAGS;
 use super::{push, scrape};
 
 /// By which ways evidence comes.
@@ -24,22 +22,6 @@ impl Settings {
     /// What the backend of the flags is called: nothing, unless it has to be told from others.
     pub fn name_of_flags(&self) -> &'static str {
         if self.backends.is_empty() { "" } else { FLAGS }
-    }
-}
-
-/// Name of the backend that flags name, where there are others.
-pub(super) const FLAGS: &str = "default";
-
-/// Reads a duration such as `15s`.
-pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    statusbridge_api::common::duration(&String::deserialize(deserializer)?).map_err(D::Error::custom)
-}
-
-/// Reads a duration such as `15s`, which is more than nothing.
-pub(super) fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    match duration(deserializer)? {
-        Duration::ZERO => Err(D::Error::custom("must be more than 0s")),
-        span => Ok(span),
     }
 }
 

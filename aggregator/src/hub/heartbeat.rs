@@ -21,9 +21,6 @@ pub const LEASE: &str = "statusbridge-aggregator-heartbeat";
 /// Annotation of the Lease: the gates that have to be closed and could not be, with spaces between them.
 const UNCLOSED: &str = "statusbridge.dev/unclosed-gates";
 
-/// How many gates a heartbeat names at most: so many names fit into an annotation. With more of them it is not renewed.
-pub const MOST_UNCLOSED: usize = 500;
-
 /// Renews one Lease.
 pub struct Heartbeat {
     api: Api<Lease>,

@@ -28,10 +28,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::clock::Mark;
+use crate::health::Health;
 use crate::hub::fence::{Fence, Term};
 use crate::hub::write::{CALL_TIMEOUT, FIELD_MANAGER, HubError, in_time};
-use crate::serve::metrics::Metrics;
-use crate::serve::server::Health;
+use crate::metrics::Metrics;
 
 /// Name of the Lease.
 pub const LEASE: &str = "statusbridge-aggregator-leader";

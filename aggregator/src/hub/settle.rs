@@ -18,7 +18,7 @@ use tracing::warn;
 
 use crate::clock::Mark;
 use crate::hub::write::{self, CALL_TIMEOUT, HubError, Written};
-use crate::serve::metrics::{Metrics, WriteResult};
+use crate::metrics::{Metrics, WriteResult};
 
 /// How often a write is tried again after a conflict before it is left for later.
 pub(crate) const ATTEMPTS: usize = 5;
@@ -130,7 +130,7 @@ pub async fn settle<S: Judged>(
             version.resource_version.clear();
         }
         let answer = write::status(client, S::KIND, &version, &status, least.as_ref()).await;
-        metrics.wrote(S::KIND, WriteResult::of(&answer));
+        metrics.wrote(S::KIND, write::result(&answer));
         let raw = match answer {
             Ok(Written::Done(raw)) => {
                 let after = Object::read(*raw).map(Box::new);

@@ -11,18 +11,17 @@ use std::time::{Duration, Instant};
 use kube::Client;
 use kube::api::ListParams;
 use statusbridge_core::decide::closing::{self, Unwatched};
-use statusbridge_core::reconcile::judge::GateObject;
-use statusbridge_core::reconcile::store::{Kept, Key, Kind, Object};
+use statusbridge_core::reconcile::store::{GateObject, Kept, Key, Kind, Object};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::clock;
+use crate::health::Health;
 use crate::hub::heartbeat::{self, Beat};
 use crate::hub::settle::ATTEMPTS;
 use crate::hub::write::{self, CALL_TIMEOUT, HubError, Written, in_time};
-use crate::serve::metrics::{Metrics, WriteResult};
-use crate::serve::server::Health;
+use crate::metrics::Metrics;
 
 /// How long ago a heartbeat was last seen to change.
 #[derive(Debug)]
@@ -164,7 +163,7 @@ impl Sweeper {
             version.resource_version.clear();
         }
         let answer = write::status(&self.client, Kind::RolloutGate, &version, &closed, Some(&least)).await;
-        self.metrics.wrote(Kind::RolloutGate, WriteResult::of(&answer));
+        self.metrics.wrote(Kind::RolloutGate, write::result(&answer));
         match &answer {
             Ok(Written::Done(_)) => info!(gate = %gate.key, "closed"),
             Ok(Written::Gone) => {}

@@ -18,6 +18,7 @@ use tracing::warn;
 
 use crate::clock::Mark;
 use crate::hub::fence::NotLeading;
+use crate::metrics::WriteResult;
 
 /// Under which name the aggregator and the sweeper write.
 pub const FIELD_MANAGER: &str = "statusbridge-aggregator";
@@ -63,6 +64,17 @@ impl Written {
     /// Accepted; the object as it is now.
     pub(crate) fn done(object: Raw) -> Self {
         Self::Done(Box::new(object))
+    }
+}
+
+/// What the hub's answer to a write comes to.
+pub(crate) const fn result(answer: &Result<Written, HubError>) -> WriteResult {
+    match answer {
+        Ok(Written::Done(_)) => WriteResult::Done,
+        Ok(Written::Conflict) => WriteResult::Conflict,
+        Ok(Written::Gone) => WriteResult::Gone,
+        Err(HubError::NotLeading(_)) => WriteResult::Fenced,
+        Err(_) => WriteResult::Error,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The hub's API server: the gate, the lease of the leader, the heartbeat, and what is on its way there.
 
 use statusbridge_api::RolloutGateStatus;
-use statusbridge_core::reconcile::judge::GateObject;
+use statusbridge_core::reconcile::store::GateObject;
 use statusbridge_core::time::Seconds;
 
 use super::replica::ReplicaId;

@@ -11,8 +11,7 @@ use statusbridge_api::RolloutGateStatus;
 use statusbridge_api::conditions::{OPEN, is_true};
 use statusbridge_core::decide::{self, Moment};
 use statusbridge_core::fleet::{Fleet, FleetSettings};
-use statusbridge_core::reconcile::judge::GateObject;
-use statusbridge_core::reconcile::store::{Kept, Kind};
+use statusbridge_core::reconcile::store::{GateObject, Kept, Kind};
 use statusbridge_core::testing::Surroundings;
 use statusbridge_core::time::Seconds;
 

@@ -4,9 +4,8 @@ use serde_json::json;
 use statusbridge_api::conditions::{OPEN, is_true};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::closing::{self, Unwatched};
-use statusbridge_core::reconcile::judge::{GateObject, Packages};
 use statusbridge_core::reconcile::raw::Raw;
-use statusbridge_core::reconcile::store::{Event as WatchEvent, Object};
+use statusbridge_core::reconcile::store::{Event as WatchEvent, GateObject, Object, Packages};
 use statusbridge_core::testing::package;
 use statusbridge_core::time::Seconds;
 

@@ -29,8 +29,7 @@ use clap::{Args, ValueEnum};
 use statusbridge_api::PackageRef;
 use statusbridge_api::common::duration;
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::judge::PackageObject;
-use statusbridge_core::reconcile::store::{Key, Kind};
+use statusbridge_core::reconcile::store::{Key, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
 use crate::clock;

@@ -22,17 +22,18 @@ use tracing::info;
 use crate::feed::flags::BackendArgs;
 use crate::feed::push::reception::Reception;
 use crate::feed::{self, Plan};
+use crate::gate_cache::Board;
+use crate::health::Health;
 use crate::hub::access::Access;
 use crate::hub::fence::Fence;
 use crate::hub::heartbeat::{Heartbeat, NAMESPACE};
 use crate::hub::lease::{self, Candidate};
 use crate::hub::sweeper::Sweeper;
 use crate::hub::write::CALL_TIMEOUT;
-use crate::serve::board::Board;
+use crate::metrics::Metrics;
 use crate::serve::config::ConfigFile;
 use crate::serve::controller::{Controller, Pace};
-use crate::serve::metrics::Metrics;
-use crate::serve::server::{self, Health, Shown};
+use crate::serve::server::{self, Shown};
 
 /// Flags that every long-running subcommand takes.
 #[derive(Debug, Clone, Args)]
@@ -218,23 +219,23 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
 /// How the feeds are made that flags and the configuration name.
 fn plan(args: &ServeArgs, interval: Duration, metrics: Arc<Metrics>, reception: Arc<Reception>) -> Plan {
     let (flags, settle) = (args.backend.clone(), args.settle_delay);
-    Arc::new(move |config| {
-        let mut feeds = Vec::new();
-        for backend in flags.backends(&config.feeds)? {
-            feeds.push(backend.feed(settle, interval)?);
+    Arc::new(move |feeds| {
+        let mut all = Vec::new();
+        for backend in flags.backends(feeds)? {
+            all.push(backend.feed(settle, interval)?);
         }
-        if let Some(scrape) = &config.feeds.scrape {
-            feeds.push(feed::scrape(scrape.clone(), interval, metrics.clone())?);
+        if let Some(scrape) = &feeds.scrape {
+            all.push(feed::scrape(scrape.clone(), interval, metrics.clone())?);
         }
         // Last: it takes effect at once.
-        match &config.feeds.push {
-            Some(push) => feeds.push(feed::push(push.clone(), interval, reception.clone())?),
+        match &feeds.push {
+            Some(push) => all.push(feed::push(push.clone(), interval, reception.clone())?),
             None => reception.close(),
         }
-        if feeds.is_empty() {
+        if all.is_empty() {
             bail!("there is nothing to ask: neither --backend nor `feeds` in the configuration file");
         }
-        Ok(feeds)
+        Ok(all)
     })
 }
 

@@ -34,11 +34,11 @@ use statusbridge_core::fleet::{Fleet, FleetSettings};
 use statusbridge_core::reconcile::backlog::Backlog;
 use statusbridge_core::reconcile::dependencies::Graph;
 use statusbridge_core::reconcile::discover;
-use statusbridge_core::reconcile::judge::{GateObject, Gates, Packages, World};
+use statusbridge_core::reconcile::judge::World;
 use statusbridge_core::reconcile::profiles::{News, Profiles};
 use statusbridge_core::reconcile::raw::Raw;
 use statusbridge_core::reconcile::slices::{self, Owned, Slices};
-use statusbridge_core::reconcile::store::{Event, Key, Kind};
+use statusbridge_core::reconcile::store::{Event, GateObject, Gates, Key, Kind, Packages};
 use statusbridge_core::reconcile::survey::Surveys;
 use statusbridge_core::reconcile::verdicts::Verdicts;
 use statusbridge_core::time::Seconds;
@@ -49,16 +49,17 @@ use tracing::{error, info, warn};
 use crate::clock::{self, Floor};
 use crate::feed::checks::{Round, Rounds};
 use crate::feed::promql::FeedError;
+use crate::feed::promql::poll::PollReport;
 use crate::feed::{self, Feeds, Message, Overall, Plan, Polled, Standing};
+use crate::gate_cache::Board;
+use crate::health::Health;
 use crate::hub::announce::Announcer;
 use crate::hub::discover::Discovery;
 use crate::hub::heartbeat::Heartbeat;
 use crate::hub::references::References;
 use crate::hub::{self, write};
-use crate::serve::board::Board;
+use crate::metrics::{Metrics, Poll};
 use crate::serve::config::ConfigFile;
-use crate::serve::metrics::Metrics;
-use crate::serve::server::Health;
 use judging::{Due, Judged, judge, judges};
 
 /// How much of what is heard of ClusterProfiles is taken in before it is judged.
@@ -138,7 +139,7 @@ impl Controller {
         health: Arc<Health>,
         board: Arc<Board>,
     ) -> anyhow::Result<Self> {
-        let feeds = Feeds::new(plan(config.current())?);
+        let feeds = Feeds::new(plan(&config.current().feeds)?);
         Ok(Self {
             references: References::new(client.clone()),
             client,
@@ -390,7 +391,8 @@ impl Controller {
 
     /// Takes in how a feed's poll ended.
     fn polled(&mut self, feed: usize, polled: Polled) {
-        self.metrics.polled(&polled.report, polled.took);
+        let PollReport { ok, samples, bytes, reread, .. } = polled.report;
+        self.metrics.polled(Poll { ok, samples, bytes, reread }, polled.took);
         let answered = polled.report.ok;
         let lags = polled.report.failure.as_ref().and_then(FeedError::clock_lags);
         let Some(standing) = self.feeds.standing_mut(feed) else { return };
@@ -427,7 +429,7 @@ impl Controller {
         if self.planned == self.config.current().feeds {
             return;
         }
-        match (self.plan)(self.config.current()) {
+        match (self.plan)(&self.config.current().feeds) {
             Ok(feeds) => {
                 info!(feeds = feeds.len(), "the feeds have changed");
                 self.planned = self.config.current().feeds.clone();

@@ -11,10 +11,11 @@ use statusbridge_api::GROUP;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::reconcile::store::Key;
 use statusbridge_core::time::Seconds;
-use statusbridge_serving::authorize::{Guard, Refusal, Wanted};
+use statusbridge_serving::authorize::{Guard, Wanted};
+use statusbridge_serving::refusal::Refusal;
 use statusbridge_serving::response::respond;
 
-use crate::serve::board::{Answer, Board, NOT_AUTHORIZED};
+use crate::gate_cache::{Answer, Board, NOT_AUTHORIZED};
 
 /// What every address of a gate begins with.
 pub const PATH: &str = "/v1alpha1/gates/";

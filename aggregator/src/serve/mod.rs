@@ -2,12 +2,10 @@
 
 #[cfg(test)]
 mod again_tests;
-pub mod board;
 pub mod commands;
 pub mod config;
 pub mod controller;
 pub mod gates_page;
-pub mod metrics;
 pub mod server;
 
 pub use commands::{HubArgs, ServeArgs, SweepArgs, crds, serve, sweep};

@@ -1,12 +1,11 @@
 //! `/metrics`, `/healthz` and `/readyz` of this process, and the gates' pages.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ::http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -18,46 +17,14 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::serve::board::Board;
+use crate::gate_cache::Board;
+use crate::health::Health;
+use crate::metrics::Metrics;
 use crate::serve::gates_page;
-use crate::serve::metrics::Metrics;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// How long a page of metrics is given to all who ask.
 const SAME_PAGE: Duration = Duration::from_secs(1);
-
-/// Whether the main loop is alive and has what it needs.
-pub struct Health {
-    ready: AtomicBool,
-    last: Mutex<Instant>,
-    patience: Duration,
-}
-
-impl Health {
-    /// Alive now, not ready yet; no longer alive when nothing is heard for `patience`.
-    pub fn new(patience: Duration) -> Arc<Self> {
-        Arc::new(Self { ready: AtomicBool::new(false), last: Mutex::new(Instant::now()), patience })
-    }
-
-    /// How long it may be silent.
-    pub fn patience(&self) -> Duration {
-        self.patience
-    }
-
-    /// The main loop goes round.
-    pub fn alive(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-    }
-
-    /// It has, or has not, what it needs.
-    pub fn ready(&self, ready: bool) {
-        self.ready.store(ready, Ordering::Relaxed);
-    }
-
-    fn is_alive(&self) -> bool {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < self.patience
-    }
-}
 
 /// What is shown of this process.
 pub struct Shown {
@@ -104,7 +71,7 @@ async fn answer(
         }
         "/healthz" if shown.health.is_alive() => (StatusCode::OK, "ok\n"),
         "/healthz" => (StatusCode::SERVICE_UNAVAILABLE, "the main loop stands still\n"),
-        "/readyz" if shown.health.ready.load(Ordering::Relaxed) => (StatusCode::OK, "ok\n"),
+        "/readyz" if shown.health.is_ready() => (StatusCode::OK, "ok\n"),
         "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, "not ready yet\n"),
         _ => (StatusCode::NOT_FOUND, "not found: try /metrics, /healthz, /readyz\n"),
     };

@@ -6,10 +6,9 @@ use kube::Client;
 use serde_json::{Value, json};
 use statusbridge_api::{GROUP, VERSION};
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::judge::{GateObject, PackageObject};
 use statusbridge_core::reconcile::raw::Raw;
 use statusbridge_core::reconcile::reading::{self, Gate, Question, Reading};
-use statusbridge_core::reconcile::store::{Key, Kind};
+use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
 use crate::clock;

@@ -88,8 +88,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use statusbridge_core::reconcile::judge::GateObject;
     use statusbridge_core::reconcile::reading::{Gate, Question, read};
+    use statusbridge_core::reconcile::store::GateObject;
     use statusbridge_core::reconcile::store::Object;
 
     /// A reading in this state.

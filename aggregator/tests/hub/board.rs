@@ -9,13 +9,12 @@ use http_body_util::BodyExt;
 use rstest::rstest;
 use serde_json::{Value, json};
 use statusbridge_aggregator::clock;
-use statusbridge_aggregator::serve::board::Board;
+use statusbridge_aggregator::gate_cache::Board;
+use statusbridge_aggregator::metrics::Metrics;
 use statusbridge_aggregator::serve::gates_page;
-use statusbridge_aggregator::serve::metrics::Metrics;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus};
 use statusbridge_core::decide::time;
-use statusbridge_core::reconcile::judge::{GateObject, PackageObject};
-use statusbridge_core::reconcile::store::{Key, Object};
+use statusbridge_core::reconcile::store::{GateObject, Key, Object, PackageObject};
 
 use crate::made::{R1, R2};
 use crate::reading::{open, with};

@@ -8,9 +8,8 @@ use statusbridge_api::rollout_gate::{Override, OverrideState};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::checks::answer::Value;
 use statusbridge_core::checks::{Answer, Answered, Fault, Said};
-use statusbridge_core::decide::checks::{Asked, NoQuery};
 use statusbridge_core::decide::dependencies::{Dependencies, Dependency};
-use statusbridge_core::decide::rollout_gate::{Input, PackageSpec, questions};
+use statusbridge_core::decide::rollout_gate::{Asked, Input, NoQuery, PackageSpec, questions};
 use statusbridge_core::decide::{Backend, Membership, Moment, Target, time, unix, worth_writing};
 use statusbridge_core::fleet::observation::Row;
 

@@ -1,7 +1,8 @@
 //! Specs and observations for tests.
 
 use statusbridge_api::common::{Amount, ClusterSet};
-use statusbridge_api::fleet_package::{Detail, FleetPackageSpec, PackageRef};
+use statusbridge_api::fleet_package::{Detail, FleetPackageSpec};
+use statusbridge_api::package_ref::PackageRef;
 use statusbridge_api::rollout_gate::{FleetPackageRef, Require, RolloutGateSpec};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::decide::{Moment, Target};

@@ -8,9 +8,8 @@ use statusbridge_api::{RolloutGateSpec, RolloutGateStatus, common};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::checks::answer::Value;
 use statusbridge_core::checks::{Answer, Answered, Fault, Said};
-use statusbridge_core::decide::checks::Asked;
 use statusbridge_core::decide::dependencies::{Dependencies, Dependency};
-use statusbridge_core::decide::rollout_gate::{Input, PackageSpec, decide};
+use statusbridge_core::decide::rollout_gate::{Asked, Input, PackageSpec, decide};
 use statusbridge_core::decide::{Backend, Membership, time};
 use statusbridge_core::fleet::observation::{Observation, Standing};
 

@@ -5,9 +5,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::time;
-use statusbridge_core::reconcile::judge::{GateObject, PackageObject};
 use statusbridge_core::reconcile::reading::{Gate, Question, State, read};
-use statusbridge_core::reconcile::store::Object;
+use statusbridge_core::reconcile::store::{GateObject, Object, PackageObject};
 
 use crate::made::{R1, R2};
 

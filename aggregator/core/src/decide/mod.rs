@@ -11,7 +11,6 @@
 //! Whatever cannot be shown to be good is taken to be bad: a gate opens only on fresh, verified
 //! rows that name the gate's own revision.
 
-pub mod checks;
 pub mod classify;
 pub mod closing;
 pub mod conditions;

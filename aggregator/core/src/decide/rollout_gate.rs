@@ -1,5 +1,8 @@
 //! The status of a RolloutGate.
 
+mod asked;
+mod checks;
+mod input;
 mod until;
 mod waiting;
 
@@ -7,68 +10,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::check::CheckStatus;
 use statusbridge_api::conditions::{OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true};
 use statusbridge_api::rollout_gate::{GateCounts, Override, OverrideState, Require, Waiting};
-use statusbridge_api::trace::StageStatus;
 use statusbridge_api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
 use statusbridge_contract::Fingerprint;
 
-use super::checks::{self, Asked};
 use super::classify::{Demand, for_gate, is_under_way, unobserved};
 use super::conditions::Conditions;
-use super::dependencies::Dependencies;
 use super::{
-    Backend, Membership, Moment, Target, cluster_set_error, clusters, older, oldest_evidence, shorten, time,
-    too_few, trace, unanswered, unix,
+    Backend, Moment, Target, cluster_set_error, clusters, older, oldest_evidence, shorten, time, too_few,
+    trace, unanswered, unix,
 };
 use crate::time::Seconds;
 
+pub use asked::{Asked, NoQuery};
+pub use input::{Input, PackageSpec};
 pub use until::holds_until;
 use waiting::entry;
-
-/// The FleetPackage that a gate refers to.
-#[derive(Debug, Clone, Copy)]
-pub enum PackageSpec<'a> {
-    /// Its spec.
-    Found(&'a FleetPackageSpec),
-    /// There is none of this name.
-    NotFound,
-    /// There is one, but its spec cannot be read.
-    Unreadable(&'a str),
-}
 
 /// Evidence may seem to come from so far in the future when a leader's clock is compared with that of the
 /// one before. What is further ahead tells of a clock that was set, and nothing of its age.
 const CLOCKS_APART: Seconds = 30.0;
-
-/// All that a RolloutGate's status depends on.
-pub struct Input<'a> {
-    /// The spec, or why it cannot be read.
-    pub spec: Result<&'a RolloutGateSpec, &'a str>,
-    /// Its generation.
-    pub generation: i64,
-    /// The status as it stands.
-    pub previous: Option<&'a RolloutGateStatus>,
-    /// The FleetPackage.
-    pub package: PackageSpec<'a>,
-    /// The clusters of the wave.
-    pub targets: &'a [Target],
-    /// Whether they are all that are meant.
-    pub membership: &'a Membership,
-    /// What the clusters have to run: what comes of the gate's revision at the end of the trace, or why
-    /// that is not known.
-    pub artifact: Result<Fingerprint, &'a str>,
-    /// How far the gate's revision has come in each stage of the trace.
-    pub stages: &'a [StageStatus],
-    /// Whether any cluster at all was seen to want or have the gate's revision. Only who waits for it asks.
-    pub seen_anywhere: &'a dyn Fn() -> bool,
-    /// The gates that it depends on.
-    pub dependencies: &'a Dependencies<'a>,
-    /// The checks, in the order of the spec.
-    pub checks: &'a [Asked<'a>],
-    /// What the last poll came to.
-    pub backend: Backend<'a>,
-    /// When.
-    pub moment: Moment,
-}
 
 /// What the clusters come to, before anybody's word.
 struct Finding {

@@ -167,7 +167,7 @@ impl Changes {
             return Since::Changed;
         }
         let look = self.newest_cluster > mark.at;
-        let (source, ..) = crate::verify::content::parts(key);
+        let (source, ..) = crate::verify::package::parts(key);
         let evidence = self.evidence.get(source).map(Vec::as_slice).unwrap_or_default();
         let mut oldest = None::<Seconds>;
         for place in clusters.places() {

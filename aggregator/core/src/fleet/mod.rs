@@ -41,7 +41,7 @@ pub use stream::{Accepted, MOST_LATE, lack_of};
 pub use view::StreamView;
 
 use crate::time::Seconds;
-use crate::verify::{Content, content};
+use crate::verify::{Content, package};
 use changes::Changes;
 use names::Names;
 use statusbridge_api::PackageRef;
@@ -153,12 +153,12 @@ pub fn named(feed: &str, text: &str) -> String {
 
 /// The identity of a package as its samples are kept.
 pub fn key(package: &PackageRef) -> String {
-    content::key(&package.source, package.namespace.as_deref().unwrap_or_default(), &package.name)
+    package::key(&package.source, package.namespace.as_deref().unwrap_or_default(), &package.name)
 }
 
 /// The package that a [`key`] stands for.
 fn id(key: &str) -> PackageRef {
-    let (source, namespace, name) = content::parts(key);
+    let (source, namespace, name) = package::parts(key);
     let namespace = Some(namespace.to_owned()).filter(|it| !it.is_empty());
     PackageRef { source: source.to_owned(), namespace, name: name.to_owned() }
 }
@@ -255,7 +255,7 @@ impl Fleet {
         let same_sources = stream.verified.as_ref().is_some_and(|old| old.content.has_same_sources(&content));
         let changes = &mut self.changes;
         let sibling = |key: &str| {
-            let sibling = cluster.last_up(id, content::parts(key).0)?.verified.as_ref()?;
+            let sibling = cluster.last_up(id, package::parts(key).0)?.verified.as_ref()?;
             Some((sibling.find(key), sibling.last_word()))
         };
         let accepted =

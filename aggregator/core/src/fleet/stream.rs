@@ -12,7 +12,7 @@ use super::history::History;
 use super::names::Names;
 use super::rendering::Renderings;
 use crate::time::Seconds;
-use crate::verify::content::parts;
+use crate::verify::package::parts;
 use crate::verify::{Content, MOST_SOURCES, Package};
 
 /// Distances between digest samples that are remembered.

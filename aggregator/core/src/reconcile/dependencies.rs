@@ -8,8 +8,7 @@ use petgraph::algo::kosaraju_scc;
 use petgraph::graphmap::DiGraphMap;
 use statusbridge_api::conditions::{OPEN, find};
 
-use crate::reconcile::judge::{GateObject, Gates};
-use crate::reconcile::store::Key;
+use crate::reconcile::store::{GateObject, Gates, Key};
 
 /// Whether a gate is open by the word that stands in the hub, and that word is about its present
 /// spec.

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 
 use statusbridge_api::check::Check;
 use statusbridge_api::common::{self, ClusterSet};
-use statusbridge_api::fleet_package::{Detail, PackageRef};
+use statusbridge_api::fleet_package::Detail;
+use statusbridge_api::package_ref::PackageRef;
 use statusbridge_api::trace::StageStatus;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::Fingerprint;
 
 use crate::checks::{Answers, Asking, Templates, resolve};
-use crate::decide::checks::{Asked, NoQuery};
 use crate::decide::dependencies::{Dependencies, Dependency};
 use crate::decide::fleet_package::{self, RarelyScraped, Wanted};
-use crate::decide::rollout_gate::{self, PackageSpec};
+use crate::decide::rollout_gate::{self, Asked, NoQuery, PackageSpec};
 use crate::decide::rows::{self, Evident};
 use crate::decide::trace::{self, Trace};
 use crate::decide::{Backend, Membership, Moment, Obstacle, Target, worth_writing};
@@ -21,30 +21,13 @@ use crate::fleet::{Fleet, Standing};
 use crate::reconcile::dependencies::{Graph, is_open};
 use crate::reconcile::profiles::Profiles;
 use crate::reconcile::references::{Ledger, Resolution};
-use crate::reconcile::store::{Key, Kind, Object, Store};
+use crate::reconcile::store::{GateObject, Gates, Key, Kind, PackageObject, Packages};
 use crate::reconcile::survey::Surveys;
 use crate::reconcile::targets::{Chosen, Sources, shown_backend};
 use crate::reconcile::tenancy::{Grant, Tenancy};
 use crate::reconcile::verdicts::{Found, Still, Verdicts};
 use crate::time::Seconds;
 use again::{NEVER, fleet_key};
-
-/// A FleetPackage of the hub.
-pub type PackageObject = Object<FleetPackageSpec, FleetPackageStatus>;
-/// A RolloutGate of the hub.
-pub type GateObject = Object<RolloutGateSpec, RolloutGateStatus>;
-impl GateObject {
-    /// The name of its FleetPackage; `None` where the spec cannot be read.
-    pub fn package(&self) -> Option<Key> {
-        let spec = self.spec.as_ref().ok()?;
-        Some(self.key.beside(&spec.fleet_package_ref.name))
-    }
-}
-
-/// All FleetPackages.
-pub type Packages = Store<FleetPackageSpec, FleetPackageStatus>;
-/// All RolloutGates.
-pub type Gates = Store<RolloutGateSpec, RolloutGateStatus>;
 
 /// What the slices of a FleetPackage should hold.
 #[derive(Debug, Clone, PartialEq)]

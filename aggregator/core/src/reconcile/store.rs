@@ -6,7 +6,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kube_core::{ApiResource, GroupVersionKind};
 use serde::de::DeserializeOwned;
-use statusbridge_api::{GROUP, VERSION, fleet_package_slice};
+use statusbridge_api::{
+    FleetPackageSpec, FleetPackageStatus, GROUP, RolloutGateSpec, RolloutGateStatus, VERSION,
+    fleet_package_slice,
+};
 use tracing::warn;
 
 use crate::decide::Evidence;
@@ -336,6 +339,23 @@ fn foreign<O: Kept>(key: &Key, object: &mut O, known: Option<&O>) -> u64 {
     }
     foreign.into()
 }
+
+/// A FleetPackage of the hub.
+pub type PackageObject = Object<FleetPackageSpec, FleetPackageStatus>;
+/// A RolloutGate of the hub.
+pub type GateObject = Object<RolloutGateSpec, RolloutGateStatus>;
+impl GateObject {
+    /// The name of its FleetPackage; `None` where the spec cannot be read.
+    pub fn package(&self) -> Option<Key> {
+        let spec = self.spec.as_ref().ok()?;
+        Some(self.key.beside(&spec.fleet_package_ref.name))
+    }
+}
+
+/// All FleetPackages.
+pub type Packages = Store<FleetPackageSpec, FleetPackageStatus>;
+/// All RolloutGates.
+pub type Gates = Store<RolloutGateSpec, RolloutGateStatus>;
 
 #[cfg(test)]
 mod tests {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{ALWAYS, Metric, PACKAGE_METRICS};
 
-use super::content::{Content, Package, identity};
+use super::content::Content;
 use super::gathered::{Few, Gathered, show};
 use super::guess::{guess, renamed};
+use super::package::{Package, identity};
 use super::{Attested, contradiction};
 use crate::sample::excerpt;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use statusbridge_contract::{Digest, Metric, label, sample};
 
-use super::content::{Content, Package, Reason, Source, key, slot};
+use super::content::{Content, Reason, Source};
+use super::package::{Package, key, slot};
 use crate::sample::Sample;
 
 /// Samples of one kind of fault: how many, and the first as an example.
@@ -147,7 +148,7 @@ impl Gathered {
     pub fn counts(&self) -> BTreeMap<&str, u64> {
         let mut counts: BTreeMap<&str, u64> = self.elsewhere.iter().map(|(s, n)| (s.as_ref(), *n)).collect();
         for package in &self.packages {
-            *counts.entry(super::content::parts(&package.key).0).or_default() += 1;
+            *counts.entry(super::package::parts(&package.key).0).or_default() += 1;
         }
         counts
     }

@@ -9,8 +9,9 @@ use statusbridge_contract::{
     ApplyState, Digest, Health, MAX_48_BITS, Metric, PACKAGE_METRICS, label, sample,
 };
 
-use super::content::{Content, Package, identity, parts};
+use super::content::Content;
 use super::gathered::{Gathered, show};
+use super::package::{Package, identity, parts};
 
 /// The one finding that explains the difference, if there is one.
 pub(super) fn guess(gathered: &Gathered, state: Digest, last: &Content) -> Option<String> {

@@ -9,6 +9,7 @@ pub mod content;
 mod diagnose;
 mod gathered;
 mod guess;
+pub mod package;
 pub mod packages;
 #[cfg(test)]
 mod tests;
@@ -17,9 +18,10 @@ mod unknown;
 use statusbridge_contract::{ALWAYS, ApplyState, Digest, Health, MAX_48_BITS, Metric, PACKAGE_METRICS};
 
 pub use {
-    content::{Content, Package},
+    content::Content,
     diagnose::{Stray, diagnose},
     gathered::Gathered,
+    package::Package,
     unknown::with_unknown,
 };
 
@@ -84,7 +86,7 @@ fn contradiction(gathered: &Gathered) -> Option<String> {
 
 /// What an exporter never says of a package: a sample too few, or one that follows from the others.
 pub fn odd_package(package: &Package) -> Option<String> {
-    let show = |metric| gathered::show(metric, &content::identity(&package.key));
+    let show = |metric| gathered::show(metric, &package::identity(&package.key));
     if let Some(missing) = PACKAGE_METRICS[..ALWAYS].iter().find(|metric| package.get(**metric).is_none()) {
         return Some(format!("{} is missing", show(*missing)));
     }

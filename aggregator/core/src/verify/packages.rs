@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use statusbridge_contract::PACKAGE_METRICS;
 
-use super::content::Package;
+use super::package::Package;
 
 /// Bytes of one number.
 const WIDTH: usize = 7;

@@ -36,10 +36,10 @@ fn verified(exposition: &Exposition) -> Content {
 #[test]
 fn what_was_attested_is_verified_and_found_again() {
     let content = verified(&fleet());
-    let key = super::content::key("flux", "ns", "search");
+    let key = super::package::key("flux", "ns", "search");
     let (at, found) = content.find(&key).unwrap();
     assert_eq!((at, found.health().code()), (2, 5));
-    assert_eq!(content.find(&super::content::key("flux", "", "search")), None);
+    assert_eq!(content.find(&super::package::key("flux", "", "search")), None);
     let code = found.reason();
     assert_eq!(content.reason("flux", code).as_deref(), Some("HealthCheckFailed"));
     assert_eq!(content.reason("other", 0x12).as_deref(), Some("code 0x12"));
@@ -120,7 +120,7 @@ fn a_fault_is_named(#[case] fault: fn(&mut Lines), #[case] expected: &str) {
 #[test]
 fn what_is_left_out_follows_from_the_rest() {
     let content = verified(&Exposition::new(5).with("good", healthy("r1", 7)).with("bad", failed("r2", 8)));
-    let found = |name| content.find(&super::content::key("flux", "ns", name)).unwrap().1;
+    let found = |name| content.find(&super::package::key("flux", "ns", name)).unwrap().1;
     let states = |name| {
         let it = found(name);
         (

@@ -9,8 +9,8 @@ use anyhow::{Result, ensure};
 use serde::Deserialize;
 use statusbridge_serving::tls::Certificate;
 
+use crate::feed::fields::span;
 use crate::feed::push::reception::{Doors, TokensFile};
-use crate::feed::settings::span;
 
 /// Where exporters may push, and who they are.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -30,7 +30,7 @@ use self::failure::{Failing, Failure};
 use super::tally::{Receipt, Tally};
 use super::{Desk, Feed};
 use crate::clock;
-use crate::serve::metrics::Metrics;
+use crate::metrics::Metrics;
 
 pub use settings::{FromProfiles, Settings, Target, Tls};
 

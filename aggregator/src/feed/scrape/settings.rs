@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use reqwest::Url;
 use serde::Deserialize;
 
-use crate::feed::settings::span;
+use crate::feed::fields::span;
 
 /// Which exporters are scraped, and how.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -12,7 +12,7 @@ use statusbridge_core::time::Seconds;
 use tracing::{info, warn};
 
 use crate::hub::write::Written;
-use crate::serve::metrics::{Metrics, WriteResult};
+use crate::metrics::Metrics;
 
 /// Discovery and what it still has to write.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Discovery {
         let Some(change) = self.pending.pop_front() else { return };
         let namespace = &self.settings.namespace;
         let answer = write::write(client, namespace, &change).await;
-        metrics.wrote(Kind::FleetPackage, WriteResult::of(&answer));
+        metrics.wrote(Kind::FleetPackage, crate::hub::write::result(&answer));
         match answer {
             Ok(written) => {
                 self.last_error = None;

@@ -17,7 +17,9 @@ use statusbridge_core::reconcile::judge::*;
 use statusbridge_core::reconcile::profiles::News;
 use statusbridge_core::reconcile::raw::Raw;
 use statusbridge_core::reconcile::references::{self, Failure, Place};
-use statusbridge_core::reconcile::store::{Event as Watched, Key, Kind, Object, Store};
+use statusbridge_core::reconcile::store::{
+    Event as Watched, GateObject, Key, Kind, Object, PackageObject, Store,
+};
 use statusbridge_core::reconcile::tenancy::Tenancy;
 use statusbridge_core::testing::{Exposition, Surroundings, digests, evaluate_all, failed, healthy, package};
 use statusbridge_core::time::Seconds;

@@ -10,18 +10,17 @@ use statusbridge_api::{Reason, RolloutGateStatus};
 use statusbridge_core::decide::Moment;
 use statusbridge_core::reconcile::backlog::Urgency;
 use statusbridge_core::reconcile::dependencies;
-use statusbridge_core::reconcile::judge::GateObject;
 use statusbridge_core::reconcile::slices::{self, Change};
-use statusbridge_core::reconcile::store::{Key, Kind, Object, Store};
+use statusbridge_core::reconcile::store::{GateObject, Key, Kind, Object, Store};
 use tracing::warn;
 
 use super::{Controller, is_open};
 use crate::clock::Mark;
 use crate::hub::discover::Discovery;
-use crate::hub::heartbeat::{MOST_UNCLOSED, Renewed};
+use crate::hub::heartbeat::Renewed;
 use crate::hub::settle::{Judged, Settled, settle};
 use crate::hub::write::{self, Written};
-use crate::serve::metrics::{GateState, WriteResult};
+use crate::metrics::{GateState, MOST_UNCLOSED, WriteResult};
 
 /// How many closings are written at the same time.
 const CLOSINGS_AT_ONCE: usize = 8;
@@ -155,7 +154,7 @@ impl Controller {
             .await;
         let mut landed = true;
         for (change, answer) in now.iter().zip(results) {
-            let told = match WriteResult::of(&answer) {
+            let told = match write::result(&answer) {
                 WriteResult::Gone if is_delete(change) => WriteResult::Done,
                 told => told,
             };

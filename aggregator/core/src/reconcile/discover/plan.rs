@@ -7,8 +7,7 @@ use statusbridge_api::PackageRef;
 
 use super::name::{name, with_hash};
 use super::{DISCOVERED_LABEL, NOT_REPORTED_SINCE, Settings};
-use crate::reconcile::judge::PackageObject;
-use crate::reconcile::store::{Kept, Version};
+use crate::reconcile::store::{Kept, PackageObject, Version};
 use crate::time::Seconds;
 
 /// How long polls must have been good before anything is removed: after a start or a failure not all

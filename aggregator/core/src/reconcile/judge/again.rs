@@ -2,11 +2,11 @@
 
 use statusbridge_api::FleetPackageSpec;
 
-use super::{GateObject, PackageObject, World, stale_after};
+use super::{World, stale_after};
 use crate::decide::{Backend, Membership, Target, fleet_package};
 use crate::fleet;
 use crate::reconcile::references::Resolution;
-use crate::reconcile::store::{Key, Kind, Object};
+use crate::reconcile::store::{GateObject, Key, Kind, Object, PackageObject};
 use crate::reconcile::tenancy::Grant;
 use crate::reconcile::verdicts::{Basis, Found, Question, Still};
 use crate::time::Seconds;

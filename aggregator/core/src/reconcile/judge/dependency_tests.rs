@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fleet::FleetSettings;
+use crate::reconcile::store::Object;
 use crate::testing::Surroundings;
 
 fn object(kind: &str, name: &str, generation: i64, spec: Value, status: Value) -> crate::reconcile::raw::Raw {

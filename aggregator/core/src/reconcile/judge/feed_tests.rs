@@ -6,6 +6,7 @@ use statusbridge_api::conditions::{OPEN, find};
 
 use super::*;
 use crate::fleet::FEED_LABEL;
+use crate::reconcile::store::Object;
 use crate::testing::{self, Exposition, Surroundings, healthy};
 
 const T: Seconds = 10_000.0;

@@ -8,9 +8,9 @@ use statusbridge_contract::Fingerprint;
 
 use crate::decide::{Backend, Moment};
 use crate::fleet::{Fleet, FleetSettings};
-use crate::reconcile::judge::{Gates, Packages, World};
+use crate::reconcile::judge::World;
 use crate::reconcile::raw::Raw;
-use crate::reconcile::store::{Event, Store};
+use crate::reconcile::store::{Event, Gates, Packages, Store};
 use crate::reconcile::survey::Surveys;
 use crate::testing::{Exposition, Surroundings, healthy, package, tell};
 use crate::time::Seconds;

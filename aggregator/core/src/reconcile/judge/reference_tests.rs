@@ -9,6 +9,7 @@ use super::*;
 use crate::fleet::FleetSettings;
 use crate::reconcile::raw::Raw;
 use crate::reconcile::references::{Ledger, News, Place};
+use crate::reconcile::store::Object;
 use crate::testing::{Surroundings, evaluate_all};
 
 fn refers(name: &str) -> Value {

@@ -7,7 +7,7 @@ use statusbridge_api::{FleetPackageStatus, RolloutGateStatus, conditions};
 use super::*;
 use crate::decide::only_refreshes;
 use crate::fleet::FleetSettings;
-use crate::reconcile::store::Event;
+use crate::reconcile::store::{Event, Object};
 use crate::testing::{Exposition, Surroundings, healthy, tell};
 
 const T: Seconds = 1_800_000_000.0;

@@ -192,7 +192,7 @@ proptest! {
         let everything = Tenancy::default();
         let mut before = judge(&likes, &everything, &specs, &[Value::Null, Value::Null], Backend::Answers);
         for (tenancy, backend) in &policies {
-            let package = statusbridge_api::fleet_package::PackageRef {
+            let package = statusbridge_api::package_ref::PackageRef {
                 source: "flux".into(), namespace: Some("ns".into()), name: "p".into(),
             };
             let grant = tenancy.grant("tenant", &package);

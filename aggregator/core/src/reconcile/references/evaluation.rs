@@ -8,8 +8,8 @@ use serde_json::Value;
 use statusbridge_api::Reason;
 use statusbridge_expression::Expression;
 
-use super::ledger::{Resolution, unresolved};
 use super::reference::{Reference, read};
+use super::resolution::{Resolution, unresolved};
 use crate::reconcile::store::Key;
 
 /// An expression, compiled when it is evaluated for the first time.

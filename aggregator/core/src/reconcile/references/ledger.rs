@@ -9,8 +9,8 @@ use statusbridge_api::{Reason, RevisionFrom};
 
 use super::evaluation::{Evaluated, Evaluation, Reading};
 use super::reference::{Place, Reference};
+use super::resolution::{Resolution, unresolved};
 use super::turns::Turns;
-use crate::decide::Obstacle;
 use crate::reconcile::store::Key;
 
 /// For how long what an object gave is believed while another version of it waits to be evaluated.
@@ -51,18 +51,6 @@ pub enum Failure {
     },
     /// The API server fails to answer, for too long.
     NotAnswered(String),
-}
-
-/// What a reference comes to.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Resolution {
-    /// The object has not been read yet, or its expression not been evaluated.
-    #[default]
-    Pending,
-    /// The revision that is wanted.
-    Revision(String),
-    /// None can be had.
-    Unresolved(Obstacle),
 }
 
 /// The references of all FleetPackages.
@@ -335,8 +323,4 @@ impl Known {
             }
         }
     }
-}
-
-pub(super) fn unresolved(reason: Reason, stalled: bool, message: &str) -> Resolution {
-    Resolution::Unresolved(Obstacle { reason, stalled, message: format!("revisionFrom: {message}") })
 }

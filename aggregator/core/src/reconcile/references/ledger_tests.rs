@@ -6,7 +6,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use statusbridge_api::RevisionFrom;
 
-use super::ledger::{self, Change, Failure, News, Resolution};
+use super::Resolution;
+use super::ledger::{self, Change, Failure, News};
 use super::reference::{Place, Reference, read};
 use crate::reconcile::store::Key;
 

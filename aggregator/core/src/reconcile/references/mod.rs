@@ -9,8 +9,10 @@ mod ledger;
 #[cfg(test)]
 mod ledger_tests;
 mod reference;
+mod resolution;
 mod turns;
 
 pub use evaluation::{Evaluated, Evaluation};
-pub use ledger::{Failure, Ledger, News, Resolution};
+pub use ledger::{Failure, Ledger, News};
 pub use reference::{Place, Reference};
+pub use resolution::Resolution;

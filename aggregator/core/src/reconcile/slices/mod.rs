@@ -16,8 +16,9 @@ use std::collections::BTreeMap;
 pub use plan::{Change, Wanted, plan};
 
 use crate::decide::fleet_package;
-use crate::reconcile::judge::{PackageObject, Rows, World};
+use crate::reconcile::judge::{Rows, World};
 use crate::reconcile::raw::Raw;
+use crate::reconcile::store::PackageObject;
 use crate::reconcile::store::{Kept, Key, Mirror};
 use statusbridge_api::FleetPackageSlice;
 use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;

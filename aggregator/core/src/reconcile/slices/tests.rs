@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::decide::{Backend, Moment};
 use crate::fleet::{Fleet, FleetSettings};
-use crate::reconcile::judge::Packages;
-use crate::reconcile::store::Event;
+use crate::reconcile::store::{Event, Packages};
 use crate::reconcile::tenancy::Tenancy;
 use crate::testing::{Exposition, Surroundings, healthy, tell};
 

@@ -26,7 +26,6 @@ use statusbridge_core::sample::excerpt;
 use statusbridge_core::time::Seconds;
 use statusbridge_core::verify::{Attested, Gathered, Stray, diagnose, verify, with_unknown};
 
-use crate::feed::checks::Asker;
 use crate::feed::promql::{Exporters, FeedError, PromFeed, QueryApi};
 
 pub(crate) use past::read_at;
@@ -170,9 +169,14 @@ struct Unverified {
 }
 
 impl Poller {
-    /// What asks the same backend the queries of checks.
-    pub fn asker(&self) -> Asker {
-        Asker::new(self.feed.clone(), &self.config.exporters.cluster_label, self.feed.timeout() * 2)
+    /// The backend that is polled.
+    pub fn backend(&self) -> &PromFeed {
+        &self.feed
+    }
+
+    /// The label that has the cluster's name there.
+    pub fn cluster_label(&self) -> &str {
+        &self.config.exporters.cluster_label
     }
 
     /// Name of the feed; empty for the only one.

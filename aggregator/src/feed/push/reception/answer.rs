@@ -16,7 +16,7 @@ use super::session::{NoRoom, Session, stream};
 use super::{Front, INSTANCE, PATH};
 use crate::clock;
 use crate::feed::Receipt;
-use crate::serve::metrics::PushResult;
+use crate::metrics::PushResult;
 
 /// Longest name of an exporter, in bytes.
 const LONGEST_INSTANCE: usize = 128;

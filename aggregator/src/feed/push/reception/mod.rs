@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::feed::{Desk, Receipt};
-use crate::serve::metrics::Metrics;
+use crate::metrics::Metrics;
 use session::Session;
 
 pub use tokens::{Tokens, TokensFile};

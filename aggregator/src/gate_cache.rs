@@ -17,9 +17,8 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use statusbridge_api::Reason;
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::judge::{GateObject, PackageObject};
 use statusbridge_core::reconcile::reading::{self, Gate, Question, Reading};
-use statusbridge_core::reconcile::store::Key;
+use statusbridge_core::reconcile::store::{GateObject, Key, PackageObject};
 use statusbridge_core::time::Seconds;
 use tracing::{info, warn};
 

@@ -4,32 +4,13 @@ use statusbridge_api::check::{Check, CheckState, CheckStatus};
 use statusbridge_api::conditions::{OPEN, is_true};
 use statusbridge_api::{Reason, common};
 
-use super::classify::held_for;
-use super::rollout_gate::Input;
-use super::{HIDDEN, Target, list, shorten, unix};
+use super::asked::{Asked, NoQuery};
+use super::input::Input;
 use crate::checks::answer::Value;
 use crate::checks::{Answer, Answered, Fault};
+use crate::decide::classify::held_for;
+use crate::decide::{HIDDEN, Target, list, shorten, unix};
 use crate::time::Seconds;
-
-/// A check of the spec, with its query and what the backend last said to it.
-#[derive(Debug, Clone)]
-pub struct Asked<'a> {
-    /// The query, or why there is none.
-    pub query: Result<String, NoQuery>,
-    /// What was said to it, if it was asked.
-    pub answer: Option<Answered<'a>>,
-    /// Whether the backend's own words are kept back, because they may speak of other tenants.
-    pub discreet: bool,
-}
-
-/// Why a check has no query.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoQuery {
-    /// What it asks for does not exist or does not fit.
-    Invalid(String),
-    /// The gate's namespace may not ask this.
-    Forbidden(String),
-}
 
 /// Which check asks for what its namespace may not ask, if one does.
 pub(super) fn refusal(checks: &[Check], asked: &[Asked<'_>]) -> Option<String> {

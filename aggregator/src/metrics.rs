@@ -16,16 +16,29 @@ use statusbridge_core::reconcile::store::{Key, Kind};
 use statusbridge_core::time::Seconds;
 use statusbridge_serving::metrics::ServerMetrics;
 
-use crate::feed::promql::poll::PollReport;
-use crate::hub::heartbeat::MOST_UNCLOSED;
-use crate::hub::write::{HubError, Written};
-use crate::serve::board::Board;
+use crate::gate_cache::Board;
 
 /// Name and value of a label.
 type Label = (&'static str, &'static str);
 
 /// Series of a metric by one label.
 type By<M> = Family<[Label; 1], M>;
+
+/// Most gates that could not be closed and are named.
+pub const MOST_UNCLOSED: usize = 500;
+
+/// What a poll came to, for counting.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Poll {
+    /// Whether every query was answered.
+    pub ok: bool,
+    /// Samples received.
+    pub samples: u64,
+    /// Bytes received.
+    pub bytes: u64,
+    /// Streams whose samples were read again.
+    pub reread: usize,
+}
 
 /// How a call ended.
 const fn outcome(ok: bool) -> [Label; 1] {
@@ -64,19 +77,6 @@ label_values! {
         Fenced = "fenced",
         /// Refused or not answered.
         Error = "error",
-    }
-}
-
-impl WriteResult {
-    /// What the hub's answer to a write comes to.
-    pub(crate) const fn of(answer: &Result<Written, HubError>) -> Self {
-        match answer {
-            Ok(Written::Done(_)) => Self::Done,
-            Ok(Written::Conflict) => Self::Conflict,
-            Ok(Written::Gone) => Self::Gone,
-            Err(HubError::NotLeading(_)) => Self::Fenced,
-            Err(_) => Self::Error,
-        }
     }
 }
 
@@ -285,11 +285,11 @@ impl Metrics {
     }
 
     /// A poll ended after so many seconds.
-    pub fn polled(&self, report: &PollReport, seconds: f64) {
-        self.polls.get_or_create(&outcome(report.ok)).inc();
-        self.samples.inc_by(report.samples);
-        self.bytes.inc_by(report.bytes);
-        self.reread.inc_by(report.reread as u64);
+    pub fn polled(&self, polled: Poll, seconds: f64) {
+        self.polls.get_or_create(&outcome(polled.ok)).inc();
+        self.samples.inc_by(polled.samples);
+        self.bytes.inc_by(polled.bytes);
+        self.reread.inc_by(polled.reread as u64);
         self.poll_seconds.0.observe(seconds);
     }
 
@@ -441,7 +441,7 @@ mod tests {
         let metrics = Metrics::aggregator();
         let fresh = series(&metrics);
         metrics.leads(true);
-        metrics.polled(&PollReport { ok: true, samples: 7, ..PollReport::default() }, 0.5);
+        metrics.polled(Poll { ok: true, samples: 7, ..Poll::default() }, 0.5);
         metrics.found(2, 1, Some(5.0));
         metrics.ages(vec![3.0, 1.0, 2.0]);
         metrics.gates([GateState::Open, GateState::Stalled, GateState::Open]);
