@@ -10,7 +10,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use statusbridge_serving::authorize::{Guard, Wanted};
-use statusbridge_serving::http::{self, Limits};
+use statusbridge_serving::http::{Limits, serve as listen};
 use statusbridge_serving::options::ServerOptions;
 use statusbridge_serving::response::{PLAIN, respond};
 use tokio::net::TcpListener;
@@ -43,7 +43,7 @@ pub async fn serve(listener: TcpListener, options: ServerOptions, shown: Shown, 
         let (guard, shown) = (guard.clone(), shown.clone());
         async move { Ok::<_, Infallible>(answer(&request, guard.as_deref(), &shown).await) }
     });
-    http::serve(listener, tls, Limits::default(), service, stop).await;
+    listen(listener, tls, Limits::default(), service, stop).await;
 }
 
 async fn answer(
