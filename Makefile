@@ -61,7 +61,7 @@ faults: cargo servers programs ## Every fault, then a storm of MINUTES (default 
 # BENCH=packages, leaves, series or changelog runs one part, PACKAGES="…", LEAVES="…" and SERIES="…" say with how many: see
 # docs/bench.md.
 bench: cargo bench-servers ## Measure the exporter beside kube-state-metrics
-	$(CARGO) build --release --bins -p statusbridge-exporter -p statusbridge-aggregator
+	$(CARGO) build --release --bins -p statusbridge-exporter -p statusbridge-aggregator -p statusbridge-changelog
 	$(CARGO) run --release -p statusbridge-tests --bin bench
 
 # VALUES=file changes values of dashboards/values.yaml, OUT=directory writes elsewhere.
@@ -106,12 +106,12 @@ static: cargo ## Build static binaries for amd64 and arm64 into target/static
 # PREBUILT=1 takes what `make static` has left; BUILDER=…, IMAGE_PREFIX=registry.example.org/statusbridge/, TAG=… .
 BUILDER ?= $(firstword $(foreach b,docker podman buildah,$(if $(shell command -v $(b) 2>/dev/null),$(b))))
 TAG ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-image: ## Build both container images
+image: ## Build the container images
 	@test -n "$(BUILDER)" || { echo "error: there is no docker, podman or buildah; make static builds the binaries" >&2; exit 1; }
-	for half in exporter aggregator; do \
-	  $(BUILDER) build --file deploy/Containerfile --target $$half $(if $(PREBUILT),--build-arg BINARIES=prebuilt) \
-	    --tag $(IMAGE_PREFIX)statusbridge-$$half:$(TAG) . || exit 1; \
+	for image in exporter aggregator changelog; do \
+	  $(BUILDER) build --file deploy/Containerfile --target $$image $(if $(PREBUILT),--build-arg BINARIES=prebuilt) \
+	    --tag $(IMAGE_PREFIX)statusbridge-$$image:$(TAG) . || exit 1; \
 	done
 
-check-image: ## Build both container images from what `make static` has left, and look into them
+check-image: ## Build the container images from what `make static` has left, and look into them
 	@deploy/check-image

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 use statusbridge_contract::Fingerprint;
+use statusbridge_serving::format::Format;
 
 use crate::{
     catalog::SourceArgs,
-    exposition::{Exposition, Format},
+    exposition::Exposition,
     objects::Saved,
     replay::{Clock, History, Transition, replay},
     source::Source,

@@ -5,61 +5,18 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use bytes::Bytes;
 use statusbridge_contract::{Metric, PACKAGE_METRICS, sample};
+use statusbridge_serving::format::Format;
 
 use crate::{
     gzip::{Packer, Stream},
     row::Block,
-    store::{Publisher, Snapshot},
+    store::Snapshot,
 };
 
 /// About how large one piece is, in bytes. A client that does not read keeps about two.
 const PIECE: usize = 16 * 1024;
 /// One for all: it takes hundreds of kilobytes, which each client that does not read would keep.
 static PACKER: LazyLock<Mutex<Packer>> = LazyLock::new(Mutex::default);
-
-/// An exposition format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// Prometheus text format 0.0.4.
-    Text,
-    /// OpenMetrics 1.0.0.
-    OpenMetrics,
-}
-
-impl Format {
-    /// What a client that sent this `Accept` header wants: OpenMetrics when it ranks it at least as
-    /// high as plain text, text when in doubt.
-    pub fn negotiate(accept: &str) -> Self {
-        let (mut openmetrics, mut text) = (0.0, 0.0_f32);
-        for part in accept.split(',') {
-            let mut params = part.split(';').map(str::trim);
-            let media = params.next().unwrap_or("");
-            let params: Vec<&str> = params.collect();
-            let weight =
-                params.iter().find_map(|p| p.strip_prefix("q=")).and_then(|q| q.parse().ok()).unwrap_or(1.0);
-            match media {
-                "application/openmetrics-text" if known_version(&params) => {
-                    openmetrics = f32::max(openmetrics, weight);
-                }
-                "text/plain" | "text/*" | "*/*" => text = f32::max(text, weight),
-                _ => {}
-            }
-        }
-        if openmetrics > 0.0 && openmetrics >= text { Self::OpenMetrics } else { Self::Text }
-    }
-
-    /// Value of the `Content-Type` header.
-    pub const fn content_type(self) -> &'static str {
-        match self {
-            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
-            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        }
-    }
-}
-
-fn known_version(params: &[&str]) -> bool {
-    params.iter().find_map(|p| p.strip_prefix("version=")).is_none_or(|v| matches!(v, "0.0.1" | "1.0.0"))
-}
 
 /// A snapshot being rendered.
 #[derive(Debug)]
@@ -93,12 +50,6 @@ impl Exposition {
         let blocks = snapshot.sources.iter().flat_map(|s| s.blocks.iter().cloned()).collect();
         let (family, block, headed, done) = Default::default();
         Self { snapshot, blocks, format, rendered_at, own, family, block, headed, done }
-    }
-
-    /// Renders nothing of the contract, only `own`.
-    pub fn own(format: Format, own: Bytes) -> Self {
-        let nothing = Snapshot { publisher: Publisher::default(), sources: vec![] };
-        Self { family: Metric::ALL.len(), ..Self::new(nothing, format, None, own) }
     }
 
     /// The text, in pieces.
@@ -152,8 +103,7 @@ impl Exposition {
         if std::mem::replace(&mut self.done, true) {
             return None;
         }
-        let end: &[u8] = if self.format == Format::OpenMetrics { b"# EOF\n" } else { b"" };
-        Some(Piece::Text([&self.own, end].concat()))
+        Some(Piece::Text([&self.own, self.format.end_mark().as_bytes()].concat()))
     }
 
     /// A metric of which there are few samples; empty when there are none.
@@ -236,7 +186,6 @@ pub fn render(snapshot: &Snapshot, format: Format, rendered_at: Option<u64>) -> 
 mod tests {
     use std::sync::Arc;
 
-    use rstest::rstest;
     use statusbridge_contract::{ApplyState, Digest, Fingerprint, Health, exposition};
 
     use super::*;
@@ -245,21 +194,6 @@ mod tests {
         store::{Limits, PackageKey, Publisher, SourceStanding, Store},
         verdict::{Inventory, Verdict},
     };
-
-    #[rstest]
-    #[case("", Format::Text)]
-    #[case("*/*", Format::Text)]
-    #[case("application/openmetrics-text", Format::OpenMetrics)]
-    #[case("application/openmetrics-text; version=7.0.0", Format::Text)]
-    #[case(
-        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3",
-        Format::OpenMetrics
-    )]
-    #[case("application/openmetrics-text;q=0.2,text/plain;q=0.9", Format::Text)]
-    #[case("text/html", Format::Text)]
-    fn the_format_is_negotiated(#[case] accept: &str, #[case] expected: Format) {
-        assert_eq!(Format::negotiate(accept), expected);
-    }
 
     fn store() -> Store {
         let good = Verdict {

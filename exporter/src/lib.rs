@@ -3,7 +3,6 @@
 #![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
 
 pub mod catalog;
-pub mod changelog;
 pub mod check;
 pub mod clock;
 pub mod engine;
@@ -25,7 +24,6 @@ pub mod reload;
 pub mod replay;
 pub mod row;
 pub mod serve;
-pub mod server;
 pub mod soak;
 pub mod source;
 pub mod store;

@@ -8,7 +8,6 @@ use std::{
 use clap::{Args, Parser, Subcommand};
 use statusbridge_exporter::{
     catalog::SourceArgs,
-    changelog::{self, ChangelogArgs},
     check::{self, CheckArgs},
     kstatus_command::{self, KstatusArgs},
     preset::{PRESETS, Preset},
@@ -46,8 +45,6 @@ enum Command {
         after_help = "Exit codes: 0 everything was read, whatever it says; 1 a file could not be read at all."
     )]
     Kstatus(KstatusArgs),
-    /// Take a Crossplane provider's change log: a sidecar that prints entries as upstream's does, and counts them.
-    Changelog(ChangelogArgs),
     /// Print the least ClusterRole that the sources need.
     Rbac {
         #[command(flatten)]
@@ -119,11 +116,6 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             if !check::run(&args, &mut out, &mut io::stderr())? {
                 return Ok(ExitCode::FAILURE);
             }
-        }
-        Command::Changelog(args) => {
-            drop(out);
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(changelog::run(args))?;
         }
         Command::Kstatus(args) => {
             if !kstatus_command::run(&args, &mut out, &mut io::stderr())? {

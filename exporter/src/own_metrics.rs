@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text},
+    encoding::EncodeLabelSet,
     metrics::{
-        counter::{ConstCounter, Counter},
+        counter::Counter,
         family::Family,
         gauge::{ConstGauge, Gauge},
         histogram::Histogram,
@@ -15,9 +14,12 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use statusbridge_serving::metrics::ServerMetrics;
+use statusbridge_serving::{
+    format::Format,
+    metrics::{Process, ServerMetrics, build_info, encode},
+};
 
-use crate::{exposition::Format, source::KindRef, watch::Fault};
+use crate::{source::KindRef, watch::Fault};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfKind {
@@ -36,18 +38,6 @@ struct OfWatchError {
     group: String,
     kind: String,
     cause: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct OfBuild {
-    version: &'static str,
-}
-
-/// Which version this is. A gauge and not an info, which the text format and its tools do not know.
-pub(crate) fn build() -> Family<OfBuild, Gauge> {
-    let build: Family<OfBuild, Gauge> = Family::default();
-    build.get_or_create(&OfBuild { version: env!("CARGO_PKG_VERSION") }).set(1);
-    build
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -120,7 +110,7 @@ impl OwnMetrics {
 
     fn registered(mut self) -> Self {
         let registry = &mut self.registry;
-        registry.register("statusbridge_exporter_build_info", "Version of the exporter", build());
+        registry.register("statusbridge_exporter_build_info", "Version of the exporter", build_info());
         registry.register(
             "statusbridge_exporter_watch_errors",
             "Lists and watches that ended with an error, by kind and cause",
@@ -236,80 +226,7 @@ impl OwnMetrics {
 
     /// All of it in a format, without OpenMetrics' end mark.
     pub fn render(&self, format: Format) -> Result<String, std::fmt::Error> {
-        page(&self.registry, format)
-    }
-}
-
-/// All of a registry in a format, without OpenMetrics' end mark.
-pub(crate) fn page(registry: &Registry, format: Format) -> Result<String, std::fmt::Error> {
-    let mut openmetrics = String::new();
-    text::encode_registry(&mut openmetrics, registry)?;
-    Ok(match format {
-        Format::OpenMetrics => openmetrics,
-        Format::Text => as_text_format(&openmetrics),
-    })
-}
-
-/// OpenMetrics names a counter's family without `_total`; the text format names it as its samples
-/// are named, and knows no units.
-fn as_text_format(openmetrics: &str) -> String {
-    let mut out = String::with_capacity(openmetrics.len() + 256);
-    for line in openmetrics.lines().filter(|l| !l.starts_with("# UNIT ")) {
-        let words: Vec<&str> = line.splitn(4, ' ').collect();
-        match words.as_slice() {
-            ["#", what, name, rest] if openmetrics.contains(&format!("# TYPE {name} counter\n")) => {
-                out.push_str(&format!("# {what} {name}_total {rest}\n"));
-            }
-            _ => {
-                out.push_str(line);
-                out.push('\n');
-            }
-        }
-    }
-    out
-}
-
-/// What Linux says of this process, under the names that client libraries agreed on.
-#[derive(Debug)]
-pub(crate) struct Process;
-
-/// Clock ticks in a second: `USER_HZ`, 100 on every Linux that Rust runs on.
-const TICKS: f64 = 100.0;
-const PAGE_BYTES: u64 = 4096;
-
-impl Collector for Process {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return Ok(()) };
-        // The command's name may hold spaces and ends with the last parenthesis.
-        let fields: Vec<&str> =
-            stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
-        let field = |n: usize| fields.get(n - 3).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
-        #[allow(clippy::cast_precision_loss, reason = "ticks of a process fit 52 bits")]
-        let cpu = ConstCounter::new((field(14) + field(15)) as f64 / TICKS);
-        let descriptor = encoder.encode_descriptor(
-            "process_cpu_seconds",
-            "User and system CPU time spent",
-            None,
-            cpu.metric_type(),
-        )?;
-        cpu.encode(descriptor)?;
-        let resident = ConstGauge::new(i64::try_from(field(24) * PAGE_BYTES).unwrap_or(i64::MAX));
-        let descriptor = encoder.encode_descriptor(
-            "process_resident_memory_bytes",
-            "Resident memory",
-            None,
-            resident.metric_type(),
-        )?;
-        resident.encode(descriptor)?;
-        let files = std::fs::read_dir("/proc/self/fd").map_or(0, |d| i64::try_from(d.count()).unwrap_or(0));
-        let files = ConstGauge::new(files);
-        let descriptor = encoder.encode_descriptor(
-            "process_open_fds",
-            "Open file descriptors",
-            None,
-            files.metric_type(),
-        )?;
-        files.encode(descriptor)
+        encode(&self.registry, format)
     }
 }
 

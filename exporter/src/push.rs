@@ -16,9 +16,13 @@ use std::{
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use reqwest::{Certificate, Client, StatusCode, Url, header};
+use statusbridge_serving::format::Format;
 use tracing::{info, warn};
 
-use crate::{exposition::Format, own_metrics::OwnMetrics, serve::duration, server::Subject};
+use crate::{
+    own_metrics::OwnMetrics,
+    serve::{Bridge, duration},
+};
 
 /// Header by which exporters of one cluster tell themselves apart.
 const INSTANCE: &str = "statusbridge-instance";
@@ -108,17 +112,17 @@ impl From<String> for Failure {
 }
 
 impl Pusher {
-    /// Pushes what the subject shows, for ever.
-    pub async fn run<S: Subject>(mut self, subject: Arc<S>, metrics: Arc<OwnMetrics>) {
+    /// Pushes the exposition, for ever.
+    pub(crate) async fn run(mut self, bridge: Arc<Bridge>, metrics: Arc<OwnMetrics>) {
         let mut pace = Pace::new(self.interval, Instant::now());
         let mut told: Option<String> = None;
         loop {
             tokio::time::sleep(LOOK).await;
-            let digest = subject.state_digest();
+            let digest = bridge.state_digest();
             if digest.is_none() || !pace.is_due(digest, Instant::now()) {
                 continue;
             }
-            let result = self.push(subject.as_ref()).await;
+            let result = self.push(&bridge).await;
             metrics.pushed(result.is_ok());
             match &result {
                 Ok(()) => {
@@ -148,10 +152,10 @@ impl Pusher {
         }
     }
 
-    async fn push<S: Subject>(&self, subject: &S) -> Result<(), Failure> {
+    async fn push(&self, bridge: &Bridge) -> Result<(), Failure> {
         let token = tokio::fs::read_to_string(&self.token_file).await;
         let token = token.map_err(|error| format!("{}: {error}", self.token_file.display()))?;
-        let body: Vec<Bytes> = subject.exposition(Format::Text)?.gzip().collect();
+        let body: Vec<Bytes> = bridge.exposition(Format::Text)?.gzip().collect();
         let request = self
             .client
             .post(self.url.clone())

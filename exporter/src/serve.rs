@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    iter,
     net::SocketAddr,
     path::PathBuf,
     sync::{
@@ -16,7 +17,14 @@ use bytes::Bytes;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use statusbridge_contract::Fingerprint;
-use statusbridge_serving::{kubeconfig, log::LogFormat, options::ServerArgs, signals::told_to_stop};
+use statusbridge_serving::{
+    endpoints::{self, Endpoints},
+    format::Format,
+    kubeconfig,
+    log::LogFormat,
+    options::ServerArgs,
+    signals::told_to_stop,
+};
 use tokio::{
     net::TcpListener,
     sync::{Semaphore, mpsc},
@@ -29,11 +37,10 @@ use crate::{
     catalog::SourceArgs,
     clock::{Clock, Moment},
     engine::{Command, Engine, SharedPublished, SourceId},
-    exposition::{Exposition, Format},
+    exposition::Exposition,
     own_metrics::OwnMetrics,
     push::PushArgs,
     reload,
-    server::{self, Subject},
     store::{Limits, Publisher, Snapshot},
     watch::{self, Discovery, Event, KindId, Watcher, WatcherSettings},
 };
@@ -146,7 +153,7 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     tasks.spawn(reload::follow(of, seen, metrics, sender));
     let work = Work { clock, engine, tasks: Tasks::new(settings), bridge: bridge.clone() };
     let work = tokio::spawn(work.drive(updates, stop.clone()));
-    let serving = tokio::spawn(server::serve(listener, options, bridge, stop.clone()));
+    let serving = tokio::spawn(endpoints::serve(listener, options, bridge, stop.clone()));
 
     told_to_stop()?.await;
     info!("stopping");
@@ -249,7 +256,7 @@ impl Tasks {
 }
 
 /// What the server shows.
-struct Bridge {
+pub(crate) struct Bridge {
     clock: Arc<Clock>,
     published: SharedPublished,
     metrics: Arc<OwnMetrics>,
@@ -275,21 +282,39 @@ impl Bridge {
         let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(published.snapshot(publisher, self.timeout, now))
     }
-}
 
-impl Subject for Bridge {
-    fn exposition(&self, format: Format) -> Result<Exposition, String> {
+    /// The exposition as it is now, or why there is none yet.
+    pub(crate) fn exposition(&self, format: Format) -> Result<Exposition, String> {
         let now = self.clock.now();
         let snapshot = self.snapshot(now)?;
         let own = self.metrics.render(format).unwrap_or_default();
         Ok(Exposition::new(snapshot, format, u64::try_from(now.unix_seconds()).ok(), Bytes::from(own)))
     }
 
-    fn state_digest(&self) -> Option<u64> {
-        // Who scrapes an exporter waits for it to be ready; so does whom it pushes to.
+    /// The digest of the state that an exposition would show now; `None` while there is none yet. It stays the same while
+    /// the state does.
+    pub(crate) fn state_digest(&self) -> Option<u64> {
+        // A scraper waits until the exporter is ready, so the aggregator that it pushes to does too.
         self.ready().ok()?;
         let snapshot = self.snapshot(self.clock.now()).ok()?;
         Some(snapshot.state_digest().value())
+    }
+}
+
+impl Endpoints for Bridge {
+    fn metrics(&self, format: Format, gzip: bool) -> Result<endpoints::Exposition, String> {
+        let start = Instant::now();
+        let exposition = self.exposition(format)?;
+        let metrics = self.metrics.clone();
+        let end = iter::from_fn(move || {
+            metrics.scraped(start.elapsed());
+            None
+        });
+        Ok(if gzip {
+            endpoints::Exposition::Gzip(Box::new(exposition.gzip().chain(end)))
+        } else {
+            endpoints::Exposition::Plain(Box::new(exposition.plain().chain(end)))
+        })
     }
 
     fn healthy(&self) -> Result<(), String> {
@@ -303,10 +328,6 @@ impl Subject for Bridge {
         }
         let published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
         published.waiting().map_or(Ok(()), Err)
-    }
-
-    fn scraped(&self, took: Duration) {
-        self.metrics.scraped(took);
     }
 }
 

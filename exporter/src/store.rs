@@ -385,6 +385,7 @@ impl SourceSnapshot {
 mod tests {
     use proptest::prelude::*;
     use statusbridge_contract::{ApplyState, Health};
+    use statusbridge_serving::format::Format;
 
     use super::*;
     use crate::{exposition, verdict::Verdict};
@@ -414,16 +415,12 @@ mod tests {
     const UP: SourceStanding = SourceStanding::Published { up: true, last_contact: 1_700_000_000 };
 
     fn rendered(snapshot: &Snapshot) -> String {
-        String::from_utf8(exposition::render(snapshot, exposition::Format::Text, Some(1))).unwrap()
+        String::from_utf8(exposition::render(snapshot, Format::Text, Some(1))).unwrap()
     }
 
     fn uncompressed(snapshot: &Snapshot) -> String {
-        let exposition = exposition::Exposition::new(
-            snapshot.clone(),
-            exposition::Format::Text,
-            Some(1),
-            bytes::Bytes::new(),
-        );
+        let exposition =
+            exposition::Exposition::new(snapshot.clone(), Format::Text, Some(1), bytes::Bytes::new());
         let packed: Vec<u8> = exposition.gzip().flatten().collect();
         std::io::read_to_string(flate2::read::GzDecoder::new(packed.as_slice())).unwrap()
     }
@@ -555,11 +552,7 @@ mod tests {
         let mut store = store(Limits::default());
         store.put(0, None, &PackageKey::new(None, "p"), &shown(0, 1));
         let standing = [SourceStanding::Loading { last_contact: 5 }, SourceStanding::Unpublished];
-        let text = exposition::render(
-            &store.snapshot(Publisher::default(), &standing),
-            exposition::Format::Text,
-            None,
-        );
+        let text = exposition::render(&store.snapshot(Publisher::default(), &standing), Format::Text, None);
         let text = String::from_utf8(text).unwrap();
         assert!(text.contains("statusbridge_source_up{package_source=\"a\"} 0\n"));
         assert!(text.contains("statusbridge_source_packages{package_source=\"a\"} 0\n"));

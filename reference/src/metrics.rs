@@ -7,9 +7,8 @@ use statusbridge_aggregator::gate_cache;
 use statusbridge_aggregator::metrics::Metrics;
 use statusbridge_contract::{ApplyState, CONTRACT_VERSION, Health, Metric, label};
 use statusbridge_core::reconcile::store::Key;
-use statusbridge_exporter::changelog;
-use statusbridge_exporter::exposition::Format;
 use statusbridge_exporter::own_metrics::OwnMetrics;
+use statusbridge_serving::format::Format;
 
 use crate::family::{self, ANY, Family};
 use crate::markdown::{code, codes, sentence, table};
@@ -64,10 +63,10 @@ pub(crate) fn page() -> Result<String> {
     out.push_str(&own_table(family::read(&Metrics::sweeper().render()?).context("the sweeper's metrics")?));
 
     out.push_str(
-        "\n## The change-log sidecar's\n\n`statusbridge-exporter changelog` serves these alone: \
+        "\n## The change-log sidecar's\n\n`statusbridge-changelog` serves these alone: \
          [change-logs.md](change-logs.md) says what bounds `provider`, `group` and `kind`.\n\n",
     );
-    let own = changelog::metrics::Metrics::with_every_series(ANY).render(Format::OpenMetrics)?;
+    let own = statusbridge_changelog::with_every_series(ANY)?;
     out.push_str(&own_table(family::read(&own).context("the sidecar's metrics")?));
     Ok(out)
 }

@@ -5,11 +5,14 @@
 
 pub mod authorize;
 mod descriptors;
+pub mod endpoints;
+pub mod format;
 pub mod http;
 pub mod kubeconfig;
 pub mod log;
 pub mod metrics;
 pub mod options;
+pub mod page;
 pub mod refusal;
 pub mod response;
 pub mod signals;

@@ -1,4 +1,4 @@
-//! `statusbridge-exporter changelog`, and the provider's side of it.
+//! `statusbridge-changelog`, and the provider's side of it.
 
 use crate::exposition::Exposition;
 use crate::{Port, Process, Rig, own_program, program};
@@ -58,8 +58,8 @@ impl Changelog {
         // The rig's processes have one log for both outputs, and this one's standard output is what it is about.
         let mut args: Vec<OsString> =
             vec!["-c".into(), "[ -z \"$LOG\" ] || exec 2>>\"$LOG\"; exec \"$0\" \"$@\" >>\"$OUT\"".into()];
-        args.push(own_program("statusbridge-exporter").await?.into());
-        args.extend(["changelog".into(), "--socket-path".into(), socket.clone().into()]);
+        args.push(own_program("statusbridge-changelog").await?.into());
+        args.extend(["--socket-path".into(), socket.clone().into()]);
         args.extend(["--listen".into(), port.address().to_string().into()]);
         args.extend(more.iter().map(Into::into));
         environment.push(("OUT", out.into()));

@@ -86,7 +86,7 @@ pub use hub::Hub;
 pub use kpt::{Kpt, KptPackage, config_map_manifest, put_inventory, revision_manifest};
 pub use kubeconfig::Kubeconfig;
 pub use mimir::{Mimir, MimirIngester, MimirTenant};
-pub use own::{Aggregator, AggregatorOptions, Exporter, Sweeper, own_command, own_program};
+pub use own::{Aggregator, AggregatorOptions, Exporter, PROGRAMS, Sweeper, own_command, own_program};
 pub use pipelines::{Pipeline, Road};
 pub use ports::Port;
 pub use process::Process;

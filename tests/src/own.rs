@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
+/// Our programs, each of a package of the same name.
+pub const PROGRAMS: [&str; 3] =
+    ["statusbridge-exporter", "statusbridge-aggregator", "statusbridge-changelog"];
+
 /// Path of one of our programs, such as `statusbridge-exporter`, built when it is out of date: with the profile and
 /// into the target directory that the test itself was built with. `STATUSBRIDGE_BIN_DIR` names a directory to take
 /// it from instead.
@@ -46,7 +50,8 @@ async fn build() -> Result<PathBuf> {
     let (target, profile) = target.zip(profile).context("this program does not lie in a target directory")?;
     let profile = if profile == "debug" { "dev" } else { profile };
     let out = tokio::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--quiet", "--bins", "-p", "statusbridge-exporter", "-p", "statusbridge-aggregator"])
+        .args(["build", "--quiet", "--bins"])
+        .args(PROGRAMS.iter().flat_map(|program| ["-p", program]))
         .args(["--profile", profile, "--target-dir"])
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))

@@ -2,9 +2,10 @@ use std::time::Duration;
 
 use serde_json::json;
 use statusbridge_contract::{Digest, Fingerprint, Metric, sample};
+use statusbridge_serving::format::Format;
 
 use super::*;
-use crate::exposition::{Format, render};
+use crate::exposition::render;
 use crate::store::Publisher;
 
 /// One source that joins by name, one by labels, both of the same kinds.

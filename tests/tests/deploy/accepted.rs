@@ -3,7 +3,7 @@
 use super::*;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
-use statusbridge_tests::{Etcd, Rig, run};
+use statusbridge_tests::{Etcd, PROGRAMS, Rig, run};
 
 async fn cluster(rig: &Rig) -> Result<(Etcd, ApiServer)> {
     let etcd = Etcd::start(rig).await?;
@@ -105,6 +105,30 @@ async fn kustomize_bases_policies_and_the_change_log_sidecar() {
     .await;
 }
 
+#[test]
+fn every_program_has_an_image_of_its_own() {
+    let read = |file: &str| std::fs::read_to_string(repository(file)).unwrap();
+    let file = read("deploy/Containerfile");
+    let stages: Vec<&str> = file.split("FROM scratch AS ").collect();
+    for program in PROGRAMS {
+        let image = program.strip_prefix("statusbridge-").unwrap();
+        let stage = stages.iter().find(|stage| stage.starts_with(&format!("{image}\n")));
+        let stage = stage.unwrap_or_else(|| panic!("deploy/Containerfile has no target {image}"));
+        assert!(stage.contains(&format!("ENTRYPOINT [\"/{program}\"]")), "{stage}");
+        for (file, start) in [("Makefile", "\tfor image in "), ("deploy/check-image", "images=(")] {
+            let text = read(file);
+            let list = text.lines().find_map(|line| line.strip_prefix(start)).unwrap();
+            assert!(
+                list.split([' ', ';', ')']).any(|word| word == image),
+                "{file} leaves out {image}: {list}"
+            );
+        }
+        let text = read("deploy/static");
+        let list = text.lines().find_map(|line| line.strip_prefix("binaries=(")).unwrap();
+        assert!(list.split([' ', ')']).any(|word| word == program), "deploy/static leaves out {program}");
+    }
+}
+
 /// The recipe as it stands, and the pod that Crossplane makes of it.
 async fn change_log_sidecar(rig: &Rig, api: &ApiServer) -> Result<()> {
     api.install_crds(&crds::crossplane_runtimes()?).await?;
@@ -116,6 +140,9 @@ async fn change_log_sidecar(rig: &Rig, api: &ApiServer) -> Result<()> {
 
     // Crossplane fills in the provider's image and the labels.
     let config = the(&objects, "DeploymentRuntimeConfig", "changelogs")?;
+    let sidecar = &config["spec"]["deploymentTemplate"]["spec"]["template"]["spec"]["initContainers"][0];
+    let image = sidecar["image"].as_str().and_then(|image| image.split_once(':'));
+    ensure!(image.is_some_and(|(program, _)| PROGRAMS.contains(&program)), "{sidecar}");
     let mut deployment = json!({
         "kind": "Deployment", "metadata": {"name": "provider", "namespace": namespace},
         "spec": config["spec"]["deploymentTemplate"]["spec"],

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::markdown::{Page, pages, repository};
 use crate::nothing_wrong;
-use statusbridge_tests::own_command;
-
-const PROGRAMS: [&str; 2] = ["statusbridge-exporter", "statusbridge-aggregator"];
+use statusbridge_tests::{PROGRAMS, own_command};
 
 /// Flags in the documentation that are other programs'.
 const OF_OTHERS: [&str; 11] = [

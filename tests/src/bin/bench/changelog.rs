@@ -36,6 +36,6 @@ pub(crate) async fn measure(rig: &Rig, entries: u64) -> Result<String> {
     let table: String = rows.iter().map(|(what, value)| format!("| {what} | {value} |\n")).collect();
     Ok(format!(
         "{entries} entries of {bytes} bytes from {WORKERS} reconcilers at once. {machine}.\n\n\
-         | | statusbridge-exporter changelog |\n|---|---|\n{table}"
+         | | statusbridge-changelog |\n|---|---|\n{table}"
     ))
 }

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use prost::Message as _;
-pub(super) use serde_json::Value as Json;
+pub(crate) use serde_json::Value as Json;
 
 use super::wire::{Field, Kind, List, Struct, Value};
 
 /// An object as the bytes of a `google.protobuf.Struct`.
-pub(super) fn encoded(object: &Json) -> Bytes {
+pub(crate) fn encoded(object: &Json) -> Bytes {
     let Json::Object(fields) = object else { panic!("{object} is no object") };
     let fields =
         fields.iter().map(|(key, value)| Field { key: key.clone(), value: of_value(value) }).collect();

@@ -1,26 +1,26 @@
-//! Which updates are repeats: of a resource that was updated not long before. Many of them are a drift storm, where
-//! something changes a resource as often as the provider puts it right.
+//! Tells which updates are repeats: updates of a resource that was updated shortly before. Many repeats are a drift storm,
+//! in which something changes a resource as often as the provider corrects it.
 
 use std::{collections::HashMap, time::Duration};
 
-/// An update of a resource so soon after its last one is a repeat. Providers look at a resource every 1 to 10 minutes.
-pub const WINDOW: Duration = Duration::from_secs(30 * 60);
-/// How many resources are remembered. Beyond them, updates are taken for no repeats.
+/// An update within this time after the last one is a repeat. Providers poll a resource every 1 to 10 minutes.
+const WINDOW: Duration = Duration::from_secs(30 * 60);
+/// How many resources are remembered. Updates of any others do not count as repeats.
 const RESOURCES: usize = 50_000;
-/// How often to look for resources that can be forgotten, once there are too many.
+/// The least time between two searches for resources to forget.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// When resources were last updated.
+/// When each resource was last updated.
 #[derive(Debug, Default)]
-pub struct Repeats {
-    /// By a hash of what names a resource; times are of the process's own clock.
+pub(super) struct Repeats {
+    /// By a hash of the resource; time since the process began.
     last: HashMap<u64, Duration>,
     swept: Option<Duration>,
 }
 
 impl Repeats {
-    /// A resource was updated at `now`, time since any fixed point. Was that a repeat?
-    pub fn updated(&mut self, resource: u64, now: Duration) -> bool {
+    /// Notes that a resource was updated at `now`, the time since the process began. Returns whether that is a repeat.
+    pub(super) fn updated(&mut self, resource: u64, now: Duration) -> bool {
         if let Some(last) = self.last.get_mut(&resource) {
             let since = now.saturating_sub(*last);
             *last = now;
@@ -62,7 +62,7 @@ mod tests {
             assert!(!repeats.updated(resource, minutes(1)));
         }
         assert_eq!(repeats.last.len(), RESOURCES);
-        // One that had no room is never a repeat; one that had is.
+        // A resource that is not remembered never repeats.
         assert!(!repeats.updated(most + 1, minutes(2)));
         assert!(repeats.updated(3, minutes(2)));
         assert!(!repeats.updated(most + 1, minutes(40)));

@@ -1,43 +1,40 @@
-//! What of an entry becomes labels: provider, group and kind, bounded, and never the name of a resource.
+//! The labels of an entry: provider, group and kind, in bounded number. The name of a resource is never among them.
 
 use std::collections::HashSet;
 
 use prometheus_client::encoding::EncodeLabelSet;
 
-use super::wire::Entry;
+use crate::entry::Entry;
 
-/// Stands for what is beyond a bound, or no name at all.
-pub const OTHER: &str = "Other";
-/// How many providers get a name of their own: a pod has one.
+/// Stands for names beyond a bound, and for text that cannot be a name.
+const OTHER: &str = "Other";
+/// How many providers keep their names. A pod has one provider.
 const PROVIDERS: usize = 8;
 
-/// The labels of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OfKind {
-    /// Name of the provider, without its version: an upgrade is no new series.
-    pub provider: String,
-    /// API group of the resource, without its version.
-    pub group: String,
-    /// Kind of the resource.
-    pub kind: String,
+pub(super) struct KindLabels {
+    /// Name of the provider without its version, so that an upgrade adds no series.
+    pub(super) provider: String,
+    /// API group of the resource without the API's version.
+    pub(super) group: String,
+    pub(super) kind: String,
 }
 
-/// Those that have labels of their own: the first that came.
+/// The kinds and providers that keep their names: the first that came.
 #[derive(Debug)]
-pub struct Known {
-    most: usize,
-    kinds: HashSet<OfKind>,
+pub(super) struct KnownKinds {
+    limit: usize,
+    kinds: HashSet<KindLabels>,
     providers: HashSet<String>,
 }
 
-impl Known {
-    /// None yet, and at most so many kinds.
-    pub fn new(most: usize) -> Self {
-        Self { most, kinds: HashSet::new(), providers: HashSet::new() }
+impl KnownKinds {
+    /// At most `limit` kinds.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, kinds: HashSet::new(), providers: HashSet::new() }
     }
 
-    /// The labels of an entry.
-    pub fn labels(&mut self, entry: &Entry) -> OfKind {
+    pub(super) fn labels(&mut self, entry: &Entry) -> KindLabels {
         let mut provider = provider(&entry.provider).unwrap_or(OTHER).to_owned();
         if !self.providers.contains(&provider) {
             if self.providers.len() < PROVIDERS {
@@ -46,16 +43,16 @@ impl Known {
                 provider = OTHER.to_owned();
             }
         }
-        let other = OfKind { provider: provider.clone(), group: String::new(), kind: OTHER.to_owned() };
-        let group = entry.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        let other = KindLabels { provider: provider.clone(), group: String::new(), kind: OTHER.to_owned() };
+        let group = entry.group();
         if !(is_group(group) && is_kind(&entry.kind)) {
             return other;
         }
-        let labels = OfKind { provider, group: group.to_owned(), kind: entry.kind.clone() };
+        let labels = KindLabels { provider, group: group.to_owned(), kind: entry.kind.clone() };
         if self.kinds.contains(&labels) {
             return labels;
         }
-        if self.kinds.len() >= self.most {
+        if self.kinds.len() >= self.limit {
             return other;
         }
         self.kinds.insert(labels.clone());
@@ -63,7 +60,7 @@ impl Known {
     }
 }
 
-/// A provider says `name:version`.
+/// The name in `name:version` or `name@digest`.
 fn provider(text: &str) -> Option<&str> {
     let name = text.split('@').next().unwrap_or_default();
     let name = match name.rsplit_once(':') {
@@ -116,28 +113,28 @@ mod tests {
         #[case] kind: &str,
         #[case] expected: (&str, &str, &str),
     ) {
-        let labels = Known::new(10).labels(&entry(provider, version, kind));
+        let labels = KnownKinds::new(10).labels(&entry(provider, version, kind));
         assert_eq!((labels.provider.as_str(), labels.group.as_str(), labels.kind.as_str()), expected);
     }
 
     #[test]
-    fn who_comes_first_keeps_its_name() {
-        let mut known = Known::new(2);
+    fn the_first_kinds_keep_their_names() {
+        let mut known = KnownKinds::new(2);
         let kinds: Vec<String> =
             ["A", "B", "C", "A", "C", "B"].map(|kind| known.labels(&entry("p:v1", "g/v1", kind)).kind).into();
         assert_eq!(kinds, ["A", "B", "Other", "A", "Other", "B"]);
-        // An upgrade of the provider, or of the API, is nothing new.
+        // An upgrade of the provider or of the API adds nothing.
         assert_eq!(known.labels(&entry("p:v2", "g/v2", "A")).kind, "A");
     }
 
     proptest! {
         #[test]
-        fn whatever_comes_the_number_of_labels_is_bounded(
+        fn the_number_of_labels_is_bounded_whatever_is_sent(
             most in 0_usize..5,
             entries in prop::collection::vec(("[a-z]{0,2}(:v[0-9])?", "([a-z]/)?v1", "[A-Z ]{0,2}"), 0..300),
         ) {
-            let mut known = Known::new(most);
-            let labels: HashSet<OfKind> =
+            let mut known = KnownKinds::new(most);
+            let labels: HashSet<KindLabels> =
                 entries.iter().map(|(p, version, kind)| known.labels(&entry(p, version, kind))).collect();
             prop_assert!(labels.len() <= most + PROVIDERS + 1, "{labels:?}");
         }

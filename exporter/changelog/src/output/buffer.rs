@@ -1,43 +1,39 @@
-//! Lines that wait for standard output, within a bound.
+//! Lines that wait for standard output, bounded in bytes.
 
 use std::collections::VecDeque;
 
-/// About how much is written at a time, in bytes: as much as a pipe takes.
+/// Bytes that are written at a time, unless one line is longer: the capacity of a pipe.
 const CHUNK: usize = 64 * 1024;
 
-/// Whole lines to be written at once.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Chunk {
-    /// The lines, each with its end.
-    pub text: Vec<u8>,
-    /// How many there are.
-    pub lines: u64,
+/// Whole lines that are written at once.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub(super) text: Vec<u8>,
+    pub(super) lines: u64,
 }
 
-/// There is no room for a line.
+/// The buffer has no room for a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Full;
+pub(crate) struct Full;
 
 /// A queue of lines in the order in which they came.
 #[derive(Debug)]
-pub struct Buffer {
+pub(super) struct Buffer {
+    /// In bytes.
     limit: usize,
     chunks: VecDeque<Chunk>,
-    /// Bytes of all chunks, and of the one that is being written.
+    /// Bytes of all chunks, including the chunk that is being written.
     bytes: usize,
 }
 
 impl Buffer {
-    /// A buffer of so many bytes. A single line always has room, however long it is.
-    pub fn new(limit: usize) -> Self {
+    /// A buffer for `limit` bytes. An empty buffer takes one line of any length.
+    pub(super) fn new(limit: usize) -> Self {
         Self { limit, chunks: VecDeque::new(), bytes: 0 }
     }
 
-    /// Adds a line, unless there is no room for it.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn offer(&mut self, line: &[u8]) -> Result<(), Full> {
+    /// Adds a line, if there is room for it.
+    pub(super) fn offer(&mut self, line: &[u8]) -> Result<(), Full> {
         if self.bytes > 0 && self.bytes + line.len() > self.limit {
             return Err(Full);
         }
@@ -52,23 +48,21 @@ impl Buffer {
         Ok(())
     }
 
-    /// The lines that are to be written next. They take up room until [`Buffer::done`].
-    pub fn take(&mut self) -> Option<Chunk> {
+    /// Takes the lines to write next. They take up room until [`Buffer::done`].
+    pub(super) fn take(&mut self) -> Option<Chunk> {
         self.chunks.pop_front()
     }
 
-    /// So many bytes that were taken have been written, or given up.
-    pub fn done(&mut self, bytes: usize) {
+    /// Frees the room of `bytes` that were taken, and are written or given up by now.
+    pub(super) fn done(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// Bytes that wait or are being written.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many it may have.
-    pub fn limit(&self) -> usize {
+    pub(super) fn limit(&self) -> usize {
         self.limit
     }
 }
@@ -80,11 +74,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_always_has_room() {
+    fn an_empty_buffer_takes_a_line_of_any_length() {
         let mut buffer = Buffer::new(4);
         assert_eq!(buffer.offer(b"longer\n"), Ok(()));
         assert_eq!(buffer.offer(b"x\n"), Err(Full));
-        // Until it is written it takes up room.
+        // It takes up room until it is written.
         let chunk = buffer.take().unwrap();
         assert_eq!(buffer.offer(b"x\n"), Err(Full));
         buffer.done(chunk.text.len());
@@ -94,7 +88,7 @@ mod tests {
     proptest! {
         /// Steps: a line to offer, or a chunk to write.
         #[test]
-        fn what_is_accepted_comes_out_once_in_order_and_the_bound_holds(
+        fn accepted_lines_come_out_once_in_order_and_the_bound_holds(
             limit in 1_usize..300_000,
             steps in prop::collection::vec(prop::option::weighted(0.8, 1_usize..60_000), 0..80),
         ) {

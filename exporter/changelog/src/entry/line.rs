@@ -1,34 +1,28 @@
-//! From an entry to the line that upstream's sidecar (crossplane/changelogs-sidecar, `server/server.go`) prints for
-//! it: JSON with the names of protojson, fields in the order of their numbers, what is not set left out, seconds
-//! without a fraction, operations by the names of the enum.
+//! From an entry to the line that Crossplane's sidecar (crossplane/changelogs-sidecar, `server/server.go`) prints for it:
+//! JSON with the names of protojson, fields in the order of their numbers and only where they are set, seconds without a
+//! fraction, operations by the names of the enum.
 
 use jiff::{SignedDuration, civil::DateTime};
 
-use super::{
-    malformed::Malformed,
-    snapshot,
-    wire::{Entry, Operation},
-};
+use super::{Entry, Malformed, Operation, snapshot};
 
 /// An entry ready to be written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub(crate) struct Line {
     /// JSON and the end of the line.
-    pub text: Vec<u8>,
-    /// Bytes of the snapshot's JSON; 0 when there is none.
-    pub snapshot: usize,
+    pub(crate) text: Vec<u8>,
+    /// Bytes of the snapshot's JSON; `None` without a snapshot.
+    pub(crate) snapshot: Option<usize>,
 }
 
 impl Line {
-    /// The line of an entry.
-    ///
     /// # Errors
-    /// When something in it has no form in JSON.
-    pub fn of(entry: &Entry) -> Result<Self, Malformed> {
-        // JSON is a little larger than what it is made of.
+    /// When something in the entry has no form in JSON.
+    pub(crate) fn of(entry: &Entry) -> Result<Self, Malformed> {
+        // JSON is a little larger than the encoded snapshot.
         let sent: usize = entry.snapshot.iter().map(bytes::Bytes::len).sum();
         let mut out = Fields(Vec::with_capacity(sent + sent / 4 + 512));
-        if let Some(at) = seconds(entry)? {
+        if let Some(at) = entry.seconds()? {
             out.text("timestamp", &rfc3339(at)?);
         }
         out.unless_empty("provider", &entry.provider);
@@ -41,37 +35,24 @@ impl Line {
             Ok(Operation::Create) => out.text("operation", "OPERATION_TYPE_CREATE"),
             Ok(Operation::Update) => out.text("operation", "OPERATION_TYPE_UPDATE"),
             Ok(Operation::Delete) => out.text("operation", "OPERATION_TYPE_DELETE"),
-            // One that came later has no name here.
+            // A later version of the protocol added it.
             Err(_) => out.key("operation").extend_from_slice(entry.operation.to_string().as_bytes()),
         }
-        let mut size = 0;
-        if let Some(raw) = joined(&entry.snapshot) {
+        let mut snapshot = None;
+        if let Some(raw) = entry.whole_snapshot() {
             let out = out.key("snapshot");
             let before = out.len();
             snapshot::write(out, raw)?;
-            size = out.len() - before;
+            snapshot = Some(out.len() - before);
         }
         if let Some(message) = &entry.error_message {
             out.text("errorMessage", message);
         }
         if !entry.additional_details.is_empty() {
-            // Writing strings to memory does not fail.
+            // Writing strings to memory never fails.
             let _ = serde_json::to_writer(out.key("additionalDetails"), &entry.additional_details);
         }
-        Ok(Self { text: out.end(), snapshot: size })
-    }
-}
-
-/// When the change was made, in unix seconds.
-///
-/// # Errors
-/// When it is outside the years 1 to 9999.
-pub fn seconds(entry: &Entry) -> Result<Option<i64>, Malformed> {
-    const YEAR_1: i64 = -62_135_596_800;
-    const YEAR_10000: i64 = 253_402_300_800;
-    match entry.timestamp {
-        Some(at) if !(YEAR_1..YEAR_10000).contains(&at.seconds) => Err(Malformed::Timestamp(at.seconds)),
-        at => Ok(at.map(|at| at.seconds)),
+        Ok(Self { text: out.end(), snapshot })
     }
 }
 
@@ -83,19 +64,11 @@ fn rfc3339(seconds: i64) -> Result<String, Malformed> {
         .map_err(|_| Malformed::Timestamp(seconds))
 }
 
-/// The pieces of a message, which may be put together by just that.
-pub(super) fn joined(pieces: &[bytes::Bytes]) -> Option<bytes::Bytes> {
-    match pieces {
-        [] => None,
-        [one] => Some(one.clone()),
-        several => Some(several.concat().into()),
-    }
-}
-
+/// A JSON object under construction.
 struct Fields(Vec<u8>);
 
 impl Fields {
-    /// Begins a field; its value is to follow.
+    /// Begins a field. The caller writes its value.
     fn key(&mut self, key: &str) -> &mut Vec<u8> {
         self.0.push(if self.0.is_empty() { b'{' } else { b',' });
         snapshot::text(&mut self.0, key);
@@ -127,10 +100,8 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    use super::{
-        super::{testing::encoded, wire},
-        *,
-    };
+    use super::*;
+    use crate::entry::{testing::encoded, wire};
 
     fn text(entry: &Entry) -> String {
         String::from_utf8(Line::of(entry).unwrap().text).unwrap()
@@ -163,12 +134,12 @@ mod tests {
         assert_eq!(text(&entry), expected);
         assert_eq!(
             Line::of(&entry).unwrap().snapshot,
-            r#"{"spec":{"days":3,"list":["a\n<b>",0.5],"none":null,"on":true}}"#.len()
+            Some(r#"{"spec":{"days":3,"list":["a\n<b>",0.5],"none":null,"on":true}}"#.len())
         );
     }
 
     #[test]
-    fn what_is_not_set_is_left_out_and_what_is_set_to_nothing_is_not() {
+    fn only_fields_that_are_set_are_written_even_if_they_are_empty() {
         assert_eq!(text(&Entry::default()), "{}\n");
         let entry = Entry {
             timestamp: Some(wire::Timestamp::default()),
@@ -199,7 +170,7 @@ mod tests {
     #[case(253_402_300_800, None)]
     #[case(i64::MAX, None)]
     #[case(i64::MIN, None)]
-    fn times_are_those_that_have_a_form(#[case] seconds: i64, #[case] expected: Option<&str>) {
+    fn times_outside_the_years_1_to_9999_are_refused(#[case] seconds: i64, #[case] expected: Option<&str>) {
         let entry = Entry { timestamp: Some(wire::Timestamp { seconds, nanos: -5 }), ..Entry::default() };
         match expected {
             Some(at) => assert_eq!(text(&entry), format!("{{\"timestamp\":\"{at}\"}}\n")),

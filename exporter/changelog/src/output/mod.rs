@@ -1,4 +1,6 @@
-//! The thread that writes lines to standard output, so that nobody else ever waits for it.
+//! A thread that writes lines to standard output, so that no provider waits for it.
+
+mod buffer;
 
 use std::{
     io::{ErrorKind, Write},
@@ -10,26 +12,25 @@ use std::{
 use anyhow::Context as _;
 use tracing::{error, info, warn};
 
-use super::{
-    buffer::{Buffer, Full},
-    metrics::Metrics,
-};
+use crate::metrics::Metrics;
+use buffer::Buffer;
+pub(crate) use buffer::Full;
 
-/// How long to wait for an output that does not block and takes nothing now.
-const WAIT: Duration = Duration::from_millis(10);
+/// Pause before the next attempt when standard output is non-blocking and full.
+const PAUSE: Duration = Duration::from_millis(10);
 
-/// Where lines go.
+/// Takes lines for standard output.
 #[derive(Debug, Clone)]
-pub struct Output {
+pub(crate) struct Output {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Something is to be written.
+    /// Wakes the thread when there is something to write.
     filled: Condvar,
-    /// Nothing is left to be written.
+    /// Wakes [`Output::drained`] when nothing is left to write.
     emptied: Condvar,
     metrics: Arc<Metrics>,
 }
@@ -37,18 +38,18 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     buffer: Buffer,
-    /// How many lines have been dropped since there was room last.
+    /// Lines dropped since the buffer became full; 0 once half of it is free again.
     dropped: u64,
-    /// Why nothing can be written.
+    /// Why the last write failed.
     failing: Option<String>,
 }
 
 impl Output {
-    /// Starts to write to `sink`, with at most `limit` bytes waiting.
+    /// Starts to write to `sink`. At most `limit` bytes wait for it.
     ///
     /// # Errors
-    /// When there can be no thread.
-    pub fn start(
+    /// When the thread cannot be started.
+    pub(crate) fn start(
         sink: impl Write + Send + 'static,
         limit: usize,
         metrics: Arc<Metrics>,
@@ -65,16 +66,16 @@ impl Output {
         Ok(Self { shared })
     }
 
-    /// Hands over a line; returns at once.
+    /// Hands over a line without waiting.
     ///
     /// # Errors
-    /// When too many lines wait already; this one is dropped, and counted.
-    pub fn offer(&self, line: &[u8]) -> Result<(), Full> {
+    /// When the buffer is full. The line is then dropped, and counted as such.
+    pub(crate) fn offer(&self, line: &[u8]) -> Result<(), Full> {
         let mut state = self.shared.lock();
         let offered = state.buffer.offer(line);
         match offered {
             Ok(()) => {
-                // So late that it does not come and go with every line.
+                // Not before half of the buffer is free: otherwise the warning would come and go with every line.
                 if state.dropped > 0 && state.buffer.bytes() < state.buffer.limit() / 2 {
                     info!(dropped = state.dropped, "standard output is fast enough again");
                     state.dropped = 0;
@@ -96,16 +97,13 @@ impl Output {
         offered
     }
 
-    /// `Err` with the reason while nothing can be written.
-    ///
-    /// # Errors
-    /// As said.
-    pub fn healthy(&self) -> Result<(), String> {
+    /// `Err` with the reason while standard output fails.
+    pub(crate) fn healthy(&self) -> Result<(), String> {
         self.shared.lock().failing.clone().map_or(Ok(()), Err)
     }
 
-    /// Waits until all is written, for so long. Says how many bytes are left.
-    pub fn drained(&self, patience: Duration) -> usize {
+    /// Waits until all lines are written, for `patience` at most. Returns how many bytes are left.
+    pub(crate) fn drained(&self, patience: Duration) -> usize {
         let deadline = Instant::now() + patience;
         let mut state = self.shared.lock();
         while state.buffer.bytes() > 0 {
@@ -127,7 +125,7 @@ impl Shared {
 
     /// Writes until the process ends.
     fn write(&self, mut sink: impl Write) {
-        // Whether the line before has no end.
+        // Whether a failure has left a line without its end.
         let mut torn = false;
         loop {
             let chunk = {
@@ -178,7 +176,7 @@ impl Shared {
     }
 }
 
-/// Writes all of a text, or as much of it as can be: how much, and why no more.
+/// Writes a text until the end or a failure. Returns how many bytes are written.
 fn write_all(sink: &mut impl Write, text: &[u8]) -> (usize, std::io::Result<()>) {
     let mut written = 0;
     while let Some(rest) = text.get(written..).filter(|rest| !rest.is_empty()) {
@@ -186,8 +184,8 @@ fn write_all(sink: &mut impl Write, text: &[u8]) -> (usize, std::io::Result<()>)
             Ok(0) => return (written, Err(ErrorKind::WriteZero.into())),
             Ok(bytes) => written += bytes,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Whoever shares it may have chosen so.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(WAIT),
+            // Another process that shares standard output may have made it non-blocking.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(PAUSE),
             Err(error) => return (written, Err(error)),
         }
     }
@@ -198,10 +196,11 @@ fn write_all(sink: &mut impl Write, text: &[u8]) -> (usize, std::io::Result<()>)
 mod tests {
     use std::{io, sync::mpsc};
 
-    use super::*;
-    use crate::exposition::Format;
+    use statusbridge_serving::format::Format;
 
-    /// Does with each write what it is told, and hands on what it took.
+    use super::*;
+
+    /// Takes from each write as much as the next step says, everything when there are no more steps, and hands that on.
     struct Script {
         steps: mpsc::Receiver<io::Result<usize>>,
         took: mpsc::Sender<Vec<u8>>,
@@ -209,7 +208,6 @@ mod tests {
 
     impl Write for Script {
         fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-            // Whoever is no longer told anything takes everything.
             let bytes = self.steps.recv().unwrap_or(Ok(usize::MAX))?.min(text.len());
             let _ = self.took.send(text[..bytes].to_vec());
             Ok(bytes)
@@ -232,7 +230,7 @@ mod tests {
     fn rig(limit: usize) -> Rig {
         let (steps, next) = mpsc::channel();
         let (hand, took) = mpsc::channel();
-        let metrics = Arc::new(Metrics::default());
+        let metrics = Arc::new(Metrics::new(0));
         let output = Output::start(Script { steps: next, took: hand }, limit, metrics.clone()).unwrap();
         Rig { output, metrics, steps, took }
     }
@@ -251,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_blocks_holds_up_nobody_and_what_has_no_room_is_counted() {
+    fn an_output_that_blocks_holds_up_nobody_and_dropped_lines_are_counted() {
         let rig = rig(8);
         let offered: Vec<bool> =
             (0..6).map(|n| rig.output.offer(format!("l{n}\n").as_bytes()).is_ok()).collect();
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_told_and_a_torn_line_is_ended_before_the_next() {
+    fn a_failure_is_reported_and_a_torn_line_is_ended_before_the_next() {
         let rig = rig(1000);
         rig.output.offer(b"torn line\n").unwrap();
         rig.steps.send(Ok(4)).unwrap();
@@ -295,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_with_an_output_that_blocks_has_an_end() {
+    fn the_wait_for_an_output_that_blocks_ends() {
         let rig = rig(1000);
         rig.output.offer(b"line\n").unwrap();
         assert_eq!(rig.output.drained(Duration::from_millis(20)), 5);

@@ -1,6 +1,6 @@
-//! The log, on standard error, written by a thread of its own: who answers providers must not wait for it. It often
-//! goes where standard output goes, and is as slow. tracing-appender would do, but that one complains on standard output,
-//! which belongs to the entries.
+//! The sidecar's own log, on standard error, written by a thread of its own so that no provider waits for it: standard error
+//! often goes where standard output goes, and is as slow. tracing-appender would serve, but it reports its own errors on
+//! standard output, which must have nothing but entries.
 
 use std::{
     io::{self, Write},
@@ -11,45 +11,45 @@ use std::{
 
 use anyhow::Context as _;
 
-/// Lines that may wait. What comes beyond is not logged.
+/// Lines that may wait. Lines beyond that are dropped.
 const LINES: usize = 256;
-/// How long what is left has at the end.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the end of the process waits for the last lines.
+const GRACE: Duration = Duration::from_secs(1);
 
 enum Message {
     Line(Vec<u8>),
-    /// To be answered when all before it is written.
+    /// Answered when all lines before it are written.
     Flush(SyncSender<()>),
 }
 
-/// Takes lines, and returns at once.
+/// Takes lines without waiting.
 #[derive(Debug, Clone)]
-pub struct Log(SyncSender<Message>);
+pub(crate) struct Log(SyncSender<Message>);
 
-/// Gives what is left a moment to be written when it is dropped.
+/// Waits a moment for the last lines when it is dropped.
 #[derive(Debug)]
-pub struct Rest(Log);
+pub(crate) struct FlushOnDrop(Log);
 
 impl Log {
     /// Starts to write to `sink`.
     ///
     /// # Errors
-    /// When there can be no thread.
-    pub fn start(sink: impl Write + Send + 'static) -> anyhow::Result<(Self, Rest)> {
+    /// When the thread cannot be started.
+    pub(crate) fn start(sink: impl Write + Send + 'static) -> anyhow::Result<(Self, FlushOnDrop)> {
         let (sender, lines) = sync_channel(LINES);
         thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || write(sink, &lines))
             .context("cannot start the thread that writes the log")?;
         let log = Self(sender);
-        Ok((log.clone(), Rest(log)))
+        Ok((log.clone(), FlushOnDrop(log)))
     }
 }
 
 fn write(mut sink: impl Write, lines: &Receiver<Message>) {
     for message in lines {
         match message {
-            // Whom should it be told?
+            // There is nowhere left to report a failure.
             Message::Line(line) => drop(sink.write_all(&line).and_then(|()| sink.flush())),
             Message::Flush(done) => drop(done.try_send(())),
         }
@@ -69,12 +69,12 @@ impl Write for Log {
     }
 }
 
-impl Drop for Rest {
+impl Drop for FlushOnDrop {
     fn drop(&mut self) {
         let (done, flushed) = sync_channel(1);
-        // One that is full is stuck.
+        // When the queue is full, the thread is stuck.
         if self.0.0.try_send(Message::Flush(done)).is_ok() {
-            let _ = flushed.recv_timeout(FAREWELL);
+            let _ = flushed.recv_timeout(GRACE);
         }
     }
 }
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// Waits for ever, as a pipe that nobody reads.
+    /// Blocks for ever, like a pipe without a reader.
     struct Stuck(mpsc::Receiver<()>);
 
     impl Write for Stuck {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_logged_is_written_in_order_by_the_end() {
+    fn lines_are_written_in_order_by_the_end() {
         let kept = Kept::default();
         let (mut log, rest) = Log::start(kept.clone()).unwrap();
         for line in 0..100 {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_one_that_is_stuck() {
+    fn nobody_waits_for_a_stuck_output() {
         let (_held, never) = mpsc::channel();
         let (mut log, rest) = Log::start(Stuck(never)).unwrap();
         for _ in 0..10 * LINES {

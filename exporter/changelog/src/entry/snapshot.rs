@@ -1,6 +1,5 @@
-//! A snapshot, `google.protobuf.Struct`, as JSON: in the form that Go's protojson gives it
-//! (google.golang.org/protobuf, `encoding/protojson/well_known_types.go`), apart from white space, which that makes
-//! unstable on purpose.
+//! A snapshot, `google.protobuf.Struct`, as JSON in the form of Go's protojson (google.golang.org/protobuf,
+//! `encoding/protojson/well_known_types.go`), apart from white space, which protojson varies on purpose.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +7,23 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::{
-    malformed::Malformed,
+    Malformed,
     wire::{Kind, List, Struct, Value},
 };
 
 /// How deep objects and arrays may be nested. Kubernetes' own objects stay below 50, with a CRD inside.
-pub const DEPTH: usize = 500;
+const DEPTH: usize = 500;
 
 /// Writes a struct.
 ///
 /// # Errors
-/// When it is none, or has something that JSON has no form for. What was written by then is of no use.
-pub fn write(out: &mut Vec<u8>, raw: Bytes) -> Result<(), Malformed> {
+/// When `raw` is not a struct, or JSON has no form for a value in it. `out` then ends in the middle.
+pub(super) fn write(out: &mut Vec<u8>, raw: Bytes) -> Result<(), Malformed> {
     object(out, raw, DEPTH)
 }
 
-/// Namespace of the resource that a snapshot shows; empty when it says none.
-pub fn namespace(raw: &Bytes) -> String {
+/// `metadata.namespace`; empty when there is none.
+pub(super) fn namespace(raw: &Bytes) -> String {
     let metadata = field(raw.clone(), "metadata").and_then(|kind| match kind {
         Kind::Object(raw) => field(raw, "namespace"),
         _ => None,
@@ -37,7 +36,7 @@ pub fn namespace(raw: &Bytes) -> String {
 
 fn field(raw: Bytes, name: &str) -> Option<Kind> {
     let fields = Struct::decode(raw).ok()?.fields;
-    // The last one counts, as everywhere in protocol buffers.
+    // Of repeated keys the last one counts, as in all protocol buffers.
     let found = fields.into_iter().rev().find(|field| field.key == name)?;
     Value::decode(found.value).ok()?.kind
 }
@@ -86,12 +85,13 @@ fn value(out: &mut Vec<u8>, raw: Bytes, depth: usize) -> Result<(), Malformed> {
 
 /// A string in quotes.
 pub(super) fn text(out: &mut Vec<u8>, text: &str) {
-    // Writing to memory does not fail.
+    // Writing to memory never fails.
     let _ = serde_json::to_writer(out, text);
 }
 
-/// As ECMAScript does: the shortest digits, whole numbers without a point, exponents only for what is very large or
-/// very small. All numbers of a struct are floating-point, and `3` must not become `3.0` for who maps types.
+/// A number as ECMAScript writes it: the shortest digits, whole numbers without a point, exponents only for very large and
+/// very small numbers. All numbers of a struct are floating-point, and a log pipeline that maps types must read `3`, not
+/// `3.0`.
 fn number(out: &mut Vec<u8>, value: f64) -> Result<(), Malformed> {
     if !value.is_finite() {
         return Err(Malformed::Number(value));
@@ -113,9 +113,10 @@ mod tests {
     use proptest::prelude::*;
     use rstest::rstest;
 
-    use super::{
-        super::testing::{Json, encoded},
-        *,
+    use super::*;
+    use crate::entry::{
+        testing::{Json, encoded},
+        wire::Field,
     };
 
     fn written(value: &Json) -> Result<String, Malformed> {
@@ -145,22 +146,22 @@ mod tests {
     #[case(f64::NAN)]
     #[case(f64::INFINITY)]
     #[case(f64::NEG_INFINITY)]
-    fn what_is_no_number_is_refused(#[case] value: f64) {
+    fn numbers_that_are_not_finite_are_refused(#[case] value: f64) {
         let raw = Value { kind: Some(Kind::Number(value)) }.encode_to_vec();
-        let raw = Struct { fields: vec![super::super::wire::Field { key: "n".into(), value: raw.into() }] };
+        let raw = Struct { fields: vec![Field { key: "n".into(), value: raw.into() }] };
         let refused = write(&mut Vec::new(), raw.encode_to_vec().into());
         assert!(matches!(refused, Err(Malformed::Number(_))), "{refused:?}");
     }
 
     #[test]
     fn a_value_without_a_kind_is_refused() {
-        let field = super::super::wire::Field { key: "n".into(), value: Bytes::new() };
+        let field = Field { key: "n".into(), value: Bytes::new() };
         let raw = Struct { fields: vec![field] }.encode_to_vec();
         assert_eq!(write(&mut Vec::new(), raw.into()), Err(Malformed::NoKind));
     }
 
     #[test]
-    fn depth_is_bounded_and_what_is_within_is_written() {
+    fn snapshots_are_written_down_to_the_depth_that_is_allowed() {
         let nested = |levels: usize| {
             (1..levels).fold(Json::Object(Default::default()), |inner, _| {
                 Json::Object([("x".to_owned(), inner)].into_iter().collect())
@@ -207,7 +208,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_reads_back(fields in prop::collection::btree_map(any::<String>(), json(), 0..6)) {
+        fn a_written_snapshot_reads_back(fields in prop::collection::btree_map(any::<String>(), json(), 0..6)) {
             let value = Json::Object(fields.into_iter().collect());
             let text = written(&value).unwrap();
             prop_assert!(!text.contains('\n'));
@@ -216,7 +217,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_whatever_make_it_panic(raw in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn no_bytes_make_it_panic_or_write_broken_json(raw in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut out = Vec::new();
             if write(&mut out, raw.clone().into()).is_ok() {
                 let read: Result<Json, _> = serde_json::from_slice(&out);
@@ -226,7 +227,7 @@ mod tests {
         }
     }
 
-    /// A struct knows only one type of number.
+    /// The only type of number that a struct has.
     fn as_floats(value: &Json) -> Json {
         match value {
             Json::Number(n) => Json::from(n.as_f64().unwrap()),

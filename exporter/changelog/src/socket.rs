@@ -1,4 +1,4 @@
-//! The unix socket: made so that nobody ever sees it half-made, and taken over from who has died.
+//! The unix socket: it appears complete, and replaces the socket of a dead process.
 
 use std::{
     fs::{self, Permissions},
@@ -13,12 +13,10 @@ use std::{
 use anyhow::{Context as _, bail};
 use tokio::net::UnixListener;
 
-/// A socket that is listened on. Its file goes when this does, unless it is another's by then.
+/// A listening socket. Dropping it removes its file, unless another process has replaced the file by then.
 #[derive(Debug)]
-pub struct Socket {
-    /// To accept connections on.
-    pub listener: UnixListener,
-    /// Dropped with the listener.
+pub(crate) struct Socket {
+    pub(crate) listener: UnixListener,
     _file: File,
 }
 
@@ -30,33 +28,33 @@ struct File {
 }
 
 impl Socket {
-    /// Listens on `path`, a file that whom `mode` gives write permission can connect to.
+    /// Listens on `path`, a file of mode `mode`: write permission lets a process connect.
     ///
     /// # Errors
-    /// When somebody listens there, when there is a file that is no socket, or when it cannot be made.
-    pub fn bind(path: &Path, mode: u32) -> anyhow::Result<Self> {
+    /// When another process listens on `path`, or may do so; when the file is not a socket; when it cannot be made.
+    pub(crate) fn bind(path: &Path, mode: u32) -> anyhow::Result<Self> {
         let shown = path.display();
         match fs::symlink_metadata(path) {
-            Ok(there) if !there.file_type().is_socket() => bail!("{shown} is there and is no socket"),
+            Ok(there) if !there.file_type().is_socket() => bail!("{shown} exists and is not a socket"),
             Ok(_) => match UnixStream::connect(path) {
-                Ok(_) => {
-                    bail!("somebody listens on {shown} already: is another change-log sidecar in this pod?")
-                }
-                // A socket without a listener is what a process leaves that was killed.
+                Ok(_) => bail!(
+                    "another process listens on {shown} already: is there a second change-log sidecar in this pod?"
+                ),
+                // A killed process leaves its socket behind.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => {
                     return Err(error)
-                        .with_context(|| format!("cannot tell whether somebody listens on {shown}"));
+                        .with_context(|| format!("cannot tell whether another process listens on {shown}"));
                 }
             },
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("cannot look at {shown}")),
         }
         let (Some(directory), Some(_)) = (path.parent(), path.file_name()) else {
-            bail!("{shown} cannot be a socket's file")
+            bail!("{shown} does not name a file in a directory")
         };
-        // Made beside it and moved there: providers see either no socket, the dead one, or one that they may use.
+        // Made beside it and then moved: a provider finds either no socket, the dead one, or one that it may use.
         let new = directory.join(format!(".{}", std::process::id()));
         let _ = fs::remove_file(&new);
         let made = Self::make(&new, path, mode);
@@ -84,14 +82,11 @@ impl Drop for File {
     }
 }
 
-/// A file's mode as chmod takes it.
-///
-/// # Errors
-/// When it is none.
-pub fn mode(text: &str) -> Result<u32, String> {
+/// Parses a file's mode, in octal as for chmod.
+pub(crate) fn mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("must be octal, as 0660".to_owned()),
+        _ => Err("expected an octal mode from 0 to 0777, such as 0660".to_owned()),
     }
 }
 
@@ -105,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dead_socket_is_taken_over_with_the_mode_that_is_wanted() {
+    async fn a_dead_socket_is_replaced_by_one_with_the_mode_asked_for() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.sock");
         // Its file stays, as after a kill.
@@ -126,20 +121,20 @@ mod tests {
         let path = directory.path().join("s.sock");
         let first = Socket::bind(&path, 0o600).unwrap();
         let refused = Socket::bind(&path, 0o666).unwrap_err();
-        assert!(refused.to_string().contains("somebody listens"), "{refused:#}");
+        assert!(refused.to_string().contains("another process listens"), "{refused:#}");
         UnixStream::connect(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         drop(first);
     }
 
-    /// Nobody who may not connect, or speaks something else, knows whether a socket is dead.
+    /// As when connecting is forbidden, or the socket is of another type.
     #[tokio::test]
     async fn a_socket_that_cannot_be_tried_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.sock");
         let other = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
         let refused = Socket::bind(&path, 0o660).unwrap_err();
-        assert!(refused.to_string().contains("cannot tell whether somebody listens"), "{refused:#}");
+        assert!(refused.to_string().contains("cannot tell whether another process listens"), "{refused:#}");
         std::os::unix::net::UnixDatagram::unbound().unwrap().send_to(b"there", &path).unwrap();
         assert_eq!(other.recv(&mut [0; 8]).unwrap(), 5);
     }
@@ -158,11 +153,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_socket_is_not_removed() {
+    async fn a_file_that_is_not_a_socket_is_not_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.sock");
         fs::write(&path, "precious").unwrap();
-        assert!(Socket::bind(&path, 0o600).unwrap_err().to_string().contains("is no socket"));
+        assert!(Socket::bind(&path, 0o600).unwrap_err().to_string().contains("is not a socket"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         let nowhere = Socket::bind(&directory.path().join("missing/s.sock"), 0o600).unwrap_err();
         assert!(format!("{nowhere:#}").contains("No such file"), "{nowhere:#}");
