@@ -14,7 +14,7 @@ use statusbridge_aggregator::decide::conditions::{
 };
 use statusbridge_aggregator::decide::dependencies::Dependencies;
 use statusbridge_aggregator::decide::rollout_gate::{Input, PackageSpec, decide};
-use statusbridge_aggregator::decide::{Backend, Membership, Moment, Target, time, worth_writing};
+use statusbridge_aggregator::decide::{Backend, Membership, Moment, Target, time, unix, worth_writing};
 use statusbridge_aggregator::fleet::observation::{Observation, Row, Standing};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
@@ -250,6 +250,9 @@ fn soak(#[case] healthy_for: f64, #[case] min_success_time: &str, #[case] expect
     let soaking = status.clusters.unwrap().soaking;
     assert_eq!(soaking, u64::from(!expected));
     assert_eq!(reasons(&status), if expected { vec![] } else { vec!["Soaking"] });
+    let soak = f64::from(if min_success_time == "10m" { 600 } else { 1 });
+    let until = status.waiting_for.first().map(|it| unix(it.until.as_ref().unwrap()));
+    assert_eq!(until, (!expected).then_some(T - healthy_for + soak));
 }
 
 #[test]
