@@ -106,12 +106,12 @@ static: cargo ## Build static binaries for amd64 and arm64 into target/static
 # PREBUILT=1 takes what `make static` has left; BUILDER=…, IMAGE_PREFIX=registry.example.org/statusbridge/, TAG=… .
 BUILDER ?= $(firstword $(foreach b,docker podman buildah,$(if $(shell command -v $(b) 2>/dev/null),$(b))))
 TAG ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-image: ## Build both container images
+image: ## Build all container images
 	@test -n "$(BUILDER)" || { echo "error: there is no docker, podman or buildah; make static builds the binaries" >&2; exit 1; }
-	for half in exporter aggregator; do \
-	  $(BUILDER) build --file deploy/Containerfile --target $$half $(if $(PREBUILT),--build-arg BINARIES=prebuilt) \
-	    --tag $(IMAGE_PREFIX)statusbridge-$$half:$(TAG) . || exit 1; \
+	for stage in exporter:statusbridge-exporter aggregator:statusbridge-aggregator cli:statusbridge; do \
+	  $(BUILDER) build --file deploy/Containerfile --target $${stage%%:*} $(if $(PREBUILT),--build-arg BINARIES=prebuilt) \
+	    --tag $(IMAGE_PREFIX)$${stage#*:}:$(TAG) . || exit 1; \
 	done
 
-check-image: ## Build both container images from what `make static` has left, and look into them
+check-image: ## Build all container images from what `make static` has left, and look into them
 	@deploy/check-image

@@ -3,6 +3,7 @@
 use statusbridge_contract::Fingerprint;
 
 /// An enum whose variants are API: all of them, the name of each, and what it means, which is its documentation.
+#[macro_export]
 macro_rules! catalogue {
     ($(#[$attribute:meta])+ $catalogue:ident: $($(#[doc = $doc:literal])+ $name:ident,)+) => {
         $(#[$attribute])+
@@ -26,7 +27,6 @@ macro_rules! catalogue {
         }
     };
 }
-pub(crate) use catalogue;
 
 /// Longest label value.
 pub const LONGEST_LABEL: usize = 63;

@@ -23,7 +23,7 @@ use crate::write::Kind;
 /// case old evidence would look young.
 const FUTURE: Seconds = 60.0;
 
-crate::names::catalogue! {
+crate::catalogue! {
     /// Where a gate stands for a reader.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
     State:

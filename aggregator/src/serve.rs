@@ -197,7 +197,7 @@ pub struct BackendArgs {
     #[arg(long, env = "STATUSBRIDGE_CLUSTER_LABEL", default_value = "cluster")]
     cluster_label: String,
     /// Labels that the metrics pipeline gives exporters and nobody else, for instance
-    /// 'namespace="statusbridge-system",job="statusbridge-exporter"': only such streams count. `doctor` proposes some
+    /// 'namespace="statusbridge-system",job="statusbridge-exporter"': only such streams count. `statusbridge doctor` proposes some
     #[arg(long, env = "STATUSBRIDGE_TRUST", value_name = "MATCHERS", conflicts_with = "trust_all")]
     trust: Option<Trust>,
     /// Let every stream count: whoever is scraped in a cluster, or writes to the backend, can open its gates
@@ -222,7 +222,7 @@ pub struct SweepArgs {
 }
 
 /// A duration such as `90s`, `1h30m` or `500ms`.
-pub(crate) fn duration(text: &str) -> Result<Duration, common::BadDuration> {
+pub fn duration(text: &str) -> Result<Duration, common::BadDuration> {
     match text.strip_suffix("ms").and_then(|number| number.parse().ok()) {
         Some(milliseconds) => Ok(Duration::from_millis(milliseconds)),
         None => common::seconds(text).map(Duration::from_secs_f64),
@@ -391,12 +391,6 @@ async fn run(
 }
 
 impl Access {
-    /// A client of the hub, and the namespace that is meant when none is named.
-    pub(crate) async fn connect(&self, namespace: Option<&str>) -> Result<(Client, String)> {
-        let (config, namespace) = self.configure(namespace).await?;
-        Ok((Client::try_from(config).context("client of the hub")?, namespace))
-    }
-
     async fn configure(&self, namespace: Option<&str>) -> Result<(Config, String)> {
         let mut config = kubeconfig::find(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
         config.connect_timeout = Some(Duration::from_secs(5));
@@ -412,11 +406,11 @@ impl BackendArgs {
     ///
     /// # Errors
     /// When flags do not say who is believed, or cannot be used.
-    pub(crate) fn backends(&self, feeds: &feeds::Settings) -> Result<Vec<Backend>> {
+    pub fn backends(&self, feeds: &feeds::Settings) -> Result<Vec<Backend>> {
         let trust = || {
             self.trust().context(
                 "nothing says whose samples count: --trust names labels that only exporters bear, for instance \
-                 --trust 'namespace=\"statusbridge-system\",job=\"statusbridge-exporter\"' (`doctor` proposes some); \
+                 --trust 'namespace=\"statusbridge-system\",job=\"statusbridge-exporter\"' (`statusbridge doctor` proposes some); \
                  --trust-all believes whoever is scraped",
             )
         };
@@ -429,7 +423,7 @@ impl BackendArgs {
     }
 
     /// Who is believed, where flags say it.
-    pub(crate) fn trust(&self) -> Option<Trust> {
+    pub fn trust(&self) -> Option<Trust> {
         self.trust_all.then_some(Trust::All).or_else(|| self.trust.clone())
     }
 
@@ -437,7 +431,7 @@ impl BackendArgs {
     ///
     /// # Errors
     /// When it cannot be used.
-    pub(crate) fn backend(&self, trust: Trust, feeds: &feeds::Settings) -> Result<Option<Backend>> {
+    pub fn backend(&self, trust: Trust, feeds: &feeds::Settings) -> Result<Option<Backend>> {
         let Some(url) = self.url.clone().filter(|_| self.has_url()) else { return Ok(None) };
         let basic_auth = self.username.clone().zip(self.password_file.clone());
         let backend = Backend {
@@ -468,7 +462,7 @@ impl BackendArgs {
     }
 
     /// By which limits evidence is judged.
-    pub(crate) fn fleet(&self) -> FleetSettings {
+    pub fn fleet(&self) -> FleetSettings {
         FleetSettings { max_clock_skew: self.max_clock_skew.as_secs_f64(), ..FleetSettings::default() }
     }
 }

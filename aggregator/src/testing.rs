@@ -1,27 +1,22 @@
-//! Expositions as an exporter would render them, for the tests of this crate.
+//! Expositions as an exporter would render them, for the tests of this crate and of those that use it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
+
+#[cfg(test)]
+mod surroundings;
+
+use std::collections::BTreeMap;
 
 use statusbridge_contract::{
     CONTRACT_VERSION, Digest, Fingerprint, Metric, label, reason, sample, stream::StreamLabels,
 };
-use tokio::time::Instant;
+
+#[cfg(test)]
+pub(crate) use surroundings::{Surroundings, evaluate_all};
 
 use crate::api::PackageRef;
-use crate::checks::{Answers, Templates};
 use crate::clock::Seconds;
-use crate::decide::{Backend, Moment};
-use crate::dependencies::Graph;
-use crate::judge::{Gates, Packages, World};
 use crate::poll::PollConfig;
-use crate::profiles::{Profiles, Settings};
-use crate::references::Ledger;
-use crate::store::Key;
-use crate::survey::Surveys;
-use crate::tenancy::Tenancy;
-use crate::verdicts::Verdicts;
-use crate::write::Kind;
 use crate::{
     feed::{Exporters, Sample, Trust},
     fleet::{DigestSample, Digests, Fleet, Heard, StreamId},
@@ -29,60 +24,60 @@ use crate::{
 };
 
 /// Every stream of a backend, by the usual label.
-pub(crate) fn everybody() -> Exporters {
+pub fn everybody() -> Exporters {
     Exporters { cluster_label: "cluster".to_owned(), trust: Trust::All }
 }
 
 /// How such a backend is polled.
-pub(crate) fn poll_config() -> PollConfig {
+pub fn poll_config() -> PollConfig {
     PollConfig::new(everybody())
 }
 
 /// Own labels and value of one sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line {
-    pub(crate) metric: Metric,
-    pub(crate) own: Vec<(&'static str, String)>,
-    pub(crate) value: u64,
+pub struct Line {
+    pub metric: Metric,
+    pub own: Vec<(&'static str, String)>,
+    pub value: u64,
 }
 
 impl Line {
-    pub(crate) fn hash(&self) -> u64 {
+    pub fn hash(&self) -> u64 {
         sample::hash(self.metric.name(), &self.own(), self.value)
     }
 
-    pub(crate) fn own(&self) -> Vec<(&'static str, &str)> {
+    pub fn own(&self) -> Vec<(&'static str, &str)> {
         self.own.iter().map(|(n, v)| (*n, v.as_str())).collect()
     }
 }
 
 /// The samples of a package.
-pub(crate) type Values = Vec<(Metric, u64)>;
+pub type Values = Vec<(Metric, u64)>;
 
 /// What one exporter has to say.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Exposition {
-    pub(crate) uid: u64,
-    pub(crate) process: u64,
-    pub(crate) down: Vec<String>,
-    pub(crate) sources: Vec<String>,
-    pub(crate) packages: BTreeMap<PackageRef, Values>,
-    pub(crate) words: Vec<String>,
+pub struct Exposition {
+    pub uid: u64,
+    pub process: u64,
+    pub down: Vec<String>,
+    pub sources: Vec<String>,
+    pub packages: BTreeMap<PackageRef, Values>,
+    pub words: Vec<String>,
 }
 
 /// A package of the source and namespace that most tests use.
-pub(crate) fn package(name: &str) -> PackageRef {
+pub fn package(name: &str) -> PackageRef {
     PackageRef { source: "flux".into(), namespace: Some("ns".into()), name: name.into() }
 }
 
 /// Applied, Current and healthy at `revision` since `since`.
-pub(crate) fn healthy(revision: &str, since: u64) -> Values {
+pub fn healthy(revision: &str, since: u64) -> Values {
     let r = Fingerprint::of(revision).value();
     vec![(Metric::PackageHealthyRevision, r), (Metric::PackageTransitionTimestamp, since)]
 }
 
 /// Applied at `revision` and failed since `since`.
-pub(crate) fn failed(revision: &str, since: u64) -> Values {
+pub fn failed(revision: &str, since: u64) -> Values {
     vec![
         (Metric::PackageHealthyRevision, 0),
         (Metric::PackageTransitionTimestamp, since),
@@ -93,7 +88,7 @@ pub(crate) fn failed(revision: &str, since: u64) -> Values {
 }
 
 /// What a package that wants `desired` and has `applied` says, as an exporter leaves out what follows.
-pub(crate) fn said(
+pub fn said(
     (apply, health): (u64, u64),
     [desired, applied, healthy]: [Fingerprint; 3],
     since: u64,
@@ -112,28 +107,28 @@ pub(crate) fn said(
 }
 
 impl Exposition {
-    pub(crate) fn new(uid: u64) -> Self {
+    pub fn new(uid: u64) -> Self {
         let words = vec!["HealthCheckFailed".to_owned()];
         Self { uid, process: 1, sources: vec!["flux".into()], words, ..Self::default() }
     }
 
-    pub(crate) fn with(mut self, name: &str, values: Values) -> Self {
+    pub fn with(mut self, name: &str, values: Values) -> Self {
         self.packages.insert(package(name), values);
         self
     }
 
     /// The same of another process.
-    pub(crate) fn by(self, process: u64) -> Self {
+    pub fn by(self, process: u64) -> Self {
         Self { process, ..self }
     }
 
-    pub(crate) fn down(mut self, source: &str) -> Self {
+    pub fn down(mut self, source: &str) -> Self {
         self.down.push(source.into());
         self
     }
 
     /// Every sample of the state.
-    pub(crate) fn lines(&self) -> Vec<Line> {
+    pub fn lines(&self) -> Vec<Line> {
         let mut lines = Vec::new();
         for (id, values) in &self.packages {
             let mut own = vec![(label::PACKAGE, id.name.clone()), (label::PACKAGE_SOURCE, id.source.clone())];
@@ -164,30 +159,30 @@ impl Exposition {
     }
 
     /// The sum over the state.
-    pub(crate) fn state(&self) -> Digest {
+    pub fn state(&self) -> Digest {
         self.lines().iter().map(Line::hash).collect()
     }
 
-    pub(crate) fn digest(&self, rendered: u64) -> u64 {
+    pub fn digest(&self, rendered: u64) -> u64 {
         self.state().rendered(rendered).value()
     }
 
-    pub(crate) fn attested(&self) -> Attested {
+    pub fn attested(&self) -> Attested {
         Attested { state: self.state(), process: self.process }
     }
 
-    pub(crate) fn content(&self) -> Content {
+    pub fn content(&self) -> Content {
         verify(gather(&self.lines()), self.attested()).unwrap()
     }
 
     /// One scrape of it, right when it was rendered.
-    pub(crate) fn sample(&self, at: Seconds) -> DigestSample {
+    pub fn sample(&self, at: Seconds) -> DigestSample {
         let rendered = at as u64;
         let exposition = crate::fleet::Exposition { digest: self.digest(rendered), rendered };
         DigestSample { at, exposition }
     }
 
-    pub(crate) fn stream(&self, labels: &[(&str, &str)]) -> StreamId {
+    pub fn stream(&self, labels: &[(&str, &str)]) -> StreamId {
         StreamId {
             labels: stream(labels).into(),
             uid: Fingerprint::from_value(self.uid),
@@ -197,7 +192,7 @@ impl Exposition {
 }
 
 /// The text of an exposition that was rendered then.
-pub(crate) fn text(exposition: &Exposition, rendered: Seconds) -> String {
+pub fn text(exposition: &Exposition, rendered: Seconds) -> String {
     let mut text = String::from("# HELP of what is read\n");
     let mut say = |metric: Metric, labels: &[(&str, &str)], value: u64| {
         text += &(sample::canonical(metric.name(), labels, value) + "\n");
@@ -212,7 +207,7 @@ pub(crate) fn text(exposition: &Exposition, rendered: Seconds) -> String {
     text + "statusbridge_exporter_scrapes_total 4\nprocess_cpu_seconds_total 0.25\n"
 }
 
-pub(crate) fn gather(lines: &[Line]) -> Gathered {
+pub fn gather(lines: &[Line]) -> Gathered {
     let mut gathered = Gathered::default();
     for line in lines {
         gathered.add(line.metric, &line.own(), Sample { at: 0.0, value: line.value as f64 });
@@ -220,15 +215,15 @@ pub(crate) fn gather(lines: &[Line]) -> Gathered {
     gathered
 }
 
-pub(crate) fn stream(labels: &[(&str, &str)]) -> StreamLabels {
+pub fn stream(labels: &[(&str, &str)]) -> StreamLabels {
     labels.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
 }
 
 /// How far scrapes are apart in tests.
-pub(crate) const SCRAPES: Seconds = 15.0;
+pub const SCRAPES: Seconds = 15.0;
 
 /// The digest samples of a stream that names its cluster: one scrape after the other, each rendered right then.
-pub(crate) fn digests(labels: &[(&str, &str)], said: &Exposition, at: &[Seconds]) -> Digests {
+pub fn digests(labels: &[(&str, &str)], said: &Exposition, at: &[Seconds]) -> Digests {
     let stream = said.stream(labels);
     Digests {
         cluster: stream.labels.get("cluster").cloned().unwrap_or_default(),
@@ -240,79 +235,13 @@ pub(crate) fn digests(labels: &[(&str, &str)], said: &Exposition, at: &[Seconds]
 }
 
 /// Has a fleet know what a stream says at `at`, and said a scrape before: whole and right away.
-pub(crate) fn tell(fleet: &mut Fleet, labels: &[(&str, &str)], said: &Exposition, at: Seconds) {
+pub fn tell(fleet: &mut Fleet, labels: &[(&str, &str)], said: &Exposition, at: Seconds) {
     tell_digests(fleet, &digests(labels, said, &[at - SCRAPES, at]), said, at);
 }
 
 /// Has a fleet hear digest samples, and read what they attest.
-pub(crate) fn tell_digests(fleet: &mut Fleet, digests: &Digests, said: &Exposition, t: Seconds) {
+pub fn tell_digests(fleet: &mut Fleet, digests: &Digests, said: &Exposition, t: Seconds) {
     if let Heard::Unread(samples) = fleet.hear(digests, t) {
         fleet.accept((&digests.cluster, &digests.stream), &samples[0], said.content(), t);
-    }
-}
-
-/// All that a [`World`] refers to but the fleet: nothing, unless a test says otherwise.
-pub(crate) struct Surroundings {
-    pub(crate) packages: Packages,
-    pub(crate) profiles: Profiles,
-    pub(crate) tenancy: Tenancy,
-    pub(crate) gates: Gates,
-    pub(crate) graph: Graph,
-    pub(crate) closing: BTreeSet<Key>,
-    pub(crate) templates: Templates,
-    pub(crate) answers: Answers,
-    pub(crate) references: Ledger,
-    pub(crate) surveys: Surveys,
-    pub(crate) doubtful: BTreeSet<(Kind, Key)>,
-    pub(crate) verdicts: Verdicts,
-}
-
-impl Default for Surroundings {
-    fn default() -> Self {
-        Self {
-            packages: Packages::default(),
-            profiles: Profiles::new(Settings::default()),
-            tenancy: Tenancy::default(),
-            gates: Gates::default(),
-            graph: Graph::default(),
-            closing: BTreeSet::new(),
-            templates: Templates::default(),
-            answers: Answers::default(),
-            references: Ledger::default(),
-            surveys: Surveys::default(),
-            doubtful: BTreeSet::new(),
-            verdicts: Verdicts::default(),
-        }
-    }
-}
-
-impl Surroundings {
-    pub(crate) fn world<'a>(&'a self, fleet: &'a Fleet, backend: Backend<'a>, moment: Moment) -> World<'a> {
-        World {
-            fleet,
-            packages: &self.packages,
-            profiles: &self.profiles,
-            tenancy: &self.tenancy,
-            gates: &self.gates,
-            graph: &self.graph,
-            closing: &self.closing,
-            templates: &self.templates,
-            answers: &self.answers,
-            references: &self.references,
-            surveys: &self.surveys,
-            backend,
-            unheard: None,
-            epoch: None,
-            doubtful: &self.doubtful,
-            verdicts: &self.verdicts,
-            moment,
-        }
-    }
-}
-
-/// Evaluates every expression that waits for it.
-pub(crate) fn evaluate_all(references: &mut Ledger) {
-    while let Some(next) = references.next(Instant::now() + Duration::from_secs(3600)) {
-        references.evaluated(next.run(), Instant::now());
     }
 }

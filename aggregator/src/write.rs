@@ -61,7 +61,7 @@ pub enum Written {
 
 impl Written {
     /// Accepted; the object as it is now.
-    pub(crate) fn done(object: Raw) -> Self {
+    pub fn done(object: Raw) -> Self {
         Self::Done(Box::new(object))
     }
 }
@@ -84,15 +84,6 @@ impl Kind {
             Self::FleetPackage => "FleetPackage",
             Self::RolloutGate => "RolloutGate",
             Self::FleetPackageSlice => fleet_package_slice::KIND,
-        }
-    }
-
-    /// The kind that a user means by this word: one that kubectl takes, or `gate`.
-    pub(crate) fn meant_by(word: &str) -> Option<Self> {
-        match word {
-            "gate" | "rgate" | "rolloutgate" | "rolloutgates" => Some(Self::RolloutGate),
-            "fpkg" | "fleetpackage" | "fleetpackages" => Some(Self::FleetPackage),
-            _ => None,
         }
     }
 

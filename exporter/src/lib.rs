@@ -4,7 +4,6 @@
 
 pub mod catalog;
 pub mod changelog;
-pub mod check;
 pub mod clock;
 pub mod engine;
 pub mod evaluate;
@@ -13,14 +12,12 @@ pub mod footprint;
 pub mod gzip;
 pub mod hold;
 pub mod kstatus;
-pub mod kstatus_command;
 pub mod leaves;
 pub mod objects;
 pub mod own_metrics;
 pub mod preset;
 pub mod projection;
 pub mod push;
-pub mod rbac;
 pub mod reload;
 pub mod replay;
 pub mod row;

@@ -47,6 +47,7 @@ async fn build() -> Result<PathBuf> {
     let profile = if profile == "debug" { "dev" } else { profile };
     let out = tokio::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--quiet", "--bins", "-p", "statusbridge-exporter", "-p", "statusbridge-aggregator"])
+        .args(["-p", "statusbridge-cli"])
         .args(["--profile", profile, "--target-dir"])
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -122,18 +123,18 @@ impl Exporter {
         Exposition::parse(&self.metrics().await?)
     }
 
-    /// Lets a user called `exporter` do what `statusbridge-exporter rbac` with these arguments says, and no more. Gives
+    /// Lets a user called `exporter` do what `statusbridge source rbac` with these arguments says, and no more. Gives
     /// back a kubeconfig file of that user.
     ///
     /// # Errors
     /// When the program fails or the API server refuses.
     pub async fn grant(api: &ApiServer, args: &[&str]) -> Result<PathBuf> {
-        let role = tokio::process::Command::new(own_program("statusbridge-exporter").await?)
-            .arg("rbac")
+        let role = tokio::process::Command::new(own_program("statusbridge").await?)
+            .args(["source", "rbac"])
             .args(args)
             .output()
             .await
-            .context("running statusbridge-exporter rbac")?;
+            .context("running statusbridge source rbac")?;
         ensure!(role.status.success(), "rbac: {}", String::from_utf8_lossy(&role.stderr));
         api.apply(&String::from_utf8(role.stdout)?).await?;
         let group = "rbac.authorization.k8s.io";

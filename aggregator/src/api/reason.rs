@@ -3,7 +3,7 @@
 use std::fmt;
 
 // The order is the order of importance in `waitingFor` and in `problems`: worst first.
-crate::names::catalogue! {
+crate::catalogue! {
     /// Closed list of reasons; a name is API and is never given another meaning.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     Reason:

@@ -153,7 +153,7 @@ pub fn named(feed: &str, text: &str) -> String {
 }
 
 /// The identity of a package as its samples are kept.
-pub(crate) fn key(package: &PackageRef) -> String {
+pub fn key(package: &PackageRef) -> String {
     content::key(&package.source, package.namespace.as_deref().unwrap_or_default(), &package.name)
 }
 

@@ -29,7 +29,7 @@ use crate::{
     fleet::{Access, DigestSample, FeedName, Fleet, Heard, MOST_LATE, StreamId},
     verify::{Attested, Gathered, Stray, diagnose, verify, with_unknown},
 };
-pub(crate) use past::read_at;
+pub use past::read_at;
 
 use batch::{Batch, Limit, batches};
 use digests::{Found, Streams, Window};

@@ -83,7 +83,7 @@ fn contradiction(gathered: &Gathered) -> Option<String> {
 }
 
 /// What an exporter never says of a package: a sample too few, or one that follows from the others.
-pub(crate) fn odd_package(package: &Package) -> Option<String> {
+pub fn odd_package(package: &Package) -> Option<String> {
     let show = |metric| gathered::show(metric, &content::identity(&package.key));
     if let Some(missing) = PACKAGE_METRICS[..ALWAYS].iter().find(|metric| package.get(**metric).is_none()) {
         return Some(format!("{} is missing", show(*missing)));
