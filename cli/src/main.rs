@@ -3,7 +3,7 @@
 //!
 //! | commands | where | what they ask |
 //! |---|---|---|
-//! | `wait`, `explain`, `set-revision` | a folder each | the hub's API server, by [`hub`] |
+//! | `status`, `wait`, `explain`, `set-revision` | a folder each | the hub's API server, by [`hub`] |
 //! | `doctor`, `history` | a folder each | metrics backends too, by [`feeds`] |
 //! | `source …`, `kstatus` | [`source`], [`kstatus`] | files |
 //! | `completion` | [`completion`] | nothing |
@@ -24,6 +24,7 @@ mod kstatus;
 mod output;
 mod set_revision;
 mod source;
+mod status;
 mod target;
 mod text;
 mod wait;
@@ -49,6 +50,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Show how far packages are and which gates are open: all at a glance, one FleetPackage, or one gate
+    Status(status::StatusArgs),
     /// Wait until a gate is open for one revision: for pipelines and Jobs
     Wait(wait::WaitArgs),
     /// Say what a verdict rests on, cluster by cluster, from the hub's API server alone
@@ -89,6 +92,7 @@ fn command(called: &Path) -> clap::Command {
 
 fn run(Cli { access, command }: Cli) -> Result<Exit> {
     match command {
+        Command::Status(args) => block_on(status::run(&access, args)),
         Command::Wait(args) => block_on(wait::run(&access, args)),
         Command::Explain(args) => block_on(explain::run(&access, args)),
         Command::History(args) => block_on(history::run(&access, *args)),
