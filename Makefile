@@ -106,12 +106,12 @@ static: cargo ## Build static binaries for amd64 and arm64 into target/static
 # PREBUILT=1 takes what `make static` has left; BUILDER=…, IMAGE_PREFIX=registry.example.org/statusbridge/, TAG=… .
 BUILDER ?= $(firstword $(foreach b,docker podman buildah,$(if $(shell command -v $(b) 2>/dev/null),$(b))))
 TAG ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-image: ## Build the container images
+image: ## Build all container images
 	@test -n "$(BUILDER)" || { echo "error: there is no docker, podman or buildah; make static builds the binaries" >&2; exit 1; }
-	for image in exporter aggregator changelog; do \
-	  $(BUILDER) build --file deploy/Containerfile --target $$image $(if $(PREBUILT),--build-arg BINARIES=prebuilt) \
-	    --tag $(IMAGE_PREFIX)statusbridge-$$image:$(TAG) . || exit 1; \
+	for program in statusbridge-exporter statusbridge-aggregator statusbridge-changelog statusbridge; do \
+	  $(BUILDER) build --file deploy/Containerfile --target $$program $(if $(PREBUILT),--build-arg BINARIES=prebuilt) \
+	    --tag $(IMAGE_PREFIX)$$program:$(TAG) . || exit 1; \
 	done
 
-check-image: ## Build the container images from what `make static` has left, and look into them
+check-image: ## Build all container images from what `make static` has left, and look into them
 	@deploy/check-image

@@ -16,8 +16,6 @@
 #![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
 
 pub mod clock;
-pub mod doctor;
-pub mod explain;
 pub mod feed;
 pub mod gate_cache;
 pub mod health;
@@ -25,11 +23,7 @@ pub mod hub;
 pub mod metrics;
 #[cfg(test)]
 mod model;
-pub mod operations;
-mod output;
 pub mod serve;
-pub mod set_revision;
-#[cfg(test)]
-mod testing;
-pub mod wait;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod yaml_file;

@@ -60,7 +60,7 @@ fn oldest() -> Panel {
 fn unverified() -> Panel {
     Panel::stat(
         "Unverified streams",
-        "Streams of which what arrived does not add up to what the exporter attests. `statusbridge-aggregator doctor` says what differs.",
+        "Streams of which what arrived does not add up to what the exporter attests. `statusbridge doctor` says what differs.",
         "max(statusbridge_aggregator_streams{state=\"unverified\"})",
     )
     .zero_is_good("red")

@@ -160,7 +160,7 @@ fn by_revision() -> Panel {
     let after = |first: &str| format!("{first} - on (revision) ({told})");
     Panel::table(
         "Time to healthy by revision",
-        "For each revision that any cluster was first told within the time range of the dashboard: from then until the first cluster was healthy at it, and until all were at the same time. `statusbridge-aggregator history` tells it cluster by cluster.",
+        "For each revision that any cluster was first told within the time range of the dashboard: from then until the first cluster was healthy at it, and until all were at the same time. `statusbridge history` tells it cluster by cluster.",
     )
     .target(&format!("1000 * ({told})"), "", true)
     .target(&after(&first(&healthy)), "", true)

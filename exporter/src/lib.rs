@@ -3,7 +3,6 @@
 #![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
 
 pub mod catalog;
-pub mod check;
 pub mod clock;
 pub mod engine;
 pub mod evaluate;
@@ -12,14 +11,12 @@ pub mod footprint;
 pub mod gzip;
 pub mod hold;
 pub mod kstatus;
-pub mod kstatus_command;
 pub mod leaves;
 pub mod objects;
 pub mod own_metrics;
 pub mod preset;
 pub mod projection;
 pub mod push;
-pub mod rbac;
 pub mod reload;
 pub mod replay;
 pub mod row;

@@ -148,7 +148,7 @@ impl Saved {
 }
 
 /// Hands over the objects of lists of any depth one by one, and everything else as it is.
-pub(crate) fn each_object(mut value: Value, found: &mut impl FnMut(Value)) {
+pub fn each_object(mut value: Value, found: &mut impl FnMut(Value)) {
     if let Value::Array(items) = value {
         return items.into_iter().for_each(|item| each_object(item, found));
     }

@@ -38,7 +38,7 @@ fn the_schema_in_docs_is_what_the_format_types_say() {
     assert!(
         docs("source.schema.json") == format!("{:#}\n", schema()),
         "docs/source.schema.json is out of date: \
-         cargo run -p statusbridge-exporter -- sources --schema > docs/source.schema.json",
+         cargo run -p statusbridge -- source schema > docs/source.schema.json",
     );
 }
 

@@ -1,22 +1,23 @@
 //! `/metrics`, `/healthz` and `/readyz`.
 
-use std::{convert::Infallible, sync::Arc};
+use std::convert::Infallible;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Frame;
-use http_body_util::{StreamBody, combinators::BoxBody};
-use hyper::{body::Incoming, service::service_fn};
+use http_body_util::StreamBody;
+use http_body_util::combinators::BoxBody;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    authorize::{Guard, Wanted},
-    format::Format,
-    http::Limits,
-    options::ServerOptions,
-    response::{PLAIN, respond},
-};
+use crate::authorize::{Guard, Wanted};
+use crate::format::Format;
+use crate::http::Limits;
+use crate::options::ServerOptions;
+use crate::response::{PLAIN, respond};
 
 /// What a process says of itself.
 pub trait Endpoints: Send + Sync + 'static {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 
 /// Our programs, each of a package of the same name.
-pub const PROGRAMS: [&str; 3] =
-    ["statusbridge-exporter", "statusbridge-aggregator", "statusbridge-changelog"];
+pub const PROGRAMS: [&str; 4] =
+    ["statusbridge", "statusbridge-exporter", "statusbridge-aggregator", "statusbridge-changelog"];
 
 /// Path of one of our programs, such as `statusbridge-exporter`, built when it is out of date: with the profile and
 /// into the target directory that the test itself was built with. `STATUSBRIDGE_BIN_DIR` names a directory to take
@@ -127,18 +127,18 @@ impl Exporter {
         Exposition::parse(&self.metrics().await?)
     }
 
-    /// Lets a user called `exporter` do what `statusbridge-exporter rbac` with these arguments says, and no more. Gives
+    /// Lets a user called `exporter` do what `statusbridge source rbac` with these arguments says, and no more. Gives
     /// back a kubeconfig file of that user.
     ///
     /// # Errors
     /// When the program fails or the API server refuses.
     pub async fn grant(api: &ApiServer, args: &[&str]) -> Result<PathBuf> {
-        let role = tokio::process::Command::new(own_program("statusbridge-exporter").await?)
-            .arg("rbac")
+        let role = tokio::process::Command::new(own_program("statusbridge").await?)
+            .args(["source", "rbac"])
             .args(args)
             .output()
             .await
-            .context("running statusbridge-exporter rbac")?;
+            .context("running statusbridge source rbac")?;
         ensure!(role.status.success(), "rbac: {}", String::from_utf8_lossy(&role.stderr));
         api.apply(&String::from_utf8(role.stdout)?).await?;
         let group = "rbac.authorization.k8s.io";

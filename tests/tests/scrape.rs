@@ -27,10 +27,10 @@ async fn cluster(rig: &Rig, etcd: &Etcd) -> Result<ApiServer> {
     Ok(api)
 }
 
-/// What `statusbridge-exporter rbac` with these arguments prints, applied.
+/// What `statusbridge source rbac` with these arguments prints, applied.
 async fn grant(api: &ApiServer, args: &[&str]) -> Result<()> {
-    let role = tokio::process::Command::new(own_program("statusbridge-exporter").await?)
-        .arg("rbac")
+    let role = tokio::process::Command::new(own_program("statusbridge").await?)
+        .args(["source", "rbac"])
         .args(PRESETS)
         .args(args)
         .output()

@@ -235,6 +235,7 @@ pub struct GateCounts {
 }
 
 /// One thing that keeps a gate closed.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Waiting {
@@ -244,6 +245,9 @@ pub struct Waiting {
     pub message: String,
     /// How many clusters it concerns; 0 when it concerns the gate as a whole.
     pub count: u64,
+    /// When it is over if nothing else happens, where that is known: while clusters soak, when the last of them has been so
+    /// for `minSuccessTime`.
+    pub until: Option<Time>,
     /// The first ten of them, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]

@@ -151,7 +151,7 @@ impl Backend {
     }
 
     /// How to talk to it.
-    pub(crate) fn config(&self) -> FeedConfig {
+    pub fn config(&self) -> FeedConfig {
         let basic_auth = self.basic_auth.clone().map(|it| (it.username, it.password_file));
         FeedConfig {
             flavour: self.flavour,
@@ -174,7 +174,7 @@ impl Backend {
     }
 
     /// How it is polled, so far behind the present unless it says otherwise.
-    pub(crate) fn poll(&self, settle: Duration) -> PollConfig {
+    pub fn poll(&self, settle: Duration) -> PollConfig {
         let defaults = PollConfig::new(self.exporters());
         let settle = self.settle_delay.unwrap_or(settle).as_secs_f64();
         PollConfig {

@@ -62,7 +62,7 @@ pub enum Written {
 
 impl Written {
     /// Accepted; the object as it is now.
-    pub(crate) fn done(object: Raw) -> Self {
+    pub fn done(object: Raw) -> Self {
         Self::Done(Box::new(object))
     }
 }

@@ -10,7 +10,7 @@ use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::decide::closing::{self, Unwatched};
 use statusbridge_core::decide::dependencies::Dependencies;
 use statusbridge_core::decide::rollout_gate::{Asked, Input, PackageSpec, decide};
-use statusbridge_core::decide::{Backend, Membership, Moment, Target, time, worth_writing};
+use statusbridge_core::decide::{Backend, Membership, Moment, Target, time, unix, worth_writing};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing};
 
 use crate::made::*;
@@ -245,6 +245,9 @@ fn soak(#[case] healthy_for: f64, #[case] min_success_time: &str, #[case] expect
     let soaking = status.clusters.unwrap().soaking;
     assert_eq!(soaking, u64::from(!expected));
     assert_eq!(reasons(&status), if expected { vec![] } else { vec!["Soaking"] });
+    let soak = f64::from(if min_success_time == "10m" { 600 } else { 1 });
+    let until = status.waiting_for.first().map(|it| unix(it.until.as_ref().unwrap()));
+    assert_eq!(until, (!expected).then_some(T - healthy_for + soak));
 }
 
 #[test]

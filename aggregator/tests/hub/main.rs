@@ -6,7 +6,6 @@ mod checks;
 mod crds;
 mod deadline;
 mod depends;
-mod explain;
 mod gate;
 mod history;
 mod laws;

@@ -251,3 +251,14 @@ fn a_fleet_package_is_read_as_open_while_it_is_ready_at_the_revision(
     question.now += 60.0;
     assert!(!read(&package, &question).is_open());
 }
+
+#[test]
+fn a_fleet_package_without_a_revision_is_ready_to_readers_that_ask_for_none() {
+    let question = Question { revision: None, stale_after: Some(60.0), slack: 0.0, now: NOW };
+    let package = package(json!({}), json!({}));
+    assert_eq!(read(&package, &question).state, State::Open);
+    assert_eq!(read(&package, &Question { now: NOW + 60.0, ..question }).state, State::Stale);
+    // A gate without one is for nothing.
+    let gate = gate(with(open(), &[("/spec/revision", json!("")), ("/status/revision", json!(""))]));
+    assert_eq!(read(&gate, &question).state, State::NotJudged);
+}

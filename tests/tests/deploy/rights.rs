@@ -48,9 +48,9 @@ async fn the_exporter_may_do_what_its_own_list_says() -> Result<()> {
             );
             continue;
         }
-        // What the container is started with is what `rbac` is asked about.
+        // What the container is started with is what `source rbac` is asked about.
         let args = &the(&objects, "Deployment", "")?["spec"]["template"]["spec"]["containers"][0]["args"];
-        let mut of = vec!["rbac".to_owned()];
+        let mut of = vec!["source".to_owned(), "rbac".to_owned()];
         for arg in args.as_array().unwrap().iter().filter_map(Value::as_str) {
             if ["--presets=", "--leaf-health=", "--authorize-scrapes"]
                 .iter()
@@ -65,7 +65,7 @@ async fn the_exporter_may_do_what_its_own_list_says() -> Result<()> {
             }
         }
         let of: Vec<&str> = of.iter().map(String::as_str).collect();
-        let out = own_command("statusbridge-exporter", &of).await?.output().await?;
+        let out = own_command("statusbridge", &of).await?.output().await?;
         ensure!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         let printed: Value = serde_saphyr::from_str(&String::from_utf8(out.stdout)?)?;
         let extra = given["rbac"]["extraRules"].as_array().into_iter().flatten();

@@ -64,8 +64,9 @@ fn every_page_can_be_reached_from_the_readme() {
 }
 
 /// Directories of the repository that pages name files in.
-const DIRECTORIES: [&str; 10] = [
+const DIRECTORIES: [&str; 11] = [
     "aggregator",
+    "cli",
     "contract",
     "dashboards",
     "deploy",

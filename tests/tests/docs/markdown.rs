@@ -180,14 +180,14 @@ fn slug(heading: &str) -> String {
 
 #[test]
 fn code_links_and_headings_are_found() {
-    let text = "# The `first`: part\n\nSee [it](other.md#there), `statusbridge-exporter\nrbac`.\n\n    make test\n    \
+    let text = "# The `first`: part\n\nSee [it](other.md#there), `statusbridge source\nrbac`.\n\n    make test\n    \
                 make demo\n\n- a list\n\n    that goes on\n\n```yaml\na: 1\n```\n## again\n## again\n";
     let page = Page::parse(PathBuf::from("p.md"), text);
     let blocks: Vec<_> = page.blocks.iter().map(|b| (b.language.as_str(), b.line, b.text.as_str())).collect();
     assert_eq!(blocks, [("", 6, "make test\nmake demo\n"), ("yaml", 14, "a: 1\n")]);
     assert_eq!(page.links(), [(3, "other.md#there".to_owned())]);
     let code: Vec<_> = page.inline_code().into_iter().map(|(_, code)| code).collect();
-    assert_eq!(code, ["first", "statusbridge-exporter rbac"]);
+    assert_eq!(code, ["first", "statusbridge source rbac"]);
     let anchors: Vec<_> = page.anchors().into_iter().collect();
     assert_eq!(anchors, ["again", "again-1", "the-first-part"]);
 }

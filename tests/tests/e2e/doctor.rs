@@ -1,4 +1,4 @@
-//! `statusbridge-aggregator doctor`: whatever is broken on purpose is named, with what to change.
+//! `statusbridge doctor`: whatever is broken on purpose is named, with what to change.
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -20,7 +20,7 @@ async fn doctor(backend: &str, more: &[&str]) -> Result<(i32, Value)> {
         args.extend(["--trust", "job=\"statusbridge\""]);
     }
     args.extend(more);
-    let out = own_command("statusbridge-aggregator", &args).await?.output().await?;
+    let out = own_command("statusbridge", &args).await?.output().await?;
     let code = out.status.code().context("no exit code")?;
     let report = serde_json::from_slice(&out.stdout)
         .with_context(|| format!("{code}: {}", String::from_utf8_lossy(&out.stderr)))?;
@@ -363,8 +363,8 @@ async fn whatever_is_broken_in_the_pipeline_is_named_with_what_to_change() {
         let fix = "scrape the exporters";
         self::finds(&empty.url(), &usual, 1, "NoDigests", "no metric of ours", fix).await?;
         let args = ["doctor", "--backend", "http://127.0.0.1:1"];
-        let out = own_command("statusbridge-aggregator", &args).await?.output().await?;
-        ensure!(out.status.code() == Some(2) && out.stdout.is_empty(), "{out:?}");
+        let out = own_command("statusbridge", &args).await?.output().await?;
+        ensure!(out.status.code() == Some(1) && out.stdout.is_empty(), "{out:?}");
         Ok(())
     })
     .await;

@@ -1,4 +1,4 @@
-//! `statusbridge-aggregator history`: what clusters did, out of what a real backend has kept, and what of it
+//! `statusbridge history`: what clusters did, out of what a real backend has kept, and what of it
 //! nobody saw.
 
 use crate::world::*;
@@ -59,9 +59,9 @@ impl Kudo {
 /// What `history` prints, and its exit code.
 async fn history(args: &[&str]) -> Result<(i32, String)> {
     let args = [&["history", "--settle-delay", "1s", "--since", "10m"], args].concat();
-    let out = own_command("statusbridge-aggregator", &args).await?.output().await?;
+    let out = own_command("statusbridge", &args).await?.output().await?;
     let code = out.status.code().context("killed")?;
-    ensure!([0, 3].contains(&code), "{args:?}: {code}: {}", String::from_utf8_lossy(&out.stderr));
+    ensure!([0, 8].contains(&code), "{args:?}: {code}: {}", String::from_utf8_lossy(&out.stderr));
     Ok((code, String::from_utf8(out.stdout)?))
 }
 
@@ -306,7 +306,7 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
         // One that does not answer: said, and told by the exit code.
         std::fs::write(&file, second.to_string().replace(&behind.url(), "http://127.0.0.1:1"))?;
         let (code, text) = history(&args).await?;
-        ensure!(code == 3 && text.contains("NOTE      backend behind: "), "{code}: {text}");
+        ensure!(code == 8 && text.contains("NOTE      backend behind: "), "{code}: {text}");
         ensure!(text.contains("Failed: HealthCheckFailed") && !text.contains("UNVERIFIED"), "{text}");
         let none = ["kafka", "--source", SOURCE, "--backend", "http://127.0.0.1:1", "--trust-all"];
         ensure!(history(&none).await.is_err(), "nobody answers");

@@ -38,6 +38,7 @@ mod soak;
 mod spoiled_samples;
 mod stale_after;
 mod stale_markers;
+mod status;
 mod streams;
 mod sweeper;
 mod tenants;

@@ -74,13 +74,13 @@ async fn another_tenant_no_tenant_and_an_ingester_that_is_gone_open_nothing() {
             let trusted = ["--trust", "job=\"statusbridge\""];
             let asked = ["doctor", "--backend", &url, "--backend-header", header, "--stale-after", "40s"];
             let args = [&asked[..], &trusted].concat();
-            let out = own_command("statusbridge-aggregator", &args).await?.output().await?;
+            let out = own_command("statusbridge", &args).await?.output().await?;
             Ok((out.status.code(), String::from_utf8([out.stdout, out.stderr].concat())?))
         };
         let (code, said) = doctor("X-Scope-OrgID: fleet").await?;
         ensure!(code == Some(0) && said.contains("seems to be prometheus"), "{code:?}: {said}");
         let (code, said) = doctor("X-Nothing: x").await?;
-        ensure!(code == Some(2) && said.contains("HTTP 401: no org id"), "{code:?}: {said}");
+        ensure!(code == Some(1) && said.contains("HTTP 401: no org id"), "{code:?}: {said}");
 
         // What another tenant has is nothing, and who does not say which is told so.
         ask_as(&config, &mimir, Some("another"))?;

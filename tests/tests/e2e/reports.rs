@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 use statusbridge_tests::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// A fleet that is only its exporters' words, with everything behind it.
@@ -389,7 +389,7 @@ async fn packages_that_clusters_report_are_found_and_forgotten() {
 
 /// Runs `explain` with a viewer's rights.
 async fn explain(kubeconfig: &Path, args: &[&str]) -> Result<String> {
-    let out = tokio::process::Command::new(own_program("statusbridge-aggregator").await?)
+    let out = tokio::process::Command::new(own_program("statusbridge").await?)
         .arg("explain")
         .args(args)
         .arg("--kubeconfig")
@@ -400,20 +400,6 @@ async fn explain(kubeconfig: &Path, args: &[&str]) -> Result<String> {
         .context("running explain")?;
     ensure!(out.status.success(), "explain {args:?}: {}", String::from_utf8_lossy(&out.stderr));
     Ok(String::from_utf8(out.stdout)?)
-}
-
-async fn viewer(hub: &Hub) -> Result<PathBuf> {
-    let rbac = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/rbac/viewer.yaml");
-    hub.api.apply(&std::fs::read_to_string(rbac)?).await?;
-    let group = "rbac.authorization.k8s.io";
-    hub.api
-        .apply_object(&json!({
-            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "viewer"},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "statusbridge-viewer"},
-            "subjects": [{"kind": "User", "name": "viewer", "apiGroup": group}],
-        }))
-        .await?;
-    hub.api.kubeconfig_as("viewer", &[])
 }
 
 #[tokio::test]

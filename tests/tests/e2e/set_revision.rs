@@ -83,7 +83,7 @@ impl Waves {
 
 /// Runs the command; what it printed and what it complained of.
 async fn set_revision(user: &Path, args: &[&str]) -> Result<(bool, String, String)> {
-    let out = tokio::process::Command::new(own_program("statusbridge-aggregator").await?)
+    let out = tokio::process::Command::new(own_program("statusbridge").await?)
         .arg("set-revision")
         .args(args)
         .args(["--namespace", "default", "--kubeconfig"])

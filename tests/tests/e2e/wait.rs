@@ -1,10 +1,9 @@
-//! `statusbridge-aggregator wait`: what a pipeline sees, and the code that it goes by.
+//! `statusbridge wait`: what a pipeline sees, and the code that it goes by.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_tests::*;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Child;
 
@@ -16,24 +15,38 @@ const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 struct Waiter {
     child: Child,
     log: PathBuf,
+    /// Standard error.
+    progress: PathBuf,
 }
 
 impl Waiter {
     async fn start(rig: &Rig, kubeconfig: &Path, args: &str) -> Result<Self> {
         let log = tempfile::Builder::new().prefix("wait-").tempfile_in(rig.dir())?.into_temp_path().keep()?;
+        let progress = log.with_extension("progress");
         let kubeconfig = kubeconfig.display().to_string();
         let mut all = vec!["wait", "--kubeconfig", &kubeconfig, "-n", "default"];
         all.extend(args.split(' '));
-        let child = own_command("statusbridge-aggregator", &all)
+        let child = own_command("statusbridge", &all)
             .await?
             .stdout(std::fs::File::create(&log)?)
-            .stderr(Stdio::inherit())
+            .stderr(std::fs::File::create(&progress)?)
             .spawn()?;
-        Ok(Self { child, log })
+        Ok(Self { child, log, progress })
     }
 
     fn lines(&self) -> Result<Vec<String>> {
         Ok(std::fs::read_to_string(&self.log)?.lines().map(str::to_owned).collect())
+    }
+
+    /// Waits until the last line of its progress begins and ends so.
+    async fn shows(&self, start: &str, end: &str) -> Result<()> {
+        eventually(SOON, &format!("it shows {start:?} … {end:?}"), async || {
+            let shown = std::fs::read_to_string(&self.progress)?;
+            let last = shown.lines().last().unwrap_or_default();
+            ensure!(last.starts_with(start) && last.ends_with(end) && !shown.contains('\u{1b}'), "{shown}");
+            Ok(())
+        })
+        .await
     }
 
     async fn says(&self, words: &str) -> Result<()> {
@@ -181,7 +194,7 @@ async fn each_way_not_to_open_has_its_own_code() {
             let kubeconfig = world.account.display().to_string();
             let mut args = vec!["wait", "--kubeconfig", &kubeconfig];
             args.extend(other.split(' '));
-            let out = own_command("statusbridge-aggregator", &args).await?.output().await?;
+            let out = own_command("statusbridge", &args).await?.output().await?;
             (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned())
         };
         ensure!(code == Some(1) && lines.contains("forbidden"), "{code:?} {lines}");
@@ -213,6 +226,24 @@ async fn each_way_not_to_open_has_its_own_code() {
             5,
             "generation 2 of the gate has not been judged yet",
         )
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn how_far_the_clusters_are_is_shown_while_it_waits() {
+    run("e2e-wait-progress", async |rig| {
+        let world = World::start(rig).await?;
+        let both = json!({"clusters": {"names": ["c1", "c2"]}, "minSuccessTime": "1h"});
+        world.hub.gate("wave", "payments", R2, both).await?;
+        let waiter = Waiter::start(rig, &world.account, &format!("gate/wave --revision {R2}")).await?;
+        waiter.shows("wave 0/2 healthy", ", 2 in progress").await?;
+        let since = fake_fleet::unix_now();
+        world.fleet.says("c1", "payments", FakePackage { since, ..FakePackage::healthy_at(R2) });
+        waiter.shows("wave 0/2 healthy, 1 soaking 59m", "s left, 1 in progress").await?;
+        world.fleet.says("c2", "payments", FakePackage::failed_at(R2));
+        ensure!(waiter.ends().await?.0 == 3, "it is stalled");
+        Ok(())
     })
     .await;
 }

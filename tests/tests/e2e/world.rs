@@ -6,7 +6,7 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use statusbridge_tests::*;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// For what has no time of its own to keep.
@@ -70,6 +70,21 @@ impl World {
         self.hub.gate(gate, APP, revision, self.all()).await?;
         self.hub.opens(gate, SOON).await.map(drop)
     }
+}
+
+/// Kubeconfig of a user with the rights to read reports and gates, and no others.
+pub(crate) async fn viewer(hub: &Hub) -> Result<PathBuf> {
+    let rbac = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/rbac/viewer.yaml");
+    hub.api.apply(&std::fs::read_to_string(rbac)?).await?;
+    let group = "rbac.authorization.k8s.io";
+    hub.api
+        .apply_object(&json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "viewer"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "statusbridge-viewer"},
+            "subjects": [{"kind": "User", "name": "viewer", "apiGroup": group}],
+        }))
+        .await?;
+    hub.api.kubeconfig_as("viewer", &[])
 }
 
 /// Who is asked about the metrics of clusters that are made up.

@@ -55,6 +55,7 @@ pub fn unwatched(
             reason: Reason::AggregatorSilent.name().to_owned(),
             message,
             count: 0,
+            until: None,
             clusters: Vec::new(),
         }],
         conditions: conditions.finish(),

@@ -159,7 +159,7 @@ fn nothing(reason: Reason, message: &str, stalled: bool) -> Finding {
 
 /// An entry that concerns the gate as a whole.
 fn whole(reason: Reason, message: String) -> Waiting {
-    Waiting { reason: reason.name().to_owned(), message, count: 0, clusters: Vec::new() }
+    Waiting { reason: reason.name().to_owned(), message, count: 0, until: None, clusters: Vec::new() }
 }
 
 fn terms<'a>(
@@ -235,6 +235,7 @@ fn judge(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> Findin
             reason: reason.name().to_owned(),
             message,
             count: clusters.len() as u64,
+            until: None,
             clusters: clusters.into_iter().take(waiting::MOST_CLUSTERS).collect(),
         }));
         (outcome.statuses, outcome.oldest)

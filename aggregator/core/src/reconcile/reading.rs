@@ -287,7 +287,7 @@ fn judge(gate: &Gate, question: &Question) -> Verdict {
     };
     let said = |state| Verdict::new(state, &open.reason, &open.message);
     match open.status.as_str() {
-        "True" => match doubt(wish, status, open, own, question) {
+        "True" => match doubt(gate, wish, status, open, question) {
             Some(doubt) => doubt,
             None => said(State::Open),
         },
@@ -306,13 +306,16 @@ fn present(gate: &Gate) -> Option<(&RolloutGateStatus, &Condition)> {
 
 /// Why a gate that says it is open is not to be believed.
 fn doubt(
+    gate: &Gate,
     wish: &Wish,
     status: &RolloutGateStatus,
     open: &Condition,
-    own: Fingerprint,
     question: &Question,
 ) -> Option<Verdict> {
-    if status.revision.as_deref().map(Fingerprint::of) != Some(own) || own.is_none() {
+    let own = Fingerprint::of(&wish.revision);
+    // A FleetPackage without a revision is Ready at the one that each cluster wants.
+    let nothing_meant = own.is_none() && gate.kind == Kind::RolloutGate;
+    if status.revision.as_deref().map(Fingerprint::of) != Some(own) || nothing_meant {
         let message = "the revision that was judged is not the one in the spec";
         return Some(Verdict::new(State::NotJudged, Reason::Pending.name(), message));
     }

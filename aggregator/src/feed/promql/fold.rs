@@ -21,7 +21,7 @@ impl<T: Send + 'static, F: FnMut(&mut T, &Labels, &[Sample]) + Send + 'static> S
 ///
 /// # Errors
 /// When the backend gives no whole answer.
-pub(crate) async fn fold<T: Default + Send + 'static>(
+pub async fn fold<T: Default + Send + 'static>(
     feed: &impl QueryApi,
     expression: &str,
     at: Seconds,

@@ -18,7 +18,7 @@ mod connector;
 mod elements;
 mod error;
 mod exporters;
-pub(crate) mod fold;
+pub mod fold;
 pub mod poll;
 mod probe;
 mod quick;

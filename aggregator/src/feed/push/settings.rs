@@ -56,7 +56,7 @@ impl Settings {
     }
 
     /// The clusters that may push, after a look at all files that pushes need.
-    pub(crate) fn look(&self) -> Result<BTreeSet<String>> {
+    pub fn look(&self) -> Result<BTreeSet<String>> {
         self.check()?;
         if let Some((certificate, key)) = self.doors()?.certificate {
             Certificate::new(certificate, key)?;

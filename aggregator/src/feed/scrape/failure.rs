@@ -12,11 +12,11 @@ const LONGEST: usize = 120;
 
 /// Why a scrape came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// In a few words, which are the same as long as it fails in the same way.
-    pub(crate) brief: String,
+    pub brief: String,
     /// All that is known, for a log.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 impl Failure {

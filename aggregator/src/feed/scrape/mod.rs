@@ -257,10 +257,7 @@ async fn read(target: Target, body: Vec<u8>, at: Seconds) -> Result<Evidence, Fa
 }
 
 /// Scrapes each target once, so many at a time, and gives what came of it.
-pub(crate) async fn look(
-    settings: &Settings,
-    targets: Vec<Target>,
-) -> Vec<(Target, Result<Evidence, Failure>)> {
+pub async fn look(settings: &Settings, targets: Vec<Target>) -> Vec<(Target, Result<Evidence, Failure>)> {
     let mut clients = Clients::default();
     let scrapes = targets.into_iter().map(|target| {
         let client = client_for(&mut clients, &target);

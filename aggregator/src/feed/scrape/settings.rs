@@ -108,7 +108,7 @@ impl Settings {
     }
 
     /// Everything that is to be scraped, with what ClusterProfiles say of where exporters answer.
-    pub(crate) fn all_targets(&self, addresses: Vec<(String, String)>) -> Vec<Target> {
+    pub fn all_targets(&self, addresses: Vec<(String, String)>) -> Vec<Target> {
         let from_profiles = self.cluster_profiles.iter().flat_map(move |profiles| {
             addresses.clone().into_iter().map(|(cluster, url)| Target {
                 cluster,

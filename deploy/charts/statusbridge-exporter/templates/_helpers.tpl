@@ -54,7 +54,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{/*
 The rules of the ClusterRole: what files/rbac.yaml, which is made from the presets, says for those that are chosen,
-put together as `statusbridge-exporter rbac` does.
+put together as `statusbridge source rbac` does.
 */}}
 {{- define "exporter.rules" -}}
 {{- $known := .Files.Get "files/rbac.yaml" | fromYaml }}

@@ -186,15 +186,15 @@ impl Cluster {
     }
 }
 
-/// A service account with the rights that `statusbridge-exporter rbac` prints, and no others.
+/// A service account with the rights that `statusbridge source rbac` prints, and no others.
 async fn exporter_account(api: &ApiServer) -> Result<PathBuf> {
     let account = "statusbridge-exporter";
-    let printed = tokio::process::Command::new(own_program("statusbridge-exporter").await?)
-        .args(["rbac", "--name", account])
+    let printed = tokio::process::Command::new(own_program("statusbridge").await?)
+        .args(["source", "rbac", "--name", account])
         .stdin(Stdio::null())
         .output()
         .await
-        .context("running statusbridge-exporter rbac")?;
+        .context("running statusbridge source rbac")?;
     ensure!(printed.status.success(), "rbac: {}", String::from_utf8_lossy(&printed.stderr));
     api.apply(&String::from_utf8(printed.stdout).context("rbac")?).await?;
     api.apply_object(&json!({

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 /// The program in our image, which is in no directory of its PATH.
-const ENTRY_POINT: &str = "/statusbridge-aggregator";
+const ENTRY_POINT: &str = "/statusbridge";
 
 /// How a pod ended.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) async fn run_container(container: &Value, account: &Path) -> Result<E
         let words = container[field].as_array().into_iter().flatten();
         words.filter_map(|word| word.as_str().map(str::to_owned)).collect()
     };
-    let own = own_program("statusbridge-aggregator").await?;
+    let own = own_program("statusbridge").await?;
     let mut line = words("command");
     if line.is_empty() {
         line.push(ENTRY_POINT.to_owned());

@@ -27,6 +27,7 @@ pub(super) fn entry(
     };
     let names: Vec<String> = group.iter().map(name).collect();
     let plain = format!("{}: {}", phrase(state, count), list(&names));
+    let last_since = if state == Reason::Soaking { last_since(group) } else { None };
     let (reason, message) = match state {
         Reason::FailureBudgetExceeded => {
             let message = format!("{} failed, {} allowed: {}", clusters(count), terms.budget, list(&names));
@@ -48,22 +49,25 @@ pub(super) fn entry(
             let example = group.first().map_or("", |(_, target)| lasting(&target.observation.message));
             (state, if example.is_empty() { plain } else { format!("{plain}; {}", shorten(example)) })
         }
-        Reason::Soaking => (state, plain + &soaking(group)),
+        Reason::Soaking => {
+            let since = last_since.map(|since| format!("; the last since {}", time(since).0));
+            (state, plain + &since.unwrap_or_default())
+        }
         _ => (state, plain),
     };
     Waiting {
         reason: reason.name().to_owned(),
         message,
         count,
+        until: last_since.map(|since| time(since + terms.demand.min_success)),
         clusters: group.iter().take(MOST_CLUSTERS).map(|(_, target)| target.cluster.clone()).collect(),
     }
 }
 
-/// Since when the last cluster soaks.
-fn soaking(group: &[(Reason, &Target)]) -> String {
+/// Since when the last cluster is as it is.
+fn last_since(group: &[(Reason, &Target)]) -> Option<Seconds> {
     let since = group.iter().filter_map(|(_, target)| Some(target.observation.row.as_ref()?.since));
-    let last = since.reduce(Seconds::max);
-    last.map(|since| format!("; the last since {}", time(since).0)).unwrap_or_default()
+    since.reduce(Seconds::max)
 }
 
 fn never_seen(input: &Input<'_>, spec: &RolloutGateSpec, wanted: Fingerprint) -> String {

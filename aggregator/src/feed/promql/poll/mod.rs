@@ -28,7 +28,7 @@ use statusbridge_core::verify::{Attested, Gathered, Stray, diagnose, verify, wit
 
 use crate::feed::promql::{Exporters, FeedError, PromFeed, QueryApi};
 
-pub(crate) use past::read_at;
+pub use past::read_at;
 
 use batch::{Batch, Limit, batches};
 use digests::{Found, Streams, Window};

@@ -11,7 +11,7 @@ use crate::feed::promql::{FeedError, QueryApi};
 ///
 /// # Errors
 /// When the backend gives no whole answer.
-pub(crate) async fn read_at(
+pub async fn read_at(
     feed: &impl QueryApi,
     config: &PollConfig,
     cluster: &str,

@@ -1,0 +1,153 @@
+//! What was seen of backend, streams and hub: plain data, from which everything else follows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use statusbridge_aggregator::feed::promql::{Flavour, Trust};
+use statusbridge_contract::Fingerprint;
+use statusbridge_contract::stream::StreamLabels;
+use statusbridge_core::fleet::StreamId;
+use statusbridge_core::time::Seconds;
+
+/// All that was seen.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Survey {
+    /// Evaluation time of the last look, in the backend's clock.
+    pub t: Seconds,
+    /// How far behind the present the backend was asked.
+    pub settle: Seconds,
+    /// Largest believable difference between the backend's clock and a cluster's.
+    pub max_clock_skew: Seconds,
+    /// The label that names the cluster, as configured.
+    pub cluster_label: String,
+    /// Who is believed; None where nobody has said it.
+    pub trust: Option<Trust>,
+    /// What the backend is asked as.
+    pub flavour: Flavour,
+    /// What it seems to be.
+    pub found_flavour: Option<Flavour>,
+    /// The backend's clock minus this machine's, when they are too far apart to go on.
+    pub clock_ahead: Option<Seconds>,
+    /// The backend's warning that its answer is not whole.
+    pub partial: Option<String>,
+    /// Every digest, by the labels of its stream.
+    pub digests: BTreeMap<StreamLabels, DigestSeen>,
+    /// The same of those that are not believed.
+    pub refused: BTreeMap<StreamLabels, DigestSeen>,
+    /// They are too many to be read.
+    pub refused_unread: bool,
+    /// Names of the contract's metrics that are there; those of packages are not looked for.
+    pub metrics: BTreeSet<String>,
+    /// Own labels that collide with others, and how many series bear both.
+    pub collisions: BTreeMap<String, u64>,
+    /// By cluster, names of metrics with values that no exporter says: zeros where it leaves a sample out.
+    pub filled: BTreeMap<String, BTreeSet<String>>,
+    /// By cluster, how many samples stand beside newer ones of the same timestamp which say that they were left out.
+    pub restamped: BTreeMap<String, u64>,
+    /// What was made of the streams.
+    pub streams: Vec<StreamSeen>,
+    /// Who says how old evidence may be.
+    pub limits: Vec<Limit>,
+    /// Exporters were scraped from here: there is no backend in between.
+    pub direct: bool,
+    /// Exporters that could not be scraped.
+    pub unscraped: Vec<Unscraped>,
+}
+
+/// An exporter that could not be scraped.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Unscraped {
+    /// Name of its cluster.
+    pub cluster: String,
+    /// Its address.
+    pub url: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What came lately of the digest of one stream's labels, and of what comes with it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct DigestSeen {
+    /// Contract versions of the digests that are there now.
+    pub contracts: BTreeSet<String>,
+    /// Clusters that they say they are of; None: it does not say.
+    pub uids: BTreeSet<Option<Fingerprint>>,
+    /// When digests were sampled, in order.
+    pub stamps: Vec<Seconds>,
+    /// When expositions were rendered, by the time of their samples in milliseconds.
+    pub rendered: BTreeMap<i64, u64>,
+    /// Which process said it, by the same.
+    pub processes: BTreeMap<i64, u64>,
+    /// By how much the latest timestamp is ahead of the present.
+    pub ahead: Option<Seconds>,
+}
+
+/// An exposition is repeated when it was scraped before, and longer ago than whole seconds make up for.
+const REPEATED: i64 = 1_500;
+
+impl DigestSeen {
+    /// The usual distance between its samples: the median, which neither a lost scrape nor a
+    /// restart moves.
+    pub(super) fn interval(&self) -> Option<Seconds> {
+        let mut gaps: Vec<Seconds> =
+            self.stamps.iter().zip(self.stamps.iter().skip(1)).map(|(a, b)| b - a).collect();
+        gaps.sort_by(Seconds::total_cmp);
+        gaps.get(gaps.len() / 2).copied()
+    }
+
+    /// How many samples bring an exposition that came before.
+    pub(super) fn repeated(&self) -> usize {
+        let mut first = BTreeMap::<u64, i64>::new();
+        let scrapes = self.rendered.iter();
+        scrapes.filter(|(at, rendered)| **at - *first.entry(**rendered).or_insert(**at) > REPEATED).count()
+    }
+
+    /// How many digests have no sample of the same time beside them that says when they were rendered, or by whom.
+    pub(super) fn alone(&self) -> usize {
+        let at = self.stamps.iter().map(|at| (at * 1000.0).round() as i64);
+        at.filter(|at| !self.rendered.contains_key(at) || !self.processes.contains_key(at)).count()
+    }
+
+    /// Whether processes take turns: one that was replaced does not come back.
+    pub(super) fn alternates(&self) -> bool {
+        let processes: Vec<u64> = self.processes.values().copied().collect();
+        let changes = processes.iter().zip(processes.iter().skip(1)).filter(|(a, b)| a != b).count();
+        changes > processes.iter().collect::<BTreeSet<_>>().len()
+    }
+}
+
+/// A stream, as the aggregator takes it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct StreamSeen {
+    /// Name of its cluster.
+    pub cluster: String,
+    /// What tells it from others.
+    pub id: StreamId,
+    /// Timestamp of its newest digest sample.
+    pub newest: Option<Seconds>,
+    /// The backend's clock minus the cluster's.
+    pub clock_offset: Option<Seconds>,
+    /// Why it is not verified; `None`: it is.
+    pub fault: Option<String>,
+    /// Whether it was not verified when it was first looked at.
+    pub was_torn: bool,
+    /// Its sources that are down.
+    pub down: Vec<String>,
+}
+
+/// How old evidence may be.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Limit {
+    /// Who says so.
+    pub who: String,
+    /// In seconds.
+    pub stale_after: Seconds,
+    /// For which clusters; `None`: for all.
+    pub clusters: Option<BTreeSet<String>>,
+}
+
+impl Limit {
+    /// Whether it concerns a cluster.
+    pub(super) fn concerns(&self, cluster: &str) -> bool {
+        self.clusters.as_ref().is_none_or(|clusters| clusters.contains(cluster))
+    }
+}

@@ -1,0 +1,73 @@
+//! `source`: the presets, and sources of one's own tried on saved objects.
+
+mod check;
+mod rbac;
+mod replay;
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use clap::Subcommand;
+use serde::Serialize;
+use statusbridge_exporter::preset::{PRESETS, Preset};
+use statusbridge_exporter::source::schema;
+
+use crate::exit::Exit;
+use crate::output::OutputArgs;
+use crate::text::table;
+
+/// Commands about sources.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SourceCommand {
+    /// List the presets
+    List(OutputArgs),
+    /// Print a preset, to start from
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Print what /metrics would say about saved objects
+    Check(check::CheckArgs),
+    /// Print one JSON line for each transition in successive versions of saved objects, the first sight of a package
+    /// included
+    Replay(replay::ReplayArgs),
+    /// Print the least ClusterRole that the sources need
+    Rbac(rbac::RbacArgs),
+    /// Print the JSON Schema of the format
+    Schema,
+}
+
+/// A line of the list.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    description: String,
+}
+
+/// Runs one of them.
+pub(crate) fn run(command: &SourceCommand) -> Result<Exit> {
+    match command {
+        SourceCommand::List(OutputArgs { output }) => {
+            let mut listed = Vec::new();
+            for preset in PRESETS {
+                listed.push(Listed { name: preset.name, description: preset.source()?.description });
+            }
+            let lines: Vec<_> =
+                listed.iter().map(|it| vec![it.name.to_owned(), it.description.clone()]).collect();
+            output.print(&table(&lines), &listed)?;
+        }
+        SourceCommand::Show { name } => match Preset::find(name) {
+            Some(preset) => io::stdout().write_all(preset.yaml.as_bytes())?,
+            None => {
+                let known: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+                let message = format!("there is no preset `{name}`; there are {}", known.join(", "));
+                return Err(Exit::NotFound.error(message));
+            }
+        },
+        SourceCommand::Check(args) => return check::run(args),
+        SourceCommand::Replay(args) => return replay::run(args),
+        SourceCommand::Rbac(args) => rbac::run(args)?,
+        SourceCommand::Schema => writeln!(io::stdout(), "{:#}", schema())?,
+    }
+    Ok(Exit::Done)
+}

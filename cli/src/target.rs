@@ -1,0 +1,66 @@
+//! An object of the hub as it is named on a command line: `gate/NAME`, `package/NAME`.
+
+use statusbridge_core::reconcile::store::Kind;
+
+/// A gate or a FleetPackage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+}
+
+impl std::fmt::Display for Target {
+    /// As kubectl names it, less the group.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.kind.name().to_lowercase(), self.name)
+    }
+}
+
+/// Reads KIND/NAME. Kinds are `gate`, `package`, and the words that kubectl takes.
+///
+/// # Errors
+/// In words for a user, when it is something else.
+pub(crate) fn target(text: &str) -> Result<Target, String> {
+    let usage = || format!("{text:?} is neither gate/NAME nor package/NAME");
+    let (kind, name) = text.split_once('/').ok_or_else(usage)?;
+    let kind = match kind.to_ascii_lowercase().split('.').next().unwrap_or_default() {
+        "gate" | "rgate" | "rolloutgate" | "rolloutgates" => Kind::RolloutGate,
+        "package" | "fpkg" | "fleetpackage" | "fleetpackages" => Kind::FleetPackage,
+        _ => return Err(usage()),
+    };
+    Ok(Target { kind, name: self::name(name)? })
+}
+
+/// Reads the name of an object or a namespace.
+///
+/// # Errors
+/// In words for a user, when it cannot be one.
+pub(crate) fn name(text: &str) -> Result<String, String> {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
+    if !text.is_empty() && text.bytes().all(allowed) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} cannot be a name"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("gate/wave-1", Ok("rolloutgate/wave-1"))]
+    #[case("rolloutgate.statusbridge.dev/wave-1", Ok("rolloutgate/wave-1"))]
+    #[case("FleetPackage/a.b", Ok("fleetpackage/a.b"))]
+    #[case("package/payments", Ok("fleetpackage/payments"))]
+    #[case("gate/", Err("\"\" cannot be a name"))]
+    #[case("gate/../x", Err("\"../x\" cannot be a name"))]
+    #[case("payments", Err("\"payments\" is neither gate/NAME nor package/NAME"))]
+    #[case("pod/x", Err("\"pod/x\" is neither gate/NAME nor package/NAME"))]
+    fn targets(#[case] text: &str, #[case] expected: Result<&str, &str>) {
+        let read = target(text).map(|target| target.to_string());
+        assert_eq!(read, expected.map(str::to_owned).map_err(str::to_owned));
+    }
+}
