@@ -94,8 +94,9 @@ async fn every_entry_is_printed_once_as_upstream_would_and_counted() {
             .await?;
             sidecar.process().terminate(SOON).await
         };
-        let (sent, stopped) = tokio::join!(sidecar.load(3000, 16), stopped);
-        let sent = sent?;
+        let load = tokio::time::timeout(SOON, sidecar.load(3000, 16));
+        let (sent, stopped) = tokio::join!(load, stopped);
+        let sent = sent.context("the provider waits for a sidecar that is gone")??;
         ensure!(stopped?.success() && (sent.sent, sent.failed) == (3000, 0), "{sent:?}");
         ensure!(numbers(&read(&out)?) == (1..=3000).collect(), "{} lines", read(&out)?.len());
         ensure!(!sidecar.socket().exists(), "the socket's file is left");
