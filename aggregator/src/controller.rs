@@ -104,7 +104,7 @@ pub struct Controller {
     complaints: Vec<String>,
     judged_all: bool,
     closings: BTreeSet<Key>,
-    backlog: Backlog<(Kind, Key)>,
+    backlog: Backlog,
     beat_due: bool,
     /// The gates that the heartbeat names.
     named: BTreeSet<Key>,
