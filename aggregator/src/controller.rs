@@ -4,9 +4,9 @@
 //! ```text
 //!   watch events ─┐                    ┌─> closings: at once, several at a time, until they land
 //!                 ├─> decide, compare ─┤
-//!   feeds ────────┘                    └─> the rest, slices too: a backlog, so many writes a second
-//!                                           when it is empty, what discovery found
-//!                                      heartbeat once a poll's closings have landed
+//!   feeds ────────┘                    └─> the rest, slices too: a backlog, so many writes a second,
+//!                                           namespaces by turns; when it is empty, what discovery found
+//!                                      heartbeat once a poll's closings have landed; it names those that have not
 //! ```
 //!
 //! The backlog holds names only: what is written is decided from the freshest object and fleet at
@@ -45,6 +45,7 @@ use crate::discover::{self, Discovery};
 use crate::feed::FeedError;
 use crate::feeds::{self, Feeds, Message, Overall, Plan, Polled, Standing};
 use crate::fleet::{Fleet, FleetSettings};
+use crate::hanging::{HangingClosings, HangingStatuses};
 use crate::heartbeat::Heartbeat;
 use crate::judge::{GateObject, Gates, Packages, World};
 use crate::metrics::Metrics;
@@ -104,7 +105,9 @@ pub struct Controller {
     complaints: Vec<String>,
     judged_all: bool,
     closings: BTreeSet<Key>,
+    hanging_closings: HangingClosings,
     backlog: Backlog,
+    hanging_statuses: HangingStatuses,
     beat_due: bool,
     /// The gates that the heartbeat names.
     named: BTreeSet<Key>,
@@ -162,7 +165,9 @@ impl Controller {
             complaints: Vec::new(),
             judged_all: false,
             closings: BTreeSet::new(),
+            hanging_closings: HangingClosings::default(),
             backlog: Backlog::default(),
+            hanging_statuses: HangingStatuses::default(),
             beat_due: false,
             named: BTreeSet::new(),
             restored: false,

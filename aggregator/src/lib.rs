@@ -21,6 +21,7 @@ pub mod fence;
 pub mod fleet;
 mod fold;
 pub mod gates_page;
+mod hanging;
 pub mod heartbeat;
 pub mod judge;
 pub mod lease;
