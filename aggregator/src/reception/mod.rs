@@ -9,6 +9,7 @@
 
 mod answer;
 mod body;
+mod refusals;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -34,8 +35,9 @@ use tracing::info;
 
 use crate::feeds::{Desk, Receipt};
 use crate::metrics::Metrics;
+pub use body::most_memory;
 use session::Session;
-pub use tokens::{Tokens, TokensFile};
+pub use tokens::{TokenId, Tokens, TokensFile};
 
 /// Where exporters push to.
 pub const PATH: &str = "/v1alpha1/push";
