@@ -99,6 +99,8 @@ label_values! {
         Slow = "slow",
         /// There was no room for it.
         Busy = "busy",
+        /// Pushes with the same token were refused before.
+        Slowed = "slowed",
         /// This replica does not lead.
         Standby = "standby",
     }

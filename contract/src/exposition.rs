@@ -60,10 +60,12 @@ pub fn read<'t>(text: &'t str, mut each: impl FnMut(Sample<'_, 't>)) -> Result<(
     Ok(())
 }
 
-/// Most labels of a sample: what a contract may come to have, and more than any exporter sets.
-const LABELS: usize = 32;
-/// Longest value of a label as it is written, in bytes.
-const VALUE: usize = 8 << 10;
+/// Labels of a sample, at most: more than any exporter sets.
+const MOST_LABELS: usize = 32;
+/// Longest value of a label, in bytes, unescaped.
+pub const LONGEST_VALUE: usize = 8 << 10;
+/// Longest name of a metric or label, in bytes.
+const LONGEST_NAME: usize = 1 << 10;
 
 type Label<'t> = (&'t str, Cow<'t, str>);
 
@@ -81,6 +83,9 @@ fn sample<'t>(line: &'t str, labels: &mut Vec<Label<'t>>) -> Result<(&'t str, f6
 fn name(text: &str, more: u8) -> Result<(&str, &str), &'static str> {
     let part = |c: &u8| c.is_ascii_alphanumeric() || *c == b'_' || *c == more;
     let end = text.bytes().position(|c| !part(&c)).unwrap_or(text.len());
+    if end > LONGEST_NAME {
+        return Err("a name is longer than 1024 bytes, which are as many as are read");
+    }
     match text.as_bytes().first() {
         Some(first) if end > 0 && !first.is_ascii_digit() => Ok(text.split_at(end)),
         _ => Err("there is no name where one has to be"),
@@ -96,11 +101,8 @@ fn labels<'t>(mut text: &'t str, labels: &mut Vec<Label<'t>>) -> Result<&'t str,
         let (name, rest) = name(text, b'_')?;
         let rest = rest.strip_prefix("=\"").ok_or("a label has no quoted value")?;
         let (value, rest) = quoted(rest)?;
-        if labels.len() == LABELS {
-            return Err("a sample has more than 32 labels");
-        }
-        if value.len() > VALUE {
-            return Err("a label's value is longer than 8 KiB");
+        if labels.len() == MOST_LABELS {
+            return Err("a sample has more than 32 labels, which are as many as are read");
         }
         if labels.iter().any(|(other, _)| *other == name) {
             return Err("a label comes twice");
@@ -117,7 +119,11 @@ fn labels<'t>(mut text: &'t str, labels: &mut Vec<Label<'t>>) -> Result<&'t str,
 /// A value up to the closing quote, unescaped, and what comes after it.
 fn quoted(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
     const NO_END: &str = "a label's value has no end";
+    const TOO_LONG: &str = "a label's value is longer than 8192 bytes, which are as many as are read";
     let (plain, rest) = text.find(['"', '\\']).and_then(|end| text.split_at_checked(end)).ok_or(NO_END)?;
+    if plain.len() > LONGEST_VALUE {
+        return Err(TOO_LONG);
+    }
     if let Some(rest) = rest.strip_prefix('"') {
         return Ok((Cow::Borrowed(plain), rest));
     }
@@ -132,6 +138,9 @@ fn quoted(text: &str) -> Result<(Cow<'_, str>, &str), &'static str> {
                 _ => return Err("there is an escape that does not exist"),
             }),
             c => out.push(c),
+        }
+        if out.len() > LONGEST_VALUE {
+            return Err(TOO_LONG);
         }
     }
     Err(NO_END)
@@ -178,6 +187,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_as_much_as_is_read_is_read() {
+        let labels: String = (0..32).map(|n| format!("l{n}=\"\",")).collect();
+        let (name, value) = ("n".repeat(1024), "v".repeat(8191));
+        let text = format!("a{{{labels}}} 1\n{name}{{{name}=\"\\\\{value}\"}} 1\n");
+        assert_eq!(all(&text).unwrap()[0].1.len(), 32);
+    }
+
+    #[test]
     fn samples_are_read_and_all_else_is_skipped() {
         let text = "# HELP a what\n# TYPE a gauge\na 1\n\nb{} 2.5\nc{x=\"1\",y=\"a\\\\b\\\"c\\nd},\"} 3e2\n\
                     d:e{le=\"+Inf\",} +Inf\n# EOF\n";
@@ -204,7 +221,10 @@ mod tests {
     #[case("a{x=1} 1\n", 1, "no quoted value")]
     #[case("a{x=\"1\",x=\"2\"} 1\n", 1, "twice")]
     #[case(&format!("a{{{}}} 1\n", (0..33).map(|n| format!("l{n}=\"\",")).collect::<String>()), 1, "more than 32 labels")]
-    #[case(&format!("a{{x=\"{}\"}} 1\n", "v".repeat(8193)), 1, "longer than 8 KiB")]
+    #[case(&format!("a{{x=\"{}\"}} 1\n", "v".repeat(8193)), 1, "longer than 8192 bytes")]
+    #[case(&format!("a{{x=\"\\\\{}\"}} 1\n", "v".repeat(8192)), 1, "longer than 8192 bytes")]
+    #[case(&format!("{} 1\n", "a".repeat(1025)), 1, "longer than 1024 bytes")]
+    #[case(&format!("a{{{}=\"\"}} 1\n", "x".repeat(1025)), 1, "longer than 1024 bytes")]
     #[case("a{,} 1\n", 1, "no name")]
     #[case("a{x=\"1\"}1\n", 1, "no space")]
     #[case("a\n", 1, "no space")]

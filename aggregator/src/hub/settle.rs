@@ -2,6 +2,7 @@
 //! is accepted or nothing is left to write.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Client;
@@ -92,20 +93,22 @@ pub enum Settled<O, T> {
     Gone,
     /// It was not written, for sure; to be tried again.
     Unsettled,
-    /// The hub's API server did not answer, or with an error: what was sent may arrive yet. To be
-    /// tried again.
+    /// The hub's API server answered with an error: what was sent may arrive yet. To be tried again.
     Doubtful(Box<T>),
+    /// The same, but it did not answer in time.
+    Hung(Box<T>),
 }
 
 /// Decides and writes until the object's status is what it should be. What the world, which is as of `since`,
 /// makes of it is not sent late, be it that others kept changing the object or that this process was stopped
-/// meanwhile: it may no longer be true.
+/// meanwhile: it may no longer be true. Each write may take as long as `patience`.
 pub async fn settle<S: Judged>(
     client: &Client,
     world: &World<'_>,
     since: Mark,
     metrics: &Metrics,
     object: &Object<S, S::Status>,
+    patience: Duration,
 ) -> Settled<Object<S, S::Status>, S::Status> {
     let mut reread = None;
     let is_late = || since.elapsed() >= CALL_TIMEOUT;
@@ -129,7 +132,7 @@ pub async fn settle<S: Judged>(
         if least.is_some() && attempt == ATTEMPTS {
             version.resource_version.clear();
         }
-        let answer = write::status(client, S::KIND, &version, &status, least.as_ref()).await;
+        let answer = write::status(client, S::KIND, &version, &status, least.as_ref(), patience).await;
         metrics.wrote(S::KIND, write::result(&answer));
         let raw = match answer {
             Ok(Written::Done(raw)) => {
@@ -156,7 +159,11 @@ pub async fn settle<S: Judged>(
             Ok(None) => return Settled::Gone,
             Err(error) => {
                 warn!(kind = S::KIND.name(), object = %object.key, %error, "status could not be written");
-                return Settled::Doubtful(Box::new(status));
+                let status = Box::new(status);
+                return match error {
+                    HubError::Timeout => Settled::Hung(status),
+                    _ => Settled::Doubtful(status),
+                };
             }
         }
     }
@@ -170,7 +177,6 @@ mod tests {
     use std::future::ready;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::time::Duration;
 
     use kube::client::Body;
     use serde_json::json;
@@ -200,7 +206,8 @@ mod tests {
                 ready(Ok::<_, Infallible>(http::Response::new(Body::from(answer.clone().into_bytes()))))
             });
             let (client, metrics) = (Client::new(hub, "fleet"), Metrics::aggregator());
-            let settled = settle::<RolloutGateSpec>(&client, &world, since, &metrics, &gate).await;
+            let settled =
+                settle::<RolloutGateSpec>(&client, &world, since, &metrics, &gate, CALL_TIMEOUT).await;
             (settled, sent.load(Ordering::Relaxed))
         };
         assert!(matches!(settled(Mark::now()).await, (Settled::Done(Some(_)), 1)));

@@ -162,7 +162,8 @@ impl Sweeper {
         if any_version {
             version.resource_version.clear();
         }
-        let answer = write::status(&self.client, Kind::RolloutGate, &version, &closed, Some(&least)).await;
+        let (client, kind) = (&self.client, Kind::RolloutGate);
+        let answer = write::status(client, kind, &version, &closed, Some(&least), CALL_TIMEOUT).await;
         self.metrics.wrote(Kind::RolloutGate, write::result(&answer));
         match &answer {
             Ok(Written::Done(_)) => info!(gate = %gate.key, "closed"),

@@ -33,7 +33,7 @@ pub enum HubError {
     #[error("{0}")]
     Api(#[source] kube::Error),
     /// It did not answer in time.
-    #[error("no answer from the hub's API server within {} s", CALL_TIMEOUT.as_secs())]
+    #[error("no answer from the hub's API server in time")]
     Timeout,
     /// It was not asked, because another replica may lead before it answers.
     #[error("{0}")]
@@ -89,7 +89,7 @@ pub fn within(client: &Client, kind: Kind, namespace: &str) -> Api<Raw> {
 }
 
 /// Writes a status, or where the object has no room for it, `least`. An object that has changed meanwhile, or is another
-/// of the same name, is not touched.
+/// of the same name, is not touched. Each write may take as long as `patience`.
 ///
 /// # Errors
 /// When the API server refuses both, or does not answer.
@@ -99,12 +99,13 @@ pub async fn status<S: Serialize>(
     version: &Version,
     status: &S,
     least: Option<&S>,
+    patience: Duration,
 ) -> Result<Written, HubError> {
-    let answer = replace(client, kind, version, status).await;
+    let answer = replace(client, kind, version, status, patience).await;
     match (&answer, least) {
         (Err(HubError::Api(kube::Error::Api(refusal))), Some(least)) if is_too_large(refusal) => {
             warn!(object = %version.key, "a gate is closed without details, as its object is full");
-            replace(client, kind, version, least).await
+            replace(client, kind, version, least, patience).await
         }
         _ => answer,
     }
@@ -117,6 +118,7 @@ async fn replace(
     kind: Kind,
     version: &Version,
     status: &impl Serialize,
+    patience: Duration,
 ) -> Result<Written, HubError> {
     let set = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
     let Version { key, uid, resource_version } = version;
@@ -129,7 +131,8 @@ async fn replace(
     let patch = Patch::<()>::Json(serde_json::from_value(Value::Array(patch)).map_err(unusual)?);
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let api = within(client, kind, &key.namespace);
-    match written(in_time(api.patch_status(&key.name, &params, &patch)).await.map(Written::done)) {
+    let call = api.patch_status(&key.name, &params, &patch);
+    match written(answered_within(patience, Mark::now(), call).await.map(Written::done)) {
         // It is another one of that name.
         Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 422 => Ok(Written::Conflict),
         answer => answer,
@@ -195,19 +198,24 @@ pub async fn list<T>(
 /// Waits for an answer, but not for ever. The call takes no step after that, not even the one for which a
 /// process that was frozen wakes up.
 pub async fn in_time<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, HubError> {
-    in_time_since(Mark::now(), call).await
+    answered_within(CALL_TIMEOUT, Mark::now(), call).await
 }
 
-async fn in_time_since<T>(begun: Mark, call: impl Future<Output = kube::Result<T>>) -> Result<T, HubError> {
+/// The same for as long as `patience`.
+async fn answered_within<T>(
+    patience: Duration,
+    begun: Mark,
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<T, HubError> {
     let mut call = pin!(call);
     let steps = poll_fn(|context| {
-        if begun.elapsed() < CALL_TIMEOUT {
+        if begun.elapsed() < patience {
             call.as_mut().poll(context).map_err(HubError::from)
         } else {
             Poll::Ready(Err(HubError::Timeout))
         }
     });
-    tokio::time::timeout(CALL_TIMEOUT, steps).await.unwrap_or(Err(HubError::Timeout))
+    tokio::time::timeout(patience, steps).await.unwrap_or(Err(HubError::Timeout))
 }
 
 #[cfg(test)]
@@ -216,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_takes_no_step_once_its_time_is_over() {
-        let call = |begun| in_time_since(begun, async { Ok(1) });
+        let call = |begun| answered_within(CALL_TIMEOUT, begun, async { Ok(1) });
         assert!(matches!(call(Mark::now()).await, Ok(1)));
         assert!(matches!(call(Mark::ago(CALL_TIMEOUT)).await, Err(HubError::Timeout)));
     }

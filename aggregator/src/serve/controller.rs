@@ -4,9 +4,9 @@
 //! ```text
 //!   watch events ─┐                    ┌─> closings: at once, several at a time, until they land
 //!                 ├─> decide, compare ─┤
-//!   feeds ────────┘                    └─> the rest, slices too: a backlog, so many writes a second
-//!                                           when it is empty, what discovery found
-//!                                      heartbeat once a poll's closings have landed
+//!   feeds ────────┘                    └─> the rest, slices too: a backlog, so many writes a second,
+//!                                           namespaces by turns; when it is empty, what discovery found
+//!                                      heartbeat once a poll's closings have landed; it names those that have not
 //! ```
 //!
 //! The backlog holds names only: what is written is decided from the freshest object and fleet at
@@ -15,6 +15,7 @@
 //! A controller that starts, after a restart or as a new leader, knows nothing of any cluster. It
 //! first closes the gates whose evidence is too old by now, and then lets the feeds begin.
 
+mod hanging;
 mod judging;
 mod writing;
 
@@ -60,6 +61,7 @@ use crate::hub::references::References;
 use crate::hub::{self, write};
 use crate::metrics::{Metrics, Poll};
 use crate::serve::config::ConfigFile;
+use hanging::{HangingClosings, HangingStatuses};
 use judging::{Due, Judged, judge, judges};
 
 /// How much of what is heard of ClusterProfiles is taken in before it is judged.
@@ -109,7 +111,9 @@ pub struct Controller {
     complaints: Vec<String>,
     judged_all: bool,
     closings: BTreeSet<Key>,
-    backlog: Backlog<(Kind, Key)>,
+    hanging_closings: HangingClosings,
+    backlog: Backlog,
+    hanging_statuses: HangingStatuses,
     beat_due: bool,
     /// The gates that the heartbeat names.
     named: BTreeSet<Key>,
@@ -167,7 +171,9 @@ impl Controller {
             complaints: Vec::new(),
             judged_all: false,
             closings: BTreeSet::new(),
+            hanging_closings: HangingClosings::default(),
             backlog: Backlog::default(),
+            hanging_statuses: HangingStatuses::default(),
             beat_due: false,
             named: BTreeSet::new(),
             restored: false,

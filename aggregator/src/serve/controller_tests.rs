@@ -13,19 +13,28 @@ use super::*;
 use crate::feed::Feed;
 use crate::feed::promql::poll::PollReport;
 
-/// Gates by name, and what was asked: `GET wave-1`, `PATCH wave-1 True`.
+/// Gates by name, and what was asked: `GET wave-1`, `PATCH wave-1 True`, `BEAT` with the gates that the heartbeat names.
 #[derive(Default)]
 struct Hub {
     gates: Mutex<BTreeMap<String, Value>>,
     asked: Mutex<Vec<String>>,
     /// Reads are refused.
     broken: bool,
+    /// Writes of this gate are never answered.
+    hangs: Mutex<String>,
 }
 
 impl Hub {
     fn answer(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let name =
             path.split(['/', '?']).skip_while(|part| *part != "rolloutgates").nth(1).unwrap_or_default();
+        if path.contains("/leases/") {
+            let named = &body["metadata"]["annotations"]["statusbridge.dev/unclosed-gates"];
+            self.asked.lock().unwrap().push(format!("BEAT {}", named.as_str().unwrap()));
+            let mut lease = body.clone();
+            lease["metadata"]["resourceVersion"] = json!("1");
+            return (200, lease);
+        }
         let mut gates = self.gates.lock().unwrap();
         let set = |path: &str| {
             let mut all = body.as_array().into_iter().flatten();
@@ -51,7 +60,6 @@ impl Hub {
                 gate["status"] = status;
                 (200, gate.clone())
             }
-            // The heartbeat, among others.
             None => (404, json!({"code": 404, "message": "no such gate", "reason": "NotFound"})),
         }
     }
@@ -77,6 +85,10 @@ impl Hub {
             let (method, path) = (words.next()?, words.next()?);
             let (code, answer) =
                 self.answer(method, path, &serde_json::from_slice(&body).unwrap_or_default());
+            let hangs = self.hangs.lock().unwrap().clone();
+            if method == "PATCH" && !hangs.is_empty() && path.contains(&format!("/{hangs}/")) {
+                std::future::pending::<()>().await;
+            }
             let answer = answer.to_string();
             let head = format!(
                 "HTTP/1.1 {code} x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
@@ -255,6 +267,52 @@ async fn a_whole_row_closes_in_one_go() {
     let expected: Vec<String> = (0..GATES).map(|at| format!("{} False", name(at))).collect();
     assert_eq!(closed, expected);
     assert!(controller.closings.is_empty());
+}
+
+fn named(hub: &Hub) -> Vec<String> {
+    let asked = hub.asked.lock().unwrap();
+    asked.iter().filter_map(|asked| asked.strip_prefix("BEAT ").map(Into::into)).collect()
+}
+
+#[tokio::test]
+async fn a_closing_that_hangs_takes_the_heartbeat_from_its_gate_alone() {
+    let gates = [gate("a-hangs", 1, &["nobody"], open(1)), gate("other", 1, &["nobody"], open(1))];
+    let hub = hub(false, &gates);
+    *hub.hangs.lock().unwrap() = "a-hangs".into();
+    let mut controller = controller(&hub, gates).await;
+    let all: BTreeSet<Key> = controller.gates.iter().map(|gate| gate.key.clone()).collect();
+    let begun = std::time::Instant::now();
+    controller.beat_due = true;
+    controller.judge(BTreeSet::new(), all.clone()).await;
+    assert_eq!(named(&hub), ["fleet/a-hangs"]);
+    assert_eq!(patches(&hub), ["a-hangs False", "other False"]);
+    for _ in 0..5 {
+        controller.beat_due = true;
+        controller.judge(BTreeSet::new(), all.clone()).await;
+    }
+    assert_eq!(named(&hub), ["fleet/a-hangs"; 6]);
+    assert_eq!(patches(&hub).len(), 2, "it is left alone for a while");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+
+    // Once it hangs no longer, it is closed, and named no longer.
+    hub.hangs.lock().unwrap().clear();
+    while !controller.closings.is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", patches(&hub));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        controller.close().await;
+    }
+    assert_eq!((patches(&hub).len(), named(&hub).last().unwrap().as_str()), (3, ""));
+}
+
+#[tokio::test]
+async fn a_status_that_hung_is_not_written_for_a_while() {
+    let gates = [gate("wave-1", 1, &[], Value::Null)];
+    let hub = hub(false, &gates);
+    let mut controller = controller(&hub, gates).await;
+    let key = Key { namespace: "fleet".into(), name: "wave-1".into() };
+    controller.hanging_statuses.hung(&(Kind::RolloutGate, key), std::time::Instant::now());
+    look(&mut controller, "wave-1").await;
+    assert_eq!(patches(&hub), [""; 0]);
 }
 
 #[tokio::test]

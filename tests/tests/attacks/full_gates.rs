@@ -6,7 +6,9 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Map, Value, json};
 use statusbridge_tests::*;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::net::TcpListener;
 
 pub(crate) const SOON: Duration = Duration::from_secs(90);
 pub(crate) const APP: &str = "app";
@@ -165,6 +167,60 @@ kind: ValidatingAdmissionPolicyBinding
 metadata: {name: keeps-a-gate-open}
 spec: {policyName: keeps-a-gate-open, validationActions: [Deny]}
 "#;
+
+/// An admission webhook that never answers, for what the aggregator writes to the gate that is attacked.
+fn hanging_webhook(address: SocketAddr) -> Value {
+    let user = format!("system:serviceaccount:{}:statusbridge-aggregator", hub::NAMESPACE);
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "hangs"},
+        "webhooks": [{
+            "name": "hangs.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "failurePolicy": "Fail", "timeoutSeconds": 30,
+            "clientConfig": {"url": format!("https://{address}/")},
+            "rules": [{
+                "apiGroups": ["statusbridge.dev"], "apiVersions": ["*"], "operations": ["UPDATE"],
+                "resources": ["rolloutgates/status"],
+            }],
+            "matchConditions": [{
+                "name": "closings",
+                "expression": format!("object.metadata.name == 'harmed' && request.userInfo.username == '{user}'"),
+            }],
+        }],
+    })
+}
+
+#[tokio::test]
+async fn a_gate_whose_closing_hangs_is_named_and_closed_by_the_sweeper_and_delays_no_other() {
+    run("attacks-hanging-closing", async |rig| {
+        let attacked = Attacked::start(rig).await?;
+        let hub = &attacked.hub;
+        // It takes connections, and nothing ever comes back.
+        let silent = TcpListener::bind("127.0.0.1:0").await?;
+        hub.api.apply_object(&hanging_webhook(silent.local_addr()?)).await?;
+        let neighbour = hub.history("other").await?;
+        attacked.clusters[0].fail(APP, R1, "deployment/app: ProgressDeadlineExceeded").await?;
+        let asked =
+            tokio::time::timeout(SOON, silent.accept()).await.context("the webhook is not asked")??;
+        hub.closes("harmed", "AggregatorSilent", SOON).await?;
+        // Its time has come more often than the sweeper's patience is long.
+        let renewed = async || anyhow::Ok(hub.lease("statusbridge-aggregator-heartbeat").await?.renew_time);
+        for _ in 0..10 {
+            let before = renewed().await?;
+            eventually(Duration::from_secs(8), "the heartbeat goes on", async || {
+                ensure!(renewed().await? != before, "it stands still");
+                Ok(())
+            })
+            .await?;
+        }
+        stays_open(&neighbour, "a closing that hangs closes no other").await?;
+        attacked.clusters[1].fail(APP, R1, "deployment/app: ProgressDeadlineExceeded").await?;
+        hub.closes("other", "FailureBudgetExceeded", Duration::from_secs(15)).await?;
+        drop(asked);
+        Ok(())
+    })
+    .await;
+}
 
 #[tokio::test]
 async fn a_gate_whose_closing_is_refused_is_named_and_closed_by_the_sweeper_and_no_other() {

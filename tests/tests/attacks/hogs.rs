@@ -183,6 +183,67 @@ async fn expressions_of_one_namespace_on_a_busy_object_delay_no_other() {
     .await;
 }
 
+/// Statuses that the aggregator may write in a second, and how many gates the hog has.
+const WRITES: usize = 5;
+const GATES: usize = 300;
+
+#[tokio::test]
+async fn many_gates_of_one_namespace_keep_no_status_of_another_waiting() {
+    run("attacks-hogs-writes", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        fleet.says("c1", APP, FakePackage::healthy_at(R1));
+        let job = fleet.target(ScrapeJob::new("statusbridge"), "c1", &[]);
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job])).await?;
+        let mut options = AggregatorOptions::new(prometheus.url());
+        let writes = WRITES.to_string();
+        options.more =
+            ["--backend-timeout", "2s", "--writes-per-second", &writes].map(str::to_owned).to_vec();
+        let etcd = Etcd::start(rig).await?;
+        let hub = Hub::start_with(rig, &etcd, options).await?;
+        hub.report(APP, "60s", json!({})).await?;
+        hub.api
+            .apply_object(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOG}}))
+            .await?;
+        // One status after another is due: each gate waits for another revision all the time.
+        let gate = |n: usize, revision: usize| {
+            json!({
+                "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate",
+                "metadata": {"name": format!("hog-{n}"), "namespace": HOG},
+                "spec": {
+                    "fleetPackageRef": {"name": APP}, "revision": format!("r{revision}"),
+                    "clusters": {"names": ["c1"]},
+                },
+            })
+        };
+        let write_all = async |revision: usize| -> Result<()> {
+            for some in (0..GATES).collect::<Vec<_>>().chunks(20) {
+                let gates: Vec<Value> = some.iter().map(|n| gate(*n, revision)).collect();
+                try_join_all(gates.iter().map(|gate| hub.api.apply_object(gate))).await?;
+            }
+            Ok(())
+        };
+        let queue = async || hub.aggregator.metric("statusbridge_aggregator_pending_writes").await;
+        for round in 0..3 {
+            write_all(round).await?;
+            eventually(SECONDS, "the hog's statuses wait", async || {
+                let waiting = queue().await?;
+                ensure!(waiting > (GATES / 2) as f64, "{waiting} wait");
+                Ok(())
+            })
+            .await?;
+            let name = format!("victim-{round}");
+            let began = Instant::now();
+            hub.gate(&name, APP, R1, json!({"clusters": {"names": ["c1"]}})).await?;
+            hub.opens(&name, SECONDS).await?;
+            let waiting = queue().await?;
+            println!("it opened after {:?}, while {waiting} waited", began.elapsed());
+            ensure!(waiting > 100.0, "only {waiting} still wait");
+        }
+        Ok(())
+    })
+    .await;
+}
+
 /// A backend that never answers a query with this in it, and everything else.
 const HANGS: &str = "hangs";
 

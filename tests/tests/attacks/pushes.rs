@@ -2,11 +2,16 @@
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use statusbridge_aggregator::feed::push::Settings;
+use statusbridge_aggregator::feed::push::reception::most_memory;
 use statusbridge_contract::{Fingerprint, Metric, label};
 use statusbridge_tests::exposition::{Attestation, Page};
 use statusbridge_tests::*;
+use std::io::Write;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -43,6 +48,72 @@ fn many_sources() -> Bytes {
     page.attested(Attestation::new(Fingerprint::of("attacker"), 1, fake_fleet::unix_now())).into()
 }
 
+/// The largest exposition that adds up and is read, and the same packed.
+fn largest() -> Result<[Bytes; 2]> {
+    const PACKAGES: usize = 200_000;
+    let mut page = Page::default();
+    for n in 0..PACKAGES {
+        let name = format!("{n:088}");
+        let labels = [(label::PACKAGE, name.as_str()), (label::PACKAGE_SOURCE, "s")];
+        page.say(Metric::PackageHealthyRevision, &labels, 1);
+        page.say(Metric::PackageTransitionTimestamp, &labels, 1);
+    }
+    let labels = [(label::PACKAGE_SOURCE, "s")];
+    page.say(Metric::SourceUp, &labels, 1);
+    page.say(Metric::SourcePackages, &labels, PACKAGES as u64);
+    let text = page.attested(Attestation::new(Fingerprint::of("attacker"), 1, fake_fleet::unix_now()));
+    ensure!((60 << 20..64 << 20).contains(&text.len()), "{} bytes", text.len());
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(text.as_bytes())?;
+    Ok([text.into(), packed.finish()?.into()])
+}
+
+#[tokio::test]
+async fn the_largest_pushes_fit_into_the_memory_that_the_chart_gives() {
+    run("attacks-largest-pushes", async |rig| {
+        let port = Port::reserve()?;
+        let tokens = rig.dir().join("tokens.yaml");
+        let clusters = ["a", "b", "c"];
+        std::fs::write(&tokens, json!(clusters.map(token_entry)).to_string())?;
+        let config = rig.dir().join("aggregator.yaml");
+        let push_to =
+            json!({"feeds": {"push": {"listen": port.address(), "insecure": true, "tokensFile": tokens, "expectWithin": "2s"}}});
+        std::fs::write(&config, push_to.to_string())?;
+        let mut options = AggregatorOptions::new("");
+        options.more = vec!["--config".to_owned(), config.display().to_string()];
+        let etcd = Etcd::start(rig).await?;
+        let hub = Hub::start_with(rig, &etcd, options).await?;
+        let url = format!("http://{}/v1alpha1/push", port.address());
+        let pid = hub.aggregator.process().pid().context("it has ended")?;
+        let before = usage::resident(pid)?;
+        let largest = largest()?;
+
+        let mut pushers = JoinSet::new();
+        for n in 0..12 {
+            let (url, body) = (url.clone(), largest[n % 2].clone());
+            let client = reqwest::Client::builder().no_proxy().build()?;
+            pushers.spawn(async move {
+                let mut request = client.post(url).bearer_auth(token(clusters[n % 3])).body(body);
+                if n % 2 == 1 {
+                    request = request.header("content-encoding", "gzip");
+                }
+                // One for which there is no room is cut off.
+                request.send().await.map(|answer| answer.status().as_u16()).unwrap_or_default()
+            });
+        }
+        let codes = pushers.join_all().await;
+        ensure!(codes.contains(&204), "{codes:?}");
+        // What stays in the fleet takes less than what the chart reserves for each package.
+        let (most, after) = (usage::highest_resident(pid)?, usage::resident(pid)?);
+        println!("{codes:?}: {} MB before, {} MB at most, {} MB after", before >> 20, most >> 20, after >> 20);
+        let pushes = most_memory(Settings::default().max_bytes) as u64;
+        let packages = 3 * 200_000 * 400;
+        ensure!(most < before + packages + pushes, "{} MB were resident", most >> 20);
+        Ok(())
+    })
+    .await;
+}
+
 /// Pushes a body; `None` where it is not waited for an answer.
 pub(crate) async fn push(
     url: &str,
@@ -71,7 +142,8 @@ async fn what_one_cluster_pushes_delays_no_other() {
     run("attacks-pushes", async |rig| {
         let port = Port::reserve()?;
         let tokens = rig.dir().join("tokens.yaml");
-        std::fs::write(&tokens, json!([token_entry("attacker"), token_entry("victim")]).to_string())?;
+        let entries = ["attacker", "another", "victim"].map(token_entry);
+        std::fs::write(&tokens, json!(entries).to_string())?;
         let config = rig.dir().join("aggregator.yaml");
         let push_to =
             json!({"feeds": {"push": {"listen": port.address(), "insecure": true, "tokensFile": tokens, "expectWithin": "2s"}}});
@@ -87,8 +159,15 @@ async fn what_one_cluster_pushes_delays_no_other() {
         let (labels, sources) = (many_labels(), many_sources());
         let (code, said) = push(&url, "attacker", labels.clone(), true).await?.context("no answer")?;
         ensure!(code == 400 && said.contains("more than 32 labels"), "{code}: {said}");
-        let (code, said) = push(&url, "attacker", sources.clone(), true).await?.context("no answer")?;
-        ensure!(code == 422 && said.contains("100000 sources"), "{code}: {said}");
+        let (code, said) = push(&url, "another", sources.clone(), true).await?.context("no answer")?;
+        ensure!(code == 413 && said.contains("more than 256 sources"), "{code}: {said}");
+        // Whoever was refused has to wait, longer and longer, and costs nothing meanwhile.
+        for _ in 0..20 {
+            let (code, said) = push(&url, "attacker", Bytes::from("# \n"), true).await?.context("no answer")?;
+            ensure!(code == 429 || code == 400, "{code}: {said}");
+        }
+        let (code, said) = push(&url, "attacker", Bytes::from("# \n"), true).await?.context("no answer")?;
+        ensure!(code == 429 && said.contains("pushes with this token were refused"), "{code}: {said}");
 
         // Both again and again, by many at a time who do not wait, while the other cluster's gate opens and closes.
         let mut attackers = JoinSet::new();

@@ -6,6 +6,7 @@ mod accepted;
 mod by_hand;
 mod kudo;
 mod lifecycle;
+mod memory;
 mod rights;
 mod runs;
 

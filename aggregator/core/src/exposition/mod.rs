@@ -17,7 +17,7 @@ use tracing::warn;
 use crate::fleet::{DigestSample, Digests, Exposition, Fleet, Heard, StreamId, lack_of};
 use crate::sample::{Sample, excerpt};
 use crate::time::Seconds;
-use crate::verify::{Attested, Content, Gathered, diagnose, verify, with_unknown};
+use crate::verify::{Attested, Content, Excess, Gathered, diagnose, verify, with_unknown};
 
 /// Names of metrics that the contract does not know which are told, at most.
 const UNKNOWN: usize = 4;
@@ -214,6 +214,11 @@ impl Found {
 }
 
 impl Evidence {
+    /// What it has more of than is read.
+    pub fn excess(&self) -> Option<Excess> {
+        self.said.as_ref().err().and_then(|gathered| gathered.excess)
+    }
+
     /// Brings the fleet up to what the exposition says, at `t`.
     pub fn fold(self, fleet: &mut Fleet, t: Seconds) -> Outcome {
         let Self { digests, said, unknown, .. } = self;

@@ -34,6 +34,9 @@ pub fn diagnose(
     last: Option<&Content>,
     strays: &[Stray],
 ) -> String {
+    if let Some(excess) = gathered.excess {
+        return excess.to_string();
+    }
     let mut findings = Vec::new();
     faults(gathered, &mut findings);
     findings.extend(strays.iter().filter(|s| !s.metrics.is_empty()).map(|s| stray(labels, s)));

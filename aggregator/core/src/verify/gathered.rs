@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use statusbridge_contract::exposition::LONGEST_VALUE;
 use statusbridge_contract::{Digest, Metric, label, sample};
 
 use super::content::{Content, Reason, Source};
+use super::limits::{Excess, MOST_PACKAGES, MOST_REASONS, MOST_SAMPLES, MOST_SOURCES};
 use super::package::{Package, key, slot};
 use crate::sample::Sample;
 
@@ -32,6 +34,8 @@ pub struct Gathered {
     pub digest: Digest,
     /// How many samples arrived.
     pub samples: u64,
+    /// What it has too much of; then nothing else is kept of it.
+    pub excess: Option<Excess>,
     /// `statusbridge_process_number`.
     pub process: Option<u64>,
     /// By name.
@@ -64,6 +68,15 @@ impl Gathered {
             return;
         }
         self.samples += 1;
+        if self.excess.is_some() {
+            return;
+        }
+        if let Some((label, value)) = own.iter().find(|(_, value)| value.len() > LONGEST_VALUE) {
+            return self.exceed(Excess::Value { metric, label, bytes: value.len() });
+        }
+        if self.samples > MOST_SAMPLES {
+            return self.exceed(Excess::Samples);
+        }
         let get = |name: &str| own.iter().find(|(n, _)| *n == name).map_or("", |(_, v)| *v);
         if let Some(missing) = metric.labels().iter().find(|l| !metric.may_lack(l) && get(l).is_empty()) {
             self.unlabelled.note(|| format!("{} lacks its label {missing}", show(metric, own)));
@@ -99,6 +112,20 @@ impl Gathered {
         if before.is_some() {
             self.twice.note(|| show(metric, own));
         }
+        let lengths = [
+            (self.sources.len().max(self.elsewhere.len()), MOST_SOURCES, Excess::Sources),
+            (self.packages.len(), MOST_PACKAGES, Excess::Packages),
+            (self.reasons.len(), MOST_REASONS, Excess::Reasons),
+        ];
+        if let Some((.., excess)) = lengths.into_iter().find(|(length, most, _)| length > most) {
+            self.exceed(excess);
+        }
+    }
+
+    /// Gives up what was gathered: it will not be verified.
+    fn exceed(&mut self, excess: Excess) {
+        *self =
+            Self { samples: self.samples, process: self.process, excess: Some(excess), ..Self::default() };
     }
 
     fn source(&mut self, name: &str) -> &mut (Option<u64>, Option<u64>) {

@@ -9,6 +9,7 @@ pub mod content;
 mod diagnose;
 mod gathered;
 mod guess;
+mod limits;
 pub mod package;
 pub mod packages;
 #[cfg(test)]
@@ -21,9 +22,12 @@ pub use {
     content::Content,
     diagnose::{Stray, diagnose},
     gathered::Gathered,
+    limits::Excess,
     package::Package,
     unknown::with_unknown,
 };
+
+pub(crate) use limits::MOST_SOURCES;
 
 /// What a digest attests, told from when its exposition was rendered: the sum over the state, and which process says
 /// it.
@@ -35,14 +39,12 @@ pub struct Attested {
     pub process: u64,
 }
 
-/// Sources of one exporter, at most: it has one for each kind of package.
-pub(crate) const MOST_SOURCES: usize = 256;
-
 /// The samples of a stream as verified content, or as they were when they are not exactly those that
 /// the digest attests.
 pub fn verify(gathered: Gathered, attested: Attested) -> Result<Content, Box<Gathered>> {
     let faults = [&gathered.not_whole, &gathered.twice, &gathered.unlabelled];
-    if gathered.digest == attested.state
+    if gathered.excess.is_none()
+        && gathered.digest == attested.state
         && gathered.process == Some(attested.process)
         && faults.iter().all(|f| f.count == 0)
         && contradiction(&gathered).is_none()
@@ -55,10 +57,6 @@ pub fn verify(gathered: Gathered, attested: Attested) -> Result<Content, Box<Gat
 
 /// What in a set of samples cannot come from one exporter that keeps to the contract.
 fn contradiction(gathered: &Gathered) -> Option<String> {
-    let sources = gathered.sources.len();
-    if sources > MOST_SOURCES {
-        return Some(format!("it has {sources} sources, and {MOST_SOURCES} at most are read"));
-    }
     if let Some(text) = gathered.packages.iter().find_map(odd_package) {
         return Some(text);
     }

@@ -16,6 +16,8 @@ use super::error::FeedError;
 const READ: usize = 64 << 10;
 /// The largest frame, in bytes: backends add statistics and notes.
 const FRAME: usize = 16 << 20;
+/// The largest series, in bytes: it is in memory as a whole.
+const SERIES: usize = 16 << 20;
 
 /// Hands the text of every object in the list `data.result` to `take`, in order, and gives back everything else. Where
 /// `result` is something else than a list of objects, nothing is taken out.
@@ -44,6 +46,11 @@ pub(super) fn take_out(
         }
         if frame.text.len() > FRAME {
             return Err(FeedError::Malformed("there is too much besides the series".to_owned()));
+        }
+        if in_series && buffer.unread().len() > SERIES {
+            return Err(FeedError::Malformed(
+                "a series is longer than 16 MiB, which are as many as are read".to_owned(),
+            ));
         }
         // Where that has not changed, nothing more can be done with what is there.
         if frame.in_series == in_series && !buffer.fill(&mut body)? {
@@ -101,6 +108,7 @@ struct Frame {
     /// Within the list: whether a comma came after the last series, and whether there was any.
     separated: bool,
     any: bool,
+    scan: Scan,
 }
 
 impl Frame {
@@ -150,7 +158,7 @@ impl Frame {
             match byte {
                 b' ' | b'\n' | b'\r' | b'\t' => {}
                 b',' if self.any && !self.separated => self.separated = true,
-                b'{' if !self.any || self.separated => return Ok(object(buffer.unread())),
+                b'{' if !self.any || self.separated => return Ok(self.scan.length(buffer.unread())),
                 // What follows a comma has to be a series, and a series either the end or a comma.
                 b']' if self.separated => return Err(misplaced(*byte)),
                 _ if self.any && *byte != b']' => return Err(misplaced(*byte)),
@@ -170,32 +178,41 @@ fn misplaced(byte: u8) -> FeedError {
     FeedError::Malformed(format!("`{}` in the list of series", char::from(byte)))
 }
 
-/// The length of the object at which the text begins, if all of it is there.
-fn object(text: &[u8]) -> Option<usize> {
-    let mut depth = 0_usize;
-    let mut at = 0;
-    loop {
-        match text.get(at)? {
-            b'"' => {
-                at += 1;
-                loop {
-                    at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
-                    if *text.get(at)? == b'"' {
-                        break;
+/// How far into an object the reading is, so that no byte of a long one is looked at twice.
+#[derive(Default)]
+struct Scan {
+    at: usize,
+    depth: usize,
+    in_string: bool,
+}
+
+impl Scan {
+    /// The length of the object at which the text begins, once all of it is there: until then the text may only grow.
+    fn length(&mut self, text: &[u8]) -> Option<usize> {
+        loop {
+            if self.in_string {
+                let rest = text.get(self.at..)?;
+                let Some(found) = memchr::memchr2(b'"', b'\\', rest) else {
+                    self.at = text.len();
+                    return None;
+                };
+                self.in_string = *rest.get(found)? != b'"';
+                self.at += found + if self.in_string { 2 } else { 1 };
+                continue;
+            }
+            match text.get(self.at)? {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return Some(std::mem::take(self).at + 1);
                     }
-                    at += 2;
                 }
+                _ => {}
             }
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => {
-                depth = depth.saturating_sub(1);
-                if depth == 0 {
-                    return Some(at + 1);
-                }
-            }
-            _ => {}
+            self.at += 1;
         }
-        at += 1;
     }
 }
 
@@ -261,6 +278,27 @@ mod tests {
     #[case::the_list_breaks_off(r#"{"data":{"result":[{}"#, "truncated")]
     fn a_list_that_is_none_is_an_error(#[case] body: &str, #[case] kind: &str) {
         assert_eq!(split(body, 3).unwrap_err().kind(), kind);
+    }
+
+    /// Gives what it is asked for, byte after byte without end.
+    struct Endless<'a>(&'a [u8]);
+
+    impl Read for Endless<'_> {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+            if self.0.is_empty() {
+                out.fill(b'{');
+                return Ok(out.len());
+            }
+            self.0.read(out)
+        }
+    }
+
+    #[test]
+    fn a_series_without_end_is_an_error_soon() {
+        for begin in [r#"{"data":{"result":["#, r#"{"data":{"result":[{"metric":{"a":""#] {
+            let error = take_out(Endless(begin.as_bytes()), |_| Ok(())).unwrap_err().to_string();
+            assert!(error.contains("a series is longer than 16 MiB"), "{error}");
+        }
     }
 
     fn json() -> impl Strategy<Value = serde_json::Value> {

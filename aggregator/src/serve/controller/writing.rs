@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use futures::future::{join, join_all};
 use futures::stream::{self, StreamExt};
 use statusbridge_api::conditions::{OPEN, READY, STALLED, find, is_true};
 use statusbridge_api::{Reason, RolloutGateStatus};
@@ -14,12 +15,13 @@ use statusbridge_core::reconcile::slices::{self, Change};
 use statusbridge_core::reconcile::store::{GateObject, Key, Kind, Object, Store};
 use tracing::warn;
 
+use super::hanging::HangingClosings;
 use super::{Controller, is_open};
 use crate::clock::Mark;
 use crate::hub::discover::Discovery;
 use crate::hub::heartbeat::Renewed;
 use crate::hub::settle::{Judged, Settled, settle};
-use crate::hub::write::{self, Written};
+use crate::hub::write::{self, HubError, Written};
 use crate::metrics::{GateState, MOST_UNCLOSED, WriteResult};
 
 /// How many closings are written at the same time.
@@ -31,22 +33,31 @@ impl Controller {
     /// Writes the closings, and then the heartbeat, which names those that have not landed.
     pub(super) async fn close(&mut self) {
         while !self.closings.is_empty() {
+            let begun = Instant::now();
+            let (first, again) = self.hanging_closings.due(&self.closings, begun);
             let (world, since) = (self.world(self.moment()), Mark::now());
-            let settled: Vec<(Key, Settled<GateObject, RolloutGateStatus>)> = stream::iter(&self.closings)
-                .map(|key| async {
-                    match self.gates.get(key) {
-                        Some(gate) => {
-                            (key.clone(), settle(&self.client, &world, since, &self.metrics, gate).await)
-                        }
-                        None => (key.clone(), Settled::Gone),
-                    }
-                })
-                .buffer_unordered(CLOSINGS_AT_ONCE)
-                .collect()
-                .await;
+            let close = async |key: &Key, patience| match self.gates.get(key) {
+                Some(gate) => settle(&self.client, &world, since, &self.metrics, gate, patience).await,
+                None => Settled::Gone,
+            };
+            let close = &close;
+            let first = stream::iter(first).map(async |key| match begun.elapsed() {
+                // Those that hang keep the heartbeat and the others waiting no longer than this.
+                waited if waited >= HangingClosings::FIRST => (key.clone(), Settled::Unsettled),
+                _ => (key.clone(), close(key, HangingClosings::FIRST).await),
+            });
+            let again =
+                again.into_iter().map(async |key| (key.clone(), close(key, HangingClosings::AGAIN).await));
+            let (first, again) =
+                join(first.buffer_unordered(CLOSINGS_AT_ONCE).collect::<Vec<_>>(), join_all(again)).await;
+            let settled: Vec<(Key, Settled<GateObject, RolloutGateStatus>)> =
+                first.into_iter().chain(again).collect();
+            let hung =
+                settled.iter().filter(|(_, settled)| matches!(settled, Settled::Hung(_))).map(|(key, _)| key);
+            self.hanging_closings.hung(hung, begun.elapsed(), Instant::now());
             let mut landed = BTreeSet::new();
             for (key, settled) in settled {
-                if !matches!(settled, Settled::Unsettled | Settled::Doubtful(_)) {
+                if !matches!(settled, Settled::Unsettled | Settled::Doubtful(_) | Settled::Hung(_)) {
                     self.closings.remove(&key);
                     landed.insert(key.clone());
                 }
@@ -100,6 +111,9 @@ impl Controller {
         let (moment, since) = (self.moment(), Mark::now());
         // Most of what waited may have been settled meanwhile; that costs no write.
         while let Some((kind, key)) = self.backlog.pop() {
+            // What hung is left alone for a while; a poll after that finds it again.
+            let job = (kind, key.clone());
+            let Some(patience) = self.hanging_statuses.patience(&job, Instant::now()) else { continue };
             if kind == Kind::RolloutGate && !self.may_be_written(&key, moment).await {
                 // The next poll finds it again.
                 break;
@@ -108,9 +122,11 @@ impl Controller {
             match kind {
                 Kind::RolloutGate => {
                     let Some(gate) = self.gates.get(&key) else { continue };
-                    let settled = settle(&self.client, &world, since, &self.metrics, gate).await;
-                    if matches!(settled, Settled::Done(None)) {
-                        continue;
+                    let settled = settle(&self.client, &world, since, &self.metrics, gate, patience).await;
+                    match &settled {
+                        Settled::Done(None) => continue,
+                        Settled::Hung(_) => self.hanging_statuses.hung(&job, Instant::now()),
+                        _ => {}
                     }
                     self.remember(&key, settled, |it| &mut it.gates);
                     let mut concerned = self.concerned(BTreeSet::from([key.clone()]));
@@ -119,9 +135,11 @@ impl Controller {
                 }
                 Kind::FleetPackage => {
                     let Some(package) = self.packages.get(&key) else { continue };
-                    let settled = settle(&self.client, &world, since, &self.metrics, package).await;
-                    if matches!(settled, Settled::Done(None)) {
-                        continue;
+                    let settled = settle(&self.client, &world, since, &self.metrics, package, patience).await;
+                    match &settled {
+                        Settled::Done(None) => continue,
+                        Settled::Hung(_) => self.hanging_statuses.hung(&job, Instant::now()),
+                        _ => {}
                     }
                     self.remember(&key, settled, |it| &mut it.packages);
                 }
@@ -169,6 +187,10 @@ impl Controller {
                 (Ok(Written::Conflict), _) => landed = false,
                 (Err(error), _) => {
                     warn!(%package, %error, "a slice could not be written");
+                    if matches!(error, HubError::Timeout) {
+                        let job = (Kind::FleetPackageSlice, package.clone());
+                        self.hanging_statuses.hung(&job, Instant::now());
+                    }
                     landed = false;
                 }
             }
@@ -228,7 +250,7 @@ impl Controller {
                 store(self).remove(key);
                 true
             }
-            Settled::Doubtful(sent) => {
+            Settled::Doubtful(sent) | Settled::Hung(sent) => {
                 self.doubtful.insert((S::KIND, key.clone()));
                 store(self).sent(key, sent);
                 false

@@ -114,7 +114,7 @@ The rules of a role in files/rbac, which are deploy/rbac: dict with root, file, 
 
 {{/*
 1 KiB for a package in a cluster, and as much again as limit: twice what parts of a run with a million packages took
-(docs/bench-fleet.md), until whole runs are there.
+(docs/bench-fleet.md), until whole runs are there. Pushes take more for moments, so they are in the limit alone.
 */}}
 {{- define "aggregator.resources" -}}
 {{- if .Values.resources }}{{ toYaml .Values.resources }}
@@ -124,7 +124,7 @@ requests:
   cpu: {{ add 20 (div (int .Values.sizing.packageClusters) 5000) }}m
   memory: {{ $memory }}Mi
 limits:
-  memory: {{ mul 2 $memory }}Mi
+  memory: {{ add (mul 2 $memory) (ternary (int .Values.sizing.pushes) 0 .Values.push.enabled) }}Mi
 {{- end }}
 {{- end }}
 

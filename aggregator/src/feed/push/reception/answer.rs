@@ -1,6 +1,7 @@
 //! What a push is answered.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
@@ -26,20 +27,29 @@ struct Answer {
     status: StatusCode,
     counts: Option<PushResult>,
     text: String,
+    /// After so many seconds a push that was turned away may be tried again.
+    retry_after: u64,
 }
 
 impl Answer {
     fn new(status: StatusCode, counts: impl Into<Option<PushResult>>, text: impl Into<String>) -> Self {
-        Self { status, counts: counts.into(), text: text.into() }
+        Self { status, counts: counts.into(), text: text.into(), retry_after: 1 }
+    }
+
+    /// Whether whoever holds the token sends what costs much and brings nothing.
+    fn misbehaves(&self) -> bool {
+        let refusals =
+            [StatusCode::BAD_REQUEST, StatusCode::UNSUPPORTED_MEDIA_TYPE, StatusCode::PAYLOAD_TOO_LARGE];
+        refusals.contains(&self.status)
     }
 
     fn respond(self) -> Response<Full<Bytes>> {
-        let Self { status, text, .. } = self;
+        let Self { status, text, retry_after, .. } = self;
         let body = if text.is_empty() { text } else { text + "\n" };
         let mut response = respond(status, PLAIN, body);
         let headers = response.headers_mut();
         if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            headers.insert(header::RETRY_AFTER, retry_after.into());
         }
         if !status.is_success() {
             // Another connection may lead to another replica, and what is left of the body is not read.
@@ -75,11 +85,22 @@ async fn take(request: Request<Incoming>, front: &Arc<Front>) -> Answer {
     // What was rendered is not younger than the beginning of its arrival.
     let at = clock::now();
     let Some(session) = front.seated().clone() else { return standby() };
-    let Some(cluster) = bearer(request.headers()).and_then(|token| session.cluster_of(token)) else {
+    let Some((token, cluster)) = bearer(request.headers()).and_then(|token| session.find(token)) else {
         let text = "the bearer token is of no cluster";
         return Answer::new(StatusCode::UNAUTHORIZED, PushResult::Unauthorized, text);
     };
+    if let Some(wait) = session.refusals.wait(&token, Instant::now()) {
+        let seconds = wait.as_secs() + 1;
+        let text = format!("pushes with this token were refused: try again in {seconds} s");
+        let answer = Answer::new(StatusCode::TOO_MANY_REQUESTS, PushResult::Slowed, text);
+        return Answer { retry_after: seconds, ..answer };
+    }
     let answer = admitted(request, front, &session, &cluster, at).await;
+    if answer.misbehaves() {
+        session.refusals.refused(token, Instant::now());
+    } else if answer.counts.is_some_and(|it| matches!(it, PushResult::Verified | PushResult::Old)) {
+        session.refusals.read(&token);
+    }
     debug!(cluster, status = answer.status.as_u16(), text = answer.text, "push");
     answer
 }
@@ -111,7 +132,7 @@ async fn admitted(
         Err(NoRoom::Instances) => return busy("too many exporters in this cluster within an hour"),
     };
     let max = session.max_bytes;
-    let arrived = match front.limits.receive(request.into_body(), max).await {
+    let arrived = match front.limits.receive(request.into_body(), &visit.rooms, max).await {
         Ok(arrived) => arrived,
         Err(error) => return no_body(error, max),
     };
@@ -120,11 +141,11 @@ async fn admitted(
     let (ours, all) = (visit.reading.clone(), front.limits.reading.clone());
     let reading = (ours.acquire_owned().await, all.acquire_owned().await);
     let read = tokio::task::spawn_blocking(move || {
-        let _places = (reading, visit);
+        let places = (reading, visit);
         let text = arrived.unpack(gzip, max)?;
-        Ok((text.len(), exposition::read(&text, origin)))
+        Ok((text.len(), exposition::read(&text, origin), places))
     });
-    let read = match read.await {
+    let (bytes, read, places) = match read.await {
         Ok(Ok(read)) => read,
         Ok(Err(error)) => return no_body(error, max),
         Err(error) => {
@@ -132,8 +153,8 @@ async fn admitted(
         }
     };
     let subject = format!("cluster {cluster}, {instance}");
-    let bytes = read.0 as u64;
-    let evidence = match read.1 {
+    let bytes = bytes as u64;
+    let evidence = match read {
         Ok(evidence) => evidence,
         Err(error) => {
             let receipt = Receipt { subject, samples: 0, bytes, outcome: Err(error.to_string()) };
@@ -141,9 +162,12 @@ async fn admitted(
             return malformed(&error.to_string());
         }
     };
-    let samples = evidence.samples;
-    let Some(outcome) = session.fold(evidence).await else { return standby() };
+    let (samples, excess) = (evidence.samples, evidence.excess());
+    let Some(outcome) = session.fold(evidence, places).await else { return standby() };
     session.count(cluster, Receipt { subject, samples, bytes, outcome: Ok(outcome.clone()) }).await;
+    if let Some(excess) = excess {
+        return Answer::new(StatusCode::PAYLOAD_TOO_LARGE, PushResult::TooLarge, excess.to_string());
+    }
     match outcome {
         Outcome::Verified { .. } => Answer::new(StatusCode::NO_CONTENT, PushResult::Verified, ""),
         Outcome::Old => {
@@ -169,7 +193,7 @@ fn no_body(error: NoBody, max: usize) -> Answer {
             let text = "too many pushes at the same time";
             Answer::new(StatusCode::SERVICE_UNAVAILABLE, PushResult::Busy, text)
         }
-        NoBody::Broken => malformed("it broke off"),
+        NoBody::Broken => Answer::new(StatusCode::REQUEST_TIMEOUT, PushResult::Malformed, "it broke off"),
         NoBody::NotPacked(error) => malformed(&format!("it is not packed as gzip: {error}")),
     }
 }

@@ -9,6 +9,7 @@
 
 mod answer;
 mod body;
+mod refusals;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -34,9 +35,10 @@ use tracing::info;
 
 use crate::feed::{Desk, Receipt};
 use crate::metrics::Metrics;
-use session::Session;
 
-pub use tokens::{Tokens, TokensFile};
+pub use body::most_memory;
+use session::Session;
+pub use tokens::{TokenId, Tokens, TokensFile};
 
 /// Where exporters push to.
 pub const PATH: &str = "/v1alpha1/push";

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_core::exposition::{Evidence, Outcome};
-use statusbridge_core::fleet::{Access, FEED_LABEL};
+use statusbridge_core::fleet::{Access, FEED_LABEL, Fleet};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::Tokens;
-use super::body::READ_AT_ONCE;
+use super::body::{READ_AT_ONCE, ROOM, Room};
+use super::refusals::Refusals;
+use super::{TokenId, Tokens};
 use crate::clock;
 use crate::feed::{Desk, Receipt, push};
 
@@ -28,6 +29,9 @@ pub(super) struct Session {
     tokens: RwLock<Tokens>,
     /// Largest exposition, in bytes.
     pub(super) max_bytes: usize,
+    /// For bodies as they arrive: one cluster never takes more than half of it.
+    room: Room,
+    pub(super) refusals: Refusals,
     receipts: mpsc::Sender<(String, Receipt)>,
     visitors: Arc<Mutex<HashMap<String, Visitor>>>,
     over: CancellationToken,
@@ -38,6 +42,8 @@ struct Visitor {
     under_way: usize,
     /// Its turns to be read: never more than half of all.
     reading: Arc<Semaphore>,
+    /// Its share of the room for bodies.
+    room: Room,
     instances: HashMap<String, Instant>,
 }
 
@@ -55,6 +61,8 @@ pub(super) struct Visit {
     cluster: String,
     /// Turns of its cluster to be read.
     pub(super) reading: Arc<Semaphore>,
+    /// What its cluster, and all together, have room for.
+    pub(super) rooms: [Room; 2],
     visitors: Arc<Mutex<HashMap<String, Visitor>>>,
 }
 
@@ -74,11 +82,13 @@ impl Session {
         max_bytes: usize,
         receipts: mpsc::Sender<(String, Receipt)>,
     ) -> Self {
-        let (visitors, over) = Default::default();
-        Self { desk, tokens: RwLock::new(tokens), max_bytes, receipts, visitors, over }
+        let (visitors, refusals, over) = Default::default();
+        let (tokens, room) = (RwLock::new(tokens), Room::new(ROOM, max_bytes));
+        Self { desk, tokens, max_bytes, room, refusals, receipts, visitors, over }
     }
 
     pub(super) fn knows(&self, tokens: Tokens) {
+        self.refusals.keep(&tokens);
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
     }
 
@@ -86,10 +96,10 @@ impl Session {
         self.over.cancel();
     }
 
-    /// The cluster that a token is for.
-    pub(super) fn cluster_of(&self, token: &str) -> Option<String> {
+    /// A token, and the cluster that it is for.
+    pub(super) fn find(&self, token: &str) -> Option<(TokenId, String)> {
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
-        tokens.cluster_of(token).map(str::to_owned)
+        tokens.find(token).map(|(token, cluster)| (token, cluster.to_owned()))
     }
 
     /// Lets a push in, if there is room for it.
@@ -98,6 +108,7 @@ impl Session {
         let visitor = visitors.entry(cluster.to_owned()).or_insert_with(|| Visitor {
             under_way: 0,
             reading: Arc::new(Semaphore::new(READ_AT_ONCE / 2)),
+            room: Room::new(ROOM / 2, self.max_bytes),
             instances: HashMap::new(),
         });
         if visitor.under_way >= AT_ONCE {
@@ -110,15 +121,20 @@ impl Session {
         visitor.instances.insert(instance.to_owned(), Instant::now());
         visitor.under_way += 1;
         let (cluster, reading) = (cluster.to_owned(), visitor.reading.clone());
-        Ok(Visit { cluster, reading, visitors: self.visitors.clone() })
+        let rooms = [visitor.room.clone(), self.room.clone()];
+        Ok(Visit { cluster, reading, rooms, visitors: self.visitors.clone() })
     }
 
-    /// Brings the fleet up to what was pushed. `None` when this replica leads no longer.
-    pub(super) async fn fold(&self, evidence: Evidence) -> Option<Outcome> {
+    /// Brings the fleet up to what was pushed; its places are free after that. `None` when this replica leads no longer.
+    pub(super) async fn fold(&self, evidence: Evidence, places: impl Send + 'static) -> Option<Outcome> {
         let mut desk = self.desk.clone();
+        let fold = move |fleet: &mut Fleet| {
+            let _places = places;
+            evidence.fold(fleet, clock::now())
+        };
         tokio::select! {
             () = self.over.cancelled() => None,
-            outcome = desk.with(move |fleet| evidence.fold(fleet, clock::now())) => Some(outcome),
+            outcome = desk.with(fold) => Some(outcome),
         }
     }
 

@@ -154,14 +154,14 @@ async fn what_adds_up_is_taken_packed_or_not() {
 
 #[tokio::test]
 async fn nobody_reports_for_another_whatever_is_said() {
-    let world = World::leader(&(entry("a", "one") + &entry("b", "two"))).await;
+    let world = World::leader(&(entry("a", "one") + &entry("a", "another") + &entry("b", "two"))).await;
     // In headers, in the path, in labels: none of it counts.
     let url = world.url() + "?cluster=b";
     let request = world.http.post(url).bearer_auth("one").header("cluster", "b").body(exposition("r1"));
     assert_eq!(answers(request).await.0, 204);
     assert_eq!(world.clusters(), ["a"]);
     let labelled = exposition("r1").replace("{package=", "{cluster=\"b\",package=");
-    let (status, said) = answers(world.push("one", labelled)).await;
+    let (status, said) = answers(world.push("another", labelled)).await;
     assert!(status == 400 && said.contains("a label `cluster`"), "{status} {said}");
     let (status, _) = answers(world.push("one", exposition("r1")).header(INSTANCE, "x\"} cluster=\"b")).await;
     assert_eq!((status, world.clusters()), (204, vec!["a".to_owned(), "a".to_owned()]));
@@ -222,22 +222,37 @@ async fn what_does_not_add_up_is_told_why_and_noted() {
 
 #[tokio::test]
 async fn what_cannot_be_read_is_refused() {
-    let world = World::leader(&entry("a", "one")).await;
     let cut = exposition("r1");
-    let gzip = |body: Vec<u8>| world.push("one", body).header("content-encoding", "gzip");
-    let refused = [
-        (world.push("one", "<html>\n"), 400, "it is no exposition: line 1"),
-        (world.push("one", ""), 400, "it has no statusbridge_digest"),
-        (world.push("one", cut[..cut.len() - 5].to_owned()), 400, "breaks off"),
-        (gzip(exposition("r1").into()), 400, "it is not packed as gzip"),
-        (gzip(packed(cut.as_bytes())[..50].to_vec()), 400, "it is not packed as gzip"),
-        (world.push("one", cut.clone()).header("content-encoding", "br"), 415, "only gzip"),
-        (world.push("one", cut.clone()).header(INSTANCE, "i".repeat(129)), 400, "statusbridge-instance"),
-        (world.http.get(world.url()), 405, "only POST"),
-        (world.http.post(world.url() + "/else"), 404, PATH),
+    let gzip = |request: RequestBuilder, body: Vec<u8>| request.header("content-encoding", "gzip").body(body);
+    type Make<'a> = &'a dyn Fn(&World, &str) -> RequestBuilder;
+    let refused: [(Make<'_>, u16, &str); 9] = [
+        (&|world, token| world.push(token, "<html>\n"), 400, "it is no exposition: line 1"),
+        (&|world, token| world.push(token, ""), 400, "it has no statusbridge_digest"),
+        (&|world, token| world.push(token, cut[..cut.len() - 5].to_owned()), 400, "breaks off"),
+        (
+            &|world, token| gzip(world.push(token, ""), exposition("r1").into()),
+            400,
+            "it is not packed as gzip",
+        ),
+        (
+            &|world, token| gzip(world.push(token, ""), packed(cut.as_bytes())[..50].to_vec()),
+            400,
+            "it is not packed as gzip",
+        ),
+        (&|world, token| world.push(token, cut.clone()).header("content-encoding", "br"), 415, "only gzip"),
+        (
+            &|world, token| world.push(token, cut.clone()).header(INSTANCE, "i".repeat(129)),
+            400,
+            "statusbridge-instance",
+        ),
+        (&|world, _| world.http.get(world.url()), 405, "only POST"),
+        (&|world, _| world.http.post(world.url() + "/else"), 404, PATH),
     ];
-    for (request, expected, words) in refused {
-        let (status, said) = answers(request).await;
+    // Each with a token of its own: one that was refused has to wait.
+    let token = |n: usize| format!("token {n}");
+    let world = World::leader(&(0..refused.len()).map(|n| entry("a", &token(n))).collect::<String>()).await;
+    for (n, (request, expected, words)) in refused.into_iter().enumerate() {
+        let (status, said) = answers(request(&world, &token(n))).await;
         assert!(status == expected && said.contains(words), "{status} and not {expected} {words}: {said}");
     }
     assert!(world.clusters().is_empty());
@@ -245,18 +260,49 @@ async fn what_cannot_be_read_is_refused() {
 
 #[tokio::test]
 async fn what_is_too_large_is_refused_before_and_after_it_was_unpacked() {
-    let world = World::leader(&entry("a", "one")).await;
+    let tokens: String = ["one", "two", "three", "four"].map(|token| entry("a", token)).concat();
+    let world = World::leader(&tokens).await;
     let large = vec![b'#'; MAX + 1];
     assert_eq!(answers(world.push("one", large.clone())).await.0, 413);
     // Without a length beforehand.
     let pieces: Vec<_> = (0..=16).map(|_| Ok::<_, std::io::Error>(vec![b'#'; MAX / 16])).collect();
     let stream = reqwest::Body::wrap_stream(futures::stream::iter(pieces));
-    assert_eq!(answers(world.push("one", stream)).await.0, 413);
+    assert_eq!(answers(world.push("two", stream)).await.0, 413);
     // A thousandth of what it becomes.
     let bomb = packed(&vec![b'#'; 1000 * MAX]);
-    let (status, said) = answers(world.push("one", bomb).header("content-encoding", "gzip")).await;
+    let (status, said) = answers(world.push("three", bomb).header("content-encoding", "gzip")).await;
     assert!(status == 413 && said.contains("maxBytes"), "{status} {said}");
-    assert_eq!(answers(world.push("one", exposition("r1"))).await.0, 204);
+    assert_eq!(answers(world.push("four", exposition("r1"))).await.0, 204);
+}
+
+#[tokio::test]
+async fn a_token_that_was_refused_waits_and_no_other() {
+    let world = World::leader(&(entry("a", "bad") + &entry("a", "good") + &entry("b", "two"))).await;
+    let sources: Vec<String> =
+        (0..300).map(|n| format!("statusbridge_source_up{{package_source=\"s{n}\"}} 1\n")).collect();
+    let (status, said) = answers(world.push("bad", sources.concat() + &exposition("r1"))).await;
+    assert!(status == 413 && said.contains("more than 256 sources"), "{status} {said}");
+    assert_eq!(world.standing("a"), Standing::Unverified);
+    // It is told to wait although no byte of the body has come.
+    let address = world.reception.address().unwrap();
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "POST {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer bad\r\ncontent-length: 1000\r\n\r\n"
+    );
+    connection.write_all(head.as_bytes()).await.unwrap();
+    let mut said = String::new();
+    connection.read_to_string(&mut said).await.unwrap();
+    assert!(said.starts_with("HTTP/1.1 429") && said.contains("retry-after: 1\r\n"), "{said}");
+    assert!(said.ends_with("pushes with this token were refused: try again in 1 s\n"), "{said}");
+    // Nobody else has to, be it of the same cluster.
+    assert_eq!(answers(world.push("good", exposition("r1"))).await.0, 204);
+    assert_eq!(answers(world.push("two", exposition("r1"))).await.0, 204);
+    let taken = async {
+        while answers(world.push("bad", exposition("r1"))).await.0 != 204 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), taken).await.expect("what is good ends it");
 }
 
 #[tokio::test]
@@ -275,7 +321,7 @@ async fn one_that_sends_slowly_is_cut_off_and_holds_up_nobody() {
     }
     // Once all four are under way, its cluster has no more turns; others do.
     let full = async {
-        while answers(world.push("one", "# \n")).await.0 != 429 {
+        while answers(world.push("one", exposition("r1"))).await.0 != 429 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

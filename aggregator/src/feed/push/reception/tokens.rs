@@ -17,6 +17,10 @@ struct Entry {
 
 type Hash = [u8; 32];
 
+/// Tells a known token from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TokenId(Hash);
+
 /// Hashes of tokens, each of one cluster. A cluster may have several, so that they can be exchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tokens {
@@ -43,17 +47,22 @@ impl FromYaml for Tokens {
 }
 
 impl Tokens {
-    /// The cluster that a token is for. How long it takes does not depend on how near it is to any.
-    pub fn cluster_of(&self, token: &str) -> Option<&str> {
+    /// A token, and the cluster that it is for. How long it takes does not depend on how near it is to any.
+    pub fn find(&self, token: &str) -> Option<(TokenId, &str)> {
         let hash: Hash = Sha256::digest(token).into();
         let mut found = None;
         for (known, cluster) in &self.entries {
             let difference = known.iter().zip(&hash).fold(0, |sum, (a, b)| sum | (a ^ b));
             if difference == 0 {
-                found = Some(cluster.as_str());
+                found = Some((TokenId(hash), cluster.as_str()));
             }
         }
         found
+    }
+
+    /// Whether it is still known.
+    pub fn has(&self, token: &TokenId) -> bool {
+        self.entries.iter().any(|(known, _)| *known == token.0)
     }
 
     /// Names of the clusters that have one.
@@ -86,12 +95,16 @@ mod tests {
     const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     const NOTHING: &str = "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855";
 
+    fn cluster_of<'a>(tokens: &'a Tokens, token: &str) -> Option<&'a str> {
+        tokens.find(token).map(|(_, cluster)| cluster)
+    }
+
     #[test]
     fn a_token_is_of_one_cluster() {
         let text = format!("- {{cluster: eu-1, sha256: {ABC}}}\n- {{cluster: us-1, sha256: {NOTHING}}}\n");
         let tokens = Tokens::from_yaml(&text).unwrap();
-        assert_eq!((tokens.cluster_of("abc"), tokens.cluster_of("")), (Some("eu-1"), Some("us-1")));
-        assert_eq!((tokens.cluster_of("abcd"), tokens.cluster_of(ABC)), (None, None));
+        assert_eq!((cluster_of(&tokens, "abc"), cluster_of(&tokens, "")), (Some("eu-1"), Some("us-1")));
+        assert_eq!((cluster_of(&tokens, "abcd"), cluster_of(&tokens, ABC)), (None, None));
         assert_eq!(tokens.clusters().into_iter().collect::<Vec<_>>(), ["eu-1", "us-1"]);
         assert_eq!(Tokens::from_yaml("# none\n"), Ok(Tokens::default()));
     }
@@ -123,9 +136,9 @@ mod tests {
         write("- nonsense\n");
         assert!(tokens.reread().unwrap().is_err());
         assert!(tokens.reread().is_none());
-        assert_eq!(tokens.current().cluster_of("abc"), Some("a"));
+        assert_eq!(cluster_of(tokens.current(), "abc"), Some("a"));
         write(&format!("- {{cluster: b, sha256: {ABC}}}\n"));
-        assert_eq!(tokens.reread().unwrap().unwrap().cluster_of("abc"), Some("b"));
+        assert_eq!(cluster_of(tokens.reread().unwrap().unwrap(), "abc"), Some("b"));
         assert!(TokensFile::open(Some("/nowhere/tokens".into())).is_err());
     }
 }

@@ -1,0 +1,27 @@
+//! The limits of memory hold what the programs take at most.
+
+use super::*;
+use statusbridge_aggregator::feed::push;
+use statusbridge_aggregator::feed::push::reception::most_memory;
+
+/// The limit of the aggregator's memory, in bytes.
+async fn limit(more: &[&str]) -> Result<usize> {
+    let objects = Chart::Aggregator.render(NAMESPACE, more).await?;
+    let deployment = the(&objects, "Deployment", "statusbridge-aggregator")?;
+    let limit = &deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"];
+    let limit = limit.as_str().and_then(|limit| limit.strip_suffix("Mi")).context("no limit in Mi")?;
+    Ok(limit.parse::<usize>()? << 20)
+}
+
+#[tokio::test]
+async fn pushes_fit_beside_the_fleet() -> Result<()> {
+    let push =
+        ["--set", "push.enabled=true,push.tlsSecretName=a,push.tokensSecret.name=b,push.tokensSecret.key=c"];
+    let (without, with) = (limit(&[]).await?, limit(&push).await?);
+    let most = most_memory(push::Settings::default().max_bytes);
+    ensure!(with - without >= most, "{} bytes for pushes, which take up to {most}", with - without);
+    // What is said of a larger maxBytes.
+    let more = most_memory(push::Settings::default().max_bytes + (1 << 20)) - most;
+    ensure!(more <= 5 << 20, "a MiB more of maxBytes takes {more} bytes");
+    Ok(())
+}
