@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use statusbridge_core::reconcile::backlog::Job;
 use statusbridge_core::reconcile::store::Key;
 
-use crate::hub::write::CALL_TIMEOUT;
-
 /// Longest time for a write that others like it let expect to hang.
 const BRIEFLY: Duration = Duration::from_secs(2);
 /// Closings that hung and are tried again at the same time.
 const AGAIN_AT_ONCE: usize = 64;
 /// No closing that hung is tried again for so many times as long as the last ones were waited for.
 const REST: u32 = 3;
+/// Longest time for any other status: heartbeat and closings wait meanwhile.
+const STATUS: Duration = Duration::from_secs(4);
 /// A status that hung is not written for so long, unless it is a closing.
 const STATUS_REST: Duration = Duration::from_secs(60);
 /// Nor is any other of its namespace for so long.
@@ -102,7 +102,7 @@ impl HangingStatuses {
             return None;
         }
         let has_hung = namespace.is_some_and(|until| now < *until + FORGOTTEN);
-        Some(if has_hung { BRIEFLY } else { CALL_TIMEOUT })
+        Some(if has_hung { BRIEFLY } else { STATUS })
     }
 
     /// A write hung.
@@ -178,16 +178,16 @@ mod tests {
         let at = |seconds| begin + Duration::from_secs(seconds);
         let job = |name: &str| (Kind::FleetPackage, key(name));
         let mut hanging = HangingStatuses::default();
-        assert_eq!(hanging.patience(&job("a/1"), begin), Some(CALL_TIMEOUT));
+        assert_eq!(hanging.patience(&job("a/1"), begin), Some(STATUS));
         hanging.hung(&job("a/1"), begin);
         let cases = [
             ("a/1", 0, None),
             ("a/2", 9, None),
-            ("b/1", 0, Some(CALL_TIMEOUT)),
+            ("b/1", 0, Some(STATUS)),
             ("a/2", 10, Some(BRIEFLY)),
             ("a/1", 59, None),
             ("a/1", 60, Some(BRIEFLY)),
-            ("a/1", 310, Some(CALL_TIMEOUT)),
+            ("a/1", 310, Some(STATUS)),
         ];
         for (name, seconds, expected) in cases {
             assert_eq!(hanging.patience(&job(name), at(seconds)), expected, "{name} at {seconds}");
