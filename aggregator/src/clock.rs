@@ -6,7 +6,7 @@ use statusbridge_core::time::Seconds;
 
 /// One moment by every clock at hand.
 #[derive(Debug, Clone, Copy)]
-pub struct Mark {
+pub struct Timestamp {
     /// Goes on while the process is stopped, stands still while the machine sleeps.
     monotonic: Instant,
     /// Goes on while the machine sleeps.
@@ -15,7 +15,7 @@ pub struct Mark {
     wall: SystemTime,
 }
 
-impl Mark {
+impl Timestamp {
     /// This moment.
     pub fn now() -> Self {
         Self { monotonic: Instant::now(), boot: since_boot(), wall: SystemTime::now() }
@@ -62,13 +62,13 @@ pub fn now() -> Seconds {
 #[derive(Debug, Clone, Copy)]
 pub struct Floor {
     time: Seconds,
-    since: Mark,
+    since: Timestamp,
 }
 
 impl Floor {
     /// It is `time` now.
     pub fn new(time: Seconds) -> Self {
-        Self { time, since: Mark::now() }
+        Self { time, since: Timestamp::now() }
     }
 
     /// What a clock says, or what it must be by now if that is later.
@@ -91,13 +91,13 @@ mod tests {
     #[test]
     fn of_several_clocks_the_one_that_went_furthest_counts() {
         const SECOND: Duration = Duration::from_secs(1);
-        let now = Mark::now();
-        let slept = Mark { boot: now.boot + 20 * SECOND, ..now };
-        let paused = Mark { wall: now.wall + 30 * SECOND, ..now };
-        let set_back = Mark { wall: now.wall - 30 * SECOND, monotonic: now.monotonic + SECOND, ..now };
+        let now = Timestamp::now();
+        let slept = Timestamp { boot: now.boot + 20 * SECOND, ..now };
+        let paused = Timestamp { wall: now.wall + 30 * SECOND, ..now };
+        let set_back = Timestamp { wall: now.wall - 30 * SECOND, monotonic: now.monotonic + SECOND, ..now };
         assert_eq!(now.until(slept), 20 * SECOND);
         assert_eq!(now.until(paused), 30 * SECOND);
         assert_eq!(now.until(set_back), SECOND);
-        assert!(Mark::now().elapsed() < SECOND, "the clocks of this machine go");
+        assert!(Timestamp::now().elapsed() < SECOND, "the clocks of this machine go");
     }
 }

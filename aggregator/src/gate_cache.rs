@@ -1,7 +1,7 @@
 //! The gates as they stand in the hub, for readers other than the main loop.
 //!
 //! ```text
-//!   controller --gate, package, closing--> Board <--answer-- /v1alpha1/gates, statusbridge_gate_open
+//!   controller --gate, package, closing--> GateCache <--answer-- /v1alpha1/gates, statusbridge_gate_open
 //!   heartbeat  --landed------------------>   │
 //!   whoever takes the hub away --silence-->  │  whether this process speaks for the hub at all
 //! ```
@@ -17,7 +17,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use statusbridge_api::Reason;
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::reading::{self, Gate, Question, Reading};
+use statusbridge_core::reconcile::gate_verdict::{self, Gate, Question, Reading};
 use statusbridge_core::reconcile::store::{GateObject, Key, PackageObject};
 use statusbridge_core::time::Seconds;
 use tracing::{info, warn};
@@ -34,7 +34,7 @@ pub const LABELS: [&str; 2] = ["gate_namespace", "gate"];
 pub const HELP: &str = "Fingerprint of the revision that the rollout gate is open for; 0 while it is closed or this process cannot say";
 
 /// The gates, and whether this process may speak of them.
-pub struct Board {
+pub struct GateCache {
     inner: Mutex<Inner>,
     patience: Duration,
     /// Whether whoever asks for a gate is authorized first.
@@ -73,8 +73,8 @@ pub enum Answer {
     Silent(String),
 }
 
-impl Board {
-    /// A board that says nothing before [`Board::spoke`] was called, and nothing any more once that
+impl GateCache {
+    /// A board that says nothing before [`GateCache::spoke`] was called, and nothing any more once that
     /// was longer ago than `patience`.
     pub fn new(patience: Duration) -> Arc<Self> {
         Self::authorized(patience, false)
@@ -112,7 +112,7 @@ impl Board {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// At this moment everything that had to be closed was closed, but for what is told to [`Board::closing`], and the
+    /// At this moment everything that had to be closed was closed, but for what is told to [`GateCache::closing`], and the
     /// hub has confirmed it since: the same that the heartbeat says.
     pub fn spoke(&self, at: Instant) {
         self.inner().voice = Voice::Spoke(at);
@@ -136,7 +136,7 @@ impl Board {
     pub fn package(&self, key: &Key, package: Option<&PackageObject>) {
         let spec = package.and_then(|package| package.spec.as_ref().ok());
         let mut inner = self.inner();
-        match spec.and_then(reading::stale_after) {
+        match spec.and_then(gate_verdict::stale_after) {
             Some(seconds) => drop(inner.stale_after.insert(key.clone(), seconds)),
             None => drop(inner.stale_after.remove(key)),
         }
@@ -189,7 +189,7 @@ impl Inner {
     fn read(&self, gate: &Gate, revision: Option<Fingerprint>, now: Seconds) -> Reading {
         let package = gate.spec.as_ref().ok().map(|wish| gate.key.beside(&wish.package));
         let stale_after = package.and_then(|package| self.stale_after.get(&package).copied());
-        let reading = reading::read(gate, &Question { revision, stale_after, slack: 0.0, now });
+        let reading = gate_verdict::read(gate, &Question { revision, stale_after, slack: 0.0, now });
         match reading.is_open() && self.closing.contains(&gate.key) {
             true => {
                 reading.closed(Reason::Pending, "the gate has to close, and the hub does not know it yet")
@@ -199,15 +199,15 @@ impl Inner {
     }
 }
 
-impl fmt::Debug for Board {
+impl fmt::Debug for GateCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Board").field("patience", &self.patience).finish_non_exhaustive()
+        f.debug_struct("GateCache").field("patience", &self.patience).finish_non_exhaustive()
     }
 }
 
 /// One series for each gate that this process knows of. While it cannot say, they are 0 rather than
 /// left out: a newer sample replaces an older one wherever it was sent, a missing one does not.
-impl Collector for Board {
+impl Collector for GateCache {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let (now, at) = (clock::now(), Instant::now());
         let inner = self.inner();

@@ -16,7 +16,7 @@ use statusbridge_core::reconcile::store::{Key, Kind};
 use statusbridge_core::time::Seconds;
 use statusbridge_serving::metrics::ServerMetrics;
 
-use crate::gate_cache::Board;
+use crate::gate_cache::GateCache;
 
 /// Name and value of a label.
 type Label = (&'static str, &'static str);
@@ -238,7 +238,7 @@ impl Metrics {
 
     /// The same, and a series for each gate on the board.
     #[must_use]
-    pub fn with_gates(mut self, board: Option<Arc<Board>>) -> Self {
+    pub fn with_gates(mut self, board: Option<Arc<GateCache>>) -> Self {
         if let Some(board) = board {
             self.registry.register_collector(Box::new(board));
         }

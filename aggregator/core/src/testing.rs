@@ -21,12 +21,12 @@ use crate::decide::{Backend, Moment};
 use crate::fleet::{DigestSample, Digests, Fleet, Heard, StreamId};
 use crate::reconcile::dependencies::Graph;
 use crate::reconcile::judge::World;
+use crate::reconcile::observation_cache::ObservationCache;
 use crate::reconcile::profiles::{Profiles, Settings};
 use crate::reconcile::references::Ledger;
 use crate::reconcile::store::{Gates, Key, Kind, Packages};
-use crate::reconcile::survey::Surveys;
 use crate::reconcile::tenancy::Tenancy;
-use crate::reconcile::verdicts::Verdicts;
+use crate::reconcile::verdict_cache::VerdictCache;
 use crate::sample::Sample;
 use crate::time::Seconds;
 use crate::verify::{Attested, Content, Gathered, verify};
@@ -255,9 +255,9 @@ pub struct Surroundings {
     pub templates: Templates,
     pub answers: Answers,
     pub references: Ledger,
-    pub surveys: Surveys,
+    pub surveys: ObservationCache,
     pub doubtful: BTreeSet<(Kind, Key)>,
-    pub verdicts: Verdicts,
+    pub verdicts: VerdictCache,
 }
 
 impl Default for Surroundings {
@@ -272,9 +272,9 @@ impl Default for Surroundings {
             templates: Templates::default(),
             answers: Answers::default(),
             references: Ledger::default(),
-            surveys: Surveys::default(),
+            surveys: ObservationCache::default(),
             doubtful: BTreeSet::new(),
-            verdicts: Verdicts::default(),
+            verdicts: VerdictCache::default(),
         }
     }
 }

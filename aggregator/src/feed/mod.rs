@@ -9,17 +9,17 @@
 
 mod backends;
 pub mod checks;
-mod desk;
 mod fields;
 pub mod flags;
+mod handle;
 mod pause;
 pub mod promql;
 pub mod push;
 mod query;
+mod receipt_log;
 pub mod scrape;
 mod settings;
-mod standing;
-mod tally;
+mod status;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,13 +33,13 @@ use tokio::task::JoinSet;
 use crate::feed::checks::Asker;
 
 pub use backends::{Backend, Backends, BasicAuth};
-pub use desk::{Addresses, Desk, Message, Polled, Work};
+pub use handle::{Addresses, FeedHandle, Message, Polled, Work};
 pub use push::push;
 pub use query::query;
+pub use receipt_log::Receipt;
 pub use scrape::scrape;
 pub use settings::Settings;
-pub use standing::{Overall, Standing};
-pub use tally::Receipt;
+pub use status::{Overall, Standing};
 
 /// Messages that may wait for the controller.
 const WAITING: usize = 64;
@@ -57,7 +57,7 @@ pub struct Feed {
 }
 
 /// What a feed does until it is stopped.
-pub type Run = Box<dyn FnOnce(Desk) -> BoxFuture<'static, ()> + Send>;
+pub type Run = Box<dyn FnOnce(FeedHandle) -> BoxFuture<'static, ()> + Send>;
 
 /// Makes the feeds that the flags and the configuration file name.
 ///
@@ -86,7 +86,7 @@ impl Feeds {
     pub fn begin(&mut self) {
         let waiting = std::mem::take(&mut self.waiting).into_iter().zip(&mut self.standings);
         for (feed, (Feed { run, .. }, standing)) in waiting.enumerate() {
-            self.tasks.spawn(run(Desk::new(feed, self.sender.clone())));
+            self.tasks.spawn(run(FeedHandle::new(feed, self.sender.clone())));
             standing.heard = Instant::now();
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::pause::pause;
-use super::{Desk, Feed, Polled};
+use super::{Feed, FeedHandle, Polled};
 use crate::clock;
 use crate::feed::checks::Asker;
 use crate::feed::promql::poll::Poller;
@@ -24,7 +24,7 @@ pub fn query(poller: Poller, interval: Duration) -> Feed {
     }
 }
 
-async fn run(mut poller: Poller, interval: Duration, mut desk: Desk) {
+async fn run(mut poller: Poller, interval: Duration, mut desk: FeedHandle) {
     let mut failures = 0_u32;
     loop {
         let began = Instant::now();

@@ -27,9 +27,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::clock::Mark;
+use crate::clock;
 use crate::health::Health;
-use crate::hub::fence::{Fence, Term};
+use crate::hub::leadership_guard::{LeadershipGuard, Term};
 use crate::hub::write::{CALL_TIMEOUT, FIELD_MANAGER, HubError, in_time};
 use crate::metrics::Metrics;
 
@@ -206,7 +206,7 @@ pub struct Candidate {
     installation: String,
     identity: String,
     times: Times,
-    fence: Fence,
+    fence: LeadershipGuard,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
 }
@@ -221,7 +221,7 @@ impl Candidate {
         installation: String,
         identity: String,
         times: Times,
-        fence: Fence,
+        fence: LeadershipGuard,
         metrics: Arc<Metrics>,
         health: Arc<Health>,
     ) -> Self {
@@ -367,7 +367,7 @@ impl Candidate {
     /// Writes the Lease as its holder, which opens the fence; `None` as below.
     async fn claim(&self, lease: Lease, within: Duration) -> Result<Option<Held>, HubError> {
         // Before it is sent: that is when the time begins that others let pass.
-        let sent = Mark::now();
+        let sent = clock::Timestamp::now();
         let written = self.replace(lease, within).await?;
         if written.is_some() {
             self.fence.renewed(sent, self.times.term());

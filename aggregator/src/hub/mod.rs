@@ -3,8 +3,8 @@
 pub mod access;
 pub mod announce;
 pub mod discover;
-pub mod fence;
 pub mod heartbeat;
+pub mod leadership_guard;
 pub mod lease;
 pub mod profiles;
 pub mod references;

@@ -17,7 +17,7 @@ use statusbridge_core::reconcile::judge::World;
 use statusbridge_core::reconcile::store::{Kept, Kind, Object};
 use tracing::warn;
 
-use crate::clock::Mark;
+use crate::clock::Timestamp;
 use crate::hub::write::{self, CALL_TIMEOUT, HubError, Written};
 use crate::metrics::{Metrics, WriteResult};
 
@@ -105,7 +105,7 @@ pub enum Settled<O, T> {
 pub async fn settle<S: Judged>(
     client: &Client,
     world: &World<'_>,
-    since: Mark,
+    since: Timestamp,
     metrics: &Metrics,
     object: &Object<S, S::Status>,
     patience: Duration,
@@ -210,8 +210,8 @@ mod tests {
                 settle::<RolloutGateSpec>(&client, &world, since, &metrics, &gate, CALL_TIMEOUT).await;
             (settled, sent.load(Ordering::Relaxed))
         };
-        assert!(matches!(settled(Mark::now()).await, (Settled::Done(Some(_)), 1)));
-        let late = settled(Mark::ago(CALL_TIMEOUT + Duration::from_secs(1))).await;
+        assert!(matches!(settled(Timestamp::now()).await, (Settled::Done(Some(_)), 1)));
+        let late = settled(Timestamp::ago(CALL_TIMEOUT + Duration::from_secs(1))).await;
         assert!(matches!(late, (Settled::Unsettled, 0)), "{late:?}");
     }
 }

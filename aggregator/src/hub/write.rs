@@ -12,12 +12,12 @@ use kube::core::Status;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{Key, Kind, Version};
 use tracing::warn;
 
-use crate::clock::Mark;
-use crate::hub::fence::NotLeading;
+use crate::clock::Timestamp;
+use crate::hub::leadership_guard::NotLeading;
 use crate::metrics::WriteResult;
 
 /// Under which name the aggregator and the sweeper write.
@@ -53,7 +53,7 @@ impl From<kube::Error> for HubError {
 #[derive(Debug)]
 pub enum Written {
     /// It was accepted; the object as it is now.
-    Done(Box<Raw>),
+    Done(Box<LazyObject>),
     /// The object has changed since it was read: read it again and decide again.
     Conflict,
     /// There is no such object any more.
@@ -62,7 +62,7 @@ pub enum Written {
 
 impl Written {
     /// Accepted; the object as it is now.
-    pub fn done(object: Raw) -> Self {
+    pub fn done(object: LazyObject) -> Self {
         Self::Done(Box::new(object))
     }
 }
@@ -79,12 +79,12 @@ pub(crate) const fn result(answer: &Result<Written, HubError>) -> WriteResult {
 }
 
 /// All objects of a kind.
-pub fn everywhere(client: &Client, kind: Kind) -> Api<Raw> {
+pub fn everywhere(client: &Client, kind: Kind) -> Api<LazyObject> {
     Api::all_with(client.clone(), &kind.resource())
 }
 
 /// The objects of a kind in a namespace.
-pub fn within(client: &Client, kind: Kind, namespace: &str) -> Api<Raw> {
+pub fn within(client: &Client, kind: Kind, namespace: &str) -> Api<LazyObject> {
     Api::namespaced_with(client.clone(), namespace, &kind.resource())
 }
 
@@ -132,7 +132,7 @@ async fn replace(
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let api = within(client, kind, &key.namespace);
     let call = api.patch_status(&key.name, &params, &patch);
-    match written(answered_within(patience, Mark::now(), call).await.map(Written::done)) {
+    match written(answered_within(patience, Timestamp::now(), call).await.map(Written::done)) {
         // It is another one of that name.
         Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 422 => Ok(Written::Conflict),
         answer => answer,
@@ -171,7 +171,7 @@ pub fn written(answer: Result<Written, HubError>) -> Result<Written, HubError> {
 }
 
 /// Reads one object; `None` when it is gone.
-pub async fn read(client: &Client, kind: Kind, key: &Key) -> Result<Option<Raw>, HubError> {
+pub async fn read(client: &Client, kind: Kind, key: &Key) -> Result<Option<LazyObject>, HubError> {
     in_time(within(client, kind, &key.namespace).get_opt(&key.name)).await
 }
 
@@ -180,9 +180,9 @@ pub async fn read(client: &Client, kind: Kind, key: &Key) -> Result<Option<Raw>,
 /// # Errors
 /// When a page cannot be had.
 pub async fn list<T>(
-    api: &Api<Raw>,
+    api: &Api<LazyObject>,
     mut page: ListParams,
-    read: impl Fn(Raw) -> Option<T>,
+    read: impl Fn(LazyObject) -> Option<T>,
 ) -> Result<Vec<T>, HubError> {
     let mut all = Vec::new();
     loop {
@@ -198,13 +198,13 @@ pub async fn list<T>(
 /// Waits for an answer, but not for ever. The call takes no step after that, not even the one for which a
 /// process that was frozen wakes up.
 pub async fn in_time<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, HubError> {
-    answered_within(CALL_TIMEOUT, Mark::now(), call).await
+    answered_within(CALL_TIMEOUT, Timestamp::now(), call).await
 }
 
 /// The same for as long as `patience`.
 async fn answered_within<T>(
     patience: Duration,
-    begun: Mark,
+    begun: Timestamp,
     call: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, HubError> {
     let mut call = pin!(call);
@@ -225,7 +225,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_takes_no_step_once_its_time_is_over() {
         let call = |begun| answered_within(CALL_TIMEOUT, begun, async { Ok(1) });
-        assert!(matches!(call(Mark::now()).await, Ok(1)));
-        assert!(matches!(call(Mark::ago(CALL_TIMEOUT)).await, Err(HubError::Timeout)));
+        assert!(matches!(call(Timestamp::now()).await, Ok(1)));
+        assert!(matches!(call(Timestamp::ago(CALL_TIMEOUT)).await, Err(HubError::Timeout)));
     }
 }

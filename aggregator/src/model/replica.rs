@@ -21,7 +21,7 @@ use super::hub::{Hub, Outcome, version};
 use super::world::packages;
 use crate::feed::promql::FeedError;
 use crate::feed::promql::poll::Poller;
-use crate::hub::fence::Term;
+use crate::hub::leadership_guard::Term;
 use crate::hub::write::CALL_TIMEOUT;
 
 /// Which replica, and which process of it.

@@ -4,7 +4,7 @@ use serde_json::json;
 use statusbridge_api::conditions::{OPEN, is_true};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::closing::{self, Unwatched};
-use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{Event as WatchEvent, GateObject, Object, Packages};
 use statusbridge_core::testing::package;
 use statusbridge_core::time::Seconds;
@@ -469,7 +469,7 @@ fn gate(setup: &Setup, clusters: &[Cluster]) -> GateObject {
 /// The FleetPackage.
 pub(super) fn packages(stale_after: Seconds) -> Packages {
     let id = package(PACKAGE);
-    let object: Raw = serde_json::from_value(json!({
+    let object: LazyObject = serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1",
         "kind": "FleetPackage",
         "metadata": {"namespace": "fleet", "name": PACKAGE, "resourceVersion": "1", "generation": 1},

@@ -20,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::feed::flags::BackendArgs;
-use crate::feed::push::reception::Reception;
+use crate::feed::push::server::PushServer;
 use crate::feed::{self, Plan};
-use crate::gate_cache::Board;
+use crate::gate_cache::GateCache;
 use crate::health::Health;
 use crate::hub::access::Access;
-use crate::hub::fence::Fence;
 use crate::hub::heartbeat::{Heartbeat, NAMESPACE};
+use crate::hub::leadership_guard::LeadershipGuard;
 use crate::hub::lease::{self, Candidate};
 use crate::hub::sweeper::Sweeper;
 use crate::hub::write::CALL_TIMEOUT;
@@ -149,7 +149,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let identity = args.leader.identity()?;
     let (config, installation) = args.hub.access.configure(args.leader.installation.as_deref()).await?;
     let namespace = &args.hub.lease_namespace;
-    let fence = if args.leader.leader_elect { Fence::shut() } else { Fence::none() };
+    let fence = if args.leader.leader_elect { LeadershipGuard::shut() } else { LeadershipGuard::none() };
     // Whatever works for the leader goes through the fence; only the leader's lease does not.
     let client = ClientBuilder::try_from(config.clone()).context("client of the hub")?;
     let client = client.with_layer(&fence.layer(CALL_TIMEOUT)).build();
@@ -160,7 +160,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let health = Health::new(args.poll_interval + 10 * timeout + Duration::from_secs(60));
     // A round that is late because the backend is slow is not a loop that stands still.
     let patience = 4 * args.poll_interval.max(Duration::from_secs(1)) + 2 * timeout;
-    let board = Board::authorized(patience, args.hub.server.authorize_scrapes);
+    let board = GateCache::authorized(patience, args.hub.server.authorize_scrapes);
     board.has_tenants(named.current().tenants.is_configured());
     let served = args.serve_gates.then(|| board.clone());
     let metrics = Arc::new(Metrics::aggregator().with_gates(served.clone()));
@@ -169,7 +169,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         poll_interval: args.poll_interval.max(Duration::from_millis(100)),
         writes_per_second: args.writes_per_second,
     };
-    let reception = Reception::new(metrics.clone());
+    let reception = PushServer::new(metrics.clone());
     let plan = plan(&args, pace.poll_interval, metrics.clone(), reception);
     // Each leadership starts from nothing: what was known before may have been overtaken.
     let fresh = |epoch: Option<i64>| -> Result<Controller> {
@@ -217,7 +217,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
 }
 
 /// How the feeds are made that flags and the configuration name.
-fn plan(args: &ServeArgs, interval: Duration, metrics: Arc<Metrics>, reception: Arc<Reception>) -> Plan {
+fn plan(args: &ServeArgs, interval: Duration, metrics: Arc<Metrics>, reception: Arc<PushServer>) -> Plan {
     let (flags, settle) = (args.backend.clone(), args.settle_delay);
     Arc::new(move |feeds| {
         let mut all = Vec::new();

@@ -32,16 +32,16 @@ use statusbridge_api::conditions::{OPEN, is_true};
 use statusbridge_api::{ClusterSet, FleetPackageSpec, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_core::decide::Moment;
 use statusbridge_core::fleet::{Fleet, FleetSettings};
-use statusbridge_core::reconcile::backlog::Backlog;
 use statusbridge_core::reconcile::dependencies::Graph;
 use statusbridge_core::reconcile::discover;
 use statusbridge_core::reconcile::judge::World;
+use statusbridge_core::reconcile::lazy_object::LazyObject;
+use statusbridge_core::reconcile::observation_cache::ObservationCache;
 use statusbridge_core::reconcile::profiles::{News, Profiles};
-use statusbridge_core::reconcile::raw::Raw;
 use statusbridge_core::reconcile::slices::{self, Owned, Slices};
 use statusbridge_core::reconcile::store::{Event, GateObject, Gates, Key, Kind, Packages};
-use statusbridge_core::reconcile::survey::Surveys;
-use statusbridge_core::reconcile::verdicts::Verdicts;
+use statusbridge_core::reconcile::verdict_cache::VerdictCache;
+use statusbridge_core::reconcile::write_queue::WriteQueue;
 use statusbridge_core::time::Seconds;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -52,7 +52,7 @@ use crate::feed::checks::{Round, Rounds};
 use crate::feed::promql::FeedError;
 use crate::feed::promql::poll::PollReport;
 use crate::feed::{self, Feeds, Message, Overall, Plan, Polled, Standing};
-use crate::gate_cache::Board;
+use crate::gate_cache::GateCache;
 use crate::health::Health;
 use crate::hub::announce::Announcer;
 use crate::hub::discover::Discovery;
@@ -69,7 +69,7 @@ const PROFILES_AT_ONCE: usize = 256;
 /// Time between looks at the configuration file.
 const CONFIG_INTERVAL: Duration = Duration::from_secs(5);
 
-type Watched = watcher::Result<watcher::Event<Raw>>;
+type Watched = watcher::Result<watcher::Event<LazyObject>>;
 
 /// How often and how much.
 #[derive(Debug, Clone, Copy)]
@@ -104,15 +104,15 @@ pub struct Controller {
     slices: Slices,
     discovery: Option<Discovery>,
     references: References,
-    surveys: Surveys,
-    verdicts: Verdicts,
+    surveys: ObservationCache,
+    verdicts: VerdictCache,
     /// The time looked at when a feed answered last, or that should have been by the backend's clock.
     floor: Option<Floor>,
     complaints: Vec<String>,
     judged_all: bool,
     closings: BTreeSet<Key>,
     hanging_closings: HangingClosings,
-    backlog: Backlog,
+    backlog: WriteQueue,
     hanging_statuses: HangingStatuses,
     beat_due: bool,
     /// The gates that the heartbeat names.
@@ -122,7 +122,7 @@ pub struct Controller {
     doubtful: BTreeSet<(Kind, Key)>,
     epoch: Option<i64>,
     announcer: Announcer,
-    board: Arc<Board>,
+    board: Arc<GateCache>,
     judges: ThreadPool,
 }
 
@@ -141,7 +141,7 @@ impl Controller {
         heartbeat: Heartbeat,
         metrics: Arc<Metrics>,
         health: Arc<Health>,
-        board: Arc<Board>,
+        board: Arc<GateCache>,
     ) -> anyhow::Result<Self> {
         let feeds = Feeds::new(plan(&config.current().feeds)?);
         Ok(Self {
@@ -165,14 +165,14 @@ impl Controller {
             rounds: Rounds::default(),
             slices: Slices::default(),
             discovery: None,
-            surveys: Surveys::default(),
-            verdicts: Verdicts::default(),
+            surveys: ObservationCache::default(),
+            verdicts: VerdictCache::default(),
             floor: None,
             complaints: Vec::new(),
             judged_all: false,
             closings: BTreeSet::new(),
             hanging_closings: HangingClosings::default(),
-            backlog: Backlog::default(),
+            backlog: WriteQueue::default(),
             hanging_statuses: HangingStatuses::default(),
             beat_due: false,
             named: BTreeSet::new(),
@@ -604,7 +604,7 @@ impl Controller {
 
 /// Keeps a process from speaking for the hub when it no longer judges, be it that it was stopped or
 /// that it lost its lease in the middle of something.
-struct SilenceAtTheEnd(Arc<Board>);
+struct SilenceAtTheEnd(Arc<GateCache>);
 
 impl Drop for SilenceAtTheEnd {
     fn drop(&mut self) {
@@ -625,7 +625,7 @@ fn watch(client: &Client, kind: Kind) -> BoxStream<'static, Watched> {
     watcher(write::everywhere(client, kind), config).default_backoff().boxed()
 }
 
-fn usable(kind: Kind, event: Watched) -> Option<Event<Raw>> {
+fn usable(kind: Kind, event: Watched) -> Option<Event<LazyObject>> {
     match event {
         Ok(event) => Some(hub::event(event)),
         Err(error) => {

@@ -131,7 +131,7 @@ fn open(generation: i64) -> Value {
     json!({"observedGeneration": generation, "conditions": [condition("Ready"), condition("Open"), condition("Succeeded")]})
 }
 
-fn object(value: Value) -> Raw {
+fn object(value: Value) -> LazyObject {
     serde_json::from_value(value).unwrap()
 }
 
@@ -156,7 +156,7 @@ async fn controller(hub: &Arc<Hub>, known: impl IntoIterator<Item = Value>) -> C
         Heartbeat::new(client, "fleet", "test".into(), 60),
         Arc::new(Metrics::aggregator()),
         Health::new(Duration::from_secs(3600)),
-        Board::new(Duration::from_secs(3600)),
+        GateCache::new(Duration::from_secs(3600)),
     )
     .unwrap();
     controller.fleet = fleet;

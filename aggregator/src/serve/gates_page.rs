@@ -15,14 +15,14 @@ use statusbridge_serving::authorize::{Guard, Wanted};
 use statusbridge_serving::refusal::Refusal;
 use statusbridge_serving::response::respond;
 
-use crate::gate_cache::{Answer, Board, NOT_AUTHORIZED};
+use crate::gate_cache::{Answer, GateCache, NOT_AUTHORIZED};
 
 /// What every address of a gate begins with.
 pub const PATH: &str = "/v1alpha1/gates/";
 
 /// Answers a request for an address that begins with [`PATH`]. `now` and `at` are the present.
 pub async fn answer<B>(
-    board: &Board,
+    board: &GateCache,
     guard: Option<&Guard>,
     request: &http::Request<B>,
     now: Seconds,
@@ -46,7 +46,7 @@ pub async fn answer<B>(
 
 /// Whether somebody may see a gate, or the answer to those who may not: the same whether or not there is such a gate.
 async fn admit(
-    board: &Board,
+    board: &GateCache,
     guard: Option<&Guard>,
     headers: &HeaderMap,
     Key { namespace, name }: &Key,
@@ -67,7 +67,7 @@ async fn admit(
 }
 
 fn look(
-    board: &Board,
+    board: &GateCache,
     key: &Key,
     revision: Option<Fingerprint>,
     now: Seconds,

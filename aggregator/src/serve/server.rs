@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::gate_cache::Board;
+use crate::gate_cache::GateCache;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::serve::gates_page;
@@ -31,7 +31,7 @@ pub struct Shown {
     /// Its health.
     pub health: Arc<Health>,
     /// Gates by name; without it there are no pages of gates.
-    pub board: Option<Arc<Board>>,
+    pub board: Option<Arc<GateCache>>,
 }
 
 /// Serves until `stop`.

@@ -13,9 +13,9 @@ use crate::judge::{Gates, Packages, World};
 use crate::profiles::{Profiles, Settings};
 use crate::references::Ledger;
 use crate::store::Key;
-use crate::survey::Surveys;
+use crate::survey::ObservationCache;
 use crate::tenancy::Tenancy;
-use crate::verdicts::Verdicts;
+use crate::verdicts::VerdictCache;
 use crate::write::Kind;
 
 /// All that a [`World`] refers to but the fleet: nothing, unless a test says otherwise.
@@ -29,9 +29,9 @@ pub(crate) struct Surroundings {
     pub(crate) templates: Templates,
     pub(crate) answers: Answers,
     pub(crate) references: Ledger,
-    pub(crate) surveys: Surveys,
+    pub(crate) surveys: ObservationCache,
     pub(crate) doubtful: BTreeSet<(Kind, Key)>,
-    pub(crate) verdicts: Verdicts,
+    pub(crate) verdicts: VerdictCache,
 }
 
 impl Default for Surroundings {
@@ -46,9 +46,9 @@ impl Default for Surroundings {
             templates: Templates::default(),
             answers: Answers::default(),
             references: Ledger::default(),
-            surveys: Surveys::default(),
+            surveys: ObservationCache::default(),
             doubtful: BTreeSet::new(),
-            verdicts: Verdicts::default(),
+            verdicts: VerdictCache::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use rstest::rstest;
 use serde_json::{Value, json};
 use statusbridge_aggregator::clock;
-use statusbridge_aggregator::gate_cache::Board;
+use statusbridge_aggregator::gate_cache::GateCache;
 use statusbridge_aggregator::metrics::Metrics;
 use statusbridge_aggregator::serve::gates_page;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus};
@@ -41,15 +41,15 @@ fn package() -> PackageObject {
 }
 
 /// A board with an open gate that speaks.
-fn board(at: Instant) -> Arc<Board> {
-    let board = Board::new(PATIENCE);
+fn board(at: Instant) -> Arc<GateCache> {
+    let board = GateCache::new(PATIENCE);
     board.gate(&key("wave"), Some(&gate(&[])));
     board.package(&key("payments"), Some(&package()));
     board.spoke(at);
     board
 }
 
-async fn ask(board: &Board, method: &str, uri: &str, at: Instant) -> (StatusCode, Value) {
+async fn ask(board: &GateCache, method: &str, uri: &str, at: Instant) -> (StatusCode, Value) {
     let request = Request::builder().method(method).uri(uri).body(()).unwrap();
     let (head, body) = gates_page::answer(board, None, &request, clock::now(), at).await.into_parts();
     assert_eq!(head.headers["content-type"], "application/json");
@@ -57,7 +57,7 @@ async fn ask(board: &Board, method: &str, uri: &str, at: Instant) -> (StatusCode
     (head.status, serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap())
 }
 
-fn metric(board: &Arc<Board>) -> Vec<String> {
+fn metric(board: &Arc<GateCache>) -> Vec<String> {
     let text = Metrics::aggregator().with_gates(Some(board.clone())).render().unwrap();
     text.lines().filter(|line| line.starts_with("statusbridge_gate_open")).map(str::to_owned).collect()
 }
@@ -107,7 +107,7 @@ async fn a_process_that_does_not_speak_for_the_hub_says_so() {
     let zero = [r#"statusbridge_gate_open{gate_namespace="fleet",gate="wave"} 0"#];
 
     // Neither before it has judged …
-    let young = Board::new(PATIENCE);
+    let young = GateCache::new(PATIENCE);
     young.gate(&key("wave"), Some(&gate(&[])));
     let (code, body) = ask(&young, "GET", wave, at).await;
     assert_eq!(
@@ -131,7 +131,7 @@ async fn a_process_that_does_not_speak_for_the_hub_says_so() {
 #[tokio::test]
 async fn with_tenants_gates_are_named_only_where_whoever_asks_is_authorized() {
     let at = Instant::now();
-    let (board, authorized) = (board(at), Board::authorized(PATIENCE, true));
+    let (board, authorized) = (board(at), GateCache::authorized(PATIENCE, true));
     authorized.gate(&key("wave"), Some(&gate(&[])));
     for tenants in [true, false, true] {
         board.has_tenants(tenants);
@@ -154,7 +154,7 @@ async fn the_board_follows_the_hub_and_closes_before_it() {
     let at = Instant::now();
     let board = board(at);
     let open =
-        async |board: &Board| ask(board, "GET", "/v1alpha1/gates/fleet/wave", at).await.1["open"].clone();
+        async |board: &GateCache| ask(board, "GET", "/v1alpha1/gates/fleet/wave", at).await.1["open"].clone();
     board.closing(&BTreeSet::from([key("wave")]));
     assert_eq!(open(&board).await, json!(false), "the hub does not know yet that it has to close");
     board.closing(&BTreeSet::new());

@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::time;
-use statusbridge_core::reconcile::reading::{Gate, Question, State, read};
+use statusbridge_core::reconcile::gate_verdict::{Gate, Question, State, read};
 use statusbridge_core::reconcile::store::{GateObject, Object, PackageObject};
 
 use crate::made::{R1, R2};

@@ -14,7 +14,7 @@ use statusbridge_aggregator::hub::write::{self, HubError};
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, label};
 use statusbridge_core::fleet::{Fleet, FleetSettings, StreamId};
-use statusbridge_core::reconcile::reading;
+use statusbridge_core::reconcile::gate_verdict;
 use statusbridge_core::reconcile::store::{Kind, PackageObject};
 use statusbridge_core::sample::{Labels, Sample};
 use statusbridge_core::time::Seconds;
@@ -258,7 +258,7 @@ pub(super) async fn limits(client: &Client) -> Result<Vec<Limit>, HubError> {
         let spec = package.spec.ok().filter(|spec| spec.managed_by.is_none())?;
         Some(Limit {
             who: format!("FleetPackage {}", package.key),
-            stale_after: reading::stale_after(&spec)?,
+            stale_after: gate_verdict::stale_after(&spec)?,
             clusters: spec.clusters.names.map(|names| names.into_iter().collect()),
         })
     };

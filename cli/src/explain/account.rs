@@ -12,7 +12,7 @@ use statusbridge_api::rollout_gate::Require;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::rollout_gate::need_and_budget;
 use statusbridge_core::decide::unix;
-use statusbridge_core::reconcile::reading::{Gate, stale_after};
+use statusbridge_core::reconcile::gate_verdict::{Gate, stale_after};
 use statusbridge_core::reconcile::store::{GateObject, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use statusbridge_aggregator::hub::heartbeat::LEASE;
 use statusbridge_aggregator::hub::write::{self, HubError, in_time};
 use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
-use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::slices::{self, Slice};
 use statusbridge_core::reconcile::store::{Kept, Key, Kind};
 
@@ -26,11 +26,11 @@ pub(super) struct Seen {
     /// What is explained: a gate or a FleetPackage.
     pub kind: Kind,
     /// The object itself.
-    pub object: Raw,
+    pub object: LazyObject,
     /// The FleetPackage that a gate refers to.
-    pub package: Option<Raw>,
+    pub package: Option<LazyObject>,
     /// The gates that a gate depends on, by name.
-    pub dependencies: Vec<(String, Option<Raw>)>,
+    pub dependencies: Vec<(String, Option<LazyObject>)>,
     /// The slices of the FleetPackage, or why they could not be read.
     pub slices: Result<Vec<Slice>, String>,
     /// The aggregator's sign of life.
@@ -53,7 +53,7 @@ pub(super) async fn read(hub: &Hub, target: &Target, lease_namespace: &str) -> R
     let Hub { client, namespace } = hub;
     let Target { kind, name } = target;
     let kind = *kind;
-    let get = async |kind: Kind, name: &str| -> Result<Option<Raw>> {
+    let get = async |kind: Kind, name: &str| -> Result<Option<LazyObject>> {
         let key = Key { namespace: namespace.clone(), name: name.to_owned() };
         write::read(client, kind, &key).await.with_context(|| format!("reading {} {key}", kind.name()))
     };
@@ -81,7 +81,7 @@ pub(super) async fn read(hub: &Hub, target: &Target, lease_namespace: &str) -> R
     Ok(Seen { kind, object, package, dependencies, slices, heartbeat })
 }
 
-async fn slices_of(client: &Client, namespace: &str, package: &Raw) -> Result<Vec<Slice>, HubError> {
+async fn slices_of(client: &Client, namespace: &str, package: &LazyObject) -> Result<Vec<Slice>, HubError> {
     let name = package.metadata.name.as_deref().unwrap_or_default();
     let api = statusbridge_aggregator::hub::write::within(client, Kind::FleetPackageSlice, namespace);
     let selector = format!("{FLEET_PACKAGE_LABEL}={}", slices::label(name));

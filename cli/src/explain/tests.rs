@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 use serde_json::{Value, json};
-use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::slices::Slice;
 use statusbridge_core::reconcile::store::{Kept, Kind};
 
@@ -14,7 +14,7 @@ use super::text::render;
 const NOW: f64 = 1_800_000_000.0;
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 
-fn object(value: Value) -> Raw {
+fn object(value: Value) -> LazyObject {
     serde_json::from_value(value).unwrap()
 }
 

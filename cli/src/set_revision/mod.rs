@@ -22,7 +22,7 @@ use kube::{Error, ResourceExt};
 use serde_json::{Value, json};
 use statusbridge_aggregator::hub::write::{self, HubError, Written, in_time};
 use statusbridge_api::common::duration;
-use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::Kind;
 use tokio::time::{Instant, sleep};
 
@@ -92,8 +92,8 @@ pub(crate) async fn run(access: &Access, args: SetRevisionArgs) -> Result<Exit> 
 }
 
 struct Mover {
-    packages: Api<Raw>,
-    gates: Api<Raw>,
+    packages: Api<LazyObject>,
+    gates: Api<LazyObject>,
     args: SetRevisionArgs,
     moved: BTreeSet<String>,
 }
@@ -111,7 +111,7 @@ impl Mover {
     }
 
     /// The FleetPackage, if its revision is to be set by hand.
-    async fn package(&self) -> Result<Raw> {
+    async fn package(&self) -> Result<LazyObject> {
         let name = &self.args.package;
         let package = in_time(self.packages.get_opt(name))
             .await
@@ -229,8 +229,9 @@ impl Mover {
         }
     }
 
-    async fn move_package(&self, mut package: Raw) -> Result<()> {
-        let revision = |package: &Raw| package.value("spec").get("revision")?.as_str().map(str::to_owned);
+    async fn move_package(&self, mut package: LazyObject) -> Result<()> {
+        let revision =
+            |package: &LazyObject| package.value("spec").get("revision")?.as_str().map(str::to_owned);
         let or_none = |revision: Option<String>| revision.unwrap_or_else(|| "no revision".to_owned());
         let name = &self.args.package;
         let before = revision(&package);
@@ -258,7 +259,7 @@ impl Mover {
     }
 
     /// Sets the revision, on top of the version that was looked at.
-    async fn patch(&self, api: &Api<Raw>, name: &str, uid: &str, version: &str) -> Result<Written> {
+    async fn patch(&self, api: &Api<LazyObject>, name: &str, uid: &str, version: &str) -> Result<Written> {
         let patch = json!({
             "metadata": {"uid": uid, "resourceVersion": version},
             "spec": {"revision": self.args.revision},

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
-use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::lazy_object::LazyObject;
 
 /// A gate of the FleetPackage as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(super) struct Gate {
 impl Gate {
     /// Reads a gate if it belongs to a FleetPackage. Nothing else of it is looked at, so that this
     /// also works on gates with fields that this program does not know.
-    pub(super) fn read(object: &Raw, package: &str) -> Option<Self> {
+    pub(super) fn read(object: &LazyObject, package: &str) -> Option<Self> {
         let (spec, status) = (&object.value("spec"), &object.value("status"));
         if spec.pointer("/fleetPackageRef/name").and_then(Value::as_str) != Some(package) {
             return None;
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_gate_is_read_whatever_else_it_says() {
-        let object = |spec: Value, status: Value| -> Raw {
+        let object = |spec: Value, status: Value| -> LazyObject {
             serde_json::from_value(json!({
                 "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate",
                 "metadata": {"name": "wave-2", "uid": "u", "resourceVersion": "7", "generation": 3},

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_with::skip_serializing_none;
 use statusbridge_api::fleet_package::{PackageCounts, Problem};
-use statusbridge_core::reconcile::reading::{Gate, Question, Reading, State, read, stale_after};
+use statusbridge_core::reconcile::gate_verdict::{Gate, Question, Reading, State, read, stale_after};
 use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 

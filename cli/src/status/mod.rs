@@ -23,7 +23,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::json;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
-use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{GateObject, Key, Kind};
 use statusbridge_core::time::Seconds;
 use statusbridge_serving::signals::told_to_stop;
@@ -153,12 +153,12 @@ impl Clock {
     }
 }
 
-type Events = BoxStream<'static, (Kind, watcher::Result<Event<Raw>>)>;
+type Events = BoxStream<'static, (Kind, watcher::Result<Event<LazyObject>>)>;
 
 /// Lists both kinds, and goes on with what changes.
 fn events(hub: &Hub, namespace: Option<&str>) -> Events {
     let of = |kind: Kind| {
-        let api: Api<Raw> = match namespace {
+        let api: Api<LazyObject> = match namespace {
             Some(namespace) => statusbridge_aggregator::hub::write::within(&hub.client, kind, namespace),
             None => statusbridge_aggregator::hub::write::everywhere(&hub.client, kind),
         };
@@ -180,7 +180,7 @@ impl Fleet {
         self.packages.is_listed() && self.gates.is_listed()
     }
 
-    fn apply(&mut self, kind: Kind, event: Event<Raw>) {
+    fn apply(&mut self, kind: Kind, event: Event<LazyObject>) {
         match kind {
             Kind::RolloutGate => self.gates.apply(event),
             Kind::FleetPackage => self.packages.apply(event),

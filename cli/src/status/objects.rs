@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
-use statusbridge_core::reconcile::raw::Raw;
+use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{Key, Object};
 
 /// Objects by namespace and name.
@@ -35,9 +35,10 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Objects<S, T> {
         self.objects.get(key)
     }
 
-    pub(super) fn apply(&mut self, event: Event<Raw>) {
-        let keyed =
-            |object: Raw| Object::read(object).map(|object: Object<S, T>| (object.key.clone(), object));
+    pub(super) fn apply(&mut self, event: Event<LazyObject>) {
+        let keyed = |object: LazyObject| {
+            Object::read(object).map(|object: Object<S, T>| (object.key.clone(), object))
+        };
         match event {
             Event::Apply(object) => self.objects.extend(keyed(object)),
             Event::Delete(object) => {

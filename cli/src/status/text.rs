@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 
-use statusbridge_core::reconcile::reading::State;
+use statusbridge_core::reconcile::gate_verdict::State;
 use statusbridge_core::reconcile::store::{Key, Kind};
 
 use super::entry::{Entry, Totals};

@@ -4,8 +4,8 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use statusbridge_api::{GROUP, VERSION};
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::raw::Raw;
-use statusbridge_core::reconcile::reading::{self, Gate, Question, Reading};
+use statusbridge_core::reconcile::gate_verdict::{self, Gate, Question, Reading};
+use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
@@ -87,13 +87,13 @@ pub(super) async fn look(
             (Gate::from(&package), Some(package))
         }
     };
-    let stale_after = package.and_then(|it| it.spec.ok()).and_then(|spec| reading::stale_after(&spec));
+    let stale_after = package.and_then(|it| it.spec.ok()).and_then(|spec| gate_verdict::stale_after(&spec));
     let question = Question { revision: Some(revision), stale_after, slack, now };
-    Ok(Seen::Gate(Box::new(reading::read(&gate, &question)), now))
+    Ok(Seen::Gate(Box::new(gate_verdict::read(&gate, &question)), now))
 }
 
 /// An object as it is now, and what the API server says is the time.
-async fn get(hub: &Hub, kind: Kind, key: &Key) -> Result<Option<(Raw, Seconds)>, Seen> {
+async fn get(hub: &Hub, kind: Kind, key: &Key) -> Result<Option<(LazyObject, Seconds)>, Seen> {
     let plural = kind.resource().plural;
     let path = format!("/apis/{GROUP}/{VERSION}/namespaces/{}/{plural}/{}", key.namespace, key.name);
     let Answer { status, body, now } = hub.get(&path).await.map_err(Seen::Unreachable)?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use statusbridge_core::reconcile::reading::State;
+use statusbridge_core::reconcile::gate_verdict::State;
 use statusbridge_core::time::Seconds;
 use tokio::time::Instant;
 
@@ -101,7 +101,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use statusbridge_core::reconcile::reading::{Gate, Question, read};
+    use statusbridge_core::reconcile::gate_verdict::{Gate, Question, read};
     use statusbridge_core::reconcile::store::GateObject;
     use statusbridge_core::reconcile::store::Object;
 

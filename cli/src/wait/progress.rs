@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use statusbridge_api::Reason;
 use statusbridge_core::decide::unix;
-use statusbridge_core::reconcile::reading::Reading;
+use statusbridge_core::reconcile::gate_verdict::Reading;
 use statusbridge_core::time::Seconds;
 
 use crate::text::{one_line, span};
@@ -88,7 +88,7 @@ impl Progress {
 mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
-    use statusbridge_core::reconcile::reading::{Gate, Question, read};
+    use statusbridge_core::reconcile::gate_verdict::{Gate, Question, read};
     use statusbridge_core::reconcile::store::GateObject;
     use statusbridge_core::reconcile::store::Object;
 

@@ -7,7 +7,7 @@ use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use statusbridge_aggregator::feed::push::Settings;
-use statusbridge_aggregator::feed::push::reception::most_memory;
+use statusbridge_aggregator::feed::push::server::most_memory;
 use statusbridge_contract::{Fingerprint, Metric, label};
 use statusbridge_tests::exposition::{Attestation, Page};
 use statusbridge_tests::*;

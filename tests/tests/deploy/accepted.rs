@@ -111,21 +111,20 @@ fn every_program_has_an_image_of_its_own() {
     let file = read("deploy/Containerfile");
     let stages: Vec<&str> = file.split("FROM scratch AS ").collect();
     for program in PROGRAMS {
-        let image = program.strip_prefix("statusbridge-").unwrap();
-        let stage = stages.iter().find(|stage| stage.starts_with(&format!("{image}\n")));
-        let stage = stage.unwrap_or_else(|| panic!("deploy/Containerfile has no target {image}"));
+        let stage = stages.iter().find(|stage| stage.starts_with(&format!("{program}\n")));
+        let stage = stage.unwrap_or_else(|| panic!("deploy/Containerfile has no target {program}"));
         assert!(stage.contains(&format!("ENTRYPOINT [\"/{program}\"]")), "{stage}");
-        for (file, start) in [("Makefile", "\tfor image in "), ("deploy/check-image", "images=(")] {
+        let lists = [
+            ("Makefile", "\tfor program in "),
+            ("deploy/check-image", "images=("),
+            ("deploy/static", "binaries=("),
+        ];
+        for (file, start) in lists {
             let text = read(file);
             let list = text.lines().find_map(|line| line.strip_prefix(start)).unwrap();
-            assert!(
-                list.split([' ', ';', ')']).any(|word| word == image),
-                "{file} leaves out {image}: {list}"
-            );
+            let mut words = list.split([' ', ';', ')']);
+            assert!(words.any(|word| word == program), "{file} leaves out {program}: {list}");
         }
-        let text = read("deploy/static");
-        let list = text.lines().find_map(|line| line.strip_prefix("binaries=(")).unwrap();
-        assert!(list.split([' ', ')']).any(|word| word == program), "deploy/static leaves out {program}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use statusbridge_aggregator::feed::push;
-use statusbridge_aggregator::feed::push::reception::most_memory;
+use statusbridge_aggregator::feed::push::server::most_memory;
 
 /// The limit of the aggregator's memory, in bytes.
 async fn limit(more: &[&str]) -> Result<usize> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::crates;
 use crate::markdown::{Page, pages, repository};
 use crate::nothing_wrong;
 use statusbridge_tests::{PROGRAMS, own_command};
@@ -151,6 +152,7 @@ fn targets_of_make_and_packages_of_cargo_are_there() {
     let makefile = read("Makefile");
     let rules = makefile.lines().filter_map(|line| line.split_once(':'));
     let targets: BTreeSet<&str> = rules.flat_map(|(names, _)| names.split_whitespace()).collect();
+    let packages: BTreeSet<String> = crates().into_iter().map(|(name, _)| name).collect();
     let (mut wrong, mut named) = (Vec::new(), 0);
     for page in pages() {
         for (number, line) in command_lines(&page) {
@@ -167,10 +169,7 @@ fn targets_of_make_and_packages_of_cargo_are_there() {
                 ["cargo", "run" | "test" | "build", rest @ ..] => {
                     named += 1;
                     for pair in rest.windows(2).filter(|pair| pair[0] == "-p") {
-                        let there = pair[1]
-                            .strip_prefix("statusbridge-")
-                            .is_some_and(|name| repository().join(name).join("Cargo.toml").exists());
-                        if !there {
+                        if !packages.contains(pair[1]) {
                             wrong.push(format!("{}: there is no package {}", page.at(number), pair[1]));
                         }
                     }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::string_slice)]
 
 mod commands;
+mod imports;
 mod markdown;
 mod objects;
 
@@ -12,6 +13,19 @@ use std::path::{Path, PathBuf};
 
 use markdown::{pages, repository};
 use promql_parser::parser;
+
+/// Name and folder of every crate of this workspace.
+fn crates() -> Vec<(String, PathBuf)> {
+    let members = std::fs::read_to_string(repository().join("Cargo.toml")).unwrap();
+    let members = members.lines().find(|line| line.starts_with("members = ")).unwrap();
+    let folders = members.split('"').skip(1).step_by(2).map(|folder| repository().join(folder));
+    let name = |folder: &Path| {
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let name = manifest.lines().find_map(|line| line.strip_prefix("name = ")).unwrap();
+        name.trim_matches('"').to_owned()
+    };
+    folders.map(|folder| (name(&folder), folder)).collect()
+}
 
 /// What was found to be wrong, all of it.
 fn nothing_wrong(wrong: &[String]) {

@@ -64,7 +64,7 @@ pub(crate) struct Violation {
 
 /// What there was to check.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tally {
+pub(crate) struct ReceiptLog {
     pub(crate) openings: usize,
     pub(crate) closings: usize,
     /// Seconds in which a gate stood open, over all gates.
@@ -76,9 +76,9 @@ pub(crate) struct Tally {
 }
 
 /// Checks every version so far; the last one of each gate stands until `now`.
-pub(crate) fn check(timeline: &Timeline, rules: &Rules, now: Seconds) -> (Vec<Violation>, Tally) {
+pub(crate) fn check(timeline: &Timeline, rules: &Rules, now: Seconds) -> (Vec<Violation>, ReceiptLog) {
     let mut violations = Vec::new();
-    let mut tally = Tally::default();
+    let mut tally = ReceiptLog::default();
     let unguarded = unguarded(&timeline.troubles, rules);
     for (gate, Gate { targets, need, soak }) in &rules.gates {
         let versions: Vec<&Version> = timeline.versions.iter().filter(|v| v.gate == *gate).collect();

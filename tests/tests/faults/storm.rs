@@ -1,6 +1,6 @@
 //! Faults and truth at random, several at a time.
 
-use crate::check::Tally;
+use crate::check::ReceiptLog;
 use crate::fault::Fault;
 use crate::fault::Place;
 use crate::system::{CLUSTERS, System, revision};
@@ -50,7 +50,7 @@ pub(crate) struct Record {
     pub(crate) calms: usize,
     /// The longest that it took until all was open again.
     pub(crate) slowest_recovery: Duration,
-    pub(crate) tally: Tally,
+    pub(crate) tally: ReceiptLog,
 }
 
 /// Goes on for so long, and ends in a calm in which everything opens. `first` numbers the revisions.

@@ -6,7 +6,7 @@
 //!                                                                              sweeper ─╳─────▶
 //! ```
 
-use crate::check::{self, Gate, Rules, Tally};
+use crate::check::{self, Gate, ReceiptLog, Rules};
 use crate::fault::{DELAY, Fault, How, Place};
 use crate::record::Recorder;
 use crate::timeline::{Move, Seconds, Timeline, Trouble, Truth, now};
@@ -481,7 +481,7 @@ impl System {
     ///
     /// # Errors
     /// When it is broken, or nobody knows.
-    pub(crate) async fn check(&self) -> Result<Tally> {
+    pub(crate) async fn check(&self) -> Result<ReceiptLog> {
         let at = now();
         let timeline = self.timeline().await?;
         let (violations, tally) = check::check(&timeline, &self.rules, at);

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::reconcile::store::Object;
 
-    fn gate(name: &str, depends_on: &[String]) -> crate::reconcile::raw::Raw {
+    fn gate(name: &str, depends_on: &[String]) -> crate::reconcile::lazy_object::LazyObject {
         let depends_on: Vec<_> = depends_on.iter().map(|name| json!({"name": name})).collect();
         serde_json::from_value(json!({
             "apiVersion": "statusbridge.dev/v1alpha1",

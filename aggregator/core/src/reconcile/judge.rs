@@ -19,13 +19,13 @@ use crate::decide::trace::{self, Trace};
 use crate::decide::{Backend, Membership, Moment, Obstacle, Target, worth_writing};
 use crate::fleet::{Fleet, Standing};
 use crate::reconcile::dependencies::{Graph, is_open};
+use crate::reconcile::observation_cache::ObservationCache;
 use crate::reconcile::profiles::Profiles;
 use crate::reconcile::references::{Ledger, Resolution};
 use crate::reconcile::store::{GateObject, Gates, Key, Kind, PackageObject, Packages};
-use crate::reconcile::survey::Surveys;
 use crate::reconcile::targets::{Chosen, Sources, shown_backend};
 use crate::reconcile::tenancy::{Grant, Tenancy};
-use crate::reconcile::verdicts::{Found, Still, Verdicts};
+use crate::reconcile::verdict_cache::{Found, Still, VerdictCache};
 use crate::time::Seconds;
 use again::{NEVER, fleet_key};
 
@@ -64,9 +64,9 @@ pub struct World<'a> {
     /// The revisions that packages read from other objects.
     pub references: &'a Ledger,
     /// What was found out about the fleet, as it is now.
-    pub surveys: &'a Surveys,
+    pub surveys: &'a ObservationCache,
     /// What objects were judged to be, and what that rests on.
-    pub verdicts: &'a Verdicts,
+    pub verdicts: &'a VerdictCache,
     /// What the last polls came to.
     pub backend: Backend<'a>,
     /// Why some feed has never answered this process, though others have.

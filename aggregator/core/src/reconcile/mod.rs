@@ -5,17 +5,17 @@
 //!   dependencies, references, profiles, tenancy ────────────┘
 //! ```
 
-pub mod backlog;
 pub mod dependencies;
 pub mod discover;
+pub mod gate_verdict;
 pub mod judge;
+pub mod lazy_object;
+pub mod observation_cache;
 pub mod profiles;
-pub mod raw;
-pub mod reading;
 pub mod references;
 pub mod slices;
 pub mod store;
-pub mod survey;
 mod targets;
 pub mod tenancy;
-pub mod verdicts;
+pub mod verdict_cache;
+pub mod write_queue;

@@ -13,7 +13,7 @@ use statusbridge_api::{
 use tracing::warn;
 
 use crate::decide::Evidence;
-use crate::reconcile::raw::Raw;
+use crate::reconcile::lazy_object::LazyObject;
 
 /// How long a spec may be, in bytes of JSON. The API server stores 1.5 MiB of an object: that leaves room for as much
 /// again in `managedFields`, 256 KiB of annotations, and any status.
@@ -135,7 +135,7 @@ pub struct Object<S, T> {
 
 impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
     /// Reads what the API server sent. `None` without a name.
-    pub fn read(object: Raw) -> Option<Self> {
+    pub fn read(object: LazyObject) -> Option<Self> {
         let mut terms = DefaultHasher::new();
         (&object.metadata.uid, object.metadata.generation, object.text("spec")).hash(&mut terms);
         let spec = match object.text("spec").len() {
@@ -164,7 +164,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
 /// What is kept of an object.
 pub trait Kept: Sized {
     /// Reads what the API server sent. `None` without a name.
-    fn read(object: Raw) -> Option<Self>;
+    fn read(object: LazyObject) -> Option<Self>;
     /// Where it lives, which object of this name it is, and which version of that.
     fn identity(&self) -> (&Key, &str, &str);
     /// It was read, and not written, by this process, which knew this of it before. Whether somebody else wrote its status.
@@ -180,7 +180,7 @@ pub trait Kept: Sized {
 }
 
 impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> Kept for Object<S, T> {
-    fn read(object: Raw) -> Option<Self> {
+    fn read(object: LazyObject) -> Option<Self> {
         Self::read(object)
     }
 
@@ -261,7 +261,7 @@ impl<O: Kept> Mirror<O> {
     }
 
     /// Takes in a watch event and says which objects are other than before.
-    pub fn apply(&mut self, event: Event<Raw>) -> BTreeSet<Key> {
+    pub fn apply(&mut self, event: Event<LazyObject>) -> BTreeSet<Key> {
         match event {
             Event::Apply(object) if self.knows(&object) => BTreeSet::new(),
             Event::Apply(object) => self.insert(object).into_iter().collect(),
@@ -299,7 +299,7 @@ impl<O: Kept> Mirror<O> {
     }
 
     /// An event of our own last write, or from before it, says nothing new.
-    fn knows(&self, object: &Raw) -> bool {
+    fn knows(&self, object: &LazyObject) -> bool {
         let metadata = &object.metadata;
         let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return false };
         let key = Key { namespace: namespace.clone(), name: name.clone() };
@@ -311,7 +311,7 @@ impl<O: Kept> Mirror<O> {
     }
 
     /// Takes in an object that was read by itself, and says which it is if it is other than before.
-    pub fn insert(&mut self, object: Raw) -> Option<Key> {
+    pub fn insert(&mut self, object: LazyObject) -> Option<Key> {
         let mut object = O::read(object)?;
         let key = object.identity().0.clone();
         self.foreign += foreign(&key, &mut object, self.objects.get(&key));
@@ -364,7 +364,7 @@ mod tests {
     use statusbridge_api::conditions::find;
     use statusbridge_api::{RolloutGateSpec, RolloutGateStatus};
 
-    fn gate(name: &str, version: &str, spec: serde_json::Value) -> Raw {
+    fn gate(name: &str, version: &str, spec: serde_json::Value) -> LazyObject {
         serde_json::from_value(json!({
             "apiVersion": "statusbridge.dev/v1alpha1",
             "kind": "RolloutGate",
@@ -411,7 +411,7 @@ mod tests {
     }
 
     /// A gate of generation 1, with a status that claims all.
-    fn claims(version: &str, answered: i64, succeeded: &str) -> Raw {
+    fn claims(version: &str, answered: i64, succeeded: &str) -> LazyObject {
         let condition = |kind: &str, status: &str| {
             json!({"type": kind, "status": status, "reason": "Healthy", "message": "", "observedGeneration": 1,
                 "lastTransitionTime": "2026-01-01T00:00:00Z"})

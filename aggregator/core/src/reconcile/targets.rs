@@ -10,8 +10,8 @@ use statusbridge_api::{ClusterSet, PackageRef};
 use crate::decide::{Backend, HIDDEN, Membership, Target};
 use crate::fleet::Fleet;
 use crate::fleet::observation::{Observation, Standing, reason};
+use crate::reconcile::observation_cache::ObservationCache;
 use crate::reconcile::profiles::{Doubt, Profiles};
-use crate::reconcile::survey::Surveys;
 use crate::reconcile::tenancy::Grant;
 use crate::time::Seconds;
 
@@ -23,7 +23,7 @@ pub(crate) struct Sources<'a> {
     /// The clusters that the hub knows.
     pub(crate) profiles: &'a Profiles,
     /// What was found out about the fleet, as it is now.
-    pub(crate) surveys: &'a Surveys,
+    pub(crate) surveys: &'a ObservationCache,
     /// What the namespace may see of the package.
     pub(crate) grant: &'a Grant<'a>,
     /// Evaluation time in the backend's clock.
@@ -180,7 +180,7 @@ mod tests {
         }))
         .unwrap();
         let grant = tenancy.grant("tenant", &package.package);
-        let surveys = Surveys::default();
+        let surveys = ObservationCache::default();
         Sources { fleet, profiles, surveys: &surveys, grant: &grant, t: T }.choose(
             &package.package,
             &package.clusters,

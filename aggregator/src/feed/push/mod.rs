@@ -1,10 +1,10 @@
 //! Exporters that push what they have to say, because nobody can reach them.
 //!
 //! ```text
-//!   exporter ──POST──> Reception (as long as the process) ──Seat (as long as this replica leads)──> fleet
+//!   exporter ──POST──> PushServer (as long as the process) ──Seat (as long as this replica leads)──> fleet
 //! ```
 
-pub mod reception;
+pub mod server;
 mod settings;
 
 use std::collections::BTreeSet;
@@ -17,10 +17,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{info, warn};
 
-use super::tally::Tally;
-use super::{Desk, Feed};
+use super::receipt_log::ReceiptLog;
+use super::{Feed, FeedHandle};
 use crate::clock;
-use crate::feed::push::reception::{Receipts, Reception, TokensFile};
+use crate::feed::push::server::{PushServer, Receipts, TokensFile};
 
 pub use settings::Settings;
 
@@ -40,7 +40,7 @@ const INCOMPLETE: &str = "not every cluster has pushed yet";
 ///
 /// # Errors
 /// When the settings cannot be used.
-pub fn push(settings: Settings, pace: Duration, reception: Arc<Reception>) -> anyhow::Result<Feed> {
+pub fn push(settings: Settings, pace: Duration, reception: Arc<PushServer>) -> anyhow::Result<Feed> {
     settings.check()?;
     let tokens = TokensFile::open(Some(settings.tokens_file.clone())).context("feeds.push.tokensFile")?;
     reception.open(settings.doors()?).context("feeds.push")?;
@@ -52,16 +52,16 @@ pub fn push(settings: Settings, pace: Duration, reception: Arc<Reception>) -> an
 struct Push {
     settings: Settings,
     pace: Duration,
-    reception: Arc<Reception>,
+    reception: Arc<PushServer>,
     tokens: TokensFile,
 }
 
 impl Push {
-    async fn run(mut self, mut desk: Desk) {
+    async fn run(mut self, mut desk: FeedHandle) {
         let (sender, mut receipts): (_, Receipts) = mpsc::channel(WAITING);
         let tokens = self.tokens.current().clone();
         let seat = self.reception.seat(desk.clone(), tokens, self.settings.max_bytes, sender);
-        let mut tally = Tally::new(self.pace, Instant::now());
+        let mut tally = ReceiptLog::new(self.pace, Instant::now());
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let patience = Instant::now() + self.settings.expect_within;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use statusbridge_serving::tls::Certificate;
 
 use crate::feed::fields::span;
-use crate::feed::push::reception::{Doors, TokensFile};
+use crate::feed::push::server::{Doors, TokensFile};
 
 /// Where exporters may push, and who they are.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -27,8 +27,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use self::client::Clients;
 use self::failure::{Failing, Failure};
-use super::tally::{Receipt, Tally};
-use super::{Desk, Feed};
+use super::receipt_log::{Receipt, ReceiptLog};
+use super::{Feed, FeedHandle};
 use crate::clock;
 use crate::metrics::Metrics;
 
@@ -95,8 +95,8 @@ impl Default for Turns {
 }
 
 impl Scraper {
-    async fn run(mut self, mut desk: Desk) {
-        let mut tally = Tally::new(self.pace, Instant::now());
+    async fn run(mut self, mut desk: FeedHandle) {
+        let mut tally = ReceiptLog::new(self.pace, Instant::now());
         let mut ticks = interval(self.settings.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut scrapes = JoinSet::new();
@@ -160,7 +160,7 @@ impl Scraper {
     }
 
     /// Takes note of how an exporter was found, so that what rests on its cluster can say why it is silent.
-    async fn tell(&mut self, (cluster, url): &Id, failure: Option<String>, desk: &mut Desk) {
+    async fn tell(&mut self, (cluster, url): &Id, failure: Option<String>, desk: &mut FeedHandle) {
         let id = (cluster.clone(), url.clone());
         let news = match failure {
             Some(why) => self.failing.failed(&id, why).map(Some),
@@ -172,7 +172,7 @@ impl Scraper {
     }
 
     /// What is no longer scraped does not fail either.
-    async fn forget_all_but(&mut self, targets: &[Target], desk: &mut Desk) {
+    async fn forget_all_but(&mut self, targets: &[Target], desk: &mut FeedHandle) {
         let ids: BTreeSet<Id> = targets.iter().map(|it| (it.cluster.clone(), it.url.clone())).collect();
         for (cluster, url) in self.failing.keep(&ids) {
             desk.with(move |fleet| fleet.unscraped(&cluster, &url, None)).await;
@@ -180,7 +180,7 @@ impl Scraper {
     }
 
     /// What is to be scraped now, and why that may not be all.
-    async fn targets(&self, desk: &Desk) -> (Vec<Target>, Option<String>) {
+    async fn targets(&self, desk: &FeedHandle) -> (Vec<Target>, Option<String>) {
         if self.settings.cluster_profiles.is_none() {
             return (self.settings.targets.clone(), None);
         }
@@ -191,7 +191,7 @@ impl Scraper {
     }
 
     /// Scrapes one exporter, once it is its turn.
-    fn scrape(&mut self, target: Target, mut desk: Desk) -> impl Future<Output = Scraped> + use<> {
+    fn scrape(&mut self, target: Target, mut desk: FeedHandle) -> impl Future<Output = Scraped> + use<> {
         let client = client_for(&mut self.clients, &target);
         let turns = self.turns.clone();
         let failing = self.failing.contains(&(target.cluster.clone(), target.url.clone()));

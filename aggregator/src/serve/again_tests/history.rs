@@ -14,8 +14,8 @@ use statusbridge_core::decide::closing::{self, Unwatched};
 use statusbridge_core::decide::{Evidence, Moment};
 use statusbridge_core::fleet::{self, FEED_LABEL, Fleet, FleetSettings, Heard};
 use statusbridge_core::reconcile::judge::*;
+use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::profiles::News;
-use statusbridge_core::reconcile::raw::Raw;
 use statusbridge_core::reconcile::references::{self, Failure, Place};
 use statusbridge_core::reconcile::store::{
     Event as Watched, GateObject, Key, Kind, Object, PackageObject, Store,
@@ -98,7 +98,7 @@ fn settings() -> FleetSettings {
 }
 
 fn set<S: DeserializeOwned, T: DeserializeOwned + Evidence>(store: &mut Store<S, T>, object: Value) {
-    let object: Raw = serde_json::from_value(object).unwrap();
+    let object: LazyObject = serde_json::from_value(object).unwrap();
     store.apply(Watched::Apply(object));
 }
 

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use statusbridge_core::reconcile::backlog::Job;
 use statusbridge_core::reconcile::store::Key;
+use statusbridge_core::reconcile::write_queue::Job;
 
 /// Longest time for a write that others like it let expect to hang.
 const BRIEFLY: Duration = Duration::from_secs(2);

@@ -3,10 +3,10 @@
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use statusbridge_core::decide::only_refreshes;
-use statusbridge_core::reconcile::backlog::Urgency;
 use statusbridge_core::reconcile::judge::World;
 use statusbridge_core::reconcile::slices::{self, Owned, Slices};
 use statusbridge_core::reconcile::store::{GateObject, Gates, Key, Kind};
+use statusbridge_core::reconcile::write_queue::Urgency;
 
 use super::is_open;
 

@@ -9,15 +9,15 @@ use futures::stream::{self, StreamExt};
 use statusbridge_api::conditions::{OPEN, READY, STALLED, find, is_true};
 use statusbridge_api::{Reason, RolloutGateStatus};
 use statusbridge_core::decide::Moment;
-use statusbridge_core::reconcile::backlog::Urgency;
 use statusbridge_core::reconcile::dependencies;
 use statusbridge_core::reconcile::slices::{self, Change};
 use statusbridge_core::reconcile::store::{GateObject, Key, Kind, Object, Store};
+use statusbridge_core::reconcile::write_queue::Urgency;
 use tracing::warn;
 
 use super::hanging::HangingClosings;
 use super::{Controller, is_open};
-use crate::clock::Mark;
+use crate::clock::Timestamp;
 use crate::hub::discover::Discovery;
 use crate::hub::heartbeat::Renewed;
 use crate::hub::settle::{Judged, Settled, settle};
@@ -35,7 +35,7 @@ impl Controller {
         while !self.closings.is_empty() {
             let begun = Instant::now();
             let (first, again) = self.hanging_closings.due(&self.closings, begun);
-            let (world, since) = (self.world(self.moment()), Mark::now());
+            let (world, since) = (self.world(self.moment()), Timestamp::now());
             let close = async |key: &Key, patience| match self.gates.get(key) {
                 Some(gate) => settle(&self.client, &world, since, &self.metrics, gate, patience).await,
                 None => Settled::Gone,
@@ -108,7 +108,7 @@ impl Controller {
 
     async fn write_queued(&mut self) -> u32 {
         // One moment for all: what was found out of the fleet is remembered for that.
-        let (moment, since) = (self.moment(), Mark::now());
+        let (moment, since) = (self.moment(), Timestamp::now());
         // Most of what waited may have been settled meanwhile; that costs no write.
         while let Some((kind, key)) = self.backlog.pop() {
             // What hung is left alone for a while; a poll after that finds it again.

@@ -1,4 +1,4 @@
-//! Judging again: whether what an object was judged to be still stands, see [`Verdicts`](crate::reconcile::verdicts::Verdicts).
+//! Judging again: whether what an object was judged to be still stands, see [`VerdictCache`](crate::reconcile::verdict_cache::VerdictCache).
 
 use statusbridge_api::FleetPackageSpec;
 
@@ -8,7 +8,7 @@ use crate::fleet;
 use crate::reconcile::references::Resolution;
 use crate::reconcile::store::{GateObject, Key, Kind, Object, PackageObject};
 use crate::reconcile::tenancy::Grant;
-use crate::reconcile::verdicts::{Basis, Found, Question, Still};
+use crate::reconcile::verdict_cache::{Basis, Found, Question, Still};
 use crate::time::Seconds;
 
 impl World<'_> {

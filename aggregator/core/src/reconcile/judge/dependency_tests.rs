@@ -8,7 +8,13 @@ use crate::fleet::FleetSettings;
 use crate::reconcile::store::Object;
 use crate::testing::Surroundings;
 
-fn object(kind: &str, name: &str, generation: i64, spec: Value, status: Value) -> crate::reconcile::raw::Raw {
+fn object(
+    kind: &str,
+    name: &str,
+    generation: i64,
+    spec: Value,
+    status: Value,
+) -> crate::reconcile::lazy_object::LazyObject {
     serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind,
         "metadata": {"namespace": "fleet", "name": name, "resourceVersion": "1", "generation": generation},

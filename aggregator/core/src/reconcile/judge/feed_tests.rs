@@ -12,7 +12,7 @@ use crate::testing::{self, Exposition, Surroundings, healthy};
 const T: Seconds = 10_000.0;
 const REVISION: &str = "r1";
 
-fn object(kind: &str, name: &str, spec: Value, status: Value) -> crate::reconcile::raw::Raw {
+fn object(kind: &str, name: &str, spec: Value, status: Value) -> crate::reconcile::lazy_object::LazyObject {
     serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind,
         "metadata": {"namespace": "fleet", "name": name, "resourceVersion": "1", "generation": 1},

@@ -9,19 +9,19 @@ use statusbridge_contract::Fingerprint;
 use crate::decide::{Backend, Moment};
 use crate::fleet::{Fleet, FleetSettings};
 use crate::reconcile::judge::World;
-use crate::reconcile::raw::Raw;
+use crate::reconcile::lazy_object::LazyObject;
+use crate::reconcile::observation_cache::ObservationCache;
 use crate::reconcile::store::{Event, Gates, Packages, Store};
-use crate::reconcile::survey::Surveys;
 use crate::testing::{Exposition, Surroundings, healthy, package, tell};
 use crate::time::Seconds;
 
 const T: Seconds = 1_800_000_000.0;
 
-fn object(kind: &str, name: &str, spec: Value) -> Raw {
+fn object(kind: &str, name: &str, spec: Value) -> LazyObject {
     with_status(kind, name, spec, Value::Null)
 }
 
-fn with_status(kind: &str, name: &str, spec: Value, status: Value) -> Raw {
+fn with_status(kind: &str, name: &str, spec: Value, status: Value) -> LazyObject {
     serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind,
         "metadata": {"namespace": "fleet", "name": name, "resourceVersion": "1", "generation": 1},
@@ -76,7 +76,7 @@ impl Hub {
 
 #[test]
 fn what_is_known_of_a_package_is_found_out_once() {
-    let (fleet, surveys) = (fleet(3, &["p"]), Surveys::default());
+    let (fleet, surveys) = (fleet(3, &["p"]), ObservationCache::default());
     let survey = |stale_after| surveys.of(package("p"), T, stale_after);
     assert!(Arc::ptr_eq(&survey(180.0), &survey(180.0)));
     assert!(!Arc::ptr_eq(&survey(180.0), &survey(60.0)));

@@ -7,7 +7,7 @@ use statusbridge_api::conditions::{READY, find};
 
 use super::*;
 use crate::fleet::FleetSettings;
-use crate::reconcile::raw::Raw;
+use crate::reconcile::lazy_object::LazyObject;
 use crate::reconcile::references::{Ledger, News, Place};
 use crate::reconcile::store::Object;
 use crate::testing::{Surroundings, evaluate_all};
@@ -17,7 +17,7 @@ fn refers(name: &str) -> Value {
 }
 
 fn package(generation: i64, from: Value, status: Option<&FleetPackageStatus>) -> PackageObject {
-    let object: Raw = serde_json::from_value(json!({
+    let object: LazyObject = serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage",
         "metadata": {"namespace": "fleet", "name": "p", "generation": generation},
         "spec": {"package": {"source": "flux", "name": "p"}, "revisionFrom": from}, "status": status,

@@ -10,8 +10,8 @@ use super::*;
 use crate::checks::answer::Value as Valued;
 use crate::checks::{Answer, Fault};
 use crate::fleet::FleetSettings;
+use crate::reconcile::lazy_object::LazyObject;
 use crate::reconcile::profiles::{News, Settings};
-use crate::reconcile::raw::Raw;
 use crate::reconcile::store::Event;
 use crate::testing::{Exposition, Surroundings, digests, failed, healthy, tell};
 use crate::time::Seconds;
@@ -114,7 +114,7 @@ fn clusters() -> impl Strategy<Value = Value> {
     ]
 }
 
-fn object(kind: &str, name: &str, spec: Value, status: &Value) -> Raw {
+fn object(kind: &str, name: &str, spec: Value, status: &Value) -> LazyObject {
     serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind,
         "metadata": {"namespace": "tenant", "name": name, "uid": "u", "resourceVersion": "1", "generation": 1},

@@ -17,7 +17,7 @@ pub use plan::{Change, Wanted, plan};
 
 use crate::decide::fleet_package;
 use crate::reconcile::judge::{Rows, World};
-use crate::reconcile::raw::Raw;
+use crate::reconcile::lazy_object::LazyObject;
 use crate::reconcile::store::PackageObject;
 use crate::reconcile::store::{Kept, Key, Mirror};
 use statusbridge_api::FleetPackageSlice;
@@ -62,7 +62,7 @@ impl Slice {
 }
 
 impl Kept for Slice {
-    fn read(object: Raw) -> Option<Self> {
+    fn read(object: LazyObject) -> Option<Self> {
         let content = serde_json::from_value(object.values()).ok();
         let metadata = object.metadata;
         let owner = metadata

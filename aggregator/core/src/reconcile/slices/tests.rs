@@ -24,7 +24,7 @@ fn key(name: &str) -> Key {
     Key { namespace: "tenant".into(), name: name.into() }
 }
 
-fn package(uid: &str, spec: Value) -> Raw {
+fn package(uid: &str, spec: Value) -> LazyObject {
     let mut object = json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage",
         "metadata": {"namespace": "tenant", "name": "p", "uid": uid, "generation": 1, "resourceVersion": "1"},
@@ -36,7 +36,7 @@ fn package(uid: &str, spec: Value) -> Raw {
     serde_json::from_value(object).unwrap()
 }
 
-fn slice(name: &str, owner: Value, cluster: &str) -> Raw {
+fn slice(name: &str, owner: Value, cluster: &str) -> LazyObject {
     let row = json!({"clusterName": cluster, "status": "Succeeded", "state": "Healthy", "reason": "Healthy"});
     serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackageSlice",
@@ -51,7 +51,7 @@ fn owned_by(uid: &str) -> Value {
 }
 
 impl Scene {
-    fn new(package: Option<Raw>, slices: Vec<Raw>) -> Self {
+    fn new(package: Option<LazyObject>, slices: Vec<LazyObject>) -> Self {
         let mut fleet = Fleet::new(FleetSettings::default());
         for (at, cluster) in ["one", "two"].into_iter().enumerate() {
             let exposition = Exposition::new(at as u64 + 1).with("p", healthy("r", 10));
@@ -98,7 +98,7 @@ fn only(cluster: &str) -> Tenancy {
 #[case::unreadable(json!({"detail": "Some"}), vec![slice("a", owned_by("1"), "two")], vec![])]
 #[case::makes_no_sense(json!({"staleAfter": "soon"}), vec![slice("a", owned_by("1"), "two")], vec![])]
 #[case::nobody_reports(json!({"package": {"source": "flux", "namespace": "ns", "name": "x"}}), vec![slice("a", owned_by("1"), "two")], vec!["remove a"])]
-fn what_follows(#[case] spec: Value, #[case] slices: Vec<Raw>, #[case] expected: Vec<&str>) {
+fn what_follows(#[case] spec: Value, #[case] slices: Vec<LazyObject>, #[case] expected: Vec<&str>) {
     assert_eq!(Scene::new(Some(package("1", spec)), slices).changes(), expected);
 }
 

@@ -14,7 +14,7 @@ use super::body::{READ_AT_ONCE, ROOM, Room};
 use super::refusals::Refusals;
 use super::{TokenId, Tokens};
 use crate::clock;
-use crate::feed::{Desk, Receipt, push};
+use crate::feed::{FeedHandle, Receipt, push};
 
 /// Pushes of one cluster under way at the same time.
 const AT_ONCE: usize = 4;
@@ -25,7 +25,7 @@ const FORGOTTEN: Duration = Duration::from_secs(3600);
 
 /// The time of one leadership.
 pub(super) struct Session {
-    desk: Desk,
+    desk: FeedHandle,
     tokens: RwLock<Tokens>,
     /// Largest exposition, in bytes.
     pub(super) max_bytes: usize,
@@ -77,7 +77,7 @@ impl Drop for Visit {
 
 impl Session {
     pub(super) fn new(
-        desk: Desk,
+        desk: FeedHandle,
         tokens: Tokens,
         max_bytes: usize,
         receipts: mpsc::Sender<(String, Receipt)>,

@@ -29,7 +29,7 @@ const SHARE: u32 = 4;
 
 /// The queue. Each job waits in it once, as the most urgent of what was asked for.
 #[derive(Debug, Default)]
-pub struct Backlog {
+pub struct WriteQueue {
     news: Queue,
     refreshes: Queue,
     /// Each job's urgency and its number in the queue of that.
@@ -56,7 +56,7 @@ struct Lane {
     jobs: BTreeMap<u64, Job>,
 }
 
-impl Backlog {
+impl WriteQueue {
     /// Adds a job, or makes it more urgent.
     pub fn push(&mut self, job: Job, urgency: Urgency) {
         match self.waiting.get(&job) {
@@ -164,7 +164,7 @@ mod tests {
         names.split_whitespace().map(job).collect()
     }
 
-    fn drain(backlog: &mut Backlog) -> String {
+    fn drain(backlog: &mut WriteQueue) -> String {
         let out: Vec<String> = std::iter::from_fn(|| backlog.pop()).map(|(_, key)| key.to_string()).collect();
         out.join(" ")
     }
@@ -179,7 +179,7 @@ mod tests {
     )]
     #[case::each_by_turns("a/1 a/2 a/3 a/4 b/1", "a/r1 a/r2 b/r1", "a/1 b/1 a/2 a/r1 a/3 a/4 b/r1 a/r2")]
     fn the_order(#[case] news: &str, #[case] refreshes: &str, #[case] expected: &str) {
-        let mut backlog = Backlog::default();
+        let mut backlog = WriteQueue::default();
         jobs(refreshes).into_iter().for_each(|job| backlog.push(job, Urgency::Refresh));
         jobs(news).into_iter().for_each(|job| backlog.push(job, Urgency::News));
         assert_eq!(backlog.len(), jobs(news).len() + jobs(refreshes).len());
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_refresh_that_became_news_is_done_once_and_earlier() {
-        let mut backlog = Backlog::default();
+        let mut backlog = WriteQueue::default();
         jobs("a/0 a/1 b/2").into_iter().for_each(|job| backlog.push(job, Urgency::Refresh));
         backlog.push(job("b/2"), Urgency::News);
         backlog.push(job("b/2"), Urgency::Refresh);
@@ -198,14 +198,14 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_again_and_again_takes_no_more_room() {
-        let mut backlog = Backlog::default();
+        let mut backlog = WriteQueue::default();
         for _ in 0..1000 {
             backlog.push(job("a/1"), Urgency::Refresh);
             backlog.push(job("a/1"), Urgency::News);
             assert!(backlog.pop().is_some());
             backlog.push(job("b/1"), Urgency::Refresh);
         }
-        let Backlog { news, refreshes, waiting, .. } = &backlog;
+        let WriteQueue { news, refreshes, waiting, .. } = &backlog;
         let rooms = [news.lanes.len(), news.turns.len(), refreshes.turns.len(), waiting.len()];
         assert!(rooms.iter().all(|it| *it <= 2), "{rooms:?}");
     }
@@ -226,7 +226,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_job_comes_out_once(steps in prop::collection::vec(step(), 0..200)) {
-            let (mut backlog, mut waiting) = (Backlog::default(), BTreeSet::new());
+            let (mut backlog, mut waiting) = (WriteQueue::default(), BTreeSet::new());
             for step in steps {
                 match step {
                     Step::Push(namespace, name, news) => {
@@ -259,7 +259,7 @@ mod tests {
             ours in 1..5_usize,
             news in any::<bool>(),
         ) {
-            let mut backlog = Backlog::default();
+            let mut backlog = WriteQueue::default();
             let hog = |n: usize| job(&format!("hog-{}/{n}", n % hogs));
             (0..before).for_each(|n| backlog.push(hog(n), Urgency::News));
             let urgency = if news { Urgency::News } else { Urgency::Refresh };

@@ -19,7 +19,7 @@ use std::time::Duration;
 use http::{Method, Request};
 use tower::filter::FilterLayer;
 
-use crate::clock::Mark;
+use crate::clock::Timestamp;
 
 /// How long a lease lasts from before its renewal was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,14 +49,14 @@ enum Standing {
     /// Somebody else may lead.
     Outside,
     /// The lease was renewed then.
-    Leading(Mark, Term),
+    Leading(Timestamp, Term),
 }
 
 /// Whether this process leads, and for how long that is certain. Clones share what they know.
 #[derive(Debug, Clone)]
-pub struct Fence(Arc<Mutex<Standing>>);
+pub struct LeadershipGuard(Arc<Mutex<Standing>>);
 
-impl Fence {
+impl LeadershipGuard {
     /// For a process without rivals: everything passes.
     pub fn none() -> Self {
         Self::new(Standing::Alone)
@@ -72,7 +72,7 @@ impl Fence {
     }
 
     /// The lease was renewed, by a call that was sent at `sent`.
-    pub fn renewed(&self, sent: Mark, term: Term) {
+    pub fn renewed(&self, sent: Timestamp, term: Term) {
         self.set(Standing::Leading(sent, term));
     }
 
@@ -156,26 +156,26 @@ mod tests {
         #[case] holds: bool,
         #[case] admits: bool,
     ) {
-        let fence = Fence::shut();
-        fence.renewed(Mark::ago(SECOND * elapsed), TERM);
+        let fence = LeadershipGuard::shut();
+        fence.renewed(Timestamp::ago(SECOND * elapsed), TERM);
         assert_eq!((fence.holds(), fence.admits(10 * SECOND)), (holds, admits));
     }
 
     #[test]
     fn it_is_shut_until_the_lease_is_held_and_after_it_was_given_back() {
-        let fence = Fence::shut();
+        let fence = LeadershipGuard::shut();
         assert!(!fence.holds() && !fence.admits(Duration::ZERO));
-        fence.clone().renewed(Mark::now(), TERM);
+        fence.clone().renewed(Timestamp::now(), TERM);
         assert!(fence.holds() && fence.admits(SECOND));
         fence.shut_again();
         assert!(!fence.holds() && !fence.admits(Duration::ZERO));
-        assert!(Fence::none().admits(Duration::MAX));
+        assert!(LeadershipGuard::none().admits(Duration::MAX));
     }
 
     #[tokio::test]
     async fn work_takes_no_step_once_the_fence_has_fallen() {
-        let fence = Fence::shut();
-        fence.renewed(Mark::now(), TERM);
+        let fence = LeadershipGuard::shut();
+        fence.renewed(Timestamp::now(), TERM);
         let done = fence.guard(async { 1 }).await;
         assert_eq!(done, Some(1));
         let steps = std::cell::Cell::new(0);
@@ -194,7 +194,7 @@ mod tests {
         let inner = tower::service_fn(|request: Request<()>| async move {
             Ok::<_, std::convert::Infallible>(request.method().clone())
         });
-        let fence = Fence::shut();
+        let fence = LeadershipGuard::shut();
         let mut client = fence.layer(SECOND).layer(inner);
         let mut send = |method: Method| {
             let mut request = Request::new(());
@@ -205,7 +205,7 @@ mod tests {
         for method in [Method::PUT, Method::POST, Method::PATCH, Method::DELETE] {
             let refused = send(method.clone()).await.unwrap_err();
             assert!(refused.is::<NotLeading>(), "{method}");
-            fence.renewed(Mark::now(), TERM);
+            fence.renewed(Timestamp::now(), TERM);
             assert_eq!(send(method.clone()).await.unwrap(), method);
             fence.shut_again();
         }

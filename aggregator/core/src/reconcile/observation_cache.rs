@@ -18,7 +18,7 @@ const OBSERVATIONS: usize = 65_536;
 
 /// What was found out so far. It belongs to one state of the fleet and of the ClusterProfiles.
 #[derive(Debug, Default)]
-pub struct Surveys {
+pub struct ObservationCache {
     packages: Mutex<HashMap<Subject, Arc<Survey>>>,
     slowest: Mutex<Option<Seconds>>,
 }
@@ -49,7 +49,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Surveys {
+impl ObservationCache {
     /// The survey of a package, at a moment in the backend's clock.
     pub fn of(&self, package: PackageRef, t: Seconds, stale_after: Seconds) -> Arc<Survey> {
         let subject = Subject { package, t: t.to_bits(), stale_after: stale_after.to_bits() };

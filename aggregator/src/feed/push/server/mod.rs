@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::feed::{Desk, Receipt};
+use crate::feed::{FeedHandle, Receipt};
 use crate::metrics::Metrics;
 
 pub use body::most_memory;
@@ -64,7 +64,7 @@ pub struct Doors {
 pub type Receipts = mpsc::Receiver<(String, Receipt)>;
 
 /// The server, and who is seated.
-pub struct Reception {
+pub struct PushServer {
     front: Arc<Front>,
     open: Mutex<Option<Open>>,
 }
@@ -89,7 +89,7 @@ impl Front {
     }
 }
 
-impl Reception {
+impl PushServer {
     /// One that does not listen yet.
     pub fn new(metrics: Arc<Metrics>) -> Arc<Self> {
         Self::with_arrival(metrics, ARRIVAL)
@@ -146,7 +146,7 @@ impl Reception {
     /// From now on, what clusters with these tokens push goes to this desk, until the seat is left.
     pub fn seat(
         &self,
-        desk: Desk,
+        desk: FeedHandle,
         tokens: Tokens,
         max_bytes: usize,
         receipts: mpsc::Sender<(String, Receipt)>,

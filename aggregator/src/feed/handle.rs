@@ -45,12 +45,12 @@ pub struct Polled {
 
 /// A feed's way to the controller. Nothing comes back from one that is gone: the feed ends with it.
 #[derive(Debug, Clone)]
-pub struct Desk {
+pub struct FeedHandle {
     feed: usize,
     sender: mpsc::Sender<Message>,
 }
 
-impl Desk {
+impl FeedHandle {
     pub(super) fn new(feed: usize, sender: mpsc::Sender<Message>) -> Self {
         Self { feed, sender }
     }
@@ -81,7 +81,7 @@ async fn or_never<T>(answer: oneshot::Receiver<T>) -> T {
     }
 }
 
-impl Access for Desk {
+impl Access for FeedHandle {
     async fn with<R: Send + 'static>(&mut self, work: impl FnOnce(&mut Fleet) -> R + Send + 'static) -> R {
         let (reply, done) = oneshot::channel();
         let work = move |fleet: &mut Fleet| drop(reply.send(work(fleet)));

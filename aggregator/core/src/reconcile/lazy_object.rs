@@ -15,14 +15,14 @@ use serde_json::value::RawValue;
 /// and every event, is skipped; so is the rest of the metadata that no decision rests on. Of an event that says
 /// nothing new nothing else is ever read; an event has to say its type before its object, as every API server does.
 #[derive(Debug, Clone, Default)]
-pub struct Raw {
+pub struct LazyObject {
     /// Name, namespace, UID, versions, labels, annotations, owners, and when it was deleted; nothing else of the metadata.
     pub metadata: ObjectMeta,
     /// All that is beside the metadata and the kind, as text.
     fields: BTreeMap<String, Box<RawValue>>,
 }
 
-impl Raw {
+impl LazyObject {
     /// A field's text; that of null when there is none.
     pub fn text(&self, field: &str) -> &str {
         self.fields.get(field).map_or("null", |text| text.get())
@@ -79,7 +79,7 @@ impl From<Metadata> for ObjectMeta {
     }
 }
 
-impl From<DynamicObject> for Raw {
+impl From<DynamicObject> for LazyObject {
     fn from(DynamicObject { metadata, data, .. }: DynamicObject) -> Self {
         let fields = data.as_object().into_iter().flatten();
         let text = |value| serde_json::value::to_raw_value(value).ok();
@@ -88,7 +88,7 @@ impl From<DynamicObject> for Raw {
     }
 }
 
-impl Resource for Raw {
+impl Resource for LazyObject {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 
@@ -117,7 +117,7 @@ impl Resource for Raw {
     }
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for LazyObject {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_map(Fields)
     }
@@ -126,14 +126,14 @@ impl<'de> Deserialize<'de> for Raw {
 struct Fields;
 
 impl<'de> Visitor<'de> for Fields {
-    type Value = Raw;
+    type Value = LazyObject;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Raw, A::Error> {
-        let mut raw = Raw::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<LazyObject, A::Error> {
+        let mut raw = LazyObject::default();
         while let Some(field) = fields.next_key::<String>()? {
             match field.as_str() {
                 "metadata" => raw.metadata = fields.next_value::<Metadata>()?.into(),
@@ -165,26 +165,28 @@ mod tests {
         });
         sent["metadata"]["managedFields"] = json!([{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}]);
         sent["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
-        let raw: Raw = serde_json::from_str(&sent.to_string()).unwrap();
+        let raw: LazyObject = serde_json::from_str(&sent.to_string()).unwrap();
         assert_eq!(raw.metadata, serde_json::from_value(metadata).unwrap());
         assert_eq!(raw.values(), json!({"spec": {"revision": "r"}, "status": {"observedGeneration": 3}}));
         assert_eq!((raw.value("spec"), raw.value("other")), (json!({"revision": "r"}), Value::Null));
 
         let same: DynamicObject = serde_json::from_value(sent.clone()).unwrap();
-        assert_eq!(Raw::from(same).values(), raw.values());
+        assert_eq!(LazyObject::from(same).values(), raw.values());
         let event = format!(r#"{{"type":"MODIFIED","object":{sent}}}"#);
         match serde_json::from_str(&event).unwrap() {
-            kube_core::WatchEvent::<Raw>::Modified(object) => assert_eq!(object.values(), raw.values()),
+            kube_core::WatchEvent::<LazyObject>::Modified(object) => {
+                assert_eq!(object.values(), raw.values())
+            }
             other => panic!("{other:?}"),
         }
         let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [sent]}).to_string();
-        let list: kube_core::ObjectList<Raw> = serde_json::from_str(&list).unwrap();
+        let list: kube_core::ObjectList<LazyObject> = serde_json::from_str(&list).unwrap();
         assert_eq!(list.items[0].values(), raw.values());
     }
 
     #[test]
     fn a_field_of_another_kind_is_told_without_a_place_in_the_text() {
-        let raw: Raw = serde_json::from_value(json!({"metadata": {}, "spec": {"n": "x"}})).unwrap();
+        let raw: LazyObject = serde_json::from_value(json!({"metadata": {}, "spec": {"n": "x"}})).unwrap();
         let error = raw.read::<BTreeMap<String, u64>>("spec").unwrap_err().to_string();
         assert_eq!(error, r#"invalid type: string "x", expected u64"#);
         assert_eq!(raw.read::<Option<u64>>("status").unwrap(), None);
@@ -193,7 +195,7 @@ mod tests {
     #[test]
     fn what_is_no_object_is_refused() {
         for sent in ["[]", "null", r#"{"metadata": 1}"#, r#"{"metadata": {"name": 1}}"#] {
-            assert!(serde_json::from_str::<Raw>(sent).is_err(), "{sent}");
+            assert!(serde_json::from_str::<LazyObject>(sent).is_err(), "{sent}");
         }
     }
 }

@@ -30,7 +30,7 @@ pub struct Receipt {
 
 /// Adds up receipts.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct ReceiptLog {
     interval: Duration,
     since: Instant,
     due: Option<Instant>,
@@ -40,7 +40,7 @@ pub(super) struct Tally {
     last: BTreeMap<String, (Instant, Option<String>)>,
 }
 
-impl Tally {
+impl ReceiptLog {
     /// Reports are due at least every `interval`.
     pub(super) fn new(interval: Duration, now: Instant) -> Self {
         let (samples, bytes, due) = Default::default();
@@ -119,7 +119,7 @@ mod tests {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let minute = Duration::from_secs(60);
-        let mut tally = Tally::new(Duration::from_secs(15), begin);
+        let mut tally = ReceiptLog::new(Duration::from_secs(15), begin);
         tally.take(receipt("a", Ok(Outcome::Verified { news: false })), at(0));
         assert_eq!(tally.due(), at(15));
         tally.take(receipt("b", Ok(Outcome::Verified { news: true })), at(3));

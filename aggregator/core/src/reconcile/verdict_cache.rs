@@ -96,7 +96,7 @@ pub enum Still {
 
 /// All verdicts that may still stand.
 #[derive(Debug, Default)]
-pub struct Verdicts {
+pub struct VerdictCache {
     known: Mutex<HashMap<Key, [Option<Box<Verdict>>; 2]>>,
     /// How often a verdict stood, was refreshed, was not known.
     #[cfg(any(test, feature = "testing"))]
@@ -121,7 +121,7 @@ struct Verdict {
     others: Box<[(Box<str>, u64)]>,
 }
 
-impl Verdicts {
+impl VerdictCache {
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, [Option<Box<Verdict>>; 2]>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -37,7 +37,7 @@ fn rendered(revision: &str, ago: f64) -> String {
 
 /// A process with a reception and, as long as it leads, a fleet.
 struct World {
-    reception: Arc<Reception>,
+    reception: Arc<PushServer>,
     tokens: NamedTempFile,
     fleet: Arc<Mutex<Fleet>>,
     good_polls: Arc<AtomicUsize>,
@@ -51,7 +51,7 @@ impl World {
         let file = NamedTempFile::new().unwrap();
         std::fs::write(file.path(), tokens).unwrap();
         let world = Self {
-            reception: Reception::with_arrival(Arc::new(Metrics::aggregator()), Duration::from_secs(3)),
+            reception: PushServer::with_arrival(Arc::new(Metrics::aggregator()), Duration::from_secs(3)),
             tokens: file,
             fleet: Arc::new(Mutex::new(Fleet::new(FleetSettings::default()))),
             good_polls: Arc::default(),
