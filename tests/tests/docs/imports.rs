@@ -77,7 +77,8 @@ fn collect(folder: &Path, at: &mut Module, found: &mut BTreeMap<Module, String>)
             collect(&folder.join(name), at, found);
             at.pop();
         }
-        tested = line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(any(test");
+        let begins = line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(any(test");
+        tested = begins || (tested && line.starts_with("#["));
     }
     let production = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let code = production.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>();
