@@ -8,7 +8,7 @@ use statusbridge_core::time::Seconds;
 
 use super::backend::{Backend, SeriesId};
 use super::story::Dates;
-use super::{CLUSTER_LABEL, MAX_SKEW, PACKAGE, POLL_INTERVAL, START};
+use super::{CLUSTER_LABEL, JOB, MAX_SKEW, PACKAGE, POLL_INTERVAL, START};
 
 /// For how many scrape intervals expositions are remembered that were scraped before, and for how many seconds at
 /// first.
@@ -147,6 +147,19 @@ struct Scraped {
     first: Option<Date>,
 }
 
+/// A pod of a tenant that is scraped like the exporter, and says in the exporter's words what it likes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Liar {
+    /// The revision that it says is healthy, and has been all along.
+    pub(super) revision: Fingerprint,
+    /// By how much it dates itself later than it is.
+    pub(super) ahead: Seconds,
+    /// Whether it says every 20 seconds that the package has failed, and then again that it is well.
+    pub(super) flips: bool,
+    /// It is gone then.
+    pub(super) until: Seconds,
+}
+
 /// Scrapes of one target: how many, the stamp of the last one, and how long after the one before it that was.
 #[derive(Clone, Copy)]
 struct Scrapes {
@@ -212,6 +225,7 @@ pub(super) struct Cluster {
     heard: Vec<(Seconds, Seconds)>,
     /// When an exporter believed an object that claims too much, and since when that says it is as it is.
     believed: Vec<(Seconds, Seconds)>,
+    pub(super) liar: Option<Liar>,
     scrapers: Vec<Scraper>,
 }
 
@@ -258,6 +272,7 @@ impl Cluster {
             told_of: Seconds::NEG_INFINITY,
             heard: Vec::new(),
             believed: Vec::new(),
+            liar: None,
             scrapers: (0..scrapers as u64).map(scraper).collect(),
         }
     }
@@ -373,6 +388,7 @@ impl Cluster {
             *until = until.min(now);
         }
         self.stamps_ahead = 0.0;
+        self.liar = None;
         self.target += u32::from(is_new);
         for scraper in &mut self.scrapers {
             scraper.repeated = None;
@@ -387,20 +403,48 @@ impl Cluster {
 
     fn render(&self, now: Seconds, which: usize) -> Rendered {
         let exporter = &self.exporters[which % self.exporters.len()];
-        let (states, revisions, reason) = exporter.sees.shown();
-        let values = said(states, revisions, self.clock(exporter.since), reason);
-        let exposition = Exposition::new(self.uid).by(exporter.process).with(PACKAGE, values);
-        let is_up = !exporter.is_blind;
+        let (since, is_up) = (self.clock(exporter.since), !exporter.is_blind);
+        let samples = self.samples(exporter.process, exporter.sees, since, is_up, self.clock(now));
+        let healthy = is_up.then(|| exporter.sees.healthy());
+        Rendered { samples, at: now, clock: self.clock(now) as Seconds, healthy }
+    }
+
+    /// The samples of an exposition that was rendered when the cluster's clock said so.
+    fn samples(&self, process: u64, sees: Truth, since: u64, is_up: bool, clock: u64) -> Vec<Sample> {
+        let (states, revisions, reason) = sees.shown();
+        let values = said(states, revisions, since, reason);
+        let exposition = Exposition::new(self.uid).by(process).with(PACKAGE, values);
         let exposition = if is_up { exposition } else { exposition.down(&package(PACKAGE).source) };
-        let clock = self.clock(now);
         let mut samples: Vec<_> =
             exposition.lines().into_iter().map(|line| (line.metric, line.own, line.value)).collect();
         samples.push((Metric::RenderedTimestamp, Vec::new(), clock));
         let uid = Fingerprint::from_value(self.uid).map(|uid| uid.to_string()).unwrap_or_default();
         let own = vec![(label::CONTRACT, CONTRACT_VERSION.to_owned()), (label::CLUSTER_UID, uid)];
         samples.push((Metric::Digest, own, exposition.digest(clock)));
-        let healthy = is_up.then(|| exporter.sees.healthy());
-        Rendered { samples, at: now, clock: clock as Seconds, healthy }
+        samples
+    }
+
+    /// What the liar says arrives with the scrape of the same second, by the same road.
+    fn scrape_liar(&self, n: usize, now: Seconds, backend: &Backend) {
+        let Some(liar) = self.liar.filter(|liar| now < liar.until) else { return };
+        let mut says = Truth::healthy_at(liar.revision);
+        says.failed = liar.flips && (now / 20.0) as u64 % 2 == 1;
+        let clock = self.clock(now + liar.ahead);
+        let stamp = now + self.scrapers[n].fraction + self.stamps_ahead;
+        for (metric, own, value) in self.samples(7, says, self.clock(START), true, clock) {
+            let target = self.target("tenant", "tenant", n);
+            let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+            let id = backend.series(metric, own.chain(target).collect());
+            backend.append(id, now, stamp, Some(value as f64));
+        }
+    }
+
+    /// The labels that a scraper gives to what it scrapes.
+    fn target(&self, instance: &str, job: &str, scraper: usize) -> [(String, String); 4] {
+        let replica = self.scrapers[scraper].name.as_str();
+        let labels =
+            [(CLUSTER_LABEL, self.name.as_str()), ("instance", instance), ("replica", replica), (JOB.0, job)];
+        labels.map(|(name, value)| (name.to_owned(), value.to_owned()))
     }
 
     /// One second passes.
@@ -424,6 +468,7 @@ impl Cluster {
                 scraper.before.clear();
                 continue;
             }
+            self.scrape_liar(n, now, backend);
             let scraped = self.scrape(n, now, backend);
             let scraper = &mut self.scrapers[n];
             let (delay, until) = scraper.held_up;
@@ -529,17 +574,14 @@ impl Cluster {
         own: &[(&'static str, String)],
         backend: &Backend,
     ) -> SeriesId {
-        let scraper = &mut self.scrapers[n];
-        *scraper.series.entry((self.target, metric)).or_insert_with(|| {
-            let owned = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-            let target = [
-                owned(CLUSTER_LABEL, &self.name),
-                owned("instance", &format!("exporter-{}", self.target)),
-                owned("replica", &scraper.name),
-            ];
-            let own = own.iter().map(|(name, value)| owned(name, value));
-            backend.series(metric, own.chain(target).collect())
-        })
+        if let Some(id) = self.scrapers[n].series.get(&(self.target, metric)) {
+            return *id;
+        }
+        let target = self.target(&format!("exporter-{}", self.target), JOB.1, n);
+        let own = own.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let id = backend.series(metric, own.chain(target).collect());
+        self.scrapers[n].series.insert((self.target, metric), id);
+        id
     }
 
     /// When the oldest of the expositions was rendered that may seem to be no older than `since`. Where both clocks

@@ -25,11 +25,14 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
 use statusbridge_core::time::Seconds;
 
+use crate::feed::promql::Exporters;
 use world::World;
 
 /// Where the clock begins.
 const START: Seconds = 1_000_000.0;
 const CLUSTER_LABEL: &str = "cluster";
+/// The label that tells exporters from all else that is scraped, and its value.
+const JOB: (&str, &str) = ("job", "exporter");
 const PACKAGE: &str = "p";
 const POLL_INTERVAL: Seconds = 15.0;
 /// By how much a soak may be measured too long: times are whole seconds.
@@ -38,6 +41,12 @@ const CLOCK_SLACK: Seconds = 1.0;
 const MAX_SKEW: Seconds = 60.0;
 /// Tests among which the histories are divided, so that several cores play them.
 const TESTS: u32 = 4;
+
+/// The streams that the operator trusts.
+fn exporters() -> Exporters {
+    let trust = format!("{}=\"{}\"", JOB.0, JOB.1).parse().expect("a matcher");
+    Exporters { cluster_label: CLUSTER_LABEL.to_owned(), trust }
+}
 
 /// A number that is given from outside.
 fn given(name: &str) -> Option<u32> {

@@ -20,7 +20,7 @@ use super::backend::{Asked, Backend, MAX_CLOCK_SKEW};
 use super::hub::{Hub, Outcome, version};
 use super::world::packages;
 use crate::feed::promql::FeedError;
-use crate::feed::promql::poll::Poller;
+use crate::feed::promql::poll::{PollConfig, Poller};
 use crate::hub::leadership_guard::Term;
 use crate::hub::write::CALL_TIMEOUT;
 
@@ -231,7 +231,7 @@ impl Replica {
 
 impl Work {
     fn new(epoch: Option<i64>, now: Seconds, asked: &Asked, hub: &Hub) -> Self {
-        let config = crate::testing::poll_config();
+        let config = PollConfig::new(super::exporters());
         Self {
             began: now,
             epoch,

@@ -66,6 +66,9 @@ pub(super) enum Event {
     Stamps { cluster: u8, ahead: i16 },
     /// Another cluster reports under the name of the first.
     Impostor { revision: u8, lasts: u16 },
+    /// A tenant's pod in the cluster says that a revision is healthy there, dated so far ahead, always or in turn with a
+    /// failure.
+    Liar { cluster: u8, revision: u8, ahead: u8, flips: bool, lasts: u16 },
     /// Samples arrive late.
     Lag { shard: u8, delay: u8, lasts: u16 },
     /// Stale markers are lost.
@@ -267,6 +270,9 @@ fn covers() -> BoxedStrategy<Event> {
         2 => (cluster.clone(), lasts()).prop_map(|(cluster, lasts)| Event::Upgraded { cluster, lasts }),
         2 => (cluster.clone(), lasts()).prop_map(|(cluster, lasts)| Event::Cut { cluster, lasts }),
         3 => (1..3_u8, lasts()).prop_map(|(revision, lasts)| Event::Impostor { revision, lasts }),
+        3 => (cluster.clone(), 1..4_u8, 0..70_u8, any::<bool>(), lasts()).prop_map(
+            |(cluster, revision, ahead, flips, lasts)| Event::Liar { cluster, revision, ahead, flips, lasts }
+        ),
         3 => (0..3_u8, 1..250_u8, lasts()).prop_map(|(shard, delay, lasts)| Event::Lag { shard, delay, lasts }),
         1 => lasts().prop_map(|lasts| Event::LoseMarkers { lasts }),
         4 => (cluster.clone(), part, prop::option::weighted(0.7, 1..250_u8), lasts())

@@ -203,6 +203,13 @@ fn words(event: &Event, clusters: usize) -> (String, String) {
         Event::Impostor { revision, lasts } => {
             ("impostor".to_owned(), format!("reports as c0 for {lasts} s, healthy at r{revision}"))
         }
+        Event::Liar { cluster: n, revision, ahead, flips, lasts } => {
+            let flips = if *flips { ", and in turn that it has failed" } else { "" };
+            (
+                cluster(n),
+                format!("a pod says for {lasts} s, {ahead} s ahead, that r{revision} is healthy{flips}"),
+            )
+        }
         Event::Lag { shard, delay, lasts } => {
             ("backend".to_owned(), format!("shard {shard} is {delay} s late for {lasts} s"))
         }

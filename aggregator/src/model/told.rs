@@ -253,6 +253,18 @@ fn another_cluster_does_not_speak_for_one_that_is_cut_off() {
     }
 }
 
+/// The exporter says that the package has failed, the pod that it is well.
+#[test]
+fn a_tenants_pod_that_speaks_like_an_exporter_is_not_heard() {
+    for flips in [false, true] {
+        let liar = Event::Liar { cluster: 0, revision: 1, ahead: 2, flips, lasts: 600 };
+        let fails = Event::Deliver { cluster: 0, to: 1, takes: 3, good: false };
+        assert!(!is_open_after(400, plain(), &[(0, fails), (20, liar)]));
+        // Nor does it close what the exporter says is well.
+        assert!(is_open_after(200, plain(), &[ROLLOUT, (40, liar)]));
+    }
+}
+
 /// Old and new process of an upgrade answer in turn; while they do, and after, the gate stays open.
 #[test]
 fn processes_that_answer_in_turn_are_streams_of_their_own() {

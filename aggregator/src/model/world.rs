@@ -10,7 +10,7 @@ use statusbridge_core::testing::package;
 use statusbridge_core::time::Seconds;
 
 use super::backend::{Backend, Kind, Part, SHARDS, Tear};
-use super::cluster::{Cluster, Truth};
+use super::cluster::{Cluster, Liar, Truth};
 use super::hub::Hub;
 use super::promise::{Broken, Claim};
 use super::replica::Replica;
@@ -244,6 +244,11 @@ impl World {
                 let revision = Fingerprint::of(&revision(number));
                 self.impostor.becomes(now, |t| *t = Truth::healthy_at(revision));
                 self.impostor_until = end(lasts);
+            }
+            Event::Liar { cluster, revision: number, ahead, flips, lasts } => {
+                let revision = Fingerprint::of(&revision(number));
+                let (ahead, until) = (f64::from(ahead), end(lasts));
+                self.clusters[which(cluster)].liar = Some(Liar { revision, ahead, flips, until });
             }
             Event::Lag { shard, delay, lasts } => {
                 let (delay, end) = (f64::from(delay), end(lasts));
