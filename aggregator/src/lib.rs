@@ -11,6 +11,7 @@
 //! | [`feed`] | how evidence comes: queries of a backend, scrapes, pushes |
 //! | [`hub`] | watches, writes, Leases, heartbeat and sweeper |
 //! | [`serve`] | the loop, its HTTP endpoints, metrics and configuration |
+//! | [`gate_cache`], [`metrics`], [`health`] | what all others tell of gates, of themselves, and whether they work |
 //! | [`clock`] | this machine's clocks |
 
 #![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it

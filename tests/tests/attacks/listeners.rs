@@ -23,8 +23,9 @@ const COST: u64 = 50 << 20;
 /// Objects with names as long as they may be make a page of this size at least, in bytes.
 const OBJECTS: usize = 3000;
 const LARGE: usize = 800_000;
-/// Longer than a connection may be silent, and a look at who is.
-const DROPPED: Duration = Duration::from_secs(60);
+/// Longer than a connection may be silent, a look at who is, and rendering what the kernel takes of all pages, by a program
+/// that is not optimized.
+const DROPPED: Duration = Duration::from_secs(240);
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 
 /// Connections to `address`, each of which has sent this.
