@@ -47,13 +47,13 @@ pub struct Content {
 }
 
 impl Content {
-    /// A package, by its [`key`], and its place among [`Content::packages`].
+    /// A package, by its [`key`](super::package::key), and its place among [`Content::packages`].
     pub fn find(&self, key: &str) -> Option<(usize, Package)> {
         let at = self.packages.position(key)?;
         Some((at, self.packages.get(at)?))
     }
 
-    /// Whether there is a package with this [`key`].
+    /// Whether there is a package with this [`key`](super::package::key).
     pub fn has(&self, key: &str) -> bool {
         self.packages.position(key).is_some()
     }
