@@ -118,7 +118,7 @@ impl Sweeper {
 
     /// Closes what is open; whether all of it landed.
     async fn sweep(&self) -> Result<bool, HubError> {
-        let gates = crate::hub::write::everywhere(&self.client, Kind::RolloutGate);
+        let gates = write::everywhere(&self.client, Kind::RolloutGate);
         let mut page = ListParams::default().limit(500);
         let mut landed = true;
         loop {

@@ -83,7 +83,7 @@ pub(super) async fn read(hub: &Hub, target: &Target, lease_namespace: &str) -> R
 
 async fn slices_of(client: &Client, namespace: &str, package: &LazyObject) -> Result<Vec<Slice>, HubError> {
     let name = package.metadata.name.as_deref().unwrap_or_default();
-    let api = statusbridge_aggregator::hub::write::within(client, Kind::FleetPackageSlice, namespace);
+    let api = write::within(client, Kind::FleetPackageSlice, namespace);
     let selector = format!("{FLEET_PACKAGE_LABEL}={}", slices::label(name));
     let page = ListParams::default().labels(&selector).limit(PAGE);
     let is_own = |slice: &Slice| {

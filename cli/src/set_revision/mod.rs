@@ -73,8 +73,8 @@ fn revision(text: &str) -> Result<String, &'static str> {
 pub(crate) async fn run(access: &Access, args: SetRevisionArgs) -> Result<Exit> {
     let Hub { client, namespace } = access.connect().await?;
     let mut mover = Mover {
-        packages: statusbridge_aggregator::hub::write::within(&client, Kind::FleetPackage, &namespace),
-        gates: statusbridge_aggregator::hub::write::within(&client, Kind::RolloutGate, &namespace),
+        packages: write::within(&client, Kind::FleetPackage, &namespace),
+        gates: write::within(&client, Kind::RolloutGate, &namespace),
         args,
         moved: BTreeSet::new(),
     };

@@ -22,6 +22,7 @@ use kube::api::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::json;
+use statusbridge_aggregator::hub::write;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{GateObject, Key, Kind};
@@ -159,8 +160,8 @@ type Events = BoxStream<'static, (Kind, watcher::Result<Event<LazyObject>>)>;
 fn events(hub: &Hub, namespace: Option<&str>) -> Events {
     let of = |kind: Kind| {
         let api: Api<LazyObject> = match namespace {
-            Some(namespace) => statusbridge_aggregator::hub::write::within(&hub.client, kind, namespace),
-            None => statusbridge_aggregator::hub::write::everywhere(&hub.client, kind),
+            Some(namespace) => write::within(&hub.client, kind, namespace),
+            None => write::everywhere(&hub.client, kind),
         };
         let events = watcher(api, watcher::Config::default()).default_backoff();
         events.map(move |event| (kind, event)).boxed()

@@ -24,6 +24,7 @@ use futures::future::OptionFuture;
 use jiff::Timestamp;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
+use statusbridge_aggregator::hub::write;
 use statusbridge_api::common::duration;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::reconcile::store::Key;
@@ -110,9 +111,7 @@ async fn follow(hub: &Hub, args: &WaitArgs, printer: &mut Printer) -> Outcome {
     let mut patience = Patience::new(args.grace, slack);
     let only = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
     let mut changes =
-        watcher(statusbridge_aggregator::hub::write::within(&hub.client, kind, &key.namespace), only)
-            .default_backoff()
-            .boxed();
+        watcher(write::within(&hub.client, kind, &key.namespace), only).default_backoff().boxed();
     loop {
         let seen = look(hub, kind, &key, args.revision, slack).await.unwrap_or_else(|seen| seen);
         if let Some(outcome) = patience.see(&seen, Instant::now()) {
