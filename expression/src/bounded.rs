@@ -13,7 +13,7 @@ use cel::common::ast::{
     MapEntryExpr, MapExpr, SelectExpr, operators,
 };
 use cel::common::types::{
-    CelBool, CelBytes, CelInt, CelList, CelOptional, CelString, DYN_TYPE, INT_TYPE, Kind, STRING_TYPE,
+    CelBool, CelBytes, CelInt, CelOptional, CelString, DYN_TYPE, INT_TYPE, Kind, STRING_TYPE,
 };
 use cel::common::value::{CowVal, Val};
 use cel::{Env, ExecutionError};
@@ -452,24 +452,12 @@ fn add<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
         check_size(steps_of_bytes(x.inner().len() + y.inner().len()))?;
         return Ok(CowVal::owned(CelString::from([x.inner(), y.inner()].concat())));
     }
-    if let ((Kind::List, Some(x)), (Kind::List, Some(y))) =
-        ((a.get_type().kind(), a.as_iterable()), (b.get_type().kind(), b.as_iterable()))
-    {
-        let mut joined: Vec<Box<dyn Val + 'v>> = Vec::new();
-        for mut items in [x.iter(), y.iter()] {
-            while let Some(item) = items.next() {
-                joined.push(item.clone_as_boxed());
-            }
-        }
-        let joined = CelList::from(joined);
-        charge_for(&joined)?;
-        return Ok(CowVal::owned(joined));
-    }
     let no_overload = || {
         let types = [&a, &b].map(|value| value.get_type().name().to_owned());
         ExecutionError::no_such_overload(operators::ADD, types.to_vec())
     };
     let sum = a.as_adder().ok_or_else(no_overload)?.add(&*b)?.into_owned();
+    charge_for(&*sum)?;
     Ok(CowVal::Owned(sum))
 }
 

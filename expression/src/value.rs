@@ -6,9 +6,9 @@
 use std::sync::OnceLock;
 
 use cel::ExecutionError;
-use cel::common::traits::{Container, Indexer, Iterable, Iterator as ValueIterator, Sizer, Zeroer};
+use cel::common::traits::{Adder, Container, Indexer, Iterable, Iterator as ValueIterator, Sizer, Zeroer};
 use cel::common::types::{
-    CelBool, CelDouble, CelInt, CelNull, CelString, CelUInt, LIST_TYPE, MAP_TYPE, Type,
+    CelBool, CelDouble, CelInt, CelList, CelNull, CelString, CelUInt, LIST_TYPE, MAP_TYPE, Type,
 };
 use cel::common::value::{CowVal, Val};
 use serde_json::{Map, Value};
@@ -196,6 +196,13 @@ impl Val for JsonList<'_> {
         &LIST_TYPE
     }
 
+    fn as_adder<'b, 'w>(&'b self) -> Option<&'b (dyn Adder + 'w)>
+    where
+        Self: 'w,
+    {
+        Some(self)
+    }
+
     fn as_container(&self) -> Option<&dyn Container> {
         Some(self)
     }
@@ -231,6 +238,16 @@ impl Val for JsonList<'_> {
         Self: 'w,
     {
         Box::new(Self::new(self.list))
+    }
+}
+
+impl Adder for JsonList<'_> {
+    fn add<'b, 'w>(&'b self, other: &(dyn Val + 'w)) -> Result<CowVal<'b, 'w>, ExecutionError>
+    where
+        Self: 'w,
+    {
+        let list = CelList::from(self.list.iter().map(wrap).collect::<Vec<_>>());
+        Ok(CowVal::Owned(list.add(other)?.into_owned()))
     }
 }
 
