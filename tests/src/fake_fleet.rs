@@ -236,8 +236,13 @@ impl FakeFleet {
 
     /// From now on the cluster has no such package.
     pub fn loses(&self, cluster: &str, package: &str) {
+        self.loses_in(crate::FLUX_NAMESPACE, cluster, package);
+    }
+
+    /// The same of a package in another namespace.
+    pub fn loses_in(&self, namespace: &str, cluster: &str, package: &str) {
         if let Some(cluster) = self.clusters().get_mut(cluster) {
-            cluster.packages.remove(&(crate::FLUX_NAMESPACE.to_owned(), package.to_owned()));
+            cluster.packages.remove(&(namespace.to_owned(), package.to_owned()));
         }
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 /// Packages that come from one GitRepository.
-const PER_REPOSITORY: usize = 100;
+pub(crate) const PER_REPOSITORY: usize = 100;
 /// Namespaces that the packages are spread over.
 const NAMESPACES: usize = 20;
 /// Where the GitRepositories are.

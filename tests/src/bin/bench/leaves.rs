@@ -96,8 +96,19 @@ pub(crate) fn resource_group(package: usize) -> Value {
                 "name": metadata["name"]}));
         }
     }
-    let applied = |resource: &Value| {
-        let mut entry = resource.clone();
+    json!({
+        "apiVersion": "kpt.dev/v1alpha1", "kind": "ResourceGroup",
+        "metadata": {"name": name(package), "namespace": namespace(package),
+            "labels": {"cli-utils.sigs.k8s.io/inventory-id": hex(40, &[package])}},
+        "spec": {"resources": resources},
+        "status": applied(&resources, 1),
+    })
+}
+
+/// The status of a ResourceGroup of which all resources were applied in this generation.
+pub(crate) fn applied(resources: &[Value], generation: usize) -> Value {
+    let mut entries = resources.to_vec();
+    for entry in &mut entries {
         for (field, value) in [
             ("status", "Unknown"),
             ("strategy", "Apply"),
@@ -106,14 +117,6 @@ pub(crate) fn resource_group(package: usize) -> Value {
         ] {
             entry[field] = json!(value);
         }
-        entry
-    };
-    let entries: Vec<Value> = resources.iter().map(applied).collect();
-    json!({
-        "apiVersion": "kpt.dev/v1alpha1", "kind": "ResourceGroup",
-        "metadata": {"name": name(package), "namespace": namespace(package),
-            "labels": {"cli-utils.sigs.k8s.io/inventory-id": hex(40, &[package])}},
-        "spec": {"resources": resources},
-        "status": {"observedGeneration": 1, "resourceStatuses": entries},
-    })
+    }
+    json!({"observedGeneration": generation, "resourceStatuses": entries})
 }

@@ -3,13 +3,15 @@
 //! Flux's published configuration for them), and once ResourceGroups whose objects have to be looked at (kube-state-metrics
 //! has its own metrics of those kinds).
 //!
-//! Then what a Prometheus has to hold that scrapes either. Besides, on request, the change-log sidecar.
+//! Then what a Prometheus has to hold that scrapes either, and at last an hour in which names come and go, whether the
+//! memory of exporter and aggregator stays flat. Besides, on request, the change-log sidecar.
 //!
 //! Run it with `make bench`; settings and what the numbers mean are in docs/bench.md.
 
 #![allow(clippy::indexing_slicing, clippy::string_slice)] // what cannot be ends it
 
 mod changelog;
+mod churn;
 mod cluster;
 mod figures;
 mod fleet;
@@ -35,21 +37,25 @@ async fn measure(rig: &Rig) -> Result<()> {
     let packages = || of("PACKAGES", "20000 100000", Part::Beside(Bench::Packages));
     let leaves = || of("LEAVES", "2000", Part::Beside(Bench::Leaves));
     let series = || of("SERIES", "20000", Part::Series);
-    let sizes = match setting("BENCH").as_deref() {
+    let wanted = setting("BENCH");
+    let sizes = match wanted.as_deref() {
         None => [packages()?, leaves()?, series()?].concat(),
         Some("packages") => packages()?,
         Some("leaves") => leaves()?,
         Some("series") => series()?,
+        Some("churn") => Vec::new(),
         Some("changelog") => {
             say(&changelog::measure(rig, number("ENTRIES", 100_000)?).await?);
             return Ok(());
         }
         Some(other) => {
-            bail!("BENCH is `{other}`; it has to be `packages`, `leaves`, `series` or `changelog`")
+            bail!("BENCH is `{other}`; it has to be `packages`, `leaves`, `series`, `churn` or `changelog`")
         }
     };
-    for program in [Program::Exporter, Program::Peer] {
-        program.prepare().await?;
+    if !sizes.is_empty() {
+        for program in [Program::Exporter, Program::Peer] {
+            program.prepare().await?;
+        }
     }
     let mut tables = Vec::new();
     for (part, packages) in sizes {
@@ -60,9 +66,17 @@ async fn measure(rig: &Rig) -> Result<()> {
         say(&format!("\n{table}"));
         tables.push(table);
     }
+    let mut is_flat = true;
+    if wanted.is_none_or(|part| part == "churn") {
+        let (table, flat) = churn::measure(rig, number("MINUTES", 60)?).await?;
+        say(&format!("\n{table}"));
+        tables.push(table);
+        is_flat = flat;
+    }
     if tables.len() > 1 {
         say(&format!("All of it:\n\n{}", tables.join("\n")));
     }
+    ensure!(is_flat, "memory grew while names came and went");
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //!   write --ours--> /metrics --scrape interval--> Prometheus --settle delay, poll interval--> poll --ours--> condition
 //! ```
 
+use crate::query;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -175,7 +176,7 @@ async fn way(
 async fn first_sample(prometheus: &Prometheus, write: &Write) -> Result<Option<Seconds>> {
     let at = write.written + PATIENCE.as_secs_f64();
     let query = format!(
-        "statusbridge_package_health{{cluster=\"measured\",package=\"{}\"}}[{}s]",
+        "statusbridge_package_healthy_revision{{cluster=\"measured\",package=\"{}\"}}[{}s]",
         package(write.package),
         PATIENCE.as_secs()
     );
@@ -186,11 +187,11 @@ async fn first_sample(prometheus: &Prometheus, write: &Write) -> Result<Option<S
     let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?;
     let answer: Value = serde_json::from_slice(&client.get(url).send().await?.bytes().await?)?;
     let values = answer["data"]["result"][0]["values"].as_array().context("no samples")?;
-    let wanted = write.health.code().to_string();
     let samples = values.iter().filter_map(|pair| Some((pair[0].as_f64()?, pair[1].as_str()?)));
     // Scrapes that came before the write may have the same value, from the time before the last one.
     let mut after = samples.filter(|(at, _)| *at >= write.written);
-    Ok(after.find(|(_, value)| *value == wanted).map(|(at, _)| at))
+    let is_healthy = write.health == Health::Current;
+    Ok(after.find(|(_, value)| (*value != "0") == is_healthy).map(|(at, _)| at))
 }
 
 /// Both clocks of this machine, so that moments can be compared with times.
@@ -282,9 +283,9 @@ async fn pass_on(
     let body = request.into_body().collect().await?.to_bytes();
     let form = reqwest::Url::parse(&format!("http://form/?{}", String::from_utf8_lossy(&body)))?;
     let field = |name: &str| form.query_pairs().find(|(n, _)| n == name).map(|(_, value)| value.into_owned());
-    if field("query").is_some_and(|query| query == "timestamp(statusbridge_digest)") {
-        let about = field("time").and_then(|time| time.parse().ok()).unwrap_or_default();
-        asked.lock().unwrap_or_else(PoisonError::into_inner).push((arrived, about));
+    if field("query").is_some_and(|query| query::is_of_heads(&query)) {
+        let until: Seconds = field("time").and_then(|time| time.parse().ok()).unwrap_or_default();
+        asked.lock().unwrap_or_else(PoisonError::into_inner).push((arrived, until - query::AHEAD));
     }
     let sent = client
         .post(format!("{backend}{path}"))

@@ -19,6 +19,14 @@ pub(crate) enum Query {
 /// What is sent for the samples of every stream's digest, but for the range.
 const OF_HEADS: &str = r#"{__name__=~"statusbridge_(digest|rendered_timestamp_seconds|process_number)"}"#;
 
+/// How far beyond the time that it is about such a query looks, in seconds.
+pub(crate) const AHEAD: f64 = 2.0 * 86_400.0 + 600.0;
+
+/// Whether a query asks for the samples of every stream's digest, whichever streams the aggregator trusts.
+pub(crate) fn is_of_heads(text: &str) -> bool {
+    text.starts_with(OF_HEADS.trim_end_matches('}'))
+}
+
 /// What a digest is read with.
 pub(crate) const HEADS: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
 
