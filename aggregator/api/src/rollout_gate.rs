@@ -8,6 +8,7 @@ use serde_with::skip_serializing_none;
 
 use super::check::{Check, CheckStatus};
 use super::common::{Amount, ClusterSet};
+use super::conditions::{OPEN, find, is_true};
 
 /// What must be true of which clusters for the gate to open.
 #[skip_serializing_none]
@@ -198,6 +199,25 @@ pub struct RolloutGateStatus {
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub conditions: Vec<Condition>,
+}
+
+impl RolloutGateStatus {
+    /// The verdict on this generation of the spec; none while the status answers another one.
+    pub fn verdict_on(&self, generation: i64) -> Option<&Condition> {
+        let answers = |observed: Option<i64>| observed == Some(generation);
+        find(&self.conditions, OPEN)
+            .filter(|open| answers(self.observed_generation) && answers(open.observed_generation))
+    }
+
+    /// Whether the gate is open now: for this generation of its spec. What rests on an open gate asks this.
+    pub fn is_open_now(&self, generation: i64) -> bool {
+        self.verdict_on(generation).is_some_and(|open| open.status == "True")
+    }
+
+    /// Whether the status says Open for any generation, and so has to be closed when the gate must not be open.
+    pub fn says_open(&self) -> bool {
+        is_true(&self.conditions, OPEN)
+    }
 }
 
 /// Clusters by what is known of them. `total` is the sum of `healthy`, `progressing`, `failed`,

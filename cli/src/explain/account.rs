@@ -12,7 +12,7 @@ use statusbridge_api::rollout_gate::Require;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::rollout_gate::need_and_budget;
 use statusbridge_core::decide::unix;
-use statusbridge_core::reconcile::gate_verdict::{Gate, stale_after};
+use statusbridge_core::reconcile::gate_verdict::{Gate, Question, read, stale_after};
 use statusbridge_core::reconcile::store::{GateObject, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
@@ -137,28 +137,16 @@ type Judged = (Verdict, Vec<String>);
 fn gate(seen: &Seen, now: Seconds) -> Result<Account> {
     let gate = GateObject::read(seen.object.clone()).context("an object without a name")?;
     let package = seen.package.clone().and_then(PackageObject::read);
-    let stale_after = package.as_ref().and_then(|it| stale_after(it.spec.as_ref().ok()?));
-    let own = Gate::from(&gate);
-    let (verdict, mut doubts) = judged(&own, stale_after, now);
-    if let (Ok(wish), None) = (&own.spec, &package) {
-        doubts.push(format!("there is no FleetPackage {:?} in the namespace", wish.package));
+    let (verdict, mut doubts) = judged(&Gate::from(&gate), stale_after_of(package.as_ref()), now);
+    if let (Ok(spec), None) = (&gate.spec, &package) {
+        doubts.push(format!("there is no FleetPackage {:?} in the namespace", spec.fleet_package_ref.name));
     }
-    let package_name = |gate: &Gate| gate.spec.as_ref().ok().map(|wish| wish.package.clone());
-    let depends_on = seen.dependencies.iter().map(|(name, other)| {
-        let judged = other.clone().and_then(GateObject::read).map(|other| {
-            let other = Gate::from(&other);
-            // Its own FleetPackage may be another; without its staleAfter its age is only shown.
-            let same = package_name(&other) == package_name(&own);
-            judged(&other, stale_after.filter(|_| same), now)
-        });
-        dependency(name, judged)
+    let depends_on = seen.dependencies.iter().map(|it| {
+        let package = it.package.clone().and_then(PackageObject::read);
+        let gate = it.gate.clone().and_then(GateObject::read);
+        let judged = gate.map(|gate| judged(&Gate::from(&gate), stale_after_of(package.as_ref()), now));
+        dependency(&it.name, judged)
     });
-    let judged = gate.status.as_ref().and_then(|status| status.revision.as_deref());
-    if let (Some(judged), Some(wanted)) = (judged, verdict.revision.as_deref())
-        && Fingerprint::of(judged) != Fingerprint::of(wanted)
-    {
-        doubts.push(format!("what was judged is revision {judged}"));
-    }
     let counts = gate.status.as_ref().and_then(|status| status.clusters);
     // The numbers of one generation say nothing about the terms of another.
     let judged_now = verdict.observed_generation == Some(verdict.generation);
@@ -263,14 +251,19 @@ fn dependency(name: &str, judged: Option<Judged>) -> Dependency {
 }
 
 fn package_verdict(package: &PackageObject, now: Seconds) -> Judged {
-    judged(&Gate::from(package), package.spec.as_ref().ok().and_then(stale_after), now)
+    judged(&Gate::from(package), stale_after_of(Some(package)), now)
+}
+
+fn stale_after_of(package: Option<&PackageObject>) -> Option<Seconds> {
+    stale_after(package?.spec.as_ref().ok()?)
 }
 
 fn judged(gate: &Gate, stale_after: Option<Seconds>, now: Seconds) -> Judged {
     // A FleetPackage may want none.
     let revision = gate.spec.as_ref().ok().map(|wish| wish.revision.clone()).filter(|it| !it.is_empty());
     let status = gate.status.clone().unwrap_or_default();
-    let doubts = doubts::of_status(gate.generation, &status, stale_after, now);
+    let question = Question { revision: None, stale_after, slack: 0.0, now };
+    let doubts = doubts::of_reading(&read(gate, &question)).into_iter().collect();
     let verdict = find(&status.conditions, OPEN);
     let told = Verdict {
         kind: gate.kind.name(),

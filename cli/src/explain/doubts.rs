@@ -1,55 +1,19 @@
 //! What makes a status not to be relied upon at present.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use statusbridge_api::Reason;
-use statusbridge_api::conditions::{OPEN, find};
-use statusbridge_api::rollout_gate::RolloutGateStatus;
 use statusbridge_core::decide::unix;
+use statusbridge_core::reconcile::gate_verdict::{Reading, State};
 use statusbridge_core::reconcile::slices::Slice;
 use statusbridge_core::time::Seconds;
 
 use super::read::Heartbeat;
 use crate::text::span;
 
-/// How far ahead evidence may lie before the clocks are said to differ.
-const AHEAD: Seconds = 60.0;
-
-/// Why the status is not to be relied upon; empty when nothing speaks against it.
-pub(super) fn of_status(
-    generation: i64,
-    status: &RolloutGateStatus,
-    stale_after: Option<Seconds>,
-    now: Seconds,
-) -> Vec<String> {
-    let mut doubts = Vec::new();
-    match status.observed_generation {
-        None | Some(..=-1) => doubts.push("the aggregator has not looked at this object yet".to_owned()),
-        Some(observed) if observed != generation => doubts.push(format!(
-            "the status answers generation {observed} of the spec, which is at generation {generation}"
-        )),
-        Some(_) => {}
-    }
-    let verdict = find(&status.conditions, OPEN);
-    let by_hand = verdict.is_some_and(|it| it.reason == Reason::Overridden.name());
-    match (&status.as_of, verdict) {
-        (Some(as_of), _) => doubts.extend(of_age("the evidence", as_of, stale_after, now)),
-        (None, Some(verdict)) if verdict.status == "True" && !by_hand => {
-            doubts.push("it rests on no fresh, verified evidence".to_owned());
-        }
-        (None, _) => {}
-    }
-    doubts
-}
-
-fn of_age(what: &str, as_of: &Time, stale_after: Option<Seconds>, now: Seconds) -> Option<String> {
-    let age = now - unix(as_of);
-    match stale_after {
-        Some(stale_after) if age > stale_after => {
-            Some(format!("{what} is {} old, staleAfter is {}", span(age), span(stale_after)))
-        }
-        _ if age < -AHEAD => {
-            Some(format!("{what} lies {} ahead: this machine's clock differs from the hub's", span(-age)))
-        }
+/// Why what was read of an object is not to be relied upon, if it is not.
+pub(super) fn of_reading(reading: &Reading) -> Option<String> {
+    match reading.state {
+        State::NotJudged | State::Stale => Some(reading.message.clone()),
+        _ if reading.is_silent(0.0) => Some("nobody keeps the status up to date".to_owned()),
         _ => None,
     }
 }
@@ -91,7 +55,10 @@ pub(super) fn of_slices(
         ));
     }
     let oldest = contents().filter_map(|it| it.as_of.as_ref()).min_by_key(|as_of| as_of.0);
-    doubts.extend(oldest.and_then(|as_of| of_age("the evidence of a slice", as_of, stale_after, now)));
+    let age = oldest.map(|as_of| now - unix(as_of));
+    if let Some((age, limit)) = age.zip(stale_after).filter(|(age, limit)| age > limit) {
+        doubts.push(format!("the evidence of a slice is {} old, staleAfter is {}", span(age), span(limit)));
+    }
     let unreadable = slices.len() - contents().count();
     if unreadable > 0 {
         doubts.push(format!("{unreadable} of {} slices cannot be read", slices.len()));

@@ -29,12 +29,23 @@ pub(super) struct Seen {
     pub object: LazyObject,
     /// The FleetPackage that a gate refers to.
     pub package: Option<LazyObject>,
-    /// The gates that a gate depends on, by name.
-    pub dependencies: Vec<(String, Option<LazyObject>)>,
+    /// The gates that a gate depends on.
+    pub dependencies: Vec<Dependency>,
     /// The slices of the FleetPackage, or why they could not be read.
     pub slices: Result<Vec<Slice>, String>,
     /// The aggregator's sign of life.
     pub heartbeat: Heartbeat,
+}
+
+/// A gate that another one depends on.
+#[derive(Debug, Clone)]
+pub(super) struct Dependency {
+    /// Its name.
+    pub name: String,
+    /// The gate, if there is one.
+    pub gate: Option<LazyObject>,
+    /// The FleetPackage that it refers to.
+    pub package: Option<LazyObject>,
 }
 
 /// The aggregator's sign of life.
@@ -60,17 +71,23 @@ pub(super) async fn read(hub: &Hub, target: &Target, lease_namespace: &str) -> R
     let object = get(kind, name).await?.ok_or_else(|| {
         Exit::NotFound.error(format!("there is no {} {name:?} in namespace {namespace:?}", kind.name()))
     })?;
+    let package_of = async |gate: Option<&LazyObject>| -> Result<Option<LazyObject>> {
+        let spec = gate.map(|gate| gate.value("spec")).unwrap_or_default();
+        match spec.pointer("/fleetPackageRef/name").and_then(Value::as_str) {
+            Some(name) => get(Kind::FleetPackage, name).await,
+            None => Ok(None),
+        }
+    };
     let (mut dependencies, mut package) = (Vec::new(), None);
     if kind == Kind::RolloutGate {
         let spec = object.value("spec");
-        for other in spec.get("dependsOn").and_then(Value::as_array).into_iter().flatten() {
-            if let Some(name) = other["name"].as_str() {
-                dependencies.push((name.to_owned(), get(Kind::RolloutGate, name).await?));
-            }
+        let names = spec.get("dependsOn").and_then(Value::as_array).into_iter().flatten();
+        for name in names.filter_map(|other| other["name"].as_str()) {
+            let gate = get(Kind::RolloutGate, name).await?;
+            let package = package_of(gate.as_ref()).await?;
+            dependencies.push(Dependency { name: name.to_owned(), gate, package });
         }
-        if let Some(name) = spec.pointer("/fleetPackageRef/name").and_then(Value::as_str) {
-            package = get(Kind::FleetPackage, name).await?;
-        }
+        package = package_of(Some(&object)).await?;
     }
     let owner = if kind == Kind::RolloutGate { package.as_ref() } else { Some(&object) };
     let slices = match owner {

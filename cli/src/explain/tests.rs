@@ -7,7 +7,7 @@ use statusbridge_core::reconcile::slices::Slice;
 use statusbridge_core::reconcile::store::{Kept, Kind};
 
 use super::account::{Account, account};
-use super::read::{Heartbeat, Seen};
+use super::read::{Dependency, Heartbeat, Seen};
 use super::text::render;
 
 /// 2027-01-15T08:00:00Z
@@ -62,7 +62,8 @@ fn package() -> Value {
                 "updated": 2, "applied": 1, "healthy": 1, "progressing": 1, "paused": 0, "failed": 0},
             "problems": [{"clusterName": "us-1", "state": "Progressing", "reason": "Progressing", "since": "2027-01-15T07:58:00Z"}],
             "history": [{"revision": R2, "startedAt": "2027-01-15T07:00:00Z"}],
-            "conditions": [condition("Ready", false, "Progressing", "1 cluster in progress: us-1")],
+            "conditions": [{"type": "Ready", "status": "False", "reason": "Progressing", "message": "1 cluster in progress: us-1",
+                "observedGeneration": 2, "lastTransitionTime": "2027-01-15T07:50:00Z"}],
         },
     })
 }
@@ -120,7 +121,12 @@ fn a_closed_gate_with_all_that_it_rests_on() {
     let mut behind = gate("wave-1", true);
     behind["metadata"]["generation"] = json!(4);
     let mut seen = seen(Kind::RolloutGate, object);
-    seen.dependencies = vec![("wave-1".into(), Some(self::object(behind))), ("wave-0".into(), None)];
+    let dependency = |name: &str, gate: Option<LazyObject>| Dependency {
+        name: name.into(),
+        package: gate.is_some().then(|| self::object(package())),
+        gate,
+    };
+    seen.dependencies = vec![dependency("wave-1", Some(self::object(behind))), dependency("wave-0", None)];
     let account = told(&seen);
     insta::assert_snapshot!("gate_text", render(&account));
     insta::assert_snapshot!("gate_json", serde_json::to_string_pretty(&account).unwrap());
@@ -153,12 +159,12 @@ fn an_open_gate_that_nothing_speaks_against_has_no_doubts() {
 }
 
 #[rstest]
-#[case::never_judged(|it: &mut Value| it["status"] = json!({"observedGeneration": -1}), "has not looked at this object yet")]
-#[case::old_generation(|it: &mut Value| it["metadata"]["generation"] = json!(4), "answers generation 3 of the spec, which is at generation 4")]
-#[case::old_revision(|it: &mut Value| it["spec"]["revision"] = json!("v3"), "what was judged is revision main@sha1:2222")]
-#[case::old_evidence(|it: &mut Value| it["status"]["asOf"] = json!("2027-01-15T07:56:59Z"), "the evidence is 3m1s old, staleAfter is 3m")]
-#[case::no_evidence(|it: &mut Value| it["status"]["asOf"] = Value::Null, "it rests on no fresh, verified evidence")]
-#[case::from_the_future(|it: &mut Value| it["status"]["asOf"] = json!("2027-01-15T08:05:00Z"), "clock differs")]
+#[case::never_judged(|it: &mut Value| it["status"] = json!({"observedGeneration": -1}), "generation 3 of the gate has not been judged yet")]
+#[case::old_generation(|it: &mut Value| it["metadata"]["generation"] = json!(4), "generation 4 of the gate has not been judged yet")]
+#[case::old_revision(|it: &mut Value| it["spec"]["revision"] = json!("v3"), "the revision that was judged is not the one in the spec")]
+#[case::old_evidence(|it: &mut Value| it["status"]["asOf"] = json!("2027-01-15T07:56:59Z"), "the evidence is older than staleAfter (180 s)")]
+#[case::no_evidence(|it: &mut Value| it["status"]["asOf"] = Value::Null, "the status does not say how old its evidence is")]
+#[case::from_the_future(|it: &mut Value| it["status"]["asOf"] = json!("2027-01-15T08:05:00Z"), "clocks differ")]
 #[case::of_tomorrow(|it: &mut Value| it["spec"]["require"] = json!("Blessed"), "this version cannot read the spec")]
 #[case::leaving(|it: &mut Value| it["metadata"]["deletionTimestamp"] = json!("2027-01-15T07:59:59Z"), "being deleted")]
 fn what_speaks_against_a_verdict_is_said(#[case] change: fn(&mut Value), #[case] doubt: &str) {
@@ -173,9 +179,12 @@ fn what_speaks_against_a_verdict_is_said(#[case] change: fn(&mut Value), #[case]
 fn a_persons_word_needs_no_evidence() {
     let account = told(&of_gate(|it| {
         it["status"]["asOf"] = Value::Null;
+        it["spec"]["override"] = json!({"state": "Open", "reason": "incident 7"});
         it["status"]["conditions"][1]["reason"] = json!("Overridden");
     }));
     assert_eq!(account.doubts, Vec::<String>::new());
+    let ended = told(&of_gate(|it| it["status"]["conditions"][1]["reason"] = json!("Overridden")));
+    assert_eq!(ended.doubts, ["the override has ended, and the gate has not been judged since"]);
 }
 
 #[rstest]
@@ -213,6 +222,7 @@ fn a_gate_without_its_package_says_so() {
     let mut seen = of_gate(|_| {});
     (seen.package, seen.slices) = (None, Ok(Vec::new()));
     let account = told(&seen);
-    assert_eq!(account.doubts, ["there is no FleetPackage \"payments\" in the namespace"]);
+    let doubt = "there is no FleetPackage \"payments\" in the namespace";
+    assert!(account.doubts.iter().any(|it| it == doubt), "{:?}", account.doubts);
     assert_eq!(account.clusters, []);
 }

@@ -8,7 +8,7 @@ mod waiting;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::check::CheckStatus;
-use statusbridge_api::conditions::{OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true};
+use statusbridge_api::conditions::{OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find};
 use statusbridge_api::rollout_gate::{GateCounts, Override, OverrideState, Require, Waiting};
 use statusbridge_api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
 use statusbridge_contract::Fingerprint;
@@ -98,9 +98,7 @@ fn keeps_for_now(input: &Input<'_>, spec: &RolloutGateSpec, previous: &RolloutGa
 
 /// Whether the gate is open now, for this generation.
 fn was_open(input: &Input<'_>) -> bool {
-    input.previous.is_some_and(|previous| {
-        previous.observed_generation == Some(input.generation) && is_true(&previous.conditions, OPEN)
-    })
+    input.previous.is_some_and(|previous| previous.is_open_now(input.generation))
 }
 
 fn find_out(input: &Input<'_>, spec: &RolloutGateSpec) -> Finding {

@@ -1,7 +1,6 @@
 //! What a gate's checks come to.
 
 use statusbridge_api::check::{Check, CheckState, CheckStatus};
-use statusbridge_api::conditions::{OPEN, is_true};
 use statusbridge_api::{Reason, common};
 
 use super::asked::{Asked, NoQuery};
@@ -148,9 +147,7 @@ enum Verdict {
 /// After a restart, until the backend has been asked: a check that has passed stands while the
 /// evidence of the open gate would still count.
 fn carried(input: &Input<'_>, check: &Terms<'_>, stale_after: Seconds) -> Option<(Option<String>, Seconds)> {
-    let before = input.previous.filter(|before| {
-        before.observed_generation == Some(input.generation) && is_true(&before.conditions, OPEN)
-    })?;
+    let before = input.previous.filter(|before| before.is_open_now(input.generation))?;
     let status = before.checks.iter().find(|it| it.name == check.name && it.state == CheckState::Passed)?;
     let as_of = unix(before.as_of.as_ref()?);
     (input.moment.t - as_of <= stale_after).then(|| (status.value.clone(), as_of))
