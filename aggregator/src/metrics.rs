@@ -25,7 +25,7 @@ type Label = (&'static str, &'static str);
 type By<M> = Family<[Label; 1], M>;
 
 /// Most gates that could not be closed and are named.
-pub const MOST_UNCLOSED: usize = 500;
+const MOST_UNCLOSED: usize = 500;
 
 /// What a poll came to, for counting.
 #[derive(Debug, Clone, Copy, Default)]

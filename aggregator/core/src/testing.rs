@@ -10,7 +10,7 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use statusbridge_api::PackageRef;
 use statusbridge_contract::stream::StreamLabels;
@@ -255,8 +255,8 @@ pub struct Surroundings {
     pub templates: Templates,
     pub answers: Answers,
     pub references: Ledger,
-    pub surveys: ObservationCache,
-    pub doubtful: BTreeSet<(Kind, Key)>,
+    pub observations: ObservationCache,
+    pub unconfirmed: BTreeSet<(Kind, Key)>,
     pub verdicts: VerdictCache,
 }
 
@@ -272,8 +272,8 @@ impl Default for Surroundings {
             templates: Templates::default(),
             answers: Answers::default(),
             references: Ledger::default(),
-            surveys: ObservationCache::default(),
-            doubtful: BTreeSet::new(),
+            observations: ObservationCache::default(),
+            unconfirmed: BTreeSet::new(),
             verdicts: VerdictCache::default(),
         }
     }
@@ -292,11 +292,11 @@ impl Surroundings {
             templates: &self.templates,
             answers: &self.answers,
             references: &self.references,
-            surveys: &self.surveys,
+            observations: &self.observations,
             backend,
             unheard: None,
             epoch: None,
-            doubtful: &self.doubtful,
+            unconfirmed: &self.unconfirmed,
             verdicts: &self.verdicts,
             moment,
         }
@@ -305,7 +305,7 @@ impl Surroundings {
 
 /// Evaluates every expression that waits for it.
 pub fn evaluate_all(references: &mut Ledger) {
-    while let Some(next) = references.next(Instant::now() + Duration::from_secs(3600)) {
-        references.evaluated(next.run(), Instant::now());
+    while let Some(next) = references.next(Duration::from_secs(1 << 20)) {
+        references.evaluated(next.run(), Duration::ZERO);
     }
 }

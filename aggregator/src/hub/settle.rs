@@ -8,11 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Client;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use statusbridge_api::conditions::{OPEN, READY, find, is_true};
+use statusbridge_api::conditions::{OPEN, READY, find};
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_core::decide::Evidence;
 use statusbridge_core::decide::closing::least;
-use statusbridge_core::reconcile::dependencies;
 use statusbridge_core::reconcile::judge::World;
 use statusbridge_core::reconcile::store::{Kept, Kind, Object};
 use tracing::warn;
@@ -70,13 +69,13 @@ impl Judged for RolloutGateSpec {
     }
 
     fn least(object: &Object<Self, Self::Status>, status: &Self::Status) -> Option<Self::Status> {
-        let open = object.status.as_ref().filter(|open| is_true(&open.conditions, OPEN))?;
-        (!is_true(&status.conditions, OPEN)).then(|| least(open, status))
+        let open = object.status.as_ref().filter(|open| open.says_open())?;
+        (!status.says_open()).then(|| least(open, status))
     }
 
     fn rests_on_others(object: &Object<Self, Self::Status>, status: &Self::Status) -> bool {
         let depends = object.spec.as_ref().is_ok_and(|spec| !spec.depends_on.is_empty());
-        depends && is_true(&status.conditions, OPEN) && !dependencies::is_open(object)
+        depends && status.says_open() && !object.is_open_now()
     }
 
     fn verdict(status: &Self::Status) -> Option<&Condition> {
@@ -94,14 +93,15 @@ pub enum Settled<O, T> {
     /// It was not written, for sure; to be tried again.
     Unsettled,
     /// The hub's API server answered with an error: what was sent may arrive yet. To be tried again.
-    Doubtful(Box<T>),
+    Unconfirmed(Box<T>),
     /// The same, but it did not answer in time.
     Hung(Box<T>),
 }
 
 /// Decides and writes until the object's status is what it should be. What the world, which is as of `since`,
 /// makes of it is not sent late, be it that others kept changing the object or that this process was stopped
-/// meanwhile: it may no longer be true. Each write may take as long as `patience`.
+/// meanwhile: it may no longer be true. Each write may take as long as `patience`. A status that rests on other objects
+/// is written only where these were `read_anew` for it.
 pub async fn settle<S: Judged>(
     client: &Client,
     world: &World<'_>,
@@ -109,6 +109,7 @@ pub async fn settle<S: Judged>(
     metrics: &Metrics,
     object: &Object<S, S::Status>,
     patience: Duration,
+    read_anew: bool,
 ) -> Settled<Object<S, S::Status>, S::Status> {
     let mut reread = None;
     let is_late = || since.elapsed() >= CALL_TIMEOUT;
@@ -119,8 +120,8 @@ pub async fn settle<S: Judged>(
         }
         let object = reread.as_deref().unwrap_or(object);
         let Some(status) = S::judge(world, object) else { return Settled::Done(reread) };
-        // Only for the version that was known before were these read.
-        if reread.is_some() && S::rests_on_others(object, &status) {
+        // They were read for the version that was known before.
+        if (!read_anew || reread.is_some()) && S::rests_on_others(object, &status) {
             return Settled::Done(reread);
         }
         if is_late() {
@@ -162,7 +163,7 @@ pub async fn settle<S: Judged>(
                 let status = Box::new(status);
                 return match error {
                     HubError::Timeout => Settled::Hung(status),
-                    _ => Settled::Doubtful(status),
+                    _ => Settled::Unconfirmed(status),
                 };
             }
         }
@@ -179,39 +180,65 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use kube::client::Body;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use statusbridge_core::decide::{Backend, Moment};
     use statusbridge_core::fleet::{Fleet, FleetSettings};
+    use statusbridge_core::reconcile::store::GateObject;
     use statusbridge_core::testing::Surroundings;
 
-    #[tokio::test]
-    async fn what_was_decided_long_ago_is_not_sent() {
-        let object = json!({
+    /// Settles a gate that was open in its first generation against a hub that takes everything: what came of it, and how
+    /// many requests were sent.
+    async fn settled(
+        spec: &Value,
+        since: Timestamp,
+        read_anew: bool,
+    ) -> (Settled<GateObject, RolloutGateStatus>, u32) {
+        let mut object = json!({
             "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate",
-            "metadata": {"namespace": "fleet", "name": "g", "uid": "1", "resourceVersion": "1", "generation": 1},
+            "metadata": {"namespace": "fleet", "name": "g", "uid": "1", "resourceVersion": "1", "generation": 2},
             "spec": {"fleetPackageRef": {"name": "p"}, "revision": "r", "clusters": {"names": ["c"]}},
-            "status": {"observedGeneration": -1},
+            "status": {"observedGeneration": 1, "conditions": [{
+                "type": "Open", "status": "True", "reason": "Healthy", "message": "", "observedGeneration": 1,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]},
         });
+        for (field, value) in spec.as_object().unwrap() {
+            object["spec"][field] = value.clone();
+        }
         let gate = Object::read(serde_json::from_value(object.clone()).unwrap()).unwrap();
         let around = Surroundings::default();
         let fleet = Fleet::new(FleetSettings::default());
         let world = around.world(&fleet, Backend::Answers, Moment { t: 100.0, now: 100.0 });
-        let settled = async |since| {
-            let sent = Arc::new(AtomicU32::new(0));
-            let (answer, counted) = (object.to_string(), sent.clone());
-            let hub = tower::service_fn(move |_: http::Request<Body>| {
-                counted.fetch_add(1, Ordering::Relaxed);
-                ready(Ok::<_, Infallible>(http::Response::new(Body::from(answer.clone().into_bytes()))))
-            });
-            let (client, metrics) = (Client::new(hub, "fleet"), Metrics::aggregator());
-            let settled =
-                settle::<RolloutGateSpec>(&client, &world, since, &metrics, &gate, CALL_TIMEOUT).await;
-            (settled, sent.load(Ordering::Relaxed))
-        };
-        assert!(matches!(settled(Timestamp::now()).await, (Settled::Done(Some(_)), 1)));
-        let late = settled(Timestamp::ago(CALL_TIMEOUT + Duration::from_secs(1))).await;
+        let sent = Arc::new(AtomicU32::new(0));
+        let (answer, counted) = (object.to_string(), sent.clone());
+        let hub = tower::service_fn(move |_: http::Request<Body>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            ready(Ok::<_, Infallible>(http::Response::new(Body::from(answer.clone().into_bytes()))))
+        });
+        let (client, metrics) = (Client::new(hub, "fleet"), Metrics::aggregator());
+        let settled =
+            settle::<RolloutGateSpec>(&client, &world, since, &metrics, &gate, CALL_TIMEOUT, read_anew);
+        (settled.await, sent.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn what_was_decided_long_ago_is_not_sent() {
+        let spec = json!({});
+        assert!(matches!(settled(&spec, Timestamp::now(), true).await, (Settled::Done(Some(_)), 1)));
+        let late = settled(&spec, Timestamp::ago(CALL_TIMEOUT + Duration::from_secs(1)), true).await;
         assert!(matches!(late, (Settled::Unsettled, 0)), "{late:?}");
+    }
+
+    #[tokio::test]
+    async fn a_gate_opens_only_after_those_that_it_depends_on_were_read_anew() {
+        let opens =
+            json!({"override": {"state": "Open", "reason": "drill"}, "dependsOn": [{"name": "other"}]});
+        assert!(matches!(settled(&opens, Timestamp::now(), false).await, (Settled::Done(None), 0)));
+        assert!(matches!(settled(&opens, Timestamp::now(), true).await, (Settled::Done(Some(_)), 1)));
+        // A closing rests on no other object.
+        let closes = json!({"dependsOn": [{"name": "other"}]});
+        assert!(matches!(settled(&closes, Timestamp::now(), false).await, (Settled::Done(Some(_)), 1)));
     }
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::Client;
-use kube::api::ListParams;
+use kube::api::{Api, ListParams};
 use statusbridge_core::decide::closing::{self, Unwatched};
+use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{GateObject, Kept, Key, Kind, Object};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,7 @@ use tracing::{info, warn};
 
 use crate::clock;
 use crate::health::Health;
-use crate::hub::heartbeat::{self, Beat};
+use crate::hub::heartbeat::{self, Beat, EVERY};
 use crate::hub::settle::ATTEMPTS;
 use crate::hub::write::{self, CALL_TIMEOUT, HubError, Written, in_time};
 use crate::metrics::Metrics;
@@ -92,8 +93,11 @@ impl Sweeper {
             }
             // What did not land is tried again at the next tick.
             if silent {
-                let landed =
-                    self.sweep().await.inspect_err(|error| warn!(%error, "gates could not be swept"));
+                let everything = write::everywhere(&self.client, Kind::RolloutGate);
+                let landed = self
+                    .close_all(everything, Unwatched::Silent)
+                    .await
+                    .inspect_err(|error| warn!(%error, "gates could not be swept"));
                 self.metrics.swept(landed.unwrap_or(false));
             } else if timeout(CALL_TIMEOUT, self.close_named(&unclosed)).await.is_err() {
                 // What is named may hang; a heartbeat that has ended must not go unseen for that.
@@ -105,6 +109,13 @@ impl Sweeper {
     /// Closes those of these gates that are open.
     async fn close_named(&self, gates: &BTreeSet<Key>) {
         for key in gates {
+            if key.name == EVERY {
+                let gates = write::within(&self.client, Kind::RolloutGate, &key.namespace);
+                if let Err(error) = self.close_all(gates, Unwatched::Named).await {
+                    warn!(namespace = key.namespace, %error, "gates could not be read");
+                }
+                continue;
+            }
             match write::read(&self.client, Kind::RolloutGate, key).await {
                 Ok(gate) => {
                     if let Some(gate) = gate.and_then(Object::read) {
@@ -116,15 +127,14 @@ impl Sweeper {
         }
     }
 
-    /// Closes what is open; whether all of it landed.
-    async fn sweep(&self) -> Result<bool, HubError> {
-        let gates = write::everywhere(&self.client, Kind::RolloutGate);
+    /// Closes what is open of these; whether all of it landed.
+    async fn close_all(&self, gates: Api<LazyObject>, why: Unwatched) -> Result<bool, HubError> {
         let mut page = ListParams::default().limit(500);
         let mut landed = true;
         loop {
             let list = in_time(gates.list(&page)).await?;
             for gate in list.items.into_iter().filter_map(Object::read) {
-                landed &= self.close(&gate, Unwatched::Silent).await;
+                landed &= self.close(&gate, why).await;
             }
             match list.metadata.continue_ {
                 Some(token) if !token.is_empty() => page = page.continue_token(&token),

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use statusbridge_api::RolloutGateStatus;
-use statusbridge_api::conditions::{OPEN, is_true};
 use statusbridge_core::decide::{self, Moment};
 use statusbridge_core::fleet::{Fleet, FleetSettings};
 use statusbridge_core::reconcile::store::{GateObject, Kept, Kind};
@@ -301,7 +300,7 @@ impl Work {
             let mut gate = gate.clone();
             gate.follows(Some(&self.gate));
             self.gate = gate;
-            self.around.doubtful.clear();
+            self.around.unconfirmed.clear();
             self.judge_due = true;
         }
     }
@@ -319,7 +318,7 @@ impl Work {
     fn poll(&mut self, replica: &Replica, now: Seconds) {
         let t = now + replica.ahead - self.poller.settle_delay();
         let report = block_on(self.poller.poll(&mut self.fleet, t));
-        self.around.surveys.clear();
+        self.around.observations.clear();
         if let Some(ahead) = report.failure.as_ref().and_then(FeedError::clock_lags) {
             self.floor = (self.floored(now, t + ahead), now);
         }
@@ -345,13 +344,11 @@ impl Work {
             LastPoll::Good => decide::Backend::Answers,
             LastPoll::Failed(error) => decide::Backend::Fails(error),
         };
-        self.around.surveys.clear();
+        self.around.observations.clear();
         let mut world = self.around.world(&self.fleet, backend, self.moment(replica, now));
         world.epoch = self.epoch;
         let status = world.gate(&self.gate);
-        let closes = status
-            .as_ref()
-            .is_some_and(|status| is_open(self.gate.status.as_ref()) && !is_open(Some(status)));
+        let closes = status.as_ref().is_some_and(|status| self.gate.says_open() && !status.says_open());
         self.closing = closes;
         // Before the first poll, only what is too old is closed.
         let status = status.filter(|_| closes || !matches!(self.last_poll, LastPoll::None));
@@ -380,7 +377,7 @@ impl Work {
                 if let Some(sent) = &self.gate.status {
                     self.around.verdicts.landed(Kind::RolloutGate, &before, sent, &self.gate);
                 }
-                self.around.doubtful.clear();
+                self.around.unconfirmed.clear();
                 true
             }
             Some(Outcome::Conflict) => {
@@ -393,7 +390,7 @@ impl Work {
                 true
             }
             None if now - at >= CALL_TIMEOUT.as_secs_f64() => {
-                self.around.doubtful.insert((Kind::RolloutGate, self.gate.key.clone()));
+                self.around.unconfirmed.insert((Kind::RolloutGate, self.gate.key.clone()));
                 // A closing is tried again at once.
                 self.closing
             }
@@ -403,8 +400,4 @@ impl Work {
             }
         }
     }
-}
-
-fn is_open(status: Option<&RolloutGateStatus>) -> bool {
-    status.is_some_and(|status| is_true(&status.conditions, OPEN))
 }

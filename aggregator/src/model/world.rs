@@ -1,7 +1,7 @@
 //! Clusters, backend, aggregators and hub, second by second.
 
 use serde_json::json;
-use statusbridge_api::conditions::{OPEN, is_true};
+use statusbridge_api::conditions::OPEN;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::closing::{self, Unwatched};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
@@ -372,6 +372,7 @@ impl World {
             let Some(status) = &mut gate.status else { return };
             status.observed_generation = Some(gate.generation);
             for condition in status.conditions.iter_mut().filter(|condition| condition.type_ == OPEN) {
+                condition.observed_generation = Some(gate.generation);
                 condition.status = "True".to_owned();
                 condition.message = "believe me".to_owned();
             }
@@ -380,10 +381,7 @@ impl World {
 
     /// Whether a reader who follows the rules is let through.
     pub(super) fn is_open(&self) -> bool {
-        let gate = self.hub.gate();
-        gate.status.as_ref().is_some_and(|status| {
-            status.observed_generation == Some(gate.generation) && is_true(&status.conditions, OPEN)
-        })
+        self.hub.gate().is_open_now()
     }
 
     /// How old the evidence of an open gate may be. A verdict is good for `staleAfter` of the time that

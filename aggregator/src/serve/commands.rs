@@ -11,6 +11,7 @@ use kube::Client;
 use kube::client::ClientBuilder;
 use statusbridge_api::common::duration;
 use statusbridge_api::crd;
+use statusbridge_core::fleet::FleetSettings;
 use statusbridge_core::reconcile::discover;
 use statusbridge_serving::log::LogFormat;
 use statusbridge_serving::options::ServerArgs;
@@ -66,6 +67,10 @@ pub struct ServeArgs {
     /// How far behind the present the backend is asked, so that its answers are complete
     #[arg(long, env = "STATUSBRIDGE_SETTLE_DELAY", default_value = "5s", value_parser = duration)]
     settle_delay: Duration,
+    /// Forget an exporter that was not heard from for so long, and with its last exporter a cluster: gates for all
+    /// clusters that report then no longer wait for it
+    #[arg(long, env = "STATUSBRIDGE_FORGET_EXPORTERS_AFTER", default_value = "1h", value_parser = duration)]
+    forget_exporters_after: Duration,
     /// Status writes a second at most; gates that close are not counted
     #[arg(long, env = "STATUSBRIDGE_WRITES_PER_SECOND", default_value_t = 20)]
     writes_per_second: u32,
@@ -92,7 +97,7 @@ pub struct LeaderArgs {
     times: lease::Times,
     /// Name of this installation in the leader's Lease: of several on a hub only one works [default: namespace of the
     /// context]
-    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
+    #[arg(long, env = "STATUSBRIDGE_INSTALLATION", value_name = "NAME")]
     installation: Option<String>,
     /// Name of this process in the Leases; what makes it unique is added
     #[arg(long, env = "HOSTNAME", default_value = "statusbridge-aggregator", hide = true)]
@@ -174,7 +179,8 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     // Each leadership starts from nothing: what was known before may have been overtaken.
     let fresh = |epoch: Option<i64>| -> Result<Controller> {
         let file = ConfigFile::open(args.config.clone())?;
-        let fleet = args.backend.fleet();
+        let forget_after = args.forget_exporters_after.as_secs_f64();
+        let fleet = FleetSettings { forget_after, ..args.backend.fleet() };
         let heartbeat = Heartbeat::new(client.clone(), namespace, identity.clone(), seconds);
         let (client, plan, board) = (client.clone(), plan.clone(), board.clone());
         let (metrics, health) = (metrics.clone(), health.clone());

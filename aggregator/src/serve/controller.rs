@@ -28,8 +28,7 @@ use kube::Client;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
 use rayon::ThreadPool;
-use statusbridge_api::conditions::{OPEN, is_true};
-use statusbridge_api::{ClusterSet, FleetPackageSpec, RolloutGateSpec, RolloutGateStatus};
+use statusbridge_api::{ClusterSet, FleetPackageSpec, RolloutGateSpec};
 use statusbridge_core::decide::Moment;
 use statusbridge_core::fleet::{Fleet, FleetSettings};
 use statusbridge_core::reconcile::dependencies::Graph;
@@ -104,7 +103,7 @@ pub struct Controller {
     slices: Slices,
     discovery: Option<Discovery>,
     references: References,
-    surveys: ObservationCache,
+    observations: ObservationCache,
     verdicts: VerdictCache,
     /// The time looked at when a feed answered last, or that should have been by the backend's clock.
     floor: Option<Floor>,
@@ -119,7 +118,8 @@ pub struct Controller {
     named: BTreeSet<Key>,
     /// The hub was restored to an older state.
     restored: bool,
-    doubtful: BTreeSet<(Kind, Key)>,
+    /// Objects that a write was sent for, and nobody knows whether it has arrived.
+    unconfirmed: BTreeSet<(Kind, Key)>,
     epoch: Option<i64>,
     announcer: Announcer,
     board: Arc<GateCache>,
@@ -165,7 +165,7 @@ impl Controller {
             rounds: Rounds::default(),
             slices: Slices::default(),
             discovery: None,
-            surveys: ObservationCache::default(),
+            observations: ObservationCache::default(),
             verdicts: VerdictCache::default(),
             floor: None,
             complaints: Vec::new(),
@@ -177,7 +177,7 @@ impl Controller {
             beat_due: false,
             named: BTreeSet::new(),
             restored: false,
-            doubtful: BTreeSet::new(),
+            unconfirmed: BTreeSet::new(),
             epoch: None,
             announcer: Announcer::default(),
             board,
@@ -247,7 +247,7 @@ impl Controller {
                 message = self.feeds.next() => match message {
                     Some(Message::Work(work)) => {
                         work(&mut self.fleet);
-                        self.surveys.clear();
+                        self.observations.clear();
                     }
                     // Nobody waits for an answer any longer: then the feed is gone.
                     Some(Message::Addresses { reply }) => drop(reply.send(self.profiles.addresses())),
@@ -353,7 +353,7 @@ impl Controller {
 
     async fn on_profiles(&mut self, news: Vec<News>) {
         let changed = self.profiles.apply(news, clock::now());
-        self.surveys.clear();
+        self.observations.clear();
         let complaints = self.profiles.complaints();
         let news = complaints.iter().filter(|complaint| !self.complaints.contains(complaint));
         news.for_each(|complaint| warn!(%complaint, "ClusterProfiles"));
@@ -376,7 +376,7 @@ impl Controller {
             None => false,
             Some(Ok(config)) => {
                 self.board.has_tenants(config.tenants.is_configured());
-                self.surveys.clear();
+                self.observations.clear();
                 self.verdicts.clear();
                 info!("the configuration has changed");
                 true
@@ -443,7 +443,7 @@ impl Controller {
                 self.overall = Overall::of(self.feeds.standings());
                 self.fleet = Fleet::new(self.fleet_settings);
                 self.rounds = Rounds::default();
-                self.surveys.clear();
+                self.observations.clear();
             }
             Err(error) => {
                 warn!(error = %format!("{error:#}"), "the feeds cannot be used; those from before stay");
@@ -528,8 +528,8 @@ impl Controller {
         let closings: Vec<Key> = self
             .gates
             .iter()
-            .filter(|gate| is_open(gate.status.as_ref()))
-            .filter(|gate| world.gate(gate).is_some_and(|status| !is_open(Some(&status))))
+            .filter(|gate| gate.says_open())
+            .filter(|gate| world.gate(gate).is_some_and(|status| !status.says_open()))
             .map(|gate| gate.key.clone())
             .collect();
         self.closings.extend(closings);
@@ -560,9 +560,9 @@ impl Controller {
             templates: &self.config.current().check_templates,
             answers: self.rounds.answers(),
             epoch: self.epoch,
-            doubtful: &self.doubtful,
+            unconfirmed: &self.unconfirmed,
             references: self.references.ledger(),
-            surveys: &self.surveys,
+            observations: &self.observations,
             verdicts: &self.verdicts,
             backend: self.overall.backend(),
             unheard: self.overall.unheard(),
@@ -578,7 +578,7 @@ impl Controller {
 
     /// Another version of an object is known, or that it is gone.
     fn is_new(&mut self, kind: Kind, key: &Key) {
-        self.doubtful.remove(&(kind, key.clone()));
+        self.unconfirmed.remove(&(kind, key.clone()));
         match kind {
             Kind::RolloutGate => {
                 let gate = self.gates.get(key);
@@ -610,10 +610,6 @@ impl Drop for SilenceAtTheEnd {
     fn drop(&mut self) {
         self.0.silence("this aggregator does not judge gates now");
     }
-}
-
-fn is_open(status: Option<&RolloutGateStatus>) -> bool {
-    status.is_some_and(|status| is_true(&status.conditions, OPEN))
 }
 
 fn watch(client: &Client, kind: Kind) -> BoxStream<'static, Watched> {

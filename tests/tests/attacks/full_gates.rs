@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use futures::stream::{self, TryStreamExt};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Map, Value, json};
 use statusbridge_tests::*;
 use std::collections::BTreeMap;
@@ -146,7 +147,7 @@ async fn a_gate_that_somebody_never_stops_changing_is_closed_all_the_same() {
     .await;
 }
 
-/// The aggregator may close everything but the gate that is attacked.
+/// The aggregator may close everything but the gate that is attacked, and those of a namespace.
 const REFUSAL: &str = r#"
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -158,7 +159,7 @@ spec:
     - {apiGroups: [statusbridge.dev], apiVersions: ["*"], operations: [UPDATE], resources: [rolloutgates/status]}
   validations:
   - expression: >-
-      object.metadata.name != 'harmed' || !request.userInfo.username.endsWith(':statusbridge-aggregator')
+      object.metadata.name != 'harmed' && object.metadata.namespace != 'noisy' || !request.userInfo.username.endsWith(':statusbridge-aggregator')
       || object.status.conditions.exists(it, it.type == 'Open' && it.status == 'True')
     message: it stays open
 ---
@@ -266,6 +267,59 @@ async fn a_gate_whose_closing_is_refused_is_named_and_closed_by_the_sweeper_and_
         sweeper.thaw()?;
         hub.closes("harmed", "AggregatorSilent", SOON).await?;
         stays_open(&neighbour, "what cannot be closed closes no other").await
+    })
+    .await;
+}
+
+/// More than the heartbeat names one by one.
+const MANY: usize = 520;
+
+#[tokio::test]
+async fn a_namespace_of_gates_whose_closing_is_refused_is_closed_by_the_sweeper_and_no_other() {
+    run("attacks-refused-closings", async |rig| {
+        let attacked = Attacked::start(rig).await?;
+        let hub = &attacked.hub;
+        hub.api.ensure_namespace("noisy").await?;
+        let mut package = serde_json::to_value(hub.get_report(APP).await?)?;
+        package["metadata"] = json!({"namespace": "noisy", "name": APP});
+        hub.api.apply_object(&package).await?;
+        let gates: Api<DynamicObject> = hub.api.dynamic(&hub::kind("RolloutGate"), Some("noisy")).await?;
+        let gate = |n: usize| {
+            json!({
+                "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate",
+                "metadata": {"namespace": "noisy", "name": format!("gate-{n}")},
+                "spec": {"fleetPackageRef": {"name": APP}, "revision": R1, "clusters": {"names": ["harmed"]}},
+            })
+        };
+        stream::iter((0..MANY).map(|n| anyhow::Ok(gate(n))))
+            .try_for_each_concurrent(8, async |gate| {
+                gates.create(&PostParams::default(), &serde_json::from_value(gate)?).await?;
+                Ok(())
+            })
+            .await?;
+        let open = async || {
+            let all = gates.list(&ListParams::default()).await?;
+            anyhow::Ok(all.iter().filter(|gate| history::condition(gate, "Open").0 == "True").count())
+        };
+        eventually(2 * SOON, "all of them open", async || {
+            let open = open().await?;
+            ensure!(open == MANY, "{open} are open");
+            Ok(())
+        })
+        .await?;
+
+        let neighbour = hub.history("other").await?;
+        hub.api.apply(REFUSAL).await?;
+        attacked.clusters[0].fail(APP, R1, "deployment/app: ProgressDeadlineExceeded").await?;
+        eventually(2 * SOON, "the sweeper closes all of them", async || {
+            let open = open().await?;
+            ensure!(open == 0, "{open} are open");
+            Ok(())
+        })
+        .await?;
+        let closed = gates.get("gate-0").await?;
+        ensure!(history::condition(&closed, "Open").1 == "AggregatorSilent", "{}", closed.data["status"]);
+        stays_open(&neighbour, "what cannot be closed closes no other namespace").await
     })
     .await;
 }

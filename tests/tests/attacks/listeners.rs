@@ -1,6 +1,6 @@
 //! Whoever reaches an address opens connections and does nothing with them, or asks and does not read.
 
-use crate::pushes::{push, token_entry};
+use crate::pushes::{push, pushed_to};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -116,16 +116,7 @@ fn long_name(n: usize) -> String {
 #[tokio::test]
 async fn idle_connections_keep_no_pusher_out() {
     run("attacks-idle", async |rig| {
-        let port = Port::reserve()?;
-        let tokens = rig.dir().join("tokens.yaml");
-        std::fs::write(&tokens, json!([token_entry("victim")]).to_string())?;
-        let config = rig.dir().join("aggregator.yaml");
-        let push_to = json!({"feeds": {"push": {"listen": port.address(), "insecure": true, "tokensFile": tokens, "expectWithin": "2s"}}});
-        std::fs::write(&config, push_to.to_string())?;
-        let mut options = AggregatorOptions::new("");
-        options.more = vec!["--config".to_owned(), config.display().to_string()];
-        let etcd = Etcd::start(rig).await?;
-        let hub = Hub::start_with(rig, &etcd, options).await?;
+        let (_etcd, port, hub) = pushed_to(rig, &["victim"]).await?;
         let pid = hub.aggregator.process().pid().context("it has ended")?;
         let before = usage::resident(pid)?;
         let idle = connections(port.address(), IDLE, b"").await?;

@@ -68,21 +68,27 @@ fn largest() -> Result<[Bytes; 2]> {
     Ok([text.into(), packed.finish()?.into()])
 }
 
+/// A hub to which these clusters may push, and nothing else tells of clusters.
+pub(crate) async fn pushed_to(rig: &Rig, clusters: &[&str]) -> Result<(Etcd, Port, Hub)> {
+    let port = Port::reserve()?;
+    let (tokens, config) = (rig.dir().join("tokens.yaml"), rig.dir().join("aggregator.yaml"));
+    let entries: Vec<Value> = clusters.iter().map(|cluster| token_entry(cluster)).collect();
+    std::fs::write(&tokens, json!(entries).to_string())?;
+    let push =
+        json!({"listen": port.address(), "insecure": true, "tokensFile": tokens, "expectWithin": "2s"});
+    std::fs::write(&config, json!({"feeds": {"push": push}}).to_string())?;
+    let mut options = AggregatorOptions::new("");
+    options.more = vec!["--config".to_owned(), config.display().to_string()];
+    let etcd = Etcd::start(rig).await?;
+    let hub = Hub::start_with(rig, &etcd, options).await?;
+    Ok((etcd, port, hub))
+}
+
 #[tokio::test]
 async fn the_largest_pushes_fit_into_the_memory_that_the_chart_gives() {
     run("attacks-largest-pushes", async |rig| {
-        let port = Port::reserve()?;
-        let tokens = rig.dir().join("tokens.yaml");
         let clusters = ["a", "b", "c"];
-        std::fs::write(&tokens, json!(clusters.map(token_entry)).to_string())?;
-        let config = rig.dir().join("aggregator.yaml");
-        let push_to =
-            json!({"feeds": {"push": {"listen": port.address(), "insecure": true, "tokensFile": tokens, "expectWithin": "2s"}}});
-        std::fs::write(&config, push_to.to_string())?;
-        let mut options = AggregatorOptions::new("");
-        options.more = vec!["--config".to_owned(), config.display().to_string()];
-        let etcd = Etcd::start(rig).await?;
-        let hub = Hub::start_with(rig, &etcd, options).await?;
+        let (_etcd, port, hub) = pushed_to(rig, &clusters).await?;
         let url = format!("http://{}/v1alpha1/push", port.address());
         let pid = hub.aggregator.process().pid().context("it has ended")?;
         let before = usage::resident(pid)?;
@@ -105,10 +111,42 @@ async fn the_largest_pushes_fit_into_the_memory_that_the_chart_gives() {
         ensure!(codes.contains(&204), "{codes:?}");
         // What stays in the fleet takes less than what the chart reserves for each package.
         let (most, after) = (usage::highest_resident(pid)?, usage::resident(pid)?);
-        println!("{codes:?}: {} MB before, {} MB at most, {} MB after", before >> 20, most >> 20, after >> 20);
+        println!(
+            "{codes:?}: {} MB before, {} MB at most, {} MB after",
+            before >> 20,
+            most >> 20,
+            after >> 20
+        );
         let pushes = most_memory(Settings::default().max_bytes) as u64;
         let packages = 3 * 200_000 * 400;
         ensure!(most < before + packages + pushes, "{} MB were resident", most >> 20);
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_exporters_under_one_token_are_refused_before_they_fill_the_memory() {
+    run("attacks-many-exporters", async |rig| {
+        let (_etcd, port, hub) = pushed_to(rig, &["a"]).await?;
+        let url = format!("http://{}/v1alpha1/push", port.address());
+        let [_, packed] = largest()?;
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        let mut answers = Vec::new();
+        for instance in 0..4 {
+            let push = client.post(&url).bearer_auth(token("a")).body(packed.clone());
+            let push = push.header("content-encoding", "gzip").header("statusbridge-instance", instance);
+            let answer = push.send().await?;
+            answers.push((answer.status().as_u16(), answer.text().await?));
+        }
+        let codes: Vec<u16> = answers.iter().map(|(code, _)| *code).collect();
+        ensure!(codes == [204, 204, 422, 422], "{answers:?}");
+        ensure!(
+            answers.iter().skip(2).all(|(_, said)| said.contains("128 MiB are kept of a cluster")),
+            "{answers:?}"
+        );
+        let pid = hub.aggregator.process().pid().context("it has ended")?;
+        println!("{} MB were resident", usage::highest_resident(pid)? >> 20);
         Ok(())
     })
     .await;

@@ -169,7 +169,10 @@ fn changes() -> Vec<(&'static str, Value, Option<&'static str>)> {
         ("open", until("Closed", "2020-01-01T00:00:00Z"), free),
         ("open", until("Open", JUNE), Some("spec.override (Open -> Open until 2030-06-01T00:00:00Z) needs")),
         ("open", json!({"override": {"reason": "the boss said so"}}), Some("spec.override.reason needs")),
-        ("open", ordinary.clone(), free),
+        ("open", ordinary.clone(), Some("spec of a gate that an override opens needs the verb override")),
+        ("open", json!({"revision": "v2"}), Some("spec of a gate that an override opens needs")),
+        ("open", json!({"revision": "v2", "override": null}), free),
+        ("open", json!({"revision": "v1"}), free),
         ("closed", null.clone(), Some("spec.override (Closed -> unset) needs")),
         ("closed", word("Open"), Some("spec.override (Closed -> Open) needs")),
         (

@@ -25,8 +25,6 @@ pub(crate) fn poll_config() -> PollConfig {
 pub(crate) struct Reader {
     poller: Poller<PromFeed>,
     pub(crate) known: Fleet,
-    /// How far behind the present it looks, in seconds.
-    settle: f64,
     /// Older evidence is not relied upon, in seconds.
     stale_after: f64,
 }
@@ -44,8 +42,8 @@ impl Reader {
 
     fn new(url: String, flavour: Flavour, settle: f64) -> Result<Self> {
         let feed = PromFeed::new(FeedConfig { flavour, ..FeedConfig::new(url) })?;
-        let poller = Poller::new(poll_config(), feed);
-        Ok(Self { poller, known: Fleet::new(FleetSettings::default()), settle, stale_after: 10.0 })
+        let poller = Poller::new(PollConfig { settle, ..poll_config() }, feed);
+        Ok(Self { poller, known: Fleet::new(FleetSettings::default()), stale_after: 10.0 })
     }
 
     /// The same with another `staleAfter`, in seconds.
@@ -55,7 +53,7 @@ impl Reader {
 
     /// The time that it would ask about now.
     pub(crate) fn now(&self) -> f64 {
-        clock::now() - self.settle
+        clock::now() - self.poller.settle_delay()
     }
 
     /// One poll.

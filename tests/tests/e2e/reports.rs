@@ -458,7 +458,7 @@ async fn a_verdict_is_explained_with_read_rights_and_what_speaks_against_it() {
             let told: Value = serde_json::from_str(&explain(&viewer, &["gate/wave", "-o", "json"]).await?)?;
             let doubts = told["doubts"].to_string();
             for doubt in
-                ["generation 1 of the spec, which is at generation 2", "heartbeat is", "staleAfter is 10s"]
+                ["generation 2 of the gate has not been judged yet", "heartbeat is", "staleAfter is 10s"]
             {
                 ensure!(doubts.contains(doubt), "{doubts}");
             }

@@ -227,8 +227,9 @@ impl Evidence {
         let content = match (heard, said) {
             (Heard::Old, _) => return Outcome::Old,
             (Heard::Unusable, _) => {
-                let fault = fleet.fault(key.0, key.1);
-                return Outcome::Unverified(fault.unwrap_or_default().to_owned());
+                let fault =
+                    fleet.fault(key.0, key.1).unwrap_or("too many streams of the cluster go on already");
+                return Outcome::Unverified(fault.to_owned());
             }
             (Heard::Confirmed, Ok(_)) => return Outcome::Verified { news: false },
             (Heard::Unread(_), Ok(content)) => content,
@@ -243,9 +244,10 @@ impl Evidence {
             }
         };
         let Some(sample) = digests.samples.first() else { return Outcome::Old };
-        for claim in fleet.accept(key, sample, content, t).claims {
+        let accepted = fleet.accept(key, sample, content, t);
+        for claim in accepted.claims {
             warn!(cluster = key.0, claim, "an exporter claims more than was seen");
         }
-        Outcome::Verified { news: true }
+        accepted.refused.map_or(Outcome::Verified { news: true }, Outcome::Unverified)
     }
 }

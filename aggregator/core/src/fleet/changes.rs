@@ -19,8 +19,8 @@ use super::{Cluster, Fleet};
 use crate::fleet::serial;
 use crate::time::Seconds;
 
-/// Packages whose changes are remembered: beyond so many, all are taken to have changed.
-const PACKAGES: usize = 1 << 18;
+/// Packages whose changes are remembered, at least.
+const FEWEST: usize = 1024;
 /// Sources of which the evidence is kept for each cluster: packages of others always have to be looked at.
 const SOURCES: usize = 64;
 
@@ -72,6 +72,8 @@ pub(super) struct Changes {
     free: Vec<u32>,
     /// When each package changed last, in any cluster.
     packages: HashMap<Arc<str>, u64>,
+    /// Where there are so many, those that nobody reports any more are forgotten.
+    most: usize,
     /// By source and cluster: the oldest evidence of a stream that counts and by which the source is up.
     evidence: HashMap<Arc<str>, Vec<Seconds>>,
 }
@@ -86,6 +88,7 @@ impl Default for Changes {
             newest_cluster: 0,
             free: Vec::new(),
             packages: HashMap::new(),
+            most: FEWEST,
             evidence: HashMap::new(),
         }
     }
@@ -122,12 +125,16 @@ impl Changes {
         self.now += 1;
         if let Some(at) = self.packages.get_mut(key) {
             *at = self.now;
-        } else if self.packages.len() < PACKAGES {
-            self.packages.insert(key.clone(), self.now);
-        } else {
-            self.packages.clear();
+            return;
+        }
+        if self.packages.len() >= self.most {
+            // The fleet has one copy of each name, which it keeps as long as this map does: whoever reports the package
+            // has another. With what is forgotten goes when it changed, so everything is taken to have changed.
+            self.packages.retain(|key, _| Arc::strong_count(key) > 2);
+            self.most = FEWEST.max(2 * self.packages.len());
             self.all = self.now;
         }
+        self.packages.insert(key.clone(), self.now);
     }
 
     /// Something has changed that may concern everything.
@@ -155,6 +162,12 @@ impl Changes {
                 *known = cluster.evidence(&source.name).unwrap_or(NEVER);
             }
         }
+    }
+
+    /// How many packages are remembered.
+    #[cfg(test)]
+    pub(super) fn packages(&self) -> usize {
+        self.packages.len()
     }
 
     fn mark(&self) -> Mark {
@@ -191,7 +204,7 @@ impl Cluster {
     /// Stands for all of its streams that counts for every package, besides what they say and how young their evidence
     /// is: faults and clocks, who is silent beside whom, and since when. None when it cannot be told cheaply.
     pub(super) fn face(&self) -> Option<u64> {
-        if self.streams.len() > STREAMS {
+        if self.streams.len() > STREAMS || self.crowded.is_some() {
             return None;
         }
         let mut face = DefaultHasher::new();

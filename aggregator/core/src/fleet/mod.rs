@@ -78,12 +78,21 @@ pub struct Fleet {
 /// Streams of a cluster that are kept at least, however long they have been silent.
 const KEPT_STREAMS: usize = 8;
 
+/// Streams of a cluster that are known at most.
+const MOST_STREAMS: usize = 64;
+
+/// What is kept of all expositions of a cluster, in bytes, at most: two of the largest that are read. All exporters of
+/// a cluster together take no more memory than that.
+pub const MOST_OF_A_CLUSTER: usize = 128 << 20;
+
 #[derive(Debug, Default)]
 struct Cluster {
     /// Where it is in what is noted of changes.
     place: u32,
     /// Boxed, as a map has room for many more than the one that most clusters have.
     streams: BTreeMap<StreamId, Box<Stream>>,
+    /// When a stream was heard last for which there was no room beside those that go on.
+    crowded: Option<Seconds>,
 }
 
 impl Cluster {
@@ -110,9 +119,14 @@ impl Cluster {
         if excess == 0 {
             return Vec::new();
         }
+        self.silent().into_iter().take(excess).collect()
+    }
+
+    /// Streams that are silent while another goes on, the one that was heard longest ago first.
+    fn silent(&self) -> Vec<StreamId> {
         let mut silent: Vec<_> = self.streams.iter().filter(|(id, it)| self.is_silent(id, it)).collect();
         silent.sort_by(|a, b| a.1.heard().total_cmp(&b.1.heard()));
-        silent.into_iter().take(excess).map(|(id, _)| id.clone()).collect()
+        silent.into_iter().map(|(id, _)| id.clone()).collect()
     }
 
     /// Forgets the process that was heard longest ago, where too many are known under the labels of a new one.
@@ -123,9 +137,40 @@ impl Cluster {
             return;
         }
         let oldest = same.min_by(|a, b| a.1.heard().total_cmp(&b.1.heard())).map(|(id, _)| id.clone());
-        let gone = oldest.and_then(|oldest| self.streams.remove(&oldest));
-        let verified = gone.and_then(|gone| gone.verified);
+        if let Some(oldest) = oldest {
+            self.forget(&oldest, changes);
+        }
+    }
+
+    fn forget(&mut self, id: &StreamId, changes: &mut Changes) {
+        let verified = self.streams.remove(id).and_then(|gone| gone.verified);
         verified.iter().flat_map(|it| it.content.packages.keys().iter()).for_each(|key| changes.package(key));
+    }
+
+    /// Makes room for so many bytes in place of what a stream said so far: forgets silent streams for it.
+    ///
+    /// # Errors
+    /// When there is too little, in words.
+    fn make_room_for(&mut self, id: &StreamId, bytes: usize, changes: &mut Changes) -> Result<(), String> {
+        let others = |cluster: &Self| -> usize {
+            let others = cluster.streams.iter().filter(|(other, _)| *other != id);
+            others.filter_map(|(_, stream)| Some(stream.verified.as_ref()?.bytes)).sum()
+        };
+        if bytes + others(self) <= MOST_OF_A_CLUSTER {
+            return Ok(());
+        }
+        for silent in self.silent() {
+            if silent != *id && bytes + others(self) > MOST_OF_A_CLUSTER {
+                self.forget(&silent, changes);
+            }
+        }
+        let (all, most) = ((bytes + others(self)) >> 20, MOST_OF_A_CLUSTER >> 20);
+        if bytes + others(self) <= MOST_OF_A_CLUSTER {
+            return Ok(());
+        }
+        Err(format!(
+            "with what other exporters of the cluster say it takes {all} MiB of memory, and {most} MiB are kept of a cluster"
+        ))
     }
 
     /// Takes note that a feed was looked at. Where there are several streams, who is silent may be another now: gives what
@@ -189,7 +234,26 @@ impl Fleet {
         }
         let known = digests.lack.as_ref().and_then(|_| self.last_of(&digests.cluster, &digests.stream));
         let stream = known.as_ref().unwrap_or(&digests.stream);
+        if !self.has_room(&digests.cluster, stream, t) {
+            return Heard::Unusable;
+        }
         self.change(&digests.cluster, stream, |stream| stream.hear(digests, t, &settings))
+    }
+
+    /// Whether a stream is known or may be from now on: one that is silent makes room for it. One that goes on does not, as
+    /// it may be the one that says the worst. The new one may say worse, so nothing counts of a cluster with too many.
+    fn has_room(&mut self, name: &str, id: &StreamId, t: Seconds) -> bool {
+        let Some(cluster) = self.clusters.get_mut(name) else { return true };
+        if cluster.streams.len() < MOST_STREAMS || cluster.streams.contains_key(id) {
+            return true;
+        }
+        if let Some(silent) = cluster.silent().first() {
+            cluster.forget(silent, &mut self.changes);
+            return true;
+        }
+        cluster.crowded = Some(t);
+        self.changes.cluster(cluster.place);
+        false
     }
 
     /// There are only stamps of the future: they may be of any stream that is known under these labels.
@@ -202,6 +266,7 @@ impl Fleet {
         if all.is_empty() {
             all.push(stream.clone());
         }
+        all.retain(|id| self.has_room(cluster, id, t));
         for id in &all {
             self.change(cluster, id, |stream| stream.look_ahead(digests.future, t, &settings));
         }
@@ -251,6 +316,11 @@ impl Fleet {
     ) -> Accepted {
         let cluster = Self::cluster(&mut self.clusters, &mut self.changes, name);
         let face = cluster.face();
+        if let Err(fault) = cluster.make_room_for(id, stream::bytes(&content), &mut self.changes) {
+            cluster.streams.entry(id.clone()).or_default().reject(fault.clone());
+            Self::changed(&mut self.changes, cluster, face);
+            return Accepted { refused: Some(fault), ..Accepted::default() };
+        }
         let mut stream = cluster.streams.remove(id).unwrap_or_default();
         let same_sources = stream.verified.as_ref().is_some_and(|old| old.content.has_same_sources(&content));
         let changes = &mut self.changes;

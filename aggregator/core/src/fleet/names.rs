@@ -19,13 +19,18 @@ pub(super) struct Names {
 #[derive(Debug)]
 struct Interned<T: ?Sized> {
     all: HashSet<Arc<T>>,
-    /// Size at which unused ones are looked for.
+    /// Bytes of all of them.
+    bytes: usize,
+    /// Beyond so many bytes, unused ones are dropped: twice those that were in use at the last time.
     limit: usize,
 }
 
+/// Unused values of so many bytes are not worth the search.
+const LEAST: usize = 64 << 10;
+
 impl<T: ?Sized> Default for Interned<T> {
     fn default() -> Self {
-        Self { all: HashSet::new(), limit: 0 }
+        Self { all: HashSet::new(), bytes: 0, limit: LEAST }
     }
 }
 
@@ -53,17 +58,24 @@ impl Names {
 
 impl<T: ?Sized + Eq + Hash> Interned<T> {
     /// The one copy of a value.
-    fn intern(&mut self, name: Arc<T>) -> Arc<T> {
-        if let Some(known) = self.all.get(&name) {
+    fn intern(&mut self, value: Arc<T>) -> Arc<T> {
+        if let Some(known) = self.all.get(&value) {
             return known.clone();
         }
-        if self.all.len() >= self.limit {
-            self.all.retain(|n| Arc::strong_count(n) > 1);
-            self.limit = 1024.max(2 * self.all.len());
+        self.bytes += size(&value);
+        if self.bytes > self.limit {
+            self.all.retain(|known| Arc::strong_count(known) > 1);
+            self.bytes = self.all.iter().map(size).sum::<usize>() + size(&value);
+            self.limit = LEAST.max(2 * self.bytes);
         }
-        self.all.insert(name.clone());
-        name
+        self.all.insert(value.clone());
+        value
     }
+}
+
+/// Bytes of a value and of its place, without what it points to.
+fn size<T: ?Sized>(value: &Arc<T>) -> usize {
+    size_of_val(value.as_ref()) + size_of_val(value) + 2 * size_of::<usize>()
 }
 
 #[cfg(test)]
@@ -75,9 +87,20 @@ mod tests {
         let mut names = Interned::<str>::default();
         let one = names.intern("a".into());
         assert!(Arc::ptr_eq(&one, &names.intern("a".into())));
-        for i in 0..5000 {
+        for i in 0..50_000 {
             names.intern(format!("n{i}").into());
         }
-        assert!(names.all.len() <= 1024 && names.all.contains("a"));
+        assert!(names.all.contains("a") && names.all.iter().map(size).sum::<usize>() <= LEAST);
+    }
+
+    #[test]
+    fn long_lists_that_nobody_uses_do_not_pile_up() {
+        let mut lists = Interned::<[u64]>::default();
+        let mut used = lists.intern(vec![0; 100_000].into());
+        for i in 1..50 {
+            used = lists.intern(vec![i; 100_000].into());
+            assert!(lists.all.len() <= 4, "{} lists are kept after {i} changes", lists.all.len());
+        }
+        assert!(Arc::ptr_eq(&used, &lists.intern(vec![49; 100_000].into())));
     }
 }

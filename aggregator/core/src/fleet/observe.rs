@@ -11,7 +11,7 @@ use super::digest_sample::StreamId;
 use super::observation::reason;
 use super::stream::{Skew, Stream};
 use super::vote::{Vote, oldest};
-use super::{Cluster, Fleet, Observation, Row, Standing, feed_of, key};
+use super::{Cluster, Fleet, MOST_STREAMS, Observation, Row, Standing, feed_of, key};
 use crate::time::Seconds;
 
 /// One question, with what it takes to answer it.
@@ -64,6 +64,7 @@ impl<'a> Question<'a> {
         let verified = stream.verified.as_ref()?;
         let evidence = verified.evidence?;
         let is_plain = cluster.streams.len() == 1
+            && cluster.crowded.is_none()
             && stream.fault.is_none()
             && stream.skew().is_none()
             && self.fresh(evidence)
@@ -96,6 +97,11 @@ impl<'a> Question<'a> {
         if let Some(message) = self.two_clusters(&live) {
             let last = freshest(&live);
             return self.answer_with(last, Standing::Conflict, reason::CLUSTER_NAME_CONFLICT, message);
+        }
+        if cluster.crowded.is_some_and(|at| self.fresh(at)) {
+            let message =
+                format!("more than {MOST_STREAMS} streams of `{}` go on: not all are read", self.name);
+            return self.answer_with(freshest(&live), Standing::Unverified, reason::UNVERIFIED, message);
         }
         let readers = cluster.readers(source);
         let has_reader = readers.iter().any(|vote| vote.verified.is_some());

@@ -44,6 +44,8 @@ pub(super) struct Verified {
     pub(super) evidence: Option<Seconds>,
     /// When each source was last seen up; of those of before only some.
     last_up: Vec<(Arc<str>, Seconds)>,
+    /// What content and histories take, in bytes.
+    pub(super) bytes: usize,
 }
 
 /// A clock or timestamps that are too far off to say how old the evidence is.
@@ -92,6 +94,8 @@ pub(super) struct Stream {
 pub struct Accepted {
     /// Exporters that claim more than was seen, for a log.
     pub claims: Vec<String>,
+    /// Why it was not taken in, if it was not: the stream's fault now.
+    pub refused: Option<String>,
 }
 
 impl Stream {
@@ -307,7 +311,8 @@ impl Stream {
             old.content.packages.keys().iter().filter(|key| !content.has(key)).for_each(news);
         }
         let last_up = old.map(|old| old.last_up).unwrap_or_default();
-        let mut verified = Verified { content, histories, sample: *sample, evidence: None, last_up };
+        let bytes = bytes(&content);
+        let mut verified = Verified { content, histories, sample: *sample, evidence: None, last_up, bytes };
         verified.confirm(*sample, evidence);
         self.verified = Some(verified);
         accepted
@@ -401,6 +406,11 @@ impl Stream {
     pub(super) fn skew(&self) -> Option<Skew> {
         self.stamped_skew.map(Skew::Stamped).or(self.rendered_skew.map(Skew::Rendered))
     }
+}
+
+/// What is kept of an exposition, in bytes.
+pub(super) fn bytes(content: &Content) -> usize {
+    content.bytes(size_of::<History>())
 }
 
 /// Of an even number the lower one: a gap is no interval.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use statusbridge_contract::Fingerprint;
 
-use super::{DigestSample, Digests, Exposition, FEED_LABEL, Fleet, FleetSettings, Heard, Standing};
+use super::{DigestSample, Digests, Exposition, FEED_LABEL, Fleet, FleetSettings, Heard, Since, Standing};
 use crate::testing::{self, digests, failed, healthy, package, tell, tell_digests};
 use crate::time::Seconds;
 
@@ -261,4 +261,79 @@ fn processes_under_the_same_labels_are_bounded_however_fast_they_come() {
         tell_digests(&mut fleet, &digests(&[("cluster", "c")], &said, &[at]), &said, at);
     }
     assert_eq!(fleet.streams().count(), super::KEPT_STREAMS);
+}
+
+#[test]
+fn names_that_come_and_go_do_not_fill_the_memory_and_their_packages_count_as_changed() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let labels = [("cluster", "c")];
+    let mut before = None;
+    for n in 0..4000_u32 {
+        let said = testing::Exposition::new(1).with(&format!("p{n}"), healthy("r1", 10));
+        let at = 1000.0 + Seconds::from(n);
+        tell_digests(&mut fleet, &digests(&labels, &said, &[at]), &said, at);
+        if n == 100 {
+            before = Some((fleet.mark(), fleet.clusters_of(["c"].into_iter()).unwrap()));
+        }
+    }
+    assert!(fleet.changes.packages() <= 2048, "{} names are known", fleet.changes.packages());
+    let (mark, clusters) = before.unwrap();
+    assert_eq!(fleet.since(mark, &super::key(&package("p100")), &clusters), Since::Changed);
+}
+
+#[test]
+fn streams_of_a_cluster_are_bounded_and_nothing_counts_while_too_many_go_on() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    // The first one says that it has failed, and goes on.
+    let say = |fleet: &mut Fleet, instances: std::ops::Range<u32>, at: Seconds| {
+        for n in instances {
+            let values = if n == 0 { failed("r1", 10) } else { healthy("r1", 10) };
+            let (said, instance) = (testing::Exposition::new(1).with("p", values), format!("i{n}"));
+            let labels = [("cluster", "c"), ("instance", instance.as_str())];
+            tell_digests(fleet, &digests(&labels, &said, &[at - 15.0, at]), &said, at);
+        }
+        fleet.answered("", at);
+        fleet.observe("c", &package("p"), at, 60.0)
+    };
+    let most = super::MOST_STREAMS as u32;
+    let all = say(&mut fleet, 0..most, 1000.0);
+    assert_eq!(all.standing, Standing::Fresh, "{}", all.message);
+    assert_ne!(all.row.unwrap().health, statusbridge_contract::Health::Current, "the worst counts");
+    for round in 1..4 {
+        let crowded = say(&mut fleet, 0..3 * most, 1000.0 + 15.0 * Seconds::from(round));
+        assert_eq!(crowded.standing, Standing::Unverified, "{}", crowded.message);
+        assert_eq!(fleet.streams().count(), super::MOST_STREAMS);
+    }
+    // Those that are silent make room, and the cluster counts again.
+    let after = (4..20).map(|round| say(&mut fleet, 0..1, 1000.0 + 15.0 * Seconds::from(round))).last();
+    assert_eq!(after.unwrap().standing, Standing::Fresh);
+    let others = say(&mut fleet, most..most + 10, 1300.0);
+    assert_eq!(others.standing, Standing::Fresh, "{}", others.message);
+}
+
+#[test]
+fn many_exporters_of_a_cluster_do_not_fill_the_memory_and_are_told_why() {
+    // Each takes some 60 MiB: two are kept.
+    let long = "x".repeat(6 << 10);
+    let mut said = testing::Exposition::new(1);
+    for n in 0..10_000 {
+        said = said.with(&format!("{long}{n}"), healthy("r1", 10));
+    }
+    let content = said.content();
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let mut say = |cluster: &str, instance: &str, at: u32| {
+        let labels = [("cluster", cluster), ("instance", instance)];
+        let mut digests = digests(&labels, &testing::Exposition::new(1), &[]);
+        let (rendered, at) = (u64::from(at), Seconds::from(at));
+        let exposition = Exposition { digest: content.state.rendered(rendered).value(), rendered };
+        digests.samples.push(DigestSample { at, exposition });
+        digests.is_torn = true;
+        let Heard::Unread(samples) = fleet.hear(&digests, at) else { panic!("it was read already") };
+        fleet.accept((cluster, &digests.stream), &samples[0], content.clone(), at).refused
+    };
+    assert_eq!((say("c", "1", 1000), say("c", "2", 1000)), (None, None));
+    let refused = say("c", "3", 1000).unwrap();
+    assert!(refused.contains("MiB are kept of a cluster"), "{refused}");
+    assert_eq!(say("d", "1", 1000), None, "another cluster has room of its own");
+    assert_eq!(say("c", "1", 1015), None, "and so has one that takes its own place");
 }

@@ -6,21 +6,8 @@ use std::sync::Arc;
 
 use petgraph::algo::kosaraju_scc;
 use petgraph::graphmap::DiGraphMap;
-use statusbridge_api::conditions::{OPEN, find};
 
 use crate::reconcile::store::{GateObject, Gates, Key};
-
-/// Whether a gate is open by the word that stands in the hub, and that word is about its present
-/// spec.
-pub fn is_open(gate: &GateObject) -> bool {
-    let present = Some(gate.generation);
-    gate.spec.is_ok()
-        && gate.status.as_ref().is_some_and(|status| {
-            status.observed_generation == present
-                && find(&status.conditions, OPEN)
-                    .is_some_and(|open| open.status == "True" && open.observed_generation == present)
-        })
-}
 
 /// The gates that a gate depends on.
 fn wanted(gate: &GateObject) -> BTreeSet<Key> {

@@ -299,9 +299,7 @@ fn judge(gate: &Gate, question: &Question) -> Verdict {
 /// The status and its verdict, when they answer the present spec.
 fn present(gate: &Gate) -> Option<(&RolloutGateStatus, &Condition)> {
     let status = gate.status.as_ref()?;
-    let open = find(&status.conditions, OPEN)?;
-    let answers = |generation: Option<i64>| generation == Some(gate.generation);
-    (answers(status.observed_generation) && answers(open.observed_generation)).then_some((status, open))
+    Some((status, status.verdict_on(gate.generation)?))
 }
 
 /// Why a gate that says it is open is not to be believed.

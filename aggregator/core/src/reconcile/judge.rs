@@ -18,7 +18,7 @@ use crate::decide::rows::{self, Evident};
 use crate::decide::trace::{self, Trace};
 use crate::decide::{Backend, Membership, Moment, Obstacle, Target, worth_writing};
 use crate::fleet::{Fleet, Standing};
-use crate::reconcile::dependencies::{Graph, is_open};
+use crate::reconcile::dependencies::Graph;
 use crate::reconcile::observation_cache::ObservationCache;
 use crate::reconcile::profiles::Profiles;
 use crate::reconcile::references::{Ledger, Resolution};
@@ -64,7 +64,7 @@ pub struct World<'a> {
     /// The revisions that packages read from other objects.
     pub references: &'a Ledger,
     /// What was found out about the fleet, as it is now.
-    pub surveys: &'a ObservationCache,
+    pub observations: &'a ObservationCache,
     /// What objects were judged to be, and what that rests on.
     pub verdicts: &'a VerdictCache,
     /// What the last polls came to.
@@ -75,7 +75,7 @@ pub struct World<'a> {
     pub epoch: Option<i64>,
     /// Objects that a write was sent for whose fate is not known: it may still arrive, long after
     /// what it says has ceased to be true, unless another write comes first.
-    pub doubtful: &'a BTreeSet<(Kind, Key)>,
+    pub unconfirmed: &'a BTreeSet<(Kind, Key)>,
     /// When.
     pub moment: Moment,
 }
@@ -348,7 +348,7 @@ impl World<'_> {
         };
         let seen_anywhere = || {
             of.zip(artifact.ok()).is_some_and(|(package, revision)| {
-                let survey = self.surveys.of(package.clone(), self.moment.t, stale_after);
+                let survey = self.observations.of(package.clone(), self.moment.t, stale_after);
                 survey.seen_anywhere(self.fleet, revision, |cluster| grant.allows(cluster))
             })
         };
@@ -398,7 +398,7 @@ impl World<'_> {
         };
         if same_package && Fingerprint::of(&spec.revision) != Fingerprint::of(&theirs.revision) {
             Dependency::AtAnotherRevision
-        } else if is_open(other) && !self.closing.contains(&other.key) {
+        } else if other.is_open_now() && !self.closing.contains(&other.key) {
             Dependency::Open
         } else {
             Dependency::NotOpen
@@ -434,18 +434,24 @@ impl World<'_> {
     /// `stale_after`, by which a refresh is measured; an object in doubt is refreshed whenever its
     /// evidence has moved at all, so that a write that comes late finds another version.
     fn patience(&self, kind: Kind, key: &Key, stale_after: Seconds) -> Seconds {
-        if self.doubtful.contains(&(kind, key.clone())) { 0.0 } else { stale_after }
+        if self.unconfirmed.contains(&(kind, key.clone())) { 0.0 } else { stale_after }
     }
 
     fn sources<'b>(&'b self, grant: &'b Grant<'b>) -> Sources<'b> {
-        Sources { fleet: self.fleet, profiles: self.profiles, surveys: self.surveys, grant, t: self.moment.t }
+        Sources {
+            fleet: self.fleet,
+            profiles: self.profiles,
+            observations: self.observations,
+            grant,
+            t: self.moment.t,
+        }
     }
 
     /// The target that is scraped too rarely for so short a `staleAfter`, if there is one.
     fn rarely_scraped<'t>(&self, stale_after: Seconds, targets: &'t [Target]) -> Option<RarelyScraped<'t>> {
         let settle = self.moment.now - self.moment.t;
         let too_short = |interval: Seconds| stale_after < fleet_package::least_stale_after(interval, settle);
-        if !too_short(self.surveys.slowest_scrapes(self.fleet)) {
+        if !too_short(self.observations.slowest_scrapes(self.fleet)) {
             return None;
         }
         let scraped =

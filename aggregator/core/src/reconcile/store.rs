@@ -19,6 +19,9 @@ use crate::reconcile::lazy_object::LazyObject;
 /// again in `managedFields`, 256 KiB of annotations, and any status.
 const MOST_SPEC: usize = 384 * 1024;
 
+/// Most statuses that are remembered as sent and not heard of.
+const MOST_SENT: usize = 4;
+
 /// Where an object lives.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -129,8 +132,8 @@ pub struct Object<S, T> {
     pub spec: Result<S, String>,
     /// The status, when there is one that can be read.
     pub status: Option<T>,
-    /// A status that this process has sent, and that may stand there by now.
-    pub sent: Option<Box<T>>,
+    /// Statuses that this process has sent over this version, and that may stand there by now.
+    pub sent: Vec<T>,
 }
 
 impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
@@ -156,7 +159,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
             annotations: metadata.annotations.unwrap_or_default(),
             spec,
             status,
-            sent: None,
+            sent: Vec::new(),
         })
     }
 }
@@ -187,12 +190,14 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> Kept for Object<S, T> 
     /// Who may write a status might claim what decides later: that a gate has succeeded, how far a stage has come.
     fn follows(&mut self, known: Option<&Self>) -> bool {
         let known = known.filter(|known| known.uid == self.uid);
-        let (sent, known) =
-            (known.and_then(|it| it.sent.as_deref()), known.and_then(|it| it.status.as_ref()));
+        let is_own = |status: &T| {
+            known.is_some_and(|it| it.status.as_ref() == Some(status) || it.sent.contains(status))
+        };
         match &mut self.status {
-            Some(status) if ![known, sent].contains(&Some(&*status)) => {
-                status.doubt(known.unwrap_or(&T::default()));
-                known.is_some()
+            Some(status) if !is_own(status) => {
+                let before = known.and_then(|it| it.status.as_ref());
+                status.doubt(before.unwrap_or(&T::default()));
+                before.is_some()
             }
             _ => false,
         }
@@ -207,11 +212,31 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> Kept for Object<S, T> 
 pub type Store<S, T> = Mirror<Object<S, T>>;
 
 impl<S, T> Store<S, T> {
-    /// This status was sent, and nobody knows whether it has arrived.
-    pub fn sent(&mut self, key: &Key, status: Box<T>) {
+    /// These statuses are sent: any of them may stand there from now on.
+    pub fn sent(&mut self, key: &Key, statuses: impl IntoIterator<Item = T>) {
         if let Some(object) = self.objects.get_mut(key) {
-            object.sent = Some(status);
+            object.sent.extend(statuses);
+            let excess = object.sent.len().saturating_sub(MOST_SENT);
+            object.sent.drain(..excess);
         }
+    }
+}
+
+impl GateObject {
+    /// The name of its FleetPackage; `None` where the spec cannot be read.
+    pub fn package(&self) -> Option<Key> {
+        let spec = self.spec.as_ref().ok()?;
+        Some(self.key.beside(&spec.fleet_package_ref.name))
+    }
+
+    /// Whether it is open now: its status says so of its present spec, which can be read.
+    pub fn is_open_now(&self) -> bool {
+        self.spec.is_ok() && self.status.as_ref().is_some_and(|status| status.is_open_now(self.generation))
+    }
+
+    /// Whether its status says Open, of whichever spec: then it is to be closed if it must not be open.
+    pub fn says_open(&self) -> bool {
+        self.status.as_ref().is_some_and(RolloutGateStatus::says_open)
     }
 }
 
@@ -344,13 +369,6 @@ fn foreign<O: Kept>(key: &Key, object: &mut O, known: Option<&O>) -> u64 {
 pub type PackageObject = Object<FleetPackageSpec, FleetPackageStatus>;
 /// A RolloutGate of the hub.
 pub type GateObject = Object<RolloutGateSpec, RolloutGateStatus>;
-impl GateObject {
-    /// The name of its FleetPackage; `None` where the spec cannot be read.
-    pub fn package(&self) -> Option<Key> {
-        let spec = self.spec.as_ref().ok()?;
-        Some(self.key.beside(&spec.fleet_package_ref.name))
-    }
-}
 
 /// All FleetPackages.
 pub type Packages = Store<FleetPackageSpec, FleetPackageStatus>;
@@ -377,6 +395,33 @@ mod tests {
 
     fn good() -> serde_json::Value {
         json!({"fleetPackageRef": {"name": "p"}, "revision": "r", "clusters": {"names": ["a"]}})
+    }
+
+    #[test]
+    fn a_gate_is_open_now_only_by_a_verdict_on_its_present_spec() {
+        // What the status answers, what its condition does, whether the spec can be read, and what follows.
+        for (status, condition, readable, now) in [
+            (1, 1, true, true),
+            (0, 1, true, false),
+            (1, 0, true, false),
+            (0, 0, true, false),
+            (1, 1, false, false),
+        ] {
+            let open = json!({"type": "Open", "status": "True", "reason": "Healthy", "message": "",
+                "observedGeneration": condition, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            let mut gate: GateObject = Object::read(gate("one", "1", good())).unwrap();
+            gate.status =
+                serde_json::from_value(json!({"observedGeneration": status, "conditions": [open]})).unwrap();
+            if !readable {
+                gate.spec = Err("unreadable".into());
+            }
+            // Whatever it answers, it has to be closed if it must not be open.
+            assert_eq!(
+                (gate.is_open_now(), gate.says_open()),
+                (now, true),
+                "{status} {condition} {readable}"
+            );
+        }
     }
 
     #[test]

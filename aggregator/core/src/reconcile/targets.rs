@@ -23,7 +23,7 @@ pub(crate) struct Sources<'a> {
     /// The clusters that the hub knows.
     pub(crate) profiles: &'a Profiles,
     /// What was found out about the fleet, as it is now.
-    pub(crate) surveys: &'a ObservationCache,
+    pub(crate) observations: &'a ObservationCache,
     /// What the namespace may see of the package.
     pub(crate) grant: &'a Grant<'a>,
     /// Evaluation time in the backend's clock.
@@ -51,7 +51,7 @@ impl Sources<'_> {
         if let Some(refusal) = self.grant.refuses(package, clusters) {
             return Chosen { membership: Membership::Forbidden(refusal.to_string()), ..Chosen::nobody() };
         }
-        let survey = self.surveys.of(package.clone(), self.t, stale_after);
+        let survey = self.observations.of(package.clone(), self.t, stale_after);
         let look = |cluster: &str| self.target(cluster, survey.observe(self.fleet, cluster));
         let known = |targets| Chosen { targets, membership: Membership::Known };
         match clusters.choice() {
@@ -180,8 +180,8 @@ mod tests {
         }))
         .unwrap();
         let grant = tenancy.grant("tenant", &package.package);
-        let surveys = ObservationCache::default();
-        Sources { fleet, profiles, surveys: &surveys, grant: &grant, t: T }.choose(
+        let observations = ObservationCache::default();
+        Sources { fleet, profiles, observations: &observations, grant: &grant, t: T }.choose(
             &package.package,
             &package.clusters,
             180.0,

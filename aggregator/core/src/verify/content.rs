@@ -5,7 +5,10 @@ use std::sync::Arc;
 use statusbridge_contract::Digest;
 
 use super::package::Package;
-use super::packages::Packages;
+use super::packages::{Packages, Row};
+
+/// What a name takes besides its bytes: its counts, and its places where it is kept and looked for.
+const NAME: usize = 64;
 
 /// What an exposition says about one source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +50,16 @@ pub struct Content {
 }
 
 impl Content {
+    /// Bytes that it takes, roughly, with `memory` for each package besides. Names that others share are counted, too.
+    pub fn bytes(&self, memory: usize) -> usize {
+        let names = self.packages.keys().iter().map(|key| key.len() + NAME).sum::<usize>();
+        let words = self
+            .reasons
+            .iter()
+            .map(|it| size_of_val(it) + it.source.len() + it.code.len() + it.word.len() + NAME);
+        names + words.sum::<usize>() + self.packages.len() * (size_of::<Row>() + memory)
+    }
+
     /// A package, by its [`key`](super::package::key), and its place among [`Content::packages`].
     pub fn find(&self, key: &str) -> Option<(usize, Package)> {
         let at = self.packages.position(key)?;

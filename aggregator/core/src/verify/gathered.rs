@@ -7,7 +7,7 @@ use statusbridge_contract::exposition::LONGEST_VALUE;
 use statusbridge_contract::{Digest, Metric, label, sample};
 
 use super::content::{Content, Reason, Source};
-use super::limits::{Excess, MOST_PACKAGES, MOST_REASONS, MOST_SAMPLES, MOST_SOURCES};
+use super::limits::{Excess, MOST_NAMES, MOST_PACKAGES, MOST_REASONS, MOST_SAMPLES, MOST_SOURCES};
 use super::package::{Package, key, slot};
 use crate::sample::Sample;
 
@@ -44,6 +44,8 @@ pub struct Gathered {
     pub reasons: BTreeMap<[Box<str>; 3], u64>,
     /// In order of arrival.
     pub packages: Vec<Package>,
+    /// Bytes of the names of packages and reasons.
+    names: usize,
     /// Packages that run in other clusters, by source: the sum of their `healthy_revision` samples.
     elsewhere: BTreeMap<Box<str>, u64>,
     index: HashMap<Arc<str>, u32>,
@@ -94,8 +96,12 @@ impl Gathered {
             Metric::SourceUp => self.source(get(label::PACKAGE_SOURCE)).0.replace(value),
             Metric::SourcePackages => self.source(get(label::PACKAGE_SOURCE)).1.replace(value),
             Metric::ReasonInfo => {
-                let names = [label::PACKAGE_SOURCE, label::CODE, label::REASON];
-                self.reasons.insert(names.map(|n| get(n).into()), value)
+                let names = [label::PACKAGE_SOURCE, label::CODE, label::REASON].map(get);
+                let before = self.reasons.insert(names.map(Box::from), value);
+                if before.is_none() {
+                    self.names += names.iter().map(|name| name.len()).sum::<usize>();
+                }
+                before
             }
             // It counts for the digest, and for nobody: no cluster is granted to speak for another one.
             _ if !get(label::PACKAGE_CLUSTER).is_empty() => {
@@ -116,6 +122,7 @@ impl Gathered {
             (self.sources.len().max(self.elsewhere.len()), MOST_SOURCES, Excess::Sources),
             (self.packages.len(), MOST_PACKAGES, Excess::Packages),
             (self.reasons.len(), MOST_REASONS, Excess::Reasons),
+            (self.names, MOST_NAMES, Excess::Names),
         ];
         if let Some((.., excess)) = lengths.into_iter().find(|(length, most, _)| length > most) {
             self.exceed(excess);
@@ -160,6 +167,7 @@ impl Gathered {
             return *at as usize;
         }
         let at = self.packages.len();
+        self.names += key.len();
         let key: Arc<str> = key.into();
         self.index.insert(key.clone(), u32::try_from(at).unwrap_or(u32::MAX));
         self.packages.push(Package::new(key));

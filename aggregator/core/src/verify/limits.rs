@@ -14,6 +14,9 @@ pub(crate) const MOST_SOURCES: usize = 256;
 pub(super) const MOST_PACKAGES: usize = 200_000;
 /// Reasons of all sources together, at most.
 pub(super) const MOST_REASONS: usize = MOST_SOURCES * 128;
+/// Bytes of the names of packages and reasons, at most: what is kept of a stream may come from a backend whose answers have
+/// no length of their own.
+pub(super) const MOST_NAMES: usize = 64 << 20;
 /// Samples that the digest attests, at most: those of all packages, two and the reasons of each source, and the process
 /// number.
 pub(super) const MOST_SAMPLES: u64 =
@@ -30,6 +33,8 @@ pub enum Excess {
     Packages,
     /// Reasons.
     Reasons,
+    /// Bytes of names.
+    Names,
     /// A label's value is so many bytes long.
     Value {
         /// The metric.
@@ -50,6 +55,7 @@ impl fmt::Display for Excess {
             Self::Sources => more(MOST_SOURCES as u64, "sources"),
             Self::Packages => more(MOST_PACKAGES as u64, "packages"),
             Self::Reasons => more(MOST_REASONS as u64, "reasons"),
+            Self::Names => more(MOST_NAMES as u64, "bytes of names of packages and reasons"),
             Self::Value { metric, label, bytes } => write!(
                 f,
                 "the label {label} of a sample of {} has a value of {bytes} bytes, {LONGEST_VALUE} at most are read",
@@ -124,6 +130,25 @@ mod tests {
             gathered.excess.unwrap().to_string(),
             "it has more than 2033281 samples, which are as many as are read"
         );
+    }
+
+    #[test]
+    fn names_are_bounded_in_all() {
+        for labels in [package as Labels, reason] {
+            let mut gathered = Gathered::default();
+            let counted = (0..9000_usize).find(|n| {
+                let name = format!("{n:0>8192}");
+                gathered.add(Metric::ReasonInfo, &labels(&name), Sample { at: 0.0, value: 1.0 });
+                gathered.add(Metric::PackageHealth, &labels(&name), Sample { at: 0.0, value: 1.0 });
+                gathered.excess.is_some()
+            });
+            // Each is a little longer than 8 KiB.
+            assert!(counted.is_some_and(|n| (8000..8192).contains(&n)), "{counted:?}");
+            assert_eq!(
+                gathered.excess.unwrap().to_string(),
+                "it has more than 67108864 bytes of names of packages and reasons, which are as many as are read"
+            );
+        }
     }
 
     #[test]

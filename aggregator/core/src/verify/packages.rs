@@ -34,7 +34,7 @@ pub struct Packages {
 
 /// One package without its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Row {
+pub(super) struct Row {
     present: [u8; 2],
     /// Each below 2^56: a sample holds no whole number beyond 2^53.
     numbers: [[u8; WIDTH]; PACKAGE_METRICS.len()],

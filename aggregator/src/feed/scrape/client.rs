@@ -1,10 +1,12 @@
 //! One scrape over HTTP.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Certificate, Client, StatusCode, header};
 use statusbridge_core::sample::excerpt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::failure::Failure;
 use super::settings::{Target, Tls};
@@ -45,16 +47,21 @@ fn client([authorities, certificate, key]: &PemFiles) -> Result<Client, String> 
     builder.build().map_err(|error| chain(&error))
 }
 
-/// The exposition of one exporter, unpacked.
+/// An exposition beyond so many bytes is a large one.
+pub(super) const SMALL: usize = 1 << 20;
+
+/// The exposition of one exporter, unpacked, and its place among large ones if it is one: there is memory for it as long
+/// as it has that.
 ///
 /// # Errors
-/// When it is not got as a whole.
+/// When it is not got as a whole, or has to wait for its place for longer than `timeout`.
 pub(super) async fn fetch(
     client: &Client,
     target: &Target,
     timeout: Duration,
     max_bytes: usize,
-) -> Result<Vec<u8>, Failure> {
+    large: &Arc<Semaphore>,
+) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Failure> {
     let mut request =
         client.get(&target.url).header(header::ACCEPT, "text/plain;version=0.0.4").timeout(timeout);
     if let Some(file) = &target.bearer_token_file {
@@ -74,15 +81,23 @@ pub(super) async fn fetch(
     };
     let mut response = request.send().await.map_err(told)?;
     let status = response.status();
-    let mut body = Vec::new();
+    let (mut body, mut place) = (Vec::new(), None);
     while let Some(chunk) = response.chunk().await.map_err(told)? {
         if body.len() + chunk.len() > max_bytes {
             return Err(Failure::plain(format!("it is larger than maxBytes ({max_bytes})")));
         }
+        if body.len() + chunk.len() > SMALL && place.is_none() {
+            let Ok(Ok(taken)) = tokio::time::timeout(timeout, large.clone().acquire_owned()).await else {
+                return Err(Failure::plain(
+                    "other exporters' large expositions took all the time".to_owned(),
+                ));
+            };
+            place = Some(taken);
+        }
         body.extend_from_slice(&chunk);
     }
     match status {
-        StatusCode::OK => Ok(body),
+        StatusCode::OK => Ok((body, place)),
         _ => {
             let brief = format!("HTTP {}", status.as_u16());
             let text = format!("{brief}: {}", excerpt(&String::from_utf8_lossy(&body), EXCERPT));
@@ -138,7 +153,9 @@ mod tests {
             String::from_utf8_lossy(&request[..read]).into_owned()
         });
         let client = Clients::default().get(&Tls::default()).unwrap();
-        let found = fetch(&client, &target, Duration::from_millis(500), MAX).await;
+        let large = Arc::new(Semaphore::new(1));
+        let found = fetch(&client, &target, Duration::from_millis(500), MAX, &large).await;
+        let found = found.map(|(body, _)| body);
         let asked = match found {
             Ok(_) => server.await.unwrap(),
             Err(_) => String::new(),
@@ -181,6 +198,39 @@ mod tests {
         let answer = http("200 OK", "content-encoding: gzip\r\n", bomb.len(), &bomb);
         let error = scrape(Some(answer), None).await.0.unwrap_err().text;
         assert!(error.contains("larger than maxBytes"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_large_exposition_waits_for_its_place_and_a_small_one_does_not() {
+        for (bytes, waits) in [(SMALL, false), (SMALL + 1, true)] {
+            let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let target = Target {
+                cluster: "c".into(),
+                url: format!("http://{}/metrics", server.local_addr().unwrap()),
+                bearer_token_file: None,
+                tls: Tls::default(),
+            };
+            let answer = http("200 OK", "", bytes, &vec![b'#'; bytes]);
+            tokio::spawn(async move {
+                let (mut connection, _) = server.accept().await.unwrap();
+                let mut request = vec![0; 4096];
+                let _read = connection.read(&mut request).await.unwrap();
+                let _ = connection.write_all(&answer).await;
+                std::future::pending::<()>().await;
+            });
+            let client = Clients::default().get(&Tls::default()).unwrap();
+            let large = Arc::new(Semaphore::new(1));
+            let taken = large.clone().acquire_owned().await.unwrap();
+            let found = fetch(&client, &target, Duration::from_secs(1), 2 * SMALL, &large).await;
+            let said = found.map(|(body, _)| body.len()).map_err(|failure| failure.text);
+            let expected = if waits { Err("large expositions took all the time") } else { Ok(bytes) };
+            match (said, expected) {
+                (Ok(length), Ok(bytes)) => assert_eq!(length, bytes),
+                (Err(text), Err(words)) => assert!(text.contains(words), "{text}"),
+                (said, _) => panic!("{bytes} bytes: {said:?}"),
+            }
+            drop(taken);
+        }
     }
 
     #[test]

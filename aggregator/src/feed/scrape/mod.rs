@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use statusbridge_core::exposition::{self, Evidence, Origin, Outcome};
-use statusbridge_core::fleet::{Access, FEED_LABEL};
+use statusbridge_core::fleet::{Access, FEED_LABEL, Fleet};
 use statusbridge_core::time::Seconds;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -30,6 +30,7 @@ use self::failure::{Failing, Failure};
 use super::receipt_log::{Receipt, ReceiptLog};
 use super::{Feed, FeedHandle};
 use crate::clock;
+use crate::feed::push::server::MADE_OF_ONE;
 use crate::metrics::Metrics;
 
 pub use settings::{FromProfiles, Settings, Target, Tls};
@@ -41,10 +42,22 @@ pub const NAME: &str = "scrape";
 const AT_ONCE: usize = 64;
 /// The same of those that did not.
 const AT_ONCE_FAILING: usize = 16;
+/// Of these scrapes, those whose exposition is a large one.
+const LARGE: usize = 2;
+const LARGE_FAILING: usize = 1;
 /// Expositions read at the same time.
 const READ_AT_ONCE: usize = 4;
 /// What is wrong with an exporter that is no longer scraped is not told after so many rounds.
 const FORGOTTEN: u32 = 3;
+
+/// Memory that scrapes take at most, in bytes, where an exposition has at most `max_bytes`: bodies, and what is made of
+/// those that are read.
+pub const fn most_memory(max_bytes: usize) -> usize {
+    let small = (AT_ONCE + AT_ONCE_FAILING) * client::SMALL;
+    // What is made of an exposition is less than three times its text, or as much as is made of the largest.
+    let read = READ_AT_ONCE * 3 * client::SMALL;
+    small + read + (LARGE + LARGE_FAILING) * (max_bytes + MADE_OF_ONE)
+}
 
 /// Why nothing can be said of clusters that were never seen.
 const INCOMPLETE: &str = "not every exporter has been tried yet";
@@ -82,15 +95,26 @@ struct Scraper {
 
 #[derive(Clone)]
 struct Turns {
-    good: Arc<Semaphore>,
-    failing: Arc<Semaphore>,
+    good: Turn,
+    failing: Turn,
     reading: Arc<Semaphore>,
+}
+
+/// What scrapes of one sort have room for.
+#[derive(Clone)]
+struct Turn {
+    scrapes: Arc<Semaphore>,
+    large: Arc<Semaphore>,
 }
 
 impl Default for Turns {
     fn default() -> Self {
         let of = |permits| Arc::new(Semaphore::new(permits));
-        Self { good: of(AT_ONCE), failing: of(AT_ONCE_FAILING), reading: of(READ_AT_ONCE) }
+        Self {
+            good: Turn { scrapes: of(AT_ONCE), large: of(LARGE) },
+            failing: Turn { scrapes: of(AT_ONCE_FAILING), large: of(LARGE_FAILING) },
+            reading: of(READ_AT_ONCE),
+        }
     }
 }
 
@@ -202,15 +226,20 @@ impl Scraper {
             let outcome = async {
                 let client = client?;
                 let turn = if failing { &turns.failing } else { &turns.good };
-                let _turn = turn.acquire().await;
+                let _turn = turn.scrapes.acquire().await;
                 // What comes is not older than the question.
                 let at = clock::now();
-                let body = client::fetch(&client, &target, settings.timeout, settings.max_bytes).await?;
+                let Settings { timeout, max_bytes, .. } = *settings;
+                let (body, place) = client::fetch(&client, &target, timeout, max_bytes, &turn.large).await?;
                 receipt.bytes = body.len() as u64;
                 let _reading = turns.reading.acquire().await;
                 let evidence = read(target, body, at).await?;
                 receipt.samples = evidence.samples;
-                Ok(desk.with(move |fleet| evidence.fold(fleet, clock::now())).await)
+                let fold = move |fleet: &mut Fleet| {
+                    let _place = place;
+                    evidence.fold(fleet, clock::now())
+                };
+                Ok(desk.with(fold).await)
             };
             let outcome: Result<Outcome, Failure> = outcome.await;
             metrics.scraped(matches!(outcome, Ok(Outcome::Verified { .. } | Outcome::Old)));
@@ -258,13 +287,15 @@ async fn read(target: Target, body: Vec<u8>, at: Seconds) -> Result<Evidence, Fa
 
 /// Scrapes each target once, so many at a time, and gives what came of it.
 pub async fn look(settings: &Settings, targets: Vec<Target>) -> Vec<(Target, Result<Evidence, Failure>)> {
-    let mut clients = Clients::default();
+    let (mut clients, turns) = (Clients::default(), Turns::default());
     let scrapes = targets.into_iter().map(|target| {
         let client = client_for(&mut clients, &target);
+        let large = turns.good.large.clone();
         async move {
             let at = clock::now();
             let evidence = async {
-                let body = client::fetch(&client?, &target, settings.timeout, settings.max_bytes).await?;
+                let Settings { timeout, max_bytes, .. } = *settings;
+                let (body, _place) = client::fetch(&client?, &target, timeout, max_bytes, &large).await?;
                 read(target.clone(), body, at).await
             };
             let evidence = evidence.await;

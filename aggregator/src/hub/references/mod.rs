@@ -36,6 +36,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// The references of all FleetPackages, and the watches that they need.
 pub struct References {
     client: Client,
+    /// The ledger counts time from then on.
+    begun: Instant,
     ledger: Ledger,
     watches: BTreeMap<Place, Watch>,
     started: u64,
@@ -67,6 +69,7 @@ impl References {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             client,
+            begun: Instant::now(),
             ledger: Ledger::default(),
             watches: BTreeMap::new(),
             started: 0,
@@ -84,7 +87,7 @@ impl References {
 
     /// Takes note of what a FleetPackage refers to now; starts and stops watches accordingly.
     pub fn ask(&mut self, package: &Key, from: Option<&RevisionFrom>) {
-        let change = self.ledger.ask(package, from, Instant::now());
+        let change = self.ledger.ask(package, from, self.begun.elapsed());
         if let Some((place, name)) = change.added {
             match self.watches.get(&place) {
                 Some(watch) => {
@@ -117,7 +120,7 @@ impl References {
     pub async fn changed(&mut self) -> BTreeSet<Key> {
         loop {
             if self.evaluations.is_empty()
-                && let Some(evaluation) = self.ledger.next(Instant::now())
+                && let Some(evaluation) = self.ledger.next(self.begun.elapsed())
             {
                 self.evaluations.spawn_blocking(|| evaluation.run());
             }
@@ -125,13 +128,13 @@ impl References {
                 // One sender is kept here, so that the channel never closes.
                 Some(Report { place, number, news }) = self.reports.recv() => {
                     if self.watches.get(&place).is_some_and(|watch| watch.number == number) {
-                        self.ledger.take(&place, news, Instant::now())
+                        self.ledger.take(&place, news, self.begun.elapsed())
                     } else {
                         BTreeSet::new()
                     }
                 }
-                Some(Ok(done)) = self.evaluations.join_next() => self.ledger.evaluated(done, Instant::now()),
-                _ = self.ticks.tick() => self.ledger.expire(Instant::now()),
+                Some(Ok(done)) = self.evaluations.join_next() => self.ledger.evaluated(done, self.begun.elapsed()),
+                _ = self.ticks.tick() => self.ledger.expire(self.begun.elapsed()),
             };
             if !changed.is_empty() {
                 return changed;

@@ -1,7 +1,7 @@
 //! One history: a fleet, the hub around it, and what was judged.
 
 use std::sync::LazyLock;
-use std::time::Instant;
+use std::time::Duration;
 
 use futures::FutureExt;
 use proptest::prelude::*;
@@ -184,7 +184,7 @@ impl History {
     fn refer(&mut self, key: &Key) {
         let spec = self.around.packages.get(key).and_then(|package| package.spec.as_ref().ok());
         let from = spec.filter(|spec| spec.managed_by.is_none()).and_then(|spec| spec.revision_from.as_ref());
-        self.around.references.ask(key, from, Instant::now());
+        self.around.references.ask(key, from, Duration::ZERO);
         evaluate_all(&mut self.around.references);
     }
 
@@ -360,24 +360,24 @@ impl History {
                         Sent::Gate(gate) => {
                             let known = self.around.gates.get(&gate.key);
                             if known.is_some_and(|it| it.resource_version == gate.resource_version) {
-                                self.around.doubtful.remove(&(Kind::RolloutGate, gate.key.clone()));
+                                self.around.unconfirmed.remove(&(Kind::RolloutGate, gate.key.clone()));
                                 self.around.gates.keep(Object { resource_version, ..gate });
                             }
                         }
                         Sent::Package(package) => {
                             let known = self.around.packages.get(&package.key);
                             if known.is_some_and(|it| it.resource_version == package.resource_version) {
-                                self.around.doubtful.remove(&(Kind::FleetPackage, package.key.clone()));
+                                self.around.unconfirmed.remove(&(Kind::FleetPackage, package.key.clone()));
                                 self.around.packages.keep(Object { resource_version, ..package });
                             }
                         }
                     }
                 }
             }
-            Step::Doubtful(at) => {
+            Step::Unconfirmed(at) => {
                 let key = (Kind::RolloutGate, key(GATES[at]));
-                if !self.around.doubtful.remove(&key) {
-                    self.around.doubtful.insert(key);
+                if !self.around.unconfirmed.remove(&key) {
+                    self.around.unconfirmed.insert(key);
                 }
             }
             Step::Closing(at) => {
@@ -387,13 +387,13 @@ impl History {
                 }
             }
         }
-        self.around.surveys.clear();
+        self.around.observations.clear();
     }
 
     /// The configuration is another: what the controller forgets then.
     fn configured(&mut self) {
         self.around.verdicts.clear();
-        self.around.surveys.clear();
+        self.around.observations.clear();
     }
 
     /// Something is heard of the objects that hold revisions.
@@ -422,7 +422,7 @@ impl History {
                 references::News::Failed(Failure::NotAnswered("refused".into()))
             }
         };
-        self.around.references.take(&place, news, Instant::now());
+        self.around.references.take(&place, news, Duration::ZERO);
         evaluate_all(&mut self.around.references);
     }
 
@@ -443,16 +443,16 @@ impl History {
         });
         let (mut gates, mut packages) = (Vec::new(), Vec::new());
         for (gate, again) in of_gates.into_iter().zip(again_gates) {
-            let (nothing, surveys) = Default::default();
-            let anew = World { verdicts: &nothing, surveys: &surveys, ..world }.gate(gate);
+            let (nothing, observations) = Default::default();
+            let anew = World { verdicts: &nothing, observations: &observations, ..world }.gate(gate);
             prop_assert_eq!(&again, &anew, "{}", gate.key);
             // Twice the same.
             prop_assert_eq!(&again, &world.gate(gate), "{}", gate.key);
             gates.extend(again.map(|status| (gate.clone(), status)));
         }
         for (package, again) in of_packages.into_iter().zip(again_packages) {
-            let (nothing, surveys) = Default::default();
-            let anew = World { verdicts: &nothing, surveys: &surveys, ..world }.package(package);
+            let (nothing, observations) = Default::default();
+            let anew = World { verdicts: &nothing, observations: &observations, ..world }.package(package);
             prop_assert_eq!(&again, &anew, "{}", package.key);
             packages.extend(again.map(|status| (package.clone(), status)));
         }

@@ -58,7 +58,7 @@ pub(super) enum Step {
     /// ClusterProfiles cannot be read.
     Unlisted,
     /// It is not known whether a write has arrived.
-    Doubtful(usize),
+    Unconfirmed(usize),
     /// A gate is about to be closed.
     Closing(usize),
     /// Our own clock is set.
@@ -185,7 +185,7 @@ fn of_objects() -> BoxedStrategy<Step> {
         1 => gate().prop_map(Step::GateGone),
         1 => package().prop_map(Step::PackageGone),
         2 => Just(Step::Arrives),
-        2 => gate().prop_map(Step::Doubtful),
+        2 => gate().prop_map(Step::Unconfirmed),
         2 => gate().prop_map(Step::Closing),
     ]
     .boxed()

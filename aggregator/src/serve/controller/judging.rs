@@ -8,8 +8,6 @@ use statusbridge_core::reconcile::slices::{self, Owned, Slices};
 use statusbridge_core::reconcile::store::{GateObject, Gates, Key, Kind};
 use statusbridge_core::reconcile::write_queue::Urgency;
 
-use super::is_open;
-
 /// Most threads that judge: each has a package's clusters in memory.
 const JUDGES: usize = 4;
 
@@ -57,7 +55,7 @@ pub(super) fn judge(
 fn judge_gate(world: &World<'_>, key: &Key) -> Option<Judged> {
     let gate = world.gates.get(key)?;
     let status = world.gate(gate)?;
-    if is_open(gate.status.as_ref()) && !is_open(Some(&status)) {
+    if gate.says_open() && !status.says_open() {
         return Some(Judged::Closes(key.clone()));
     }
     Some(Judged::writes(Kind::RolloutGate, key, only_refreshes(gate.status.as_ref(), &status)))

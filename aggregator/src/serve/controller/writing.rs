@@ -9,20 +9,19 @@ use futures::stream::{self, StreamExt};
 use statusbridge_api::conditions::{OPEN, READY, STALLED, find, is_true};
 use statusbridge_api::{Reason, RolloutGateStatus};
 use statusbridge_core::decide::Moment;
-use statusbridge_core::reconcile::dependencies;
 use statusbridge_core::reconcile::slices::{self, Change};
 use statusbridge_core::reconcile::store::{GateObject, Key, Kind, Object, Store};
 use statusbridge_core::reconcile::write_queue::Urgency;
 use tracing::warn;
 
+use super::Controller;
 use super::hanging::HangingClosings;
-use super::{Controller, is_open};
 use crate::clock::Timestamp;
 use crate::hub::discover::Discovery;
-use crate::hub::heartbeat::Renewed;
+use crate::hub::heartbeat::{Renewed, named};
 use crate::hub::settle::{Judged, Settled, settle};
 use crate::hub::write::{self, HubError, Written};
-use crate::metrics::{GateState, MOST_UNCLOSED, WriteResult};
+use crate::metrics::{GateState, WriteResult};
 
 /// How many closings are written at the same time.
 const CLOSINGS_AT_ONCE: usize = 8;
@@ -30,14 +29,16 @@ const CLOSINGS_AT_ONCE: usize = 8;
 const SLICES_AT_ONCE: usize = 8;
 
 impl Controller {
-    /// Writes the closings, and then the heartbeat, which names those that have not landed.
+    /// Writes the closings, and then the heartbeat, which names those that have not landed. What takes longer goes on a
+    /// second later: evidence must not wait for as many gates as anybody may make.
     pub(super) async fn close(&mut self) {
-        while !self.closings.is_empty() {
+        let until = Instant::now() + HangingClosings::FIRST;
+        while !self.closings.is_empty() && Instant::now() < until {
             let begun = Instant::now();
             let (first, again) = self.hanging_closings.due(&self.closings, begun);
             let (world, since) = (self.world(self.moment()), Timestamp::now());
             let close = async |key: &Key, patience| match self.gates.get(key) {
-                Some(gate) => settle(&self.client, &world, since, &self.metrics, gate, patience).await,
+                Some(gate) => settle(&self.client, &world, since, &self.metrics, gate, patience, false).await,
                 None => Settled::Gone,
             };
             let close = &close;
@@ -57,7 +58,11 @@ impl Controller {
             self.hanging_closings.hung(hung, begun.elapsed(), Instant::now());
             let mut landed = BTreeSet::new();
             for (key, settled) in settled {
-                if !matches!(settled, Settled::Unsettled | Settled::Doubtful(_) | Settled::Hung(_)) {
+                // By now it may have to be open, which takes the way of all that opens.
+                if matches!(settled, Settled::Done(None)) {
+                    self.backlog.push((Kind::RolloutGate, key.clone()), Urgency::News);
+                }
+                if !matches!(settled, Settled::Unsettled | Settled::Unconfirmed(_) | Settled::Hung(_)) {
                     self.closings.remove(&key);
                     landed.insert(key.clone());
                 }
@@ -74,9 +79,9 @@ impl Controller {
         self.metrics.unclosed(&self.closings);
         // The sweeper closes what is named.
         self.beat_due |= !self.named.is_subset(&self.closings);
-        if self.closings.len() <= MOST_UNCLOSED && self.beat_due && self.can_judge() {
+        if let Some(unclosed) = named(&self.closings).filter(|_| self.beat_due && self.can_judge()) {
             let closed_at = Instant::now();
-            match self.heartbeat.beat(&self.closings).await {
+            match self.heartbeat.beat(&unclosed).await {
                 Ok(renewed) => {
                     self.restored |= renewed == Renewed::Restored;
                     self.beat_due = false;
@@ -122,7 +127,8 @@ impl Controller {
             match kind {
                 Kind::RolloutGate => {
                     let Some(gate) = self.gates.get(&key) else { continue };
-                    let settled = settle(&self.client, &world, since, &self.metrics, gate, patience).await;
+                    let settled =
+                        settle(&self.client, &world, since, &self.metrics, gate, patience, true).await;
                     match &settled {
                         Settled::Done(None) => continue,
                         Settled::Hung(_) => self.hanging_statuses.hung(&job, Instant::now()),
@@ -135,7 +141,8 @@ impl Controller {
                 }
                 Kind::FleetPackage => {
                     let Some(package) = self.packages.get(&key) else { continue };
-                    let settled = settle(&self.client, &world, since, &self.metrics, package, patience).await;
+                    let settled =
+                        settle(&self.client, &world, since, &self.metrics, package, patience, true).await;
                     match &settled {
                         Settled::Done(None) => continue,
                         Settled::Hung(_) => self.hanging_statuses.hung(&job, Instant::now()),
@@ -208,8 +215,8 @@ impl Controller {
         let Some(gate) = self.gates.get(key) else { return true };
         let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
         if others.is_empty()
-            || dependencies::is_open(gate)
-            || !is_open(self.world(moment).gate(gate).as_ref())
+            || gate.is_open_now()
+            || !self.world(moment).gate(gate).is_some_and(|status| status.says_open())
         {
             return true;
         }
@@ -250,9 +257,9 @@ impl Controller {
                 store(self).remove(key);
                 true
             }
-            Settled::Doubtful(sent) | Settled::Hung(sent) => {
-                self.doubtful.insert((S::KIND, key.clone()));
-                store(self).sent(key, sent);
+            Settled::Unconfirmed(sent) | Settled::Hung(sent) => {
+                self.unconfirmed.insert((S::KIND, key.clone()));
+                store(self).sent(key, [*sent]);
                 false
             }
             // The next poll finds it again.
@@ -283,7 +290,7 @@ fn gate_state(status: Option<&RolloutGateStatus>) -> GateState {
     let by_hand = find(&status.conditions, OPEN).is_some_and(|open| open.reason == Reason::Overridden.name());
     match () {
         () if by_hand => GateState::Overridden,
-        () if is_open(Some(status)) => GateState::Open,
+        () if status.says_open() => GateState::Open,
         () if is_true(&status.conditions, STALLED) => GateState::Stalled,
         () => GateState::Closed,
     }

@@ -114,17 +114,21 @@ The rules of a role in files/rbac, which are deploy/rbac: dict with root, file, 
 
 {{/*
 1 KiB for a package in a cluster, and as much again as limit: twice what parts of a run with a million packages took
-(docs/bench-fleet.md), until whole runs are there. Pushes take more for moments, so they are in the limit alone.
+(docs/bench-fleet.md), until whole runs are there. Pushes and scrapes take more for moments, so they are in the limit alone.
 */}}
 {{- define "aggregator.resources" -}}
 {{- if .Values.resources }}{{ toYaml .Values.resources }}
 {{- else }}
+{{- $config := .Values.config | default dict -}}
+{{- if kindIs "string" $config }}{{ $config = fromYaml $config }}{{ end -}}
+{{- $scrapes := 0 -}}
+{{- if dig "feeds" "scrape" "" $config }}{{ $scrapes = int .Values.sizing.scrapes }}{{ end -}}
 {{- $memory := add 32 (div (add (int .Values.sizing.packageClusters) 999) 1000) -}}
 requests:
   cpu: {{ add 20 (div (int .Values.sizing.packageClusters) 5000) }}m
   memory: {{ $memory }}Mi
 limits:
-  memory: {{ add (mul 2 $memory) (ternary (int .Values.sizing.pushes) 0 .Values.push.enabled) }}Mi
+  memory: {{ add (mul 2 $memory) (ternary (int .Values.sizing.pushes) 0 .Values.push.enabled) $scrapes }}Mi
 {{- end }}
 {{- end }}
 
@@ -183,8 +187,6 @@ spec:
     - --authorize-scrapes
     {{- end }}
     env:
-    - name: POD_NAMESPACE
-      valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
     - name: STATUSBRIDGE_LEASE_NAMESPACE
       value: {{ $values.leases.namespace | quote }}
     - name: RUST_LOG

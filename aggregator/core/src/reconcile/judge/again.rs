@@ -16,7 +16,7 @@ impl World<'_> {
     /// whether it still stands.
     fn basis(&self, kind: Kind, key: &Key, terms: u64, package: &FleetPackageSpec) -> Option<Basis> {
         let answers = self.backend == Backend::Answers && self.unheard.is_none();
-        let is_sure = !self.doubtful.contains(&(kind, key.clone()));
+        let is_sure = !self.unconfirmed.contains(&(kind, key.clone()));
         // Stages are other packages, in other clusters.
         let is_plain = package.trace.is_empty() && package.managed_by.is_none();
         let revision =

@@ -76,8 +76,8 @@ impl Hub {
 
 #[test]
 fn what_is_known_of_a_package_is_found_out_once() {
-    let (fleet, surveys) = (fleet(3, &["p"]), ObservationCache::default());
-    let survey = |stale_after| surveys.of(package("p"), T, stale_after);
+    let (fleet, observations) = (fleet(3, &["p"]), ObservationCache::default());
+    let survey = |stale_after| observations.of(package("p"), T, stale_after);
     assert!(Arc::ptr_eq(&survey(180.0), &survey(180.0)));
     assert!(!Arc::ptr_eq(&survey(180.0), &survey(60.0)));
     assert!(Arc::ptr_eq(&survey(180.0).reporting(&fleet), &survey(180.0).reporting(&fleet)));
@@ -86,7 +86,7 @@ fn what_is_known_of_a_package_is_found_out_once() {
     assert!(!survey(180.0).seen_anywhere(&fleet, Fingerprint::of("r1"), |cluster| cluster == "c0009"));
     assert!(!survey(180.0).seen_anywhere(&fleet, Fingerprint::of("r2"), |_| true));
     let before = survey(180.0);
-    surveys.clear();
+    observations.clear();
     assert!(!Arc::ptr_eq(&before, &survey(180.0)));
 }
 
@@ -123,7 +123,7 @@ fn ten_thousand_gates_over_a_thousand_clusters() {
         let together = began.elapsed();
         let began = Instant::now();
         for gate in gates.iter().take(100) {
-            hub.0.surveys.clear();
+            hub.0.observations.clear();
             world.gate(gate);
         }
         let alone = began.elapsed() * 100;

@@ -1,6 +1,6 @@
 //! A FleetPackage whose reference has not been read yet.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use statusbridge_api::conditions::{READY, find};
@@ -41,14 +41,14 @@ fn what_was_said_stands_for_its_generation_alone_until_the_reference_is_read() {
     let mut ledger = Ledger::default();
     let fresh = package(1, refers("a"), None);
     let ask = |ledger: &mut Ledger, package: &PackageObject| {
-        ledger.ask(&package.key, package.spec.as_ref().unwrap().revision_from.as_ref(), Instant::now());
+        ledger.ask(&package.key, package.spec.as_ref().unwrap().revision_from.as_ref(), Duration::ZERO);
     };
     ask(&mut ledger, &fresh);
     assert_eq!(ready(&judged(&ledger, &fresh).unwrap()), "Pending");
     let place = Place { namespace: "fleet".into(), api_version: "v1".into(), kind: "ConfigMap".into() };
     let object = json!({"data": {"revision": "r1"}});
     let objects = [("a".to_owned(), object)].into();
-    ledger.take(&place, News::Listed { asked: ["a".to_owned()].into(), objects }, Instant::now());
+    ledger.take(&place, News::Listed { asked: ["a".to_owned()].into(), objects }, Duration::ZERO);
     assert_eq!(judged(&ledger, &fresh).map(|it| ready(&it).to_owned()).as_deref(), Some("Pending"));
     evaluate_all(&mut ledger);
     let status = judged(&ledger, &fresh).unwrap();

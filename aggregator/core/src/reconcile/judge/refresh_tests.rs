@@ -57,14 +57,14 @@ fn packages() -> Packages {
 fn worth(
     at: Seconds,
     epoch: i64,
-    doubtful: &BTreeSet<(Kind, Key)>,
+    unconfirmed: &BTreeSet<(Kind, Key)>,
     over: Option<&(FleetPackageStatus, RolloutGateStatus)>,
 ) -> (Option<FleetPackageStatus>, Option<RolloutGateStatus>) {
     let (fleet, packages) = (fleet(at), packages());
     let moment = Moment { t: at, now: at };
     let backend = Backend::Answers;
     let around = Surroundings { packages, ..Surroundings::default() };
-    let world = World { epoch: Some(epoch), doubtful, ..around.world(&fleet, backend, moment) };
+    let world = World { epoch: Some(epoch), unconfirmed, ..around.world(&fleet, backend, moment) };
     (world.package(&package(over.map(|it| &it.0))), world.gate(&gate(over.map(|it| &it.1))))
 }
 
@@ -84,9 +84,9 @@ fn quiet_objects_are_written_once_by_a_new_leader_and_when_a_write_is_in_doubt()
     assert_eq!(worth(T, 2, &sure, Some(&next)), (None, None), "once is enough");
 
     let key = Key { namespace: "fleet".into(), name: "it".into() };
-    let doubtful = [(Kind::FleetPackage, key.clone()), (Kind::RolloutGate, key)].into();
-    assert_eq!(worth(T, 1, &doubtful, Some(&there)), (None, None), "the same would be no new version");
-    let (package, gate) = worth(T + 5.0, 1, &doubtful, Some(&there));
+    let unconfirmed = [(Kind::FleetPackage, key.clone()), (Kind::RolloutGate, key)].into();
+    assert_eq!(worth(T, 1, &unconfirmed, Some(&there)), (None, None), "the same would be no new version");
+    let (package, gate) = worth(T + 5.0, 1, &unconfirmed, Some(&there));
     assert!(only_refreshes(Some(&there.0), &package.unwrap()));
     assert!(only_refreshes(Some(&there.1), &gate.unwrap()));
 }

@@ -25,25 +25,25 @@ pub(super) struct Reading {
     pub(super) found: Resolution,
     of: Option<Arc<Value>>,
     /// When a version came that it was not evaluated on, if there is one.
-    pub(super) since: Option<Instant>,
+    pub(super) since: Option<Duration>,
     /// Whether that is too long ago.
     pub(super) late: bool,
     /// Its place among those that wait for their turn.
-    pub(super) due: Option<Instant>,
-    not_before: Option<Instant>,
+    pub(super) due: Option<Duration>,
+    not_before: Option<Duration>,
     running: Option<Arc<Value>>,
 }
 
 impl Reading {
     /// Keeps nothing of the object, which is not there. Where it had waited for its turn.
-    pub(super) fn forget(&mut self) -> Option<Instant> {
+    pub(super) fn forget(&mut self) -> Option<Duration> {
         (self.found, self.of, self.since) = (Resolution::Pending, None, None);
         (self.late, self.running) = (false, None);
         self.due.take()
     }
 
     /// Takes note of the newest version. When to evaluate, if that is news.
-    pub(super) fn wait(&mut self, newest: &Arc<Value>, since: Instant, now: Instant) -> Option<Instant> {
+    pub(super) fn wait(&mut self, newest: &Arc<Value>, since: Duration, now: Duration) -> Option<Duration> {
         if self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, newest)) {
             return None;
         }
@@ -59,7 +59,7 @@ impl Reading {
         &mut self,
         reference: Arc<Reference>,
         object: Arc<Value>,
-        now: Instant,
+        now: Duration,
     ) -> Evaluation {
         self.due = None;
         self.running = Some(object.clone());
@@ -67,7 +67,7 @@ impl Reading {
     }
 
     /// Takes in what came out, unless the object has been gone since it began.
-    pub(super) fn end(&mut self, evaluation: Evaluation, found: Resolution, not_before: Instant) {
+    pub(super) fn end(&mut self, evaluation: Evaluation, found: Resolution, not_before: Duration) {
         if self.running.take_if(|it| Arc::ptr_eq(it, &evaluation.object)).is_some() {
             (self.found, self.of, self.since) = (found, Some(evaluation.object), None);
             (self.late, self.not_before) = (false, Some(not_before));
@@ -81,7 +81,7 @@ pub struct Evaluation {
     pub(super) reference: Arc<Reference>,
     compiled: Arc<Compiled>,
     object: Arc<Value>,
-    pub(super) began: Instant,
+    pub(super) began: Duration,
 }
 
 /// What an evaluation gave, and how long it took.

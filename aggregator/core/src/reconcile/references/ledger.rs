@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use statusbridge_api::{Reason, RevisionFrom};
@@ -53,6 +53,9 @@ pub enum Failure {
     NotAnswered(String),
 }
 
+/// Kinds that FleetPackages of one namespace may refer to, at most: each takes a watch of the hub.
+pub(super) const MOST_PLACES: usize = 32;
+
 /// The references of all FleetPackages.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -101,11 +104,11 @@ impl Ledger {
     }
 
     /// Takes note of what a FleetPackage refers to now.
-    pub fn ask(&mut self, package: &Key, from: Option<&RevisionFrom>, now: Instant) -> Change {
+    pub fn ask(&mut self, package: &Key, from: Option<&RevisionFrom>, now: Duration) -> Change {
         if self.packages.get(package).map(|entry| &entry.from) == from {
             return Change::default();
         }
-        let reference = from.map(|from| Reference::check(&package.namespace, from).map(Arc::new));
+        let reference = from.map(|from| self.check(&package.namespace, from).map(Arc::new));
         let before = self.packages.remove(package).and_then(|entry| entry.reference.ok());
         let mut change = Change::default();
         if let Some(Ok(reference)) = &reference {
@@ -124,8 +127,21 @@ impl Ledger {
         change
     }
 
+    /// A reference that can be followed, of a FleetPackage in this namespace.
+    fn check(&self, namespace: &str, from: &RevisionFrom) -> Result<Reference, String> {
+        let reference = Reference::check(namespace, from)?;
+        let others = self.places.keys().filter(|place| place.namespace == namespace).count();
+        if others >= MOST_PLACES && !self.places.contains_key(&reference.place) {
+            return Err(format!(
+                "FleetPackages of this namespace already refer to objects of {MOST_PLACES} kinds, which are as many as are \
+                 watched: refer to one of these kinds"
+            ));
+        }
+        Ok(reference)
+    }
+
     /// Notes who refers to an object; whether nobody did before.
-    fn add(&mut self, package: &Key, reference: &Arc<Reference>, now: Instant) -> bool {
+    fn add(&mut self, package: &Key, reference: &Arc<Reference>, now: Duration) -> bool {
         let is_first = self.references_to(&reference.place, Some(&reference.name)).next().is_none();
         self.places.entry(reference.place.clone()).or_default();
         self.readings.entry(reference.clone()).or_default().askers.insert(package.clone());
@@ -171,7 +187,7 @@ impl Ledger {
     }
 
     /// Takes in what a watch found out, and says for which FleetPackages something else follows now.
-    pub fn take(&mut self, place: &Place, news: News, now: Instant) -> BTreeSet<Key> {
+    pub fn take(&mut self, place: &Place, news: News, now: Duration) -> BTreeSet<Key> {
         let name = if let News::Changed(name, _) = &news { Some(name.clone()) } else { None };
         let is_newer = matches!(&news, News::Changed(_, Some(_)));
         // Nothing follows from yet another version for those that wait for their turn anyway.
@@ -191,7 +207,7 @@ impl Ledger {
 
     /// Has the newest version of an object wait for its evaluation, which it has done `since`, where it was
     /// not evaluated yet. Nothing is kept of one that is not there.
-    fn look(&mut self, reference: &Arc<Reference>, since: Instant, now: Instant) {
+    fn look(&mut self, reference: &Arc<Reference>, since: Duration, now: Duration) {
         let newest = self.places.get(&reference.place).and_then(|known| known.object(&reference.name));
         let Some(reading) = self.readings.get_mut(reference) else { return };
         let Some(newest) = newest else {
@@ -206,7 +222,7 @@ impl Ledger {
     }
 
     /// What is to be evaluated next, if it is somebody's turn.
-    pub fn next(&mut self, now: Instant) -> Option<Evaluation> {
+    pub fn next(&mut self, now: Duration) -> Option<Evaluation> {
         let reference = self.turns.next(now)?;
         let object = self.places.get(&reference.place)?.object(&reference.name)?.clone();
         let reading = self.readings.get_mut(&reference)?;
@@ -214,7 +230,7 @@ impl Ledger {
     }
 
     /// Takes in what an evaluation gave, and says for which FleetPackages something else follows now.
-    pub fn evaluated(&mut self, done: Evaluated, now: Instant) -> BTreeSet<Key> {
+    pub fn evaluated(&mut self, done: Evaluated, now: Duration) -> BTreeSet<Key> {
         let Evaluated { evaluation, found, took } = done;
         let (reference, began) = (evaluation.reference.clone(), evaluation.began);
         self.turns.charge(&reference.place.namespace, took, now);
@@ -226,8 +242,8 @@ impl Ledger {
 
     /// Believes no longer what waits too long for its evaluation. For which FleetPackages something else
     /// follows now.
-    pub fn expire(&mut self, now: Instant) -> BTreeSet<Key> {
-        let is_late = |it: &Reading| it.since.is_some_and(|since| now - since >= PATIENCE);
+    pub fn expire(&mut self, now: Duration) -> BTreeSet<Key> {
+        let is_late = |it: &Reading| it.since.is_some_and(|since| now.saturating_sub(since) >= PATIENCE);
         let mut late = Vec::new();
         for (reference, reading) in self.readings.iter_mut().filter(|(_, it)| !it.late && is_late(it)) {
             reading.late = true;

@@ -1,5 +1,5 @@
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 use statusbridge_api::RevisionFrom;
 
 use super::Resolution;
-use super::ledger::{self, Change, Failure, News};
+use super::ledger::{self, Change, Failure, MOST_PLACES, News};
 use super::reference::{Place, Reference, read};
 use crate::reconcile::store::Key;
 
 /// A ledger whose expressions are all evaluated as soon as anything happens, some time after what happened before.
 struct Ledger {
     of: ledger::Ledger,
-    now: Instant,
+    now: Duration,
     evaluations: usize,
 }
 
 impl Default for Ledger {
     fn default() -> Self {
-        Self { of: ledger::Ledger::default(), now: Instant::now(), evaluations: 0 }
+        Self { of: ledger::Ledger::default(), now: Duration::ZERO, evaluations: 0 }
     }
 }
 
@@ -97,6 +97,27 @@ fn said(resolution: &Resolution) -> String {
             format!("{}{}: {}", it.reason, if it.stalled { " for good" } else { "" }, it.message)
         }
     }
+}
+
+#[test]
+fn a_namespace_refers_to_so_many_kinds_and_no_more() {
+    let mut ledger = Ledger::default();
+    let of_kind = |n: usize| from(&format!("Kind{n}"), "a", "object.data.revision");
+    for n in 0..MOST_PLACES {
+        assert!(ledger.ask(&key(&format!("p{n}")), Some(&of_kind(n))).added.is_some(), "{n}");
+    }
+    let (late, one_more) = (key("late"), of_kind(MOST_PLACES));
+    assert_eq!(ledger.ask(&late, Some(&one_more)), Change::default());
+    let said = said(ledger.resolution(&late, &one_more));
+    assert!(
+        said.starts_with("InvalidSpec for good: revisionFrom: FleetPackages of this namespace already refer"),
+        "{said}"
+    );
+    // Neither a kind that is watched already nor another namespace is kept out.
+    let known = from("Kind0", "b", "object.data.revision");
+    assert!(ledger.ask(&late, Some(&known)).added.is_some());
+    let elsewhere = Key { namespace: "elsewhere".into(), name: "p".into() };
+    assert!(ledger.ask(&elsewhere, Some(&one_more)).added.is_some());
 }
 
 #[test]
@@ -310,7 +331,7 @@ fn an_expression_is_evaluated_once_for_a_version_however_many_packages_have_it()
 #[test]
 fn an_object_that_always_changes_is_evaluated_once_a_second_as_it_is_then() {
     let mut ledger = ledger::Ledger::default();
-    let (p, from, mut now) = (key("p"), config_map("a"), Instant::now());
+    let (p, from, mut now) = (key("p"), config_map("a"), Duration::ZERO);
     ledger.ask(&p, Some(&from), now);
     ledger.take(&place(), listed(&["a"], &[("a", "r0")]), now);
     let mut evaluations = 0;
@@ -332,7 +353,7 @@ fn an_object_that_always_changes_is_evaluated_once_a_second_as_it_is_then() {
 #[test]
 fn what_waits_for_its_turn_too_long_is_believed_no_longer() {
     let mut ledger = ledger::Ledger::default();
-    let (p, from, began) = (key("p"), config_map("a"), Instant::now());
+    let (p, from, began) = (key("p"), config_map("a"), Duration::ZERO);
     let at = |seconds| began + Duration::from_secs(seconds);
     ledger.ask(&p, Some(&from), began);
     ledger.take(&place(), listed(&["a"], &[("a", "r1")]), began);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::reference::Reference;
 
@@ -14,19 +14,19 @@ const SAVED: Duration = Duration::from_secs(1);
 /// References that wait to be evaluated, by namespace.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    waiting: BTreeMap<String, BTreeSet<(Instant, Arc<Reference>)>>,
+    waiting: BTreeMap<String, BTreeSet<(Duration, Arc<Reference>)>>,
     /// Until when a namespace has used up its budget, less what it may have saved.
-    spent_until: BTreeMap<String, Instant>,
+    spent_until: BTreeMap<String, Duration>,
 }
 
 impl Turns {
     /// Has a reference wait for its turn, which it gets no earlier than `due`.
-    pub(super) fn push(&mut self, due: Instant, reference: Arc<Reference>) {
+    pub(super) fn push(&mut self, due: Duration, reference: Arc<Reference>) {
         self.waiting.entry(reference.place.namespace.clone()).or_default().insert((due, reference));
     }
 
     /// Nobody waits for this any more.
-    pub(super) fn remove(&mut self, due: Instant, reference: &Arc<Reference>) {
+    pub(super) fn remove(&mut self, due: Duration, reference: &Arc<Reference>) {
         let namespace = &reference.place.namespace;
         if let Some(queue) = self.waiting.get_mut(namespace) {
             queue.remove(&(due, reference.clone()));
@@ -37,7 +37,7 @@ impl Turns {
     }
 
     /// The next one, of the namespace that has used least of its budget.
-    pub(super) fn next(&mut self, now: Instant) -> Option<Arc<Reference>> {
+    pub(super) fn next(&mut self, now: Duration) -> Option<Arc<Reference>> {
         self.spent_until.retain(|_, until| *until > now);
         let may_go = self.waiting.iter().filter_map(|(namespace, queue)| {
             let (due, reference) = queue.first()?;
@@ -51,7 +51,7 @@ impl Turns {
     }
 
     /// Charges a namespace for an evaluation.
-    pub(super) fn charge(&mut self, namespace: &str, took: Duration, now: Instant) {
+    pub(super) fn charge(&mut self, namespace: &str, took: Duration, now: Duration) {
         let spent = self.spent_until.get(namespace).copied().unwrap_or(now).max(now);
         self.spent_until.insert(namespace.to_owned(), spent + took * SHARE);
     }
@@ -69,7 +69,7 @@ mod tests {
 
     /// How many evaluations each of these namespaces gets within so many milliseconds when each takes 10 ms.
     fn evaluated(namespaces: &[&str], millis: u64) -> BTreeMap<String, u32> {
-        let began = Instant::now();
+        let began = Duration::ZERO;
         let mut turns = Turns::default();
         for (at, name) in namespaces.iter().flat_map(|it| (0..1000).map(move |name| (*it, name))) {
             turns.push(began, reference(at, name));
@@ -98,7 +98,7 @@ mod tests {
     fn namespaces_take_turns_whatever_each_has_waiting() {
         let counts = evaluated(&["a", "b", "c"], 600);
         assert_eq!(counts.values().collect::<Vec<_>>(), [&20, &20, &20]);
-        let (now, mut turns) = (Instant::now(), Turns::default());
+        let (now, mut turns) = (Duration::ZERO, Turns::default());
         (0..100).for_each(|name| turns.push(now, reference("a", name)));
         turns.charge("a", Duration::from_millis(1), now);
         turns.push(now + Duration::from_millis(1), reference("b", 0));
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn nothing_comes_before_it_is_due_nor_once_nobody_waits_for_it() {
-        let (now, mut turns) = (Instant::now(), Turns::default());
+        let (now, mut turns) = (Duration::ZERO, Turns::default());
         let due = now + Duration::from_secs(1);
         turns.push(due, reference("a", 0));
         assert_eq!(turns.next(now), None);

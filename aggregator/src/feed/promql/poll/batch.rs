@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use statusbridge_core::fleet::DigestSample;
 use statusbridge_core::time::Seconds;
 
 use super::Due;
@@ -10,6 +11,8 @@ use super::Due;
 const NAMES: usize = 8 << 10;
 /// Scrapes of one query are at most so far apart: its answer grows with the span.
 const SPAN: Seconds = 5.0;
+/// Expositions of one stream that are tried before it is said that nothing adds up.
+const TRIES: usize = 4;
 
 /// Expositions that are read together.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -96,10 +99,18 @@ pub(super) fn batches(due: Vec<Due>, sizes: &HashMap<String, u64>, limit: u64) -
     done
 }
 
+/// Which expositions to read of those that one stream attests, the newest first: the newest of all, and one that must
+/// have `arrived` whole, because it was scraped no later than this.
+pub(super) fn tried(mut samples: Vec<DigestSample>, arrived: Seconds) -> impl Iterator<Item = DigestSample> {
+    let older = samples.split_off(samples.len().min(TRIES - 1));
+    let whole = older.iter().find(|sample| sample.at <= arrived).or(older.last()).copied();
+    samples.into_iter().chain(whole)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use statusbridge_core::fleet::{DigestSample, StreamId};
+    use statusbridge_core::fleet::StreamId;
 
     fn due(cluster: &str, at: Seconds) -> Due {
         let labels = statusbridge_core::testing::stream(&[("cluster", cluster)]);
@@ -118,6 +129,24 @@ mod tests {
         let unread = ["d", "c", "b", "a", "b", "e"].map(|c| due(c, 0.0)).to_vec();
         let got: Vec<Vec<String>> = batches(unread, &sizes, 100).into_iter().map(|b| b.clusters).collect();
         assert_eq!(got, [vec!["a"], vec!["b"], vec!["c"], vec!["d", "e"]]);
+    }
+
+    #[test]
+    fn the_newest_are_tried_and_one_that_has_arrived_whole_however_late_a_part_is() {
+        let t = 1000.0;
+        for (count, every, tried_ages) in [
+            (0, 15.0, &[][..]),
+            (2, 15.0, &[0.0, 15.0]),
+            (9, 15.0, &[0.0, 15.0, 30.0, 45.0]),
+            (30, 2.0, &[0.0, 2.0, 4.0, 30.0]),
+            (5, 2.0, &[0.0, 2.0, 4.0, 8.0]),
+            (9, 60.0, &[0.0, 60.0, 120.0, 180.0]),
+        ] {
+            let sample = |i| DigestSample { at: t - every * f64::from(i), ..DigestSample::default() };
+            let got: Vec<Seconds> =
+                tried((0..count).map(sample).collect(), t - 30.0).map(|it| t - it.at).collect();
+            assert_eq!(got, tried_ages, "{count} samples, one every {every} s");
+        }
     }
 
     #[test]

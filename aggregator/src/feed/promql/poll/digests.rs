@@ -25,8 +25,9 @@ use crate::feed::promql::{Exporters, FeedError, QueryApi};
 const AHEAD: Seconds = 2.0 * 86_400.0 + 600.0;
 /// How far back a look may reach: what was found before its time is known as such for so long.
 const REMEMBERED: Seconds = 720.0;
-/// Samples of a digest that are looked at in one poll, of each stream: the newest.
-const SAMPLES: usize = 8;
+/// Samples of a digest that are looked at in one poll, of each stream: the newest. One that is as old as a part may be late
+/// is among them where a scrape takes at least a second.
+const SAMPLES: usize = 64;
 
 /// Metrics of which a stream has one sample each.
 const HEAD: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];

@@ -30,7 +30,7 @@ use crate::feed::promql::{Exporters, FeedError, PromFeed, QueryApi};
 
 pub use past::read_at;
 
-use batch::{Batch, Limit, batches};
+use batch::{Batch, Limit, batches, tried};
 use digests::{Found, Streams, Window};
 use foreseen::Foreseen;
 use read::Read;
@@ -70,12 +70,10 @@ impl PollConfig {
 
 /// How far back the first poll looks, and how far where that shows too few scrapes of some stream.
 const AT_FIRST: [Seconds; 2] = [120.0, 600.0];
-/// Polls overlap by so many scrapes, as far as these are not further apart than a minute, and by what remote write may
-/// be late by beyond the settle delay.
-const OVERLAP: Seconds = 2.0;
-const OVERLAPS: [Seconds; 2] = [MOST_LATE, 120.0];
-/// Expositions of one stream that are tried before it is said that nothing adds up.
-const TRIES: usize = 4;
+/// Polls overlap by so many scrapes, if that is not longer than [`LONGEST_OVERLAP`].
+const OVERLAP: f64 = 1.5;
+/// The overlap as long as nobody knows how often is scraped: that takes two scrapes.
+const LONGEST_OVERLAP: Seconds = 120.0;
 /// Problems named in a report at most.
 const PROBLEMS: usize = 16;
 /// How often a backend may refuse the size of a query before a poll is given up.
@@ -258,13 +256,14 @@ impl<Q: QueryApi> Poller<Q> {
                 (found.digests, heard, known)
             })
             .await;
+        let arrived = t + self.settle.delay() - MOST_LATE;
         let (mut unread, mut streams) = (Vec::new(), HashMap::<&str, Vec<&StreamId>>::new());
         for (digests, heard) in digests.iter().zip(heard) {
             streams.entry(&digests.cluster).or_default().push(&digests.stream);
             match heard {
                 Heard::Confirmed => report.verified += 1,
                 Heard::Unread(samples) => {
-                    let due = samples.into_iter().take(TRIES).map(|sample| Due {
+                    let due = tried(samples, arrived).map(|sample| Due {
                         cluster: digests.cluster.clone(),
                         stream: digests.stream.clone(),
                         contract: digests.contract.clone(),
@@ -307,7 +306,7 @@ impl<Q: QueryApi> Poller<Q> {
 
     /// Looks for digest samples since the last poll.
     async fn look(&mut self, fleet: &mut impl Access, t: Seconds) -> Result<Found, FeedError> {
-        let now = t + self.settle.delay();
+        let (delay, now) = (self.settle.delay(), t + self.settle.delay());
         let believed = now + fleet.with(|fleet| fleet.max_clock_skew()).await;
         let Self { feed, config, foreseen, streams, .. } = self;
         let mut look = async |span| {
@@ -315,9 +314,9 @@ impl<Q: QueryApi> Poller<Q> {
         };
         if let Some(last) = self.last.filter(|last| *last < t) {
             let interval = fleet.with(|fleet| fleet.slowest_scrapes()).await;
-            let [least, most] = OVERLAPS;
-            // Nobody knows how often is scraped until two scrapes were seen.
-            let overlap = if interval > 0.0 { (OVERLAP * interval).clamp(least, most) } else { most };
+            let scrapes = if interval > 0.0 { OVERLAP * interval } else { LONGEST_OVERLAP };
+            // What is late by more than the settle delay.
+            let overlap = scrapes.min(LONGEST_OVERLAP).max(MOST_LATE - delay);
             // Only the newest samples are of use, however long the backend was away.
             return look((t - last + overlap).min(AT_FIRST[1])).await;
         }
@@ -365,7 +364,24 @@ impl<Q: QueryApi> Reader<'_, Q> {
                     report.samples += read.samples;
                     verify_batch(fleet, batch.due, read, self.t, report, &mut outcome).await;
                 }
-                Err(error) if error.may_be_size() && batch.clusters.len() > 1 && refusals < MOST_REFUSALS => {
+                // One cluster that has too much to say takes the others down no further.
+                Err(error)
+                    if error.may_be_size() && batch.clusters.len() == 1 && refusals < MOST_REFUSALS =>
+                {
+                    refusals += 1;
+                    report.problem(&format!("cluster {}: {error}", batch.clusters.concat()));
+                    let keys: BTreeSet<(String, StreamId)> =
+                        batch.due.into_iter().map(|due| (due.cluster, due.stream)).collect();
+                    report.unverified += keys.len();
+                    fleet
+                        .with(move |fleet| {
+                            for (cluster, stream) in &keys {
+                                fleet.reject((cluster, stream), error.to_string());
+                            }
+                        })
+                        .await;
+                }
+                Err(error) if error.may_be_size() && refusals < MOST_REFUSALS => {
                     refusals += 1;
                     limit.refused(batch.samples(sizes));
                     answers = FuturesOrdered::new();
@@ -430,7 +446,11 @@ async fn verify_batch(
             for (due, content) in whole {
                 let accepted = fleet.accept(due.key(), &due.sample, content, t);
                 claims.extend(
-                    accepted.claims.into_iter().map(|claim| format!("cluster {}: {claim}", due.cluster)),
+                    accepted
+                        .claims
+                        .into_iter()
+                        .chain(accepted.refused)
+                        .map(|claim| format!("cluster {}: {claim}", due.cluster)),
                 );
                 all.push(due);
             }

@@ -141,7 +141,20 @@ async fn a_poll_without_news_is_one_query() {
 }
 
 #[tokio::test]
-async fn one_cluster_that_is_too_large_is_a_failure_that_says_so() {
+async fn one_cluster_that_is_too_large_takes_no_other_down() {
+    let backend = small(40);
+    change(&backend, 1000);
+    let names = (0..20).map(|package| format!("p{package}"));
+    let large = names.fold(Exposition::new(1), |all, name| all.with(&name, healthy("r1", 1000)));
+    backend.state().clusters.insert("c0".to_owned(), large);
+    let mut fleet = Fleet::default();
+    let report = Poller::new(poll_config(), &backend).poll(&mut fleet, 1000.0).await;
+    assert_eq!((report.error, report.verified, report.unverified), (None, CLUSTERS - 1, 1));
+    assert_eq!(report.problems, ["cluster c0: backend refused the query: execution: too many samples"]);
+}
+
+#[tokio::test]
+async fn clusters_that_are_all_too_large_are_a_failure_that_says_so() {
     let backend = small(20);
     change(&backend, 1000);
     let mut fleet = Fleet::default();

@@ -36,6 +36,7 @@ use tracing::info;
 use crate::feed::{FeedHandle, Receipt};
 use crate::metrics::Metrics;
 
+pub(in crate::feed) use body::MADE_OF_ONE;
 pub use body::most_memory;
 use session::Session;
 pub use tokens::{TokenId, Tokens, TokensFile};

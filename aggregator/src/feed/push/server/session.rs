@@ -89,6 +89,10 @@ impl Session {
 
     pub(super) fn knows(&self, tokens: Tokens) {
         self.refusals.keep(&tokens);
+        let clusters = tokens.clusters();
+        let mut visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
+        visitors.retain(|cluster, visitor| visitor.under_way > 0 || clusters.contains(cluster.as_str()));
+        drop(visitors);
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
     }
 
