@@ -1,8 +1,9 @@
 //! This machine's clocks. Only the edges of the program read them; everything that decides takes the time as an argument.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use statusbridge_core::time::Seconds;
+use statusbridge_core::time::{Now, Seconds};
 
 /// One moment by every clock at hand.
 #[derive(Debug, Clone, Copy)]
@@ -57,36 +58,30 @@ pub fn now() -> Seconds {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// A time that was right once, and goes on from there: a clock that is set back does not make old
-/// evidence young.
-#[derive(Debug, Clone, Copy)]
-pub struct Floor {
-    time: Seconds,
-    since: Timestamp,
-}
+/// Tells the time, and how much has passed since it was made.
+#[derive(Debug, Clone)]
+pub struct Clock(Arc<Mutex<(Timestamp, Duration)>>);
 
-impl Floor {
-    /// It is `time` now.
-    pub fn new(time: Seconds) -> Self {
-        Self { time, since: Timestamp::now() }
+impl Clock {
+    /// Nothing has passed yet.
+    pub fn begin() -> Self {
+        Self(Arc::new(Mutex::new((Timestamp::now(), Duration::ZERO))))
     }
 
-    /// What a clock says, or what it must be by now if that is later.
-    pub fn raise(self, clock: Seconds) -> Seconds {
-        clock.max(self.time + self.since.elapsed().as_secs_f64())
+    /// This moment.
+    pub fn now(&self) -> Now {
+        let at = Timestamp::now();
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, passed) = &mut *known;
+        *passed += before.until(at);
+        *before = at;
+        Now { wall: now(), passed: *passed }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_clock_that_is_set_back_goes_on_and_one_that_is_set_forward_is_followed() {
-        let floor = Floor::new(1000.0);
-        assert!((1000.0..1010.0).contains(&floor.raise(400.0)));
-        assert_eq!(floor.raise(5000.0), 5000.0);
-    }
 
     #[test]
     fn of_several_clocks_the_one_that_went_furthest_counts() {

@@ -39,7 +39,7 @@ pub use query::query;
 pub use receipt_log::Receipt;
 pub use scrape::scrape;
 pub use settings::Settings;
-pub use status::{Overall, Standing};
+pub use status::FeedStatus;
 
 /// Messages that may wait for the controller.
 const WAITING: usize = 64;
@@ -65,10 +65,10 @@ pub type Run = Box<dyn FnOnce(FeedHandle) -> BoxFuture<'static, ()> + Send>;
 /// When they cannot be used.
 pub type Plan = Arc<dyn Fn(&Settings) -> anyhow::Result<Vec<Feed>> + Send + Sync>;
 
-/// All feeds, and what the last poll of each came to.
+/// All feeds.
 pub struct Feeds {
     waiting: Vec<Feed>,
-    standings: Vec<Standing>,
+    all: Vec<FeedStatus>,
     messages: mpsc::Receiver<Message>,
     sender: mpsc::Sender<Message>,
     tasks: JoinSet<()>,
@@ -78,16 +78,16 @@ impl Feeds {
     /// Feeds that have not begun yet.
     pub fn new(feeds: Vec<Feed>) -> Self {
         let (sender, messages) = mpsc::channel(WAITING);
-        let standings = feeds.iter().map(Standing::new).collect();
-        Self { waiting: feeds, standings, messages, sender, tasks: JoinSet::new() }
+        let all = feeds.iter().map(FeedStatus::new).collect();
+        Self { waiting: feeds, all, messages, sender, tasks: JoinSet::new() }
     }
 
     /// Begins with those that have not begun. They end with this object.
     pub fn begin(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting).into_iter().zip(&mut self.standings);
-        for (feed, (Feed { run, .. }, standing)) in waiting.enumerate() {
+        let waiting = std::mem::take(&mut self.waiting).into_iter().zip(&mut self.all);
+        for (feed, (Feed { run, .. }, status)) in waiting.enumerate() {
             self.tasks.spawn(run(FeedHandle::new(feed, self.sender.clone())));
-            standing.heard = Instant::now();
+            status.heard = Instant::now();
         }
     }
 
@@ -100,14 +100,14 @@ impl Feeds {
         }
     }
 
-    /// What each feed's last poll came to.
-    pub fn standings(&self) -> &[Standing] {
-        &self.standings
+    /// Each feed.
+    pub fn iter(&self) -> impl Iterator<Item = &FeedStatus> {
+        self.all.iter()
     }
 
-    /// One feed's.
-    pub fn standing_mut(&mut self, feed: usize) -> Option<&mut Standing> {
-        self.standings.get_mut(feed)
+    /// One of them.
+    pub fn get_mut(&mut self, feed: usize) -> Option<&mut FeedStatus> {
+        self.all.get_mut(feed)
     }
 
     /// How long the most silent feed has been silent.
@@ -115,6 +115,6 @@ impl Feeds {
         if !self.waiting.is_empty() {
             return Duration::ZERO;
         }
-        self.standings.iter().map(|it| it.heard.elapsed()).max().unwrap_or_default()
+        self.all.iter().map(|it| it.heard.elapsed()).max().unwrap_or_default()
     }
 }

@@ -6,10 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use statusbridge_core::reconcile::judged::Judged;
 use statusbridge_core::reconcile::store::{Key, Kind, Object};
 use tracing::info;
-
-use crate::hub::settle::Judged;
 
 /// Which object, and its verdict when last seen: status and reason, nothing before the first.
 #[derive(Debug, PartialEq, Eq)]

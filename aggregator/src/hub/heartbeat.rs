@@ -1,6 +1,6 @@
 //! The sign of life that the sweeper looks for: all gates that have to be closed are closed, but for those that it names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -21,34 +21,6 @@ pub const LEASE: &str = "statusbridge-aggregator-heartbeat";
 /// Annotation of the Lease: the gates that have to be closed and could not be, with spaces between them. `namespace/*` is
 /// all gates of a namespace.
 const UNCLOSED: &str = "statusbridge.dev/unclosed-gates";
-
-/// Entries of the annotation, at most: it has room for 256 KiB.
-const MOST_NAMED: usize = 500;
-
-/// In the place of a gate's name: every gate of the namespace.
-pub const EVERY: &str = "*";
-
-/// What the heartbeat has to name of these gates: each of them, or, where they are too many, the namespaces that have most
-/// of them. `None` when there are more namespaces than can be named: then there is no heartbeat.
-pub fn named(unclosed: &BTreeSet<Key>) -> Option<BTreeSet<Key>> {
-    let mut named = unclosed.clone();
-    if named.len() > MOST_NAMED {
-        let mut counts = BTreeMap::<&str, usize>::new();
-        for key in unclosed {
-            *counts.entry(&key.namespace).or_default() += 1;
-        }
-        let mut namespaces: Vec<(usize, &str)> =
-            counts.into_iter().map(|(name, count)| (count, name)).collect();
-        namespaces.sort_unstable();
-        while named.len() > MOST_NAMED
-            && let Some((_, namespace)) = namespaces.pop()
-        {
-            named.retain(|key| key.namespace != namespace);
-            named.insert(Key { namespace: namespace.to_owned(), name: EVERY.to_owned() });
-        }
-    }
-    (named.len() <= MOST_NAMED).then_some(named)
-}
 
 /// Renews one Lease.
 pub struct Heartbeat {
@@ -75,8 +47,7 @@ impl Heartbeat {
         Self { api: Api::namespaced(client, namespace), holder, seconds, written: None }
     }
 
-    /// Says that everything that had to be closed is closed but `unclosed`, of which there are no more than [`named`]
-    /// gives.
+    /// Says that everything that had to be closed is closed but `unclosed`.
     ///
     /// # Errors
     /// When the hub does not take it.
@@ -125,7 +96,8 @@ impl Heartbeat {
 pub struct Beat {
     /// Another one after every beat.
     pub renewed: Option<String>,
-    /// The gates that have to be closed and could not be; one with the name [`EVERY`] is all of a namespace.
+    /// The gates that have to be closed and could not be; one with the name
+    /// [`EVERY`](statusbridge_core::reconcile::heartbeat::EVERY) is all of a namespace.
     pub unclosed: BTreeSet<Key>,
 }
 
@@ -145,26 +117,4 @@ pub async fn read(client: &Client, namespace: &str) -> Result<Option<Beat>, HubE
             unclosed: named.split(' ').filter_map(|name| name.split_once('/')).map(key).collect(),
         }
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn gates(namespace: &str, count: usize) -> impl Iterator<Item = Key> {
-        let key = move |n| Key { namespace: namespace.to_owned(), name: format!("gate-{n}") };
-        (0..count).map(key)
-    }
-
-    #[test]
-    fn gates_are_named_one_by_one_and_too_many_by_their_namespace() {
-        let few: BTreeSet<Key> = gates("a", 300).chain(gates("b", 200)).collect();
-        assert_eq!(named(&few), Some(few.clone()));
-        let many: BTreeSet<Key> = few.into_iter().chain(gates("noisy", 5000)).collect();
-        let noisy = Key { namespace: "noisy".into(), name: EVERY.into() };
-        let every_a = Key { namespace: "a".into(), name: EVERY.into() };
-        assert_eq!(named(&many), Some(gates("b", 200).chain([noisy, every_a]).collect()));
-        let namespaces: Vec<String> = (0..501).map(|n| format!("n{n}")).collect();
-        assert_eq!(named(&namespaces.iter().flat_map(|name| gates(name, 2)).collect()), None);
-    }
 }

@@ -23,6 +23,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use statusbridge_api::common::duration;
+use statusbridge_core::reconcile::command::CALL_TIMEOUT;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -30,7 +31,7 @@ use tracing::{error, info, warn};
 use crate::clock;
 use crate::health::Health;
 use crate::hub::leadership_guard::{LeadershipGuard, Term};
-use crate::hub::write::{CALL_TIMEOUT, FIELD_MANAGER, HubError, in_time};
+use crate::hub::write::{FIELD_MANAGER, HubError, in_time};
 use crate::metrics::Metrics;
 
 /// Name of the Lease.

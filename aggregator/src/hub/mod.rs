@@ -8,7 +8,6 @@ pub mod leadership_guard;
 pub mod lease;
 pub mod profiles;
 pub mod references;
-pub mod settle;
 pub mod slices;
 pub mod sweeper;
 pub mod write;

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use kube::Client;
 use kube::api::{Api, ListParams};
 use statusbridge_core::decide::closing::{self, Unwatched};
+use statusbridge_core::reconcile::command::CALL_TIMEOUT;
+use statusbridge_core::reconcile::heartbeat::EVERY;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{GateObject, Kept, Key, Kind, Object};
 use tokio::time::timeout;
@@ -19,10 +21,12 @@ use tracing::{info, warn};
 
 use crate::clock;
 use crate::health::Health;
-use crate::hub::heartbeat::{self, Beat, EVERY};
-use crate::hub::settle::ATTEMPTS;
-use crate::hub::write::{self, CALL_TIMEOUT, HubError, Written, in_time};
+use crate::hub::heartbeat::{self, Beat};
+use crate::hub::write::{self, HubError, Written, in_time};
 use crate::metrics::Metrics;
+
+/// How often a closing is tried again while somebody else changes the gate.
+const ATTEMPTS: usize = 5;
 
 /// How long ago a heartbeat was last seen to change.
 #[derive(Debug)]
@@ -173,7 +177,7 @@ impl Sweeper {
             version.resource_version.clear();
         }
         let (client, kind) = (&self.client, Kind::RolloutGate);
-        let answer = write::status(client, kind, &version, &closed, Some(&least), CALL_TIMEOUT).await;
+        let answer = write::status(client, kind, &version, &closed, Some(&least)).await;
         self.metrics.wrote(Kind::RolloutGate, write::result(&answer));
         match &answer {
             Ok(Written::Done(_)) => info!(gate = %gate.key, "closed"),

@@ -4,7 +4,6 @@ use std::fmt::Debug;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
@@ -12,6 +11,7 @@ use kube::core::Status;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use statusbridge_core::reconcile::command::{Answer, CALL_TIMEOUT};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{Key, Kind, Version};
 use tracing::warn;
@@ -22,9 +22,6 @@ use crate::metrics::WriteResult;
 
 /// Under which name the aggregator and the sweeper write.
 pub const FIELD_MANAGER: &str = "statusbridge-aggregator";
-
-/// Longest time for one call of the hub's API server.
-pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a call of the hub's API server failed.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +75,20 @@ pub(crate) const fn result(answer: &Result<Written, HubError>) -> WriteResult {
     }
 }
 
+/// The same as the reconciler takes it. What failed is logged with what was to be written.
+pub(crate) fn answer(what: Kind, key: &Key, answer: Result<Written, HubError>) -> Answer {
+    match answer {
+        Ok(Written::Done(object)) => Answer::Done(object),
+        Ok(Written::Conflict) => Answer::Conflict,
+        Ok(Written::Gone) => Answer::Gone,
+        Err(HubError::NotLeading(_)) => Answer::NotSent,
+        Err(error) => {
+            warn!(kind = what.name(), object = %key, %error, "could not be written");
+            Answer::Unconfirmed
+        }
+    }
+}
+
 /// All objects of a kind.
 pub fn everywhere(client: &Client, kind: Kind) -> Api<LazyObject> {
     Api::all_with(client.clone(), &kind.resource())
@@ -89,23 +100,22 @@ pub fn within(client: &Client, kind: Kind, namespace: &str) -> Api<LazyObject> {
 }
 
 /// Writes a status, or where the object has no room for it, `least`. An object that has changed meanwhile, or is another
-/// of the same name, is not touched. Each write may take as long as `patience`.
+/// of the same name, is not touched.
 ///
 /// # Errors
 /// When the API server refuses both, or does not answer.
-pub async fn status<S: Serialize>(
+pub async fn status(
     client: &Client,
     kind: Kind,
     version: &Version,
-    status: &S,
-    least: Option<&S>,
-    patience: Duration,
+    status: &impl Serialize,
+    least: Option<&impl Serialize>,
 ) -> Result<Written, HubError> {
-    let answer = replace(client, kind, version, status, patience).await;
+    let answer = replace(client, kind, version, status).await;
     match (&answer, least) {
         (Err(HubError::Api(kube::Error::Api(refusal))), Some(least)) if is_too_large(refusal) => {
             warn!(object = %version.key, "a gate is closed without details, as its object is full");
-            replace(client, kind, version, least, patience).await
+            replace(client, kind, version, least).await
         }
         _ => answer,
     }
@@ -118,7 +128,6 @@ async fn replace(
     kind: Kind,
     version: &Version,
     status: &impl Serialize,
-    patience: Duration,
 ) -> Result<Written, HubError> {
     let set = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
     let Version { key, uid, resource_version } = version;
@@ -132,7 +141,7 @@ async fn replace(
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let api = within(client, kind, &key.namespace);
     let call = api.patch_status(&key.name, &params, &patch);
-    match written(answered_within(patience, Timestamp::now(), call).await.map(Written::done)) {
+    match written(in_time(call).await.map(Written::done)) {
         // It is another one of that name.
         Err(HubError::Api(kube::Error::Api(refusal))) if refusal.code == 422 => Ok(Written::Conflict),
         answer => answer,
@@ -198,24 +207,19 @@ pub async fn list<T>(
 /// Waits for an answer, but not for ever. The call takes no step after that, not even the one for which a
 /// process that was frozen wakes up.
 pub async fn in_time<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, HubError> {
-    answered_within(CALL_TIMEOUT, Timestamp::now(), call).await
+    answered(Timestamp::now(), call).await
 }
 
-/// The same for as long as `patience`.
-async fn answered_within<T>(
-    patience: Duration,
-    begun: Timestamp,
-    call: impl Future<Output = kube::Result<T>>,
-) -> Result<T, HubError> {
+async fn answered<T>(begun: Timestamp, call: impl Future<Output = kube::Result<T>>) -> Result<T, HubError> {
     let mut call = pin!(call);
     let steps = poll_fn(|context| {
-        if begun.elapsed() < patience {
+        if begun.elapsed() < CALL_TIMEOUT {
             call.as_mut().poll(context).map_err(HubError::from)
         } else {
             Poll::Ready(Err(HubError::Timeout))
         }
     });
-    tokio::time::timeout(patience, steps).await.unwrap_or(Err(HubError::Timeout))
+    tokio::time::timeout(CALL_TIMEOUT, steps).await.unwrap_or(Err(HubError::Timeout))
 }
 
 #[cfg(test)]
@@ -224,7 +228,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_takes_no_step_once_its_time_is_over() {
-        let call = |begun| answered_within(CALL_TIMEOUT, begun, async { Ok(1) });
+        let call = |begun| answered(begun, async { Ok(1) });
         assert!(matches!(call(Timestamp::now()).await, Ok(1)));
         assert!(matches!(call(Timestamp::ago(CALL_TIMEOUT)).await, Err(HubError::Timeout)));
     }

@@ -1,18 +1,20 @@
 //! The hub's API server: the gate, the lease of the leader, the heartbeat, and what is on its way there.
 
+use serde_json::json;
 use statusbridge_api::RolloutGateStatus;
+use statusbridge_core::reconcile::command::CALL_TIMEOUT;
+use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::GateObject;
 use statusbridge_core::time::Seconds;
 
 use super::replica::ReplicaId;
-use crate::hub::write::CALL_TIMEOUT;
 
 /// A write that was sent.
 #[derive(Debug)]
 pub(super) struct Flight {
     sent: Seconds,
-    /// The version that it was decided upon.
-    over: u64,
+    /// The version that it was decided upon; none where any will do.
+    over: Option<u64>,
     status: RolloutGateStatus,
     /// When it arrives; `None` when it is lost.
     lands: Option<Seconds>,
@@ -112,7 +114,13 @@ impl Hub {
     }
 
     /// Takes in a request to write a status; its number.
-    pub(super) fn send(&mut self, now: Seconds, over: u64, status: RolloutGateStatus, isolated: bool) -> u64 {
+    pub(super) fn send(
+        &mut self,
+        now: Seconds,
+        over: Option<u64>,
+        status: RolloutGateStatus,
+        isolated: bool,
+    ) -> u64 {
         let mishaps = &mut self.mishaps;
         let (slow, until) = mishaps.slow;
         let takes = mishaps.late.take().unwrap_or(if now < until { slow } else { 0.0 });
@@ -131,7 +139,7 @@ impl Hub {
             if flight.outcome.is_some() || flight.lands.is_none_or(|lands| now < lands) {
                 continue;
             }
-            let outcome = if flight.over == self.version() {
+            let outcome = if flight.over.is_none_or(|over| over == self.version()) {
                 let status = flight.status.clone();
                 self.change(now, |gate| gate.status = Some(status));
                 Outcome::Done(self.version())
@@ -175,6 +183,22 @@ impl Hub {
     pub(super) fn heal(&mut self) {
         self.mishaps = Mishaps::default();
     }
+}
+
+/// The gate as the API server sends it.
+pub(super) fn object(gate: &GateObject) -> LazyObject {
+    let object = json!({
+        "metadata": {
+            "namespace": gate.key.namespace,
+            "name": gate.key.name,
+            "uid": gate.uid,
+            "resourceVersion": gate.resource_version,
+            "generation": gate.generation,
+        },
+        "spec": gate.spec.as_ref().ok(),
+        "status": gate.status,
+    });
+    serde_json::from_str(&object.to_string()).expect("a gate")
 }
 
 /// The number of a version.

@@ -3,25 +3,30 @@
 //! The election itself is proved elsewhere (`lease::simulation_tests`). Here it is what makes leaders change,
 //! with the terms by which they know how long they lead.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::executor::block_on;
-use statusbridge_api::RolloutGateStatus;
-use statusbridge_core::decide::{self, Moment};
 use statusbridge_core::fleet::{Fleet, FleetSettings};
-use statusbridge_core::reconcile::store::{GateObject, Kept, Kind};
-use statusbridge_core::testing::Surroundings;
-use statusbridge_core::time::Seconds;
+use statusbridge_core::reconcile::command::{
+    Answer, CALL_TIMEOUT, Command, Number, Status, StatusWrite, Unreadable,
+};
+use statusbridge_core::reconcile::feeds::{Failure, Planned, Polled};
+use statusbridge_core::reconcile::judging::Judges;
+use statusbridge_core::reconcile::profiles;
+use statusbridge_core::reconcile::reconciler::Reconciler;
+use statusbridge_core::reconcile::state::{Rules, State};
+use statusbridge_core::reconcile::store::{Event, Key, Kind};
+use statusbridge_core::time::{Now, Seconds};
 
 use super::POLL_INTERVAL;
 use super::backend::{Asked, Backend, MAX_CLOCK_SKEW};
-use super::hub::{Hub, Outcome, version};
-use super::world::packages;
+use super::hub::{self, Hub, Outcome, version};
+use super::world::fleet_package;
 use crate::feed::promql::FeedError;
 use crate::feed::promql::poll::{PollConfig, Poller};
 use crate::hub::leadership_guard::Term;
-use crate::hub::write::CALL_TIMEOUT;
 
 /// Which replica, and which process of it.
 pub(super) type ReplicaId = (usize, u32);
@@ -30,45 +35,29 @@ pub(super) type ReplicaId = (usize, u32);
 const TERM: Term = Term { work: Duration::from_secs(10), lease: Duration::from_secs(15) };
 /// Time between two renewals, or two looks at the lease.
 const RETRY: Seconds = 2.0;
-/// How often a write is tried again after a conflict, see `settle`.
-const ATTEMPTS: u32 = 5;
+/// Writes for which the budget of a second allows.
+const WRITES_PER_SECOND: u32 = 20;
 
-/// What came of the last poll; `Unknown` as long as none was good.
-#[derive(Debug, Clone)]
-enum LastPoll {
-    None,
-    Unknown(String),
-    Good,
-    Failed(String),
-}
-
-/// A write under way.
+/// A call of the hub that is under way.
 #[derive(Debug)]
-enum Writing {
-    /// It is decided, upon a version.
-    Decided { over: u64, status: Box<RolloutGateStatus>, since: Seconds, attempt: u32 },
-    /// It was sent then.
-    Sent { number: u64, at: Seconds, attempt: u32 },
+enum Call {
+    /// A status was sent; what it has for a number at the hub.
+    Write { write: Box<StatusWrite>, at: Seconds, number: u64 },
+    /// Nobody answers it.
+    Read { number: Number, kind: Kind, key: Key, at: Seconds },
 }
 
 /// What a leader has and knows.
 struct Work {
     began: Seconds,
-    epoch: Option<i64>,
-    fleet: Fleet,
+    reconciler: Reconciler,
     poller: Poller<Asked>,
-    last_poll: LastPoll,
-    /// What the last good poll looked at, or should have by the backend's clock, and when that was by a clock
-    /// that nobody sets.
-    floor: (Seconds, Seconds),
     next_poll: Seconds,
-    gate: GateObject,
-    judge_due: bool,
-    writing: Option<Writing>,
-    /// What it decided and wrote did not arrive for sure, and it was a closing.
-    closing: bool,
-    beat_due: bool,
-    around: Surroundings,
+    /// The version of the gate that was heard of last.
+    heard: u64,
+    /// What it wants done and has not begun with.
+    commands: VecDeque<Command>,
+    calls: Vec<Call>,
 }
 
 /// A replica.
@@ -138,13 +127,13 @@ impl Replica {
 
     /// Whether it leads and the backend answers it.
     pub(super) fn polls(&self, now: Seconds) -> bool {
-        let answered = |work: &Work| matches!(work.last_poll, LastPoll::Good);
+        let answered = |work: &Work| work.reconciler.state().feeds.all_answer();
         self.leads() && now >= self.frozen_until && self.work.as_ref().is_some_and(answered)
     }
 
     /// Whether it judges and is heard: a leader in a state to close gates.
     pub(super) fn watches(&self, now: Seconds) -> bool {
-        let judges = self.work.as_ref().is_some_and(|work| !matches!(work.last_poll, LastPoll::None));
+        let judges = self.work.as_ref().is_some_and(|work| work.reconciler.state().feeds.any_was_polled());
         judges && now >= self.frozen_until && now >= self.isolated_until
     }
 
@@ -180,7 +169,7 @@ impl Replica {
     fn elect(&mut self, now: Seconds, hub: &mut Hub) {
         if !self.elects {
             if self.work.is_none() {
-                self.work = Some(Work::new(None, now, &self.asked, hub));
+                self.work = Some(Work::new(None, self, now, hub));
             }
             return;
         }
@@ -214,7 +203,7 @@ impl Replica {
             lease.transitions += 1;
             self.renewed = now;
             let epoch = Some(lease.transitions);
-            self.work = Some(Work::new(epoch, now, &self.asked, hub));
+            self.work = Some(Work::new(epoch, self, now, hub));
         }
     }
 
@@ -228,176 +217,148 @@ impl Replica {
     }
 }
 
+/// A moment of the world, by the clock of a replica.
+fn moment(replica: &Replica, real: Seconds) -> Now {
+    Now { wall: real + replica.ahead, passed: Duration::from_secs_f64(real) }
+}
+
 impl Work {
-    fn new(epoch: Option<i64>, now: Seconds, asked: &Asked, hub: &Hub) -> Self {
-        let config = PollConfig::new(super::exporters());
+    fn new(epoch: Option<i64>, replica: &Replica, now: Seconds, hub: &Hub) -> Self {
+        let fleet = || Fleet::new(FleetSettings::default());
+        let state = State::new(fleet(), profiles::Settings::default(), Rules::default(), epoch);
+        let mut reconciler = Reconciler::new(state, Judges::default(), None);
+        let poller = Poller::new(PollConfig::new(super::exporters()), replica.asked.clone());
+        let feed = Planned { name: "".into(), settle: poller.settle_delay(), asked: false };
+        reconciler.planned(vec![feed], fleet());
+        let at = moment(replica, now);
+        for event in [Event::Init, Event::InitApply(fleet_package(hub.stale_after)), Event::InitDone] {
+            reconciler.package(event, at);
+        }
+        for event in [Event::Init, Event::InitApply(hub::object(hub.gate())), Event::InitDone] {
+            reconciler.gate(event, at);
+        }
         Self {
             began: now,
-            epoch,
-            fleet: Fleet::new(FleetSettings::default()),
-            poller: Poller::new(config, asked.clone()),
-            last_poll: LastPoll::None,
-            floor: (Seconds::NEG_INFINITY, now),
+            reconciler,
+            poller,
             next_poll: now + 1.0,
-            gate: hub.gate().clone(),
-            judge_due: true,
-            writing: None,
-            closing: false,
-            beat_due: false,
-            around: Surroundings { packages: packages(hub.stale_after), ..Surroundings::default() },
+            heard: hub.version(),
+            commands: VecDeque::new(),
+            calls: Vec::new(),
         }
     }
 
     fn tick(&mut self, replica: &mut Replica, now: Seconds, hub: &mut Hub) {
-        if now >= replica.isolated_until {
-            self.learn(hub.news(now));
+        let at = moment(replica, now);
+        let news = hub.news(now);
+        if now >= replica.isolated_until && version(news) > self.heard {
+            self.heard = version(news);
+            self.reconciler.gate(Event::Apply(hub::object(news)), at);
         }
         if now >= self.next_poll {
             self.poll(replica, now);
         }
+        self.reconciler.tick(at);
+        let mut budget = WRITES_PER_SECOND;
         // As many steps as can be taken at once.
-        for _ in 0..=2 * ATTEMPTS {
-            match self.writing.take() {
-                Some(Writing::Sent { number, at, attempt }) => {
-                    if !self.answered(number, at, attempt, replica, now, hub) {
-                        break;
-                    }
-                }
-                Some(Writing::Decided { over, status, since, attempt }) => {
-                    if let Some(lasts) = replica.stalls.take() {
+        loop {
+            self.take_answers(replica, now, hub);
+            self.commands.extend(self.reconciler.commands());
+            if self.commands.is_empty() {
+                budget = budget.saturating_sub(self.reconciler.next_write(at).max(1));
+                self.commands.extend(self.reconciler.commands());
+            }
+            match self.commands.pop_front() {
+                Some(command) => {
+                    let stalls = matches!(command, Command::Write(_)).then(|| replica.stalls.take());
+                    if let Some(lasts) = stalls.flatten() {
                         replica.frozen_until = now + lasts;
-                        self.writing = Some(Writing::Decided { over, status, since, attempt });
+                        self.commands.push_front(command);
                         return;
                     }
-                    let late = now - since >= CALL_TIMEOUT.as_secs_f64();
-                    if !late && replica.admits(now) {
-                        let isolated = now < replica.isolated_until;
-                        let number = hub.send(now, over, *status, isolated);
-                        hub.arrive(now);
-                        self.writing = Some(Writing::Sent { number, at: now, attempt });
-                    } else {
-                        break;
-                    }
+                    self.carry_out(command, replica, now, hub);
                 }
-                None if self.judge_due || self.closing => {
-                    self.judge_due = false;
-                    self.decide(replica, now, 0);
-                }
-                None => break,
+                None if budget == 0 || !self.reconciler.has_writes() => return,
+                None => {}
             }
         }
-        let quiet = self.writing.is_none();
-        let reaches = now >= replica.isolated_until && replica.admits(now);
-        if quiet && reaches && self.beat_due && !matches!(self.last_poll, LastPoll::None) {
-            self.beat_due = false;
-            (hub.heartbeat, hub.unclosed) = (now, self.closing);
+    }
+
+    /// Does what the reconciler wants done, or begins with it.
+    fn carry_out(&mut self, command: Command, replica: &Replica, now: Seconds, hub: &mut Hub) {
+        let at = moment(replica, now);
+        let isolated = now < replica.isolated_until;
+        match command {
+            Command::Write(write) => {
+                let is_sent = write.may_be_sent(at) && replica.admits(now);
+                match &write.status {
+                    Status::Gate { status, .. } if is_sent => {
+                        let over = write.version.resource_version.parse().ok();
+                        let number = hub.send(now, over, *status.clone(), isolated);
+                        hub.arrive(now);
+                        self.calls.push(Call::Write { write, at: now, number });
+                    }
+                    // What FleetPackages say is not at stake here.
+                    _ => self.wrote(&write, Answer::NotSent, at),
+                }
+            }
+            Command::Read(number, kind, key) if isolated => {
+                self.calls.push(Call::Read { number, kind, key, at: now });
+            }
+            Command::Read(number, kind, key) => {
+                self.reconciler.read(number, kind, &key, Ok(Some(hub::object(hub.gate()))), at);
+            }
+            Command::Beat(unclosed) => {
+                let landed = !isolated && replica.admits(now);
+                if landed {
+                    (hub.heartbeat, hub.unclosed) = (now, !unclosed.is_empty());
+                }
+                self.reconciler.beaten(landed, at);
+            }
+            _ => {}
         }
     }
 
-    /// Takes in another version of the gate.
-    fn learn(&mut self, gate: &GateObject) {
-        if version(gate) > version(&self.gate) {
-            let mut gate = gate.clone();
-            gate.follows(Some(&self.gate));
-            self.gate = gate;
-            self.around.unconfirmed.clear();
-            self.judge_due = true;
+    fn wrote(&mut self, write: &StatusWrite, answer: Answer, at: Now) {
+        self.reconciler.wrote(write.number, write.kind, &write.version.key, answer, at);
+    }
+
+    /// Takes in the answers that have come, and that none comes any more.
+    fn take_answers(&mut self, replica: &Replica, now: Seconds, hub: &Hub) {
+        let at = moment(replica, now);
+        let is_over = |since: &Seconds| now - since >= CALL_TIMEOUT.as_secs_f64();
+        for call in std::mem::take(&mut self.calls) {
+            match &call {
+                Call::Write { write, at: sent, number } => {
+                    let answer = match hub.answer(now, *number).filter(|_| now >= replica.isolated_until) {
+                        Some(Outcome::Done(version)) => {
+                            Answer::Done(Box::new(hub::object(hub.written(version))))
+                        }
+                        Some(Outcome::Conflict) => Answer::Conflict,
+                        None if is_over(sent) => Answer::Unconfirmed,
+                        None => {
+                            self.calls.push(call);
+                            continue;
+                        }
+                    };
+                    self.wrote(write, answer, at);
+                }
+                Call::Read { number, kind, key, at: sent } if is_over(sent) => {
+                    self.reconciler.read(*number, *kind, key, Err(Unreadable), at);
+                }
+                Call::Read { .. } => self.calls.push(call),
+            }
         }
-    }
-
-    fn moment(&self, replica: &Replica, real: Seconds) -> Moment {
-        let now = real + replica.ahead;
-        Moment { t: self.floored(real, now - self.poller.settle_delay()), now }
-    }
-
-    fn floored(&self, real: Seconds, t: Seconds) -> Seconds {
-        let (floor, since) = self.floor;
-        t.max(floor + real - since)
     }
 
     fn poll(&mut self, replica: &Replica, now: Seconds) {
-        let t = now + replica.ahead - self.poller.settle_delay();
-        let report = block_on(self.poller.poll(&mut self.fleet, t));
-        self.around.observations.clear();
-        if let Some(ahead) = report.failure.as_ref().and_then(FeedError::clock_lags) {
-            self.floor = (self.floored(now, t + ahead), now);
-        }
-        let known = matches!(self.last_poll, LastPoll::Good | LastPoll::Failed(_));
-        self.last_poll = match report.error {
-            None => LastPoll::Good,
-            Some(error) if known => LastPoll::Failed(error),
-            Some(error) => LastPoll::Unknown(error),
-        };
+        let at = moment(replica, now);
+        let t = at.wall - self.poller.settle_delay();
+        let report = block_on(self.poller.poll(self.reconciler.fleet(), t));
+        let clock_lags = report.failure.as_ref().and_then(FeedError::clock_lags);
+        let streams = (report.verified, report.unverified);
+        let outcome = report.error.map_or(Ok(streams), |error| Err(Failure { error, clock_lags }));
         self.next_poll = now + POLL_INTERVAL;
-        self.beat_due = true;
-        self.judge_due = true;
-        if matches!(self.last_poll, LastPoll::Good) {
-            self.floor = (t, now);
-        }
-    }
-
-    /// Decides what the gate's status should be, and prepares the write if it is worth one.
-    fn decide(&mut self, replica: &Replica, now: Seconds, attempt: u32) {
-        let backend = match &self.last_poll {
-            LastPoll::None => decide::Backend::Unknown("it is being asked for the first time"),
-            LastPoll::Unknown(error) => decide::Backend::Unknown(error),
-            LastPoll::Good => decide::Backend::Answers,
-            LastPoll::Failed(error) => decide::Backend::Fails(error),
-        };
-        self.around.observations.clear();
-        let mut world = self.around.world(&self.fleet, backend, self.moment(replica, now));
-        world.epoch = self.epoch;
-        let status = world.gate(&self.gate);
-        let closes = status.as_ref().is_some_and(|status| self.gate.says_open() && !status.says_open());
-        self.closing = closes;
-        // Before the first poll, only what is too old is closed.
-        let status = status.filter(|_| closes || !matches!(self.last_poll, LastPoll::None));
-        self.writing = status.map(|status| Writing::Decided {
-            over: version(&self.gate),
-            status: Box::new(status),
-            since: now,
-            attempt,
-        });
-    }
-
-    /// Looks for the answer to a write. False while there is nothing to go on with.
-    fn answered(
-        &mut self,
-        number: u64,
-        at: Seconds,
-        attempt: u32,
-        replica: &Replica,
-        now: Seconds,
-        hub: &mut Hub,
-    ) -> bool {
-        match hub.answer(now, number).filter(|_| now >= replica.isolated_until) {
-            Some(Outcome::Done(version)) => {
-                self.closing = false;
-                let before = std::mem::replace(&mut self.gate, hub.written(version).clone());
-                if let Some(sent) = &self.gate.status {
-                    self.around.verdicts.landed(Kind::RolloutGate, &before, sent, &self.gate);
-                }
-                self.around.unconfirmed.clear();
-                true
-            }
-            Some(Outcome::Conflict) => {
-                self.closing = false;
-                self.learn(hub.gate());
-                self.judge_due = false;
-                if attempt < ATTEMPTS {
-                    self.decide(replica, now, attempt + 1);
-                }
-                true
-            }
-            None if now - at >= CALL_TIMEOUT.as_secs_f64() => {
-                self.around.unconfirmed.insert((Kind::RolloutGate, self.gate.key.clone()));
-                // A closing is tried again at once.
-                self.closing
-            }
-            None => {
-                self.writing = Some(Writing::Sent { number, at, attempt });
-                false
-            }
-        }
+        self.reconciler.polled(0, Polled { t, settle: self.poller.settle_delay(), outcome }, at);
     }
 }

@@ -4,8 +4,9 @@ use serde_json::json;
 use statusbridge_api::conditions::OPEN;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::closing::{self, Unwatched};
+use statusbridge_core::reconcile::command::CALL_TIMEOUT;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::{Event as WatchEvent, GateObject, Object, Packages};
+use statusbridge_core::reconcile::store::{GateObject, Object};
 use statusbridge_core::testing::package;
 use statusbridge_core::time::Seconds;
 
@@ -17,7 +18,6 @@ use super::replica::Replica;
 use super::story::{Dates, Event, Setup, Story};
 use super::timeline::Timeline;
 use super::{MAX_SKEW, PACKAGE, POLL_INTERVAL, START};
-use crate::hub::write::CALL_TIMEOUT;
 
 /// How old the heartbeat gets before the sweeper closes gates, and how often it looks.
 const SWEEP_AFTER: Seconds = 60.0;
@@ -470,9 +470,9 @@ fn gate(setup: &Setup, clusters: &[Cluster]) -> GateObject {
 }
 
 /// The FleetPackage.
-pub(super) fn packages(stale_after: Seconds) -> Packages {
+pub(super) fn fleet_package(stale_after: Seconds) -> LazyObject {
     let id = package(PACKAGE);
-    let object: LazyObject = serde_json::from_value(json!({
+    serde_json::from_value(json!({
         "apiVersion": "statusbridge.dev/v1alpha1",
         "kind": "FleetPackage",
         "metadata": {"namespace": "fleet", "name": PACKAGE, "resourceVersion": "1", "generation": 1},
@@ -481,10 +481,5 @@ pub(super) fn packages(stale_after: Seconds) -> Packages {
             "staleAfter": format!("{stale_after}s"),
         },
     }))
-    .expect("a FleetPackage");
-    let mut packages = Packages::default();
-    for event in [WatchEvent::Init, WatchEvent::InitApply(object), WatchEvent::InitDone] {
-        packages.apply(event);
-    }
-    packages
+    .expect("a FleetPackage")
 }

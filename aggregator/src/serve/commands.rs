@@ -12,6 +12,7 @@ use kube::client::ClientBuilder;
 use statusbridge_api::common::duration;
 use statusbridge_api::crd;
 use statusbridge_core::fleet::FleetSettings;
+use statusbridge_core::reconcile::command::CALL_TIMEOUT;
 use statusbridge_core::reconcile::discover;
 use statusbridge_serving::log::LogFormat;
 use statusbridge_serving::options::ServerArgs;
@@ -30,10 +31,9 @@ use crate::hub::heartbeat::{Heartbeat, NAMESPACE};
 use crate::hub::leadership_guard::LeadershipGuard;
 use crate::hub::lease::{self, Candidate};
 use crate::hub::sweeper::Sweeper;
-use crate::hub::write::CALL_TIMEOUT;
 use crate::metrics::Metrics;
 use crate::serve::config::ConfigFile;
-use crate::serve::controller::{Controller, Pace};
+use crate::serve::controller::{Controller, Pace, Settings};
 use crate::serve::server::{self, Shown};
 
 /// Flags that every long-running subcommand takes.
@@ -182,10 +182,9 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         let forget_after = args.forget_exporters_after.as_secs_f64();
         let fleet = FleetSettings { forget_after, ..args.backend.fleet() };
         let heartbeat = Heartbeat::new(client.clone(), namespace, identity.clone(), seconds);
+        let settings = Settings { pace, fleet, epoch, discovery: args.discover.settings() };
         let (client, plan, board) = (client.clone(), plan.clone(), board.clone());
-        let (metrics, health) = (metrics.clone(), health.clone());
-        let controller = Controller::new(client, file, plan, fleet, pace, heartbeat, metrics, health, board)?;
-        Ok(controller.in_epoch(epoch).discovering(args.discover.settings()))
+        Controller::new(client, file, plan, settings, heartbeat, metrics.clone(), health.clone(), board)
     };
     // What is wrong with the flags is said now, not when this process comes to lead.
     let first = fresh(None)?;

@@ -9,13 +9,15 @@
 //! unreserved answer is a failure.
 
 pub mod answer;
+mod rounds;
 pub mod template;
 mod together;
-pub use together::put_together;
+use together::put_together;
 
 use std::collections::{BTreeSet, HashMap};
 
 pub use answer::Answer;
+pub use rounds::Rounds;
 pub use template::{Asking, Templates, resolve};
 
 use crate::time::Seconds;

@@ -6,7 +6,7 @@ use crate::time::Seconds;
 
 /// Puts together what backends said to a query. Only what all of them were asked counts, and the whole is as
 /// old as its oldest part: one that does not answer any more makes all of it out of date.
-pub fn put_together(backends: &[Answers], query: &str) -> Option<(Seconds, Said)> {
+pub(super) fn put_together(backends: &[Answers], query: &str) -> Option<(Seconds, Said)> {
     let all: Option<Vec<_>> = backends.iter().map(|it| it.said.get(query).cloned()).collect();
     all?.into_iter().reduce(|(at, said), (other_at, other)| (at.min(other_at), both(said, other)))
 }

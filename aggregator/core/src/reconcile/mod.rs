@@ -5,17 +5,25 @@
 //!   dependencies, references, profiles, tenancy ────────────┘
 //! ```
 
+pub mod command;
 pub mod dependencies;
 pub mod discover;
+pub mod feeds;
+mod flights;
 pub mod gate_verdict;
+pub mod heartbeat;
 pub mod judge;
+pub mod judged;
+pub mod judging;
 pub mod lazy_object;
 pub mod observation_cache;
 pub mod profiles;
+pub mod reconciler;
 pub mod references;
 pub mod slices;
+pub mod state;
 pub mod store;
 mod targets;
 pub mod tenancy;
 pub mod verdict_cache;
-pub mod write_queue;
+mod write_queue;

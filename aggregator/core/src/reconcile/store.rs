@@ -327,12 +327,20 @@ impl<O: Kept> Mirror<O> {
     fn knows(&self, object: &LazyObject) -> bool {
         let metadata = &object.metadata;
         let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return false };
-        let key = Key { namespace: namespace.clone(), name: name.clone() };
-        let Some(known) = self.objects.get(&key) else { return false };
+        self.has_seen(&Version {
+            key: Key { namespace: namespace.clone(), name: name.clone() },
+            uid: metadata.uid.clone().unwrap_or_default(),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+        })
+    }
+
+    /// Whether this version of an object is known, or a later one.
+    pub fn has_seen(&self, version: &Version) -> bool {
+        let Some(known) = self.objects.get(&version.key) else { return false };
         let (_, uid, known) = known.identity();
-        let version = |text: &str| text.parse::<u64>().ok();
-        let versions = metadata.resource_version.as_deref().and_then(version).zip(version(known));
-        metadata.uid.as_deref() == Some(uid) && versions.is_some_and(|(event, known)| event <= known)
+        let number = |text: &str| text.parse::<u64>().ok();
+        let versions = number(&version.resource_version).zip(number(known));
+        version.uid == uid && versions.is_some_and(|(version, known)| version <= known)
     }
 
     /// Takes in an object that was read by itself, and says which it is if it is other than before.
@@ -350,9 +358,9 @@ impl<O: Kept> Mirror<O> {
         before.is_none_or(|before| before.identity().2 != resource_version)
     }
 
-    /// Forgets an object that is gone.
-    pub fn remove(&mut self, key: &Key) {
-        self.objects.remove(key);
+    /// Forgets an object that is gone, and says which if it was known.
+    pub fn forget(&mut self, key: &Key) -> BTreeSet<Key> {
+        self.objects.remove_entry(key).map(|(key, _)| key).into_iter().collect()
     }
 }
 

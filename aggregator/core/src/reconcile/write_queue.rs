@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use crate::reconcile::store::{Key, Kind};
 
 /// An object whose status, or whose slices, are to be written.
-pub type Job = (Kind, Key);
+pub(super) type Job = (Kind, Key);
 
 /// How much a write matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Urgency {
+pub(super) enum Urgency {
     /// It only says once more what stands there: a younger `asOf`, another `epoch`.
     Refresh,
     /// It says something else than what stands there.
@@ -29,7 +29,7 @@ const SHARE: u32 = 4;
 
 /// The queue. Each job waits in it once, as the most urgent of what was asked for.
 #[derive(Debug, Default)]
-pub struct WriteQueue {
+pub(super) struct WriteQueue {
     news: Queue,
     refreshes: Queue,
     /// Each job's urgency and its number in the queue of that.
@@ -58,7 +58,7 @@ struct Lane {
 
 impl WriteQueue {
     /// Adds a job, or makes it more urgent.
-    pub fn push(&mut self, job: Job, urgency: Urgency) {
+    pub(super) fn push(&mut self, job: Job, urgency: Urgency) {
         match self.waiting.get(&job) {
             Some((known, _)) if *known >= urgency => return,
             Some((known, number)) => {
@@ -72,15 +72,15 @@ impl WriteQueue {
         self.waiting.insert(job, (urgency, number));
     }
 
-    /// Takes the next job.
-    pub fn pop(&mut self) -> Option<Job> {
+    /// Takes the next job of a namespace that may have one.
+    pub(super) fn pop(&mut self, may: impl Fn(&str) -> bool) -> Option<Job> {
         self.turn = (self.turn + 1) % SHARE;
         let mut order = [Urgency::News, Urgency::Refresh];
         if self.turn == 0 {
             order.reverse();
         }
         let number = self.number();
-        let job = order.into_iter().find_map(|urgency| self.queue(urgency).pop(number))?;
+        let job = order.into_iter().find_map(|urgency| self.queue(urgency).pop(number, &may))?;
         self.waiting.remove(&job);
         Some(job)
     }
@@ -98,12 +98,12 @@ impl WriteQueue {
     }
 
     /// Whether nothing waits.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// How many jobs wait.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 }
@@ -121,9 +121,11 @@ impl Queue {
         self.lanes.entry(namespace.clone()).or_insert(lane).jobs.insert(number, job);
     }
 
-    /// Takes the job that has waited longest in the namespace whose turn it is, which then comes last, by this number.
-    fn pop(&mut self, number: u64) -> Option<Job> {
-        let (_, namespace) = self.turns.pop_first()?;
+    /// Takes the job that has waited longest in the namespace whose turn it is, of those that may have one, which then
+    /// comes last, by this number.
+    fn pop(&mut self, number: u64, may: impl Fn(&str) -> bool) -> Option<Job> {
+        let turn = *self.turns.iter().find(|(_, namespace)| may(namespace))?.0;
+        let namespace = self.turns.remove(&turn)?;
         let lane = self.lanes.get_mut(&namespace)?;
         let (_, job) = lane.jobs.pop_first()?;
         if lane.jobs.is_empty() {
@@ -165,7 +167,8 @@ mod tests {
     }
 
     fn drain(backlog: &mut WriteQueue) -> String {
-        let out: Vec<String> = std::iter::from_fn(|| backlog.pop()).map(|(_, key)| key.to_string()).collect();
+        let out: Vec<String> =
+            std::iter::from_fn(|| backlog.pop(|_| true)).map(|(_, key)| key.to_string()).collect();
         out.join(" ")
     }
 
@@ -197,12 +200,22 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_that_may_not_have_a_turn_waits_and_keeps_no_other_waiting() {
+        let mut backlog = WriteQueue::default();
+        jobs("a/1 a/2 b/1 b/2").into_iter().for_each(|job| backlog.push(job, Urgency::News));
+        let others = |namespace: &str| namespace != "a";
+        let out: Vec<Job> = std::iter::from_fn(|| backlog.pop(others)).collect();
+        assert_eq!(out, jobs("b/1 b/2"));
+        assert_eq!(drain(&mut backlog), "a/1 a/2");
+    }
+
+    #[test]
     fn what_is_asked_for_again_and_again_takes_no_more_room() {
         let mut backlog = WriteQueue::default();
         for _ in 0..1000 {
             backlog.push(job("a/1"), Urgency::Refresh);
             backlog.push(job("a/1"), Urgency::News);
-            assert!(backlog.pop().is_some());
+            assert!(backlog.pop(|_| true).is_some());
             backlog.push(job("b/1"), Urgency::Refresh);
         }
         let WriteQueue { news, refreshes, waiting, .. } = &backlog;
@@ -235,14 +248,14 @@ mod tests {
                         waiting.insert(job);
                     }
                     Step::Pop => {
-                        let popped = backlog.pop();
+                        let popped = backlog.pop(|_| true);
                         prop_assert_eq!(popped.is_some(), !waiting.is_empty());
                         prop_assert!(popped.is_none_or(|job| waiting.remove(&job)));
                     }
                 }
                 prop_assert_eq!(backlog.len(), waiting.len());
             }
-            while let Some(job) = backlog.pop() {
+            while let Some(job) = backlog.pop(|_| true) {
                 prop_assert!(waiting.remove(&job));
             }
             prop_assert!(waiting.is_empty() && backlog.is_empty());
@@ -269,7 +282,7 @@ mod tests {
             while left > 0 {
                 // The hogs change something after every write.
                 (0..hogs).for_each(|n| backlog.push(hog(before + writes * hogs + n), Urgency::News));
-                let (_, key) = backlog.pop().unwrap();
+                let (_, key) = backlog.pop(|_| true).unwrap();
                 left -= usize::from(key.namespace == "us");
                 writes += 1;
             }

@@ -1,13 +1,12 @@
-//! Rounds of queries: one for each namespace, so that slow checks of one keep no other's waiting.
+//! Rounds of queries that are under way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use statusbridge_core::checks::{Answers, put_together};
+use statusbridge_core::checks::Answers;
 use statusbridge_core::time::Seconds;
-use tokio::task::{AbortHandle, JoinSet};
-use tracing::warn;
+use tokio::task::JoinSet;
 
 use super::Asker;
 use super::ask::Asked;
@@ -16,49 +15,24 @@ use super::ask::Asked;
 pub struct Round {
     /// The namespace.
     pub namespace: String,
-    queries: Vec<String>,
+    /// What was asked.
+    pub queries: Vec<String>,
     /// The answers of each backend.
-    said: Vec<Answers>,
+    pub said: Vec<Answers>,
 }
 
-/// The rounds that are under way, and what came of those before.
+/// The rounds that are under way.
 #[derive(Default)]
-pub struct Rounds {
-    tasks: JoinSet<Round>,
-    under_way: BTreeMap<String, AbortHandle>,
-    /// The last answers of each backend.
-    by_backend: Vec<Answers>,
-    /// The same, put together.
-    answers: Answers,
-}
+pub struct Rounds(JoinSet<Round>);
 
 impl Rounds {
-    /// All answers that backends have given so far, put together.
-    pub fn answers(&self) -> &Answers {
-        &self.answers
-    }
-
-    /// Begins a round for each namespace whose last one has ended, and forgets answers to queries that no gate has any
-    /// more. `backends` holds for each backend who asks it, and for which time; `None` where it does not answer now.
-    pub fn begin(
-        &mut self,
-        queries: BTreeMap<String, BTreeSet<String>>,
-        backends: &[Option<(Asker, Seconds)>],
-    ) {
-        let all: BTreeSet<&String> = queries.values().flatten().collect();
-        self.by_backend.resize_with(backends.len(), Answers::default);
-        for known in self.by_backend.iter_mut().chain([&mut self.answers]) {
-            known.said.retain(|query, _| all.contains(query));
-        }
-        // Of a backend that does not answer, what it said before stays, and ages.
+    /// Asks the queries of some namespaces. `backends` holds for each backend who asks it, and for which time; `None` where
+    /// it does not answer now.
+    pub fn begin(&mut self, rounds: Vec<(String, Vec<String>)>, backends: &[Option<(Asker, Seconds)>]) {
+        let all: BTreeSet<&String> = rounds.iter().flat_map(|(_, queries)| queries).collect();
         let share = |(asker, at): &(Asker, Seconds)| (asker.clone(), Arc::new(Asked::new(&all, *at)));
         let backends: Vec<_> = backends.iter().map(|it| it.as_ref().map(share)).collect();
-        self.under_way.retain(|_, round| !round.is_finished());
-        for (namespace, queries) in &queries {
-            if self.under_way.contains_key(namespace) {
-                continue;
-            }
-            let queries = self.answers.next_round(queries.clone());
+        for (namespace, queries) in rounds {
             let ask = |backend: &Option<(Asker, Arc<Asked>)>| {
                 let (backend, queries) = (backend.clone(), queries.clone());
                 async {
@@ -68,33 +42,13 @@ impl Rounds {
                     }
                 }
             };
-            let (asked, namespace) = (join_all(backends.iter().map(ask)), namespace.clone());
-            let round = Round { namespace: namespace.clone(), queries, said: Vec::new() };
-            let task = self.tasks.spawn(async { Round { said: asked.await, ..round } });
-            self.under_way.insert(namespace, task);
+            let asked = join_all(backends.iter().map(ask));
+            self.0.spawn(async { Round { namespace, queries, said: asked.await } });
         }
     }
 
     /// The next round that ends; `None` when none is under way.
     pub async fn next(&mut self) -> Option<Round> {
-        self.tasks.join_next().await?.ok()
-    }
-
-    /// Takes in what came of a round.
-    pub fn take(&mut self, round: Round) {
-        for (known, new) in self.by_backend.iter_mut().zip(round.said) {
-            for (query, (at, said)) in new.said {
-                if known.get(&query).is_none_or(|it| it.at <= at) {
-                    known.said.insert(query, (at, said));
-                }
-            }
-        }
-        for query in &round.queries {
-            if let Some((at, said)) = put_together(&self.by_backend, query)
-                && let Some(error) = self.answers.take(query, at, said)
-            {
-                warn!(query, error, "what the backend said to a check");
-            }
-        }
+        self.0.join_next().await?.ok()
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use futures::FutureExt;
 use proptest::prelude::*;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -13,6 +12,7 @@ use statusbridge_contract::Metric;
 use statusbridge_core::decide::closing::{self, Unwatched};
 use statusbridge_core::decide::{Evidence, Moment};
 use statusbridge_core::fleet::{self, FEED_LABEL, Fleet, FleetSettings, Heard};
+use statusbridge_core::reconcile::feeds::{self, Feeds, Planned, Polled};
 use statusbridge_core::reconcile::judge::*;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::profiles::News;
@@ -22,11 +22,9 @@ use statusbridge_core::reconcile::store::{
 };
 use statusbridge_core::reconcile::tenancy::Tenancy;
 use statusbridge_core::testing::{Exposition, Surroundings, digests, evaluate_all, failed, healthy, package};
-use statusbridge_core::time::Seconds;
+use statusbridge_core::time::{Now, Seconds};
 
 use super::steps::{Change, Landing, Read, Step};
-use crate::feed::promql::poll::PollReport;
-use crate::feed::{Feed, Feeds, Overall, Polled};
 
 /// Threads that judge: as many as the controller has at most, however many processors there are.
 static JUDGES: LazyLock<ThreadPool> =
@@ -84,13 +82,9 @@ fn key((namespace, name): (&str, &str)) -> Key {
 
 /// Both feeds, of which nothing was heard yet.
 fn feeds() -> Feeds {
-    let feed = |name: &&str| Feed {
-        name: (*name).into(),
-        settle: 5.0,
-        asker: None,
-        run: Box::new(|_| std::future::ready(()).boxed()),
-    };
-    Feeds::new(FEEDS.iter().map(feed).collect())
+    let mut feeds = Feeds::default();
+    feeds.plan(FEEDS.map(|name| Planned { name: name.into(), settle: 5.0, asked: false }).into());
+    feeds
 }
 
 fn settings() -> FleetSettings {
@@ -203,10 +197,10 @@ impl History {
 
     /// The poll of a feed has come to its end.
     fn poll_ends(&mut self, feed: usize) {
-        let error = self.failing[feed].map(str::to_owned);
-        let report = PollReport { ok: error.is_none(), error, ..PollReport::default() };
-        let standing = self.feeds.standing_mut(feed).unwrap();
-        standing.polled(Polled { t: self.t, settle: 5.0, report, ..Polled::default() });
+        let failure = |error: &str| feeds::Failure { error: error.to_owned(), clock_lags: None };
+        let outcome = self.failing[feed].map_or(Ok((0, 0)), |error| Err(failure(error)));
+        let now = Now { wall: self.t + self.ahead, passed: Duration::ZERO };
+        self.feeds.polled(feed, Polled { t: self.t, settle: 5.0, outcome }, now);
     }
 
     /// The fleet hears whether a feed answers.
@@ -343,13 +337,13 @@ impl History {
             }
             Step::GateGone(at) => {
                 let key = key(GATES[at]);
-                self.around.gates.remove(&key);
+                self.around.gates.forget(&key);
                 self.around.verdicts.forget(Kind::RolloutGate, &key);
                 self.around.graph.update(&self.around.gates, &[key].into());
             }
             Step::PackageGone(at) => {
                 let key = key(PACKAGES[at]);
-                self.around.packages.remove(&key);
+                self.around.packages.forget(&key);
                 self.around.verdicts.forget(Kind::FleetPackage, &key);
                 self.refer(&key);
             }
@@ -428,10 +422,9 @@ impl History {
 
     /// Judges everything again, on several threads, and anew; and writes what is worth it.
     pub(super) fn judge(&mut self, landing: Landing) -> Result<(), TestCaseError> {
-        let overall = Overall::of(self.feeds.standings());
         let moment = Moment { t: self.t, now: self.t + self.ahead };
-        let (epoch, unheard) = (self.epoch, overall.unheard());
-        let world = World { epoch, unheard, ..self.around.world(&self.fleet, overall.backend(), moment) };
+        let (epoch, unheard) = (self.epoch, self.feeds.unheard());
+        let world = World { epoch, unheard, ..self.around.world(&self.fleet, self.feeds.backend(), moment) };
         // As the controller does, and what is about one package at the same time, too.
         let (of_gates, of_packages): (Vec<_>, Vec<_>) =
             (self.around.gates.iter().collect(), self.around.packages.iter().collect());

@@ -9,9 +9,11 @@
 //! Objects that this made bear a label; no other is ever changed or removed. When a package was last
 //! reported is kept in an annotation, so that it outlives the process.
 
+mod discovery;
 mod name;
 mod plan;
 
+pub use discovery::Discovery;
 pub use name::name;
 pub use plan::{Change, Input, Plan, plan};
 

@@ -13,6 +13,6 @@ mod resolution;
 mod turns;
 
 pub use evaluation::{Evaluated, Evaluation};
-pub use ledger::{Failure, Ledger, News};
+pub use ledger::{Change, Failure, Ledger, News};
 pub use reference::{Place, Reference};
 pub use resolution::Resolution;

@@ -46,6 +46,13 @@ pub enum Change {
     Delete(Slice),
 }
 
+impl Change {
+    /// Whether it removes a slice.
+    pub fn is_delete(&self) -> bool {
+        matches!(self, Self::Delete(_))
+    }
+}
+
 /// A slice to be, and the one that it is now, if it is one.
 struct Shelf<'a> {
     slice: Option<&'a Slice>,

@@ -1,18 +1,13 @@
-//! Writes what discovery plans: a FleetPackage for every package that any cluster reports (`--discover-into`).
-
-mod write;
+//! What discovery has planned and not yet done.
 
 use std::collections::VecDeque;
 
-use kube::Client;
-use statusbridge_core::reconcile::discover::{Change, Input, Settings, plan};
-use statusbridge_core::reconcile::judge::World;
-use statusbridge_core::reconcile::store::Kind;
-use statusbridge_core::time::Seconds;
 use tracing::{info, warn};
 
-use crate::hub::write::Written;
-use crate::metrics::Metrics;
+use super::Settings;
+use super::plan::{Change, Input, plan};
+use crate::reconcile::judge::World;
+use crate::time::Seconds;
 
 /// Discovery and what it still has to write.
 #[derive(Debug)]
@@ -21,6 +16,8 @@ pub struct Discovery {
     /// Since when every poll was good.
     good_since: Option<Seconds>,
     pending: VecDeque<Change>,
+    under_way: Option<Change>,
+    discovered: usize,
     left_out: usize,
     last_error: Option<String>,
 }
@@ -28,7 +25,25 @@ pub struct Discovery {
 impl Discovery {
     /// Nothing is written yet.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, good_since: None, pending: VecDeque::new(), left_out: 0, last_error: None }
+        Self {
+            settings,
+            good_since: None,
+            pending: VecDeque::new(),
+            under_way: None,
+            discovered: 0,
+            left_out: 0,
+            last_error: None,
+        }
+    }
+
+    /// The namespace that FleetPackages are made in.
+    pub fn namespace(&self) -> &str {
+        &self.settings.namespace
+    }
+
+    /// How many FleetPackages discovery has made that are there, and how many reported packages get none.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.discovered, self.left_out)
     }
 
     /// A poll failed: what the clusters report is not known, so nothing is made or removed.
@@ -38,7 +53,7 @@ impl Discovery {
     }
 
     /// A poll was good: finds out what is to be done. What the namespace may not see is not there.
-    pub fn polled(&mut self, world: &World<'_>, metrics: &Metrics) {
+    pub fn polled(&mut self, world: &World<'_>) {
         let now = world.moment.now;
         let good_since = *self.good_since.get_or_insert(now);
         let settings = &self.settings;
@@ -48,7 +63,6 @@ impl Discovery {
         });
         let present: Vec<_> = world.packages.within(&settings.namespace).collect();
         let plan = plan(&Input { reported: &reported, present: &present, settings, good_since, now });
-        metrics.discovered(plan.discovered, plan.left_out);
         if plan.left_out > 0 && self.left_out != plan.left_out {
             warn!(
                 packages = plan.left_out,
@@ -58,31 +72,37 @@ impl Discovery {
         } else if plan.left_out == 0 && self.left_out > 0 {
             info!("every reported package has a FleetPackage again");
         }
-        self.left_out = plan.left_out;
+        (self.discovered, self.left_out) = (plan.discovered, plan.left_out);
         self.pending = plan.changes.into();
     }
 
-    /// Whether there is something to write.
+    /// Whether there is something to write, and nothing is being written.
     pub fn is_due(&self) -> bool {
-        !self.pending.is_empty()
+        self.under_way.is_none() && !self.pending.is_empty()
     }
 
-    /// Writes one thing. After an error the rest waits for the next poll.
-    pub async fn write_next(&mut self, client: &Client, metrics: &Metrics) {
-        let Some(change) = self.pending.pop_front() else { return };
+    /// The next thing to write.
+    pub fn next(&mut self) -> Option<Change> {
+        if self.is_due() {
+            self.under_way = self.pending.pop_front();
+            return self.under_way.clone();
+        }
+        None
+    }
+
+    /// It was written, or had changed meanwhile, which is no harm. After an error the rest waits for the next poll.
+    pub fn wrote(&mut self, answer: Result<bool, String>) {
+        let Some(change) = self.under_way.take() else { return };
         let namespace = &self.settings.namespace;
-        let answer = write::write(client, namespace, &change).await;
-        metrics.wrote(Kind::FleetPackage, crate::hub::write::result(&answer));
         match answer {
-            Ok(written) => {
+            Ok(landed) => {
                 self.last_error = None;
-                if !matches!(written, Written::Conflict) {
+                if landed {
                     tell(namespace, &change);
                 }
             }
             Err(error) => {
                 self.pending.clear();
-                let error = error.to_string();
                 if self.last_error.as_ref() != Some(&error) {
                     warn!(%namespace, %error, "a discovered package could not be written");
                 }

@@ -1,4 +1,4 @@
-//! Writing what discovery found.
+//! Writing what discovery plans: a FleetPackage for every package that any cluster reports (`--discover-into`).
 
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
@@ -11,7 +11,10 @@ use crate::hub::write::{self, HubError, Written, in_time};
 
 /// Makes one change. An object that has changed since it was read is not touched, nor is one that
 /// somebody else made under the name meanwhile.
-pub(super) async fn write(client: &Client, namespace: &str, change: &Change) -> Result<Written, HubError> {
+///
+/// # Errors
+/// When the API server refuses or does not answer.
+pub async fn write(client: &Client, namespace: &str, change: &Change) -> Result<Written, HubError> {
     let resource = Kind::FleetPackage.resource();
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
     let field_manager = Some(FIELD_MANAGER.to_owned());

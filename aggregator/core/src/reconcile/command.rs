@@ -1,0 +1,131 @@
+//! What the reconciler wants done, and how that ends.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use statusbridge_api::{FleetPackageStatus, RolloutGateStatus};
+
+use super::lazy_object::LazyObject;
+use super::references::{self, Evaluation};
+use super::store::{Key, Kind, Version};
+use super::{discover, slices};
+use crate::time::Now;
+
+/// Longest time for one call of the hub's API server. A decision that is older is not sent: it may no longer be true.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Tells the answer to a call from those to all others.
+pub type Number = u64;
+
+/// One thing to do.
+#[derive(Debug)]
+pub enum Command {
+    /// Write a status; [`Reconciler::wrote`](super::reconciler::Reconciler::wrote) takes the answer.
+    Write(Box<StatusWrite>),
+    /// Read an object; [`Reconciler::read`](super::reconciler::Reconciler::read) takes the answer.
+    Read(Number, Kind, Key),
+    /// Change a slice of a FleetPackage; [`Reconciler::wrote_slice`](super::reconciler::Reconciler::wrote_slice) takes the
+    /// answer.
+    WriteSlice(Box<SliceWrite>),
+    /// Make, note or remove a FleetPackage in a namespace;
+    /// [`Reconciler::discovered`](super::reconciler::Reconciler::discovered) takes the answer.
+    Discover(String, discover::Change),
+    /// Give the sign of life, which names the gates that have to be closed and could not be;
+    /// [`Reconciler::beaten`](super::reconciler::Reconciler::beaten) takes the answer.
+    Beat(BTreeSet<Key>),
+    /// Ask the backends the queries of these namespaces, in this order;
+    /// [`Reconciler::checked`](super::reconciler::Reconciler::checked) takes what each namespace gets.
+    Ask(Vec<(String, Vec<String>)>),
+    /// Follow an object that a FleetPackage refers to, or follow it no longer.
+    Follow(references::Change),
+    /// Evaluate an expression; [`Reconciler::evaluated`](super::reconciler::Reconciler::evaluated) takes the answer.
+    Evaluate(Box<Evaluation>),
+    /// Show this object as it is known now: it is another, or gone.
+    Show(Kind, Key),
+}
+
+/// A status, to be written over one version of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatusWrite {
+    /// Of this call.
+    pub number: Number,
+    /// Of which kind the object is.
+    pub kind: Kind,
+    /// Which object, and which version of it. Any other is not touched.
+    pub version: Version,
+    /// What to write.
+    pub status: Status,
+    /// When it was decided.
+    pub(super) decided: Duration,
+}
+
+impl StatusWrite {
+    /// Whether it may be sent now: what was decided long ago may no longer be true.
+    pub fn may_be_sent(&self, now: Now) -> bool {
+        now.passed.saturating_sub(self.decided) < CALL_TIMEOUT
+    }
+}
+
+/// A status of either kind.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Status {
+    /// A FleetPackage's.
+    Package(Box<FleetPackageStatus>),
+    /// A gate's.
+    Gate {
+        /// The status.
+        status: Box<RolloutGateStatus>,
+        /// What to write where the hub has no room for that: only for one that closes.
+        least: Option<Box<RolloutGateStatus>>,
+    },
+}
+
+impl Status {
+    /// What to write where the hub has no room for all of it.
+    pub fn least(&self) -> Option<&RolloutGateStatus> {
+        if let Self::Gate { least, .. } = self { least.as_deref() } else { None }
+    }
+}
+
+impl Serialize for Status {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Package(status) => status.serialize(serializer),
+            Self::Gate { status, .. } => status.serialize(serializer),
+        }
+    }
+}
+
+/// A change of a slice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SliceWrite {
+    /// Its FleetPackage.
+    pub package: Key,
+    /// Which FleetPackage of that name.
+    pub uid: String,
+    /// What to do.
+    pub change: slices::Change,
+}
+
+/// How a write ended.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// It was accepted; the object as it is now.
+    Done(Box<LazyObject>),
+    /// The object has changed since it was read.
+    Conflict,
+    /// There is no such object any more.
+    Gone,
+    /// It was not sent: it came too late, or another replica may lead before the answer.
+    NotSent,
+    /// The API server answered with an error, or did not answer in time: the write may arrive yet.
+    Unconfirmed,
+}
+
+/// How reading an object ended: it is gone where there is none. Where it could not be read, nothing is known.
+pub type Found = Result<Option<LazyObject>, Unreadable>;
+
+/// An object could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unreadable;

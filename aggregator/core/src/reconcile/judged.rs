@@ -1,0 +1,104 @@
+//! The two kinds of objects that get a status, and what they have in common.
+
+use std::fmt::Debug;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde::de::DeserializeOwned;
+use statusbridge_api::conditions::{OPEN, READY, find};
+use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
+
+use super::command::Status;
+use super::judge::World;
+use super::state::State;
+use super::store::{Kind, Object, Store};
+use crate::decide::Evidence;
+use crate::decide::closing::least;
+
+/// A spec that a status can be decided for.
+pub trait Judged: DeserializeOwned + PartialEq + Clone + Debug + Sized {
+    /// Its status.
+    type Status: DeserializeOwned + PartialEq + Clone + Evidence + Debug;
+    /// Its kind.
+    const KIND: Kind;
+
+    /// All objects of the kind.
+    fn store(state: &State) -> &Store<Self, Self::Status>;
+    /// The same.
+    fn store_mut(state: &mut State) -> &mut Store<Self, Self::Status>;
+    /// The status that it should get, if it is worth a write.
+    fn judge(world: &World<'_>, object: &Object<Self, Self::Status>) -> Option<Self::Status>;
+    /// What to write.
+    fn status(object: &Object<Self, Self::Status>, status: Self::Status) -> Status;
+    /// What may stand there once that was sent.
+    fn sent(status: &Status) -> Vec<Self::Status>;
+    /// The condition that people look at first.
+    fn verdict(status: &Self::Status) -> Option<&Condition>;
+}
+
+impl Judged for FleetPackageSpec {
+    type Status = FleetPackageStatus;
+    const KIND: Kind = Kind::FleetPackage;
+
+    fn store(state: &State) -> &Store<Self, Self::Status> {
+        &state.packages
+    }
+
+    fn store_mut(state: &mut State) -> &mut Store<Self, Self::Status> {
+        &mut state.packages
+    }
+
+    fn judge(world: &World<'_>, object: &Object<Self, Self::Status>) -> Option<Self::Status> {
+        world.package(object)
+    }
+
+    fn status(_: &Object<Self, Self::Status>, status: Self::Status) -> Status {
+        Status::Package(Box::new(status))
+    }
+
+    fn sent(status: &Status) -> Vec<Self::Status> {
+        match status {
+            Status::Package(status) => vec![*status.clone()],
+            Status::Gate { .. } => Vec::new(),
+        }
+    }
+
+    fn verdict(status: &Self::Status) -> Option<&Condition> {
+        find(&status.conditions, READY)
+    }
+}
+
+impl Judged for RolloutGateSpec {
+    type Status = RolloutGateStatus;
+    const KIND: Kind = Kind::RolloutGate;
+
+    fn store(state: &State) -> &Store<Self, Self::Status> {
+        &state.gates
+    }
+
+    fn store_mut(state: &mut State) -> &mut Store<Self, Self::Status> {
+        &mut state.gates
+    }
+
+    fn judge(world: &World<'_>, object: &Object<Self, Self::Status>) -> Option<Self::Status> {
+        world.gate(object)
+    }
+
+    fn status(object: &Object<Self, Self::Status>, status: Self::Status) -> Status {
+        let open = object.status.as_ref().filter(|open| open.says_open() && !status.says_open());
+        let least = open.map(|open| Box::new(least(open, &status)));
+        Status::Gate { status: Box::new(status), least }
+    }
+
+    fn sent(status: &Status) -> Vec<Self::Status> {
+        match status {
+            Status::Gate { status, least } => {
+                [Some(status), least.as_ref()].into_iter().flatten().map(|it| *it.clone()).collect()
+            }
+            Status::Package(_) => Vec::new(),
+        }
+    }
+
+    fn verdict(status: &Self::Status) -> Option<&Condition> {
+        find(&status.conditions, OPEN)
+    }
+}

@@ -1,0 +1,862 @@
+//! The reconciler: what is heard goes in, what is to be done comes out. It does nothing itself and reads no clock.
+//!
+//! ```text
+//!   objects of the hub ─┐                    ┌─> closings: at once
+//!   evidence, polls ────┼─> judge, compare ──┤
+//!   answers to writes ──┘                    └─> the rest: a queue, so many writes a second, namespaces by turns;
+//!                                                when it is empty, what discovery found
+//!                                            heartbeat once a poll's closings have landed; it names those that have not
+//! ```
+//!
+//! The queue holds names only: what is written is decided from the newest object and fleet known at the moment of writing.
+//! However long an answer takes, evidence and all other objects go on meanwhile.
+//!
+//! One that starts, after a restart or as a new leader, knows nothing of any cluster. It first closes the gates whose
+//! evidence is too old by now.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use statusbridge_api::{ClusterSet, FleetPackageSpec, RolloutGateSpec};
+use tracing::warn;
+
+use super::command::{Answer, Command, Found, Number, SliceWrite, Status, StatusWrite};
+use super::discover::Discovery;
+use super::feeds::{Planned, Polled};
+use super::flights::Flights;
+use super::heartbeat::Heartbeat;
+use super::judged::Judged;
+use super::judging::{Due, Judges, Todo};
+use super::lazy_object::LazyObject;
+use super::profiles::{self, News, Profiles};
+use super::references::{self, Evaluated, Place};
+use super::slices::{self, Change, Owned};
+use super::state::{Rules, State};
+use super::store::{Event, GateObject, Kept, Key, Kind, Object};
+use super::write_queue::{Job, Urgency, WriteQueue};
+use crate::checks::{Answers, Rounds};
+use crate::decide::Moment;
+use crate::fleet::Fleet;
+use crate::time::Now;
+
+/// How often a write is tried again after a conflict before it is left for later.
+const ATTEMPTS: u32 = 5;
+/// For so long what was found out of the fleet at one moment serves for all that is judged, unless the fleet changes.
+const MOMENT: Duration = Duration::from_millis(200);
+/// Time until a closing is tried again of which nobody knows whether it arrived, or that was not sent.
+const REST: Duration = Duration::from_secs(1);
+/// Slices of one FleetPackage that are written at the same time, before it is decided again.
+const SLICES_AT_ONCE: usize = 8;
+
+/// A write under way.
+#[derive(Debug)]
+enum Flight {
+    /// Of a FleetPackage's status.
+    Package(Written<FleetPackageSpec>),
+    /// Of a gate's.
+    Gate(Written<RolloutGateSpec>),
+    /// Somebody else has changed the object, which is being read. So often it was tried.
+    Rereads { attempt: u32 },
+    /// Of a gate that is to open: it waits for these, which are being read; the second of those that were.
+    Waits { left: BTreeMap<Number, Key>, read: BTreeSet<Key> },
+    /// Of slices: so many answers are to come, whether all that came landed, and whether there is more to write.
+    Slices { left: usize, landed: bool, more: bool },
+}
+
+/// A status that was sent.
+#[derive(Debug)]
+struct Written<S: Judged> {
+    /// Over this.
+    object: Box<Object<S, S::Status>>,
+    status: Box<Status>,
+    attempt: u32,
+}
+
+/// How a closing was tried.
+#[derive(Debug, Default)]
+struct Tried {
+    /// So often it was in conflict with somebody else's change.
+    conflicts: u32,
+    /// It is not tried again before that.
+    rests_until: Duration,
+}
+
+/// The reconciler and all that it knows.
+pub struct Reconciler {
+    state: State,
+    judges: Judges,
+    judged_all: bool,
+    queue: WriteQueue,
+    flights: Flights<Flight>,
+    /// Closings that did not land at once.
+    tried: BTreeMap<Key, Tried>,
+    heartbeat: Heartbeat,
+    discovery: Option<Discovery>,
+    evaluates: bool,
+    /// The moment that was judged at last, and when that was.
+    moment: Option<(Moment, Duration)>,
+    complaints: Vec<String>,
+    numbers: Number,
+    commands: Vec<Command>,
+}
+
+impl Reconciler {
+    /// One that knows this, which makes FleetPackages of what the clusters report if `discovery` is given.
+    pub fn new(state: State, judges: Judges, discovery: Option<Discovery>) -> Self {
+        Self {
+            state,
+            judges,
+            judged_all: false,
+            queue: WriteQueue::default(),
+            flights: Flights::default(),
+            tried: BTreeMap::new(),
+            heartbeat: Heartbeat::default(),
+            discovery,
+            evaluates: false,
+            moment: None,
+            complaints: Vec::new(),
+            numbers: 0,
+            commands: Vec::new(),
+        }
+    }
+
+    /// What is to be done, in this order, since this was asked before.
+    pub fn commands(&mut self) -> Vec<Command> {
+        std::mem::take(&mut self.commands)
+    }
+
+    /// What is known.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The fleet, to work on.
+    pub fn fleet(&mut self) -> &mut Fleet {
+        self.state.observations.clear();
+        self.moment = None;
+        &mut self.state.fleet
+    }
+
+    /// Whether everything was judged, and any feed has ever answered.
+    pub fn is_ready(&self) -> bool {
+        self.judged_all && self.state.feeds.any_has_answered()
+    }
+
+    /// Whether there may be something to write within the budget.
+    pub fn has_writes(&self) -> bool {
+        !self.queue.is_empty() || self.discovery.as_ref().is_some_and(Discovery::is_due)
+    }
+
+    /// The moment that everything would be judged at now.
+    pub fn present(&self, now: Now) -> Moment {
+        self.state.feeds.moment(now)
+    }
+
+    /// How many writes wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// How many FleetPackages discovery has made, and how many packages get none, where there is discovery.
+    pub fn discovery_counts(&self) -> Option<(usize, usize)> {
+        self.discovery.as_ref().map(Discovery::counts)
+    }
+
+    /// How often somebody else wrote a status of this kind since this was asked before.
+    pub fn take_foreign(&mut self, kind: Kind) -> u64 {
+        match kind {
+            Kind::FleetPackage => self.state.packages.take_foreign(),
+            Kind::RolloutGate => self.state.gates.take_foreign(),
+            Kind::FleetPackageSlice => self.state.slices.take_foreign(),
+        }
+    }
+
+    // What is heard.
+
+    /// From now on evidence comes by these feeds. What was known of the fleet is forgotten: nobody knows which feed will
+    /// tell of which cluster.
+    pub fn planned(&mut self, feeds: Vec<Planned>, fleet: Fleet) {
+        self.state.feeds.plan(feeds);
+        self.moment = None;
+        self.state.fleet = fleet;
+        self.state.checks = Rounds::default();
+        self.state.observations.clear();
+    }
+
+    /// The configuration says something else from now on.
+    pub fn configured(&mut self, rules: Rules, now: Now) {
+        self.state.rules = rules;
+        self.state.observations.clear();
+        self.state.verdicts.clear();
+        self.judge_all(now);
+    }
+
+    /// ClusterProfiles are read by other rules from now on: nothing is known of them.
+    pub fn forget_profiles(&mut self, settings: profiles::Settings) {
+        self.state.profiles = Profiles::new(settings);
+    }
+
+    /// News of a FleetPackage.
+    pub fn package(&mut self, event: Event<LazyObject>, now: Now) {
+        let changed = self.state.packages.apply(event);
+        self.packages_changed(changed, now);
+    }
+
+    /// News of a gate.
+    pub fn gate(&mut self, event: Event<LazyObject>, now: Now) {
+        let changed = self.state.gates.apply(event);
+        self.gates_changed(changed, now);
+    }
+
+    /// News of a slice. What is wrong with slices is found at the next poll, so that nothing follows from it.
+    pub fn slice(&mut self, event: Event<LazyObject>) {
+        self.state.slices.apply(event);
+    }
+
+    /// News of ClusterProfiles.
+    pub fn profiles(&mut self, news: Vec<News>, now: Now) {
+        let changed = self.state.profiles.apply(news, now.wall);
+        self.state.observations.clear();
+        let complaints = self.state.profiles.complaints();
+        let news = complaints.iter().filter(|complaint| !self.complaints.contains(complaint));
+        news.for_each(|complaint| warn!(%complaint, "ClusterProfiles"));
+        self.complaints = complaints;
+        // What only says more about a cluster can wait for the next poll.
+        if changed {
+            let selects = |clusters: &ClusterSet| clusters.selector.is_some();
+            let State { packages, gates, .. } = &self.state;
+            let packages = packages.iter().filter(|it| it.spec.as_ref().is_ok_and(|s| selects(&s.clusters)));
+            let packages = packages.map(|it| it.key.clone()).collect();
+            let gates = gates.iter().filter(|it| it.spec.as_ref().is_ok_and(|s| selects(&s.clusters)));
+            let gates = gates.map(|it| it.key.clone()).collect();
+            self.judge(packages, gates, now);
+        }
+    }
+
+    /// How a poll of the feed with this number ended.
+    pub fn polled(&mut self, feed: usize, polled: Polled, now: Now) {
+        self.state.feeds.polled(feed, polled, now);
+        self.moment = None;
+        self.heartbeat.is_due(now);
+        if let Some(mut discovery) = self.discovery.take() {
+            if self.state.feeds.all_answer() && self.state.packages.complete() {
+                let moment = self.moment(now);
+                discovery.polled(&self.state.world(moment));
+            } else {
+                discovery.poll_failed();
+            }
+            self.discovery = Some(discovery);
+        }
+        self.judge_all(now);
+        self.ask(now);
+    }
+
+    /// What the backends, each in its place, said to queries of a namespace.
+    pub fn checked(&mut self, namespace: &str, queries: &[String], said: Vec<Answers>, now: Now) {
+        self.state.checks.take(namespace, queries, said);
+        let asks = |gate: &&GateObject| {
+            gate.key.namespace == namespace && gate.spec.as_ref().is_ok_and(|spec| !spec.checks.is_empty())
+        };
+        let concerned = self.state.gates.iter().filter(asks).map(|gate| gate.key.clone()).collect();
+        self.judge(BTreeSet::new(), concerned, now);
+    }
+
+    /// What was found out about objects that FleetPackages refer to.
+    pub fn referred(&mut self, place: &Place, news: references::News, now: Now) {
+        let changed = self.state.references.take(place, news, now.passed);
+        self.judge(changed, BTreeSet::new(), now);
+        self.evaluate(now);
+    }
+
+    /// What an expression gave.
+    pub fn evaluated(&mut self, done: Evaluated, now: Now) {
+        self.evaluates = false;
+        let changed = self.state.references.evaluated(done, now.passed);
+        self.judge(changed, BTreeSet::new(), now);
+        self.evaluate(now);
+    }
+
+    /// A while has passed: what waits for time goes on. Meant to come ten times a second.
+    pub fn tick(&mut self, now: Now) {
+        let changed = self.state.references.expire(now.passed);
+        self.judge(changed, BTreeSet::new(), now);
+        self.evaluate(now);
+        self.go_on(now);
+    }
+
+    /// The heartbeat has landed or not. Since when all gates that had to be closed were, but for those that it names.
+    pub fn beaten(&mut self, landed: bool, now: Now) -> Option<Duration> {
+        self.heartbeat.end(landed, now)
+    }
+
+    /// How a status write ended.
+    pub fn wrote(&mut self, number: Number, kind: Kind, key: &Key, answer: Answer, now: Now) {
+        match kind {
+            Kind::FleetPackage => self.wrote_status::<FleetPackageSpec>(number, key, answer, now),
+            Kind::RolloutGate => self.wrote_status::<RolloutGateSpec>(number, key, answer, now),
+            Kind::FleetPackageSlice => {}
+        }
+        self.go_on(now);
+    }
+
+    /// How reading an object ended.
+    pub fn read(&mut self, number: Number, kind: Kind, key: &Key, found: Found, now: Now) {
+        let known = found.is_ok();
+        match (kind, found) {
+            (Kind::RolloutGate, Ok(found)) => {
+                let event = found.map(Event::Apply);
+                let changed = match event {
+                    Some(event) => self.state.gates.apply(event),
+                    None => self.state.gates.forget(key),
+                };
+                self.gates_changed(changed, now);
+            }
+            (Kind::FleetPackage, Ok(found)) => {
+                let changed = match found {
+                    Some(object) => self.state.packages.apply(Event::Apply(object)),
+                    None => self.state.packages.forget(key),
+                };
+                self.packages_changed(changed, now);
+            }
+            _ => {}
+        }
+        self.goes_on_after(number, kind, key, known, now);
+        self.go_on(now);
+    }
+
+    /// How a change of a slice ended, and whether it landed: the object where there is one.
+    pub fn wrote_slice(&mut self, write: &SliceWrite, answer: Answer, now: Now) {
+        let mut has_landed = true;
+        match (answer, &write.change) {
+            (Answer::Done(object), _) => drop(self.state.slices.insert(*object)),
+            (Answer::Gone, Change::Update(slice, _) | Change::Delete(slice)) => {
+                self.state.slices.forget(&slice.key);
+            }
+            (Answer::Gone, Change::Create(..)) => {}
+            // The watch brings what it is now, and the next poll finds it again.
+            (Answer::Conflict | Answer::NotSent | Answer::Unconfirmed, _) => has_landed = false,
+        }
+        let job = (Kind::FleetPackageSlice, write.package.clone());
+        let Some(flight) = self.flights.get_mut(&job) else { return };
+        let Flight::Slices { left, landed, more } = &mut flight.what else { return };
+        (*left, *landed) = (left.saturating_sub(1), *landed && has_landed);
+        if *left == 0 {
+            let (again, number) = (*landed && *more, flight.number);
+            self.end(&job, number);
+            if again {
+                self.queue.push(job, Urgency::Refresh);
+            }
+        }
+        self.go_on(now);
+    }
+
+    /// How a change of discovery's ended: whether it landed, or why not.
+    pub fn discovered(&mut self, answer: Result<bool, String>) {
+        if let Some(discovery) = &mut self.discovery {
+            discovery.wrote(answer);
+        }
+    }
+
+    // What follows.
+
+    fn packages_changed(&mut self, changed: BTreeSet<Key>, now: Now) {
+        if !self.are_new(Kind::FleetPackage, &changed, now) {
+            return;
+        }
+        let of_them = |gate: &&GateObject| gate.package().is_some_and(|package| changed.contains(&package));
+        let concerned = self.state.gates.iter().filter(of_them).map(|gate| gate.key.clone()).collect();
+        self.judge(changed, concerned, now);
+    }
+
+    fn gates_changed(&mut self, changed: BTreeSet<Key>, now: Now) {
+        if self.are_new(Kind::RolloutGate, &changed, now) {
+            let concerned = self.state.concerned(changed);
+            self.judge(BTreeSet::new(), concerned, now);
+        }
+    }
+
+    /// Other versions of these objects are known, or that they are gone. Whether that is a reason to judge.
+    fn are_new(&mut self, kind: Kind, changed: &BTreeSet<Key>, now: Now) -> bool {
+        changed.iter().for_each(|key| self.is_new(kind, key, now));
+        !changed.is_empty() || !self.judged_all
+    }
+
+    /// Another version of an object is known, or that it is gone.
+    fn is_new(&mut self, kind: Kind, key: &Key, now: Now) {
+        let state = &mut self.state;
+        state.unconfirmed.remove(&(kind, key.clone()));
+        let is_gone = match kind {
+            Kind::FleetPackage => state.packages.get(key).is_none(),
+            Kind::RolloutGate => state.gates.get(key).is_none(),
+            Kind::FleetPackageSlice => return,
+        };
+        if is_gone {
+            state.verdicts.forget(kind, key);
+        }
+        self.commands.push(Command::Show(kind, key.clone()));
+        if kind == Kind::FleetPackage {
+            // Whatever it refers to now is followed from now on.
+            let spec = state.packages.get(key).and_then(|package| package.spec.as_ref().ok());
+            let from = spec.filter(|it| it.managed_by.is_none()).and_then(|it| it.revision_from.as_ref());
+            let change = state.references.ask(key, from, now.passed);
+            if change != references::Change::default() {
+                self.commands.push(Command::Follow(change));
+            }
+        }
+    }
+
+    /// Has the next expression evaluated; one at a time.
+    fn evaluate(&mut self, now: Now) {
+        if !self.evaluates
+            && let Some(evaluation) = self.state.references.next(now.passed)
+        {
+            self.evaluates = true;
+            self.commands.push(Command::Evaluate(Box::new(evaluation)));
+        }
+    }
+
+    /// Begins to ask what checks call for.
+    fn ask(&mut self, now: Now) {
+        if !self.state.can_judge() {
+            return;
+        }
+        let moment = self.moment(now);
+        let world = self.state.world(moment);
+        let mut queries = BTreeMap::<String, BTreeSet<String>>::new();
+        for gate in self.state.gates.iter() {
+            let questions = world.questions(gate);
+            if !questions.is_empty() {
+                queries.entry(gate.key.namespace.clone()).or_default().extend(questions);
+            }
+        }
+        let backends = self.state.feeds.asked_at().count();
+        let begun = self.state.checks.begin(queries, backends);
+        if !begun.is_empty() {
+            self.commands.push(Command::Ask(begun));
+        }
+    }
+
+    fn judge_all(&mut self, now: Now) {
+        // Slices may belong to a FleetPackage that went while nobody watched.
+        let owners = self.state.slices.iter().filter_map(|slice| slice.owner_key());
+        let packages = self.state.packages.iter().map(|object| object.key.clone()).chain(owners).collect();
+        let gates = self.state.gates.iter().map(|object| object.key.clone()).collect();
+        self.judge(packages, gates, now);
+    }
+
+    fn judge(&mut self, packages: BTreeSet<Key>, gates: BTreeSet<Key>, now: Now) {
+        if !self.state.has_listed() {
+            return;
+        }
+        if !self.state.can_judge() {
+            self.close_what_is_too_old(now);
+        } else if !self.judged_all {
+            self.judged_all = true;
+            return self.judge_all(now);
+        } else if !packages.is_empty() || !gates.is_empty() {
+            self.sort(packages, gates, now);
+        }
+        self.go_on(now);
+    }
+
+    /// Before the first poll: what is open on evidence that no longer counts closes, whatever the backend may say later. All
+    /// else waits for what it says.
+    fn close_what_is_too_old(&mut self, now: Now) {
+        let moment = self.moment(now);
+        let world = self.state.world(moment);
+        let open = self.state.gates.iter().filter(|gate| gate.says_open());
+        let too_old = open.filter(|gate| world.gate(gate).is_some_and(|status| !status.says_open()));
+        let too_old: Vec<Key> = too_old.map(|gate| gate.key.clone()).collect();
+        self.state.closings.extend(too_old);
+    }
+
+    /// Judges, and sorts what is to be written: gates that close, with all that depend on them, and the rest.
+    fn sort(&mut self, packages: BTreeSet<Key>, gates: BTreeSet<Key>, now: Now) {
+        // What the fleet says of a package is found out once for a moment, so there is one for all.
+        let moment = self.moment(now);
+        let state = &self.state;
+        let mut due: BTreeSet<Due> = packages.into_iter().map(|of| Due { of, gate: None }).collect();
+        due.extend(gates.into_iter().map(|key| Due::gate(&state.gates, key)));
+        // Closings judge gates only, which have no slices.
+        let owned = if due.iter().all(|it| it.gate.is_some()) {
+            Owned::new()
+        } else {
+            slices::by_owner(&state.slices)
+        };
+        let mut closing = state.closings.clone();
+        let mut jobs = BTreeMap::new();
+        while !due.is_empty() {
+            let world = state.world_with(moment, &closing);
+            let all: Vec<Due> = std::mem::take(&mut due).into_iter().collect();
+            for todo in self.judges.judge(&world, &state.slices, &owned, &all) {
+                match todo {
+                    Todo::Writes(job, urgency) => drop(jobs.insert(job, urgency)),
+                    Todo::Closes(key) if closing.insert(key.clone()) => {
+                        let dependents = state.graph.dependents(&key);
+                        due.extend(dependents.map(|key| Due::gate(&state.gates, key.clone())));
+                    }
+                    Todo::Closes(_) => {}
+                }
+            }
+        }
+        self.state.closings = closing;
+        for (job, urgency) in jobs {
+            self.queue.push(job, urgency);
+        }
+    }
+
+    // What is to be done.
+
+    /// Sends the closings for which there is room, and gives the sign of life when it is due.
+    fn go_on(&mut self, now: Now) {
+        self.close(now);
+        if self.state.can_judge()
+            && let Some(named) = self.heartbeat.begin(&self.state.closings, now)
+        {
+            self.commands.push(Command::Beat(named));
+        }
+    }
+
+    /// Sends the closings that are not under way, the first of each namespace first.
+    fn close(&mut self, now: Now) {
+        if self.state.closings.is_empty() {
+            return;
+        }
+        let is_under_way = |flight: &Flight| match flight {
+            Flight::Gate(written) => is_closing(&written.status),
+            Flight::Rereads { .. } => true,
+            _ => false,
+        };
+        let moment = self.moment(now);
+        for key in by_turns(self.state.closings.iter().cloned().collect()) {
+            let job = (Kind::RolloutGate, key);
+            // It may take the place of a write that does not close.
+            let under_way = self.flights.get_mut(&job).map(|flight| is_under_way(&flight.what));
+            let key = &job.1;
+            let rests = self.tried.get(key).is_some_and(|tried| now.passed < tried.rests_until);
+            if rests
+                || under_way == Some(true)
+                || under_way.is_none() && !self.flights.has_room(&key.namespace)
+            {
+                continue;
+            }
+            let Some(gate) = self.state.gates.get(key) else {
+                self.state.closings.remove(key);
+                continue;
+            };
+            let status = self.state.world(moment).gate(gate).filter(|status| !status.says_open());
+            match status.filter(|_| gate.says_open()) {
+                Some(status) => {
+                    let attempt = self.tried.get(key).map_or(0, |tried| tried.conflicts);
+                    let key = key.clone();
+                    self.send::<RolloutGateSpec>(&key, status, attempt, now);
+                }
+                // It need not close after all; by now it may have to be open, which takes the way of all that opens.
+                None => {
+                    self.is_closed(&key.clone());
+                    self.queue.push(job, Urgency::News);
+                }
+            }
+        }
+    }
+
+    fn is_closed(&mut self, key: &Key) {
+        self.state.closings.remove(key);
+        self.tried.remove(key);
+    }
+
+    /// The write budget allows for one write more: sends what waits longest, as it should be by now. How many writes that
+    /// were.
+    pub fn next_write(&mut self, now: Now) -> u32 {
+        let moment = self.moment(now);
+        // Most of what waited may have been settled meanwhile; that costs no write.
+        loop {
+            let flights = &self.flights;
+            let Some(job) = self.queue.pop(|namespace| flights.has_room(namespace)) else { break };
+            if let Some(flight) = self.flights.get_mut(&job) {
+                flight.again = true;
+                continue;
+            }
+            let written = match job.0 {
+                Kind::FleetPackage => self.write_package(&job.1, moment, now),
+                Kind::RolloutGate => self.write_gate(&job.1, moment, 0, now),
+                Kind::FleetPackageSlice => self.write_slices(&job.1, moment),
+            };
+            if written > 0 {
+                return written;
+            }
+        }
+        let discovery = self.discovery.as_mut().filter(|_| self.queue.is_empty());
+        if let Some(discovery) = discovery
+            && let Some(change) = discovery.next()
+        {
+            self.commands.push(Command::Discover(discovery.namespace().to_owned(), change));
+            return 1;
+        }
+        0
+    }
+
+    fn write_package(&mut self, key: &Key, moment: Moment, now: Now) -> u32 {
+        let package = self.state.packages.get(key);
+        let Some(status) = package.and_then(|it| self.state.world(moment).package(it)) else { return 0 };
+        self.send::<FleetPackageSpec>(key, status, 0, now);
+        1
+    }
+
+    /// Writes a gate's status. Before one that depends on others opens, these are read anew: a watch that lags must not let
+    /// it open on what they said of an earlier spec.
+    fn write_gate(&mut self, key: &Key, moment: Moment, attempt: u32, now: Now) -> u32 {
+        let Some(gate) = self.state.gates.get(key) else { return 0 };
+        let Some(status) = self.state.world(moment).gate(gate) else { return 0 };
+        if gate.says_open() && !status.says_open() {
+            self.state.closings.insert(key.clone());
+            return 0;
+        }
+        let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
+        if !status.says_open() || gate.is_open_now() || others.is_empty() {
+            self.send::<RolloutGateSpec>(key, status, attempt, now);
+            return 1;
+        }
+        let others: BTreeSet<Key> = others.iter().map(|other| key.beside(&other.name)).collect();
+        let mut left = BTreeMap::new();
+        for other in others {
+            let number = self.number();
+            self.commands.push(Command::Read(number, Kind::RolloutGate, other.clone()));
+            left.insert(number, other);
+        }
+        let number = self.number();
+        let waits = Flight::Waits { left, read: BTreeSet::new() };
+        self.flights.begin((Kind::RolloutGate, key.clone()), number, waits);
+        1
+    }
+
+    /// Writes some of the slices of a FleetPackage.
+    fn write_slices(&mut self, package: &Key, moment: Moment) -> u32 {
+        let State { slices, packages, .. } = &self.state;
+        let changes = slices::changes(&self.state.world(moment), slices, &slices::by_owner(slices), package);
+        // Removals only once all else has landed.
+        let removing = changes.first().is_some_and(Change::is_delete);
+        let all = changes.len();
+        let changes: Vec<Change> =
+            changes.into_iter().take_while(|it| it.is_delete() == removing).take(SLICES_AT_ONCE).collect();
+        let left = changes.len();
+        if left == 0 {
+            return 0;
+        }
+        let uid = packages.get(package).map(|it| it.uid.clone()).unwrap_or_default();
+        for change in changes {
+            let write = SliceWrite { package: package.clone(), uid: uid.clone(), change };
+            self.commands.push(Command::WriteSlice(Box::new(write)));
+        }
+        let number = self.number();
+        let flight = Flight::Slices { left, landed: true, more: left < all };
+        self.flights.begin((Kind::FleetPackageSlice, package.clone()), number, flight);
+        u32::try_from(left).unwrap_or(u32::MAX)
+    }
+
+    /// A write is over: what was known of it.
+    fn end(&mut self, job: &Job, number: Number) -> Option<Flight> {
+        let flight = self.flights.end(job, number)?;
+        // It was to be written again meanwhile.
+        if flight.again {
+            self.queue.push(job.clone(), Urgency::News);
+        }
+        Some(flight.what)
+    }
+
+    /// The moment to judge at.
+    fn moment(&mut self, now: Now) -> Moment {
+        let since = |at: Duration| now.passed.saturating_sub(at) < MOMENT;
+        match self.moment {
+            Some((moment, at)) if since(at) => moment,
+            _ => {
+                let moment = self.state.feeds.moment(now);
+                self.moment = Some((moment, now.passed));
+                moment
+            }
+        }
+    }
+
+    fn number(&mut self) -> Number {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Sends a status that was decided now for an object as it is known now.
+    fn send<S: Flies>(&mut self, key: &Key, status: S::Status, attempt: u32, now: Now) {
+        let Some(object) = S::store(&self.state).get(key) else { return };
+        let (object, mut version) = (Box::new(object.clone()), object.version());
+        let status = S::status(&object, status);
+        // Nobody keeps a gate open by changing it all the time: a closing is right on top of any version.
+        if is_closing(&status) && attempt >= ATTEMPTS {
+            version.resource_version.clear();
+        }
+        let number = self.number();
+        S::store_mut(&mut self.state).sent(key, S::sent(&status));
+        let write = StatusWrite { number, kind: S::KIND, version, status, decided: now.passed };
+        let status = Box::new(write.status.clone());
+        self.flights.begin((S::KIND, key.clone()), number, S::flight(Written { object, status, attempt }));
+        self.commands.push(Command::Write(Box::new(write)));
+    }
+
+    fn wrote_status<S: Flies>(&mut self, number: Number, key: &Key, answer: Answer, now: Now) {
+        let job = (S::KIND, key.clone());
+        let written = self.end(&job, number).and_then(S::written);
+        let closes = written.as_ref().is_some_and(|it| is_closing(&it.status));
+        let (mut changed, mut retries) = (false, false);
+        match answer {
+            Answer::Done(object) => changed = self.landed::<S>(*object, written.as_ref()),
+            Answer::Gone => changed = !S::store_mut(&mut self.state).forget(key).is_empty(),
+            Answer::Conflict => {
+                let Some(written) = written else { return };
+                let attempt = written.attempt + 1;
+                if closes {
+                    self.tried.entry(key.clone()).or_default().conflicts = attempt;
+                } else if attempt >= ATTEMPTS {
+                    warn!(kind = S::KIND.name(), object = %key, "status is left for later: somebody else keeps changing the object");
+                    return;
+                }
+                let number = self.number();
+                self.flights.begin(job, number, Flight::Rereads { attempt });
+                self.commands.push(Command::Read(number, S::KIND, key.clone()));
+                return;
+            }
+            // A closing is tried again soon, anything else is found again by the next poll.
+            Answer::NotSent => retries = true,
+            Answer::Unconfirmed => {
+                self.state.unconfirmed.insert(job.clone());
+                retries = true;
+            }
+        }
+        if closes && retries {
+            self.tried.entry(key.clone()).or_default().rests_until = now.passed + REST;
+        } else if closes {
+            self.is_closed(key);
+        }
+        if changed {
+            self.is_new(S::KIND, key, now);
+        }
+        // What came to light meanwhile, and what rests on it.
+        if S::KIND == Kind::RolloutGate && !retries {
+            let concerned = self.state.concerned([key.clone()].into());
+            self.judge(BTreeSet::new(), concerned, now);
+        }
+    }
+
+    /// The hub has taken a status. Whether another version of the object is known now.
+    fn landed<S: Flies>(&mut self, object: LazyObject, written: Option<&Written<S>>) -> bool {
+        let Some(after) = Object::<S, S::Status>::read(object) else { return false };
+        let store = S::store_mut(&mut self.state);
+        let known = store.get(&after.key).map(|known| known.resource_version.clone());
+        // The watch may have brought a later one already.
+        let is_next = written.is_some_and(|it| known.as_ref() == Some(&it.object.resource_version));
+        if !is_next && store.has_seen(&after.version()) {
+            return false;
+        }
+        if let Some(Written { object, status, .. }) = written {
+            for sent in S::sent(status) {
+                self.state.verdicts.landed(S::KIND, object, &sent, &after);
+            }
+        }
+        S::store_mut(&mut self.state).keep(after)
+    }
+
+    /// An object was read, or could not be: goes on with what waited for that.
+    fn goes_on_after(&mut self, number: Number, kind: Kind, key: &Key, known: bool, now: Now) {
+        let job = (kind, key.clone());
+        let moment = self.moment(now);
+        let rereads = self.flights.get_mut(&job).filter(|flight| flight.number == number);
+        if let Some(&mut Flight::Rereads { attempt }) = rereads.map(|flight| &mut flight.what) {
+            self.end(&job, number);
+            if !known {
+                self.state.unconfirmed.insert(job);
+            } else if kind == Kind::RolloutGate {
+                self.write_gate(key, moment, attempt, now);
+            } else if let Some(package) = self.state.packages.get(key)
+                && let Some(status) = self.state.world(moment).package(package)
+            {
+                self.send::<FleetPackageSpec>(key, status, attempt, now);
+            }
+            return;
+        }
+        if kind != Kind::RolloutGate {
+            return;
+        }
+        let waits = self.flights.iter_mut().find_map(|(job, flight)| match &mut flight.what {
+            Flight::Waits { left, read } if left.contains_key(&number) => {
+                left.remove(&number);
+                read.insert(key.clone());
+                Some((job.1.clone(), flight.number, left.is_empty(), read.clone()))
+            }
+            _ => None,
+        });
+        let Some((gate, number, complete, read)) = waits else { return };
+        let job = (Kind::RolloutGate, gate.clone());
+        if !known {
+            // The next poll finds it again.
+            self.end(&job, number);
+        } else if complete {
+            self.end(&job, number);
+            self.write_after_reading(&gate, &read, moment, now);
+        }
+    }
+
+    /// Writes a gate's status after all gates that it depended on were read anew.
+    fn write_after_reading(&mut self, key: &Key, read: &BTreeSet<Key>, moment: Moment, now: Now) {
+        let Some(gate) = self.state.gates.get(key) else { return };
+        let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
+        let all_read = others.iter().all(|other| read.contains(&key.beside(&other.name)));
+        match self.state.world(moment).gate(gate) {
+            Some(status) if all_read && status.says_open() => {
+                self.send::<RolloutGateSpec>(key, status, 0, now);
+            }
+            Some(_) => self.queue.push((Kind::RolloutGate, key.clone()), Urgency::News),
+            None => {}
+        }
+    }
+}
+
+/// What is written of either kind.
+trait Flies: Judged {
+    fn flight(written: Written<Self>) -> Flight;
+    fn written(flight: Flight) -> Option<Written<Self>>;
+}
+
+impl Flies for FleetPackageSpec {
+    fn flight(written: Written<Self>) -> Flight {
+        Flight::Package(written)
+    }
+
+    fn written(flight: Flight) -> Option<Written<Self>> {
+        if let Flight::Package(written) = flight { Some(written) } else { None }
+    }
+}
+
+impl Flies for RolloutGateSpec {
+    fn flight(written: Written<Self>) -> Flight {
+        Flight::Gate(written)
+    }
+
+    fn written(flight: Flight) -> Option<Written<Self>> {
+        if let Flight::Gate(written) = flight { Some(written) } else { None }
+    }
+}
+
+/// Whether a status closes an open gate.
+fn is_closing(status: &Status) -> bool {
+    matches!(status, Status::Gate { least: Some(_), .. })
+}
+
+/// The first of each namespace, then the second of each, and so on. They are sorted.
+fn by_turns(keys: Vec<Key>) -> Vec<Key> {
+    let mut ranked = Vec::with_capacity(keys.len());
+    let mut rank = 0_usize;
+    let mut namespace = String::new();
+    for key in keys {
+        rank = if key.namespace == namespace { rank + 1 } else { 0 };
+        namespace.clone_from(&key.namespace);
+        ranked.push((rank, key));
+    }
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, key)| key).collect()
+}

@@ -1,0 +1,131 @@
+//! All that verdicts rest on.
+
+use std::collections::BTreeSet;
+
+use super::dependencies::Graph;
+use super::feeds::Feeds;
+use super::judge::World;
+use super::observation_cache::ObservationCache;
+use super::profiles::{Profiles, Settings};
+use super::references::Ledger;
+use super::slices::Slices;
+use super::store::{Gates, Key, Kind, Packages};
+use super::tenancy::Tenancy;
+use super::verdict_cache::VerdictCache;
+use crate::checks::{Rounds, Templates};
+use crate::decide::Moment;
+use crate::fleet::Fleet;
+
+/// What the configuration says about verdicts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rules {
+    /// What each namespace may see.
+    pub tenancy: Tenancy,
+    /// Queries that checks may refer to by name.
+    pub templates: Templates,
+}
+
+/// All that verdicts rest on.
+pub struct State {
+    /// What the clusters report.
+    pub fleet: Fleet,
+    /// What the feeds' last polls came to.
+    pub feeds: Feeds,
+    /// The FleetPackages.
+    pub packages: Packages,
+    /// The gates.
+    pub gates: Gates,
+    /// The slices.
+    pub slices: Slices,
+    /// The clusters that the hub knows.
+    pub profiles: Profiles,
+    /// What the configuration says.
+    pub rules: Rules,
+    /// What each gate depends on.
+    pub graph: Graph,
+    /// What the backends say to checks.
+    pub checks: Rounds,
+    /// The revisions that packages read from other objects.
+    pub references: Ledger,
+    /// What was found out about the fleet, as it is now.
+    pub observations: ObservationCache,
+    /// What objects were judged to be, and what that rests on.
+    pub verdicts: VerdictCache,
+    /// Gates that have to be closed, and of which the hub does not know it yet.
+    pub closings: BTreeSet<Key>,
+    /// Objects that a write was sent for, and nobody knows whether it has arrived.
+    pub unconfirmed: BTreeSet<(Kind, Key)>,
+    /// Which leadership it is.
+    pub epoch: Option<i64>,
+}
+
+impl State {
+    /// Nothing is known yet.
+    pub fn new(fleet: Fleet, profiles: Settings, rules: Rules, epoch: Option<i64>) -> Self {
+        Self {
+            fleet,
+            feeds: Feeds::default(),
+            packages: Packages::default(),
+            gates: Gates::default(),
+            slices: Slices::default(),
+            profiles: Profiles::new(profiles),
+            rules,
+            graph: Graph::default(),
+            checks: Rounds::default(),
+            references: Ledger::default(),
+            observations: ObservationCache::default(),
+            verdicts: VerdictCache::default(),
+            closings: BTreeSet::new(),
+            unconfirmed: BTreeSet::new(),
+            epoch,
+        }
+    }
+
+    /// The world at a moment.
+    pub fn world(&self, moment: Moment) -> World<'_> {
+        self.world_with(moment, &self.closings)
+    }
+
+    /// The same, where these gates have to be closed.
+    pub fn world_with<'a>(&'a self, moment: Moment, closing: &'a BTreeSet<Key>) -> World<'a> {
+        World {
+            fleet: &self.fleet,
+            packages: &self.packages,
+            profiles: &self.profiles,
+            tenancy: &self.rules.tenancy,
+            gates: &self.gates,
+            graph: &self.graph,
+            closing,
+            templates: &self.rules.templates,
+            answers: self.checks.answers(),
+            epoch: self.epoch,
+            unconfirmed: &self.unconfirmed,
+            references: &self.references,
+            observations: &self.observations,
+            verdicts: &self.verdicts,
+            backend: self.feeds.backend(),
+            unheard: self.feeds.unheard(),
+            moment,
+        }
+    }
+
+    /// Whether all FleetPackages and gates of the hub are known.
+    pub fn has_listed(&self) -> bool {
+        self.packages.complete() && self.gates.complete()
+    }
+
+    /// Judging needs both lists, and to have asked for evidence at least once: before that, nothing is known, and nothing
+    /// is worse than it was but what has grown too old.
+    pub fn can_judge(&self) -> bool {
+        self.has_listed() && self.feeds.any_was_polled()
+    }
+
+    /// The gates that have to be looked at when these have changed: themselves, those that depend on them, and those of
+    /// cycles that they closed or opened.
+    pub fn concerned(&mut self, changed: BTreeSet<Key>) -> BTreeSet<Key> {
+        let mut concerned = self.graph.update(&self.gates, &changed);
+        concerned.extend(changed.iter().flat_map(|key| self.graph.dependents(key)).cloned());
+        concerned.extend(changed);
+        concerned
+    }
+}
