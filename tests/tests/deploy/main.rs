@@ -11,6 +11,7 @@ mod monitoring;
 mod openshift;
 mod rights;
 mod runs;
+mod version;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
