@@ -33,6 +33,18 @@ async fn programs_charts_images_and_changelog_have_one_version() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn images_are_built_with_the_toolchain_of_the_repository() -> Result<()> {
+    let toolchain = std::fs::read_to_string(repository("rust-toolchain.toml"))?;
+    let channel =
+        toolchain.lines().find_map(|line| line.strip_prefix("channel = \"")).context("no channel")?;
+    let minor = channel.trim_end_matches('"').rsplit_once('.').context("no patch version")?.0;
+    let containerfile = std::fs::read_to_string(repository("deploy/Containerfile"))?;
+    let image = format!("ARG RUST=docker.io/library/rust:{minor}-");
+    ensure!(containerfile.contains(&image), "deploy/Containerfile does not begin from {image}…");
+    Ok(())
+}
+
 /// Pages and recipes that name a version of ours: `newTag: 1.2.3`, `ref=v1.2.3`, `--version 1.2.3`, an image.
 #[test]
 fn pages_name_the_version_that_there_is() -> Result<()> {
