@@ -8,7 +8,7 @@ export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((
 KEEP ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults demo bench bench-fleet dashboards lint deny advisories doc reference manifests generate static image check-image cargo
+.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults demo bench bench-fleet dashboards lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,8 +96,15 @@ reference: cargo ## Write the reference pages in docs/: API, sources, metrics
 manifests: cargo programs ## Check charts, kustomize bases and all other manifests, without a cluster
 	@deploy/check
 
+scripts: ## Check workflows and shell scripts
+	@deploy/lint
+
 generate: ## Write what in deploy/ is made from something else
 	@deploy/generate
+
+# make version VERSION=1.2.3 makes that the version, everywhere.
+version: ## Print the version, or change it
+	@deploy/version $(VERSION)
 
 # PROFILE=dev is quicker, SBOM=0 leaves out the bill of materials.
 static: cargo ## Build static binaries for amd64 and arm64 into target/static
@@ -105,7 +112,7 @@ static: cargo ## Build static binaries for amd64 and arm64 into target/static
 
 # PREBUILT=1 takes what `make static` has left; BUILDER=…, IMAGE_PREFIX=registry.example.org/statusbridge/, TAG=… .
 BUILDER ?= $(firstword $(foreach b,docker podman buildah,$(if $(shell command -v $(b) 2>/dev/null),$(b))))
-TAG ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+TAG ?= $(shell deploy/version)
 image: ## Build all container images
 	@test -n "$(BUILDER)" || { echo "error: there is no docker, podman or buildah; make static builds the binaries" >&2; exit 1; }
 	for program in statusbridge-exporter statusbridge-aggregator statusbridge-changelog statusbridge; do \
@@ -115,3 +122,13 @@ image: ## Build all container images
 
 check-image: ## Build all container images from what `make static` has left, and look into them
 	@deploy/check-image
+
+# The rest is what a release consists of: REGISTRY=ghcr.io/example SOURCE=https://github.com/example/statusbridge.
+package: ## Pack binaries, charts, CRDs, checksums and notes of a release into target/release-files
+	@deploy/package
+
+push: ## Push images and charts to REGISTRY
+	@deploy/push
+
+sign: ## Sign what was pushed, and the checksums, with cosign
+	@deploy/sign

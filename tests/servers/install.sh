@@ -37,10 +37,11 @@ crossplane-changelog|github.com/crossplane/crossplane-runtime/v2|changelog-clien
 kube-state-metrics|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||2 minutes|-X '$common'=@V@
 helm|helm.sh/helm/v3|helm|helm.sh/helm/v3/cmd/helm||3 minutes|-X helm.sh/helm/v3/internal/version.version=v@V@ -X '$helm'/chartutil.k8sVersionMajor=1 -X '$helm'/chartutil.k8sVersionMinor=36 -X '$helm'/lint/rules.k8sVersionMajor=1 -X '$helm'/lint/rules.k8sVersionMinor=36
 otel-collector|github.com/open-telemetry/opentelemetry-collector-contrib/receiver/prometheusreceiver|otel-collector|statusbridge.dev/tests/servers/otel-collector|remove_all_sd|4 minutes|-X main.version=v@V@
+actionlint|github.com/rhysd/actionlint|actionlint|github.com/rhysd/actionlint/cmd/actionlint||some seconds|-X github.com/rhysd/actionlint.version=@V@
 kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconform/cmd/kubeconform||1 minute|-X main.version=v@V@
 '
-# kube-state-metrics is what the benchmark measures against, kubeconform what deploy/check runs, otel-collector what
-# `make pipelines` tries: no other test needs them.
+# kube-state-metrics is what the benchmark measures against, kubeconform and actionlint are what deploy/check runs,
+# otel-collector is what `make pipelines` tries: no other test needs them.
 default_names="kubernetes etcd etcd-old prometheus thanos mimir victoria-metrics victoria-metrics-cluster kustomize-controller kpt kstatus argocd-lua crossplane-changelog argo-rollouts kubefleet ocm-placement helm"
 
 say() { printf '%s\n' "$*" >&2; }
@@ -117,7 +118,7 @@ go_build() { # into the directory $1
   for package in $packages; do
     program=${names[$((i++))]}
     from_assets "$program" && continue
-    CGO_ENABLED=0 GOWORK=off GOFLAGS= nice -n 10 go build -mod=readonly -trimpath -buildvcs=false \
+    CGO_ENABLED=0 GOWORK=off GOFLAGS="" nice -n 10 go build -mod=readonly -trimpath -buildvcs=false \
       ${tags:+-tags "$tags"} -ldflags "-s -w $flags" -o "$1/$program" "$package"
   done
 }
@@ -200,7 +201,7 @@ fetch_victoria_metrics() {
 
 print_paths() {
   local n p
-  for n in $default_names kube-state-metrics kubeconform otel-collector; do
+  for n in $default_names kube-state-metrics kubeconform actionlint otel-collector; do
     if [ "$n" = victoria-metrics ]; then
       for p in $vm_programs; do echo "$p=$(vm_program "$p")"; done
       continue

@@ -1,14 +1,17 @@
 //! What `deploy/` ships, on a real API server: charts, kustomize bases, policies.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::string_slice)]
 
 mod accepted;
 mod by_hand;
 mod kudo;
 mod lifecycle;
 mod memory;
+mod monitoring;
+mod openshift;
 mod rights;
 mod runs;
+mod version;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};

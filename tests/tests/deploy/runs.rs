@@ -65,6 +65,27 @@ async fn account(api: &ApiServer, objects: &[Value], deployment: &str) -> Result
     api.kubeconfig_of_service_account(NAMESPACE, account).await
 }
 
+/// Whether the pod of `helm test` succeeds: its container is run here, with `more` for what this machine has elsewhere.
+async fn helm_test(objects: &[Value], more: &[(&str, &str)], config: Option<&str>) -> Result<()> {
+    let container = &the(objects, "Pod", "-test")?["spec"]["containers"][0];
+    let args = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let args: Vec<String> = args
+        .map(|arg| match config {
+            Some(file) if arg.starts_with("--config=") => format!("--config={file}"),
+            _ => arg.to_owned(),
+        })
+        .collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let mut command = own_command("statusbridge", &args).await?;
+    for variable in container["env"].as_array().into_iter().flatten() {
+        command.env(variable["name"].as_str().unwrap(), variable["value"].as_str().unwrap());
+    }
+    let out = command.envs(more.iter().copied()).output().await?;
+    let said = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    ensure!(out.status.success(), "{}", said.concat());
+    Ok(())
+}
+
 async fn cluster(rig: &Rig, etcd: &Etcd) -> Result<Workload> {
     let api = ApiServer::start(rig, etcd, "c1").await?;
     for files in [crds::flux()?, crds::kudo()?] {
@@ -75,6 +96,15 @@ async fn cluster(rig: &Rig, etcd: &Etcd) -> Result<Workload> {
     let account = account(&api, &objects, "").await?;
     let arguments = arguments(container(&objects, "")?);
     let exporter = Exporter::start(rig, "exporter", &account, &arguments).await?;
+    let map = the(&objects, "ConfigMap", "-test")?["data"]["config.yaml"].as_str().context("no config")?;
+    let service = "statusbridge-exporter.statusbridge-system.svc:9477";
+    ensure!(map.contains(service), "{map}");
+    let config = rig.dir().join("helm-test.yaml");
+    std::fs::write(&config, map.replace(service, &exporter.address().to_string()))?;
+    eventually(SOON, "helm test of the exporter succeeds", async || {
+        helm_test(&objects, &[], config.to_str()).await
+    })
+    .await?;
     Workload::of(api, exporter).await
 }
 
@@ -141,6 +171,11 @@ async fn from_a_package_to_a_gate_and_its_closing() {
             account(&api, &objects, "statusbridge-aggregator-sweeper").await?,
         );
         let aggregator = Aggregator::start(rig, "aggregator", &accounts.0, &options).await?;
+        let kubeconfig = [("STATUSBRIDGE_KUBECONFIG", accounts.0.to_str().unwrap())];
+        eventually(SOON, "helm test of the aggregator succeeds", async || {
+            helm_test(&objects, &kubeconfig, None).await
+        })
+        .await?;
         let hub = Hub::of(api, aggregator, accounts.0, accounts.1).await?;
 
         hub.report("app", "10s", json!({"detail": "All", "revision": REVISION})).await?;

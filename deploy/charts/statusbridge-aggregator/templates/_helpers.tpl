@@ -69,9 +69,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ include "aggregator.commonLabels" .root }}
 {{- end }}
 
-{{- define "aggregator.image" -}}
-{{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
-{{- else }}{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{/* The address of an image: dict with root and image. */}}
+{{- define "aggregator.imageOf" -}}
+{{- if .image.digest }}{{ .image.repository }}@{{ .image.digest }}
+{{- else }}{{ .image.repository }}:{{ default .root.Chart.AppVersion .image.tag }}
 {{- end }}
 {{- end }}
 
@@ -166,15 +167,14 @@ spec:
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+  terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
+  {{- with $values.podSecurityContext }}
   securityContext:
-    runAsNonRoot: true
-    runAsUser: 65532
-    runAsGroup: 65532
-    fsGroup: 65532
-    seccompProfile: {type: RuntimeDefault}
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   containers:
   - name: {{ .component }}
-    image: {{ include "aggregator.image" .root }}
+    image: {{ include "aggregator.imageOf" (dict "root" .root "image" $values.image) }}
     imagePullPolicy: {{ $values.image.pullPolicy }}
     args:
     {{- .args | nindent 4 }}
@@ -202,20 +202,16 @@ spec:
     {{- end }}
     livenessProbe:
       httpGet: {path: /healthz, port: http, scheme: {{ include "aggregator.scheme" .root | upper }}}
-      periodSeconds: 10
-      timeoutSeconds: 5
-      failureThreshold: 6
+      {{- toYaml $values.livenessProbe | nindent 6 }}
     readinessProbe:
       httpGet: {path: /readyz, port: http, scheme: {{ include "aggregator.scheme" .root | upper }}}
-      periodSeconds: 5
-      timeoutSeconds: 5
+      {{- toYaml $values.readinessProbe | nindent 6 }}
     resources:
       {{- .resources | nindent 6 }}
+    {{- with $values.securityContext }}
     securityContext:
-      allowPrivilegeEscalation: false
-      readOnlyRootFilesystem: true
-      runAsNonRoot: true
-      capabilities: {drop: [ALL]}
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
     {{- if or .volumeMounts $values.tls.secretName }}
     volumeMounts:
     {{- with .volumeMounts }}

@@ -36,9 +36,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{- define "exporter.image" -}}
-{{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
-{{- else }}{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{/* The address of an image: dict with root and image. */}}
+{{- define "exporter.imageOf" -}}
+{{- if .image.digest }}{{ .image.repository }}@{{ .image.digest }}
+{{- else }}{{ .image.repository }}:{{ default .root.Chart.AppVersion .image.tag }}
 {{- end }}
 {{- end }}
 
