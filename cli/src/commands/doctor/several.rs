@@ -148,7 +148,7 @@ mod tests {
     use statusbridge_contract::Fingerprint;
 
     use super::*;
-    use crate::doctor::{DigestSeen, StreamSeen, Unscraped};
+    use crate::commands::doctor::{DigestSeen, StreamSeen, Unscraped};
     use statusbridge_core::fleet::StreamId;
     use statusbridge_core::testing::stream;
 

@@ -12,13 +12,14 @@ use statusbridge_api::rollout_gate::Require;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::rollout_gate::need_and_budget;
 use statusbridge_core::decide::unix;
-use statusbridge_core::reconcile::gate_verdict::{Gate, Question, read, stale_after};
+use statusbridge_core::reconcile::gate_verdict::{Gate, stale_after};
 use statusbridge_core::reconcile::store::{GateObject, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
 use super::doubts;
 use super::read::{Heartbeat, Seen};
 use super::rows::{Row, rows};
+use crate::verdict::{Asked, Verdict};
 
 /// Everything that a verdict rests on.
 #[skip_serializing_none]
@@ -27,7 +28,7 @@ use super::rows::{Row, rows};
 pub(super) struct Account {
     /// The object and its verdict.
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub verdict: Claim,
     /// Why the status is not to be relied upon at present; empty when nothing speaks against it.
     pub doubts: Vec<String>,
     /// How many clusters must count and how many may fail, of a gate.
@@ -55,10 +56,10 @@ pub(super) struct Account {
     pub clusters_note: Option<String>,
 }
 
-/// An object and its verdict.
+/// What an object says in its status.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Verdict {
+pub(super) struct Claim {
     /// Kind of the object.
     pub kind: &'static str,
     /// Its namespace.
@@ -117,7 +118,7 @@ pub(super) struct Dependency {
     /// Its name.
     pub name: String,
     /// Its verdict; left out when there is no such object.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<Claim>,
     /// Why that is not to be relied upon.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
@@ -131,20 +132,20 @@ pub(super) fn account(seen: &Seen, now: Seconds) -> Result<Account> {
     if seen.kind == Kind::RolloutGate { gate(seen, now) } else { package(seen, now) }
 }
 
-/// A verdict, and why it is not to be relied upon.
-type Judged = (Verdict, Vec<String>);
+/// What an object says, and why that is not to be relied upon.
+type Judged = (Claim, Vec<String>);
 
 fn gate(seen: &Seen, now: Seconds) -> Result<Account> {
     let gate = GateObject::read(seen.object.clone()).context("an object without a name")?;
     let package = seen.package.clone().and_then(PackageObject::read);
-    let (verdict, mut doubts) = judged(&Gate::from(&gate), stale_after_of(package.as_ref()), now);
+    let (verdict, mut doubts) = judged(&Gate::from(&gate), package.as_ref(), now);
     if let (Ok(spec), None) = (&gate.spec, &package) {
         doubts.push(format!("there is no FleetPackage {:?} in the namespace", spec.fleet_package_ref.name));
     }
     let depends_on = seen.dependencies.iter().map(|it| {
         let package = it.package.clone().and_then(PackageObject::read);
         let gate = it.gate.clone().and_then(GateObject::read);
-        let judged = gate.map(|gate| judged(&Gate::from(&gate), stale_after_of(package.as_ref()), now));
+        let judged = gate.map(|gate| judged(&Gate::from(&gate), package.as_ref(), now));
         dependency(&it.name, judged)
     });
     let counts = gate.status.as_ref().and_then(|status| status.clusters);
@@ -251,21 +252,17 @@ fn dependency(name: &str, judged: Option<Judged>) -> Dependency {
 }
 
 fn package_verdict(package: &PackageObject, now: Seconds) -> Judged {
-    judged(&Gate::from(package), stale_after_of(Some(package)), now)
+    judged(&Gate::from(package), Some(package), now)
 }
 
-fn stale_after_of(package: Option<&PackageObject>) -> Option<Seconds> {
-    stale_after(package?.spec.as_ref().ok()?)
-}
-
-fn judged(gate: &Gate, stale_after: Option<Seconds>, now: Seconds) -> Judged {
+fn judged(gate: &Gate, package: Option<&PackageObject>, now: Seconds) -> Judged {
     // A FleetPackage may want none.
     let revision = gate.spec.as_ref().ok().map(|wish| wish.revision.clone()).filter(|it| !it.is_empty());
     let status = gate.status.clone().unwrap_or_default();
-    let question = Question { revision: None, stale_after, slack: 0.0, now };
-    let doubts = doubts::of_reading(&read(gate, &question)).into_iter().collect();
+    let Verdict { reading, .. } = Verdict::of_gate(gate, package, Asked::at(now));
+    let doubts = doubts::of_reading(&reading).into_iter().collect();
     let verdict = find(&status.conditions, OPEN);
-    let told = Verdict {
+    let told = Claim {
         kind: gate.kind.name(),
         namespace: gate.key.namespace.clone(),
         name: gate.key.name.clone(),
@@ -280,13 +277,13 @@ fn judged(gate: &Gate, stale_after: Option<Seconds>, now: Seconds) -> Judged {
         message: verdict.map(|it| it.message.clone()).unwrap_or_default(),
         since: verdict.map(|it| it.last_transition_time.clone()),
         evidence_age_seconds: status.as_of.as_ref().map(|as_of| now - unix(as_of)),
-        stale_after_seconds: stale_after,
+        stale_after_seconds: reading.stale_after_seconds,
     };
     (told, doubts)
 }
 
 /// A name in the kind's own words, as kubectl prints it.
-impl std::fmt::Display for Verdict {
+impl std::fmt::Display for Claim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
     }

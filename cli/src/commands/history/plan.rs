@@ -138,7 +138,7 @@ mod tests {
 
     fn looks(all: &[(i64, u64)]) -> BTreeMap<i64, Values> {
         let values = |value: u64| {
-            let mut values = [Some(0); crate::history::sight::SERIES];
+            let mut values = [Some(0); crate::commands::history::sight::SERIES];
             values[0] = Some(value);
             values
         };

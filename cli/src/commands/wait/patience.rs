@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use statusbridge_core::reconcile::gate_verdict::State;
+use statusbridge_core::reconcile::store::Kind;
 use statusbridge_core::time::Seconds;
 use tokio::time::Instant;
 
@@ -38,8 +39,9 @@ impl Outcome {
     }
 
     /// For people.
-    pub(super) const fn words(self) -> &'static str {
+    pub(super) const fn words(self, kind: Kind) -> &'static str {
         match self {
+            Self::Open if matches!(kind, Kind::FleetPackage) => "ready",
             Self::Open => "open",
             Self::Failed | Self::NotFound => "gave up",
             Self::Stalled => "stalled",
@@ -67,11 +69,11 @@ impl Patience {
     /// Takes note of a look, and says whether the wait ends.
     pub(super) fn see(&mut self, seen: &Seen, at: Instant) -> Option<Outcome> {
         let wrong = match seen {
-            Seen::Gate(reading, _) => match reading.state {
+            Seen::Gate(verdict, _) => match verdict.reading.state {
                 State::Open => return Some(Outcome::Open),
                 State::Stalled => return Some(Outcome::Stalled),
                 State::OtherRevision => Some(Outcome::OtherRevision),
-                _ if reading.is_silent(self.slack) => Some(Outcome::Stale),
+                _ if verdict.reading.is_silent(self.slack) => Some(Outcome::Stale),
                 _ => None,
             },
             Seen::NotFound => Some(Outcome::NotFound),
@@ -101,9 +103,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use statusbridge_core::reconcile::gate_verdict::{Gate, Question, read};
-    use statusbridge_core::reconcile::store::GateObject;
-    use statusbridge_core::reconcile::store::Object;
+    use statusbridge_core::reconcile::gate_verdict::Gate;
+    use statusbridge_core::reconcile::store::{GateObject, Object, PackageObject};
+
+    use crate::verdict::{Asked, Verdict};
 
     /// A reading in this state.
     fn reading(state: State) -> Seen {
@@ -129,15 +132,18 @@ mod tests {
             State::Waiting => {}
         }
         let object: GateObject = Object::read(serde_json::from_value(object).unwrap()).unwrap();
-        let question = Question {
-            revision: Some(statusbridge_contract::Fingerprint::of("r")),
-            stale_after: (state != State::Stale).then_some(60.0),
-            slack: 0.0,
-            now: 1_767_225_610.0,
-        };
-        let reading = read(&Gate::from(&object), &question);
-        assert_eq!(reading.state, state);
-        Seen::Gate(Box::new(reading), 0.0)
+        let revision = Some(statusbridge_contract::Fingerprint::of("r"));
+        let asked = Asked { revision, slack: 0.0, now: 1_767_225_610.0 };
+        let package = json!({
+            "metadata": {"name": "p", "namespace": "fleet", "generation": 1},
+            "spec": {"package": {"source": "s", "name": "p"}, "clusters": {}, "staleAfter": "60s"},
+        });
+        let package = PackageObject::read(serde_json::from_value(package).unwrap());
+        // Where there is no FleetPackage, nobody can say how old evidence may be.
+        let package = package.filter(|_| state != State::Stale);
+        let verdict = Verdict::of_gate(&Gate::from(&object), package.as_ref(), asked);
+        assert_eq!(verdict.reading.state, state);
+        Seen::Gate(Box::new(verdict), 0.0)
     }
 
     fn unreachable() -> Seen {

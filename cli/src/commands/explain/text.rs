@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::Value;
 use statusbridge_contract::Fingerprint;
 
-use super::account::{Account, Dependency, Terms, Verdict};
+use super::account::{Account, Claim, Dependency, Terms};
 use super::rows::Row;
 use crate::text::{one_line, span, table};
 
@@ -67,7 +67,7 @@ fn around(before: &str, text: Option<impl Display>, after: &str) -> String {
     text.map(|text| format!("{before}{text}{after}")).unwrap_or_default()
 }
 
-fn revision(verdict: &Verdict) -> String {
+fn revision(verdict: &Claim) -> String {
     match (&verdict.revision, &verdict.fingerprint) {
         (Some(words), Some(fingerprint)) if words == fingerprint => words.clone(),
         (Some(words), Some(fingerprint)) => format!("{words} ({fingerprint})"),
@@ -75,7 +75,7 @@ fn revision(verdict: &Verdict) -> String {
     }
 }
 
-fn judged(verdict: &Verdict, doubted: bool) -> String {
+fn judged(verdict: &Claim, doubted: bool) -> String {
     let state = match (verdict.condition, verdict.holds) {
         ("Open", true) => "open",
         ("Open", false) => "closed",
@@ -87,7 +87,7 @@ fn judged(verdict: &Verdict, doubted: bool) -> String {
     format!("{state}{doubted}: {}: {}{since}", verdict.reason, verdict.message)
 }
 
-fn evidence(verdict: &Verdict) -> String {
+fn evidence(verdict: &Claim) -> String {
     let limit = around("; stale after ", verdict.stale_after_seconds.map(span), "");
     match verdict.evidence_age_seconds {
         Some(age) => format!("{} old{limit}", span(age)),

@@ -38,8 +38,8 @@ impl Printer {
         if self.last.as_ref().is_none_or(|last| last.words() != seen.words()) {
             self.print(&seen.text(), &seen.json(&self.key));
         }
-        if let Seen::Gate(reading, now) = &seen {
-            self.progress.show(progress::of(reading, *now));
+        if let Seen::Gate(verdict, now) = &seen {
+            self.progress.show(progress::of(&verdict.reading, *now));
         }
         self.last = Some(seen);
     }
@@ -53,7 +53,10 @@ impl Printer {
             fields.insert("exitCode".to_owned(), json!(outcome.exit() as u8));
         }
         let colour = if outcome.exit() == Exit::Done { Colour::Green } else { Colour::Red };
-        self.print(&format!("{}: {said}", paint(outcome.words(), colour, &std::io::stdout())), &line);
+        self.print(
+            &format!("{}: {said}", paint(outcome.words(self.target.kind), colour, &std::io::stdout())),
+            &line,
+        );
     }
 
     /// The reader may have closed the pipe; the exit code still counts.

@@ -4,18 +4,19 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use statusbridge_api::{GROUP, VERSION};
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::gate_verdict::{self, Gate, Question, Reading};
+use statusbridge_core::reconcile::gate_verdict::Gate;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
 use crate::hub::{Answer, Hub};
+use crate::verdict::{Asked, Verdict};
 
 /// What a look found.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Seen {
     /// The gate, and what time it was in the hub.
-    Gate(Box<Reading>, Seconds),
+    Gate(Box<Verdict>, Seconds),
     /// There is none.
     NotFound,
     /// The API server answers, but not with that.
@@ -28,7 +29,7 @@ impl Seen {
     /// What would be news if it changed.
     pub(super) fn words(&self) -> (&str, &str, &str) {
         match self {
-            Self::Gate(reading, _) => (reading.state.name(), &reading.reason, &reading.message),
+            Self::Gate(verdict, _) => (verdict.state(), &verdict.reading.reason, &verdict.reading.message),
             Self::NotFound => ("NotFound", "", ""),
             Self::Refused(error) => ("Refused", error, ""),
             // An API server that starts fails in many ways, one after the other.
@@ -39,7 +40,8 @@ impl Seen {
     /// For people.
     pub(super) fn text(&self) -> String {
         match self {
-            Self::Gate(reading, _) => {
+            Self::Gate(verdict, _) => {
+                let reading = &verdict.reading;
                 let healthy = reading.healthy.iter().map(|healthy| format!(" ({healthy})"));
                 format!("{}: {}{}", reading.reason, reading.message, healthy.collect::<String>())
             }
@@ -52,7 +54,7 @@ impl Seen {
     /// For programs.
     pub(super) fn json(&self, key: &Key) -> Value {
         match self {
-            Self::Gate(reading, _) => json!(reading),
+            Self::Gate(verdict, _) => json!(verdict),
             _ => json!({
                 "namespace": key.namespace, "name": key.name, "open": false,
                 "state": self.words().0, "reason": self.words().0, "message": self.text(),
@@ -70,26 +72,20 @@ pub(super) async fn look(
     slack: Seconds,
 ) -> Result<Seen, Seen> {
     let Some((object, now)) = get(hub, kind, key).await? else { return Ok(Seen::NotFound) };
-    let (gate, package) = match kind {
-        Kind::RolloutGate => {
-            let nameless = || Seen::Refused("a gate without a name".to_owned());
-            let gate = Gate::from(&GateObject::read(object).ok_or_else(nameless)?);
-            let package = match &gate.spec {
-                Ok(wish) => get(hub, Kind::FleetPackage, &key.beside(&wish.package)).await?,
-                Err(_) => None,
-            };
-            (gate, package.and_then(|(package, _)| PackageObject::read(package)))
-        }
-        // Nobody can ask for a slice.
-        Kind::FleetPackage | Kind::FleetPackageSlice => {
-            let nameless = || Seen::Refused("a FleetPackage without a name".to_owned());
-            let package = PackageObject::read(object).ok_or_else(nameless)?;
-            (Gate::from(&package), Some(package))
-        }
+    let asked = Asked { revision: Some(revision), slack, now };
+    let nameless = || Seen::Refused(format!("a {} without a name", kind.name()));
+    let verdict = if kind == Kind::RolloutGate {
+        let gate = Gate::from(&GateObject::read(object).ok_or_else(nameless)?);
+        let package = match &gate.spec {
+            Ok(wish) => get(hub, Kind::FleetPackage, &key.beside(&wish.package)).await?,
+            Err(_) => None,
+        };
+        let package = package.and_then(|(package, _)| PackageObject::read(package));
+        Verdict::of_gate(&gate, package.as_ref(), asked)
+    } else {
+        Verdict::of_package(&PackageObject::read(object).ok_or_else(nameless)?, asked)
     };
-    let stale_after = package.and_then(|it| it.spec.ok()).and_then(|spec| gate_verdict::stale_after(&spec));
-    let question = Question { revision: Some(revision), stale_after, slack, now };
-    Ok(Seen::Gate(Box::new(gate_verdict::read(&gate, &question)), now))
+    Ok(Seen::Gate(Box::new(verdict), now))
 }
 
 /// An object as it is now, and what the API server says is the time.

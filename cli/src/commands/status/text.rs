@@ -8,6 +8,7 @@ use statusbridge_core::reconcile::store::{Key, Kind};
 
 use super::entry::{Entry, Totals};
 use crate::text::{Colour, one_line, pad, paint, span, widths};
+use crate::verdict::Verdict;
 
 const HEAD: [&str; 9] =
     ["NAME", "STATE", "REVISION", "HEALTHY", "SOAKING", "FAILED", "UNOBSERVED", "EVIDENCE", "WAITING FOR"];
@@ -32,7 +33,7 @@ pub(super) fn table(entries: &[Entry], namespaces: bool) -> (String, Vec<usize>)
 
 /// The line of an object.
 pub(super) fn row(entry: &Entry, namespaces: bool, widths: &[usize]) -> String {
-    let colour = match entry.reading.state {
+    let colour = match entry.verdict.reading.state {
         State::Open => Colour::Green,
         State::Waiting | State::OtherRevision => Colour::Yellow,
         State::Stalled | State::NotJudged | State::Stale => Colour::Red,
@@ -66,15 +67,15 @@ fn name(kind: Kind, name: &str) -> String {
 
 fn cells(entry: &Entry, namespaces: bool) -> Vec<String> {
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let reading = &entry.reading;
+    let reading = &entry.verdict.reading;
     let revision = reading.revision.as_ref().filter(|it| !it.is_empty()).and(reading.fingerprint.clone());
     let counts = entry.clusters();
     let count = |count: Option<u64>| dash(count.map(|count| count.to_string()));
-    let soaking = counts.as_ref().filter(|_| entry.kind == Kind::RolloutGate).map(|it| it.soaking);
+    let soaking = counts.as_ref().filter(|_| entry.verdict.kind == Kind::RolloutGate).map(|it| it.soaking);
     let waits = if reading.is_open() { String::new() } else { reading.message.clone() };
     let mut cells = vec![
-        name(entry.kind, &reading.name),
-        entry.state().to_owned(),
+        name(entry.verdict.kind, &reading.name),
+        entry.verdict.state().to_owned(),
         dash(revision),
         dash(reading.healthy.clone()),
         count(soaking),
@@ -105,9 +106,10 @@ pub(super) fn summary(entries: &[Entry]) -> String {
 pub(super) fn details(entries: &[Entry]) -> String {
     let mut text = String::new();
     for entry in entries {
-        let of = name(entry.kind, &entry.reading.name);
+        let Verdict { kind, reading } = &entry.verdict;
+        let of = name(*kind, &reading.name);
         // Writing to a string does not fail.
-        for waiting in &entry.reading.waiting_for {
+        for waiting in &reading.waiting_for {
             let line = format!("{of} waits for {}: {}", waiting.reason, waiting.message);
             let _ = writeln!(text, "{}", one_line(&line));
         }
