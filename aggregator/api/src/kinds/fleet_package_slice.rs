@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use serde_with::skip_serializing_none;
 
-use super::{GROUP, VERSION};
+use crate::names::{GROUP, VERSION};
 
 /// Name of the kind.
 pub const KIND: &str = "FleetPackageSlice";
@@ -104,7 +104,7 @@ impl RolloutStatus {
 }
 
 /// The CRD. It is put together here because kube's derive only knows kinds with a spec.
-pub(super) fn crd() -> Value {
+pub(crate) fn crd() -> Value {
     // The settings are those of kube's derive.
     let generator = SchemaSettings::openapi3()
         .with(|settings| {

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::check::{Check, CheckStatus};
-use super::common::{Amount, ClusterSet};
-use super::conditions::{OPEN, find, is_true};
+use crate::conditions::{OPEN, find, is_true};
+use crate::fields::check::{Check, CheckStatus};
+use crate::fields::common::{Amount, ClusterSet};
 
 /// What must be true of which clusters for the gate to open.
 #[skip_serializing_none]

@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::common::ClusterSet;
-use super::package_ref::PackageRef;
-use super::revision_from::RevisionFrom;
-use super::trace::{StageStatus, TraceStage};
+use crate::fields::common::ClusterSet;
+use crate::fields::package_ref::PackageRef;
+use crate::fields::revision_from::RevisionFrom;
+use crate::fields::trace::{StageStatus, TraceStage};
 
 /// Which package, at which revision, in which clusters.
 #[skip_serializing_none]

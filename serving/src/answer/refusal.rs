@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 
-use crate::response::{PLAIN, respond};
+use crate::answer::response::{PLAIN, respond};
 
 /// Why somebody does not get what they want.
 #[derive(Debug, Clone, PartialEq, Eq)]

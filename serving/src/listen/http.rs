@@ -26,8 +26,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::descriptors;
-use crate::tls::Tls;
+use crate::listen::descriptors;
+use crate::listen::tls::Tls;
 
 /// How long requests under way may take once the server is to stop: whoever keeps a connection open must not keep the
 /// process.
