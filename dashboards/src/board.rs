@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use statusbridge_contract::{ApplyState, Health};
 
-use crate::Values;
 use crate::placeholder::Placeholders;
+use crate::values::Values;
 
 /// Width of a dashboard in grid units.
 const WIDTH: u64 = 24;

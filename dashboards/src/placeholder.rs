@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 use statusbridge_contract::{ApplyState, Health};
 
-use crate::Values;
+use crate::values::Values;
 
 /// Placeholders in one text are at most so many: parts name parts.
 const MOST: usize = 10_000;

@@ -10,6 +10,7 @@ mod ask;
 mod cluster_label;
 mod examine;
 mod finding;
+mod report;
 mod scraped;
 mod several;
 mod survey;
@@ -17,30 +18,20 @@ mod survey;
 mod tests;
 mod trust;
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use serde::Serialize;
-use serde_with::skip_serializing_none;
 use statusbridge_aggregator::feed;
 use statusbridge_aggregator::feed::promql::Trust;
 use statusbridge_api::common::duration;
-use statusbridge_core::time::Seconds;
 
 use crate::exit::Exit;
 use crate::feeds::FeedArgs;
 use crate::hub::Access;
 use crate::output::OutputArgs;
-use crate::text::{Colour, paint};
-use examine::examine;
-use finding::{Check, Finding, Level};
-use survey::{DigestSeen, Limit, Survey};
-
-#[cfg(test)]
-use survey::{StreamSeen, Unscraped};
+use report::Report;
+use survey::Limit;
 
 /// `staleAfter` of a FleetPackage that does not say it.
 const DEFAULT_STALE_AFTER: Duration = Duration::from_secs(180);
@@ -70,7 +61,9 @@ pub(crate) async fn run(access: &Access, args: DoctorArgs) -> Result<Exit> {
     let flags = flags.map(|backend| (backend, trust));
     if config.feeds != feed::Settings::default() {
         let (limits, hub) = limits(access, args.stale_after).await;
-        return several::doctor(access, &args, &config, flags, limits, hub).await;
+        let all = several::doctor(access, feeds, &config, flags, limits, hub).await;
+        args.output.output.print(&all.text(), &all)?;
+        return Ok(ended(all.fit));
     }
     let Some((backend, trust)) = flags else {
         let none = "--backend says which backend is asked, or --config which feeds are";
@@ -111,103 +104,4 @@ async fn limits(access: &Access, stale_after: Option<Duration>) -> (Vec<Limit>, 
         }
         Err(error) => (default(), format!("could not be asked: {error:#}")),
     }
-}
-
-/// All that is printed.
-#[skip_serializing_none]
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Report {
-    /// No problem was found.
-    fit: bool,
-    /// Name of the feed, where there may be several.
-    feed: Option<String>,
-    backend: Option<String>,
-    flavour: Option<&'static str>,
-    hub: Option<String>,
-    clusters: usize,
-    streams: usize,
-    verified: usize,
-    /// The longest usual distance of scrapes.
-    scrape_interval_seconds: Option<Seconds>,
-    findings: Vec<Finding>,
-}
-
-impl Report {
-    fn new(backend: String, hub: String, survey: &Survey) -> Self {
-        Self { hub: Some(hub), ..Self::of(Some(backend), survey, examine(survey)) }
-    }
-
-    fn of(backend: Option<String>, survey: &Survey, findings: Vec<Finding>) -> Self {
-        let clusters: BTreeSet<&str> = survey.streams.iter().map(|stream| stream.cluster.as_str()).collect();
-        let intervals = survey.digests.values().filter_map(DigestSeen::interval);
-        Self {
-            fit: is_fit(&findings),
-            feed: None,
-            backend,
-            flavour: survey.found_flavour.map(statusbridge_aggregator::feed::promql::Flavour::name),
-            hub: None,
-            clusters: clusters.len(),
-            streams: survey.streams.len(),
-            verified: survey.streams.iter().filter(|stream| stream.fault.is_none()).count(),
-            scrape_interval_seconds: intervals.reduce(f64::max).map(|it| (it * 10.0).round() / 10.0),
-            findings,
-        }
-    }
-
-    /// All but the last line.
-    fn body(&self) -> String {
-        let mut text = String::new();
-        // Writing into a string does not fail.
-        let named: Vec<String> = [
-            self.feed.as_ref().map(|feed| format!("feed {feed}")),
-            self.backend.as_ref().map(|url| {
-                let flavour = self.flavour.map(|flavour| format!(" ({flavour})")).unwrap_or_default();
-                format!("backend {url}{flavour}")
-            }),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        let _ = writeln!(text, "{}", named.join(", "));
-        let interval = self.scrape_interval_seconds.map(|it| format!(", scraped every {it} s"));
-        let _ = writeln!(
-            text,
-            "clusters {}, streams {}, verified {}{}",
-            self.clusters,
-            self.streams,
-            self.verified,
-            interval.unwrap_or_default()
-        );
-        if let Some(hub) = &self.hub {
-            let _ = writeln!(text, "hub: {hub}");
-        }
-        text + &lines(&self.findings)
-    }
-
-    fn text(&self) -> String {
-        self.body() + &verdict(self.fit)
-    }
-}
-
-fn is_fit(findings: &[Finding]) -> bool {
-    findings.iter().all(|finding| finding.level != Level::Problem)
-}
-
-fn lines(findings: &[Finding]) -> String {
-    let mut text = String::new();
-    for Finding { level, check, message, fix } in findings {
-        let level = match level {
-            Level::Problem => paint("problem", Colour::Red, &std::io::stdout()),
-            Level::Advice => paint("advice", Colour::Yellow, &std::io::stdout()),
-        };
-        // Writing into a string does not fail.
-        let _ = writeln!(text, "{level} {}: {message}\n    -> {fix}", check.name());
-    }
-    text
-}
-
-fn verdict(fit: bool) -> String {
-    let (words, colour) = if fit { ("fit", Colour::Green) } else { ("not fit", Colour::Red) };
-    paint(words, colour, &std::io::stdout()) + "\n"
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Result;
 use futures::future::{OptionFuture, join_all};
 use serde::Serialize;
 use statusbridge_aggregator::feed::promql::Trust;
@@ -10,17 +9,19 @@ use statusbridge_aggregator::feed::{Backend, push, scrape};
 use statusbridge_aggregator::serve::config::Config;
 
 use super::examine::{known, of_feed, ordered, unknown_clusters};
-use super::{Check, DoctorArgs, Finding, Limit, Report, Survey, ask, ended, is_fit, lines, scraped, verdict};
-use crate::exit::Exit;
+use super::finding::{Check, Finding};
+use super::report::{Report, is_fit, lines, verdict};
+use super::survey::{Limit, Survey};
+use super::{ask, scraped};
 use crate::feeds::FeedArgs;
 use crate::hub::Access;
 
 /// What each feed comes to, and what concerns them all.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct All {
+pub(super) struct All {
     /// No problem was found.
-    fit: bool,
+    pub(super) fit: bool,
     hub: String,
     feeds: Vec<Report>,
     findings: Vec<Finding>,
@@ -38,29 +39,23 @@ pub(super) struct Looked {
     expected: BTreeSet<String>,
 }
 
-/// Looks, and prints what was found.
-///
-/// # Errors
-/// When the report cannot be printed.
+/// Looks at every feed.
 pub(super) async fn doctor(
     access: &Access,
-    args: &DoctorArgs,
+    args: &FeedArgs,
     config: &Config,
     flags: Option<(Backend, Option<Trust>)>,
     limits: Vec<Limit>,
     hub: String,
-) -> Result<Exit> {
+) -> All {
     let settings = &config.feeds;
     let named = settings.backends.iter().map(|backend| (backend.clone(), Some(backend.trust.clone())));
-    let backends = join_all(flags.into_iter().chain(named).map(|it| backend(&args.feeds, it, &limits)));
-    let scrapes =
-        settings.scrape.as_ref().map(|scrape| scrapes(access, &args.feeds, config, scrape, &limits));
+    let backends = join_all(flags.into_iter().chain(named).map(|it| backend(args, it, &limits)));
+    let scrapes = settings.scrape.as_ref().map(|scrape| scrapes(access, args, config, scrape, &limits));
     let (mut looked, scraped) = tokio::join!(backends, OptionFuture::from(scrapes));
     looked.extend(scraped);
     looked.extend(settings.push.as_ref().map(pushes));
-    let all = all(looked, &limits, hub);
-    args.output.output.print(&all.text(), &all)?;
-    Ok(ended(all.fit))
+    all(looked, &limits, hub)
 }
 
 async fn backend(args: &FeedArgs, (backend, trust): (Backend, Option<Trust>), limits: &[Limit]) -> Looked {
@@ -137,7 +132,7 @@ fn all(looked: Vec<Looked>, limits: &[Limit], hub: String) -> All {
 }
 
 impl All {
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let feeds: String = self.feeds.iter().map(Report::body).collect();
         format!("{feeds}hub: {}\n{}{}", self.hub, lines(&self.findings), verdict(self.fit))
     }
@@ -148,7 +143,7 @@ mod tests {
     use statusbridge_contract::Fingerprint;
 
     use super::*;
-    use crate::commands::doctor::{DigestSeen, StreamSeen, Unscraped};
+    use crate::commands::doctor::survey::{DigestSeen, StreamSeen, Unscraped};
     use statusbridge_core::fleet::StreamId;
     use statusbridge_core::testing::stream;
 

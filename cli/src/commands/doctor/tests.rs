@@ -1,16 +1,20 @@
 //! Each thing that can be wrong, in a survey of a fleet that is otherwise fit.
 
 use rstest::rstest;
-use statusbridge_aggregator::feed::promql::Flavour;
+use statusbridge_aggregator::feed::promql::{Flavour, Trust};
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric};
 use statusbridge_core::fleet::{Digests, Fleet, StreamId};
 use statusbridge_core::sample::Sample;
 use statusbridge_core::testing::{Exposition, Line, digests, failed, gather, healthy, stream};
+use statusbridge_core::time::Seconds;
 use statusbridge_core::verify::{diagnose, verify};
 
 use super::cluster_label::candidates;
-use super::*;
+use super::examine::examine;
+use super::finding::{Check, Finding, Level};
+use super::report::Report;
+use super::survey::{DigestSeen, Limit, StreamSeen, Survey};
 
 const T: Seconds = 10_000.0;
 
