@@ -1,17 +1,26 @@
-//! Placeholders in templates: `<<alerts.PackageFailed.for>>` is a value, `<<health.Failed>>` a code of the contract.
+//! Placeholders in templates: `<<alerts.PackageFailed.for>>` is a value, `<<health.Failed>>` a code of the contract, and
+//! `<<each reason>>` a part of a dashboard's texts, in which `<<_>>` stands for what follows its name.
 
-use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 use statusbridge_contract::{ApplyState, Health};
 
-use crate::Values;
+use crate::values::Values;
+
+/// Placeholders in one text are at most so many: parts name parts.
+const MOST: usize = 10_000;
 
 /// What placeholders stand for.
-pub(crate) struct Placeholders(Value);
+pub(crate) struct Placeholders {
+    values: Value,
+    parts: BTreeMap<String, String>,
+}
 
 impl Placeholders {
-    /// Those of these values and of the contract.
-    pub(crate) fn new(values: &Values) -> Result<Self> {
+    /// Those of these values, of the contract and of these parts.
+    pub(crate) fn new(values: &Values, parts: BTreeMap<String, String>) -> Result<Self> {
         let mut all = values.json().clone();
         let own = all.as_object_mut().context("values are no object")?;
         let (cluster, team) = (values.text("/clusterLabel"), values.text("/teamLabel"));
@@ -26,30 +35,39 @@ impl Placeholders {
             ("apply".to_owned(), Value::Object(apply)),
             ("health".to_owned(), Value::Object(health)),
         ]);
-        Ok(Self(all))
+        Ok(Self { values: all, parts })
     }
 
     /// Whether a value is a text that is not empty.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0[name].as_str().is_some_and(|text| !text.is_empty())
+        self.values[name].as_str().is_some_and(|text| !text.is_empty())
     }
 
-    /// A text with all placeholders filled in.
+    /// A text with all placeholders filled in, the innermost first.
     pub(crate) fn fill(&self, template: &str) -> Result<String> {
-        let mut out = String::with_capacity(template.len());
-        let mut rest = template;
-        while let Some((before, after)) = rest.split_once("<<") {
-            let (name, after) = after.split_once(">>").with_context(|| format!("<<{after} has no end"))?;
-            out.push_str(before);
-            match self.0.pointer(&format!("/{}", name.replace('.', "/"))) {
-                Some(Value::String(text)) => out.push_str(text),
-                Some(Value::Number(number)) => out.push_str(&number.to_string()),
-                _ => bail!("there is no value <<{name}>>"),
-            }
-            rest = after;
+        let mut text = template.to_owned();
+        for _ in 0..MOST {
+            let Some((inside, after)) = text.split_once(">>") else {
+                ensure!(!text.contains("<<"), "a placeholder has no end: {text}");
+                return Ok(text);
+            };
+            let (before, name) =
+                inside.rsplit_once("<<").with_context(|| format!("{inside}>> has no beginning"))?;
+            text = format!("{before}{}{after}", self.find(name)?);
         }
-        out.push_str(rest);
-        Ok(out)
+        bail!("{template} names itself")
+    }
+
+    fn find(&self, name: &str) -> Result<String> {
+        let (part, rest) = name.split_once(' ').unwrap_or((name, ""));
+        if let Some(text) = self.parts.get(part) {
+            return Ok(text.replace("<<_>>", rest));
+        }
+        match self.values.pointer(&format!("/{}", name.replace('.', "/"))) {
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(Value::Number(number)) => Ok(number.to_string()),
+            _ => bail!("there is no value <<{name}>>"),
+        }
     }
 
     /// The same in every text of a document.
@@ -71,11 +89,17 @@ mod tests {
 
     #[test]
     fn values_and_codes_are_filled_in() {
-        let plain = Placeholders::new(&Values::default().unwrap()).unwrap();
+        let parts = [("each", "max(<<_>>)"), ("state", "<<each <<_>>_state>> or 0"), ("ring", "<<ring>>")];
+        let parts = parts.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
+        let plain = Placeholders::new(&Values::default().unwrap(), parts).unwrap();
         assert_eq!(plain.fill("a == <<apply.Failed>> <<by>><<team>>!").unwrap(), "a == 6 cluster!");
-        let team = Placeholders::new(&Values::with("{teamLabel: owner}").unwrap()).unwrap();
+        assert_eq!(
+            plain.fill("(<<state apply>>) <<each <<by>>>>").unwrap(),
+            "(max(apply_state) or 0) max(cluster)"
+        );
+        let team = Placeholders::new(&Values::with("{teamLabel: owner}").unwrap(), BTreeMap::new()).unwrap();
         assert_eq!(team.fill("<<by>> <<team>>").unwrap(), "cluster, owner owner, ");
-        for wrong in ["<<health.Broken>>", "<<alerts>>", "<<by"] {
+        for wrong in ["<<health.Broken>>", "<<alerts>>", "<<by", "by>>", "<<ring>>"] {
             assert!(plain.fill(wrong).is_err(), "{wrong}");
         }
     }

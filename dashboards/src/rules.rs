@@ -1,9 +1,10 @@
 //! Rule files, and the same wrapped for the Prometheus operator.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::Files;
 use crate::placeholder::Placeholders;
 
 /// The templates.
@@ -19,8 +20,8 @@ fn without_runbooks(template: &str) -> String {
 }
 
 /// Every file with rules.
-pub(crate) fn render(placeholders: &Placeholders) -> Result<Files> {
-    let mut files = Files::new();
+pub(crate) fn render(placeholders: &Placeholders) -> Result<BTreeMap<String, String>> {
+    let mut files = BTreeMap::new();
     for (name, template) in TEMPLATES {
         let template =
             if placeholders.has("runbooks") { template.to_owned() } else { without_runbooks(template) };

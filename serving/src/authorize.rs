@@ -20,8 +20,8 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
+use crate::answer::refusal::Refusal;
 use crate::metrics::ServerMetrics;
-use crate::refusal::Refusal;
 
 /// How long an answer of the API server holds: what is granted or taken away takes effect within this.
 const HOLDS: Duration = Duration::from_secs(10);

@@ -13,11 +13,11 @@ use hyper::service::service_fn;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::answer::format::Format;
+use crate::answer::response::{PLAIN, respond};
 use crate::authorize::{Guard, Wanted};
-use crate::format::Format;
-use crate::http::Limits;
+use crate::listen::http::Limits;
 use crate::options::ServerOptions;
-use crate::response::{PLAIN, respond};
 
 /// What a process says of itself.
 pub trait Endpoints: Send + Sync + 'static {
@@ -55,7 +55,7 @@ pub async fn serve<E: Endpoints>(
         let (guard, endpoints) = (guard.clone(), endpoints.clone());
         async move { Ok::<_, Infallible>(answer(&request, guard.as_deref(), endpoints.as_ref()).await) }
     });
-    crate::http::serve(listener, tls, Limits::default(), service, stop).await;
+    crate::listen::http::serve(listener, tls, Limits::default(), service, stop).await;
 }
 
 async fn answer<E: Endpoints>(

@@ -1,19 +1,21 @@
 //! What every process of Status Bridge does alike: it logs, finds its API server, serves HTTP or HTTPS to those who may
 //! ask, and stops when it is told to.
+//!
+//! ```text
+//!   options ─> listen ─> endpoints ─> authorize ─> answer
+//!                            └─> metrics (of all that)        process: where, what is logged, when to stop
+//! ```
 
 #![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
 
+mod answer;
 pub mod authorize;
-mod descriptors;
 pub mod endpoints;
-pub mod format;
-pub mod http;
-pub mod kubeconfig;
-pub mod log;
+mod listen;
 pub mod metrics;
 pub mod options;
-pub mod page;
-pub mod refusal;
-pub mod response;
-pub mod signals;
-pub mod tls;
+mod process;
+
+pub use answer::{format, page, refusal, response};
+pub use listen::{http, tls};
+pub use process::{kubeconfig, log, signals};

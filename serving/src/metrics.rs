@@ -9,8 +9,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
-use crate::format::Format;
-use crate::refusal::Refusal;
+use crate::answer::format::Format;
+use crate::answer::refusal::Refusal;
 
 /// All metrics of a registry in a format, without its end mark.
 ///

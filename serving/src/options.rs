@@ -8,8 +8,8 @@ use kube::Client;
 use tracing::warn;
 
 use crate::authorize::Guard;
+use crate::listen::tls::{Certificate, Tls};
 use crate::metrics::ServerMetrics;
-use crate::tls::{Certificate, Tls};
 
 /// Flags of every server, named as Kubernetes' components name theirs.
 #[derive(Debug, Clone, Default, clap::Args)]

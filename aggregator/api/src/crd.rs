@@ -4,7 +4,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube_core::CustomResourceExt;
 use serde_json::{Map, Value, json};
 
-use super::{FleetPackage, RolloutGate, fleet_package_slice};
+use crate::kinds::fleet_package::FleetPackage;
+use crate::kinds::fleet_package_slice;
+use crate::kinds::rollout_gate::RolloutGate;
 
 /// Why a CRD could not be generated. All of these are faults of this program.
 #[derive(Debug, thiserror::Error)]
@@ -111,7 +113,7 @@ fn default_status(schema: &mut Value) {
                 "conditions": [{
                     "type": "Ready",
                     "status": "Unknown",
-                    "reason": super::Reason::Pending.name(),
+                    "reason": crate::reason::Reason::Pending.name(),
                     "message": "Waiting for the aggregator to look at this object",
                     "lastTransitionTime": "1970-01-01T00:00:00Z",
                 }],

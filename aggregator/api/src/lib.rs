@@ -10,31 +10,22 @@
 //! The types are the source of the CRDs in `deploy/crds` ([`crd`]); whatever the API server can
 //! refuse with a readable message is refused there.
 
-pub mod check;
-pub mod common;
 pub mod conditions;
 pub mod crd;
-pub mod fleet_package;
-pub mod fleet_package_slice;
-pub mod label_selector;
+mod fields;
+mod kinds;
 pub mod names;
-pub mod package_ref;
 pub mod reason;
-pub mod revision_from;
-pub mod rollout_gate;
-pub mod trace;
 
-pub use common::{ClusterSet, Reporting};
-pub use fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus};
-pub use fleet_package_slice::FleetPackageSlice;
-pub use label_selector::LabelSelector;
-pub use package_ref::PackageRef;
+pub use fields::common::{ClusterSet, Reporting};
+pub use fields::label_selector::LabelSelector;
+pub use fields::package_ref::PackageRef;
+pub use fields::revision_from::RevisionFrom;
+pub use fields::trace::TraceStage;
+pub use fields::{check, common, label_selector, package_ref, revision_from, trace};
+pub use kinds::fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus};
+pub use kinds::fleet_package_slice::FleetPackageSlice;
+pub use kinds::rollout_gate::{RolloutGate, RolloutGateSpec, RolloutGateStatus};
+pub use kinds::{fleet_package, fleet_package_slice, rollout_gate};
+pub use names::{GROUP, VERSION};
 pub use reason::Reason;
-pub use revision_from::RevisionFrom;
-pub use rollout_gate::{RolloutGate, RolloutGateSpec, RolloutGateStatus};
-pub use trace::TraceStage;
-
-/// API group of every kind here.
-pub const GROUP: &str = "statusbridge.dev";
-/// The one API version there is.
-pub const VERSION: &str = "v1alpha1";

@@ -27,6 +27,11 @@ macro_rules! catalogue {
         }
     };
 }
+/// API group of every kind here.
+pub const GROUP: &str = "statusbridge.dev";
+/// The one API version there is.
+pub const VERSION: &str = "v1alpha1";
+
 /// Longest label value.
 pub const LONGEST_LABEL: usize = 63;
 

@@ -11,7 +11,8 @@ use serde::{Deserialize, Deserializer, de};
 use super::fields::{FLAGS, duration};
 use super::{Feed, push, query, scrape};
 use crate::feed::promql::poll::{PollConfig, Poller};
-use crate::feed::promql::{Address, Credentials, Exporters, FeedConfig, Flavour, PromFeed, TlsFiles, Trust};
+use crate::feed::promql::{Address, Credentials, Exporters, FeedConfig, Flavour, PromFeed, Trust};
+use crate::feed::tls::TlsFiles;
 
 /// Longest time that may be given for one query: a poll is several, and must end while it is of use.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(120);
@@ -125,9 +126,7 @@ impl Backend {
         if authorizes && self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
             return wrong("headers", "Authorization cannot be used beside bearerTokenFile or basicAuth");
         }
-        if self.tls.cert_file.is_some() != self.tls.key_file.is_some() {
-            return wrong("tls", "certFile and keyFile are of use only together");
-        }
+        self.tls.check().map_err(|error| ("tls", error))?;
         if self.timeout.is_zero() || self.timeout > LONGEST_TIMEOUT {
             return wrong("timeout", "has to be more than 0s and at most 2m");
         }

@@ -9,7 +9,8 @@ use statusbridge_api::common::duration;
 use statusbridge_core::fleet::FleetSettings;
 
 use super::{Backend, BasicAuth, Settings};
-use crate::feed::promql::{Address, Flavour, TlsFiles, Trust};
+use crate::feed::promql::{Address, Flavour, Trust};
+use crate::feed::tls::TlsFiles;
 
 /// Flags about the metrics backend.
 #[derive(Debug, Clone, Args)]

@@ -20,6 +20,7 @@ mod receipt_log;
 pub mod scrape;
 mod settings;
 mod status;
+mod tls;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,6 +41,7 @@ pub use receipt_log::Receipt;
 pub use scrape::scrape;
 pub use settings::Settings;
 pub use status::FeedStatus;
+pub use tls::TlsFiles;
 
 /// Messages that may wait for the controller.
 const WAITING: usize = 64;

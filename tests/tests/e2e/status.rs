@@ -136,6 +136,10 @@ async fn packages_and_gates_are_shown_at_a_glance_and_one_by_one() {
             json["packages"][0]["clusters"]["updated"] == 1 && json["gates"][1]["state"] == "Waiting",
             "{json:#}"
         );
+        ensure!(
+            json["packages"][1]["kind"] == "FleetPackage" && json["packages"][1]["state"] == "Ready",
+            "{json:#}"
+        );
         let yaml: Value = serde_saphyr::from_str(&shown(viewer, &["-o", "yaml"]).await?)?;
         ensure!(yaml["totals"] == totals && yaml["gates"][0]["name"] == json["gates"][0]["name"], "{yaml:#}");
 

@@ -164,7 +164,7 @@ async fn a_pipeline_waits_for_its_revision_and_for_no_other_across_a_restart_of_
         world.hub.report("payments", "8s", json!({"revision": R2})).await?;
         let (code, lines) = wait(&of_package).await?.ends().await?;
         ensure!(code == 0, "{code} {lines:?}");
-        ensure!(lines.last().is_some_and(|line| line.starts_with("fleetpackage/payments: open: Healthy: ")), "{lines:?}");
+        ensure!(lines.last().is_some_and(|line| line.starts_with("fleetpackage/payments: ready: Healthy: ")), "{lines:?}");
         Ok(())
     })
     .await;

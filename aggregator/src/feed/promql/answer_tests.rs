@@ -1,4 +1,6 @@
+use proptest::prelude::*;
 use rstest::rstest;
+use serde_json::json;
 use statusbridge_core::sample::{Labels, Sample, Sink};
 
 use super::FeedError;
@@ -88,5 +90,56 @@ fn anything_else_is_an_error(#[case] body: &str, #[case] kind: &str) {
 fn no_beginning_of_an_answer_is_an_answer() {
     for end in (0..VECTOR.len()).filter(|i| VECTOR.is_char_boundary(*i)) {
         assert_eq!(fold(&VECTOR[..end]).unwrap_err().kind(), "truncated", "first {end} bytes");
+    }
+}
+
+/// Series as plain data: labels, and samples as milliseconds with the bits of their values.
+#[derive(Debug, Default, PartialEq)]
+struct Plain(Vec<(Vec<(String, String)>, Vec<(i64, u64)>)>);
+
+impl Sink for Plain {
+    fn series(&mut self, labels: &Labels, samples: &[Sample]) {
+        let labels = labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let samples =
+            samples.iter().map(|it| ((it.at * 1000.0).round() as i64, it.value.to_bits())).collect();
+        self.0.push((labels, samples));
+    }
+}
+
+proptest! {
+    /// However an answer is written, what the fast path and the full parser take out of it together is what it says.
+    #[test]
+    fn an_answer_is_read_as_it_was_meant(
+        series in prop::collection::vec(
+            (
+                prop::collection::btree_map("[a-z_]{1,4}", "\\PC{0,6}", 0..3),
+                prop::collection::vec((0..2_000_000_000_000_i64, "[0-9]{1,6}(\\.[0-9]{1,3})?|NaN|[+-]Inf"), 1..4),
+            ),
+            0..6,
+        ),
+        is_pretty in any::<bool>(),
+        is_matrix in any::<bool>(),
+    ) {
+        let pair = |(at, value): &(i64, String)| json!([*at as f64 / 1000.0, value]);
+        let written = series.iter().map(|(labels, samples)| {
+            if is_matrix {
+                json!({"metric": labels, "values": samples.iter().map(pair).collect::<Vec<_>>()})
+            } else {
+                json!({"metric": labels, "value": pair(&samples[0])})
+            }
+        });
+        let kind = if is_matrix { "matrix" } else { "vector" };
+        let data = json!({"resultType": kind, "result": written.collect::<Vec<_>>()});
+        let body = json!({"status": "success", "data": data});
+        let body = if is_pretty { format!("{body:#}") } else { body.to_string() };
+        let meant = series.into_iter().map(|(labels, samples)| {
+            let most = if is_matrix { samples.len() } else { 1 };
+            let samples = samples.into_iter().take(most);
+            let samples = samples.map(|(at, value)| (at, value.parse::<f64>().unwrap().to_bits()));
+            (labels.into_iter().collect(), samples.collect())
+        });
+        let mut read_out = Plain::default();
+        read(body.as_bytes(), &mut read_out).unwrap();
+        prop_assert_eq!(read_out, Plain(meant.collect()));
     }
 }

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reqwest::RequestBuilder;
-use serde::Deserialize;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{Address, FeedError};
+use crate::feed::tls::TlsFiles;
 
 /// Which backend answers; decides the parameters that make partial answers failures.
 ///
@@ -134,20 +135,6 @@ async fn secret(path: &Path) -> Result<String, FeedError> {
     read.map_err(|e| FeedError::Config(format!("{}: {e}", path.display())))
 }
 
-/// Files that TLS is made of, all PEM. They are looked at with every query and used anew when they changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct TlsFiles {
-    /// Certificate authorities trusted besides the system's.
-    pub ca_file: Option<PathBuf>,
-    /// The client's certificate, followed by those that it was signed with, if any.
-    pub cert_file: Option<PathBuf>,
-    /// Its private key; of use only together with the certificate.
-    pub key_file: Option<PathBuf>,
-    /// The name that the backend's certificate must be for, when it is not that of the address.
-    pub server_name: Option<String>,
-}
-
 impl FeedConfig {
     /// The defaults for a backend at `url`: any flavour, 30 s for a query, 10 s of clock skew.
     pub fn new(url: impl Into<Address>) -> Self {
@@ -160,5 +147,18 @@ impl FeedConfig {
             credentials: Credentials::None,
             tls: TlsFiles::default(),
         }
+    }
+
+    pub(super) fn header_map(&self) -> Result<HeaderMap, FeedError> {
+        let bad = |text: String| FeedError::Config(text);
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.headers {
+            let name: HeaderName = name.parse().map_err(|e| bad(format!("header `{name}`: {e}")))?;
+            let mut value: HeaderValue =
+                value.parse().map_err(|e| bad(format!("value of header `{name}`: {e}")))?;
+            value.set_sensitive(true);
+            headers.append(name, value);
+        }
+        Ok(headers)
     }
 }

@@ -14,7 +14,6 @@ mod body;
 #[cfg(test)]
 mod client_tests;
 mod config;
-mod connector;
 mod elements;
 mod error;
 mod exporters;
@@ -29,18 +28,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::{RequestBuilder, Response, Url, header};
 
-pub(crate) use connector::{PemFiles, client_builder, identity, read_pem};
 pub use {
     address::Address,
     answer::read as read_answer,
-    config::{Credentials, FeedConfig, Flavour, TlsFiles},
+    config::{Credentials, FeedConfig, Flavour},
     error::FeedError,
     exporters::{Exporters, any_of},
     trust::Trust,
 };
 
 use crate::clock;
-use connector::Connector;
+use crate::feed::tls::{Connector, chain, client_builder};
 use statusbridge_core::sample::{Sink, excerpt};
 use statusbridge_core::time::Seconds;
 
@@ -69,16 +67,35 @@ pub trait QueryApi: Send + Sync {
 pub struct PromFeed {
     config: FeedConfig,
     connector: Arc<Connector>,
-    url: Url,
+    /// Where the query API begins.
+    api: Url,
     received: Arc<AtomicU64>,
 }
 
 impl PromFeed {
     /// A client; nothing is sent yet. A TLS provider must be installed as the process' default.
     pub fn new(config: FeedConfig) -> Result<Self, FeedError> {
-        let connector = Arc::new(Connector::new(&config)?);
-        let url = connector.endpoint("query");
-        Ok(Self { config, connector, url, received: Arc::default() })
+        let bad = |error: String| FeedError::Config(error);
+        let url = config.url.url().map_err(bad)?;
+        let (mut api, host) =
+            config.tls.address(&url).map_err(|error| bad(format!("{error} for `{}`", config.url)))?;
+        api.set_path(&format!("{}/api/v1/", api.path().trim_end_matches('/')));
+        let mut headers = config.header_map()?;
+        if let Some(host) = host {
+            headers.entry(header::HOST).or_insert(host);
+        }
+        let timeout = config.timeout;
+        let builder = move || client_builder().default_headers(headers.clone()).timeout(timeout);
+        let connector = Connector::new(&config.tls, &url, Box::new(builder));
+        connector.check().map_err(bad)?;
+        Ok(Self { config, connector: Arc::new(connector), api, received: Arc::default() })
+    }
+
+    /// Address of an end point of the query API, such as `query`.
+    fn endpoint(&self, path: &str) -> Url {
+        let mut url = self.api.clone();
+        url.set_path(&(self.api.path().to_owned() + path));
+        url
     }
 
     async fn send(&self, expression: &str, at: Seconds) -> Result<Response, FeedError> {
@@ -100,7 +117,8 @@ impl PromFeed {
 
     async fn request(&self, expression: &str, at: Seconds) -> Result<RequestBuilder, FeedError> {
         // A detour over a URL's query gives the form encoding.
-        let mut form = self.url.clone();
+        let url = self.endpoint("query");
+        let mut form = url.clone();
         form.query_pairs_mut()
             .clear()
             .append_pair("query", expression)
@@ -108,11 +126,9 @@ impl PromFeed {
             .append_pair("timeout", &format!("{}ms", self.config.timeout.as_millis()))
             .extend_pairs(self.config.flavour.parameters());
         let body = form.query().unwrap_or_default().to_owned();
-        let client = self.connector.client().await?;
-        let request = client
-            .post(self.url.clone())
-            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
-            .body(body);
+        let client = self.connector.client().await.map_err(FeedError::Config)?;
+        let request =
+            client.post(url).header(header::CONTENT_TYPE, "application/x-www-form-urlencoded").body(body);
         self.config.credentials.sign(request).await
     }
 
@@ -202,15 +218,4 @@ impl QueryApi for PromFeed {
     fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
-}
-
-/// An error with its causes; reqwest's own message leaves them out.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }

@@ -26,7 +26,7 @@ impl PromFeed {
 
     /// A JSON answer of another end point of the query API.
     async fn get(&self, path: &str) -> Option<Value> {
-        let request = self.connector.client().await.ok()?.get(self.connector.endpoint(path));
+        let request = self.connector.client().await.ok()?.get(self.endpoint(path));
         let request = self.config.credentials.sign(request).await.ok()?;
         let mut response = request.send().await.ok().filter(|response| response.status().is_success())?;
         let mut body = Vec::new();

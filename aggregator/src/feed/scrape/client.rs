@@ -1,50 +1,61 @@
 //! One scrape over HTTP.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::{Certificate, Client, StatusCode, header};
+use reqwest::header::HeaderValue;
+use reqwest::{StatusCode, Url, header};
 use statusbridge_core::sample::excerpt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::failure::Failure;
-use super::settings::{Target, Tls};
-use crate::feed::promql::{PemFiles, chain, client_builder, identity, read_pem};
+use super::settings::{Target, check_url};
+use crate::feed::tls::{Connector, TlsFiles, chain, client_builder};
 
 /// How much of a refusal is shown, in bytes.
 const EXCERPT: usize = 200;
 
-/// Clients by what they trust and show.
+/// Clients by what they trust and show, and by the host that they reach by another name, if they do.
 #[derive(Debug, Default)]
-pub(super) struct Clients {
-    by_files: HashMap<Tls, (PemFiles, Result<Client, String>)>,
+pub(super) struct Clients(HashMap<(TlsFiles, Option<String>), Arc<Connector>>);
+
+/// How a target is asked.
+#[derive(Debug)]
+pub(super) struct Way {
+    connector: Arc<Connector>,
+    url: Url,
+    /// The host that the question is for, where the URL has another name.
+    host: Option<HeaderValue>,
 }
 
 impl Clients {
-    /// A client with what is in the files now; only made anew when that has changed.
-    pub(super) fn get(&mut self, tls: &Tls) -> Result<Client, String> {
-        let found = read_pem([&tls.ca_file, &tls.cert_file, &tls.key_file]);
-        if let Some((_, client)) = self.by_files.get(tls).filter(|(seen, _)| *seen == found) {
-            return client.clone();
+    /// How to ask a target.
+    ///
+    /// # Errors
+    /// Where it must not be asked: a ClusterProfile must not bring about that a token is sent in the clear.
+    pub(super) fn way(&mut self, target: &Target) -> Result<Way, Failure> {
+        let url = check_url(&target.url).map_err(|error| Failure::plain(format!("{error:#}")))?;
+        if target.bearer_token_file.is_some() && url.scheme() != "https" {
+            return Err(Failure::plain("a bearer token is sent over https only"));
         }
-        let client = client(&found);
-        self.by_files.insert(tls.clone(), (found, client.clone()));
-        client
+        let (named, host) = target.tls.address(&url).map_err(Failure::plain)?;
+        let new = || Arc::new(Connector::new(&target.tls, &url, Box::new(client_builder)));
+        let connector = self.0.entry((target.tls.clone(), other_host(target))).or_insert_with(new).clone();
+        Ok(Way { connector, url: named, host })
+    }
+
+    /// Forgets hosts that are not among these targets.
+    pub(super) fn keep(&mut self, targets: &[Target]) {
+        let hosts: BTreeSet<_> = targets.iter().map(other_host).collect();
+        self.0.retain(|(_, host), _| host.is_none() || hosts.contains(host));
     }
 }
 
-fn client([authorities, certificate, key]: &PemFiles) -> Result<Client, String> {
-    let mut builder = client_builder();
-    if let Some(authorities) = authorities {
-        let bundle = Certificate::from_pem_bundle(authorities.as_ref()?);
-        builder = builder.tls_certs_merge(bundle.map_err(|error| format!("caFile: {}", chain(&error)))?);
-    }
-    if let (Some(certificate), Some(key)) = (certificate, key) {
-        let identity = identity(certificate.as_ref()?, key.as_ref()?);
-        builder = builder.identity(identity.map_err(|error| format!("certFile and keyFile: {error}"))?);
-    }
-    builder.build().map_err(|error| chain(&error))
+/// The host of a target that is reached by another name.
+fn other_host(target: &Target) -> Option<String> {
+    target.tls.server_name.as_ref()?;
+    check_url(&target.url).ok()?.host_str().map(str::to_owned)
 }
 
 /// An exposition beyond so many bytes is a large one.
@@ -56,14 +67,19 @@ pub(super) const SMALL: usize = 1 << 20;
 /// # Errors
 /// When it is not got as a whole, or has to wait for its place for longer than `timeout`.
 pub(super) async fn fetch(
-    client: &Client,
+    way: &Way,
     target: &Target,
     timeout: Duration,
     max_bytes: usize,
     large: &Arc<Semaphore>,
 ) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Failure> {
+    let client = way.connector.client().await;
+    let client = client.map_err(|error| Failure::new("its TLS files cannot be used", error))?;
     let mut request =
-        client.get(&target.url).header(header::ACCEPT, "text/plain;version=0.0.4").timeout(timeout);
+        client.get(way.url.clone()).header(header::ACCEPT, "text/plain;version=0.0.4").timeout(timeout);
+    if let Some(host) = &way.host {
+        request = request.header(header::HOST, host);
+    }
     if let Some(file) = &target.bearer_token_file {
         let token = tokio::fs::read_to_string(file).await;
         let unread =
@@ -140,7 +156,7 @@ mod tests {
             cluster: "c".into(),
             url: format!("http://{}/metrics", server.local_addr().unwrap()),
             bearer_token_file: token,
-            tls: Tls::default(),
+            tls: TlsFiles::default(),
         };
         let server = tokio::spawn(async move {
             let (mut connection, _) = server.accept().await.unwrap();
@@ -152,9 +168,14 @@ mod tests {
             }
             String::from_utf8_lossy(&request[..read]).into_owned()
         });
-        let client = Clients::default().get(&Tls::default()).unwrap();
+        // A token is sent over https only, which is not what this is about.
+        let way = Clients::default().way(&Target { bearer_token_file: None, ..target.clone() });
         let large = Arc::new(Semaphore::new(1));
-        let found = fetch(&client, &target, Duration::from_millis(500), MAX, &large).await;
+        let way = match way {
+            Ok(way) => way,
+            Err(failure) => return (Err(failure), String::new()),
+        };
+        let found = fetch(&way, &target, Duration::from_millis(500), MAX, &large).await;
         let found = found.map(|(body, _)| body);
         let asked = match found {
             Ok(_) => server.await.unwrap(),
@@ -208,7 +229,7 @@ mod tests {
                 cluster: "c".into(),
                 url: format!("http://{}/metrics", server.local_addr().unwrap()),
                 bearer_token_file: None,
-                tls: Tls::default(),
+                tls: TlsFiles::default(),
             };
             let answer = http("200 OK", "", bytes, &vec![b'#'; bytes]);
             tokio::spawn(async move {
@@ -218,10 +239,10 @@ mod tests {
                 let _ = connection.write_all(&answer).await;
                 std::future::pending::<()>().await;
             });
-            let client = Clients::default().get(&Tls::default()).unwrap();
+            let way = Clients::default().way(&target);
             let large = Arc::new(Semaphore::new(1));
             let taken = large.clone().acquire_owned().await.unwrap();
-            let found = fetch(&client, &target, Duration::from_secs(1), 2 * SMALL, &large).await;
+            let found = fetch(&way.unwrap(), &target, Duration::from_secs(1), 2 * SMALL, &large).await;
             let said = found.map(|(body, _)| body.len()).map_err(|failure| failure.text);
             let expected = if waits { Err("large expositions took all the time") } else { Ok(bytes) };
             match (said, expected) {
@@ -231,20 +252,5 @@ mod tests {
             }
             drop(taken);
         }
-    }
-
-    #[test]
-    fn clients_are_made_anew_when_their_files_change() {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let tls = Tls { ca_file: Some(file.path().to_owned()), ..Tls::default() };
-        let mut clients = Clients::default();
-        std::fs::write(file.path(), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-            .unwrap();
-        assert!(clients.get(&tls).is_err());
-        std::fs::write(file.path(), "# none\n").unwrap();
-        assert!(clients.get(&tls).is_ok());
-        let gone = Tls { ca_file: Some("/nowhere/ca.crt".into()), ..Tls::default() };
-        assert!(clients.get(&gone).unwrap_err().contains("/nowhere/ca.crt"));
     }
 }

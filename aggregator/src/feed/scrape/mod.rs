@@ -33,7 +33,7 @@ use crate::clock;
 use crate::feed::push::server::MADE_OF_ONE;
 use crate::metrics::Metrics;
 
-pub use settings::{FromProfiles, Settings, Target, Tls};
+pub use settings::{FromProfiles, Settings, Target};
 
 /// Name of the feed.
 pub const NAME: &str = "scrape";
@@ -198,6 +198,7 @@ impl Scraper {
     /// What is no longer scraped does not fail either.
     async fn forget_all_but(&mut self, targets: &[Target], desk: &mut FeedHandle) {
         let ids: BTreeSet<Id> = targets.iter().map(|it| (it.cluster.clone(), it.url.clone())).collect();
+        self.clients.keep(targets);
         for (cluster, url) in self.failing.keep(&ids) {
             desk.with(move |fleet| fleet.unscraped(&cluster, &url, None)).await;
         }
@@ -216,7 +217,7 @@ impl Scraper {
 
     /// Scrapes one exporter, once it is its turn.
     fn scrape(&mut self, target: Target, mut desk: FeedHandle) -> impl Future<Output = Scraped> + use<> {
-        let client = client_for(&mut self.clients, &target);
+        let way = self.clients.way(&target);
         let turns = self.turns.clone();
         let failing = self.failing.contains(&(target.cluster.clone(), target.url.clone()));
         let (settings, metrics) = (self.settings.clone(), self.metrics.clone());
@@ -224,13 +225,13 @@ impl Scraper {
             let subject = format!("cluster {}, {}", target.cluster, target.url);
             let mut receipt = Receipt { subject, samples: 0, bytes: 0, outcome: Ok(Outcome::Old) };
             let outcome = async {
-                let client = client?;
+                let way = way?;
                 let turn = if failing { &turns.failing } else { &turns.good };
                 let _turn = turn.scrapes.acquire().await;
                 // What comes is not older than the question.
                 let at = clock::now();
                 let Settings { timeout, max_bytes, .. } = *settings;
-                let (body, place) = client::fetch(&client, &target, timeout, max_bytes, &turn.large).await?;
+                let (body, place) = client::fetch(&way, &target, timeout, max_bytes, &turn.large).await?;
                 receipt.bytes = body.len() as u64;
                 let _reading = turns.reading.acquire().await;
                 let evidence = read(target, body, at).await?;
@@ -257,22 +258,6 @@ struct Scraped {
     failure: Option<String>,
 }
 
-/// What to ask a target with.
-fn client_for(clients: &mut Clients, target: &Target) -> Result<reqwest::Client, Failure> {
-    let client =
-        clients.get(&target.tls).map_err(|error| Failure::new("its TLS files cannot be used", error))?;
-    admit(target).map(|()| client).map_err(Failure::plain)
-}
-
-/// Fails for what a ClusterProfile must not bring about: a token that is sent in the clear.
-fn admit(target: &Target) -> Result<(), String> {
-    let url = settings::check_url(&target.url).map_err(|error| format!("{error:#}"))?;
-    match &target.bearer_token_file {
-        Some(_) if url.scheme() != "https" => Err("a bearer token is sent over https only".to_owned()),
-        _ => Ok(()),
-    }
-}
-
 /// Reads and checks what a target answered to a question that was sent at `at`.
 async fn read(target: Target, body: Vec<u8>, at: Seconds) -> Result<Evidence, Failure> {
     let labels = [("cluster", target.cluster.as_str()), ("instance", &target.url), (FEED_LABEL, NAME)];
@@ -289,13 +274,13 @@ async fn read(target: Target, body: Vec<u8>, at: Seconds) -> Result<Evidence, Fa
 pub async fn look(settings: &Settings, targets: Vec<Target>) -> Vec<(Target, Result<Evidence, Failure>)> {
     let (mut clients, turns) = (Clients::default(), Turns::default());
     let scrapes = targets.into_iter().map(|target| {
-        let client = client_for(&mut clients, &target);
+        let way = clients.way(&target);
         let large = turns.good.large.clone();
         async move {
             let at = clock::now();
             let evidence = async {
                 let Settings { timeout, max_bytes, .. } = *settings;
-                let (body, _place) = client::fetch(&client?, &target, timeout, max_bytes, &large).await?;
+                let (body, _place) = client::fetch(&way?, &target, timeout, max_bytes, &large).await?;
                 read(target.clone(), body, at).await
             };
             let evidence = evidence.await;

@@ -8,6 +8,7 @@ use reqwest::Url;
 use serde::Deserialize;
 
 use crate::feed::fields::span;
+use crate::feed::tls::TlsFiles;
 
 /// Which exporters are scraped, and how.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -51,7 +52,7 @@ pub struct Target {
     pub bearer_token_file: Option<PathBuf>,
     /// What it is trusted by, and what it is shown.
     #[serde(default)]
-    pub tls: Tls,
+    pub tls: TlsFiles,
 }
 
 /// Exporters that ClusterProfiles name.
@@ -64,27 +65,7 @@ pub struct FromProfiles {
     pub bearer_token_file: Option<PathBuf>,
     /// What they are trusted by, and what they are shown.
     #[serde(default)]
-    pub tls: Tls,
-}
-
-/// Files about TLS, which are read again when they change.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Tls {
-    /// PEM file with certificate authorities trusted besides the system's.
-    pub ca_file: Option<PathBuf>,
-    /// PEM file with a client certificate.
-    pub cert_file: Option<PathBuf>,
-    /// PEM file with its private key.
-    pub key_file: Option<PathBuf>,
-}
-
-impl Tls {
-    fn check(&self) -> Result<()> {
-        let both = self.cert_file.is_some() == self.key_file.is_some();
-        ensure!(both, "tls: certFile and keyFile are of use only together");
-        Ok(())
-    }
+    pub tls: TlsFiles,
 }
 
 impl Settings {
@@ -102,7 +83,8 @@ impl Settings {
         }
         if let Some(profiles) = &self.cluster_profiles {
             ensure!(!profiles.property.is_empty(), "feeds.scrape.clusterProfiles.property is empty");
-            profiles.tls.check().context("feeds.scrape.clusterProfiles")?;
+            let tls = profiles.tls.check().map_err(anyhow::Error::msg);
+            tls.context("feeds.scrape.clusterProfiles.tls")?;
         }
         Ok(())
     }
@@ -124,8 +106,8 @@ impl Settings {
 impl Target {
     fn check(&self) -> Result<()> {
         ensure!(!self.cluster.is_empty(), "cluster is empty");
-        check_url(&self.url)?;
-        self.tls.check()
+        let tls = self.tls.check().and(self.tls.address(&check_url(&self.url)?));
+        tls.map(drop).map_err(anyhow::Error::msg).context("tls")
     }
 }
 

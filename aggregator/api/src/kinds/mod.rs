@@ -1,0 +1,5 @@
+//! The kinds of the API.
+
+pub mod fleet_package;
+pub mod fleet_package_slice;
+pub mod rollout_gate;

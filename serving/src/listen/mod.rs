@@ -1,0 +1,5 @@
+//! Connections that come in: how many, how long, and how they are made secret.
+
+mod descriptors;
+pub mod http;
+pub mod tls;
