@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
-use statusbridge_exporter::preset::{PRESETS, Preset};
+use statusbridge_exporter::source::{PRESETS, Preset};
 
 fn chart(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/charts/statusbridge-exporter").join(file)

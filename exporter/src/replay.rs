@@ -12,13 +12,15 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    hold::{self, Settled},
-    kstatus,
-    leaves::{LeafSet, LeafState, LeafSummary},
-    objects::{BrokenObject, SavedObject},
-    soak::{self, Known, Shown},
-    source::{JoinKey, KindRef, PackageKind, RelatedObject, RelatedObjects, Source},
-    verdict::Verdict,
+    saved::{BrokenObject, SavedObject},
+    source::{
+        JoinKey, KindRef, LeafSet, LeafState, LeafSummary, PackageKind, RelatedObject, RelatedObjects,
+        Source, Verdict, kstatus,
+    },
+    state::{
+        hold::{self, Settled},
+        soak::{self, Known, Shown},
+    },
 };
 
 /// What time it is when a version comes.

@@ -8,7 +8,7 @@ mod table;
 use std::{fmt::Write as _, path::Path};
 
 use serde_json::Value;
-use statusbridge_exporter::preset::{PRESETS, Preset};
+use statusbridge_exporter::source::{PRESETS, Preset};
 use table::{Table, describe, evaluate};
 
 fn check(preset: Preset, table: &Table) {

@@ -21,7 +21,7 @@ use proptest::{
 };
 use serde_json::{Map, Value, json};
 use statusbridge_contract::Health;
-use statusbridge_exporter::kstatus::{self, Status};
+use statusbridge_exporter::source::kstatus::{self, Status};
 use statusbridge_tests::program;
 
 /// Go's kstatus (tests/servers/kstatus), a line in, a line out.

@@ -19,9 +19,9 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{ApiResource, Discovery, Scope};
 use serde_json::{Map, Value, json};
 use statusbridge_contract::Fingerprint;
-use statusbridge_exporter::leaves::{LeafRef, LeafSet, LeafSummary};
-use statusbridge_exporter::preset::{PRESETS, Preset};
-use statusbridge_exporter::source::{KindRef, PackageKind, Source};
+use statusbridge_exporter::source::{
+    KindRef, LeafRef, LeafSet, LeafSummary, PRESETS, PackageKind, Preset, Source,
+};
 use statusbridge_tests::exposition::Exposition;
 use statusbridge_tests::*;
 use table::{Case, Table, describe, evaluate, related};

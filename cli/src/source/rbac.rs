@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use anyhow::Result;
-use statusbridge_exporter::catalog::SourceArgs;
-use statusbridge_exporter::source::{PackageKind, Source};
+use statusbridge_exporter::source::{PackageKind, Source, SourceArgs};
 
 /// Arguments of `source rbac`.
 #[derive(Debug, clap::Args)]

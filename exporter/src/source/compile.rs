@@ -5,29 +5,48 @@ use std::{str::FromStr, sync::Arc};
 
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Health};
-use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, yaml};
+use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, OBJECT, yaml};
 
 use super::{
-    APPLY, GroupKind, HealthRule, HoldProgram, InventoryProgram, KindRef, LeavesProgram, OBJECT, PackageKind,
-    Program, Related, RelatedObject, RelatedObjects, Rule, Source, SourceError,
+    error::SourceError,
+    footprint::Footprint,
     format::{
         API_VERSION, Definition, Header, KIND, LeavesDefinition, Ordered, RelatedDefinition, RuleDefinition,
         SampleDefinition,
     },
-    join::By,
-    leaves::LabelledProgram,
-    plain,
-    rule::Words,
+    join::{By, Related, RelatedObject, RelatedObjects},
+    kind::{GroupKind, KindRef, PackageKind},
+    kstatus, plain,
+    program::{APPLY, HoldProgram, InventoryProgram, Program, Source},
+    projection::Projection,
+    resource_rules::{HealthRule, LabelledProgram, LeavesProgram},
+    rule::{Rule, Words},
     trial::try_all,
 };
-use crate::{footprint::Footprint, kstatus, projection::Projection};
 
 /// Longest name of a source: it is a label's value in every series.
 const MAX_NAME: usize = 63;
 /// Names that the language keeps for itself.
 const KEYWORDS: &[&str] = &["true", "false", "null", "in", "optional"];
 
-pub(super) fn parse(file: &str, text: &str) -> Result<Vec<Source>, SourceError> {
+impl Source {
+    /// The sources in a YAML text of one document or several, compiled and tried on their samples;
+    /// `file` is for messages.
+    pub fn parse(file: &str, yaml: &str) -> Result<Vec<Self>, SourceError> {
+        parse(file, yaml)
+    }
+
+    /// Has the objects of its packages looked at, or not; false when the source does not say which
+    /// they are.
+    pub fn look_at_leaves(&mut self, enabled: bool) -> bool {
+        let Some(leaves) = &mut self.program.leaves else { return false };
+        leaves.enabled = enabled;
+        set_projections(self);
+        true
+    }
+}
+
+fn parse(file: &str, text: &str) -> Result<Vec<Source>, SourceError> {
     let malformed = |error: String| SourceError::of_file(file, error);
     // Where both find something, the walk over the YAML can name the field and say what to write.
     let headers: Vec<Header> = yaml::from_multiple(text)
@@ -358,7 +377,7 @@ impl Compiler<'_> {
 }
 
 /// Finds out what the expressions read.
-pub(super) fn set_projections(source: &mut Source) {
+fn set_projections(source: &mut Source) {
     let mut footprint = Footprint::default();
     footprint.add_object(OBJECT);
     for related in &source.related {

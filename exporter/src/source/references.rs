@@ -2,8 +2,7 @@
 
 use statusbridge_expression::{EvaluationError, Expression, Item, Scope, cut};
 
-use super::GroupKind;
-use crate::leaves::LeafRef;
+use super::{kind::GroupKind, resources::LeafRef};
 
 /// Most objects that one package may consist of.
 const MAX_LEAVES: usize = 20_000;

@@ -2,9 +2,13 @@
 
 use serde_json::Value;
 use statusbridge_contract::ApplyState;
-use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, Scope};
+use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, OBJECT, Scope};
 
-use super::{APPLY, InventoryProgram, OBJECT, Program, Related, RelatedObjects, Rule, Source, join::By};
+use super::{
+    join::{By, Related, RelatedObjects},
+    program::{APPLY, InventoryProgram, Program, Source},
+    rule::Rule,
+};
 
 /// Runs every expression, each in the way in which its outcome is used.
 pub(super) fn try_all<'v>(

@@ -7,10 +7,8 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 use serde::Deserialize;
 use serde_json::Value;
 use statusbridge_contract::Fingerprint;
-use statusbridge_exporter::{
-    leaves::{LeafState, LeafSummary},
-    source::{RelatedObject, RelatedObjects, Source},
-    verdict::Evaluation,
+use statusbridge_exporter::source::{
+    Evaluation, LeafState, LeafSummary, RelatedObject, RelatedObjects, Source,
 };
 
 #[derive(Deserialize)]
@@ -122,7 +120,7 @@ pub(crate) fn describe(evaluation: &Evaluation) -> String {
     let verdict = &evaluation.verdict;
     let time = |seconds| jiff::Timestamp::from_second(seconds).expect("a time that fits").to_string();
     let counts =
-        |i: statusbridge_exporter::verdict::Inventory| format!("{}/{}/{}", i.total, i.current, i.failed);
+        |i: statusbridge_exporter::source::Inventory| format!("{}/{}/{}", i.total, i.current, i.failed);
     lines([
         ("apply", verdict.apply.to_string()),
         ("health", verdict.health.to_string()),
