@@ -3,6 +3,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::outcome::{MAX_REASON, MAX_REVISION};
 
 fn object() -> Value {
     json!({
@@ -205,7 +206,7 @@ fn rows<'d>(reference: &'d str, heading: &str) -> Vec<Vec<&'d str>> {
 fn the_reference_has_every_function_and_its_examples_hold() {
     const MACROS: [&str; 9] =
         ["all", "exists", "existsOne", "exists_one", "filter", "has", "map", "optFlatMap", "optMap"];
-    let reference = include_str!("../../docs/sources.md");
+    let reference = include_str!("../../../docs/sources.md");
     let source = reference.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next());
     let source: Value = serde_saphyr::from_str(source.expect("an example")).expect("it is YAML");
     let sample = &source["samples"][0];
@@ -236,7 +237,7 @@ fn the_reference_has_every_function_and_its_examples_hold() {
 
 #[test]
 fn the_reference_has_the_limits() {
-    let reference = include_str!("../../docs/sources.md");
+    let reference = include_str!("../../../docs/sources.md");
     for (limit, said) in [
         (MAX_SOURCE as u64, (8 << 10, "more than 8 KiB")),
         (MAX_DEPTH as u64, (24, "more than 24 deep")),

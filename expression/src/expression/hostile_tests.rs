@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::budget::MAX_STEPS;
 use super::*;
+use crate::{budget::MAX_STEPS, hostile_yaml};
 
 /// As the runtime's threads have it.
 const STACK: usize = 2 << 20;
