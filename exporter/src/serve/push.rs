@@ -162,7 +162,7 @@ impl Pusher {
             .header(header::CONTENT_ENCODING, "gzip")
             .header(INSTANCE, &self.instance)
             .body(body.concat());
-        // An error's own message leaves out its causes.
+        // An error's own message resources out its causes.
         let mut response =
             request.send().await.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
         let status = response.status();

@@ -22,8 +22,8 @@ pub struct SourceArgs {
     pub presets: Option<String>,
     /// Sources whose packages' objects are to be looked at, with kstatus, beside those that have it
     /// done anyway; with a dash before the name, not to be looked at.
-    #[arg(long, value_name = "NAME,…", env = "STATUSBRIDGE_LEAF_HEALTH", allow_hyphen_values = true)]
-    pub leaf_health: Option<String>,
+    #[arg(long, value_name = "NAME,…", env = "STATUSBRIDGE_RESOURCE_HEALTH", allow_hyphen_values = true)]
+    pub resource_health: Option<String>,
 }
 
 /// What is in each file, by its name, or why that cannot be told.
@@ -74,16 +74,16 @@ impl SourceArgs {
         }
         let mut sources: Vec<Source> = sources.into_iter().map(|(_, source)| source).collect();
         sources.sort_by(|a, b| a.name.cmp(&b.name));
-        let names = self.leaf_health.iter().flat_map(|names| names.split(',')).map(str::trim);
+        let names = self.resource_health.iter().flat_map(|names| names.split(',')).map(str::trim);
         for name in names.filter(|name| !name.is_empty()) {
             let (name, enabled) = name.strip_prefix('-').map_or((name, true), |name| (name, false));
             let Some(source) = sources.iter_mut().find(|s| s.name == name) else {
                 let message = format!("there is no source `{name}`");
-                return Err(SourceError::of_file("--leaf-health", message));
+                return Err(SourceError::of_file("--resource-health", message));
             };
-            if !source.look_at_leaves(enabled) {
+            if !source.look_at_resources(enabled) {
                 let message = format!("source `{name}` does not say what its packages consist of");
-                return Err(SourceError::of_file("--leaf-health", message));
+                return Err(SourceError::of_file("--resource-health", message));
             }
         }
         Ok(sources)

@@ -19,7 +19,7 @@ use super::{
     kstatus, plain,
     program::{APPLY, HoldProgram, InventoryProgram, Program, Source},
     projection::Projection,
-    resource_rules::{HealthRule, LabelledProgram, LeavesProgram},
+    resource_rules::{HealthRule, LabelledProgram, ResourcesProgram},
     rule::{Rule, Words},
     trial::try_all,
 };
@@ -38,9 +38,9 @@ impl Source {
 
     /// Has the objects of its packages looked at, or not; false when the source does not say which
     /// they are.
-    pub fn look_at_leaves(&mut self, enabled: bool) -> bool {
-        let Some(leaves) = &mut self.program.leaves else { return false };
-        leaves.enabled = enabled;
+    pub fn look_at_resources(&mut self, enabled: bool) -> bool {
+        let Some(resources) = &mut self.program.resources else { return false };
+        resources.enabled = enabled;
         set_projections(self);
         true
     }
@@ -172,7 +172,7 @@ impl Compiler<'_> {
                 }),
                 None => None,
             },
-            leaves: d.leaves.map(|leaves| self.leaves(leaves, &after)).transpose()?,
+            resources: d.leaves.map(|resources| self.resources(resources, &after)).transpose()?,
             hold: match d.hold {
                 Some(h) => Some(HoldProgram {
                     when: self.expression("hold.when", &h.when, &after)?,
@@ -265,15 +265,15 @@ impl Compiler<'_> {
     fn health(
         &self,
         rules: Vec<RuleDefinition>,
-        leaves: bool,
+        resources: bool,
         variables: &[&str],
     ) -> Result<Vec<Rule<HealthRule>>, SourceError> {
         let mut states: Vec<HealthRule> = Health::ALL.iter().copied().map(HealthRule::Is).collect();
-        states.extend(leaves.then_some(HealthRule::Leaves));
+        states.extend(resources.then_some(HealthRule::Resources));
         self.rules("health", rules, &states, variables)
     }
 
-    fn leaves(&self, d: LeavesDefinition, variables: &[&str]) -> Result<LeavesProgram, SourceError> {
+    fn resources(&self, d: LeavesDefinition, variables: &[&str]) -> Result<ResourcesProgram, SourceError> {
         let expression = |name: &str, text: &str| self.expression(&format!("leaves.{name}"), text, variables);
         let optional =
             |name: &str, text: Option<String>| text.map(|text| expression(name, &text)).transpose();
@@ -289,7 +289,7 @@ impl Compiler<'_> {
         };
         // Secrets are not read unless somebody says that they should be.
         let secrets = || vec![GroupKind { group: String::new(), kind: "Secret".to_owned() }];
-        Ok(LeavesProgram {
+        Ok(ResourcesProgram {
             enabled: d.enabled,
             when: optional("when", d.when)?,
             objects: optional("objects", d.objects)?,
@@ -398,8 +398,8 @@ fn set_projections(source: &mut Source) {
     p.revisions().chain(p.texts()).chain(&p.since).for_each(|e| footprint.read(e));
     p.inventory.iter().flat_map(InventoryProgram::expressions).for_each(|e| footprint.read(e));
     // An inventory is most of an object: it is kept only where somebody looks at it.
-    let leaves = p.leaves.iter().filter(|leaves| leaves.enabled);
-    leaves.flat_map(LeavesProgram::expressions).for_each(|e| footprint.read(e));
+    let resources = p.resources.iter().filter(|resources| resources.enabled);
+    resources.flat_map(ResourcesProgram::expressions).for_each(|e| footprint.read(e));
     p.hold.iter().flat_map(|h| [&h.when, &h.key]).for_each(|e| footprint.read(e));
     let mut projection = footprint.projection(OBJECT);
     if p.health.is_none() {

@@ -11,7 +11,7 @@ use super::{
     kstatus,
     program::{APPLY, Source},
     resource_rules::HealthRule,
-    resources::{LeafSet, LeafSummary},
+    resources::{ResourceSet, ResourceSummary},
     rule::Rule,
     verdict::{Detail, Evaluation, Hold, HoldKey, Inventory, Verdict},
 };
@@ -30,7 +30,7 @@ impl Source {
     /// The state of a package, when nothing is known of the objects that it consists of. See
     /// [`Source::evaluate_with`].
     pub fn evaluate<'v>(&self, object: &'v Value, related: &RelatedObjects<'v>) -> Evaluation {
-        self.evaluate_with(object, related, &mut |_| LeafSummary::default())
+        self.evaluate_with(object, related, &mut |_| ResourceSummary::default())
     }
 
     /// The state of a package; `look` is asked what the objects say that it consists of, where they
@@ -40,7 +40,7 @@ impl Source {
         &self,
         object: &'v Value,
         related: &RelatedObjects<'v>,
-        look: &mut dyn FnMut(LeafSet) -> LeafSummary,
+        look: &mut dyn FnMut(ResourceSet) -> ResourceSummary,
     ) -> Evaluation {
         self.try_evaluate(object, related, look).unwrap_or_else(|error| self.failure(error))
     }
@@ -64,7 +64,7 @@ impl Source {
         &self,
         object: &'v Value,
         related: &RelatedObjects<'v>,
-        look: &mut dyn FnMut(LeafSet) -> LeafSummary,
+        look: &mut dyn FnMut(ResourceSet) -> ResourceSummary,
     ) -> Result<Evaluation, EvaluationError> {
         let program = &self.program;
         let mut scope = self.scope(object, related)?;
@@ -89,16 +89,16 @@ impl Source {
         scope.bind_text(APPLY, apply.state.name());
         let fingerprint = |revisions: &[String]| Fingerprint::of_all(revisions.iter().map(String::as_str));
         let applied_fingerprint = fingerprint(&applied);
-        let leaves = match &program.leaves {
-            Some(leaves) => {
+        let resources = match &program.resources {
+            Some(resources) => {
                 let generation = object.get("metadata").and_then(|m| m.get("generation")?.as_i64());
                 let about = (applied_fingerprint.value(), generation);
-                leaves.set(&scope, apply.state == ApplyState::Applied, about)?.map(look)
+                resources.set(&scope, apply.state == ApplyState::Applied, about)?.map(look)
             }
             None => None,
         };
         let health = match &program.health {
-            Some(rules) => health(rules, leaves.as_ref(), &scope)?,
+            Some(rules) => health(rules, resources.as_ref(), &scope)?,
             None => {
                 let status = kstatus::of_package(object);
                 Found::by_kstatus(status.health, status)
@@ -134,19 +134,21 @@ impl Source {
                 current: counts.current.count(&scope)?,
                 failed: counts.failed.count(&scope)?,
             }),
-            None if self.looks_at_leaves() => Some(leaves.as_ref().map(|l| l.inventory).unwrap_or_default()),
+            None if self.looks_at_resources() => {
+                Some(resources.as_ref().map(|l| l.inventory).unwrap_or_default())
+            }
             None => None,
         };
         let hold = match &program.hold {
             Some(hold) => {
-                // What becomes of the leaves is news, whatever the controller is busy with.
-                let leaves = leaves.as_ref().map(|l| (l.health.code(), l.reason));
-                let key = HoldKey::of((hold.key.hash_of(&scope)?, leaves));
+                // What becomes of the resources is news, whatever the controller is busy with.
+                let resources = resources.as_ref().map(|l| (l.health.code(), l.reason));
+                let key = HoldKey::of((hold.key.hash_of(&scope)?, resources));
                 Some(Hold { undecided: hold.when.truth(&scope)?, key })
             }
             None => None,
         };
-        let worst_resource = match leaves.and_then(|l| l.worst) {
+        let worst_resource = match resources.and_then(|l| l.worst) {
             _ if good => None,
             Some(worst) => Some(worst),
             None => text(&program.worst_resource, &scope, MAX_MESSAGE)?,
@@ -191,18 +193,22 @@ fn found<S, R: Copy>(state: S, rule: &Rule<R>, scope: &Scope<'_>) -> Result<Foun
 
 fn health(
     rules: &[Rule<HealthRule>],
-    leaves: Option<&LeafSummary>,
+    resources: Option<&ResourceSummary>,
     scope: &Scope<'_>,
 ) -> Result<Found<Health>, EvaluationError> {
-    let usable = |state| leaves.is_some() || state != HealthRule::Leaves;
+    let usable = |state| resources.is_some() || state != HealthRule::Resources;
     let Some(rule) = Rule::first(rules, scope, usable)? else { return Ok(Found::no_rule(Health::Unknown)) };
-    match (rule.state, leaves) {
+    match (rule.state, resources) {
         (HealthRule::Is(health), _) => found(health, rule, scope),
-        (HealthRule::Leaves, None) => Ok(Found::no_rule(Health::Unknown)),
-        (HealthRule::Leaves, Some(leaves)) => {
-            let own = found(leaves.health, rule, scope)?;
-            let reason = (!leaves.reason.is_empty()).then(|| Arc::from(leaves.reason));
-            Ok(Found { reason: own.reason.or(reason), message: own.message.or(leaves.worst.clone()), ..own })
+        (HealthRule::Resources, None) => Ok(Found::no_rule(Health::Unknown)),
+        (HealthRule::Resources, Some(resources)) => {
+            let own = found(resources.health, rule, scope)?;
+            let reason = (!resources.reason.is_empty()).then(|| Arc::from(resources.reason));
+            Ok(Found {
+                reason: own.reason.or(reason),
+                message: own.message.or(resources.worst.clone()),
+                ..own
+            })
         }
     }
 }

@@ -94,7 +94,7 @@ pub(super) struct Definition {
     pub(super) since: Option<String>,
     /// How many things the package applies, and how many of them work.
     pub(super) inventory: Option<InventoryDefinition>,
-    /// The objects that the package consists of, for leaf health.
+    /// The objects that the package consists of, for resource health.
     pub(super) leaves: Option<LeavesDefinition>,
     /// When to keep the last verdict because the controller is only looking again.
     pub(super) hold: Option<HoldDefinition>,
@@ -150,7 +150,7 @@ impl ObjectDefinition {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("anyOf" = [{"required": ["objects"]}, {"required": ["labelled"]}]))]
 pub(super) struct LeavesDefinition {
-    /// Whether to look at them; `--leaf-health` turns it on and off for a source.
+    /// Whether to look at them; `--resource-health` turns it on and off for a source.
     #[serde(default)]
     pub(super) enabled: bool,
     /// Of which packages: a CEL expression that gives a bool. Of all when left out.

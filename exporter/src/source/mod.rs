@@ -40,7 +40,7 @@ pub use kind::{GroupKind, KindRef, PackageKind};
 pub use preset::{PRESETS, Preset};
 pub use program::Source;
 pub use projection::Projection;
-pub use resources::{LeafLabel, LeafRef, LeafSet, LeafState, LeafSummary};
+pub use resources::{ResourceLabel, ResourceRef, ResourceSet, ResourceState, ResourceSummary};
 pub use schema::schema;
 pub use verdict::{Detail, Evaluation, Hold, HoldKey, Inventory, Verdict};
 

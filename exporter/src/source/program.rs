@@ -8,7 +8,7 @@ use super::{
     join::{JoinKey, Related, RelatedObjects},
     kind::PackageKind,
     projection::Projection,
-    resource_rules::{HealthRule, LeavesProgram},
+    resource_rules::{HealthRule, ResourcesProgram},
     rule::Rule,
 };
 
@@ -53,7 +53,7 @@ pub(crate) struct Program {
     pub(crate) operation: Option<Expression>,
     pub(crate) since: Option<Expression>,
     pub(crate) inventory: Option<InventoryProgram>,
-    pub(crate) leaves: Option<LeavesProgram>,
+    pub(crate) resources: Option<ResourcesProgram>,
     pub(crate) hold: Option<HoldProgram>,
 }
 
@@ -78,17 +78,17 @@ impl Source {
 
     /// Whether packages of this source have inventory counts.
     pub fn has_inventory(&self) -> bool {
-        self.program.inventory.is_some() || self.looks_at_leaves()
+        self.program.inventory.is_some() || self.looks_at_resources()
     }
 
     /// Whether the objects of its packages are looked at.
-    pub fn looks_at_leaves(&self) -> bool {
-        self.program.leaves.as_ref().is_some_and(|leaves| leaves.enabled)
+    pub fn looks_at_resources(&self) -> bool {
+        self.program.resources.as_ref().is_some_and(|resources| resources.enabled)
     }
 
     /// Whether a verdict is made of the package's own object and nothing else.
     pub fn rests_on_one_object(&self) -> bool {
-        self.related.is_empty() && !self.looks_at_leaves()
+        self.related.is_empty() && !self.looks_at_resources()
     }
 
     /// Whether an object is a package. One that cannot be told is one, whose expressions will fail
@@ -107,7 +107,7 @@ impl Source {
 
     /// Whether another source reads the same in the same way.
     pub fn same_as(&self, other: &Self) -> bool {
-        self.definition == other.definition && self.looks_at_leaves() == other.looks_at_leaves()
+        self.definition == other.definition && self.looks_at_resources() == other.looks_at_resources()
     }
 
     /// Where to find the related objects of a package.

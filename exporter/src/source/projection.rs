@@ -345,14 +345,14 @@ mod tests {
     }
 
     fn value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
+        let resource = prop_oneof![
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
             any::<u64>().prop_map(Value::from),
             "[a-z\"\\\\é]{0,4}".prop_map(Value::from),
         ];
-        leaf.prop_recursive(4, 40, 5, |inner| {
+        resource.prop_recursive(4, 40, 5, |inner| {
             prop_oneof![
                 proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
                 proptest::collection::btree_map("whole|exists|map|list|keys|inner|\"|x", inner, 0..6)

@@ -8,7 +8,7 @@ use statusbridge_expression::{EvaluationError, Expression, Scope};
 use super::{
     kind::GroupKind,
     references,
-    resources::{LeafLabel, LeafSet},
+    resources::{ResourceLabel, ResourceSet},
 };
 
 /// Longest `name=value` of a label.
@@ -16,7 +16,7 @@ const MAX_LABEL: usize = 512;
 
 /// The field `leaves` of a source.
 #[derive(Debug)]
-pub(crate) struct LeavesProgram {
+pub(crate) struct ResourcesProgram {
     /// Whether to look at them at all.
     pub(crate) enabled: bool,
     /// Of which packages; `None`: of all.
@@ -37,18 +37,18 @@ pub(crate) struct LabelledProgram {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HealthRule {
     Is(Health),
-    /// What the leaves say; a rule that does not hold where they are not looked at.
-    Leaves,
+    /// What the resources say; a rule that does not hold where they are not looked at.
+    Resources,
 }
 
-/// The name of [`HealthRule::Leaves`] in a source.
+/// The name of [`HealthRule::Resources`] in a source.
 pub(super) const LEAVES: &str = "Leaves";
 
 impl std::str::FromStr for HealthRule {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        if text == LEAVES { Ok(Self::Leaves) } else { text.parse().map(Self::Is).map_err(|_| ()) }
+        if text == LEAVES { Ok(Self::Resources) } else { text.parse().map(Self::Is).map_err(|_| ()) }
     }
 }
 
@@ -56,12 +56,12 @@ impl std::fmt::Display for HealthRule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Is(health) => health.fmt(f),
-            Self::Leaves => f.write_str(LEAVES),
+            Self::Resources => f.write_str(LEAVES),
         }
     }
 }
 
-impl LeavesProgram {
+impl ResourcesProgram {
     /// What a package consists of; `None` when it is not to be looked at. `about` is whatever else
     /// changes when a package is applied anew.
     pub(crate) fn set(
@@ -69,17 +69,17 @@ impl LeavesProgram {
         scope: &Scope<'_>,
         applied: bool,
         about: impl Hash,
-    ) -> Result<Option<LeafSet>, EvaluationError> {
+    ) -> Result<Option<ResourceSet>, EvaluationError> {
         let wanted = self.when.as_ref().map_or(Ok(true), |when| when.truth(scope))?;
         if !self.enabled || !wanted {
             return Ok(None);
         }
-        let mut set = LeafSet { applied, ..LeafSet::default() };
+        let mut set = ResourceSet { applied, ..ResourceSet::default() };
         let ignored =
             |group: &str, kind: &str| self.ignore.iter().any(|i| i.group == group && i.kind == kind);
         if let Some(objects) = &self.objects {
-            set.objects = references::leaves(objects, scope)?;
-            set.objects.retain(|leaf| !ignored(&leaf.group, &leaf.kind));
+            set.objects = references::resources(objects, scope)?;
+            set.objects.retain(|resource| !ignored(&resource.group, &resource.kind));
             set.objects.sort_unstable();
             set.objects.dedup();
         }
@@ -89,7 +89,7 @@ impl LeavesProgram {
             let Some((label, value)) = text.split_once('=') else {
                 return Err(label.error(format!("gives `{text}`, where name=value is needed")));
             };
-            let of_kind = |kind: GroupKind| LeafLabel {
+            let of_kind = |kind: GroupKind| ResourceLabel {
                 group: kind.group.into(),
                 kind: kind.kind.into(),
                 label: label.into(),
@@ -111,10 +111,10 @@ impl LeavesProgram {
         Ok(Some(set))
     }
 
-    /// Runs every expression, also where leaves are not looked at.
+    /// Runs every expression, also where resources are not looked at.
     pub(super) fn try_all(&self, scope: &Scope<'_>) -> Result<(), EvaluationError> {
         self.when.iter().try_for_each(|e| e.truth(scope).map(drop))?;
-        self.objects.iter().try_for_each(|e| references::leaves(e, scope).map(drop))?;
+        self.objects.iter().try_for_each(|e| references::resources(e, scope).map(drop))?;
         self.basis.iter().try_for_each(|e| e.hash_of(scope).map(drop))?;
         self.labelled.iter().try_for_each(|labelled| {
             labelled.label.text_of(scope, MAX_LABEL)?;

@@ -7,7 +7,7 @@ use super::verdict::Inventory;
 
 /// One object of a package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeafRef {
+pub struct ResourceRef {
     /// API group; empty for the core group.
     pub group: Box<str>,
     /// The kind.
@@ -20,7 +20,7 @@ pub struct LeafRef {
 
 /// All objects of a kind that have a label.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeafLabel {
+pub struct ResourceLabel {
     /// API group; empty for the core group.
     pub group: Box<str>,
     /// The kind.
@@ -33,11 +33,11 @@ pub struct LeafLabel {
 
 /// What a package consists of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LeafSet {
+pub struct ResourceSet {
     /// By name.
-    pub objects: Vec<LeafRef>,
+    pub objects: Vec<ResourceRef>,
     /// By label.
-    pub labelled: Vec<LeafLabel>,
+    pub labelled: Vec<ResourceLabel>,
     /// Changes whenever the package was applied anew.
     pub basis: u64,
     /// Whether the package is applied in full.
@@ -46,7 +46,7 @@ pub struct LeafSet {
 
 /// What is known of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LeafState {
+pub enum ResourceState {
     /// It was read, and kstatus says this; the reason is empty when it is Current.
     Found(Health, String),
     /// There is no such object.
@@ -61,7 +61,7 @@ pub enum LeafState {
 
 /// What the objects of a package say together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeafSummary {
+pub struct ResourceSummary {
     /// The worst of them; Unknown when there are none.
     pub health: Health,
     /// One word: empty when all are Current.
@@ -72,13 +72,13 @@ pub struct LeafSummary {
     pub inventory: Inventory,
 }
 
-impl Default for LeafSummary {
+impl Default for ResourceSummary {
     fn default() -> Self {
         Self { health: Health::Unknown, reason: "NoResources", worst: None, inventory: Inventory::default() }
     }
 }
 
-impl LeafSummary {
+impl ResourceSummary {
     /// All are Current, but of which revision is not known for sure yet.
     pub fn wait(&mut self) {
         self.health = Health::Unknown;
@@ -87,18 +87,18 @@ impl LeafSummary {
     }
 
     /// Takes in one object; `name` names it for people.
-    pub fn add(&mut self, state: &LeafState, name: impl FnOnce() -> String) {
+    pub fn add(&mut self, state: &ResourceState, name: impl FnOnce() -> String) {
         let (health, reason) = match state {
-            LeafState::Found(Health::Current, _) => (Health::Current, ""),
-            LeafState::Found(Health::InProgress, _) => (Health::InProgress, "ResourcesInProgress"),
-            LeafState::Found(Health::Terminating, _) => (Health::Terminating, "ResourcesTerminating"),
-            LeafState::Found(Health::NotFound, _) | LeafState::NotFound | LeafState::NotServed => {
-                (Health::NotFound, "ResourcesNotFound")
-            }
-            LeafState::Found(Health::Unknown, _) => (Health::Unknown, "ResourcesUnknown"),
-            LeafState::Found(Health::Failed, _) => (Health::Failed, "ResourcesFailed"),
-            LeafState::NotRead => (Health::Unknown, "ResourcesNotRead"),
-            LeafState::Forbidden(_) => (Health::Unknown, "ResourcesForbidden"),
+            ResourceState::Found(Health::Current, _) => (Health::Current, ""),
+            ResourceState::Found(Health::InProgress, _) => (Health::InProgress, "ResourcesInProgress"),
+            ResourceState::Found(Health::Terminating, _) => (Health::Terminating, "ResourcesTerminating"),
+            ResourceState::Found(Health::NotFound, _)
+            | ResourceState::NotFound
+            | ResourceState::NotServed => (Health::NotFound, "ResourcesNotFound"),
+            ResourceState::Found(Health::Unknown, _) => (Health::Unknown, "ResourcesUnknown"),
+            ResourceState::Found(Health::Failed, _) => (Health::Failed, "ResourcesFailed"),
+            ResourceState::NotRead => (Health::Unknown, "ResourcesNotRead"),
+            ResourceState::Forbidden(_) => (Health::Unknown, "ResourcesForbidden"),
         };
         let first = self.inventory.total == 0;
         self.inventory.total += 1;
@@ -112,11 +112,11 @@ impl LeafSummary {
             self.reason = reason;
             self.worst = (health != Health::Current).then(|| {
                 let why = match state {
-                    LeafState::Found(_, why) => why.as_str(),
-                    LeafState::NotFound => "not found",
-                    LeafState::NotServed => "there is no such kind",
-                    LeafState::NotRead => "not read yet",
-                    LeafState::Forbidden(permission) => permission,
+                    ResourceState::Found(_, why) => why.as_str(),
+                    ResourceState::NotFound => "not found",
+                    ResourceState::NotServed => "there is no such kind",
+                    ResourceState::NotRead => "not read yet",
+                    ResourceState::Forbidden(permission) => permission,
                 };
                 format!("{}: {why}", name())
             });
@@ -124,7 +124,7 @@ impl LeafSummary {
     }
 }
 
-impl LeafRef {
+impl ResourceRef {
     /// The object that an inventory id means: `<namespace>_<name>_<group>_<kind>`, where `__` in a
     /// name stands for a colon (kubernetes-sigs/cli-utils, `pkg/object/objmetadata.go`; Flux has the
     /// same in `status.inventory`).
@@ -166,31 +166,31 @@ mod tests {
     #[case("front", None)]
     #[case("", None)]
     fn inventory_ids(#[case] id: &str, #[case] expected: Option<(&str, &str, Option<&str>, &str)>) {
-        let found = LeafRef::from_id(id);
+        let found = ResourceRef::from_id(id);
         let found = found.as_ref().map(|l| (&*l.group, &*l.kind, l.namespace.as_deref(), &*l.name));
         assert_eq!(found, expected);
     }
 
     #[test]
     fn the_worst_object_speaks_for_all() {
-        let mut summary = LeafSummary::default();
+        let mut summary = ResourceSummary::default();
         assert_eq!((summary.health, summary.reason), (Health::Unknown, "NoResources"));
-        let mut add = |state: LeafState, name: &str| {
+        let mut add = |state: ResourceState, name: &str| {
             summary.add(&state, || name.to_owned());
             (summary.health, summary.reason, summary.worst.clone().unwrap_or_default())
         };
-        let found = |health, why: &str| LeafState::Found(health, why.to_owned());
+        let found = |health, why: &str| ResourceState::Found(health, why.to_owned());
         assert_eq!(add(found(Health::Current, ""), "a"), (Health::Current, "", String::new()));
         let slow = (Health::InProgress, "ResourcesInProgress", "b: LessReplicas".to_owned());
         assert_eq!(add(found(Health::InProgress, "LessReplicas"), "b"), slow);
         assert_eq!(add(found(Health::InProgress, "Other"), "c"), slow, "the first of equals");
         let gone = (Health::NotFound, "ResourcesNotFound", "d: not found".to_owned());
-        assert_eq!(add(LeafState::NotFound, "d"), gone);
+        assert_eq!(add(ResourceState::NotFound, "d"), gone);
         let unread = (Health::Unknown, "ResourcesNotRead", "e: not read yet".to_owned());
-        assert_eq!(add(LeafState::NotRead, "e"), unread);
+        assert_eq!(add(ResourceState::NotRead, "e"), unread);
         let forbidden = (Health::Unknown, "ResourcesForbidden", "f: may not list pods".to_owned());
-        assert_eq!(add(LeafState::Forbidden("may not list pods".into()), "f"), forbidden);
-        assert_eq!(add(LeafState::NotRead, "g"), forbidden);
+        assert_eq!(add(ResourceState::Forbidden("may not list pods".into()), "f"), forbidden);
+        assert_eq!(add(ResourceState::NotRead, "g"), forbidden);
         let failed = (Health::Failed, "ResourcesFailed", "h: Crash".to_owned());
         assert_eq!(add(found(Health::Failed, "Crash"), "h"), failed);
         assert_eq!(summary.inventory, Inventory { total: 8, current: 1, failed: 1 });

@@ -40,8 +40,8 @@ pub(super) fn try_all<'v>(
         if let Some(counts) = &p.inventory {
             counts.expressions().try_for_each(|e| e.count(&scope).map(drop))?;
         }
-        if let Some(leaves) = &p.leaves {
-            leaves.try_all(&scope)?;
+        if let Some(resources) = &p.resources {
+            resources.try_all(&scope)?;
         }
         if let Some(hold) = &p.hold {
             hold.when.truth(&scope)?;

@@ -101,7 +101,7 @@ impl Store {
         rows.states.values_mut().for_each(|count| *count = 0);
     }
 
-    /// Publishes a package's state: in its own slot, or in a new one. `None` when a limit leaves it
+    /// Publishes a package's state: in its own slot, or in a new one. `None` when a limit resources it
     /// out.
     pub fn put(
         &mut self,

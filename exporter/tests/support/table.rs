@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use statusbridge_contract::Fingerprint;
 use statusbridge_exporter::source::{
-    Evaluation, LeafState, LeafSummary, RelatedObject, RelatedObjects, Source,
+    Evaluation, RelatedObject, RelatedObjects, ResourceState, ResourceSummary, Source,
 };
 
 #[derive(Deserialize)]
@@ -170,10 +170,10 @@ fn replace(target: &mut Value, pointer: &str, value: &Value) {
 /// listed under `leaves` of the case.
 pub(crate) fn evaluate(source: &Source, objects: &Value) -> Evaluation {
     let mut look = |_| {
-        let mut summary = LeafSummary::default();
+        let mut summary = ResourceSummary::default();
         for health in objects.get("leaves").and_then(Value::as_array).into_iter().flatten() {
             let health = health.as_str().and_then(|h| h.parse().ok()).expect("a health");
-            summary.add(&LeafState::Found(health, "Because".to_owned()), || "Thing a".to_owned());
+            summary.add(&ResourceState::Found(health, "Because".to_owned()), || "Thing a".to_owned());
         }
         summary
     };

@@ -1,7 +1,7 @@
 //! Health of any object by the rules of kstatus (kubernetes-sigs/cli-utils, `pkg/kstatus/status`).
 //!
 //! [`compute`] says of every object what Go's `status.Compute` says; where that returns an error, or
-//! panics, the health is Unknown. [`of_leaf`] and [`of_package`] are what the exporter uses, each
+//! panics, the health is Unknown. [`of_resource`] and [`of_package`] are what the exporter uses, each
 //! stricter in one point.
 
 mod kinds;
@@ -31,13 +31,13 @@ pub fn compute(object: &Value) -> Status {
 /// The status of an object, at a time in unix seconds. An object of which kstatus knows nothing at
 /// all is Current.
 pub fn compute_at(object: &Value, now: i64) -> Status {
-    leaf(Object::new(object, Nulls::AreValues), now, false).unwrap_or_else(Status::from)
+    resource(Object::new(object, Nulls::AreValues), now, false).unwrap_or_else(Status::from)
 }
 
 /// The status of an object that belongs to a package, at a time in unix seconds: as [`compute_at`],
 /// but an APIService counts when it is available, and null is the same as nothing.
-pub fn of_leaf(object: &Value, now: i64) -> Status {
-    leaf(Object::new(object, Nulls::AreAbsent), now, true).unwrap_or_else(Status::from)
+pub fn of_resource(object: &Value, now: i64) -> Status {
+    resource(Object::new(object, Nulls::AreAbsent), now, true).unwrap_or_else(Status::from)
 }
 
 /// The status of a package whose source has no rules for its health: the rules for every kind, not
@@ -106,7 +106,7 @@ fn of_this_generation(object: &Object<'_>) -> Result<bool, Malformed> {
     Ok(observed.is_none_or(|o| o == generation) && deciding.all(|(_, o)| o.is_none_or(|o| o == generation)))
 }
 
-fn leaf(object: Object<'_>, now: i64, api_services: bool) -> Result<Status, Malformed> {
+fn resource(object: Object<'_>, now: i64, api_services: bool) -> Result<Status, Malformed> {
     let conditions = match every_kind(&object)? {
         Decided::Yes(status) => return Ok(status),
         Decided::No(conditions) => conditions,
@@ -171,16 +171,16 @@ fn api_service(conditions: &[Condition<'_>]) -> Status {
     }
 }
 
-/// What [`compute`] and [`of_leaf`] read of an object of any kind.
+/// What [`compute`] and [`of_resource`] read of an object of any kind.
 pub fn projection() -> Projection {
     let mut object = package_projection();
     Rules::ALL.iter().for_each(|rules| keep(&mut object, *rules));
     object
 }
 
-/// What [`compute`] and [`of_leaf`] read of an object of this kind. The group is empty for the core
+/// What [`compute`] and [`of_resource`] read of an object of this kind. The group is empty for the core
 /// group.
-pub fn leaf_projection(group: &str, kind: &str) -> Projection {
+pub fn resource_projection(group: &str, kind: &str) -> Projection {
     let mut object = package_projection();
     if let Some(rules) = Rules::of(&group_kind(group, kind)) {
         keep(&mut object, rules);
@@ -367,9 +367,9 @@ mod tests {
         let object = object(version, kind, fields);
         let status = compute_at(&object, NOW);
         assert_eq!((status.health, status.reason.as_str()), (health, reason), "{status:?}");
-        assert_eq!(of_leaf(&object, NOW), status);
+        assert_eq!(of_resource(&object, NOW), status);
         let group = version.split_once('/').map_or("", |(group, _)| group);
-        assert_eq!(of_leaf(&leaf_projection(group, kind).project(&object), NOW), status, "lean");
+        assert_eq!(of_resource(&resource_projection(group, kind).project(&object), NOW), status, "lean");
         assert_eq!(compute_at(&projection().project(&object), NOW), status, "lean, for every kind");
     }
 
@@ -388,13 +388,13 @@ mod tests {
     ) {
         let fields = json!({"status": {"conditions": conditions}});
         let service = object("apiregistration.k8s.io/v1", "APIService", fields);
-        let status = of_leaf(&service, NOW);
+        let status = of_resource(&service, NOW);
         assert_eq!((status.health, status.reason.as_str()), (health, reason));
         if health != Health::Unknown {
             assert_eq!(compute_at(&service, NOW).health, Health::Current, "plain kstatus does not ask");
         }
-        let lean = leaf_projection("apiregistration.k8s.io", "APIService").project(&service);
-        assert_eq!(of_leaf(&lean, NOW), status);
+        let lean = resource_projection("apiregistration.k8s.io", "APIService").project(&service);
+        assert_eq!(of_resource(&lean, NOW), status);
     }
 
     /// A null is of the wrong type for Go, and a field that is not there for the exporter.
@@ -402,7 +402,7 @@ mod tests {
     fn what_a_null_is() {
         let object = json!({"kind": "Widget", "metadata": {"generation": 1, "deletionTimestamp": null}});
         assert_eq!(compute_at(&object, NOW).reason, "MalformedMetadata");
-        assert_eq!(of_leaf(&object, NOW).health, Health::Current);
+        assert_eq!(of_resource(&object, NOW).health, Health::Current);
         assert_eq!(of_package(&object).reason, "NoConditions");
     }
 
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_lean_object_of_one_kind_has_what_that_kind_needs() {
-        let paths = |group, kind| leaf_projection(group, kind).paths();
+        let paths = |group, kind| resource_projection(group, kind).paths();
         let replicas = "spec.replicas".to_owned();
         assert!(paths("apps", "Deployment").contains(&replicas));
         assert!(!paths("", "Pod").contains(&replicas) && !paths("", "Deployment").contains(&replicas));

@@ -1,7 +1,7 @@
 //! Lean objects as they are kept between updates.
 //!
 //! Objects of a kind are much alike: the same fields, the same words in them. So each is kept as JSON
-//! compressed against one that came earlier, which leaves about a fifth of it and costs less than
+//! compressed against one that came earlier, which resources about a fifth of it and costs less than
 //! parsing it. That is most of what the exporter has in memory.
 
 use std::sync::Arc;

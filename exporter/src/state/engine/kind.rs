@@ -8,8 +8,8 @@ use super::{
     held::{Held, Stamp},
     kept::Packer,
     key::{Key, Referrer},
-    leaf_kind::LeafKind,
     listing::Listing,
+    resource_kind::ResourceKind,
 };
 use crate::{
     source::{JoinKey, KindRef, Projection},
@@ -37,11 +37,11 @@ pub(super) struct KindState {
     pub(super) by_name: HashMap<Key, HashSet<Referrer>>,
     pub(super) by_labels: HashMap<Referrer, Vec<JoinKey>>,
     /// For a kind that is watched because packages consist of its objects; there are no `objects` then.
-    pub(super) leaves: Option<LeafKind>,
+    pub(super) resources: Option<ResourceKind>,
 }
 
 impl KindState {
-    pub(super) fn new(of: KindRef, projection: Projection, leaves: Option<LeafKind>) -> Self {
+    pub(super) fn new(of: KindRef, projection: Projection, resources: Option<ResourceKind>) -> Self {
         Self {
             of,
             retired: false,
@@ -55,7 +55,7 @@ impl KindState {
             packer: Packer::default(),
             by_name: HashMap::new(),
             by_labels: HashMap::new(),
-            leaves,
+            resources,
         }
     }
 
@@ -83,8 +83,8 @@ impl KindState {
         self.server = server.filter(|_| !restored);
         if restored {
             self.objects.values_mut().for_each(|held| held.stamp = Stamp::NONE);
-            if let Some(leaves) = &mut self.leaves {
-                leaves.forget_versions();
+            if let Some(resources) = &mut self.resources {
+                resources.forget_versions();
             }
         }
         if matches!(self.listing, Listing::Unheard | Listing::Absent) {

@@ -2,7 +2,7 @@
 //! together, evaluates, holds, and vouches for what it has watched.
 //!
 //! ```text
-//!   Update ──> kinds (objects | leaf_kind) ──> evaluate ──> hold ──> soak ──> store
+//!   Update ──> kinds (objects | resource_kind) ──> evaluate ──> hold ──> soak ──> store
 //!                                  └──> Command: watch this kind, read that object
 //! ```
 //!
@@ -13,12 +13,12 @@ mod held;
 mod kept;
 mod key;
 mod kind;
-mod leaf_kind;
-#[cfg(test)]
-mod leaf_tests;
-mod leaves;
 mod listing;
 mod published;
+mod resource_kind;
+#[cfg(test)]
+mod resource_tests;
+mod resources;
 #[cfg(test)]
 mod soak_tests;
 mod source_state;
@@ -47,7 +47,7 @@ use super::{
 use crate::{
     clock::Moment,
     metrics::OwnMetrics,
-    source::{Detail, JoinKey, LeafSet, RelatedObject, RelatedObjects, Source},
+    source::{Detail, JoinKey, RelatedObject, RelatedObjects, ResourceSet, Source},
     watch::{Change, KindId, PackageKey, Reading, SourceId, Update},
 };
 use held::{Held, Stamp};
@@ -56,14 +56,14 @@ use key::{Key, Referrer};
 use kind::KindState;
 use listing::Listing;
 use published::{Published, Visibility};
-use source_state::{Package, PackageLeaves, SourceState};
+use source_state::{Package, PackageResources, SourceState};
 
 /// What has to be shown of a package, and what it was made of.
 struct Look {
     settled: Settled,
     detail: Detail,
     /// What the package looks for and consists of now; `None` for no news.
-    parts: Option<(Vec<JoinKey>, Option<Box<PackageLeaves>>)>,
+    parts: Option<(Vec<JoinKey>, Option<Box<PackageResources>>)>,
     known: Known,
     /// Since when the object itself says so, where the verdict rests on it alone.
     own: Option<i64>,
@@ -75,7 +75,7 @@ pub struct Engine {
     readers: Table<SourceState>,
     /// By [`KindId`].
     kinds: Table<KindState>,
-    leaf_kinds: HashMap<(Box<str>, Box<str>), KindId>,
+    resource_kinds: HashMap<(Box<str>, Box<str>), KindId>,
     published: SharedPublished,
     deadlines: BinaryHeap<Reverse<(i64, SourceId, Key)>>,
     commands: Vec<Command>,
@@ -93,7 +93,7 @@ impl Engine {
         let mut engine = Self {
             readers: Table::new(),
             kinds: Table::new(),
-            leaf_kinds: HashMap::new(),
+            resource_kinds: HashMap::new(),
             published: Arc::new(Mutex::new(published)),
             deadlines: BinaryHeap::new(),
             commands: Vec::new(),
@@ -132,8 +132,8 @@ impl Engine {
         if let Change::Contact(at) = update.change {
             return state.contact.note(at);
         }
-        if state.leaves.is_some() {
-            return self.apply_to_leaves(kind, update.change, now);
+        if state.resources.is_some() {
+            return self.apply_to_resources(kind, update.change, now);
         }
         match update.change {
             Change::ListStarted { server, restored } => {
@@ -222,7 +222,7 @@ impl Engine {
     }
 
     /// After a list of a kind: evaluates the packages that look for objects by label, or for one that there is not. What
-    /// came and went between two lists leaves no version behind that would tell.
+    /// came and went between two lists resources no version behind that would tell.
     fn doubt_what_has_no_version(&mut self, kind: KindId, now: Moment) {
         let state = &self.kinds[kind];
         let missing = state.by_name.iter().filter(|(name, _)| !state.objects.contains_key(*name));
@@ -268,16 +268,16 @@ impl Engine {
                 })
                 .collect(),
         );
-        let mut leaves = self.readers[source].packages.get_mut(key).and_then(|p| p.leaves.take());
+        let mut resources = self.readers[source].packages.get_mut(key).and_then(|p| p.resources.take());
         let mut wanted = None;
-        let mut look = |set: LeafSet| {
-            let (known, summary) = self.look_at_leaves(source, key, leaves.take(), set, now);
+        let mut look = |set: ResourceSet| {
+            let (known, summary) = self.look_at_resources(source, key, resources.take(), set, now);
             wanted = Some(known);
             summary
         };
         let mut evaluation = reading.evaluate_with(object, &related, &mut look);
-        if let Some(unwanted) = leaves {
-            self.unlink_leaves(source, key, &unwanted);
+        if let Some(unwanted) = resources {
+            self.unlink_resources(source, key, &unwanted);
         }
         self.metrics.evaluated(&reading.name, evaluation.error.is_some());
         let detail = std::mem::take(&mut evaluation.detail);
@@ -310,14 +310,14 @@ impl Engine {
         let reader = &mut self.readers[source];
         let mut before = reader.packages.remove(key);
         let old_joins = before.as_mut().map(|p| std::mem::take(&mut p.joins)).unwrap_or_default();
-        let (joins, leaves) = match parts {
-            Some((joins, leaves)) if *joins != *old_joins => {
+        let (joins, resources) = match parts {
+            Some((joins, resources)) if *joins != *old_joins => {
                 self.unlink(source, key, &old_joins);
                 self.link(source, key, &joins);
-                (joins.into_boxed_slice(), leaves)
+                (joins.into_boxed_slice(), resources)
             }
-            Some((_, leaves)) => (old_joins, leaves),
-            None => (old_joins, before.as_mut().and_then(|p| p.leaves.take())),
+            Some((_, resources)) => (old_joins, resources),
+            None => (old_joins, before.as_mut().and_then(|p| p.resources.take())),
         };
         let reader = &mut self.readers[source];
         // What the first lists bring is no news: a restart must not repeat it all, and nothing that
@@ -344,7 +344,7 @@ impl Engine {
             }
         };
         self.note_left_out(source, key, slot.is_none());
-        let package = Package { settled, shown, slot, joins, leaves };
+        let package = Package { settled, shown, slot, joins, resources };
         self.readers[source].packages.insert(key.clone(), Box::new(package));
     }
 
@@ -354,8 +354,8 @@ impl Engine {
         let Some(package) = reader.packages.remove(key) else { return };
         let name = reader.source.name.clone();
         self.unlink(source, key, &package.joins);
-        if let Some(leaves) = &package.leaves {
-            self.unlink_leaves(source, key, leaves);
+        if let Some(resources) = &package.resources {
+            self.unlink_resources(source, key, resources);
         }
         if let Some(slot) = package.slot {
             self.lock().store.remove(source, slot);

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{key::Key, leaf_kind::Label};
+use super::{key::Key, resource_kind::Label};
 use crate::{
     source::{JoinKey, Source},
     state::{hold::Settled, soak::Shown, store::Slot},
@@ -25,7 +25,7 @@ pub(super) struct SourceState {
     /// For a source by categories: when its kinds were last asked for, and whether they are known.
     pub(super) finding: Option<(Contact, bool)>,
     /// Kinds of what its packages consist of.
-    pub(super) leaf_kinds: BTreeSet<KindId>,
+    pub(super) resource_kinds: BTreeSet<KindId>,
     pub(super) packages: HashMap<Key, Box<Package>>,
     /// What an earlier version of the source showed, until this one shows anything.
     pub(super) carried: HashMap<Key, (Settled, Shown)>,
@@ -42,12 +42,12 @@ pub(super) struct Package {
     /// `None` when it is left out of the series.
     pub(super) slot: Option<Slot>,
     pub(super) joins: Box<[JoinKey]>,
-    pub(super) leaves: Option<Box<PackageLeaves>>,
+    pub(super) resources: Option<Box<PackageResources>>,
 }
 
 /// What a package consists of, as it is looked for.
 #[derive(Debug)]
-pub(super) struct PackageLeaves {
+pub(super) struct PackageResources {
     pub(super) basis: u64,
     /// Since when, by the engine's count, it is applied as it is; `None` while it is not.
     pub(super) since: Option<u64>,
@@ -67,7 +67,7 @@ impl SourceState {
             kinds: Vec::new(),
             related: Vec::new(),
             finding: None,
-            leaf_kinds: BTreeSet::new(),
+            resource_kinds: BTreeSet::new(),
             packages: HashMap::new(),
             carried: HashMap::new(),
             left_out: BTreeSet::new(),
@@ -78,12 +78,12 @@ impl SourceState {
     /// Whether its packages can only be evaluated once all of them are known: their kinds come one by
     /// one, or what they consist of has to be found first.
     pub(super) fn waits_for_lists(&self) -> bool {
-        self.finding.is_some() || self.source.looks_at_leaves()
+        self.finding.is_some() || self.source.looks_at_resources()
     }
 
     /// Every kind that it reads.
     pub(super) fn kinds(&self) -> impl Iterator<Item = KindId> + '_ {
         let own = self.kinds.iter().chain(self.related.iter().flatten());
-        own.chain(&self.leaf_kinds).copied()
+        own.chain(&self.resource_kinds).copied()
     }
 }

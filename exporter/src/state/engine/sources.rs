@@ -12,9 +12,9 @@ use super::{
     command::Command,
     key::Key,
     kind::KindState,
-    leaf_kind::LeafKind,
     listing::Listing,
     published::{Standing, Visibility},
+    resource_kind::ResourceKind,
     source_state::SourceState,
 };
 use crate::{
@@ -123,9 +123,15 @@ impl Engine {
     }
 
     /// The watch of a kind that packages consist of: one for all sources.
-    pub(super) fn leaf_kind_id(&mut self, source: SourceId, group: &str, kind: &str, now: Moment) -> KindId {
+    pub(super) fn resource_kind_id(
+        &mut self,
+        source: SourceId,
+        group: &str,
+        kind: &str,
+        now: Moment,
+    ) -> KindId {
         let name = (Box::from(group), Box::from(kind));
-        let id = match self.leaf_kinds.get(&name) {
+        let id = match self.resource_kinds.get(&name) {
             Some(id) => *id,
             None => {
                 let of = KindRef {
@@ -135,17 +141,17 @@ impl Engine {
                     resource: None,
                     selector: None,
                 };
-                let mut projection = kstatus::leaf_projection(group, kind);
+                let mut projection = kstatus::resource_projection(group, kind);
                 projection.field("metadata").field("labels").keep();
-                let id = self.kinds.push(KindState::new(of, projection, Some(LeafKind::new(self.count))));
+                let id = self.kinds.push(KindState::new(of, projection, Some(ResourceKind::new(self.count))));
                 // A kind that turns up later does not take its sources down while it is first read.
                 self.kinds[id].contact.note(now.boot);
-                self.leaf_kinds.insert(name, id);
+                self.resource_kinds.insert(name, id);
                 self.watch(id);
                 id
             }
         };
-        if self.readers[source].leaf_kinds.insert(id) {
+        if self.readers[source].resource_kinds.insert(id) {
             self.refresh_contacts(source);
         }
         id
@@ -169,13 +175,13 @@ impl Engine {
         let packages = std::mem::take(&mut self.readers[source].packages);
         for (key, package) in &packages {
             self.unlink(source, key, &package.joins);
-            if let Some(leaves) = &package.leaves {
-                self.unlink_leaves(source, key, leaves);
+            if let Some(resources) = &package.resources {
+                self.unlink_resources(source, key, resources);
             }
         }
         let reader = &mut self.readers[source];
         reader.retired = true;
-        (reader.kinds, reader.related, reader.leaf_kinds) = Default::default();
+        (reader.kinds, reader.related, reader.resource_kinds) = Default::default();
         (reader.carried, reader.left_out, reader.unconfirmed) = Default::default();
         self.metrics.left_out(&reader.source.name, 0);
         let mut published = self.lock();
@@ -194,7 +200,7 @@ impl Engine {
                 let state = &mut self.kinds[kind];
                 let of = state.of.clone();
                 *state = KindState { retired: true, ..KindState::new(of, Projection::default(), None) };
-                self.leaf_kinds.retain(|_, id| *id != kind);
+                self.resource_kinds.retain(|_, id| *id != kind);
                 self.to_read.remove(&kind);
                 self.commands.push(Command::Unwatch(kind));
             }
@@ -260,12 +266,12 @@ impl Engine {
     }
 
     /// Whether all that packages of a source consist of is known, as far as it may be read.
-    fn leaves_known(&self, source: SourceId) -> bool {
+    fn resources_known(&self, source: SourceId) -> bool {
         let reader = &self.readers[source];
         reader.unconfirmed.is_empty()
-            && reader.leaf_kinds.iter().map(|kind| &self.kinds[*kind]).all(|state| {
+            && reader.resource_kinds.iter().map(|kind| &self.kinds[*kind]).all(|state| {
                 matches!(state.listing, Listing::Complete | Listing::Absent)
-                    || state.leaves.as_ref().is_some_and(|leaves| leaves.forbidden.is_some())
+                    || state.resources.as_ref().is_some_and(|resources| resources.forbidden.is_some())
             })
     }
 
@@ -282,7 +288,7 @@ impl Engine {
     /// What a source's being up depends on.
     pub(super) fn refresh_contacts(&self, source: SourceId) {
         let reader = &self.readers[source];
-        let may_be_read = |state: &&KindState| state.leaves.as_ref().is_none_or(|l| l.forbidden.is_none());
+        let may_be_read = |state: &&KindState| state.resources.as_ref().is_none_or(|l| l.forbidden.is_none());
         let states = reader.kinds().map(|kind| &self.kinds[kind]).filter(may_be_read);
         let mut contacts: Vec<_> = states.map(|s| (s.name(), s.contact.clone())).collect();
         if let Some((contact, _)) = &reader.finding {
@@ -317,7 +323,7 @@ impl Engine {
                 if !reader.related.is_empty() || reader.waits_for_lists() {
                     self.evaluate_missing(source, now);
                 }
-                if !self.leaves_known(source) {
+                if !self.resources_known(source) {
                     return self.set_visibility(source, Visibility::Loading);
                 }
                 self.set_visibility(source, Visibility::Visible);

@@ -1,7 +1,7 @@
 //! Looking at what packages consist of.
 //!
 //! An object does not say which revision it has. So two things have to be known before a package is
-//! Current: that each of its objects was read after the package was applied (see `leaf_kind`), and
+//! Current: that each of its objects was read after the package was applied (see `resource_kind`), and
 //! that the package, read after that, still says the same: else they may be those of the next one.
 
 use std::{
@@ -17,14 +17,14 @@ use super::{
     Engine,
     command::Command,
     key::{Key, Referrer},
-    leaf_kind::{LeafKind, Origin},
     listing::Listing,
     published::Visibility,
-    source_state::PackageLeaves,
+    resource_kind::{Origin, ResourceKind},
+    source_state::PackageResources,
 };
 use crate::{
     clock::Moment,
-    source::{KindRef, LeafRef, LeafSet, LeafSummary},
+    source::{KindRef, ResourceRef, ResourceSet, ResourceSummary},
     state::soak::Known,
     watch::{Change, KindId, PackageKey, ReadRequest, Reading, SourceId},
 };
@@ -34,43 +34,43 @@ const MANY: usize = 100;
 
 impl Engine {
     /// What the objects of a package say, and what to remember about them.
-    pub(super) fn look_at_leaves(
+    pub(super) fn look_at_resources(
         &mut self,
         source: SourceId,
         package: &Key,
-        known: Option<Box<PackageLeaves>>,
-        set: LeafSet,
+        known: Option<Box<PackageResources>>,
+        set: ResourceSet,
         at: Moment,
-    ) -> (Box<PackageLeaves>, LeafSummary) {
-        let mut leaves = match known {
+    ) -> (Box<PackageResources>, ResourceSummary) {
+        let mut resources = match known {
             Some(known) if known.basis == set.basis => known,
             other => {
-                let new = self.link_leaves(source, package, &set, at);
+                let new = self.link_resources(source, package, &set, at);
                 if let Some(old) = other {
-                    self.unlink_leaves(source, package, &old);
+                    self.unlink_resources(source, package, &old);
                 }
                 new
             }
         };
-        if set.applied && leaves.since.is_none() {
-            leaves.since = Some(self.count);
+        if set.applied && resources.since.is_none() {
+            resources.since = Some(self.count);
         }
         // What is not applied cannot be healthy: anything known is good enough to be shown.
-        let since = leaves.since.unwrap_or(0);
-        let mut summary = LeafSummary::default();
+        let since = resources.since.unwrap_or(0);
+        let mut summary = ResourceSummary::default();
         let now = self.count;
-        for (kind, key) in &leaves.objects {
+        for (kind, key) in &resources.objects {
             let state = &mut self.kinds[*kind];
-            let Some(of) = &mut state.leaves else { continue };
+            let Some(of) = &mut state.resources else { continue };
             let (found, wanted) = of.state(state.listing, key, since, now);
             if wanted {
                 self.to_read.entry(*kind).or_default().push(Reading::Object((**key).clone()));
             }
             summary.add(&found, || named(&state.of, Some(key)));
         }
-        for (kind, (label, value)) in &leaves.labelled {
+        for (kind, (label, value)) in &resources.labelled {
             let state = &mut self.kinds[*kind];
-            let Some(of) = &mut state.leaves else { continue };
+            let Some(of) = &mut state.resources else { continue };
             let (found, wanted) = of.states(state.listing, (label, value), since, now);
             if wanted {
                 let reading = Reading::Labelled { label: (**label).into(), value: (**value).into() };
@@ -81,15 +81,15 @@ impl Engine {
             }
         }
         if summary.health != Health::Current {
-            (leaves.current, leaves.confirmed) = (None, false);
-        } else if set.applied && !leaves.confirmed {
-            if leaves.current.is_none() {
-                leaves.current = Some(now);
+            (resources.current, resources.confirmed) = (None, false);
+        } else if set.applied && !resources.confirmed {
+            if resources.current.is_none() {
+                resources.current = Some(now);
                 self.confirm(source, package);
             }
             summary.wait();
         }
-        (leaves, summary)
+        (resources, summary)
     }
 
     /// Has a package read once more.
@@ -122,16 +122,16 @@ impl Engine {
                     self.readers[source].unconfirmed.remove(&package);
                     continue;
                 };
-                let Some(leaves) = &mut found.leaves else { continue };
-                if own != kind || leaves.current.is_none_or(|since| asked < since) {
+                let Some(resources) = &mut found.resources else { continue };
+                if own != kind || resources.current.is_none_or(|since| asked < since) {
                     continue;
                 }
                 let kept = self.kinds[kind].objects.get(&key).and_then(|held| held.kept.parse());
                 // When it has moved on, the watch will say so, and it is asked again.
-                leaves.confirmed =
+                resources.confirmed =
                     kept.is_some() && kept == objects.get(&key).map(|o| self.kinds[kind].lean(o));
-                leaves.current = leaves.current.filter(|_| leaves.confirmed);
-                let confirmed = leaves.confirmed;
+                resources.current = resources.current.filter(|_| resources.confirmed);
+                let confirmed = resources.confirmed;
                 self.readers[source].unconfirmed.remove(&package);
                 if confirmed {
                     self.evaluate_kept(source, &package, Known::Watched, now);
@@ -144,33 +144,33 @@ impl Engine {
         }
     }
 
-    fn link_leaves(
+    fn link_resources(
         &mut self,
         source: SourceId,
         package: &Key,
-        set: &LeafSet,
+        set: &ResourceSet,
         at: Moment,
-    ) -> Box<PackageLeaves> {
+    ) -> Box<PackageResources> {
         let referrer = (source, package.clone());
         let now = self.count;
         let mut objects = Vec::with_capacity(set.objects.len());
-        for LeafRef { group, kind, namespace, name } in &set.objects {
-            let kind = self.leaf_kind_id(source, group, kind, at);
+        for ResourceRef { group, kind, namespace, name } in &set.objects {
+            let kind = self.resource_kind_id(source, group, kind, at);
             let key = Arc::new(PackageKey::new(namespace.as_deref(), name));
-            if let Some(of) = &mut self.kinds[kind].leaves {
+            if let Some(of) = &mut self.kinds[kind].resources {
                 of.link(&key, &referrer, now);
             }
             objects.push((kind, key));
         }
         let mut labelled = Vec::with_capacity(set.labelled.len());
-        for leaf in &set.labelled {
-            let kind = self.leaf_kind_id(source, &leaf.group, &leaf.kind, at);
-            if let Some(of) = &mut self.kinds[kind].leaves {
-                of.link_label(&leaf.label, &leaf.value, &referrer, now);
+        for resource in &set.labelled {
+            let kind = self.resource_kind_id(source, &resource.group, &resource.kind, at);
+            if let Some(of) = &mut self.kinds[kind].resources {
+                of.link_label(&resource.label, &resource.value, &referrer, now);
             }
-            labelled.push((kind, (Arc::from(&*leaf.label), Arc::from(&*leaf.value))));
+            labelled.push((kind, (Arc::from(&*resource.label), Arc::from(&*resource.value))));
         }
-        Box::new(PackageLeaves {
+        Box::new(PackageResources {
             basis: set.basis,
             since: None,
             objects: objects.into_boxed_slice(),
@@ -180,24 +180,24 @@ impl Engine {
         })
     }
 
-    pub(super) fn unlink_leaves(&mut self, source: SourceId, package: &Key, leaves: &PackageLeaves) {
+    pub(super) fn unlink_resources(&mut self, source: SourceId, package: &Key, resources: &PackageResources) {
         let referrer = (source, package.clone());
-        for (kind, key) in &leaves.objects {
-            if let Some(of) = &mut self.kinds[*kind].leaves {
+        for (kind, key) in &resources.objects {
+            if let Some(of) = &mut self.kinds[*kind].resources {
                 of.unlink(key, &referrer);
             }
         }
-        for (kind, (label, value)) in &leaves.labelled {
-            if let Some(of) = &mut self.kinds[*kind].leaves {
+        for (kind, (label, value)) in &resources.labelled {
+            if let Some(of) = &mut self.kinds[*kind].resources {
                 of.unlink_label(label, value, &referrer);
             }
         }
-        let kinds = leaves.objects.iter().map(|(kind, _)| *kind);
-        let kinds: BTreeSet<KindId> = kinds.chain(leaves.labelled.iter().map(|(kind, _)| *kind)).collect();
+        let kinds = resources.objects.iter().map(|(kind, _)| *kind);
+        let kinds: BTreeSet<KindId> = kinds.chain(resources.labelled.iter().map(|(kind, _)| *kind)).collect();
         for kind in kinds {
-            if self.kinds[kind].leaves.as_ref().is_some_and(LeafKind::unused) {
+            if self.kinds[kind].resources.as_ref().is_some_and(ResourceKind::unused) {
                 for reader in self.readers.iter_mut() {
-                    reader.leaf_kinds.remove(&kind);
+                    reader.resource_kinds.remove(&kind);
                 }
                 self.retire_unused_kinds();
                 (0..self.readers.len()).for_each(|source| self.refresh_contacts(source));
@@ -206,10 +206,10 @@ impl Engine {
     }
 
     /// Takes in what was heard of a kind that packages consist of.
-    pub(super) fn apply_to_leaves(&mut self, kind: KindId, change: Change, now: Moment) {
+    pub(super) fn apply_to_resources(&mut self, kind: KindId, change: Change, now: Moment) {
         let count = self.count;
         let state = &mut self.kinds[kind];
-        let Some(of) = &mut state.leaves else { return };
+        let Some(of) = &mut state.resources else { return };
         let (mut all, mut known, mut anew) = (false, Known::Watched, BTreeSet::new());
         let news = match change {
             Change::ListStarted { server, restored } => {
@@ -286,9 +286,9 @@ impl Engine {
         };
         let again: BTreeSet<Referrer> = if all {
             self.kinds[kind]
-                .leaves
+                .resources
                 .as_ref()
-                .map(LeafKind::referrers)
+                .map(ResourceKind::referrers)
                 .unwrap_or_default()
                 .into_iter()
                 .collect()
@@ -310,7 +310,7 @@ impl Engine {
             let state = &mut self.kinds[kind];
             let readings = if readings.len() > MANY { vec![Reading::All] } else { readings };
             for reading in readings {
-                state.leaves.iter_mut().for_each(LeafKind::begin_read);
+                state.resources.iter_mut().for_each(ResourceKind::begin_read);
                 self.commands.push(Command::Read(ReadRequest {
                     kind,
                     of: state.of.clone(),

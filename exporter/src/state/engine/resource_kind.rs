@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::Moment,
-    source::{LeafState, kstatus},
+    source::{ResourceState, kstatus},
     state::soak::Known,
 };
 
@@ -38,12 +38,12 @@ pub(super) enum Origin {
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(super) struct LeafKind {
+pub(super) struct ResourceKind {
     /// When the list was asked for that is being read, or was read.
     pub(super) asked: u64,
     /// When the newest complete list was asked for.
     listed: u64,
-    leaves: HashMap<Key, Leaf>,
+    resources: HashMap<Key, Resource>,
     /// By label and value.
     labels: HashMap<Arc<str>, HashMap<Arc<str>, Labelled>>,
     /// Which permission is missing.
@@ -54,7 +54,7 @@ pub(super) struct LeafKind {
 }
 
 #[derive(Debug, Default)]
-struct Leaf {
+struct Resource {
     status: Option<(Health, Box<str>)>,
     /// Resource version of the object that `status` was read from.
     version: u64,
@@ -82,7 +82,7 @@ struct Labelled {
     referrers: Vec<Referrer>,
 }
 
-impl LeafKind {
+impl ResourceKind {
     /// A kind whose first list is asked for now.
     pub(super) fn new(asked: u64) -> Self {
         Self { asked, ..Self::default() }
@@ -93,7 +93,7 @@ impl LeafKind {
         self.reads += 1;
     }
 
-    /// What was asked for at `asked` has been answered: leaves out what the watch has said since to be gone. An answer may
+    /// What was asked for at `asked` has been answered: resources out what the watch has said since to be gone. An answer may
     /// come later than what happened after it.
     pub(super) fn end_read(&mut self, objects: &mut Vec<(Key, Value)>, asked: u64) {
         objects.retain(|(key, _)| self.gone.get(key).is_none_or(|at| *at <= asked));
@@ -105,8 +105,8 @@ impl LeafKind {
 
     /// The watch, or a list, has brought an object.
     pub(super) fn heard(&mut self, key: &Key, now: u64) {
-        if let Some(leaf) = self.leaves.get_mut(key) {
-            leaf.heard = now;
+        if let Some(resource) = self.resources.get_mut(key) {
+            resource.heard = now;
         }
     }
 
@@ -119,29 +119,29 @@ impl LeafKind {
     }
 
     fn was_heard_since(&self, key: &Key, asked: u64) -> bool {
-        self.leaves.get(key).is_some_and(|leaf| leaf.status.is_some() && leaf.heard > asked)
+        self.resources.get(key).is_some_and(|resource| resource.status.is_some() && resource.heard > asked)
     }
 
     /// Whether no package is interested any more.
     pub(super) fn unused(&self) -> bool {
-        self.leaves.is_empty() && self.labels.is_empty()
+        self.resources.is_empty() && self.labels.is_empty()
     }
 
     /// Every package that has objects of this kind.
     pub(super) fn referrers(&self) -> HashSet<Referrer> {
-        let named = self.leaves.values().flat_map(|l| &l.referrers);
+        let named = self.resources.values().flat_map(|l| &l.referrers);
         let labelled = self.labels.values().flat_map(HashMap::values).flat_map(|l| &l.referrers);
         named.chain(labelled).cloned().collect()
     }
 
     pub(super) fn link(&mut self, key: &Key, referrer: &Referrer, now: u64) {
-        let new = || Leaf { created: now, ..Leaf::default() };
-        self.leaves.entry(key.clone()).or_insert_with(new).referrers.push(referrer.clone());
+        let new = || Resource { created: now, ..Resource::default() };
+        self.resources.entry(key.clone()).or_insert_with(new).referrers.push(referrer.clone());
     }
 
     pub(super) fn unlink(&mut self, key: &Key, referrer: &Referrer) {
-        if let Some(leaf) = self.leaves.get_mut(key) {
-            remove_one(&mut leaf.referrers, referrer);
+        if let Some(resource) = self.resources.get_mut(key) {
+            remove_one(&mut resource.referrers, referrer);
             self.drop_unused(key);
         }
     }
@@ -165,23 +165,27 @@ impl LeafKind {
             self.labels.remove(label);
         }
         for key in members {
-            if let Some(leaf) = self.leaves.get_mut(&key) {
-                leaf.labels.retain(|(l, v)| (&**l, &**v) != (label, value));
+            if let Some(resource) = self.resources.get_mut(&key) {
+                resource.labels.retain(|(l, v)| (&**l, &**v) != (label, value));
                 self.drop_unused(&key);
             }
         }
     }
 
     fn drop_unused(&mut self, key: &Key) {
-        if self.leaves.get(key).is_some_and(|leaf| leaf.referrers.is_empty() && leaf.labels.is_empty()) {
-            self.leaves.remove(key);
+        if self
+            .resources
+            .get(key)
+            .is_some_and(|resource| resource.referrers.is_empty() && resource.labels.is_empty())
+        {
+            self.resources.remove(key);
         }
     }
 
     /// The API server has gone back in time: versions of before say nothing.
     pub(super) fn forget_versions(&mut self) {
-        for leaf in self.leaves.values_mut() {
-            (leaf.version, leaf.stamp) = (0, Stamp::NONE);
+        for resource in self.resources.values_mut() {
+            (resource.version, resource.stamp) = (0, Stamp::NONE);
         }
     }
 
@@ -195,32 +199,32 @@ impl LeafKind {
         now: Moment,
     ) -> (Vec<Referrer>, Known) {
         let labels = self.labels_of(object);
-        if !self.leaves.contains_key(key) && labels.is_empty() {
+        if !self.resources.contains_key(key) && labels.is_empty() {
             return (Vec::new(), Known::Watched);
         }
-        let leaf = self.leaves.entry(key.clone()).or_default();
+        let resource = self.resources.entry(key.clone()).or_default();
         let version = object.get("metadata").and_then(|m| m.get("resourceVersion")?.as_str()?.parse().ok());
-        let version = version.unwrap_or(leaf.version);
-        let found = kstatus::of_leaf(object, now.unix_seconds());
+        let version = version.unwrap_or(resource.version);
+        let found = kstatus::of_resource(object, now.unix_seconds());
         let status = Some((found.health, found.reason.into_boxed_str()));
-        let changed = leaf.status != status || leaf.labels != labels;
+        let changed = resource.status != status || resource.labels != labels;
         let stamp = Stamp::of(object);
         // A single read may have been quicker than the watch, and have passed over what this version says.
-        if version < leaf.version {
-            let news = if changed || from == Origin::List { leaf.referrers.clone() } else { Vec::new() };
+        if version < resource.version {
+            let news = if changed || from == Origin::List { resource.referrers.clone() } else { Vec::new() };
             return (news, Known::Anew);
         }
-        let is_same = leaf.stamp == stamp;
+        let is_same = resource.stamp == stamp;
         let known = if from == Origin::List && !is_same { Known::Anew } else { Known::Watched };
         // A read passes over what the watch has still to bring: if the watch never does, the next list has missed it.
-        let is_skip = from == Origin::Read && !is_same && leaf.status.is_some();
-        leaf.stamp = if is_skip { Stamp::NONE } else { stamp };
-        (leaf.status, leaf.version) = (status, version);
+        let is_skip = from == Origin::Read && !is_same && resource.status.is_some();
+        resource.stamp = if is_skip { Stamp::NONE } else { stamp };
+        (resource.status, resource.version) = (status, version);
         if !changed && known == Known::Watched {
             return (Vec::new(), known);
         }
-        let mut news = leaf.referrers.clone();
-        let before = std::mem::replace(&mut leaf.labels, labels.clone());
+        let mut news = resource.referrers.clone();
+        let before = std::mem::replace(&mut resource.labels, labels.clone());
         for (label, value) in &before {
             if let Some(labelled) = self.labelled(label, value) {
                 news.extend(labelled.referrers.iter().cloned());
@@ -259,12 +263,12 @@ impl LeafKind {
 
     /// An object is gone. Returns the packages for which this is news.
     fn gone(&mut self, key: &Key) -> Vec<Referrer> {
-        let Some(leaf) = self.leaves.get_mut(key) else { return Vec::new() };
-        if leaf.status.take().is_none() {
+        let Some(resource) = self.resources.get_mut(key) else { return Vec::new() };
+        if resource.status.take().is_none() {
             return Vec::new();
         }
-        let mut news = leaf.referrers.clone();
-        for (label, value) in std::mem::take(&mut leaf.labels) {
+        let mut news = resource.referrers.clone();
+        for (label, value) in std::mem::take(&mut resource.labels) {
             if let Some(labelled) = self.labelled(&label, &value) {
                 labelled.members.remove(key);
                 news.extend(labelled.referrers.iter().cloned());
@@ -275,14 +279,17 @@ impl LeafKind {
     }
 
     /// A list is complete: what it has not named is gone. Returns the packages for which this is news, and those that
-    /// look for objects by label or for one that there is not: what came and went since the last list leaves no version
+    /// look for objects by label or for one that there is not: what came and went since the last list resources no version
     /// behind that would tell.
     pub(super) fn listed(&mut self, named: &HashSet<Key>) -> Vec<Referrer> {
         self.listed = self.listed.max(self.asked);
-        let gone: Vec<Key> = self.leaves.keys().filter(|key| !named.contains(*key)).cloned().collect();
+        let gone: Vec<Key> = self.resources.keys().filter(|key| !named.contains(*key)).cloned().collect();
         let mut news: Vec<Referrer> = gone.iter().flat_map(|key| self.gone(key)).collect();
-        let missing =
-            self.leaves.values().filter(|leaf| leaf.status.is_none()).flat_map(|leaf| &leaf.referrers);
+        let missing = self
+            .resources
+            .values()
+            .filter(|resource| resource.status.is_none())
+            .flat_map(|resource| &resource.referrers);
         let labelled = self.labels.values().flat_map(HashMap::values).flat_map(|l| &l.referrers);
         news.extend(missing.chain(labelled).cloned());
         news
@@ -293,19 +300,19 @@ impl LeafKind {
         self.listed = self.listed.max(asked);
     }
 
-    /// A single read that was asked for at `asked` is answered: after [`LeafKind::object`], or with
+    /// A single read that was asked for at `asked` is answered: after [`ResourceKind::object`], or with
     /// nothing. Returns the packages for which this is news.
     pub(super) fn read(&mut self, key: &Key, found: bool, asked: u64) -> Vec<Referrer> {
         let is_there = found || self.was_heard_since(key, asked);
         let mut news = if is_there { Vec::new() } else { self.gone(key) };
-        if let Some(leaf) = self.leaves.get_mut(key) {
-            leaf.read = leaf.read.max(asked);
-            news.extend(leaf.referrers.iter().cloned());
+        if let Some(resource) = self.resources.get_mut(key) {
+            resource.read = resource.read.max(asked);
+            news.extend(resource.referrers.iter().cloned());
         }
         news
     }
 
-    /// A read by label is answered, after [`LeafKind::object`] of each. Returns the packages for
+    /// A read by label is answered, after [`ResourceKind::object`] of each. Returns the packages for
     /// which this is news.
     pub(super) fn read_labelled(
         &mut self,
@@ -325,18 +332,24 @@ impl LeafKind {
 
     /// What is known of an object for a package that was applied at `since`; and whether it has to
     /// be read once more, which is then taken as asked for at `now`.
-    pub(super) fn state(&mut self, listing: Listing, key: &Key, since: u64, now: u64) -> (LeafState, bool) {
+    pub(super) fn state(
+        &mut self,
+        listing: Listing,
+        key: &Key,
+        since: u64,
+        now: u64,
+    ) -> (ResourceState, bool) {
         if let Some(known) = self.of_kind(listing) {
             return (known, false);
         }
         let (asked, listed) = (self.asked, self.listed);
-        let Some(leaf) = self.leaves.get_mut(key) else { return (LeafState::NotRead, false) };
-        if fresh(listed, leaf.created, leaf.read) >= since.max(1) {
-            return (status(leaf), false);
+        let Some(resource) = self.resources.get_mut(key) else { return (ResourceState::NotRead, false) };
+        if fresh(listed, resource.created, resource.read) >= since.max(1) {
+            return (status(resource), false);
         }
-        let wanted = to_be_read(listing, asked, leaf.created, leaf.requested, since);
-        leaf.requested = if wanted { now } else { leaf.requested };
-        (LeafState::NotRead, wanted)
+        let wanted = to_be_read(listing, asked, resource.created, resource.requested, since);
+        resource.requested = if wanted { now } else { resource.requested };
+        (ResourceState::NotRead, wanted)
     }
 
     /// The same for all objects that have a label, with their names.
@@ -346,38 +359,38 @@ impl LeafKind {
         (label, value): (&str, &str),
         since: u64,
         now: u64,
-    ) -> (Vec<(Option<Key>, LeafState)>, bool) {
+    ) -> (Vec<(Option<Key>, ResourceState)>, bool) {
         if let Some(known) = self.of_kind(listing) {
             return match known {
                 // A kind that does not exist has no objects that could be missing.
-                LeafState::NotServed => (Vec::new(), false),
+                ResourceState::NotServed => (Vec::new(), false),
                 known => (vec![(None, known)], false),
             };
         }
         let (asked, listed) = (self.asked, self.listed);
         let Some(labelled) = self.labelled(label, value) else {
-            return (vec![(None, LeafState::NotRead)], false);
+            return (vec![(None, ResourceState::NotRead)], false);
         };
         if fresh(listed, labelled.created, labelled.read) < since.max(1) {
             let wanted = to_be_read(listing, asked, labelled.created, labelled.requested, since);
             labelled.requested = if wanted { now } else { labelled.requested };
-            return (vec![(None, LeafState::NotRead)], wanted);
+            return (vec![(None, ResourceState::NotRead)], wanted);
         }
         let mut members: Vec<Key> = labelled.members.iter().cloned().collect();
         members.sort_unstable();
         let state = |key: Key| {
-            let state = self.leaves.get(&key).map_or(LeafState::NotRead, status);
+            let state = self.resources.get(&key).map_or(ResourceState::NotRead, status);
             (Some(key), state)
         };
         (members.into_iter().map(state).collect(), false)
     }
 
     /// What holds for every object of the kind.
-    fn of_kind(&self, listing: Listing) -> Option<LeafState> {
+    fn of_kind(&self, listing: Listing) -> Option<ResourceState> {
         match (&self.forbidden, listing) {
-            (Some(permission), _) => Some(LeafState::Forbidden(permission.clone())),
-            (None, Listing::Absent) => Some(LeafState::NotServed),
-            (None, Listing::Unheard) => Some(LeafState::NotRead),
+            (Some(permission), _) => Some(ResourceState::Forbidden(permission.clone())),
+            (None, Listing::Absent) => Some(ResourceState::NotServed),
+            (None, Listing::Unheard) => Some(ResourceState::NotRead),
             (None, Listing::First | Listing::Complete) => None,
         }
     }
@@ -401,9 +414,9 @@ fn to_be_read(listing: Listing, asked: u64, created: u64, requested: u64, since:
     !list_will_do && requested < since.max(1)
 }
 
-fn status(leaf: &Leaf) -> LeafState {
-    match &leaf.status {
-        Some((health, reason)) => LeafState::Found(*health, reason.to_string()),
-        None => LeafState::NotFound,
+fn status(resource: &Resource) -> ResourceState {
+    match &resource.status {
+        Some((health, reason)) => ResourceState::Found(*health, reason.to_string()),
+        None => ResourceState::NotFound,
     }
 }

@@ -129,7 +129,7 @@ fn r(revision: &str) -> u64 {
 }
 
 #[test]
-fn nothing_is_shown_before_the_leaves_are_known_and_a_start_is_no_transition() {
+fn nothing_is_shown_before_the_resources_are_known_and_a_start_is_no_transition() {
     let mut f = Fixture::of(SOURCE, Limits::default());
     f.list("Package", |f| f.hear("Package", put(package("a", "r1", "r1", &["t"]))));
     assert!(f.obey().is_empty());
@@ -179,7 +179,7 @@ fn what_was_seen_before_a_package_was_applied_does_not_count() {
 }
 
 #[test]
-fn what_becomes_of_leaves_is_seen() {
+fn what_becomes_of_resources_is_seen() {
     let things = vec![thing("t", 5, "True"), thing("u", 6, "True"), thing("of-nobody", 7, "True")];
     let mut f = Fixture::started(vec![package("a", "r1", "r1", &["t", "u"])], things);
     assert_eq!(f.health("a"), (CURRENT, r("r1")));
