@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
-use statusbridge_exporter::preset::{PRESETS, Preset};
+use statusbridge_exporter::source::{PRESETS, Preset};
 
 fn chart(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/charts/statusbridge-exporter").join(file)
@@ -22,7 +22,7 @@ fn watched(preset: &str, leaf_health: Option<&str>) -> BTreeSet<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_statusbridge"));
     command.args(["source", "rbac", "--presets", preset]).env_remove("STATUSBRIDGE_SOURCES");
     if let Some(names) = leaf_health {
-        command.arg(format!("--leaf-health={names}"));
+        command.arg(format!("--resource-health={names}"));
     }
     let out = command.output().expect("the program starts");
     assert!(out.status.success(), "{preset}: {}", String::from_utf8_lossy(&out.stderr));
@@ -62,10 +62,10 @@ fn generated() -> String {
     let mut usual = BTreeSet::new();
     for Preset { name, .. } in PRESETS {
         let source = Preset::find(name).expect("a preset").source().expect("presets compile");
-        let off = source.looks_at_leaves().then(|| format!("-{name}"));
+        let off = source.looks_at_resources().then(|| format!("-{name}"));
         let own = watched(name, off.as_deref());
         let _ = writeln!(yaml, "  {name}:");
-        if source.looks_at_leaves() {
+        if source.looks_at_resources() {
             let _ = writeln!(yaml, "    leaves: true");
             usual = watched(name, None).difference(&own).cloned().collect();
         }
@@ -111,7 +111,7 @@ fn the_chart_knows_every_preset() {
         values["presets"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for preset in PRESETS {
         let source = preset.source().expect("presets compile");
-        let depends = source.looks_at_leaves() || watched(preset.name, None).is_empty();
+        let depends = source.looks_at_resources() || watched(preset.name, None).is_empty();
         assert_eq!(
             chosen.contains(preset.name),
             preset.is_usual() && !depends,

@@ -29,7 +29,7 @@ fn run(command: &str, directory: &Path) -> String {
         .env("PATH", path)
         .env_remove("STATUSBRIDGE_SOURCES")
         .env_remove("STATUSBRIDGE_PRESETS")
-        .env_remove("STATUSBRIDGE_LEAF_HEALTH")
+        .env_remove("STATUSBRIDGE_RESOURCE_HEALTH")
         .output()
         .expect("a shell");
     [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text")).concat()

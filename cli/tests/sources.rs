@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use statusbridge_exporter::preset::PRESETS;
+use statusbridge_exporter::source::PRESETS;
 
 struct Run {
     code: i32,

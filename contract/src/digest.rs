@@ -1,7 +1,7 @@
 //! The exporter's attestation: a sum of sample hashes, so it is free of order and any part can be
 //! added or taken away in constant time.
 
-use crate::{MAX_48_BITS, Metric, sample};
+use crate::{fingerprint::MAX_48_BITS, metric::Metric, sample};
 
 /// Sum of sample hashes modulo 2^48.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

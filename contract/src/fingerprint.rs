@@ -5,7 +5,8 @@ use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::MAX_48_BITS;
+/// Largest value that 48 bits hold: every fingerprint and every digest is at most this.
+pub const MAX_48_BITS: u64 = (1 << 48) - 1;
 
 /// How many hex digits of a commit or a digest are kept, and shown to people.
 const HEX_DIGITS: usize = 12;

@@ -24,13 +24,10 @@ pub mod stream;
 pub mod version;
 
 pub use digest::Digest;
-pub use fingerprint::Fingerprint;
+pub use fingerprint::{Fingerprint, MAX_48_BITS};
 pub use metric::{ALWAYS, Metric, PACKAGE_METRICS, label};
 pub use state::{ApplyState, Health};
 pub use version::Version;
 
 /// The contract version that exporters publish, as it stands in the digest's `contract` label.
 pub const CONTRACT_VERSION: &str = Version::CURRENT.name();
-
-/// Largest value that 48 bits hold: every fingerprint and every digest is at most this.
-pub const MAX_48_BITS: u64 = (1 << 48) - 1;

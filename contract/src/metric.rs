@@ -162,6 +162,18 @@ impl Metric {
     }
 }
 
+impl Version {
+    /// Whether it has this metric.
+    pub fn knows(self, metric: Metric) -> bool {
+        metric.since() <= self
+    }
+
+    /// Whether its digest covers this metric's samples.
+    pub fn covers(self, metric: Metric) -> bool {
+        self.knows(metric) && metric.in_digest()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,5 @@
 //! Versions of the contract. A new one is a line here and the metrics that it adds.
 
-use crate::Metric;
-
 /// A version of the contract; a later one is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
@@ -27,21 +25,12 @@ impl Version {
     pub fn readable(name: &str) -> Option<Self> {
         Self::READ.iter().copied().find(|version| version.name() == name)
     }
-
-    /// Whether it has this metric.
-    pub fn knows(self, metric: Metric) -> bool {
-        metric.since() <= self
-    }
-
-    /// Whether its digest covers this metric's samples.
-    pub fn covers(self, metric: Metric) -> bool {
-        self.knows(metric) && metric.in_digest()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Metric;
 
     #[test]
     fn the_current_version_and_at_most_the_one_before_are_read() {

@@ -1,29 +1,20 @@
-//! Exporter library.
+//! The exporter: watches the packages of a cluster and serves what it sees of them as metrics with a digest.
+//!
+//! ```text
+//!   API server ──> watch ──> state ──> serve ──> /metrics, or push
+//!                              │
+//!                           source: what an object says of a package
+//! ```
+//!
+//! `replay` does the same with objects that were `saved`.
 
 #![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
 
-pub mod catalog;
-pub mod clock;
-pub mod engine;
-pub mod evaluate;
-pub mod exposition;
-pub mod footprint;
-pub mod gzip;
-pub mod hold;
-pub mod kstatus;
-pub mod leaves;
-pub mod objects;
-pub mod own_metrics;
-pub mod preset;
-pub mod projection;
-pub mod push;
-pub mod reload;
+mod clock;
+pub mod metrics;
 pub mod replay;
-pub mod row;
+pub mod saved;
 pub mod serve;
-pub mod soak;
 pub mod source;
-pub mod store;
-mod table;
-pub mod verdict;
+pub mod state;
 pub mod watch;

@@ -4,9 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use statusbridge_exporter::{
-    catalog::SourceArgs,
     serve::{self, ServeArgs},
-    source::SourceError,
+    source::{SourceArgs, SourceError},
 };
 
 /// Publishes the apply and health state of a cluster's packages as low-cardinality metrics.

@@ -12,13 +12,15 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    hold::{self, Settled},
-    kstatus,
-    leaves::{LeafSet, LeafState, LeafSummary},
-    objects::{BrokenObject, SavedObject},
-    soak::{self, Known, Shown},
-    source::{JoinKey, KindRef, PackageKind, RelatedObject, RelatedObjects, Source},
-    verdict::Verdict,
+    saved::{BrokenObject, SavedObject},
+    source::{
+        JoinKey, KindRef, PackageKind, RelatedObject, RelatedObjects, ResourceSet, ResourceState,
+        ResourceSummary, Source, Verdict, kstatus,
+    },
+    state::{
+        hold::{self, Settled},
+        soak::{self, Known, Shown},
+    },
 };
 
 /// What time it is when a version comes.
@@ -79,11 +81,11 @@ pub fn replay(sources: &[Source], objects: &[SavedObject], clock: Clock) -> Hist
     };
     let categories = Categories::of(objects);
     let is_package = |object: &Value| sources.iter().any(|s| categories.prefix(&s.kind, object).is_some());
-    let leaves = sources.iter().any(Source::looks_at_leaves);
+    let resources = sources.iter().any(Source::looks_at_resources);
     let read = |object: &Value| {
         sources.iter().flat_map(|s| &s.related).flat_map(|r| &r.kinds).any(|k| k.matches(object))
     };
-    let is_related = |object: &Value| read(object) || (leaves && !is_package(object));
+    let is_related = |object: &Value| read(object) || (resources && !is_package(object));
     let mut unread = Vec::new();
     let mut versions: HashMap<(GroupKind, Name), usize> = HashMap::new();
     let mut keys = Vec::new();
@@ -231,7 +233,7 @@ impl<'a> Replay<'a> {
             return None;
         }
         let related = self.related_objects(source, object);
-        let evaluation = source.evaluate_with(object, &related, &mut |set| self.leaves(&set, now));
+        let evaluation = source.evaluate_with(object, &related, &mut |set| self.resources(&set, now));
         let error = evaluation.error.as_ref().map(ToString::to_string);
         let previous = self.packages.get(id);
         let settled = hold::settle(previous.map(|p| &p.settled), evaluation, now);
@@ -309,21 +311,21 @@ impl<'a> Replay<'a> {
     }
 
     /// What the objects of a package say.
-    fn leaves(&self, set: &LeafSet, now: i64) -> LeafSummary {
-        let mut summary = LeafSummary::default();
+    fn resources(&self, set: &ResourceSet, now: i64) -> ResourceSummary {
+        let mut summary = ResourceSummary::default();
         let state = |object: &Value| {
-            let status = kstatus::of_leaf(object, now.div_euclid(1000));
-            LeafState::Found(status.health, status.reason)
+            let status = kstatus::of_resource(object, now.div_euclid(1000));
+            ResourceState::Found(status.health, status.reason)
         };
         let all = |group: &str, kind: &str| self.related.get(&(group.to_owned(), kind.to_owned()));
-        for leaf in &set.objects {
-            let namespace = leaf.namespace.as_deref().map(str::to_owned);
-            let name = Name { namespace, name: leaf.name.to_string() };
-            let kind = (leaf.group.to_string(), leaf.kind.to_string());
+        for resource in &set.objects {
+            let namespace = resource.namespace.as_deref().map(str::to_owned);
+            let name = Name { namespace, name: resource.name.to_string() };
+            let kind = (resource.group.to_string(), resource.kind.to_string());
             self.looked_at.borrow_mut().insert((kind, name.clone()));
-            let found = all(&leaf.group, &leaf.kind).and_then(|objects| objects.get(&name));
-            let state = found.map_or(LeafState::NotFound, |object| state(object));
-            summary.add(&state, || format!("{} {}", leaf.kind, name.display()));
+            let found = all(&resource.group, &resource.kind).and_then(|objects| objects.get(&name));
+            let state = found.map_or(ResourceState::NotFound, |object| state(object));
+            summary.add(&state, || format!("{} {}", resource.kind, name.display()));
         }
         for label in &set.labelled {
             for (name, object) in all(&label.group, &label.kind).into_iter().flatten() {

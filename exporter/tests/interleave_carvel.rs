@@ -13,7 +13,10 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{preset::Preset, soak::Shown, source::Source};
+use statusbridge_exporter::{
+    source::{Preset, Source},
+    state::soak::Shown,
+};
 use support::{Related, Replay};
 
 static SOURCE: LazyLock<Source> =

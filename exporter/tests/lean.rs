@@ -7,11 +7,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde::de::DeserializeSeed;
 use serde_json::{Value, json};
-use statusbridge_exporter::{
-    preset::PRESETS,
-    projection::Projection,
-    source::{RelatedObject, RelatedObjects, Source},
-};
+use statusbridge_exporter::source::{PRESETS, Projection, RelatedObject, RelatedObjects, Source};
 
 /// Looks at objects in every way that the language has, and shows what it sees in the key of its hold.
 const PRYING: &str = r#"

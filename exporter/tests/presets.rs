@@ -8,14 +8,14 @@ mod table;
 use std::{fmt::Write as _, path::Path};
 
 use serde_json::Value;
-use statusbridge_exporter::preset::{PRESETS, Preset};
+use statusbridge_exporter::source::{PRESETS, Preset};
 use table::{Table, describe, evaluate};
 
 fn check(preset: Preset, table: &Table) {
     let source = preset.source().unwrap_or_else(|error| panic!("{error}"));
     let mut problems = String::new();
     let mut looking = preset.source().unwrap_or_else(|error| panic!("{error}"));
-    looking.look_at_leaves(true);
+    looking.look_at_resources(true);
     for case in &table.cases {
         let source = if case.leaf_health { &looking } else { &source };
         let objects = table.objects(case);

@@ -9,7 +9,7 @@ mod support;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{preset::Preset, soak::Shown};
+use statusbridge_exporter::{source::Preset, state::soak::Shown};
 use support::{Replay, own_time, recording, transitions};
 
 const R1: &str = "1096c9b7dbe0";

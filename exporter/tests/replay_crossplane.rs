@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{preset::Preset, soak::Shown};
+use statusbridge_exporter::{source::Preset, state::soak::Shown};
 use support::{Related, Replay, own_time, recording};
 
 /// The first digits of the digests of the images.

@@ -9,7 +9,10 @@ mod support;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{preset::Preset, soak::Shown, source::Source};
+use statusbridge_exporter::{
+    source::{Preset, Source},
+    state::soak::Shown,
+};
 use support::{Related, Replay, own_time, recording, transitions};
 
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";

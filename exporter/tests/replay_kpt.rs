@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use statusbridge_contract::Fingerprint;
 use statusbridge_exporter::{
-    objects::SavedObject,
-    preset::Preset,
     replay::{Clock, History, replay},
-    source::Source,
+    saved::SavedObject,
+    source::{Preset, Source},
 };
 
 fn recording() -> Vec<Value> {

@@ -9,7 +9,10 @@ mod support;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{preset::Preset, soak::Shown, source::RelatedObjects};
+use statusbridge_exporter::{
+    source::{Preset, RelatedObjects},
+    state::soak::Shown,
+};
 use support::{Replay, own_time, recording};
 
 const REVISION: &str = "kafka-2.0-1.0.0";

@@ -7,10 +7,7 @@ use std::{fs, path::Path};
 use boon::{Compiler, SchemaIndex, Schemas};
 use rstest::rstest;
 use serde_json::Value;
-use statusbridge_exporter::{
-    preset::PRESETS,
-    source::{Source, schema},
-};
+use statusbridge_exporter::source::{PRESETS, Source, schema};
 
 struct Validator(Schemas, SchemaIndex);
 

@@ -7,7 +7,7 @@ mod support;
 
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::preset::Preset;
+use statusbridge_exporter::source::Preset;
 use support::{Related, Replay};
 
 fn release(version: i64, status: &str, chart: &str) -> Value {

@@ -20,7 +20,9 @@ use cel::{Env, ExecutionError};
 use regex::{Regex, RegexBuilder};
 
 use super::budget::{charge, charge_for, check_size, steps_of_bytes};
-use super::{OBJECT, is_optional_namespace};
+
+/// Name of the variable that holds the object that an expression is about.
+pub const OBJECT: &str = "object";
 
 /// Names that no expression can spell.
 const SIZED: &str = "@bounded_sized";
@@ -527,4 +529,9 @@ impl Pattern {
 fn take<'b, 'v, const N: usize>(args: Args<'b, 'v>) -> Result<[CowVal<'b, 'v>; N], ExecutionError> {
     <[CowVal<'b, 'v>; N]>::try_from(args)
         .map_err(|args| ExecutionError::invalid_argument_count(N, args.len()))
+}
+
+/// Whether a call's target is the `optional` of `optional.of(…)`.
+pub fn is_optional_namespace(target: &IdedExpr) -> bool {
+    matches!(&target.expr, Expr::Ident(name) if name == "optional")
 }

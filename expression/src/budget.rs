@@ -1,7 +1,7 @@
 //! What evaluating may cost, counted in steps and not in time, so that the same object ends in the
 //! same way on every machine.
 //!
-//! A [`Scope`](super::Scope) has one [`Budget`], which all expressions that run in it share. A step
+//! A [`Scope`](super::expression::Scope) has one [`Budget`], which all expressions that run in it share. A step
 //! is a node of an expression, an item that a loop visits, or 64 bytes of text that are looked at;
 //! [`bounded`](super::bounded) has the places where they are counted. What is used up stays used
 //! up: an expression cannot pass over that as it can over an error, with `||` or `.?`.

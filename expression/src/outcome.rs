@@ -5,14 +5,12 @@ use cel::common::types::{CelBool, CelInt, CelNull, CelOptional, CelString, CelTi
 use cel::common::value::Val;
 
 use super::budget::{charge, steps_of_bytes};
-use super::{EvaluationError, Expression, Scope};
+use super::expression::{EvaluationError, Expression, Scope, cut};
 
 /// Longest revision, in bytes; a longer one is an error, as cutting it would make it another one.
 pub const MAX_REVISION: usize = 1024;
 /// Longest reason, in bytes; a longer one is cut.
 pub const MAX_REASON: usize = 128;
-/// Longest message, in bytes; a longer one is cut.
-pub const MAX_MESSAGE: usize = 1024;
 /// Most revisions that one package has at once.
 const MAX_REVISIONS: usize = 64;
 
@@ -262,13 +260,4 @@ fn items<'b>(value: &'b dyn Val) -> Option<(usize, &'b (dyn Iterable + 'b))> {
     }
     let length = *value.as_sizer()?.size().inner();
     Some((usize::try_from(length).unwrap_or(usize::MAX), value.as_iterable()?))
-}
-
-/// `text` cut to at most `limit` bytes, between characters.
-pub fn cut(mut text: String, limit: usize) -> String {
-    if text.len() > limit {
-        let end = (0..=limit).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
-        text.truncate(end);
-    }
-    text
 }

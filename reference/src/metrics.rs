@@ -7,7 +7,7 @@ use statusbridge_aggregator::gate_cache;
 use statusbridge_aggregator::metrics::Metrics;
 use statusbridge_contract::{ApplyState, CONTRACT_VERSION, Health, Metric, label};
 use statusbridge_core::reconcile::store::Key;
-use statusbridge_exporter::own_metrics::OwnMetrics;
+use statusbridge_exporter::{metrics::OwnMetrics, watch::Fault};
 use statusbridge_serving::format::Format;
 
 use crate::family::{self, ANY, Family};
@@ -46,7 +46,7 @@ pub(crate) fn page() -> Result<String> {
     ));
 
     out.push_str("\n## The exporter's own\n\nOn the same page as the contract's, and no part of it.\n\n");
-    let own = OwnMetrics::with_every_series(ANY).render(Format::OpenMetrics)?;
+    let own = OwnMetrics::with_every_series(ANY, &Fault::CAUSES).render(Format::OpenMetrics)?;
     out.push_str(&own_table(family::read(&own).context("the exporter's metrics")?));
 
     out.push_str(

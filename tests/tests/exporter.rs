@@ -7,8 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_contract::{Fingerprint, Health};
-use statusbridge_exporter::preset::PRESETS;
-use statusbridge_exporter::source::{PackageKind, Source};
+use statusbridge_exporter::source::{PRESETS, PackageKind, Source};
 use statusbridge_tests::{
     ApiServer, Etcd, Exporter, FLUX_NAMESPACE, Fault, FaultProxy, KptPackage, Rig, crds, eventually, program,
     put_inventory, run, workload::Workload,

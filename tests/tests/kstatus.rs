@@ -21,7 +21,7 @@ use proptest::{
 };
 use serde_json::{Map, Value, json};
 use statusbridge_contract::Health;
-use statusbridge_exporter::kstatus::{self, Status};
+use statusbridge_exporter::source::kstatus::{self, Status};
 use statusbridge_tests::program;
 
 /// Go's kstatus (tests/servers/kstatus), a line in, a line out.
@@ -243,11 +243,11 @@ fn lean_objects_say_the_same() -> Result<()> {
         let bare = without_nulls(object.clone());
         let now = now();
         prop_assert_eq!(kstatus::compute_at(&all.project(&object), now), kstatus::compute_at(&bare, now));
-        let leaf = kstatus::of_leaf(&object, now);
+        let leaf = kstatus::of_resource(&object, now);
         let (group, kind) = group_kind(&object);
-        let of_kind = kstatus::leaf_projection(group, kind);
-        prop_assert_eq!(&kstatus::of_leaf(&of_kind.project(&object), now), &leaf);
-        prop_assert_eq!(&kstatus::of_leaf(&all.project(&object), now), &leaf);
+        let of_kind = kstatus::resource_projection(group, kind);
+        prop_assert_eq!(&kstatus::of_resource(&of_kind.project(&object), now), &leaf);
+        prop_assert_eq!(&kstatus::of_resource(&all.project(&object), now), &leaf);
         prop_assert_eq!(kstatus::of_package(&package.project(&object)), kstatus::of_package(&object));
         Ok(())
     })
@@ -259,7 +259,7 @@ fn a_leaf_or_package_is_current_only_where_kstatus_says_so() -> Result<()> {
     check(&mut runner(4_000), |object| {
         let bare = without_nulls(object);
         let plain = kstatus::compute_at(&bare, now());
-        let leaf = kstatus::of_leaf(&bare, now());
+        let leaf = kstatus::of_resource(&bare, now());
         if group_kind(&bare) != ("apiregistration.k8s.io", "APIService") {
             prop_assert_eq!(&leaf, &plain);
         }

@@ -19,9 +19,9 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{ApiResource, Discovery, Scope};
 use serde_json::{Map, Value, json};
 use statusbridge_contract::Fingerprint;
-use statusbridge_exporter::leaves::{LeafRef, LeafSet, LeafSummary};
-use statusbridge_exporter::preset::{PRESETS, Preset};
-use statusbridge_exporter::source::{KindRef, PackageKind, Source};
+use statusbridge_exporter::source::{
+    KindRef, PRESETS, PackageKind, Preset, ResourceRef, ResourceSet, ResourceSummary, Source,
+};
 use statusbridge_tests::exposition::Exposition;
 use statusbridge_tests::*;
 use table::{Case, Table, describe, evaluate, related};
@@ -300,7 +300,7 @@ async fn check(
 ) -> Result<String> {
     let mut looking = Preset::find(&source.name).context("no such preset")?.source()?;
     let source = if case.leaf_health {
-        ensure!(looking.look_at_leaves(true), "{} has no leaves", source.name);
+        ensure!(looking.look_at_resources(true), "{} has no leaves", source.name);
         &looking
     } else {
         source
@@ -432,18 +432,18 @@ async fn put_base(
 }
 
 /// The objects that a package of a table's base consists of.
-fn leaves(source: &Source, base: &Value) -> Vec<LeafRef> {
+fn leaves(source: &Source, base: &Value) -> Vec<ResourceRef> {
     let mut found = Vec::new();
-    let mut look = |set: LeafSet| {
+    let mut look = |set: ResourceSet| {
         found.extend(set.objects);
-        LeafSummary::default()
+        ResourceSummary::default()
     };
     source.evaluate_with(&base["object"], &related(source, base), &mut look);
     found
 }
 
 /// Makes an object that a package consists of, as good as it can be, unless it is there.
-async fn put_leaf(cluster: &Cluster, leaf: &LeafRef) -> Result<()> {
+async fn put_leaf(cluster: &Cluster, leaf: &ResourceRef) -> Result<()> {
     let (kind, namespace) = (&*leaf.kind, leaf.namespace.as_deref().unwrap_or("default"));
     let name = &*leaf.name;
     let mut object = match (&*leaf.group, kind) {

@@ -7,8 +7,13 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Value;
 use statusbridge_contract::Health;
-use statusbridge_exporter::kstatus::{self, Status};
-use statusbridge_exporter::objects::{each_object, files_of};
+use statusbridge_exporter::{
+    saved::each_object,
+    source::{
+        files_of,
+        kstatus::{self, Status},
+    },
+};
 use statusbridge_expression::yaml;
 
 use crate::exit::Exit;

@@ -17,7 +17,7 @@ use crate::{
         Line, Malformed,
         wire::{self, SEND_CHANGE_LOG},
     },
-    metrics::Metrics,
+    metrics::{Metrics, REFUSALS},
     output::{Full, Output},
 };
 
@@ -61,12 +61,9 @@ impl ChangeLog {
     }
 }
 
-/// All causes for which a request is refused.
-pub(crate) const CAUSES: [&str; 5] = ["malformed", "too_large", "unimplemented", "cancelled", "internal"];
-
 /// Why a request was refused; `None` for codes that are counted elsewhere.
 fn cause(code: Code) -> Option<&'static str> {
-    let [malformed, too_large, unimplemented, cancelled, internal] = CAUSES;
+    let [malformed, too_large, unimplemented, cancelled, internal] = REFUSALS;
     match code {
         Code::Ok | Code::ResourceExhausted => None,
         Code::InvalidArgument => Some(malformed),

@@ -5,29 +5,48 @@ use std::{str::FromStr, sync::Arc};
 
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Health};
-use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, yaml};
+use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, OBJECT, yaml};
 
 use super::{
-    APPLY, GroupKind, HealthRule, HoldProgram, InventoryProgram, KindRef, LeavesProgram, OBJECT, PackageKind,
-    Program, Related, RelatedObject, RelatedObjects, Rule, Source, SourceError,
+    error::SourceError,
+    footprint::Footprint,
     format::{
         API_VERSION, Definition, Header, KIND, LeavesDefinition, Ordered, RelatedDefinition, RuleDefinition,
         SampleDefinition,
     },
-    join::By,
-    leaves::LabelledProgram,
-    plain,
-    rule::Words,
+    join::{By, Related, RelatedObject, RelatedObjects},
+    kind::{GroupKind, KindRef, PackageKind},
+    kstatus, plain,
+    program::{APPLY, HoldProgram, InventoryProgram, Program, Source},
+    projection::Projection,
+    resource_rules::{HealthRule, LabelledProgram, ResourcesProgram},
+    rule::{Rule, Words},
     trial::try_all,
 };
-use crate::{footprint::Footprint, kstatus, projection::Projection};
 
 /// Longest name of a source: it is a label's value in every series.
 const MAX_NAME: usize = 63;
 /// Names that the language keeps for itself.
 const KEYWORDS: &[&str] = &["true", "false", "null", "in", "optional"];
 
-pub(super) fn parse(file: &str, text: &str) -> Result<Vec<Source>, SourceError> {
+impl Source {
+    /// The sources in a YAML text of one document or several, compiled and tried on their samples;
+    /// `file` is for messages.
+    pub fn parse(file: &str, yaml: &str) -> Result<Vec<Self>, SourceError> {
+        parse(file, yaml)
+    }
+
+    /// Has the objects of its packages looked at, or not; false when the source does not say which
+    /// they are.
+    pub fn look_at_resources(&mut self, enabled: bool) -> bool {
+        let Some(resources) = &mut self.program.resources else { return false };
+        resources.enabled = enabled;
+        set_projections(self);
+        true
+    }
+}
+
+fn parse(file: &str, text: &str) -> Result<Vec<Source>, SourceError> {
     let malformed = |error: String| SourceError::of_file(file, error);
     // Where both find something, the walk over the YAML can name the field and say what to write.
     let headers: Vec<Header> = yaml::from_multiple(text)
@@ -153,7 +172,7 @@ impl Compiler<'_> {
                 }),
                 None => None,
             },
-            leaves: d.leaves.map(|leaves| self.leaves(leaves, &after)).transpose()?,
+            resources: d.leaves.map(|resources| self.resources(resources, &after)).transpose()?,
             hold: match d.hold {
                 Some(h) => Some(HoldProgram {
                     when: self.expression("hold.when", &h.when, &after)?,
@@ -246,15 +265,15 @@ impl Compiler<'_> {
     fn health(
         &self,
         rules: Vec<RuleDefinition>,
-        leaves: bool,
+        resources: bool,
         variables: &[&str],
     ) -> Result<Vec<Rule<HealthRule>>, SourceError> {
         let mut states: Vec<HealthRule> = Health::ALL.iter().copied().map(HealthRule::Is).collect();
-        states.extend(leaves.then_some(HealthRule::Leaves));
+        states.extend(resources.then_some(HealthRule::Resources));
         self.rules("health", rules, &states, variables)
     }
 
-    fn leaves(&self, d: LeavesDefinition, variables: &[&str]) -> Result<LeavesProgram, SourceError> {
+    fn resources(&self, d: LeavesDefinition, variables: &[&str]) -> Result<ResourcesProgram, SourceError> {
         let expression = |name: &str, text: &str| self.expression(&format!("leaves.{name}"), text, variables);
         let optional =
             |name: &str, text: Option<String>| text.map(|text| expression(name, &text)).transpose();
@@ -270,7 +289,7 @@ impl Compiler<'_> {
         };
         // Secrets are not read unless somebody says that they should be.
         let secrets = || vec![GroupKind { group: String::new(), kind: "Secret".to_owned() }];
-        Ok(LeavesProgram {
+        Ok(ResourcesProgram {
             enabled: d.enabled,
             when: optional("when", d.when)?,
             objects: optional("objects", d.objects)?,
@@ -358,7 +377,7 @@ impl Compiler<'_> {
 }
 
 /// Finds out what the expressions read.
-pub(super) fn set_projections(source: &mut Source) {
+fn set_projections(source: &mut Source) {
     let mut footprint = Footprint::default();
     footprint.add_object(OBJECT);
     for related in &source.related {
@@ -379,8 +398,8 @@ pub(super) fn set_projections(source: &mut Source) {
     p.revisions().chain(p.texts()).chain(&p.since).for_each(|e| footprint.read(e));
     p.inventory.iter().flat_map(InventoryProgram::expressions).for_each(|e| footprint.read(e));
     // An inventory is most of an object: it is kept only where somebody looks at it.
-    let leaves = p.leaves.iter().filter(|leaves| leaves.enabled);
-    leaves.flat_map(LeavesProgram::expressions).for_each(|e| footprint.read(e));
+    let resources = p.resources.iter().filter(|resources| resources.enabled);
+    resources.flat_map(ResourcesProgram::expressions).for_each(|e| footprint.read(e));
     p.hold.iter().flat_map(|h| [&h.when, &h.key]).for_each(|e| footprint.read(e));
     let mut projection = footprint.projection(OBJECT);
     if p.health.is_none() {

@@ -1,5 +1,5 @@
 //! The YAML of a source, as people write it. See docs/sources.md for what the fields mean. The doc
-//! comments here are the descriptions in the JSON Schema ([`mod@schema`]), for who writes a source.
+//! comments here are the descriptions in the JSON Schema (see `schema`), for who writes a source.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -9,8 +9,12 @@ use serde::{
     de::{Error as _, MapAccess, Visitor},
 };
 use serde_json::Value;
+use statusbridge_contract::{ApplyState, Health};
 
-use super::{GroupKind, KindRef, PackageKind, schema};
+use super::{
+    kind::{GroupKind, KindRef, PackageKind},
+    resource_rules::LEAVES,
+};
 
 /// `apiVersion` of the format.
 pub(super) const API_VERSION: &str = "statusbridge.dev/source/v1";
@@ -64,12 +68,12 @@ pub(super) struct Definition {
     /// How far the cluster has got with applying it: ordered rules, of which the first that holds gives
     /// the state. By kstatus when left out.
     #[serde(default)]
-    #[schemars(schema_with = "schema::apply_rules")]
+    #[schemars(schema_with = "apply_rules")]
     pub(super) apply: Option<Vec<RuleDefinition>>,
     /// Whether what was applied works: ordered rules, which may use the variable `apply`. By kstatus
     /// when left out.
     #[serde(default)]
-    #[schemars(schema_with = "schema::health_rules")]
+    #[schemars(schema_with = "health_rules")]
     pub(super) health: Option<Vec<RuleDefinition>>,
     /// Why, for rules that give no reason: a CEL expression that gives a text.
     #[schemars(length(min = 1))]
@@ -90,7 +94,7 @@ pub(super) struct Definition {
     pub(super) since: Option<String>,
     /// How many things the package applies, and how many of them work.
     pub(super) inventory: Option<InventoryDefinition>,
-    /// The objects that the package consists of, for leaf health.
+    /// The objects that the package consists of, for resource health.
     pub(super) leaves: Option<LeavesDefinition>,
     /// When to keep the last verdict because the controller is only looking again.
     pub(super) hold: Option<HoldDefinition>,
@@ -146,7 +150,7 @@ impl ObjectDefinition {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("anyOf" = [{"required": ["objects"]}, {"required": ["labelled"]}]))]
 pub(super) struct LeavesDefinition {
-    /// Whether to look at them; `--leaf-health` turns it on and off for a source.
+    /// Whether to look at them; `--resource-health` turns it on and off for a source.
     #[serde(default)]
     pub(super) enabled: bool,
     /// Of which packages: a CEL expression that gives a bool. Of all when left out.
@@ -342,4 +346,20 @@ impl JsonSchema for Ordered {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "object", "additionalProperties": {"type": "string", "minLength": 1}})
     }
+}
+
+fn apply_rules(generator: &mut SchemaGenerator) -> Schema {
+    rules(generator, ApplyState::ALL.iter().map(|state| state.name()))
+}
+
+fn health_rules(generator: &mut SchemaGenerator) -> Schema {
+    rules(generator, Health::ALL.iter().map(|state| state.name()).chain([LEAVES]))
+}
+
+fn rules<'n>(generator: &mut SchemaGenerator, states: impl Iterator<Item = &'n str>) -> Schema {
+    let mut rule = RuleDefinition::json_schema(generator);
+    if let Some(state) = rule.pointer_mut("/properties/state").and_then(Value::as_object_mut) {
+        state.insert("enum".to_owned(), states.collect());
+    }
+    json_schema!({"type": "array", "minItems": 1, "items": rule})
 }

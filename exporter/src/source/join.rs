@@ -3,8 +3,7 @@
 use serde_json::Value;
 use statusbridge_expression::{Expression, Scope};
 
-use super::KindRef;
-use crate::projection::Projection;
+use super::{kind::KindRef, projection::Projection};
 
 /// Longest name, namespace or label value that a join follows; Kubernetes has no longer ones.
 const MAX_NAME: usize = 253;
@@ -41,7 +40,7 @@ pub(super) enum By {
 pub enum JoinKey {
     /// One object.
     Reference {
-        /// Index into [`Source::related`](super::Source::related).
+        /// Index into `Source::related`.
         related: usize,
         /// Index into [`Related::kinds`].
         kind: usize,
@@ -52,7 +51,7 @@ pub enum JoinKey {
     },
     /// All objects of a kind that have these labels.
     Labels {
-        /// Index into [`Source::related`](super::Source::related).
+        /// Index into `Source::related`.
         related: usize,
         /// Index into [`Related::kinds`].
         kind: usize,
@@ -63,7 +62,7 @@ pub enum JoinKey {
     },
 }
 
-/// The related objects of one package, in the order of [`Source::related`](super::Source::related);
+/// The related objects of one package, in the order of `Source::related`;
 /// missing entries are objects that do not exist.
 #[derive(Debug, Clone, Default)]
 pub struct RelatedObjects<'a>(pub Vec<RelatedObject<'a>>);
@@ -130,7 +129,7 @@ impl Related {
 }
 
 impl JoinKey {
-    /// Index into [`Source::related`](super::Source::related).
+    /// Index into `Source::related`.
     pub fn related(&self) -> usize {
         match self {
             Self::Reference { related, .. } | Self::Labels { related, .. } => *related,

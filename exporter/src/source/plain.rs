@@ -9,7 +9,7 @@ use std::{borrow::Cow, fmt::Display};
 use granit_parser::{ErrorKind, Event, Marker, Options, Parser, ScalarStyle, ScanError, Span, Tag};
 use statusbridge_expression::cut;
 
-use super::SourceError;
+use super::error::SourceError;
 
 /// The field of a source below which all YAML is allowed.
 const SAMPLES: &str = "samples";

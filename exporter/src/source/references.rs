@@ -2,11 +2,10 @@
 
 use statusbridge_expression::{EvaluationError, Expression, Item, Scope, cut};
 
-use super::GroupKind;
-use crate::leaves::LeafRef;
+use super::{kind::GroupKind, resources::ResourceRef};
 
 /// Most objects that one package may consist of.
-const MAX_LEAVES: usize = 20_000;
+const MAX_RESOURCES: usize = 20_000;
 /// Longest part of a reference to an object, in bytes; Kubernetes has 253 for most.
 const MAX_REFERENCE: usize = 1024;
 /// Most bytes of all references together, three times what an object of the API server may hold.
@@ -14,23 +13,26 @@ const MAX_REFERENCES: usize = 4 << 20;
 
 /// References to objects: inventory ids, or maps with `kind`, `name`, `namespace` and `group` or
 /// `apiVersion`.
-pub(super) fn leaves(expression: &Expression, scope: &Scope<'_>) -> Result<Vec<LeafRef>, EvaluationError> {
+pub(super) fn resources(
+    expression: &Expression,
+    scope: &Scope<'_>,
+) -> Result<Vec<ResourceRef>, EvaluationError> {
     let mut bytes = 0;
-    expression.each(scope, MAX_LEAVES, |item| {
-        let leaf = leaf(item)?;
-        bytes += leaf.group.len() + leaf.kind.len() + leaf.name.len();
-        bytes += leaf.namespace.as_ref().map_or(0, |namespace| namespace.len());
+    expression.each(scope, MAX_RESOURCES, |item| {
+        let resource = resource(item)?;
+        bytes += resource.group.len() + resource.kind.len() + resource.name.len();
+        bytes += resource.namespace.as_ref().map_or(0, |namespace| namespace.len());
         if bytes > MAX_REFERENCES {
             return Err(item.error(format!("gives references of more than {MAX_REFERENCES} bytes")));
         }
-        Ok(leaf)
+        Ok(resource)
     })
 }
 
-fn leaf(item: Item<'_>) -> Result<LeafRef, EvaluationError> {
+fn resource(item: Item<'_>) -> Result<ResourceRef, EvaluationError> {
     if let Some(id) = item.text() {
         return (id.len() <= MAX_REFERENCE)
-            .then(|| LeafRef::from_id(id))
+            .then(|| ResourceRef::from_id(id))
             .flatten()
             .ok_or_else(|| item.error(format!("`{}` is no inventory id", cut(id.to_owned(), 256))));
     }
@@ -40,7 +42,7 @@ fn leaf(item: Item<'_>) -> Result<LeafRef, EvaluationError> {
         return Err(item.error("gives an object without a name"));
     }
     let namespace = item.field("namespace", MAX_REFERENCE)?.unwrap_or_default();
-    Ok(LeafRef::new(&group, &kind, &namespace, &name))
+    Ok(ResourceRef::new(&group, &kind, &namespace, &name))
 }
 
 /// Kinds: maps with `kind` and `group` or `apiVersion`.
@@ -48,7 +50,7 @@ pub(super) fn group_kinds(
     expression: &Expression,
     scope: &Scope<'_>,
 ) -> Result<Vec<GroupKind>, EvaluationError> {
-    expression.each(scope, MAX_LEAVES, group_kind)
+    expression.each(scope, MAX_RESOURCES, group_kind)
 }
 
 fn group_kind(item: Item<'_>) -> Result<GroupKind, EvaluationError> {
@@ -87,7 +89,7 @@ mod tests {
 
     type Take = fn(&Expression, &Scope<'_>) -> Result<usize, EvaluationError>;
 
-    const LEAVES: Take = |e, s| leaves(e, s).map(|leaves| leaves.len());
+    const RESOURCES: Take = |e, s| resources(e, s).map(|resources| resources.len());
     const KINDS: Take = |e, s| group_kinds(e, s).map(|kinds| kinds.len());
 
     fn of_large(text: &str, take: Take) -> Result<usize, EvaluationError> {
@@ -99,12 +101,16 @@ mod tests {
 
     /// What is made of an outcome is on the budget of what made it.
     #[rstest]
-    #[case::long_names("[{'kind': 'A', 'group': 'b', 'name': object.text}]", LEAVES, "name longer than 1024")]
+    #[case::long_names(
+        "[{'kind': 'A', 'group': 'b', 'name': object.text}]",
+        RESOURCES,
+        "name longer than 1024"
+    )]
     #[case::long_kinds("[{'kind': object.text, 'group': ''}]", KINDS, "kind longer than 1024")]
-    #[case::long_ids("object.items.map(i, object.text)", LEAVES, "is no inventory id")]
-    #[case::many_bytes("object.long_ids", LEAVES, "references of more than")]
-    #[case::too_many("object.numbers", LEAVES, "gives more than 20000 items")]
-    #[case::no_references("[1]", LEAVES, "gives int, where an inventory id or a map")]
+    #[case::long_ids("object.items.map(i, object.text)", RESOURCES, "is no inventory id")]
+    #[case::many_bytes("object.long_ids", RESOURCES, "references of more than")]
+    #[case::too_many("object.numbers", RESOURCES, "gives more than 20000 items")]
+    #[case::no_references("[1]", RESOURCES, "gives int, where an inventory id or a map")]
     #[case::no_kinds("['a']", KINDS, "gives string, where an inventory id or a map is needed")]
     #[case::nothing_in_it("[{}]", KINDS, "without a kind")]
     fn outcomes_that_cannot_be_used_are_errors(
@@ -120,6 +126,6 @@ mod tests {
     #[case("object.ids")]
     #[case("object.ids.map(i, {'kind': 'A', 'group': 'b', 'name': i})")]
     fn a_large_inventory_is_taken(#[case] text: &str) {
-        assert_eq!(of_large(text, LEAVES), Ok(20_000), "{text}");
+        assert_eq!(of_large(text, RESOURCES), Ok(20_000), "{text}");
     }
 }

@@ -1,14 +1,10 @@
 //! The JSON Schema of the format, made from the types in [`super::format`]. What only a compiler can
 //! tell (whether an expression is one, whether names are unique) it does not say.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema, transform};
+use schemars::{Schema, generate::SchemaSettings, transform};
 use serde_json::Value;
-use statusbridge_contract::{ApplyState, Health};
 
-use super::{
-    format::{Definition, RuleDefinition},
-    leaves::LEAVES,
-};
+use super::format::Definition;
 
 /// The JSON Schema that editors check and complete a source with.
 pub fn schema() -> Value {
@@ -41,20 +37,4 @@ fn tidy(schema: &mut Schema) {
         schema.remove("default");
     }
     transform::transform_subschemas(&mut tidy, schema);
-}
-
-pub(super) fn apply_rules(generator: &mut SchemaGenerator) -> Schema {
-    rules(generator, ApplyState::ALL.iter().map(|state| state.name()))
-}
-
-pub(super) fn health_rules(generator: &mut SchemaGenerator) -> Schema {
-    rules(generator, Health::ALL.iter().map(|state| state.name()).chain([LEAVES]))
-}
-
-fn rules<'n>(generator: &mut SchemaGenerator, states: impl Iterator<Item = &'n str>) -> Schema {
-    let mut rule = RuleDefinition::json_schema(generator);
-    if let Some(state) = rule.pointer_mut("/properties/state").and_then(Value::as_object_mut) {
-        state.insert("enum".to_owned(), states.collect());
-    }
-    json_schema!({"type": "array", "minItems": 1, "items": rule})
 }

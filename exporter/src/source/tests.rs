@@ -1,9 +1,9 @@
 use rstest::rstest;
-use serde_json::json;
-use statusbridge_contract::Health;
+use serde_json::{Value, json};
+use statusbridge_contract::{ApplyState, Health};
 
 use super::*;
-use crate::verdict::Evaluation;
+use crate::source::Evaluation;
 
 const SOURCE: &str = r#"
 apiVersion: statusbridge.dev/source/v1
@@ -346,7 +346,7 @@ fn widget(generation: i64, observed: i64, versions: [&str; 2], conditions: Value
     })
 }
 
-fn shortest(object: &Value) -> crate::verdict::Verdict {
+fn shortest(object: &Value) -> crate::source::Verdict {
     let source = parse(SHORTEST).expect("it compiles").remove(0);
     let none = RelatedObjects::default();
     let verdict = source.evaluate(object, &none).verdict;

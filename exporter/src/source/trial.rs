@@ -2,9 +2,13 @@
 
 use serde_json::Value;
 use statusbridge_contract::ApplyState;
-use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, Scope};
+use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, OBJECT, Scope};
 
-use super::{APPLY, InventoryProgram, OBJECT, Program, Related, RelatedObjects, Rule, Source, join::By};
+use super::{
+    join::{By, Related, RelatedObjects},
+    program::{APPLY, InventoryProgram, Program, Source},
+    rule::Rule,
+};
 
 /// Runs every expression, each in the way in which its outcome is used.
 pub(super) fn try_all<'v>(
@@ -36,8 +40,8 @@ pub(super) fn try_all<'v>(
         if let Some(counts) = &p.inventory {
             counts.expressions().try_for_each(|e| e.count(&scope).map(drop))?;
         }
-        if let Some(leaves) = &p.leaves {
-            leaves.try_all(&scope)?;
+        if let Some(resources) = &p.resources {
+            resources.try_all(&scope)?;
         }
         if let Some(hold) = &p.hold {
             hold.when.truth(&scope)?;

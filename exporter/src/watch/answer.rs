@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 use kube::{Client, client::Body};
 use tokio::time::timeout;
 
-use super::{Fault, path::request};
+use super::{fault::Fault, path::request};
 use crate::clock::Clock;
 
 /// How long a page of a LIST, or the head of a watch's answer, may take.

@@ -9,7 +9,7 @@ use kube::Client;
 use serde::Deserialize;
 use tokio::{sync::Mutex, time::timeout};
 
-use super::{Fault, path::Path};
+use super::{fault::Fault, path::Path};
 use crate::source::KindRef;
 
 /// How long an answer is used again, so that many kinds waiting cost few requests.

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::Fault;
-use crate::{projection::Projection, store::PackageKey};
+use super::{fault::Fault, key::PackageKey};
+use crate::source::Projection;
 
 /// The annotation on the bookmark that ends the initial events of a streaming list
 /// (kubernetes/kubernetes, `apimachinery/pkg/apis/meta/v1`, `InitialEventsAnnotationKey`).

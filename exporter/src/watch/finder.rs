@@ -2,8 +2,10 @@
 
 use tracing::warn;
 
-use super::{Event, WatcherSettings};
-use crate::engine::SourceId;
+use super::{
+    update::{Event, SourceId},
+    watcher::WatcherSettings,
+};
 
 /// Asks for the kinds of these categories, again and again, until nobody listens any more.
 pub async fn find(settings: WatcherSettings, source: SourceId, categories: Vec<String>) {

@@ -1,7 +1,6 @@
 //! Request paths.
 
-use super::Fault;
-use crate::store::PackageKey;
+use super::{fault::Fault, key::PackageKey};
 
 /// Where the objects of a kind are, at one of its versions.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! has kept up once everything was taken in that the server had to tell at some moment, which is what each method gives
 //! back: milliseconds by the `boot` clock, or `None` where that is not known.
 
-use super::Fault;
+use super::fault::Fault;
 
 /// How far one connection of a watch has come.
 #[derive(Debug)]

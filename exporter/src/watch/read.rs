@@ -5,14 +5,12 @@ use serde_json::Value;
 use tracing::warn;
 
 use super::{
-    Change, Event, Fault, Update, WatcherSettings,
     event::{Parser, key_of},
+    fault::Fault,
+    key::PackageKey,
     path::encode,
-    watcher::{BACKOFF, PAGE},
-};
-use crate::{
-    engine::{ReadRequest, Reading},
-    store::PackageKey,
+    update::{Change, Event, ReadRequest, Reading, Update},
+    watcher::{BACKOFF, PAGE, WatcherSettings},
 };
 
 /// Reads what was asked for until it succeeds, and tells the engine.

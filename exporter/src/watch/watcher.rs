@@ -17,13 +17,20 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{
-    Change, Contact, Discovery, Event as ForEngine, Fault, KindId, Update,
     answer::Answer,
+    contact::Contact,
+    discovery::Discovery,
     event::{Event, Parser, key_of, version_of},
+    fault::Fault,
     path::{Path, encode},
     progress::Progress,
+    update::{Change, Event as ForEngine, KindId, Update},
 };
-use crate::{clock::Clock, own_metrics::OwnMetrics, projection::Projection, source::KindRef};
+use crate::{
+    clock::Clock,
+    metrics::OwnMetrics,
+    source::{KindRef, Projection},
+};
 
 /// Objects on one page of a LIST.
 pub(super) const PAGE: usize = 500;

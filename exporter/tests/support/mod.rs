@@ -3,9 +3,11 @@
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_exporter::{
-    hold::{self, Settled},
-    soak::{self, Known, Shown},
     source::{RelatedObject, RelatedObjects, Source},
+    state::{
+        hold::{self, Settled},
+        soak::{self, Known, Shown},
+    },
 };
 
 /// The versions in a recording, one object a line.

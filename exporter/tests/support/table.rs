@@ -7,10 +7,8 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 use serde::Deserialize;
 use serde_json::Value;
 use statusbridge_contract::Fingerprint;
-use statusbridge_exporter::{
-    leaves::{LeafState, LeafSummary},
-    source::{RelatedObject, RelatedObjects, Source},
-    verdict::Evaluation,
+use statusbridge_exporter::source::{
+    Evaluation, RelatedObject, RelatedObjects, ResourceState, ResourceSummary, Source,
 };
 
 #[derive(Deserialize)]
@@ -122,7 +120,7 @@ pub(crate) fn describe(evaluation: &Evaluation) -> String {
     let verdict = &evaluation.verdict;
     let time = |seconds| jiff::Timestamp::from_second(seconds).expect("a time that fits").to_string();
     let counts =
-        |i: statusbridge_exporter::verdict::Inventory| format!("{}/{}/{}", i.total, i.current, i.failed);
+        |i: statusbridge_exporter::source::Inventory| format!("{}/{}/{}", i.total, i.current, i.failed);
     lines([
         ("apply", verdict.apply.to_string()),
         ("health", verdict.health.to_string()),
@@ -172,10 +170,10 @@ fn replace(target: &mut Value, pointer: &str, value: &Value) {
 /// listed under `leaves` of the case.
 pub(crate) fn evaluate(source: &Source, objects: &Value) -> Evaluation {
     let mut look = |_| {
-        let mut summary = LeafSummary::default();
+        let mut summary = ResourceSummary::default();
         for health in objects.get("leaves").and_then(Value::as_array).into_iter().flatten() {
             let health = health.as_str().and_then(|h| h.parse().ok()).expect("a health");
-            summary.add(&LeafState::Found(health, "Because".to_owned()), || "Thing a".to_owned());
+            summary.add(&ResourceState::Found(health, "Because".to_owned()), || "Thing a".to_owned());
         }
         summary
     };

@@ -53,7 +53,7 @@ async fn the_exporter_may_do_what_its_own_list_says() -> Result<()> {
         let args = &the(&objects, "Deployment", "")?["spec"]["template"]["spec"]["containers"][0]["args"];
         let mut of = vec!["source".to_owned(), "rbac".to_owned()];
         for arg in args.as_array().unwrap().iter().filter_map(Value::as_str) {
-            if ["--presets=", "--leaf-health=", "--authorize-scrapes"]
+            if ["--presets=", "--resource-health=", "--authorize-scrapes"]
                 .iter()
                 .any(|flag| arg.starts_with(flag))
             {

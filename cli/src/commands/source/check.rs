@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 use bytes::Bytes;
 use serde_json::Value;
-use statusbridge_exporter::catalog::SourceArgs;
-use statusbridge_exporter::exposition::Exposition;
-use statusbridge_exporter::objects::Saved;
-use statusbridge_exporter::replay::{Clock, History, replay};
-use statusbridge_exporter::source::Source;
-use statusbridge_exporter::store::{Limits, PackageKey, Publisher, SourceStanding, Store};
+use statusbridge_exporter::{
+    replay::{Clock, History, replay},
+    saved::Saved,
+    serve::exposition::Exposition,
+    source::{Source, SourceArgs},
+    state::{Limits, Publisher, SourceStanding, Store},
+    watch::PackageKey,
+};
 use statusbridge_serving::format::Format;
 
 use crate::exit::Exit;

@@ -9,8 +9,7 @@ use std::io::{self, Write};
 use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
-use statusbridge_exporter::preset::{PRESETS, Preset};
-use statusbridge_exporter::source::schema;
+use statusbridge_exporter::source::{PRESETS, Preset, schema};
 
 use crate::exit::Exit;
 use crate::output::OutputArgs;

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use anyhow::Result;
-use statusbridge_exporter::catalog::SourceArgs;
-use statusbridge_exporter::source::{PackageKind, Source};
+use statusbridge_exporter::source::{PackageKind, Source, SourceArgs};
 
 /// Arguments of `source rbac`.
 #[derive(Debug, clap::Args)]
@@ -71,7 +70,7 @@ fn cluster_role(name: &str, sources: &[Source], resources: &[String], leaves: &[
         for kind in source.related.iter().flat_map(|r| &r.kinds) {
             rules.entry(&kind.group).or_default().insert(kind.resource());
         }
-        if source.looks_at_leaves() {
+        if source.looks_at_resources() {
             found.push(format!("{}: every kind that its packages consist of", source.name));
         }
     }
@@ -79,7 +78,7 @@ fn cluster_role(name: &str, sources: &[Source], resources: &[String], leaves: &[
         let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
         rules.entry(group).or_default().insert(plural.to_owned());
     }
-    if leaves.is_empty() && sources.iter().any(Source::looks_at_leaves) {
+    if leaves.is_empty() && sources.iter().any(Source::looks_at_resources) {
         for (group, plurals) in USUAL_LEAVES {
             rules.entry(group).or_default().extend(plurals.iter().map(ToString::to_string));
         }

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde::Serialize;
 use statusbridge_contract::Fingerprint;
-use statusbridge_exporter::catalog::SourceArgs;
-use statusbridge_exporter::objects::Saved;
-use statusbridge_exporter::replay::{Clock, Transition, replay};
-use statusbridge_exporter::source::Source;
+use statusbridge_exporter::{
+    replay::{Clock, Transition, replay},
+    saved::Saved,
+    source::{Source, SourceArgs},
+};
 
 use super::check::problems;
 use crate::exit::Exit;

@@ -20,10 +20,7 @@ use statusbridge_serving::{
     metrics::{Process, ServerMetrics, build_info, encode},
 };
 
-use crate::{
-    entry::{Entry, Operation},
-    service::CAUSES,
-};
+use crate::entry::{Entry, Operation};
 use labels::{KindLabels, KnownKinds};
 use repeats::Repeats;
 
@@ -49,6 +46,9 @@ struct EntryLabels {
     operation: Operation,
     result: &'static str,
 }
+
+/// All causes for which a request is refused.
+pub(crate) const REFUSALS: [&str; 5] = ["malformed", "too_large", "unimplemented", "cancelled", "internal"];
 
 const RESULTS: [&str; 2] = ["success", "failure"];
 
@@ -246,7 +246,7 @@ pub fn with_every_series(value: &str) -> Result<String, fmt::Error> {
     }
     drop(metrics.repeated_updates.get_or_create(&of));
     drop(metrics.last_change.get_or_create(&of));
-    for cause in CAUSES {
+    for cause in REFUSALS {
         metrics.refused(cause);
     }
     metrics.server.begin();

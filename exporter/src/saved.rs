@@ -1,0 +1,245 @@
+//! Kubernetes objects that somebody saved: YAML of several documents, JSON, JSON lines, lists.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use statusbridge_expression::yaml;
+
+use crate::source::{ENDINGS, files_of};
+
+/// A saved object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SavedObject {
+    /// Where it was found, for messages.
+    pub origin: String,
+    /// The object, with `apiVersion`, `kind` and `metadata.name`.
+    pub value: Value,
+}
+
+/// Something that could not be read, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}: {message}")]
+pub struct BrokenObject {
+    /// The file, and the document or line in it.
+    pub origin: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Everything that could be read, in order, and everything that could not.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Saved {
+    /// The objects.
+    pub objects: Vec<SavedObject>,
+    /// What is broken; it stops nothing else.
+    pub broken: Vec<BrokenObject>,
+}
+
+impl Saved {
+    /// Reads files, the files of directories, and standard input for `-`.
+    pub fn read(paths: &[PathBuf]) -> Self {
+        let mut saved = Self::default();
+        for path in paths {
+            saved.add_path(path);
+        }
+        saved
+    }
+
+    fn add_path(&mut self, path: &Path) {
+        let name = path.display().to_string();
+        if path == Path::new("-") {
+            let mut text = String::new();
+            match io::stdin().read_to_string(&mut text) {
+                Ok(_) => self.add_text("standard input", &text),
+                Err(error) => self.broken("standard input", error),
+            }
+            return;
+        }
+        if !path.is_dir() {
+            match fs::read_to_string(path) {
+                Ok(text) => self.add_text(&name, &text),
+                Err(error) => self.broken(&name, error),
+            }
+            return;
+        }
+        match files_of(path) {
+            Ok(files) if files.is_empty() => {
+                self.broken(&name, format!("has no file that ends in {}", ENDINGS.join(", ")))
+            }
+            Ok(files) => files.iter().for_each(|file| self.add_path(file)),
+            Err(error) => self.broken(&name, error),
+        }
+    }
+
+    /// Reads the objects in a text; `origin` names it in messages.
+    pub fn add_text(&mut self, origin: &str, text: &str) {
+        let start = text.trim_start();
+        if start.starts_with(['{', '[']) && self.add_json(origin, start) {
+            return;
+        }
+        let documents = yaml_documents(text);
+        let several = documents.len() > 1;
+        for (number, document) in documents.into_iter().enumerate() {
+            let origin =
+                if several { format!("{origin}, document {}", number + 1) } else { origin.to_owned() };
+            match yaml::from_str::<Value>(&document) {
+                Ok(Value::Null) => {}
+                Ok(value) => self.add_value(&origin, value),
+                Err(error) => self.broken(&origin, error),
+            }
+        }
+    }
+
+    /// Reads JSON values one after another, or one a line; false when the text is no JSON at all.
+    fn add_json(&mut self, origin: &str, text: &str) -> bool {
+        let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+        let error = match values {
+            Ok(values) => {
+                let several = values.len() > 1;
+                for (number, value) in values.into_iter().enumerate() {
+                    let origin =
+                        if several { format!("{origin}, object {}", number + 1) } else { origin.to_owned() };
+                    self.add_value(&origin, value);
+                }
+                return true;
+            }
+            Err(error) => error,
+        };
+        let is_whole = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|v| v.is_object());
+        if text.lines().any(is_whole) {
+            for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+                let origin = format!("{origin}, line {}", number + 1);
+                match serde_json::from_str(line) {
+                    Ok(value) => self.add_value(&origin, value),
+                    Err(error) => self.broken(&origin, error),
+                }
+            }
+            return true;
+        }
+        // Flow style YAML begins like JSON, and is not written by machines.
+        if yaml::from_multiple::<Value>(text).is_ok() {
+            return false;
+        }
+        self.broken(origin, error);
+        true
+    }
+
+    /// Adds one object, or the objects of a list.
+    fn add_value(&mut self, origin: &str, value: Value) {
+        each_object(value, &mut |value| {
+            let text = |value: Option<&Value>| value.is_some_and(Value::is_string);
+            let name = value.get("metadata").and_then(|metadata| metadata.get("name"));
+            if text(value.get("apiVersion")) && text(value.get("kind")) && text(name) {
+                self.objects.push(SavedObject { origin: origin.to_owned(), value });
+            } else {
+                self.broken(origin, "is no Kubernetes object: needs apiVersion, kind and metadata.name");
+            }
+        });
+    }
+
+    fn broken(&mut self, origin: &str, message: impl ToString) {
+        self.broken.push(BrokenObject { origin: origin.to_owned(), message: message.to_string() });
+    }
+}
+
+/// Hands over the objects of lists of any depth one by one, and everything else as it is.
+pub fn each_object(mut value: Value, found: &mut impl FnMut(Value)) {
+    if let Value::Array(items) = value {
+        return items.into_iter().for_each(|item| each_object(item, found));
+    }
+    let text = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    if let Some(of) = kind.as_deref().and_then(|kind| kind.strip_suffix("List"))
+        && let Some(Value::Array(items)) = value.get_mut("items").map(Value::take)
+    {
+        for mut item in items {
+            // The items of a typed list leave out what the list says.
+            if let (Some(fields), Some(version), false) = (item.as_object_mut(), &version, of.is_empty()) {
+                fields.entry("apiVersion").or_insert_with(|| version.clone().into());
+                fields.entry("kind").or_insert_with(|| of.into());
+            }
+            each_object(item, found);
+        }
+        return;
+    }
+    found(value);
+}
+
+/// The documents of a YAML text, cut before they are parsed so that one cannot break the others.
+fn yaml_documents(text: &str) -> Vec<String> {
+    let mut documents = vec![String::new()];
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("---")
+            && (rest.is_empty() || rest.starts_with([' ', '\t']))
+        {
+            documents.push(rest.to_owned());
+        } else if let Some(document) = documents.last_mut() {
+            document.push_str(line);
+        }
+        if let Some(document) = documents.last_mut() {
+            document.push('\n');
+        }
+    }
+    let is_empty =
+        |d: &String| d.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+    documents.retain(|document| !is_empty(document));
+    documents
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn read(text: &str) -> (Vec<String>, Vec<String>) {
+        let mut saved = Saved::default();
+        saved.add_text("f", text);
+        let name = |o: &SavedObject| {
+            format!("{} {}/{}", o.origin, o.value["kind"], o.value["metadata"]["name"]).replace('"', "")
+        };
+        (saved.objects.iter().map(name).collect(), saved.broken.iter().map(ToString::to_string).collect())
+    }
+
+    const A: &str = r#"{"apiVersion":"v1","kind":"A","metadata":{"name":"a"}}"#;
+
+    #[rstest]
+    #[case::yaml("apiVersion: v1\nkind: A\nmetadata: {name: a}\n", &["f A/a"])]
+    #[case::documents("# c\n---\napiVersion: v1\nkind: A\nmetadata: {name: a}\n---\n\n--- # x\napiVersion: v1\nkind: B\nmetadata:\n  name: b\n", &["f, document 1 A/a", "f, document 2 B/b"])]
+    #[case::words_that_are_no_bools("apiVersion: v1\nkind: A\nmetadata: {name: n}\n", &["f A/n"])]
+    #[case::json(A, &["f A/a"])]
+    #[case::lines(&format!("{A}\n{A}\n"), &["f, object 1 A/a", "f, object 2 A/a"])]
+    #[case::array(&format!("[{A}, {A}]"), &["f A/a", "f A/a"])]
+    #[case::list(&format!(r#"{{"apiVersion":"v1","kind":"List","items":[{A}]}}"#), &["f A/a"])]
+    #[case::typed_list(r#"{"apiVersion":"v1","kind":"AList","items":[{"metadata":{"name":"a"}}]}"#, &["f A/a"])]
+    #[case::flow_yaml("{apiVersion: v1, kind: A, metadata: {name: a}}", &["f A/a"])]
+    #[case::dashes_in_text("apiVersion: v1\nkind: A\nmetadata:\n  name: a\ndata: |\n  ---\n  x: [\n", &["f A/a"])]
+    #[case::nothing("\n# only a comment\n", &[])]
+    fn reads_every_common_form(#[case] text: &str, #[case] expected: &[&str]) {
+        assert_eq!(read(text), (expected.iter().map(ToString::to_string).collect(), vec![]));
+    }
+
+    #[rstest]
+    #[case::document(
+        "apiVersion: v1\nkind: A\nmetadata: {name: a}\n---\nbroken: [\n---\napiVersion: v1\nkind: B\nmetadata: {name: b}\n",
+        2,
+        "f, document 2: "
+    )]
+    #[case::line(&format!("{A}\n{{\"a\": \n{A}\n"), 2, "f, line 2: ")]
+    #[case::item(&format!("[{A}, 5]"), 1, "f: is no Kubernetes object")]
+    #[case::no_name(&format!("{A}\n{{\"kind\": \"A\"}}"), 1, "f, object 2: is no Kubernetes object")]
+    #[case::json("{\"apiVersion\": \"v1\",\n \"kind\"", 0, "f: EOF")]
+    fn what_is_broken_is_named_and_stops_nothing(
+        #[case] text: &str,
+        #[case] objects: usize,
+        #[case] message: &str,
+    ) {
+        let (read, broken) = read(text);
+        assert_eq!((read.len(), broken.len()), (objects, 1), "{read:?} {broken:?}");
+        assert!(broken[0].starts_with(message), "{broken:?}");
+    }
+}

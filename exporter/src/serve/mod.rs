@@ -1,0 +1,125 @@
+//! What is served: the exposition, over HTTP or pushed, and the program around it.
+
+mod duration;
+pub mod exposition;
+mod http;
+mod push;
+mod reload;
+mod work;
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use kube::Client;
+use statusbridge_serving::{
+    endpoints, kubeconfig, log::LogFormat, options::ServerArgs, signals::told_to_stop,
+};
+use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    clock::Clock,
+    metrics::OwnMetrics,
+    source::SourceArgs,
+    state::{Engine, Limits},
+    watch::{Discovery, WatcherSettings},
+};
+use duration::duration;
+use http::{ServerState, learn_cluster_uid};
+use push::PushArgs;
+use work::Work;
+
+/// Updates that may wait for the engine. Few: parsed objects are many times larger than kept ones.
+const QUEUE: usize = 64;
+
+/// Arguments of `serve`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ServeArgs {
+    /// Kubeconfig of the cluster to watch; in-cluster configuration or $KUBECONFIG otherwise.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Address to serve /metrics, /healthz and /readyz on.
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:9477")]
+    pub listen: SocketAddr,
+    /// TLS and authorization of what is served.
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Pushing, for where nobody can scrape.
+    #[command(flatten)]
+    pub push: PushArgs,
+    /// A source is no longer up when one of its watches has not kept up for this long, in seconds or like 2m. Servers send
+    /// something about every minute. One that is heard from and does not keep up takes its source down after 8 seconds.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
+    pub contact_timeout: Duration,
+    /// How often to look for kinds that are not served yet.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub discovery_interval: Duration,
+    /// How much of a source may become series. Past a limit the rest is left out, and its
+    /// statusbridge_source_up is 0.
+    #[command(flatten)]
+    pub limits: Limits,
+    /// Form of the log on standard error; RUST_LOG says how much.
+    #[arg(long, value_enum, default_value_t = LogFormat::Json)]
+    pub log_format: LogFormat,
+}
+
+/// Watches the packages that the sources in `of` read and serves their metrics until a signal asks to
+/// stop.
+pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
+    // What is followed is what was compiled: a change in between must not pass unnoticed.
+    let seen = of.texts();
+    let sources = of.compile(&seen)?;
+    args.log_format.log_to(std::io::stderr);
+    // Some other part of the process may have chosen a provider already; either will do.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let pusher = args.push.pusher()?;
+    let client = client(&args).await?;
+    let metrics = Arc::new(OwnMetrics::default());
+    let options = args.server.options(&metrics.server, async || Ok(client.clone())).await?;
+    let listener =
+        TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
+    info!(address = %listener.local_addr()?, "serving");
+
+    let engine = Engine::new(sources.into_iter().map(Arc::new).collect(), args.limits, metrics.clone());
+    let clock = Arc::new(Clock::default());
+    clock.run().context("cannot start the clock's thread")?;
+    let state =
+        Arc::new(ServerState::new(clock.clone(), engine.published(), metrics.clone(), args.contact_timeout));
+
+    let stop = CancellationToken::new();
+    let (sender, updates) = mpsc::channel(QUEUE);
+    let settings = WatcherSettings {
+        discovery: Arc::new(Discovery::new(client.clone())),
+        metrics: metrics.clone(),
+        idle: args.contact_timeout.mul_f64(0.75),
+        look: args.discovery_interval,
+        updates: sender.clone(),
+        client: client.clone(),
+        clock,
+    };
+    let mut tasks = JoinSet::new();
+    if let Some(pusher) = pusher {
+        tasks.spawn(pusher.run(state.clone(), metrics.clone()));
+    }
+    tasks.spawn(learn_cluster_uid(client, state.clone()));
+    tasks.spawn(reload::follow(of, seen, metrics, sender));
+    let work = Work::new(engine, settings, state.clone());
+    let work = tokio::spawn(work.drive(updates, stop.clone()));
+    let serving = tokio::spawn(endpoints::serve(listener, options, state, stop.clone()));
+
+    told_to_stop()?.await;
+    info!("stopping");
+    stop.cancel();
+    tasks.shutdown().await;
+    serving.await.context("the server failed")?;
+    work.await.context("the engine failed")
+}
+
+async fn client(args: &ServeArgs) -> anyhow::Result<Client> {
+    let config = kubeconfig::find(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    Client::try_from(config).context("cannot make a client")
+}

@@ -1,0 +1,230 @@
+//! From an object to a verdict.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use statusbridge_contract::{ApplyState, Fingerprint, Health, reason};
+use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, Scope};
+
+use super::{
+    join::RelatedObjects,
+    kstatus,
+    program::{APPLY, Source},
+    resource_rules::HealthRule,
+    resources::{ResourceSet, ResourceSummary},
+    rule::Rule,
+    verdict::{Detail, Evaluation, Hold, HoldKey, Inventory, Verdict},
+};
+
+/// Reason of a package to which none of its source's rules applies.
+pub const NO_RULE_MATCHED: &str = "NoRuleMatched";
+
+/// A state with what is said about it.
+struct Found<S> {
+    state: S,
+    reason: Option<Arc<str>>,
+    message: Option<String>,
+}
+
+impl Source {
+    /// The state of a package, when nothing is known of the objects that it consists of. See
+    /// [`Source::evaluate_with`].
+    pub fn evaluate<'v>(&self, object: &'v Value, related: &RelatedObjects<'v>) -> Evaluation {
+        self.evaluate_with(object, related, &mut |_| ResourceSummary::default())
+    }
+
+    /// The state of a package; `look` is asked what the objects say that it consists of, where they
+    /// are to be looked at. Pure, and total: where an expression fails, everything is Unknown,
+    /// the reason is `EvaluationFailed`, and the error says which expression it was.
+    pub fn evaluate_with<'v>(
+        &self,
+        object: &'v Value,
+        related: &RelatedObjects<'v>,
+        look: &mut dyn FnMut(ResourceSet) -> ResourceSummary,
+    ) -> Evaluation {
+        self.try_evaluate(object, related, look).unwrap_or_else(|error| self.failure(error))
+    }
+
+    fn failure(&self, error: EvaluationError) -> Evaluation {
+        let verdict = Verdict {
+            apply: ApplyState::Unknown,
+            health: Health::Unknown,
+            desired: Fingerprint::NONE,
+            applied: Fingerprint::NONE,
+            healthy: Fingerprint::NONE,
+            reason: Some(Arc::from(reason::EVALUATION_FAILED)),
+            since: None,
+            inventory: self.has_inventory().then(Inventory::default),
+        };
+        let detail = Detail { message: error.to_string(), ..Detail::default() };
+        Evaluation { verdict, detail, hold: None, error: Some(error) }
+    }
+
+    fn try_evaluate<'v>(
+        &self,
+        object: &'v Value,
+        related: &RelatedObjects<'v>,
+        look: &mut dyn FnMut(ResourceSet) -> ResourceSummary,
+    ) -> Result<Evaluation, EvaluationError> {
+        let program = &self.program;
+        let mut scope = self.scope(object, related)?;
+        let desired = revisions(&program.desired, &scope)?;
+        let attempted = revisions(&program.attempted, &scope)?;
+        let applied = revisions(&program.applied, &scope)?;
+        let apply = match &program.apply {
+            Some(rules) => match Rule::first(rules, &scope, |_| true)? {
+                Some(rule) => found(rule.state, rule, &scope)?,
+                None => Found::no_rule(ApplyState::Unknown),
+            },
+            None => {
+                let (state, status) = kstatus::apply_of_package(object);
+                Found::by_kstatus(state, status)
+            }
+        };
+        let applied = match &program.apply {
+            // All that says that this revision is in is that everything is.
+            None if apply.state != ApplyState::Applied => Vec::new(),
+            _ => applied,
+        };
+        scope.bind_text(APPLY, apply.state.name());
+        let fingerprint = |revisions: &[String]| Fingerprint::of_all(revisions.iter().map(String::as_str));
+        let applied_fingerprint = fingerprint(&applied);
+        let resources = match &program.resources {
+            Some(resources) => {
+                let generation = object.get("metadata").and_then(|m| m.get("generation")?.as_i64());
+                let about = (applied_fingerprint.value(), generation);
+                resources.set(&scope, apply.state == ApplyState::Applied, about)?.map(look)
+            }
+            None => None,
+        };
+        let health = match &program.health {
+            Some(rules) => health(rules, resources.as_ref(), &scope)?,
+            None => {
+                let status = kstatus::of_package(object);
+                Found::by_kstatus(status.health, status)
+            }
+        };
+        let good = apply.state == ApplyState::Applied && health.state == Health::Current;
+        let (own_reason, own_message) = match apply.state {
+            ApplyState::Applied => (health.reason, health.message),
+            _ => (apply.reason, apply.message),
+        };
+        let reason = match own_reason {
+            _ if good => None,
+            Some(reason) => Some(reason),
+            None => {
+                let from_object = text(&program.reason, &scope, MAX_REASON)?.map(Arc::from);
+                Some(from_object.unwrap_or_else(|| match apply.state {
+                    ApplyState::Applied => Arc::from(health.state.name()),
+                    state => Arc::from(state.name()),
+                }))
+            }
+        };
+        let message = match own_message {
+            Some(message) => Some(message),
+            None => text(&program.message, &scope, MAX_MESSAGE)?,
+        };
+        let since = match &program.since {
+            Some(since) => since.time(&scope)?,
+            None => None,
+        };
+        let inventory = match &program.inventory {
+            Some(counts) => Some(Inventory {
+                total: counts.total.count(&scope)?,
+                current: counts.current.count(&scope)?,
+                failed: counts.failed.count(&scope)?,
+            }),
+            None if self.looks_at_resources() => {
+                Some(resources.as_ref().map(|l| l.inventory).unwrap_or_default())
+            }
+            None => None,
+        };
+        let hold = match &program.hold {
+            Some(hold) => {
+                // What becomes of the resources is news, whatever the controller is busy with.
+                let resources = resources.as_ref().map(|l| (l.health.code(), l.reason));
+                let key = HoldKey::of((hold.key.hash_of(&scope)?, resources));
+                Some(Hold { undecided: hold.when.truth(&scope)?, key })
+            }
+            None => None,
+        };
+        let worst_resource = match resources.and_then(|l| l.worst) {
+            _ if good => None,
+            Some(worst) => Some(worst),
+            None => text(&program.worst_resource, &scope, MAX_MESSAGE)?,
+        };
+        let verdict = Verdict {
+            apply: apply.state,
+            health: health.state,
+            desired: fingerprint(&desired),
+            applied: applied_fingerprint,
+            healthy: if good { applied_fingerprint } else { Fingerprint::NONE },
+            reason,
+            since,
+            inventory,
+        };
+        let detail = Detail {
+            message: message.unwrap_or_default(),
+            worst_resource,
+            operation: text(&program.operation, &scope, MAX_MESSAGE)?,
+            desired_revision: joined(desired),
+            attempted_revision: joined(attempted),
+            applied_revision: joined(applied),
+        };
+        Ok(Evaluation { verdict, detail, hold, error: None })
+    }
+}
+
+impl<S> Found<S> {
+    fn no_rule(state: S) -> Self {
+        Self { state, reason: Some(Arc::from(NO_RULE_MATCHED)), message: None }
+    }
+
+    fn by_kstatus(state: S, status: kstatus::Status) -> Self {
+        let words = |text: String| (!text.is_empty()).then_some(text);
+        Self { state, reason: words(status.reason).map(Arc::from), message: words(status.message) }
+    }
+}
+
+/// What a rule that holds says, beside its state.
+fn found<S, R: Copy>(state: S, rule: &Rule<R>, scope: &Scope<'_>) -> Result<Found<S>, EvaluationError> {
+    Ok(Found { state, reason: rule.reason(scope)?, message: rule.message(scope)? })
+}
+
+fn health(
+    rules: &[Rule<HealthRule>],
+    resources: Option<&ResourceSummary>,
+    scope: &Scope<'_>,
+) -> Result<Found<Health>, EvaluationError> {
+    let usable = |state| resources.is_some() || state != HealthRule::Resources;
+    let Some(rule) = Rule::first(rules, scope, usable)? else { return Ok(Found::no_rule(Health::Unknown)) };
+    match (rule.state, resources) {
+        (HealthRule::Is(health), _) => found(health, rule, scope),
+        (HealthRule::Resources, None) => Ok(Found::no_rule(Health::Unknown)),
+        (HealthRule::Resources, Some(resources)) => {
+            let own = found(resources.health, rule, scope)?;
+            let reason = (!resources.reason.is_empty()).then(|| Arc::from(resources.reason));
+            Ok(Found {
+                reason: own.reason.or(reason),
+                message: own.message.or(resources.worst.clone()),
+                ..own
+            })
+        }
+    }
+}
+
+fn revisions(expression: &Option<Expression>, scope: &Scope<'_>) -> Result<Vec<String>, EvaluationError> {
+    expression.as_ref().map_or(Ok(Vec::new()), |e| e.revisions(scope))
+}
+
+fn text(
+    expression: &Option<Expression>,
+    scope: &Scope<'_>,
+    limit: usize,
+) -> Result<Option<String>, EvaluationError> {
+    expression.as_ref().map_or(Ok(None), |e| e.text_of(scope, limit))
+}
+
+fn joined(revisions: Vec<String>) -> Option<String> {
+    (!revisions.is_empty()).then(|| revisions.join(", "))
+}

@@ -1,0 +1,101 @@
+//! The sources that come with the program. Their names are API: never renamed, only aliased.
+
+use super::{error::SourceError, program::Source};
+
+/// A source that comes with the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preset {
+    /// Its name, which is also the name of its source.
+    pub name: &'static str,
+    /// Its YAML, as a user would write it.
+    pub yaml: &'static str,
+}
+
+macro_rules! presets {
+    ($($name:literal),+ $(,)?) => {
+        &[$(Preset { name: $name, yaml: include_str!(concat!("../../sources/", $name, ".yaml")) }),+]
+    };
+}
+
+/// All of them, by name.
+#[rustfmt::skip] // one line each
+pub const PRESETS: &[Preset] = presets![
+    "argocd-application",
+    "cartographer-deliverable",
+    "cartographer-workload",
+    "carvel-app",
+    "carvel-packageinstall",
+    "configsync-reposync",
+    "configsync-rootsync",
+    "crossplane-composite",
+    "crossplane-configuration",
+    "crossplane-function",
+    "crossplane-provider",
+    "flux-gitrepository",
+    "flux-helmrelease",
+    "flux-kustomization",
+    "flux-ocirepository",
+    "kpt-resourcegroup",
+    "kudo-instance",
+    "olm-clustercatalog",
+    "olm-clusterextension",
+    "rukpak-bundledeployment",
+];
+
+/// Those that have to be asked for by name: what they read is what other packages are made of, and
+/// would be counted beside these.
+const ON_REQUEST: [&str; 3] = ["flux-gitrepository", "flux-ocirepository", "olm-clustercatalog"];
+
+impl Preset {
+    /// Those that are used when none is named.
+    pub fn usual() -> impl Iterator<Item = Self> {
+        PRESETS.iter().copied().filter(|preset| preset.is_usual())
+    }
+
+    /// Whether it is used when none is named.
+    pub fn is_usual(self) -> bool {
+        !ON_REQUEST.contains(&self.name)
+    }
+
+    /// The preset of that name.
+    pub fn find(name: &str) -> Option<Self> {
+        PRESETS.iter().copied().find(|preset| preset.name == name)
+    }
+
+    /// Compiles it. That this works for every preset is tested.
+    pub fn source(self) -> Result<Source, SourceError> {
+        let file = format!("{}.yaml", self.name);
+        let mut sources = Source::parse(&file, self.yaml)?;
+        match sources.pop() {
+            Some(source) if sources.is_empty() && source.name == self.name => Ok(source),
+            _ => Err(SourceError::of_file(&file, "must hold one source of the same name")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_compiles_and_is_listed_in_order() {
+        for preset in PRESETS {
+            let source = preset.source().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(source.name, preset.name);
+        }
+        assert!(PRESETS.is_sorted_by_key(|preset| preset.name));
+        assert!(ON_REQUEST.iter().all(|name| Preset::find(name).is_some()));
+    }
+
+    #[test]
+    fn every_file_beside_the_presets_is_one() {
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sources");
+        let mut files: Vec<String> = std::fs::read_dir(directory)
+            .expect("the directory of presets")
+            .map(|entry| entry.expect("a directory entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        files.sort();
+        let presets: Vec<String> = PRESETS.iter().map(|preset| format!("{}.yaml", preset.name)).collect();
+        assert_eq!(files, presets);
+    }
+}

@@ -1,0 +1,504 @@
+//! From what watches hear to what the store publishes: keeps lean objects, finds what belongs
+//! together, evaluates, holds, and vouches for what it has watched.
+//!
+//! ```text
+//!   Update ──> kinds (objects | resource_kind) ──> evaluate ──> hold ──> soak ──> store
+//!                                  └──> Command: watch this kind, read that object
+//! ```
+//!
+//! One engine runs in one task; only the store is shared. Time is passed in.
+
+mod command;
+mod held;
+mod kept;
+mod key;
+mod kind;
+mod listing;
+mod published;
+mod resource_kind;
+#[cfg(test)]
+mod resource_tests;
+mod resources;
+#[cfg(test)]
+mod soak_tests;
+mod source_state;
+mod sources;
+#[cfg(test)]
+mod tests;
+
+pub use command::Command;
+pub use published::SharedPublished;
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde_json::Value;
+use tracing::{info, warn};
+
+use super::{
+    hold::{self, Settled},
+    soak::{self, Known, Shown},
+    store::{Limits, Store},
+    table::Table,
+};
+use crate::{
+    clock::Moment,
+    metrics::OwnMetrics,
+    source::{Detail, JoinKey, RelatedObject, RelatedObjects, ResourceSet, Source},
+    watch::{Change, KindId, PackageKey, Reading, SourceId, Update},
+};
+use held::{Held, Stamp};
+use kept::Kept;
+use key::{Key, Referrer};
+use kind::KindState;
+use listing::Listing;
+use published::{Published, Visibility};
+use source_state::{Package, PackageResources, SourceState};
+
+/// What has to be shown of a package, and what it was made of.
+struct Look {
+    settled: Settled,
+    detail: Detail,
+    /// What the package looks for and consists of now; `None` for no news.
+    parts: Option<(Vec<JoinKey>, Option<Box<PackageResources>>)>,
+    known: Known,
+    /// Since when the object itself says so, where the verdict rests on it alone.
+    own: Option<i64>,
+}
+
+/// See the [module](self).
+pub struct Engine {
+    /// By [`SourceId`].
+    readers: Table<SourceState>,
+    /// By [`KindId`].
+    kinds: Table<KindState>,
+    resource_kinds: HashMap<(Box<str>, Box<str>), KindId>,
+    published: SharedPublished,
+    deadlines: BinaryHeap<Reverse<(i64, SourceId, Key)>>,
+    commands: Vec<Command>,
+    /// Objects to read once more, by kind.
+    to_read: HashMap<KindId, Vec<Reading>>,
+    /// How many updates have come: the clock of what is fresh.
+    count: u64,
+    metrics: Arc<OwnMetrics>,
+}
+
+impl Engine {
+    /// An engine that knows nothing yet.
+    pub fn new(sources: Vec<Arc<Source>>, limits: Limits, metrics: Arc<OwnMetrics>) -> Self {
+        let published = Published { store: Store::new(limits), standing: Table::new() };
+        let mut engine = Self {
+            readers: Table::new(),
+            kinds: Table::new(),
+            resource_kinds: HashMap::new(),
+            published: Arc::new(Mutex::new(published)),
+            deadlines: BinaryHeap::new(),
+            commands: Vec::new(),
+            to_read: HashMap::new(),
+            count: 0,
+            metrics,
+        };
+        engine.use_sources(sources);
+        engine
+    }
+
+    /// What scrapes read.
+    pub fn published(&self) -> SharedPublished {
+        self.published.clone()
+    }
+
+    /// What has to be done since it was last asked.
+    pub fn commands(&mut self) -> Vec<Command> {
+        self.commands_to_read();
+        std::mem::take(&mut self.commands)
+    }
+
+    /// When [`Engine::expire`] is due next, in milliseconds by the `boot` clock.
+    pub fn next_deadline(&self) -> Option<i64> {
+        self.deadlines.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Takes in what a watch heard.
+    pub fn apply(&mut self, update: Update, now: Moment) {
+        self.count += 1;
+        let kind = update.kind;
+        let state = &mut self.kinds[kind];
+        if state.retired {
+            return;
+        }
+        if let Change::Contact(at) = update.change {
+            return state.contact.note(at);
+        }
+        if state.resources.is_some() {
+            return self.apply_to_resources(kind, update.change, now);
+        }
+        match update.change {
+            Change::ListStarted { server, restored } => {
+                state.start_list(server, restored);
+                self.refresh_visibility(kind, now);
+            }
+            Change::Object(key, object) => self.object(kind, Arc::new(key), object, now),
+            Change::Deleted(key) => self.deleted(kind, &Arc::new(key), Known::Watched, now),
+            Change::ListDone => {
+                let gone = state.finish_list();
+                gone.iter().for_each(|key| self.deleted(kind, key, Known::Anew, now));
+                self.doubt_what_has_no_version(kind, now);
+                self.refresh_visibility(kind, now);
+            }
+            Change::Absent if state.listing != Listing::Absent => {
+                state.listing = Listing::Absent;
+                state.named = None;
+                let gone: Vec<Key> = state.objects.keys().cloned().collect();
+                gone.iter().for_each(|key| self.deleted(kind, key, Known::Anew, now));
+                self.refresh_visibility(kind, now);
+            }
+            Change::Read { reading, objects, asked } => self.confirmed(kind, &reading, objects, asked, now),
+            // That a source's own kind may not be read shows in its contact.
+            Change::Absent | Change::Forbidden(_) | Change::Contact(_) => {}
+        }
+    }
+
+    /// Ends the holds that have run out at `now`.
+    pub fn expire(&mut self, now: Moment) {
+        while let Some(Reverse((at, ..))) = self.deadlines.peek()
+            && *at <= now.boot
+        {
+            let Some(Reverse((_, source, key))) = self.deadlines.pop() else { return };
+            let package = self.readers[source].packages.get(&key);
+            if let Some(settled) = package.and_then(|p| hold::expire(&p.settled, now.boot)) {
+                let (detail, parts, known, own) = (Detail::default(), None, Known::Watched, None);
+                self.show(source, &key, Look { settled, detail, parts, known, own }, now);
+            }
+        }
+    }
+
+    fn object(&mut self, kind: KindId, key: Key, mut object: Value, now: Moment) {
+        let again = self.is_read_again(kind);
+        let state = &mut self.kinds[kind];
+        let stamp = Stamp::of(&object);
+        state.strip(&mut object);
+        if let Some(named) = &mut state.named {
+            named.insert(key.clone());
+        }
+        let kept = if again { state.packer.pack(&object) } else { Kept::hash(&object) };
+        let before = state.objects.get_mut(&key);
+        let same_version = before.as_ref().is_some_and(|before| before.stamp == stamp);
+        // A list brings the versions that there are, and not those that there were since the last one.
+        let known = if state.named.is_some() && !same_version { Known::Anew } else { Known::Watched };
+        if let Some(before) = before
+            && before.kept == kept
+            && known == Known::Watched
+        {
+            before.stamp = stamp;
+            return;
+        }
+        // Everything that is kept about an object shares one key.
+        let key = state.objects.get_key_value(&key).map_or(key, |(known, _)| known.clone());
+        let before = state.objects.insert(key.clone(), Held { kept, stamp });
+        for source in self.sources_of(kind) {
+            if self.can_evaluate(source, kind) {
+                let package = self.package_of(source, kind, &key);
+                self.evaluate(source, &package, &object, known, now);
+            }
+        }
+        let versions = [before.and_then(|before| before.kept.parse()), Some(object)];
+        self.referrers_again(kind, &key, &versions, known, now);
+    }
+
+    fn deleted(&mut self, kind: KindId, key: &Key, known: Known, now: Moment) {
+        let state = &mut self.kinds[kind];
+        if let Some(named) = &mut state.named {
+            named.remove(key);
+        }
+        let Some(before) = state.objects.remove(key) else { return };
+        for source in self.sources_of(kind) {
+            let package = self.package_of(source, kind, key);
+            self.forget(source, &package);
+        }
+        self.referrers_again(kind, key, &[before.kept.parse()], known, now);
+    }
+
+    /// After a list of a kind: evaluates the packages that look for objects by label, or for one that there is not. What
+    /// came and went between two lists resources no version behind that would tell.
+    fn doubt_what_has_no_version(&mut self, kind: KindId, now: Moment) {
+        let state = &self.kinds[kind];
+        let missing = state.by_name.iter().filter(|(name, _)| !state.objects.contains_key(*name));
+        let referrers = missing.flat_map(|(_, referrers)| referrers).chain(state.by_labels.keys());
+        let again: Vec<Referrer> = referrers.cloned().collect();
+        for (source, key) in again {
+            self.evaluate_kept(source, &key, Known::Anew, now);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Published> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn evaluate_kept(&mut self, source: SourceId, package: &Key, known: Known, now: Moment) {
+        let Some((kind, key)) = self.object_of(source, package) else { return };
+        if let Some(object) = self.kinds[kind].objects.get(&key).and_then(|held| held.kept.parse()) {
+            self.evaluate(source, package, &object, known, now);
+        }
+    }
+
+    fn evaluate(&mut self, source: SourceId, key: &Key, object: &Value, known: Known, now: Moment) {
+        let reading = self.readers[source].source.clone();
+        if !reading.takes(object) {
+            return self.forget(source, key);
+        }
+        let joins = reading.join_keys(object);
+        let found: Vec<(usize, Vec<Value>)> =
+            joins.iter().map(|join| (join.related(), self.look_up(source, join))).collect();
+        let related = RelatedObjects(
+            reading
+                .related
+                .iter()
+                .enumerate()
+                .map(|(index, r)| {
+                    let mut objects =
+                        found.iter().filter(|(related, _)| *related == index).flat_map(|(_, o)| o);
+                    if r.by_reference() {
+                        RelatedObject::One(objects.next())
+                    } else {
+                        RelatedObject::Many(objects.collect())
+                    }
+                })
+                .collect(),
+        );
+        let mut resources = self.readers[source].packages.get_mut(key).and_then(|p| p.resources.take());
+        let mut wanted = None;
+        let mut look = |set: ResourceSet| {
+            let (known, summary) = self.look_at_resources(source, key, resources.take(), set, now);
+            wanted = Some(known);
+            summary
+        };
+        let mut evaluation = reading.evaluate_with(object, &related, &mut look);
+        if let Some(unwanted) = resources {
+            self.unlink_resources(source, key, &unwanted);
+        }
+        self.metrics.evaluated(&reading.name, evaluation.error.is_some());
+        let detail = std::mem::take(&mut evaluation.detail);
+        let reader = &mut self.readers[source];
+        let previous = reader.packages.get(key).map(|p| &p.settled);
+        let previous = previous.or_else(|| reader.carried.get(key).map(|(settled, _)| settled));
+        if let Some(error) = &evaluation.error
+            && previous.is_none_or(|p| p.shown != evaluation.verdict)
+        {
+            let (namespace, name) = (key.namespace.as_deref(), &key.name);
+            warn!(source = reading.name, namespace, package = %name, %error, "an expression failed");
+        }
+        // A failure may have come and gone unseen: only a verdict that is no better is held over a gap.
+        let previous = previous.filter(|p| known == Known::Watched || p.shown.failed());
+        let since = evaluation.verdict.since;
+        let settled = hold::settle(previous, evaluation, now.boot);
+        let own = if known == Known::Anew && reading.rests_on_one_object() && !settled.held() {
+            let server = self.object_of(source, key).and_then(|(kind, _)| self.kinds[kind].server);
+            soak::own(object, since, server)
+        } else {
+            None
+        };
+        self.show(source, key, Look { settled, detail, parts: Some((joins, wanted)), known, own }, now);
+    }
+
+    /// Publishes a package's state.
+    fn show(&mut self, source: SourceId, key: &Key, look: Look, now: Moment) {
+        let Look { settled, detail, parts, known, own } = look;
+        let visible = self.visibility(source) == Visibility::Visible;
+        let reader = &mut self.readers[source];
+        let mut before = reader.packages.remove(key);
+        let old_joins = before.as_mut().map(|p| std::mem::take(&mut p.joins)).unwrap_or_default();
+        let (joins, resources) = match parts {
+            Some((joins, resources)) if *joins != *old_joins => {
+                self.unlink(source, key, &old_joins);
+                self.link(source, key, &joins);
+                (joins.into_boxed_slice(), resources)
+            }
+            Some((_, resources)) => (old_joins, resources),
+            None => (old_joins, before.as_mut().and_then(|p| p.resources.take())),
+        };
+        let reader = &mut self.readers[source];
+        // What the first lists bring is no news: a restart must not repeat it all, and nothing that
+        // nobody could see counts as a change.
+        let previous = match &before {
+            Some(package) if visible => Some(&package.shown),
+            _ => reader.carried.get(key).map(|(_, shown)| shown),
+        };
+        let last = before.as_ref().map(|package| &package.shown);
+        let (shown, _) = soak::advance(last, settled.shown.clone(), known, own, now.run);
+        if previous.map_or(visible, |previous| soak::is_news(&previous.verdict, &shown.verdict)) {
+            log_transition(&reader.source.name, key, previous, &shown, &detail);
+        }
+        if let Some(until) = settled.until
+            && before.as_ref().and_then(|p| p.settled.until) != Some(until)
+        {
+            self.deadlines.push(Reverse((until, source, key.clone())));
+        }
+        let slot = match &before {
+            Some(package) if package.shown == shown => package.slot,
+            _ => {
+                let slot = before.as_ref().and_then(|p| p.slot);
+                self.lock().store.put(source, slot, key, &shown)
+            }
+        };
+        self.note_left_out(source, key, slot.is_none());
+        let package = Package { settled, shown, slot, joins, resources };
+        self.readers[source].packages.insert(key.clone(), Box::new(package));
+    }
+
+    fn forget(&mut self, source: SourceId, key: &Key) {
+        let reader = &mut self.readers[source];
+        reader.unconfirmed.remove(key);
+        let Some(package) = reader.packages.remove(key) else { return };
+        let name = reader.source.name.clone();
+        self.unlink(source, key, &package.joins);
+        if let Some(resources) = &package.resources {
+            self.unlink_resources(source, key, resources);
+        }
+        if let Some(slot) = package.slot {
+            self.lock().store.remove(source, slot);
+        }
+        self.note_left_out(source, key, false);
+        self.let_in(source);
+        info!(
+            target: "transition",
+            source = name, namespace = key.namespace.as_deref(), package = %key.name, "package is gone"
+        );
+    }
+
+    /// Takes note of whether a package is left out of the series.
+    fn note_left_out(&mut self, source: SourceId, key: &Key, left_out: bool) {
+        let reader = &mut self.readers[source];
+        let changed =
+            if left_out { reader.left_out.insert(key.clone()) } else { reader.left_out.remove(key) };
+        if !changed {
+            return;
+        }
+        let (count, name) = (reader.left_out.len(), reader.source.name.clone());
+        if left_out && count == 1 {
+            warn!(
+                source = name, namespace = key.namespace.as_deref(), package = %key.name,
+                "a limit is reached: packages are left out, and the source is not up"
+            );
+        }
+        self.metrics.left_out(&name, count);
+        if let Some(standing) = &mut self.lock().standing[source] {
+            standing.short = count > 0;
+        }
+    }
+
+    /// Gives the room that there is to packages that were left out.
+    fn let_in(&mut self, source: SourceId) {
+        let waiting: Vec<Key> = self.readers[source].left_out.iter().cloned().collect();
+        for key in waiting {
+            let Some(package) = self.readers[source].packages.get(&key) else { continue };
+            let shown = package.shown.clone();
+            let slot = self.lock().store.put(source, None, &key, &shown);
+            let Some(slot) = slot else { continue };
+            if let Some(package) = self.readers[source].packages.get_mut(&key) {
+                package.slot = Some(slot);
+            }
+            self.note_left_out(source, &key, false);
+        }
+    }
+
+    fn link(&mut self, source: SourceId, key: &Key, joins: &[JoinKey]) {
+        for join in joins {
+            let kind = self.join_kind(source, join);
+            let kind = &mut self.kinds[kind];
+            match join_name(join) {
+                Some(name) => {
+                    kind.by_name.entry(name).or_default().insert((source, key.clone()));
+                }
+                None => kind.by_labels.entry((source, key.clone())).or_default().push(join.clone()),
+            }
+        }
+    }
+
+    fn unlink(&mut self, source: SourceId, key: &Key, joins: &[JoinKey]) {
+        for join in joins {
+            let kind = self.join_kind(source, join);
+            let kind = &mut self.kinds[kind];
+            let referrer = (source, key.clone());
+            match join_name(join) {
+                Some(name) => {
+                    if let Some(referrers) = kind.by_name.get_mut(&name) {
+                        referrers.remove(&referrer);
+                        if referrers.is_empty() {
+                            kind.by_name.remove(&name);
+                        }
+                    }
+                }
+                None => {
+                    kind.by_labels.remove(&referrer);
+                }
+            }
+        }
+    }
+
+    fn look_up(&self, source: SourceId, join: &JoinKey) -> Vec<Value> {
+        let objects = &self.kinds[self.join_kind(source, join)].objects;
+        match join_name(join) {
+            Some(name) => objects.get(&name).and_then(|held| held.kept.parse()).into_iter().collect(),
+            None => {
+                objects.values().filter_map(|held| held.kept.parse()).filter(|o| join.matches(o)).collect()
+            }
+        }
+    }
+
+    /// Evaluates the packages that look for an object of which these are the last versions.
+    fn referrers_again(
+        &mut self,
+        kind: KindId,
+        key: &Key,
+        versions: &[Option<Value>],
+        known: Known,
+        now: Moment,
+    ) {
+        let state = &self.kinds[kind];
+        let mut again: Vec<Referrer> = state.by_name.get(key).into_iter().flatten().cloned().collect();
+        if !state.by_labels.is_empty() {
+            let concerns = |join: &JoinKey| versions.iter().flatten().any(|object| join.matches(object));
+            let concerned = state.by_labels.iter().filter(|(_, joins)| joins.iter().any(concerns));
+            again.extend(concerned.map(|(referrer, _)| referrer.clone()));
+        }
+        for (source, key) in again {
+            self.evaluate_kept(source, &key, known, now);
+        }
+    }
+}
+
+fn log_transition(source: &str, key: &PackageKey, before: Option<&Shown>, after: &Shown, detail: &Detail) {
+    let verdict = &after.verdict;
+    let (namespace, name) = (key.namespace.as_deref(), &key.name);
+    info!(
+        target: "transition",
+        source,
+        namespace,
+        package = %name,
+        apply_state = %verdict.apply,
+        health = %verdict.health,
+        previous_apply_state = before.map(|b| b.verdict.apply.name()),
+        previous_health = before.map(|b| b.verdict.health.name()),
+        desired_revision = detail.desired_revision,
+        applied_revision = detail.applied_revision,
+        attempted_revision = detail.attempted_revision,
+        healthy_fingerprint = %verdict.healthy,
+        worst_resource = detail.worst_resource,
+        operation = detail.operation,
+        reason = verdict.reason.as_deref(),
+        message = detail.message,
+    );
+}
+
+/// The object that a join by reference means; `None` for one by labels.
+fn join_name(join: &JoinKey) -> Option<Key> {
+    match join {
+        JoinKey::Reference { namespace, name, .. } => {
+            Some(Arc::new(PackageKey::new(namespace.as_deref(), name)))
+        }
+        JoinKey::Labels { .. } => None,
+    }
+}
