@@ -7,8 +7,8 @@ use std::process::Command;
 use petgraph::algo::tarjan_scc;
 use petgraph::graphmap::DiGraphMap;
 
-use crate::markdown::repository;
-use crate::{crates, nothing_wrong};
+use crate::docs::markdown::repository;
+use crate::docs::{crates, nothing_wrong};
 
 /// Crates whose modules are free of circles. The exporter's are not yet.
 const WITHOUT_CIRCLES: [&str; 7] = [

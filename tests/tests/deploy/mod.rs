@@ -1,7 +1,5 @@
 //! What `deploy/` ships, on a real API server: charts, kustomize bases, policies.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
-
 mod accepted;
 mod by_hand;
 mod kudo;
