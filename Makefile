@@ -2,8 +2,10 @@
 
 SHELL := /usr/bin/env bash
 CARGO ?= cargo
-# Each test runs several API servers of 300 MB, and waits most of the time: as many at a time as there are cores, three to four.
-export RUST_TEST_THREADS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$(( n > 4 ? 4 : n < 3 ? 3 : n )))
+# Tests wait most of the time: three for each core, up to eight, as each runs several API servers of 400 MB.
+export RUST_TEST_THREADS ?= $(shell n=$$(( 3 * $$(nproc 2>/dev/null || echo 1) )); echo $$(( n > 8 ? 8 : n )))
+# Attacks keep the processor busy and say how long others wait meanwhile: half as many at a time.
+attack_threads = $(shell echo $$(( ($(RUST_TEST_THREADS) + 1) / 2 )))
 # make demo KEEP=1 leaves the demo running until Ctrl-C.
 KEEP ?=
 export KEEP
@@ -19,8 +21,8 @@ cargo:
 servers: ## Build the servers that tests and demo run, once, into a cache outside the clone
 	@tests/servers/install.sh
 
-bench-servers: servers ## Build also what only the benchmark runs
-	@tests/servers/install.sh kube-state-metrics
+bench-servers: ## Build what the benchmark runs
+	@tests/servers/install.sh kubernetes etcd prometheus crossplane-changelog kube-state-metrics
 
 # Tests and demo start these. They would build them themselves, but in silence, and apart from the
 # rest of the workspace with other features of the same libraries, which means building those twice.
@@ -32,11 +34,14 @@ programs: cargo
 	$(CARGO) build --workspace --bins
 
 test: cargo servers programs ## Run every test, on the real servers
-	$(CARGO) test --workspace --no-fail-fast
+	@failed=0; \
+	$(CARGO) test --workspace --no-fail-fast -- --skip attacks:: || failed=1; \
+	RUST_TEST_THREADS=$(attack_threads) $(CARGO) test --workspace --test end_to_end -- attacks:: || failed=1; \
+	exit $$failed
 
 pipelines: cargo programs ## Try the OpenTelemetry Collector as pipeline too, which takes some minutes to build
 	@tests/servers/install.sh kubernetes etcd victoria-metrics otel-collector
-	$(CARGO) test -p statusbridge-tests --test e2e -- --ignored pipelines
+	$(CARGO) test -p statusbridge-tests --test end_to_end -- --ignored pipelines
 
 demo-servers:
 	@tests/servers/install.sh kubernetes etcd prometheus kustomize-controller
@@ -56,7 +61,7 @@ faults: export STATUSBRIDGE_FAULTS_SEED = $(SEED)
 faults: export STATUSBRIDGE_FAULTS_BACKEND = $(BACKEND)
 faults: export STATUSBRIDGE_FAULTS_ONLY = $(ONLY)
 faults: cargo servers programs ## Every fault, then a storm of MINUTES (default 10) from SEED, on the real servers
-	$(CARGO) test -p statusbridge-tests --test faults -- --ignored --nocapture --exact every_fault_and_a_long_storm
+	$(CARGO) test -p statusbridge-tests --test end_to_end -- --ignored --nocapture --exact faults::every_fault_and_a_long_storm
 
 # BENCH=packages, leaves, series, churn or changelog runs one part, PACKAGES="…", LEAVES="…" and SERIES="…" say with how many,
 # MINUTES how long churn takes (60): see docs/bench.md.

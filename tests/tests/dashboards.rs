@@ -1,7 +1,5 @@
 //! Every query of every dashboard and rule on real servers: it is understood, and where something happens it shows it.
 
-#![allow(clippy::unwrap_used)]
-
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Health};

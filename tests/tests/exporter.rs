@@ -1,5 +1,4 @@
 //! The exporter against real API servers: what only a real watch can show.
-#![allow(clippy::expect_used, clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeSet;
 use std::time::Duration;

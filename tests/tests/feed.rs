@@ -1,7 +1,5 @@
 //! Evidence through real backends: what an exporter attested arrives, and every fault on the way is noticed.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::string_slice)]
-
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_aggregator::clock;

@@ -1,8 +1,6 @@
 //! The hub API on a real API server: what it refuses, what a fresh object says, what `kubectl` shows, how status is
 //! written, and that the sweeper closes gates with no more rights than it ships with.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
-
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;

@@ -2,7 +2,6 @@
 //!
 //! With `STATUSBRIDGE_RECORD` set to a file, the versions are written there: the ResourceGroup's and those of the
 //! objects in the package, in the order in which the API server stored them.
-#![allow(clippy::indexing_slicing)]
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -1,6 +1,5 @@
 //! From a package revision that Porch published to a gate over the clusters where Config Sync delivers it, by the
 //! lines in docs/presets/porch.md.
-#![allow(clippy::indexing_slicing, clippy::string_slice)]
 
 use std::path::Path;
 use std::process::{Output, Stdio};

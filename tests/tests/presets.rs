@@ -1,8 +1,6 @@
 //! The presets against API servers that have the systems' own CRDs: the objects in their tables are ones that can
 //! exist, what comes back from the API server is read as the table says, and so it is by the exporter itself.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
-
 #[path = "../../exporter/tests/support/table.rs"]
 mod table;
 

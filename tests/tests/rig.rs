@@ -1,7 +1,5 @@
 //! The rig tested by itself: what every other test takes for granted.
 
-#![allow(clippy::unwrap_used)]
-
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams};
@@ -352,7 +350,7 @@ async fn nothing_outlives_a_killed_test_process() {
             rig,
             "child",
             &std::env::current_exe()?,
-            ["--ignored", "--exact", "child_that_is_killed"],
+            ["--ignored", "--exact", "rig::child_that_is_killed"],
             [("STATUSBRIDGE_TEST_PID_FILE", pid_file.clone().into())],
         )?;
         let said = eventually(SOON, "the child has started its server", async || {

@@ -1,7 +1,5 @@
 //! Who gets the exporter's metrics, and over what: real tokens, a real API server, a real Prometheus.
 
-#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
-
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},

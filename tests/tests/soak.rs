@@ -1,6 +1,5 @@
 //! Since when the exporter vouches for a package, on real API servers: with each change that it sees and with each gap
 //! in what it sees, and with nothing else.
-#![allow(clippy::expect_used, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

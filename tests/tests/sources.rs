@@ -1,7 +1,5 @@
 //! Sources whose kinds are found at run time, and source files that change, against a real API server.
 
-#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
-
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result, ensure};

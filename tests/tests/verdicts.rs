@@ -1,6 +1,5 @@
 //! From samples in a real Prometheus to verdicts in a real hub, with exporters reduced to their expositions: every
 //! state of a cluster at will, and each at once.
-#![allow(clippy::indexing_slicing)]
 
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DynamicObject};

@@ -1,6 +1,6 @@
 //! Whoever reaches an address opens connections and does nothing with them, or asks and does not read.
 
-use crate::pushes::{push, pushed_to};
+use crate::attacks::pushes::{push, pushed_to};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use futures::{StreamExt, stream};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::crates;
-use crate::markdown::{Page, pages, repository};
-use crate::nothing_wrong;
+use crate::docs::crates;
+use crate::docs::markdown::{Page, pages, repository};
+use crate::docs::nothing_wrong;
 use statusbridge_tests::{PROGRAMS, own_command};
 
 /// Flags in the documentation that are other programs'.

@@ -7,8 +7,8 @@ use std::process::Command;
 use petgraph::algo::tarjan_scc;
 use petgraph::graphmap::DiGraphMap;
 
-use crate::markdown::repository;
-use crate::{crates, nothing_wrong};
+use crate::docs::markdown::repository;
+use crate::docs::{crates, nothing_wrong};
 
 /// Crates in which a folder's own file and the files in it know each other one way only, too.
 const WITHOUT_IMPORTS_UPWARDS: [&str; 5] = [

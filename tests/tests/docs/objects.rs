@@ -4,8 +4,8 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 use statusbridge_tests::*;
 
-use crate::markdown::{pages, repository};
-use crate::nothing_wrong;
+use crate::docs::markdown::{pages, repository};
+use crate::docs::nothing_wrong;
 
 /// Every document of the YAML blocks, with where it stands, and what cannot be read.
 fn documents() -> (Vec<(String, Value)>, Vec<String>) {

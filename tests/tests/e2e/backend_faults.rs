@@ -1,6 +1,6 @@
 //! A metrics backend that freezes, dies, answers errors or half of what it should.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use statusbridge_tests::*;
 

@@ -1,7 +1,7 @@
 //! Several metrics backends at once, and those that want to know who asks.
 
-use crate::reader::poll_config;
-use crate::world::*;
+use crate::e2e::reader::poll_config;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_aggregator::clock;

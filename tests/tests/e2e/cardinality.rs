@@ -1,6 +1,6 @@
 //! Low cardinality for ever: a thousand rollouts leave no series behind but those that a package may have.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label};

@@ -1,6 +1,6 @@
 //! Application metrics that keep a gate closed: for each cluster, for all together, and from templates.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_tests::hub::Hub;

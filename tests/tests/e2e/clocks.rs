@@ -1,8 +1,8 @@
 //! Clocks of exporters and scrapers, and ways that hold up or repeat what they carry: none makes evidence younger than
 //! it is, and once it is over two scrapes are enough.
 
-use crate::reader::Reader;
-use crate::world::*;
+use crate::e2e::reader::Reader;
+use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use statusbridge_aggregator::clock;
 use statusbridge_aggregator::feed::promql::Flavour;

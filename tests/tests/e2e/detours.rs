@@ -1,7 +1,7 @@
 //! Gateways and balancers that repeat an old exposition: nothing opens on what they repeat, it gets no younger, and once
 //! they are over a scrape or two are enough.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use bytes::Bytes;
 use jiff::Timestamp;

@@ -1,6 +1,6 @@
 //! An exporter that is killed or frozen.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use statusbridge_tests::history::condition;
 use statusbridge_tests::*;

@@ -1,6 +1,6 @@
 //! Packages that the real Flux kustomize-controller delivers, from the cluster to the hub.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use serde_json::json;

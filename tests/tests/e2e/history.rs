@@ -1,7 +1,7 @@
 //! `statusbridge history`: what clusters did, out of what a real backend has kept, and what of it
 //! nobody saw.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;

@@ -1,6 +1,6 @@
 //! Several replicas: one works, the others cost nothing, and one that was deposed never writes over the next.
 
-use crate::world::{SOON, job, open};
+use crate::e2e::world::{SOON, job, open};
 use anyhow::{Context, Result, bail, ensure};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -241,7 +241,7 @@ async fn whatever_happens_to_a_leader_another_takes_over_and_is_never_overruled(
         for history in &histories {
             epochs_never_fall(history).await?;
         }
-        histories[1].check("a gate at a revision that nobody has", crate::world::closed).await
+        histories[1].check("a gate at a revision that nobody has", crate::e2e::world::closed).await
     })
     .await;
 }

@@ -1,6 +1,6 @@
 //! A real Mimir: tenants that must not see each other, an ingester that is gone, and two replicas of which it takes one.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_tests::*;

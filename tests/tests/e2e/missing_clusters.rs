@@ -1,6 +1,6 @@
 //! Clusters that were meant to be there and never said a word.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use serde_json::json;
 use statusbridge_tests::*;

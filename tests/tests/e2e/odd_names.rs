@@ -1,6 +1,6 @@
 //! Names may be any text.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::ensure;
 use serde_json::{Value, json};
 use statusbridge_tests::*;

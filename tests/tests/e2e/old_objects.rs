@@ -1,6 +1,6 @@
 //! Objects that the API server would refuse today.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_tests::*;

@@ -1,7 +1,7 @@
 //! Whatever carries an exposition to a backend, it adds up there: by the configurations that are shipped.
 
-use crate::reader::Reader;
-use crate::world::*;
+use crate::e2e::reader::Reader;
+use crate::e2e::world::*;
 use anyhow::Result;
 use kube::api::DeleteParams;
 use statusbridge_aggregator::feed::promql::Flavour;

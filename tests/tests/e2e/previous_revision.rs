@@ -1,6 +1,6 @@
 //! The previous-revision trap: a gate must never be opened by the health of the revision before.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Clusters that are chosen by the labels of their ClusterProfiles.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use futures::{Stream, StreamExt};
 use kube::api::{DeleteParams, Patch, PatchParams};

@@ -1,6 +1,6 @@
 //! What was approved is what runs, by content, followed through the stages that it goes through.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;

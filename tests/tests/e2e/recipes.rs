@@ -6,7 +6,7 @@ mod fleets;
 mod pod;
 mod task;
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, anyhow, ensure};
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};

@@ -1,7 +1,7 @@
 //! FleetPackages that read their revision from another object of the hub: it is followed, and nothing is
 //! kept of one that is not there.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;

@@ -1,7 +1,7 @@
 //! What the hub tells beside verdicts: every cluster in slices, the history of revisions, packages that nobody asked
 //! about, and what a verdict rests on.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The hub's etcd goes back to an older state, in which a gate was open.
 
-use crate::world::{SOON, job, revision};
+use crate::e2e::world::{SOON, job, revision};
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ObjectMeta, PostParams};

@@ -1,7 +1,7 @@
 //! Three roads for the same evidence: PromQL, scrapes of our own, and pushes. The hub must not tell which.
 
-use crate::profiles::{profile, profile_kind};
-use crate::world::*;
+use crate::e2e::profiles::{profile, profile_kind};
+use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use futures::future::try_join_all;
 use kube::api::{Patch, PatchParams};

@@ -1,6 +1,6 @@
 //! Objects whose status is not what their kind says.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};

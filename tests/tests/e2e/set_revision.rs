@@ -1,7 +1,7 @@
 //! `set-revision`: a FleetPackage and its gates move together, and at no moment is a gate that is open for the revision
 //! before to be taken for one of the new revision.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};

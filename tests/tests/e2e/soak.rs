@@ -1,6 +1,6 @@
 //! A soak is over when it has lasted, whoever was started again meanwhile, and never before.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use statusbridge_tests::fake_fleet::unix_now;

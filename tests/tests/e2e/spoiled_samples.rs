@@ -1,6 +1,6 @@
 //! Samples that are lost or changed between exporter and backend.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! A `staleAfter` that has no room for a lost scrape.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::ensure;
 use serde_json::json;
 use statusbridge_tests::*;

@@ -1,7 +1,7 @@
 //! What backends hold of series that are gone: markers that were lost on the way, and blocks that are full of them.
 
-use crate::reader::Reader;
-use crate::world::*;
+use crate::e2e::reader::Reader;
+use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use serde_json::json;
 use statusbridge_aggregator::clock;

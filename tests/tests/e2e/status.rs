@@ -1,7 +1,7 @@
 //! `statusbridge status`: what people see at a glance, and while it goes on. It never shows as open what `wait` and the
 //! gate page would refuse.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Several Prometheus replicas, exporter restarts, labels that a pipeline adds, and clusters that share a name.
 
-use crate::reader::Reader;
-use crate::world::*;
+use crate::e2e::reader::Reader;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use statusbridge_aggregator::feed::promql::Flavour;

@@ -1,6 +1,6 @@
 //! An aggregator that is killed cannot close its gates.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::ensure;
 use statusbridge_tests::*;
 

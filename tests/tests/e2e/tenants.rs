@@ -1,7 +1,7 @@
 //! Two tenants who know nothing of each other.
 
-use crate::profiles::profile;
-use crate::world::*;
+use crate::e2e::profiles::profile;
+use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! A real Thanos querier that has lost a store: first it warns, then it has forgotten that there ever was one.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::ensure;
 use serde_json::json;
 use statusbridge_tests::*;

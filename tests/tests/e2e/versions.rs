@@ -1,6 +1,6 @@
 //! Exporters of several contract versions side by side.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::ensure;
 use serde_json::json;
 use statusbridge_tests::*;

@@ -1,6 +1,6 @@
 //! A real VictoriaMetrics cluster that has lost a storage node: half of every answer is not there.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use serde_json::json;
 use statusbridge_tests::*;

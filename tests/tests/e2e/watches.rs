@@ -1,6 +1,6 @@
 //! API servers that go and come back, kinds that do, connections that only seem to be there.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use serde_json::json;
 use statusbridge_contract::Fingerprint;

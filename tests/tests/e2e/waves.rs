@@ -1,6 +1,6 @@
 //! Waves that wait for each other: they open one after another and close together.
 
-use crate::world::*;
+use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Health};

@@ -20,7 +20,7 @@
 //! The third law: the status of an open gate speaks of the revision of its very generation, and `Succeeded` is only
 //! said of a generation that was open.
 
-use crate::timeline::{Part, Seconds, Timeline, Trouble, Truth, Version};
+use crate::faults::timeline::{Part, Seconds, Timeline, Trouble, Truth, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The settings that bounds follow from, in seconds.
@@ -218,7 +218,7 @@ fn overlap(spans: &[Span], from: Seconds, to: Seconds) -> Seconds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::Move;
+    use crate::faults::timeline::Move;
     use serde_json::json;
 
     fn rules() -> Rules {

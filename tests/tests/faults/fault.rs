@@ -1,6 +1,6 @@
 //! What can go wrong, and where: every process, every road between two of them.
 
-use crate::timeline::Part;
+use crate::faults::timeline::Part;
 use statusbridge_tests::Fault as Road;
 use std::fmt;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Every version of every gate, read from the hub's etcd: there is none that this does not see, whatever becomes of
 //! API servers and watches.
 
-use crate::timeline::{Version, now};
+use crate::faults::timeline::{Version, now};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use statusbridge_tests::{Etcd, eventually};

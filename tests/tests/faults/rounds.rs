@@ -3,9 +3,9 @@
 //! What concerns one cluster alone is made in both clusters at once, another fault in each. The standby and the
 //! sweeper have nothing to do while the leader works, so what happens to them happens beside something else.
 
-use crate::fault::{Fault, How, Place};
-use crate::system::{System, revision};
-use crate::timeline::Truth;
+use crate::faults::fault::{Fault, How, Place};
+use crate::faults::system::{System, revision};
+use crate::faults::timeline::Truth;
 use anyhow::{Context, Result};
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ impl Round {
     pub(crate) async fn run(&self, system: &System, number: u32) -> Result<()> {
         let names: Vec<String> = self.faults.iter().map(ToString::to_string).collect();
         system.note(format!("round: {}", names.join(", ")));
-        let bad: Vec<&str> = self.bad.iter().map(|i| crate::system::CLUSTERS[*i]).collect();
+        let bad: Vec<&str> = self.bad.iter().map(|i| crate::faults::system::CLUSTERS[*i]).collect();
         let good = revision(number);
         let began = tokio::time::Instant::now();
         self.faults.iter().try_for_each(|fault| system.begin(*fault).map(drop))?;

@@ -1,10 +1,10 @@
 //! Faults and truth at random, several at a time.
 
-use crate::check::ReceiptLog;
-use crate::fault::Fault;
-use crate::fault::Place;
-use crate::system::{CLUSTERS, System, revision};
-use crate::timeline::{Part, Truth, now};
+use crate::faults::check::ReceiptLog;
+use crate::faults::fault::Fault;
+use crate::faults::fault::Place;
+use crate::faults::system::{CLUSTERS, System, revision};
+use crate::faults::timeline::{Part, Truth, now};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -6,10 +6,10 @@
 //!                                                                              sweeper ─╳─────▶
 //! ```
 
-use crate::check::{self, Gate, ReceiptLog, Rules};
-use crate::fault::{DELAY, Fault, How, Place};
-use crate::record::Recorder;
-use crate::timeline::{Move, Seconds, Timeline, Trouble, Truth, now};
+use crate::faults::check::{self, Gate, ReceiptLog, Rules};
+use crate::faults::fault::{DELAY, Fault, How, Place};
+use crate::faults::record::Recorder;
+use crate::faults::timeline::{Move, Seconds, Timeline, Trouble, Truth, now};
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;

@@ -1,8 +1,6 @@
 //! What the documentation names is there: links, files, commands, flags, metrics, objects. Addresses outside of the
 //! repository are not looked up.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::string_slice)]
-
 mod commands;
 mod imports;
 mod markdown;

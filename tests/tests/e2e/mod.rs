@@ -1,8 +1,4 @@
 //! What Status Bridge promises, end to end on real servers: one file for each promise.
-//!
-//! One program holds them all, so that they link once and run side by side.
-
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod backend_faults;
 mod backends;

@@ -1,7 +1,5 @@
 //! What `deploy/` ships, on a real API server: charts, kustomize bases, policies.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::string_slice)]
-
 mod accepted;
 mod by_hand;
 mod kudo;

@@ -1,8 +1,6 @@
 //! What somebody tries who may run pods in a workload cluster, or objects in a namespace of the hub, and nothing more: on
 //! real servers, one file for each thing that an attacker wants.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
-
 mod forged_statuses;
 mod forged_streams;
 mod full_gates;
