@@ -10,7 +10,7 @@ use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::Client;
 use statusbridge_aggregator::clock;
-use statusbridge_aggregator::hub::write::CALL_TIMEOUT;
+use statusbridge_core::reconcile::command::CALL_TIMEOUT;
 use statusbridge_core::time::Seconds;
 use statusbridge_serving::kubeconfig;
 

@@ -588,7 +588,7 @@ impl Reconciler {
         }
         let discovery = self.discovery.as_mut().filter(|_| self.queue.is_empty());
         if let Some(discovery) = discovery
-            && let Some(change) = discovery.next()
+            && let Some(change) = discovery.begin_next()
         {
             self.commands.push(Command::Discover(discovery.namespace().to_owned(), change));
             return 1;

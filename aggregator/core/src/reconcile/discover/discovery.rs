@@ -82,7 +82,7 @@ impl Discovery {
     }
 
     /// The next thing to write.
-    pub fn next(&mut self) -> Option<Change> {
+    pub fn begin_next(&mut self) -> Option<Change> {
         if self.is_due() {
             self.under_way = self.pending.pop_front();
             return self.under_way.clone();
