@@ -93,11 +93,11 @@ fn no_beginning_of_an_answer_is_an_answer() {
     }
 }
 
-type Labels = Vec<(String, String)>;
+type Named = Vec<(String, String)>;
 
 /// Series as plain data: labels, and samples as milliseconds with the bits of their values.
 #[derive(Debug, Default, PartialEq)]
-struct Plain(Vec<(Labels, Vec<(i64, u64)>)>);
+struct Plain(Vec<(Named, Vec<(i64, u64)>)>);
 
 impl Sink for Plain {
     fn series(&mut self, labels: &Labels, samples: &[Sample]) {
