@@ -34,12 +34,15 @@ impl Heartbeat {
 
     /// What to name now, if it is to be given now; these gates have to be closed and are not.
     pub fn begin(&mut self, unclosed: &BTreeSet<Key>, now: Now) -> Option<BTreeSet<Key>> {
+        if self.under_way.is_some() {
+            return None;
+        }
         // The sweeper closes what is named.
         if !self.named.is_subset(unclosed) {
             self.is_due(now);
         }
         let waits = |due: Duration| !unclosed.is_empty() && now.passed.saturating_sub(due) < PATIENCE;
-        if self.under_way.is_some() || self.due.is_none_or(waits) {
+        if self.due.is_none_or(waits) {
             return None;
         }
         let named = named(unclosed)?;

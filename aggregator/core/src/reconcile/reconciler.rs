@@ -69,6 +69,8 @@ struct Written<S: Judged> {
     /// Over this.
     object: Box<Object<S, S::Status>>,
     status: Box<Status>,
+    /// Which verdict it says.
+    verdict: Option<u64>,
     attempt: u32,
 }
 
@@ -695,7 +697,12 @@ impl Reconciler {
         S::store_mut(&mut self.state).sent(key, S::sent(&status));
         let write = StatusWrite { number, kind: S::KIND, version, status, decided: now.passed };
         let status = Box::new(write.status.clone());
-        self.flights.begin((S::KIND, key.clone()), number, S::flight(Written { object, status, attempt }));
+        let verdict = self.state.verdicts.number(S::KIND, key);
+        self.flights.begin(
+            (S::KIND, key.clone()),
+            number,
+            S::flight(Written { object, status, verdict, attempt }),
+        );
         self.commands.push(Command::Write(Box::new(write)));
     }
 
@@ -753,9 +760,9 @@ impl Reconciler {
         if !is_next && store.has_seen(&after.version()) {
             return false;
         }
-        if let Some(Written { object, status, .. }) = written {
+        if let Some(Written { object, status, verdict, .. }) = written {
             for sent in S::sent(status) {
-                self.state.verdicts.landed(S::KIND, object, &sent, &after);
+                self.state.verdicts.landed(S::KIND, *verdict, object, &sent, &after);
             }
         }
         S::store_mut(&mut self.state).keep(after)
@@ -860,3 +867,7 @@ fn by_turns(keys: Vec<Key>) -> Vec<Key> {
     ranked.sort_by_key(|(rank, _)| *rank);
     ranked.into_iter().map(|(_, key)| key).collect()
 }
+
+#[cfg(test)]
+#[path = "reconciler_tests.rs"]
+mod tests;

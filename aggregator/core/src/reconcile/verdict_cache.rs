@@ -14,6 +14,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -97,14 +98,17 @@ pub enum Still {
 /// All verdicts that may still stand.
 #[derive(Debug, Default)]
 pub struct VerdictCache {
+    /// Verdicts that were noted so far.
+    numbers: AtomicU64,
     known: Mutex<HashMap<Key, [Option<Box<Verdict>>; 2]>>,
     /// How often a verdict stood, was refreshed, was not known.
     #[cfg(any(test, feature = "testing"))]
-    pub counts: [std::sync::atomic::AtomicU64; 3],
+    pub counts: [AtomicU64; 3],
 }
 
 #[derive(Debug)]
 struct Verdict {
+    number: u64,
     uid: String,
     resource_version: String,
     stands: bool,
@@ -140,7 +144,7 @@ impl VerdictCache {
                 Still::Refreshed(_) => refreshed,
                 Still::Unknown => unknown,
             };
-            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            count.fetch_add(1, Ordering::Relaxed);
         }
         still
     }
@@ -148,7 +152,8 @@ impl VerdictCache {
     /// Keeps a verdict that was just given, if it can be told later whether it stands.
     pub fn note(&self, question: &Question<'_>, found: Found<'_>) {
         let Some(place) = place(question.kind) else { return };
-        let verdict = Verdict::given(question, found);
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let verdict = Verdict::given(question, found, number);
         let mut known = self.lock();
         if (verdict.is_some() || known.contains_key(question.key))
             && let Some(kept) = known.entry(question.key.clone()).or_default().get_mut(place)
@@ -157,10 +162,22 @@ impl VerdictCache {
         }
     }
 
-    /// A status was written: if the object now says what was `sent` and is otherwise what it was, the verdict is on
-    /// its new version.
-    pub fn landed<S, T>(&self, kind: Kind, before: &Object<S, T>, sent: &T, after: &Object<S, T>)
-    where
+    /// Which verdict on an object is kept, to tell it from later ones.
+    pub fn number(&self, kind: Kind, key: &Key) -> Option<u64> {
+        let known = self.lock();
+        Some(known.get(key)?.get(place(kind)?)?.as_deref()?.number)
+    }
+
+    /// A status was written that says what the verdict with this number does: if the object now says what was `sent` and
+    /// is otherwise what it was, the verdict is on its new version. One that was given since then is not.
+    pub fn landed<S, T>(
+        &self,
+        kind: Kind,
+        number: Option<u64>,
+        before: &Object<S, T>,
+        sent: &T,
+        after: &Object<S, T>,
+    ) where
         S: DeserializeOwned + PartialEq,
         T: DeserializeOwned + PartialEq,
     {
@@ -170,7 +187,9 @@ impl VerdictCache {
         let mut known = self.lock();
         let verdict =
             known.get_mut(&before.key).zip(place(kind)).and_then(|(all, at)| all.get_mut(at)?.as_deref_mut());
-        if let Some(verdict) = verdict.filter(|it| same && it.resource_version == before.resource_version) {
+        if let Some(verdict) = verdict
+            .filter(|it| same && Some(it.number) == number && it.resource_version == before.resource_version)
+        {
             verdict.resource_version.clone_from(&after.resource_version);
             verdict.stands = true;
         }
@@ -204,7 +223,7 @@ fn place(kind: Kind) -> Option<usize> {
 }
 
 impl Verdict {
-    fn given(question: &Question<'_>, found: Found<'_>) -> Option<Self> {
+    fn given(question: &Question<'_>, found: Found<'_>, number: u64) -> Option<Self> {
         let (fleet, moment) = (question.fleet, question.moment);
         let (uid, resource_version) = question.version;
         if resource_version.is_empty() {
@@ -228,6 +247,7 @@ impl Verdict {
             return None;
         }
         Some(Self {
+            number,
             uid: uid.to_owned(),
             resource_version: resource_version.to_owned(),
             stands: found.stands,

@@ -478,7 +478,8 @@ impl History {
         if let Some(status) = after.status.as_mut().filter(|_| landing == Landing::Pruned) {
             *status.epoch() = None;
         }
-        self.around.verdicts.landed(kind, &before, &status, &after);
+        let number = self.around.verdicts.number(kind, &before.key);
+        self.around.verdicts.landed(kind, number, &before, &status, &after);
         Some(after)
     }
 }
