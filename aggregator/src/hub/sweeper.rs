@@ -28,6 +28,9 @@ use crate::metrics::Metrics;
 /// How often a closing is tried again while somebody else changes the gate.
 const ATTEMPTS: usize = 5;
 
+/// How many gates are read at once. Each may have 1.5 MiB, and the sweeper has little memory.
+const PAGE: u32 = 8;
+
 /// How long ago a heartbeat was last seen to change.
 #[derive(Debug)]
 struct Pulse {
@@ -131,12 +134,20 @@ impl Sweeper {
         }
     }
 
-    /// Closes what is open of these; whether all of it landed.
+    /// Closes what is open of these, page by page; whether all of it landed. A page that cannot be had is read gate by gate.
     async fn close_all(&self, gates: Api<LazyObject>, why: Unwatched) -> Result<bool, HubError> {
-        let mut page = ListParams::default().limit(500);
+        let mut page = ListParams::default().limit(PAGE);
         let mut landed = true;
         loop {
-            let list = in_time(gates.list(&page)).await?;
+            let list = match in_time(gates.list(&page)).await {
+                Err(error) if page.limit == Some(PAGE) => {
+                    warn!(%error, "a page of gates could not be read; its gates are read one by one");
+                    page = go_on(page.limit(1), &error);
+                    continue;
+                }
+                answer => answer?,
+            };
+            page = page.limit(PAGE);
             for gate in list.items.into_iter().filter_map(Object::read) {
                 landed &= self.close(&gate, why).await;
             }
@@ -186,5 +197,14 @@ impl Sweeper {
             Err(error) => warn!(gate = %gate.key, %error, "the gate could not be closed"),
         }
         Some(answer.is_ok())
+    }
+}
+
+/// The same page once more; where the place that it names is too long ago, the one that the API server names instead.
+fn go_on(page: ListParams, refused: &HubError) -> ListParams {
+    let HubError::Api(kube::Error::Api(refusal)) = refused else { return page };
+    match refusal.metadata.as_ref().and_then(|it| it.continue_.as_deref()) {
+        Some(token) if refusal.code == 410 => page.continue_token(token),
+        _ => page,
     }
 }

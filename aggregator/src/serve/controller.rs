@@ -496,12 +496,16 @@ fn every(period: Duration) -> Interval {
 }
 
 fn watch(client: &Client, kind: Kind) -> BoxStream<'static, Watched> {
-    let config = match kind {
-        // Each may be 100 KB, and a page is in memory as a whole.
-        Kind::FleetPackageSlice => watcher::Config::default().page_size(50),
-        Kind::FleetPackage | Kind::RolloutGate => watcher::Config::default(),
+    // A page is in memory as a whole.
+    let page = match kind {
+        // Each may be 100 KB.
+        Kind::FleetPackageSlice => 50,
+        // Whoever writes them may hang 1.5 MiB on each.
+        Kind::FleetPackage | Kind::RolloutGate => 16,
     };
-    watcher(write::everywhere(client, kind), config).default_backoff().boxed()
+    watcher(write::everywhere(client, kind), watcher::Config::default().page_size(page))
+        .default_backoff()
+        .boxed()
 }
 
 fn usable(kind: Kind, event: Watched) -> Option<Event<LazyObject>> {

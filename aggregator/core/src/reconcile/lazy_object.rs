@@ -7,16 +7,27 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube_core::{ApiResource, DynamicObject, DynamicResourceScope, Resource};
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
+
+use crate::reconcile::discover::{DISCOVERED_LABEL, NOT_REPORTED_SINCE};
+
+/// The labels and annotations that decisions rest on. An object may bear thousands of others, and there may be
+/// thousands of objects.
+const MARKS: [&str; 3] = [DISCOVERED_LABEL, NOT_REPORTED_SINCE, FLEET_PACKAGE_LABEL];
+
+/// How many characters are kept of the value of one of them; none that means something has more.
+const MOST_OF_A_MARK: usize = 64;
 
 /// Any object. `managedFields`, which is often longer than the object itself and comes with every answer
 /// and every event, is skipped; so is the rest of the metadata that no decision rests on. Of an event that says
 /// nothing new nothing else is ever read; an event has to say its type before its object, as every API server does.
 #[derive(Debug, Clone, Default)]
 pub struct LazyObject {
-    /// Name, namespace, UID, versions, labels, annotations, owners, and when it was deleted; nothing else of the metadata.
+    /// Name, namespace, UID, versions, labels and annotations that mean something here, the owner that controls it, and
+    /// when it was deleted; nothing else of the metadata.
     pub metadata: ObjectMeta,
     /// All that is beside the metadata and the kind, as text.
     fields: BTreeMap<String, Box<RawValue>>,
@@ -56,9 +67,9 @@ struct Metadata {
     uid: Option<String>,
     resource_version: Option<String>,
     generation: Option<i64>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
-    owner_references: Option<Vec<OwnerReference>>,
+    labels: Option<Marks>,
+    annotations: Option<Marks>,
+    owner_references: Option<Controller>,
     deletion_timestamp: Option<Time>,
 }
 
@@ -70,17 +81,81 @@ impl From<Metadata> for ObjectMeta {
             uid: read.uid,
             resource_version: read.resource_version,
             generation: read.generation,
-            labels: read.labels,
-            annotations: read.annotations,
-            owner_references: read.owner_references,
+            labels: read.labels.map(|marks| marks.0),
+            annotations: read.annotations.map(|marks| marks.0),
+            owner_references: read.owner_references.map(|controller| controller.0.into_iter().collect()),
             deletion_timestamp: read.deletion_timestamp,
             ..Self::default()
         }
     }
 }
 
+/// Those of [`MARKS`] that an object bears, as labels or as annotations.
+struct Marks(BTreeMap<String, String>);
+
+impl Marks {
+    fn of(all: impl IntoIterator<Item = (String, String)>) -> Self {
+        let marks = all.into_iter().filter(|(name, _)| MARKS.contains(&name.as_str()));
+        Self(marks.map(|(name, value)| (name, value.chars().take(MOST_OF_A_MARK).collect())).collect())
+    }
+}
+
+impl<'de> Deserialize<'de> for Marks {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl<'de> Visitor<'de> for Names {
+            type Value = Marks;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("labels or annotations")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Marks, A::Error> {
+                let mut marks = Vec::new();
+                while let Some(name) = all.next_key::<String>()? {
+                    if MARKS.contains(&name.as_str()) {
+                        marks.push((name, all.next_value()?));
+                    } else {
+                        all.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(Marks::of(marks))
+            }
+        }
+        from.deserialize_map(Names)
+    }
+}
+
+/// The one among an object's owners that controls it.
+struct Controller(Option<OwnerReference>);
+
+impl<'de> Deserialize<'de> for Controller {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Owners;
+        impl<'de> Visitor<'de> for Owners {
+            type Value = Controller;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("owners")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Controller, A::Error> {
+                let mut controller = None;
+                while let Some(owner) = all.next_element::<OwnerReference>()? {
+                    controller = controller.or(Some(owner).filter(|owner| owner.controller == Some(true)));
+                }
+                Ok(Controller(controller))
+            }
+        }
+        from.deserialize_seq(Owners)
+    }
+}
+
 impl From<DynamicObject> for LazyObject {
-    fn from(DynamicObject { metadata, data, .. }: DynamicObject) -> Self {
+    fn from(DynamicObject { mut metadata, data, .. }: DynamicObject) -> Self {
+        for marks in [&mut metadata.labels, &mut metadata.annotations] {
+            *marks = marks.take().map(|all| Marks::of(all).0);
+        }
         let fields = data.as_object().into_iter().flatten();
         let text = |value| serde_json::value::to_raw_value(value).ok();
         let fields = fields.filter_map(|(field, value)| Some((field.clone(), text(value)?))).collect();
@@ -156,7 +231,8 @@ mod tests {
         let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u", "controller": true});
         let metadata = json!({
             "name": "g", "namespace": "fleet", "uid": "1", "resourceVersion": "7", "generation": 3,
-            "labels": {"a": "b"}, "annotations": {"c": "d"}, "ownerReferences": [owner],
+            "labels": {DISCOVERED_LABEL: "true", FLEET_PACKAGE_LABEL: "p"},
+            "annotations": {NOT_REPORTED_SINCE: "2026-01-01T00:00:00Z"}, "ownerReferences": [owner],
             "deletionTimestamp": "2026-01-02T00:00:00Z",
         });
         let mut sent = json!({
@@ -182,6 +258,29 @@ mod tests {
         let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [sent]}).to_string();
         let list: kube_core::ObjectList<LazyObject> = serde_json::from_str(&list).unwrap();
         assert_eq!(list.items[0].values(), raw.values());
+    }
+
+    #[test]
+    fn of_what_somebody_hangs_on_an_object_only_what_means_something_is_kept_and_no_more_than_a_line_of_it() {
+        let mut labels: BTreeMap<String, String> =
+            (0..6_000).map(|n| (format!("n{n}"), "v".repeat(63))).collect();
+        labels.insert(DISCOVERED_LABEL.to_owned(), "true".to_owned());
+        let owner = |name: String, controller: bool| json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": "u", "controller": controller});
+        let mut owners: Vec<Value> = (0..1_000).map(|n| owner(format!("n{n}"), false)).collect();
+        owners.push(owner("c".to_owned(), true));
+        let annotations = json!({NOT_REPORTED_SINCE: "\u{e9}".repeat(200_000), "note": "x".repeat(200_000)});
+        let metadata =
+            json!({"name": "g", "labels": labels, "annotations": annotations, "ownerReferences": owners});
+        let sent = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        let whole: DynamicObject = serde_json::from_value(sent.clone()).unwrap();
+        let read: LazyObject = serde_json::from_str(&sent.to_string()).unwrap();
+        for object in [&read, &LazyObject::from(whole)] {
+            let marks = |all: &Option<BTreeMap<String, String>>| serde_json::to_value(all).unwrap();
+            assert_eq!(marks(&object.metadata.labels), json!({DISCOVERED_LABEL: "true"}));
+            assert_eq!(marks(&object.metadata.annotations), json!({NOT_REPORTED_SINCE: "\u{e9}".repeat(64)}));
+        }
+        let owners = read.metadata.owner_references.unwrap();
+        assert_eq!(owners.iter().map(|owner| owner.name.as_str()).collect::<Vec<_>>(), ["c"]);
     }
 
     #[test]
