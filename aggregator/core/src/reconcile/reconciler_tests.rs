@@ -56,7 +56,7 @@ struct World {
     millis: u64,
     /// Writes of this gate are never answered, and reach the hub only if a test says so.
     hangs: String,
-    hanging: Vec<Box<StatusWrite>>,
+    hanging: Vec<StatusWrite>,
     /// Gates cannot be read.
     unreadable: bool,
 }
@@ -163,7 +163,7 @@ impl World {
         let is_open = if is_true(&status.conditions, OPEN) { "True" } else { "False" };
         self.happened.push(format!("WRITE {name} {is_open}"));
         if *name == self.hangs {
-            self.hanging.push(write);
+            self.hanging.push(*write);
         } else {
             self.arrives(&write);
         }
