@@ -2,7 +2,7 @@
 //!
 //! The time is a promise: from then on every version of everything that the verdict rests on was seen, and apply
 //! state, health and revisions were all the time what they are now. It is kept by the `run` clock (see
-//! [`crate::clock`]), in milliseconds.
+//! `clock`), in milliseconds.
 
 use serde_json::Value;
 

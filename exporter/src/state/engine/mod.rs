@@ -69,7 +69,7 @@ struct Look {
     own: Option<i64>,
 }
 
-/// See the [module](self).
+/// The module says how it works.
 pub struct Engine {
     /// By [`SourceId`].
     readers: Table<SourceState>,
