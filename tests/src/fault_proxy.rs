@@ -66,6 +66,8 @@ struct Setting {
     fault: Fault,
     /// Connections of an older round are cut.
     round: u64,
+    /// Connections of an older age stay open, and nothing passes.
+    age: u64,
 }
 
 /// The proxy. It runs in this process.
@@ -87,7 +89,7 @@ impl FaultProxy {
     pub async fn start(rig: &Rig, upstream: SocketAddr) -> Result<Self> {
         let port = Port::reserve()?;
         let listener = TcpListener::bind(port.address()).await.context("listening")?;
-        let (setting, receiver) = watch::channel(Setting { fault: Fault::Pass, round: 0 });
+        let (setting, receiver) = watch::channel(Setting { fault: Fault::Pass, round: 0, age: 0 });
         let (passed, memory) = (Arc::default(), Memory::default());
         let way = Way { upstream, passed: Arc::clone(&passed), memory: Arc::clone(&memory) };
         let task = tokio::spawn(accept(listener, port.address(), way, receiver));
@@ -119,6 +121,12 @@ impl FaultProxy {
     /// Cuts every connection once; what happens to new ones stays as it is.
     pub fn cut(&self) {
         self.setting.send_modify(|s| s.round += 1);
+    }
+
+    /// Forgets every connection, as a firewall does: neither side hears of it, and nothing passes any more. What happens to
+    /// new ones stays as it is. For [`Fault::Pass`] and what can be reached from it with connections kept.
+    pub fn forget(&self) {
+        self.setting.send_modify(|s| s.age += 1);
     }
 
     /// How many bytes came back from upstream and were passed: to see that something got through, or nothing did.
@@ -174,11 +182,11 @@ async fn accept(listener: TcpListener, address: SocketAddr, way: Way, mut settin
 
 /// Serves one connection until it ends or its round does.
 async fn connection(client: TcpStream, way: Way, setting: watch::Receiver<Setting>) {
-    let Setting { fault, round } = *setting.borrow();
+    let Setting { fault, round, age } = *setting.borrow();
     let mut rounds = setting.clone();
     let work = async {
         match fault {
-            Fault::Pass | Fault::Freeze | Fault::Slow(_) => pass(client, &way, setting).await,
+            Fault::Pass | Fault::Freeze | Fault::Slow(_) => pass(client, &way, setting, age).await,
             Fault::Refuse | Fault::Cut => Ok(()),
             Fault::ServerError => refuse(client, "500 Internal Server Error").await,
             Fault::TooManyRequests => refuse(client, "429 Too Many Requests").await,
@@ -196,21 +204,21 @@ async fn connection(client: TcpStream, way: Way, setting: watch::Receiver<Settin
     }
 }
 
-/// Waits until bytes may pass, and gives how long they are held back.
-async fn thawed(setting: &mut watch::Receiver<Setting>) -> Result<Duration> {
-    match setting.wait_for(|s| s.fault != Fault::Freeze).await?.fault {
+/// Waits until bytes of a connection of this age may pass, and gives how long they are held back.
+async fn thawed(setting: &mut watch::Receiver<Setting>, age: u64) -> Result<Duration> {
+    match setting.wait_for(|s| s.fault != Fault::Freeze && s.age == age).await?.fault {
         Fault::Slow(delay) => Ok(delay),
         _ => Ok(Duration::ZERO),
     }
 }
 
-async fn pass(client: TcpStream, way: &Way, mut setting: watch::Receiver<Setting>) -> Result<()> {
-    thawed(&mut setting).await?;
+async fn pass(client: TcpStream, way: &Way, mut setting: watch::Receiver<Setting>, age: u64) -> Result<()> {
+    thawed(&mut setting, age).await?;
     let (client_read, client_write) = client.into_split();
     let (server_read, server_write) = TcpStream::connect(way.upstream).await?.into_split();
     let nothing = AtomicU64::new(0);
-    let up = copy(client_read, server_write, setting.clone(), &nothing);
-    let down = copy(server_read, client_write, setting, &way.passed);
+    let up = copy(client_read, server_write, setting.clone(), age, &nothing);
+    let down = copy(server_read, client_write, setting, age, &way.passed);
     tokio::try_join!(up, down)?;
     Ok(())
 }
@@ -219,16 +227,17 @@ async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut setting: watch::Receiver<Setting>,
+    age: u64,
     passed: &AtomicU64,
 ) -> Result<()> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         let read = from.read(&mut buffer).await?;
         // The end of a connection is held back like everything else: the other side must not notice.
-        let delay = thawed(&mut setting).await?;
+        let delay = thawed(&mut setting, age).await?;
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
-            thawed(&mut setting).await?;
+            thawed(&mut setting, age).await?;
         }
         if read == 0 {
             to.shutdown().await?;

@@ -210,6 +210,9 @@ async fn shows_health(exporter: &Exporter, package: &str, expected: (Health, &st
     .await
 }
 
+/// By when a dead connection is known: the default `--contact-timeout`, and a little for looking.
+const NOTICED: Duration = Duration::from_secs(22);
+
 #[tokio::test]
 async fn a_connection_that_only_looks_open_is_noticed_and_replaced() {
     run("exporter-half-open", async |rig| {
@@ -219,7 +222,7 @@ async fn a_connection_that_only_looks_open_is_noticed_and_replaced() {
         api.ensure_namespace(FLUX_NAMESPACE).await?;
         let proxy = FaultProxy::start(rig, api.address()).await?;
         let kubeconfig = api.kubeconfig_via(proxy.address())?;
-        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &["--contact-timeout", "4s"]).await?;
+        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &[]).await?;
         let cluster = Workload::of(api, exporter).await?;
         cluster.deliver("payments", "r1").await?;
         eventually(SOON, "r1 is healthy", async || {
@@ -231,7 +234,7 @@ async fn a_connection_that_only_looks_open_is_noticed_and_replaced() {
 
         proxy.set(Fault::Freeze);
         cluster.deliver("payments", "r2").await?;
-        eventually(SOON, "the source is down and shows what was last known", async || {
+        eventually(NOTICED, "the source is down and shows what was last known", async || {
             let text = cluster.exporter.metrics().await?;
             ensure!(text.contains("statusbridge_source_up{package_source=\"flux-kustomization\"} 0"));
             let shown = cluster.shows("payments").await?;
@@ -249,6 +252,49 @@ async fn a_connection_that_only_looks_open_is_noticed_and_replaced() {
             Ok(())
         })
         .await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_happens_behind_a_forgotten_connection_is_soon_known_or_the_source_is_down() {
+    run("exporter-forgotten", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let api = ApiServer::start(rig, &etcd, "one").await?;
+        api.install_crds(&crds::flux()?).await?;
+        api.ensure_namespace(FLUX_NAMESPACE).await?;
+        let proxy = FaultProxy::start(rig, api.address()).await?;
+        let kubeconfig = api.kubeconfig_via(proxy.address())?;
+        let exporter = Exporter::start(rig, "exporter", &kubeconfig, &[]).await?;
+        let cluster = Workload::of(api, exporter).await?;
+        cluster.deliver("payments", "r1").await?;
+        let shows = async |revision: &str| {
+            ensure!(cluster.shows("payments").await?.healthy == Fingerprint::of(revision));
+            Ok(())
+        };
+        let up = async || {
+            let says = cluster.exporter.says().await?.source_up("flux-kustomization");
+            says.context("nothing is said of the source")
+        };
+        eventually(SOON, "r1 is healthy", async || shows("r1").await).await?;
+
+        // New connections work, and nobody says that the old ones do not.
+        proxy.forget();
+        let forgotten = std::time::Instant::now();
+        cluster.deliver("payments", "r2").await?;
+        eventually(NOTICED, "r2 is shown, or the source is down", async || {
+            ensure!(shows("r2").await.is_ok() || !up().await?);
+            Ok(())
+        })
+        .await?;
+        eprintln!("noticed after {:?}", forgotten.elapsed());
+        eventually(SOON, "r2 is shown and the source is up", async || {
+            ensure!(up().await?);
+            shows("r2").await
+        })
+        .await?;
+        eprintln!("up with what was missed after {:?}", forgotten.elapsed());
+        Ok(())
     })
     .await;
 }

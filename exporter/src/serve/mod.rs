@@ -33,6 +33,9 @@ use work::Work;
 /// Updates that may wait for the engine. Few: parsed objects are many times larger than kept ones.
 const QUEUE: usize = 64;
 
+/// How long a watch is kept open, at least and at most.
+const LIFE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(290));
+
 /// Arguments of `serve`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ServeArgs {
@@ -51,11 +54,12 @@ pub struct ServeArgs {
     /// Pushing, for where nobody can scrape.
     #[command(flatten)]
     pub push: PushArgs,
-    /// A source is no longer up when one of its watches has not kept up for this long, in seconds or like 2m. Servers send
-    /// something about every minute. One that is heard from and does not keep up takes its source down after 8 seconds.
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
+    /// A source is no longer up when one of its watches has not kept up for this long, in seconds or like 1m: a connection
+    /// that only looks open is found out by then. Watches are opened anew after half of it, or 5 seconds where that is
+    /// more. One that is heard from and does not keep up takes its source down after 8 seconds.
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration)]
     pub contact_timeout: Duration,
-    /// How often to look for kinds that are not served yet.
+    /// How often to look for kinds that are not served yet; at least twice in each --contact-timeout.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub discovery_interval: Duration,
     /// How much of a source may become series. Past a limit the rest is left out, and its
@@ -95,8 +99,9 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     let settings = WatcherSettings {
         discovery: Arc::new(Discovery::new(client.clone())),
         metrics: metrics.clone(),
+        life: (args.contact_timeout / 2).clamp(LIFE.0, LIFE.1),
         idle: args.contact_timeout.mul_f64(0.75),
-        look: args.discovery_interval,
+        look: args.discovery_interval.min(args.contact_timeout / 2),
         updates: sender.clone(),
         client: client.clone(),
         clock,

@@ -11,7 +11,7 @@ use super::{fault::Fault, path::request};
 use crate::clock::Clock;
 
 /// How long a page of a LIST, or the head of a watch's answer, may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The answer to a GET.
 pub(super) struct Answer {

@@ -17,7 +17,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{
-    answer::Answer,
+    answer::{Answer, PATIENCE},
     contact::Contact,
     discovery::Discovery,
     event::{Event, Parser, key_of, version_of},
@@ -34,8 +34,8 @@ use crate::{
 
 /// Objects on one page of a LIST.
 pub(super) const PAGE: usize = 500;
-/// How long the server may keep one watch open, in seconds.
-const WATCH_SECONDS: u32 = 290;
+/// How long the server may take for a streaming list.
+const LISTING: Duration = Duration::from_secs(290);
 /// How long a watch that has run dry is left alone once something comes: what comes in meanwhile is read at one go,
 /// which takes a third of the processor time of waking up for every object.
 const GATHER: Duration = Duration::from_millis(50);
@@ -43,7 +43,7 @@ const GATHER: Duration = Duration::from_millis(50);
 /// is asked how far it is.
 const QUIET: Duration = Duration::from_secs(2);
 /// How long it may take to hear how far the server is, and the time between two tries.
-const ASKING: Duration = Duration::from_secs(2);
+const ASKING: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(500);
 /// How often a watch is looked at before it counts as dry: in between, the task that reads the connection has its turn.
 const TURNS: usize = 4;
@@ -60,8 +60,10 @@ pub struct WatcherSettings {
     pub discovery: Arc<Discovery>,
     /// Counts errors and relists.
     pub metrics: Arc<OwnMetrics>,
-    /// A watch that is silent for this long is opened anew. Servers send a bookmark about every
-    /// minute.
+    /// How long the server is to keep a watch open. It sends a bookmark two seconds before the end, so that a watch of
+    /// which nothing else comes is heard from in time.
+    pub life: Duration,
+    /// A watch that is silent for this long is opened anew.
     pub idle: Duration,
     /// How often to look whether a kind that is not served appeared.
     pub look: Duration,
@@ -162,18 +164,23 @@ impl Watcher {
         info!(group = self.kind.group, kind = self.kind.kind, path, "watching");
         let mut resume: Option<String> = None;
         loop {
-            let started = Instant::now();
+            let (started, resumed) = (Instant::now(), resume.is_some());
             let ended = match (&resume, self.streaming) {
                 (Some(_), _) | (None, true) => self.watch(path, &mut resume).await,
                 (None, false) => self.list(path).await.map(|version| resume = Some(version)),
             };
-            self.contact.end(self.settings.clock.now().boot);
+            if ended.is_err() {
+                self.contact.end(self.settings.clock.now().boot);
+            }
             match ended {
                 // A server that closes at once would be asked without a pause.
-                Ok(()) if started.elapsed() < BACKOFF.0 => self.wait().await,
+                Ok(()) if resumed && started.elapsed() < BACKOFF.0 => self.wait().await,
                 Ok(()) => {}
                 Err(fault @ (Fault::Expired | Fault::Restored)) => {
                     self.note(&fault);
+                    if started.elapsed() < BACKOFF.0 {
+                        self.wait().await;
+                    }
                     if matches!(fault, Fault::Restored) {
                         (self.newest, self.restored) = (0, true);
                     }
@@ -198,9 +205,13 @@ impl Watcher {
         }
     }
 
-    /// One watch request: from `resume`, or with a streaming list when there is none. Ends with
-    /// `Ok` when the server closes it, as it does now and then, and after a pause of this process: what only looks open
-    /// then is opened anew.
+    /// One watch request: from `resume`, or a streaming list when there is none. Ends with `Ok` when the list is complete,
+    /// when the server closes the watch, as it is asked to do soon, and after a pause of this process: what only looks
+    /// open then is opened anew.
+    ///
+    /// Silence proves nothing, for a firewall may have dropped the connection, and the version that the server names on
+    /// another one does not either: any write to any kind raises it. A watch that is opened anew from where the last one
+    /// ended brings what that one may have lost.
     async fn watch(&mut self, path: &str, resume: &mut Option<String>) -> Result<(), Fault> {
         let mut listing = resume.is_none();
         let from = match resume {
@@ -208,8 +219,13 @@ impl Watcher {
             None => "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(),
         };
         let selector = self.selector();
-        let uri =
-            format!("{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}{from}{selector}");
+        let idle = self.settings.idle;
+        let (seconds, patience) = if listing {
+            (LISTING.as_secs(), PATIENCE)
+        } else {
+            (spread(self.settings.life, self.id).as_secs().max(1), (idle / 2).max(ASKING))
+        };
+        let uri = format!("{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}{from}{selector}");
         let refused = |fault: Fault| match fault {
             // 400 and 422: an API server that knows no streaming lists, or has them turned off. 500
             // inside the stream: one whose etcd cannot report watch progress.
@@ -219,12 +235,12 @@ impl Watcher {
         let mut pauses = self.settings.clock.pauses();
         let opened = self.settings.clock.now();
         pauses.mark_unchanged();
-        let answer = self.settings.ask(&uri).await.map_err(refused)?;
+        let answer = timeout(patience, self.settings.ask(&uri)).await.map_err(|_| Fault::Silent(patience))?;
+        let answer = answer.map_err(refused)?;
         if listing {
             self.begin_list(answer.server).await?;
         }
         let mut reader = answer.read();
-        let idle = self.settings.idle;
         let quiet = i64::try_from(QUIET.min(idle / 3).as_millis()).unwrap_or(i64::MAX);
         let mut progress = Progress::new(!listing, quiet, opened.boot, self.settings.clock.now().boot);
         // Asked behind the head of the watch's answer: a server that goes back in time later ends the watch.
@@ -300,8 +316,12 @@ impl Watcher {
                 }
                 _ = pauses.changed() => return stood_still(listing),
             }
+            let was_listing = listing;
             let kept_up = self.take_in(&line, &mut listing, resume, &mut progress, heard).await?;
             self.keeps_up(kept_up).await?;
+            if was_listing && !listing {
+                return Ok(());
+            }
             if !listing && asked.is_none() && progress.is_flooded(heard) {
                 asked = Some(self.ask_for_version(path));
             }
@@ -476,6 +496,11 @@ impl Watcher {
         tokio::time::sleep(self.backoff).await;
         self.backoff = (self.backoff * 2).min(BACKOFF.1);
     }
+}
+
+/// One of three times up to `life`, so that what was begun together does not go on in step.
+fn spread(life: Duration, id: KindId) -> Duration {
+    life * [10, 9, 8].get(id % 3).copied().unwrap_or(10) / 10
 }
 
 /// A resource version as a number, which they are; 0 for one that is none.
