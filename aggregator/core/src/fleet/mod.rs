@@ -79,7 +79,7 @@ pub struct Fleet {
 const KEPT_STREAMS: usize = 8;
 
 /// Streams of a cluster that are known at most.
-const MOST_STREAMS: usize = 64;
+pub const MOST_STREAMS: usize = 64;
 
 /// What is kept of all expositions of a cluster, in bytes, at most: two of the largest that are read. All exporters of
 /// a cluster together take no more memory than that.
@@ -93,6 +93,9 @@ struct Cluster {
     streams: BTreeMap<StreamId, Box<Stream>>,
     /// When a stream was heard last for which there was no room beside those that go on.
     crowded: Option<Seconds>,
+    /// How often silent streams were looked for.
+    #[cfg(test)]
+    looks: std::sync::atomic::AtomicUsize,
 }
 
 impl Cluster {
@@ -124,6 +127,8 @@ impl Cluster {
 
     /// Streams that are silent while another goes on, the one that was heard longest ago first.
     fn silent(&self) -> Vec<StreamId> {
+        #[cfg(test)]
+        self.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let mut silent: Vec<_> = self.streams.iter().filter(|(id, it)| self.is_silent(id, it)).collect();
         silent.sort_by(|a, b| a.1.heard().total_cmp(&b.1.heard()));
         silent.into_iter().map(|(id, _)| id.clone()).collect()
@@ -240,19 +245,32 @@ impl Fleet {
         self.change(&digests.cluster, stream, |stream| stream.hear(digests, t, &settings))
     }
 
-    /// Whether a stream is known or may be from now on: one that is silent makes room for it. One that goes on does not, as
+    /// Takes note that the poll at `t` found more streams of a cluster than are kept: not all were told.
+    pub fn crowd(&mut self, cluster: &str, t: Seconds) {
+        if let Some(cluster) = self.clusters.get_mut(cluster) {
+            cluster.crowded = Some(t);
+            self.changes.cluster(cluster.place);
+        }
+    }
+
+    /// Whether a stream is known or may be from now on: those that are silent make room for it. One that goes on does not, as
     /// it may be the one that says the worst. The new one may say worse, so nothing counts of a cluster with too many.
+    /// Once there is no room, the same poll looks for none again.
     fn has_room(&mut self, name: &str, id: &StreamId, t: Seconds) -> bool {
         let Some(cluster) = self.clusters.get_mut(name) else { return true };
         if cluster.streams.len() < MOST_STREAMS || cluster.streams.contains_key(id) {
             return true;
         }
-        if let Some(silent) = cluster.silent().first() {
-            cluster.forget(silent, &mut self.changes);
+        if cluster.crowded == Some(t) {
+            return false;
+        }
+        for silent in cluster.replaced() {
+            cluster.forget(&silent, &mut self.changes);
+        }
+        if cluster.streams.len() < MOST_STREAMS {
             return true;
         }
-        cluster.crowded = Some(t);
-        self.changes.cluster(cluster.place);
+        self.crowd(name, t);
         false
     }
 

@@ -312,6 +312,41 @@ fn streams_of_a_cluster_are_bounded_and_nothing_counts_while_too_many_go_on() {
 }
 
 #[test]
+fn nothing_counts_of_a_cluster_of_which_not_all_streams_were_told_and_others_do() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let said = testing::Exposition::new(1).with("p", healthy("r1", 10));
+    for cluster in ["c", "d"] {
+        tell_digests(&mut fleet, &digests(&[("cluster", cluster)], &said, &[985.0, 1000.0]), &said, 1000.0);
+    }
+    fleet.crowd("c", 1000.0);
+    fleet.crowd("nobody", 1000.0);
+    let seen = |fleet: &Fleet, cluster: &str| fleet.observe(cluster, &package("p"), 1000.0, 60.0);
+    let crowded = seen(&fleet, "c");
+    assert_eq!(crowded.standing, Standing::Unverified);
+    assert_eq!(crowded.message, "more than 64 streams of `c` go on: not all are read");
+    assert_eq!(seen(&fleet, "d").standing, Standing::Fresh);
+    assert_eq!(seen(&fleet, "nobody").standing, Standing::Missing);
+}
+
+#[test]
+fn a_poll_looks_for_room_once() {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    let said = testing::Exposition::new(1).with("p", healthy("r1", 10));
+    let mut hear = |n: usize, at: Seconds| {
+        let instance = format!("i{n}");
+        let labels = [("cluster", "c"), ("instance", instance.as_str())];
+        let heard = fleet.hear(&digests(&labels, &said, &[at - 15.0, at]), at);
+        (heard, fleet.clusters["c"].looks.swap(0, std::sync::atomic::Ordering::Relaxed))
+    };
+    let looks = |heard: &[(Heard, usize)]| heard.iter().map(|(_, looks)| looks).sum::<usize>();
+    let first: Vec<_> = (0..20_000).map(|n| hear(n, 1000.0)).collect();
+    assert!(first[..super::MOST_STREAMS].iter().all(|(heard, _)| matches!(heard, Heard::Unread(_))));
+    assert!(first[super::MOST_STREAMS..].iter().all(|(heard, _)| *heard == Heard::Unusable));
+    assert_eq!(looks(&first), 1);
+    assert_eq!(looks(&(0..20_000).map(|n| hear(n, 1015.0)).collect::<Vec<_>>()), 1);
+}
+
+#[test]
 fn many_exporters_of_a_cluster_do_not_fill_the_memory_and_are_told_why() {
     // Each takes some 60 MiB: two are kept.
     let long = "x".repeat(6 << 10);

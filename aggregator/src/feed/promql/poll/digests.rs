@@ -7,12 +7,14 @@
 //!
 //! Samples of one scrape have one timestamp: what was put together from several scrapes is not found here.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label};
-use statusbridge_core::fleet::{DigestSample, Digests, Exposition, FEED_LABEL, StreamId, lack_of};
+use statusbridge_core::fleet::{
+    DigestSample, Digests, Exposition, FEED_LABEL, MOST_STREAMS, StreamId, lack_of,
+};
 use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 
@@ -28,6 +30,8 @@ const REMEMBERED: Seconds = 720.0;
 /// Samples of a digest that are looked at in one poll, of each stream: the newest. One that is as old as a part may be late
 /// is among them where a scrape takes at least a second.
 const SAMPLES: usize = 64;
+/// Streams that are told of one cluster, and of one stream's labels: one more than are kept tells that there are too many.
+const STREAMS: usize = MOST_STREAMS + 1;
 
 /// Metrics of which a stream has one sample each.
 const HEAD: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
@@ -36,6 +40,8 @@ const HEAD: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::Pr
 pub(super) struct Found {
     /// One per stream.
     pub(super) digests: Vec<Digests>,
+    /// Clusters that have more streams than are told.
+    pub(super) crowded: BTreeSet<String>,
     /// Series of digests without a cluster label.
     pub(super) unnamed: usize,
     /// Samples received.
@@ -130,7 +136,9 @@ type Values = Vec<(i64, Option<u64>)>;
 #[derive(Default)]
 struct Head {
     /// By contract version and UID: mostly one.
-    digests: Vec<((String, String), Values)>,
+    digests: BTreeMap<(String, String), Values>,
+    /// Whether there are more of these than are kept.
+    is_crowded: bool,
     rendered: Series,
     process: Series,
     future: Option<Seconds>,
@@ -213,14 +221,15 @@ impl Heads {
     /// What was found, and the streams for the next poll, unless most of them are gone.
     fn finish(self, foreseen: &mut Foreseen) -> (Found, Streams) {
         let Window { now, believed, .. } = self.window;
-        let mut found = Found { digests: Vec::new(), unnamed: 0, samples: self.samples, is_short: false };
-        let mut heard = 0;
+        let (digests, crowded) = (Vec::new(), BTreeSet::new());
+        let mut found = Found { digests, crowded, unnamed: 0, samples: self.samples, is_short: false };
+        let (mut heard, mut room) = (0, HashMap::<&str, usize>::new());
         for (labels, mut head) in self.streams.labels.iter().zip(self.heads) {
             heard += usize::from(head.is_heard);
-            for (_, samples) in &mut head.digests {
+            head.digests.retain(|_, samples| {
                 samples.retain(|(at, _)| !foreseen.has(labels, *at));
-            }
-            head.digests.retain(|(_, samples)| !samples.is_empty());
+                !samples.is_empty()
+            });
             foreseen.note(labels, &head.ahead, believed);
             if head.digests.is_empty() && head.future.is_none() {
                 continue;
@@ -230,9 +239,14 @@ impl Heads {
                 found.unnamed += head.digests.len();
                 continue;
             };
-            let before = found.digests.len();
-            head.streams(cluster, labels, now, &mut found.digests);
-            found.is_short |= found.digests.iter().skip(before).any(|digests| digests.samples.len() < 2);
+            let room = room.entry(cluster).or_insert(STREAMS);
+            let streams = head.streams(cluster, labels, now, *room);
+            if streams.is_crowded {
+                found.crowded.insert(cluster.clone());
+            }
+            *room -= streams.all.len();
+            found.is_short |= streams.all.iter().any(|digests| digests.samples.len() < 2);
+            found.digests.extend(streams.all);
         }
         found.digests.sort_by(|a, b| (&a.cluster, &a.stream).cmp(&(&b.cluster, &b.stream)));
         let is_current = self.streams.labels.len() <= 2 * heard;
@@ -240,42 +254,64 @@ impl Heads {
     }
 }
 
+/// The streams that write under the same labels: one for each cluster and process, and no more than there is room for.
+struct OfHead {
+    all: Vec<Digests>,
+    /// Places by UID and process: their labels are the same.
+    places: HashMap<(Option<Fingerprint>, u64), usize>,
+    room: usize,
+    is_crowded: bool,
+}
+
+impl OfHead {
+    /// Takes a stream that is not known yet.
+    fn push(&mut self, digests: Digests) {
+        if self.all.len() >= self.room {
+            self.is_crowded = true;
+            return;
+        }
+        self.places.entry((digests.stream.uid, digests.stream.process)).or_insert(self.all.len());
+        self.all.push(digests);
+    }
+
+    fn find(&mut self, uid: Option<Fingerprint>, process: u64) -> Option<&mut Digests> {
+        self.all.get_mut(*self.places.get(&(uid, process))?)
+    }
+}
+
 impl Head {
-    /// The streams that write under the same labels: one for each cluster and process.
-    fn streams(mut self, cluster: &str, labels: &Arc<StreamLabels>, now: Seconds, all: &mut Vec<Digests>) {
-        let first = all.len();
+    /// The streams that write under these labels, of which there is room for so many.
+    fn streams(mut self, cluster: &str, labels: &Arc<StreamLabels>, now: Seconds, room: usize) -> OfHead {
+        let is_crowded = self.is_crowded;
+        let mut streams = OfHead { all: Vec::new(), places: HashMap::new(), room, is_crowded };
         self.rendered.sort_unstable();
         self.process.sort_unstable();
         // By contract version and UID, whatever the backend's order is.
-        self.digests.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         for ((contract, uid), mut samples) in self.digests {
             // Two replicas may write as one stream, where the label that tells them apart is ignored.
             samples.sort_by_key(|(at, _)| *at);
             let seen = samples.last().map(|(at, _)| *at as Seconds / 1000.0);
             let uid = Some(uid.as_str()).filter(|uid| !uid.is_empty()).map(Fingerprint::of);
-            let mut newest_lack = None;
+            let (mut newest_lack, mut is_whole) = (None, false);
             let mut last_process = 0;
             for (at, digest) in samples {
                 let (rendered, process) = (value_at(&self.rendered, at), value_at(&self.process, at));
                 newest_lack = lack(uid, digest, rendered, process);
                 last_process = process.copied().unwrap_or(last_process);
                 let (Some(digest), Some(rendered), None) = (digest, rendered, &newest_lack) else { continue };
-                // Their labels are the same.
-                let is_same = |it: &&mut Digests| (it.stream.uid, it.stream.process) == (uid, last_process);
-                let known = all.iter_mut().skip(first).find(is_same);
                 let sample = DigestSample {
                     at: at as Seconds / 1000.0,
                     exposition: Exposition { digest, rendered: *rendered },
                 };
-                match known {
+                match streams.find(uid, last_process) {
                     // Two digests of one scrape, of two versions: that of the later one counts.
                     Some(known) if number(&known.contract) < number(&contract) => {
                         known.contract.clone_from(&contract);
                         known.samples = vec![sample];
                     }
-                    Some(known) if number(&known.contract) > number(&contract) => {}
+                    Some(known) if number(&known.contract) > number(&contract) => continue,
                     Some(known) => known.samples.push(sample),
-                    None => all.push(Digests {
+                    None => streams.push(Digests {
                         cluster: cluster.to_owned(),
                         stream: StreamId { labels: labels.clone(), uid, process: last_process },
                         contract: contract.clone(),
@@ -283,24 +319,25 @@ impl Head {
                         ..Digests::default()
                     }),
                 }
+                is_whole = true;
             }
             // The newest scrape may only be late in part: what the ones before said stands until one is whole.
-            let is_new = !all.iter().skip(first).any(|it| it.stream.uid == uid && it.contract == contract);
-            if let Some(lack) = newest_lack.filter(|_| is_new) {
+            if let Some(lack) = newest_lack.filter(|_| !is_whole) {
                 let stream = StreamId { labels: labels.clone(), uid, process: last_process };
                 let digests = Digests { cluster: cluster.to_owned(), stream, contract, ..Digests::default() };
-                all.push(Digests { lack: Some(lack), seen, ..digests });
+                streams.push(Digests { lack: Some(lack), seen, ..digests });
             }
         }
-        if self.future.is_some() && all.len() == first {
+        if self.future.is_some() && streams.all.is_empty() {
             let stream = StreamId { labels: labels.clone(), ..StreamId::default() };
-            all.push(Digests { cluster: cluster.to_owned(), stream, ..Digests::default() });
+            streams.push(Digests { cluster: cluster.to_owned(), stream, ..Digests::default() });
         }
-        for digests in all.iter_mut().skip(first) {
+        for digests in &mut streams.all {
             digests.future = self.future.map(|at| (at, at - now));
             let excess = digests.samples.len().saturating_sub(SAMPLES);
             digests.samples.drain(..excess);
         }
+        streams
     }
 }
 
@@ -363,9 +400,10 @@ impl Sink for Heads {
                 head.ahead.extend(ahead.map(|sample| milliseconds(sample.at)));
                 let mut known = known.peekable();
                 if known.peek().is_some() {
-                    match head.digests.iter_mut().find(|(known, _)| *known == own) {
-                        Some((_, samples)) => samples.extend(known),
-                        None => head.digests.push((own, known.collect())),
+                    if head.digests.len() < STREAMS || head.digests.contains_key(&own) {
+                        head.digests.entry(own).or_default().extend(known);
+                    } else {
+                        head.is_crowded = true;
                     }
                 }
             }
@@ -542,6 +580,44 @@ mod tests {
         assert!(Arc::ptr_eq(&labels(&first, 2), &labels(&second, 1)));
         let (third, kept) = poll(kept, &["a"]);
         assert_eq!((names(&third), kept.labels.len()), (vec!["a".into()], 0));
+    }
+
+    /// What is found of so many streams of each cluster, whose instance and UID are told by their number.
+    fn crowd(series: &[(&str, usize)], labels: impl Fn(usize) -> [String; 2]) -> Found {
+        let window = Window { t: T, span: 60.0, now: T, believed: T };
+        let mut heads = Heads::new(window, &poll_config(), Streams::default());
+        let give = |heads: &mut Heads, cluster, count| {
+            for n in 0..count {
+                let [instance, uid] = &labels(n);
+                let target = [("cluster", cluster), ("instance", instance.as_str())];
+                let own = [(label::CONTRACT, "2"), (label::CLUSTER_UID, uid.as_str())];
+                for (metric, own) in HEAD.into_iter().zip([&own[..], &[], &[]]) {
+                    let labels = [("__name__", metric.name())].into_iter().chain(target);
+                    let sample = Sample { at: 70.0, value: 1.0 };
+                    heads.series(&labels.chain(own.iter().copied()).collect(), &[sample]);
+                }
+            }
+        };
+        series.iter().for_each(|(cluster, count)| give(&mut heads, cluster, *count));
+        let kept = heads.heads.iter().map(|head| head.digests.len()).max();
+        assert!(kept.is_some_and(|kept| kept <= STREAMS), "{kept:?}");
+        heads.finish(&mut Foreseen::default()).0
+    }
+
+    #[test]
+    fn one_cluster_with_any_number_of_streams_costs_as_much_as_with_a_few_and_the_others_count() {
+        // UIDs under one stream's labels, streams of many labels, and both.
+        let names: [fn(usize) -> [String; 2]; 3] = [
+            |n| ["i".to_owned(), format!("{:012x}", n + 1)],
+            |n| [format!("i{n}"), format!("{:012x}", 1)],
+            |n| [format!("i{}", n % 100), format!("{:012x}", n + 1)],
+        ];
+        for labels in names {
+            let found = crowd(&[("b", 2), ("c", 20_000), ("d", STREAMS - 1)], labels);
+            let of = |cluster| found.digests.iter().filter(|it| it.cluster == cluster).count();
+            assert_eq!((of("b"), of("c"), of("d")), (2, STREAMS, STREAMS - 1));
+            assert_eq!(found.crowded, ["c".to_owned()].into());
+        }
     }
 
     #[test]

@@ -21,7 +21,9 @@ mod unknown;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use futures::stream::{FuturesOrdered, StreamExt};
-use statusbridge_core::fleet::{Access, DigestSample, FeedName, Fleet, Heard, MOST_LATE, StreamId};
+use statusbridge_core::fleet::{
+    Access, DigestSample, FeedName, Fleet, Heard, MOST_LATE, MOST_STREAMS, StreamId,
+};
 use statusbridge_core::sample::excerpt;
 use statusbridge_core::time::Seconds;
 use statusbridge_core::verify::{Attested, Gathered, Stray, diagnose, verify, with_unknown};
@@ -246,9 +248,13 @@ impl<Q: QueryApi> Poller<Q> {
                 found.unnamed
             ));
         }
+        for cluster in &found.crowded {
+            report.problem(&format!("cluster {cluster}: more than {MOST_STREAMS} streams: not all are read"));
+        }
         let (digests, heard, known) = fleet
             .with(move |fleet| {
                 let heard: Vec<Heard> = found.digests.iter().map(|digests| fleet.hear(digests, t)).collect();
+                found.crowded.iter().for_each(|cluster| fleet.crowd(cluster, t));
                 let unread =
                     found.digests.iter().zip(&heard).filter(|(_, heard)| matches!(heard, Heard::Unread(_)));
                 let known: HashMap<String, Option<u64>> =
