@@ -323,3 +323,55 @@ async fn a_namespace_of_gates_whose_closing_is_refused_is_closed_by_the_sweeper_
     })
     .await;
 }
+
+/// Gates of one tenant that are as long as labels make them.
+const FAT: usize = 60;
+/// Labels of each.
+const LABELS: usize = 6_000;
+/// What the charts allow: the sweeper, and the aggregator of a small fleet.
+const MEMORY: [u64; 2] = [64 << 20, 264 << 20];
+
+#[tokio::test]
+async fn fat_gates_of_a_namespace_end_neither_sweeper_nor_aggregator_and_gates_behind_them_are_closed() {
+    run("attacks-fat-gates", async |rig| {
+        let attacked = Attacked::start(rig).await?;
+        let hub = &attacked.hub;
+        // They are listed before all others.
+        let namespace = "attacker";
+        hub.api.ensure_namespace(namespace).await?;
+        let gates: Api<DynamicObject> = hub.api.dynamic(&hub::kind("RolloutGate"), Some(namespace)).await?;
+        let labels: Map<String, Value> =
+            (0..LABELS).map(|n| (format!("n{n:062}"), Value::from("v".repeat(63)))).collect();
+        let gate = |n: usize| {
+            json!({
+                "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate",
+                "metadata": {"namespace": namespace, "name": format!("gate-{n}"), "labels": labels},
+                "spec": {"fleetPackageRef": {"name": APP}, "revision": R1, "clusters": {"names": ["harmed"]}},
+            })
+        };
+        stream::iter((0..FAT).map(|n| anyhow::Ok(gate(n))))
+            .try_for_each_concurrent(2, async |gate| {
+                gates.create(&PostParams::default(), &serde_json::from_value(gate)?).await?;
+                Ok(())
+            })
+            .await?;
+
+        // Both begin anew, and list all of them.
+        let (sweeper, aggregator) = (attacked.sweeper.process(), hub.aggregator.process());
+        for process in [sweeper, aggregator] {
+            process.kill();
+            process.start()?;
+        }
+        let most = |process: &Process| usage::highest_resident(process.pid().context("it has ended")?);
+        attacked.clusters[0].fail(APP, R1, "deployment/app: ProgressDeadlineExceeded").await?;
+        hub.closes("harmed", "FailureBudgetExceeded", SOON).await?;
+        let bytes = most(aggregator)?;
+        ensure!(bytes < MEMORY[1], "the aggregator takes {bytes} bytes");
+        aggregator.kill();
+        hub.closes("other", "AggregatorSilent", SOON).await?;
+        let bytes = most(sweeper)?;
+        ensure!(bytes < MEMORY[0], "the sweeper takes {bytes} bytes");
+        Ok(())
+    })
+    .await;
+}

@@ -17,6 +17,10 @@ use crate::feed::promql::{PromFeed, QueryApi};
 const AT_ONCE: usize = 16;
 /// Those of them that one namespace may have under way.
 const OF_A_NAMESPACE: usize = 4;
+/// Those of them that all namespaces together may have under way whose last round had a query that hung.
+const OF_SLOW_ONES: usize = AT_ONCE / 2;
+
+const NOT_IN_TIME: &str = "not answered in time";
 
 /// Asks one backend.
 #[derive(Debug, Clone)]
@@ -26,6 +30,8 @@ pub struct Asker<Q = PromFeed> {
     longest: Duration,
     /// Namespaces wait for these in line.
     slots: Arc<Semaphore>,
+    /// The slow ones wait for these before.
+    slow_slots: Arc<Semaphore>,
 }
 
 /// The queries for one time: a backend gets each of them once, however many namespaces have it.
@@ -45,17 +51,17 @@ impl Asked {
 impl<Q: QueryApi> Asker<Q> {
     /// One that asks through `feed`, where `cluster_label` names the cluster, a round for so long at most.
     pub fn new(feed: Q, cluster_label: &str, longest: Duration) -> Self {
-        let slots = Arc::new(Semaphore::new(AT_ONCE));
-        Self { feed, cluster_label: cluster_label.to_owned(), longest, slots }
+        let [slots, slow_slots] = [AT_ONCE, OF_SLOW_ONES].map(|slots| Arc::new(Semaphore::new(slots)));
+        Self { feed, cluster_label: cluster_label.to_owned(), longest, slots, slow_slots }
     }
 
     /// Asks a namespace's queries in this order, several at a time. When the time is over, a query that the backend has not
-    /// answered has failed, and one that it was not asked yet is left out.
-    pub async fn ask(self, queries: Vec<String>, asked: Arc<Asked>) -> Answers {
+    /// answered has failed, and one that it was not asked yet is left out. A namespace `is_slow` if it [`hung`] before.
+    pub async fn ask(self, queries: Vec<String>, asked: Arc<Asked>, is_slow: bool) -> Answers {
         let until = Instant::now() + self.longest;
         let said = stream::iter(queries)
             .map(|query| async {
-                let said = self.in_turn(&query, &asked, until).await?;
+                let said = self.in_turn(&query, &asked, is_slow, until).await?;
                 Some((query, (asked.at, said)))
             })
             .buffer_unordered(OF_A_NAMESPACE)
@@ -64,14 +70,16 @@ impl<Q: QueryApi> Asker<Q> {
     }
 
     /// Asks the backend a query once there is a slot for it, or takes the answer that another namespace got.
-    async fn in_turn(&self, query: &str, asked: &Asked, until: Instant) -> Option<Said> {
+    async fn in_turn(&self, query: &str, asked: &Asked, is_slow: bool, until: Instant) -> Option<Said> {
         let ask = || async {
+            let _slow_slot =
+                if is_slow { timeout_at(until, self.slow_slots.acquire()).await.ok() } else { None };
             let _slot = timeout_at(until, self.slots.acquire()).await;
             if Instant::now() >= until {
                 return Err(());
             }
             let said = timeout_at(until, self.one(query, asked.at)).await;
-            Ok(said.unwrap_or_else(|_| Err(Fault::Backend("not answered in time".to_owned()))))
+            Ok(said.unwrap_or_else(|_| Err(Fault::Backend(NOT_IN_TIME.to_owned()))))
         };
         asked.said.get(query)?.get_or_try_init(ask).await.ok().cloned()
     }
@@ -80,6 +88,12 @@ impl<Q: QueryApi> Asker<Q> {
         let elements = self.feed.query(query, at, Elements::new(&self.cluster_label)).await;
         elements.map_err(|error| Fault::Backend(error.to_string()))?.finish()
     }
+}
+
+/// Whether the backend was asked something and had not answered when the time was over.
+pub(super) fn hung(answers: &Answers) -> bool {
+    let is_late = |said: &Said| matches!(said, Err(Fault::Backend(error)) if error == NOT_IN_TIME);
+    answers.said.values().any(|(_, said)| is_late(said))
 }
 
 #[cfg(test)]
@@ -135,7 +149,7 @@ mod tests {
     async fn one_bad_query_harms_no_other() {
         let queries = ["1", "nonsense", "hang", "2"].map(str::to_owned);
         let (asker, _) = asker(Duration::from_millis(50));
-        let answers = asker.ask(queries.to_vec(), asked(&queries, 7.0)).await;
+        let answers = asker.ask(queries.to_vec(), asked(&queries, 7.0), false).await;
         assert_eq!(answers.said["1"], (7.0, Ok(Answer::One(1.0))));
         assert_eq!(answers.said["2"], (7.0, Ok(Answer::One(2.0))));
         let said = |query: &str| answers.said[query].1.clone().unwrap_err().to_string();
@@ -152,10 +166,10 @@ mod tests {
         let queries: Vec<String> = (0..1000).map(|it| it.to_string()).collect();
         let of = |n: usize| queries.iter().skip(n * 100).take(100).cloned().collect();
         let asked = asked(&queries, 0.0);
-        let one = asker.clone().ask(of(0), asked.clone()).await;
+        let one = asker.clone().ask(of(0), asked.clone(), false).await;
         assert!(one.said.values().all(|(_, said)| said.is_ok()) && one.said.len() == 100);
         assert_eq!(fake.most.load(Ordering::SeqCst), OF_A_NAMESPACE);
-        join_all((1..10).map(|n| asker.clone().ask(of(n), asked.clone()))).await;
+        join_all((1..10).map(|n| asker.clone().ask(of(n), asked.clone(), false))).await;
         assert_eq!(fake.most.load(Ordering::SeqCst), AT_ONCE);
     }
 
@@ -164,7 +178,7 @@ mod tests {
         let (asker, fake) = asker(Duration::from_secs(60));
         let queries = ["1", "2", "3"].map(str::to_owned).to_vec();
         let asked = asked(&queries, 0.0);
-        let all = join_all((0..10).map(|_| asker.clone().ask(queries.clone(), asked.clone()))).await;
+        let all = join_all((0..10).map(|_| asker.clone().ask(queries.clone(), asked.clone(), false))).await;
         assert!(all.iter().all(|it| *it == all[0]) && all[0].said.len() == 3);
         assert_eq!(fake.all.load(Ordering::SeqCst), 3);
     }
@@ -176,12 +190,32 @@ mod tests {
         let quick: Vec<String> = (0..50).map(|it| it.to_string()).collect();
         let asked = asked(&[&slow[..], &quick[..]].concat(), 0.0);
         let began = Instant::now();
-        let slow = tokio::spawn(asker.clone().ask(slow, asked.clone()));
+        let slow = tokio::spawn(asker.clone().ask(slow, asked.clone(), false));
         tokio::task::yield_now().await;
-        let quick = asker.ask(quick, asked).await;
+        let quick = asker.ask(quick, asked, false).await;
         assert!(began.elapsed() < Duration::from_millis(400) && quick.said.len() == 50);
         let slow = slow.await.unwrap();
         assert!(slow.said.values().all(|(_, said)| said.is_err()));
         assert_eq!(slow.said.len(), OF_A_NAMESPACE, "the others were not asked yet");
+    }
+
+    #[tokio::test]
+    async fn namespaces_that_hang_leave_half_of_the_slots_to_those_that_do_not() {
+        let (asker, fake) = asker(Duration::from_millis(500));
+        let quick: Vec<String> = (0..50).map(|it| it.to_string()).collect();
+        let slow: Vec<Vec<String>> =
+            (0..8).map(|of| (0..50).map(|it| format!("hang {of} {it}")).collect()).collect();
+        let asked = asked(&[slow.concat(), quick.clone()].concat(), 0.0);
+        let began = Instant::now();
+        let slow: Vec<_> =
+            slow.into_iter().map(|it| tokio::spawn(asker.clone().ask(it, asked.clone(), true))).collect();
+        tokio::task::yield_now().await;
+        assert_eq!(fake.now.load(Ordering::SeqCst), OF_SLOW_ONES, "they have all that they may have");
+        let quick = asker.ask(quick, asked, false).await;
+        assert!(began.elapsed() < Duration::from_millis(400) && quick.said.len() == 50 && !hung(&quick));
+        let slow: Vec<Answers> = join_all(slow).await.into_iter().map(Result::unwrap).collect();
+        // Who was not asked anything did not hang, and is not slow the next time.
+        assert_eq!(slow.iter().filter(|it| hung(it)).count(), OF_SLOW_ONES / OF_A_NAMESPACE);
+        assert_eq!(slow.iter().map(|it| it.said.len()).sum::<usize>(), OF_SLOW_ONES);
     }
 }

@@ -6,8 +6,10 @@ use statusbridge_core::checks::Fault;
 use statusbridge_core::checks::answer::{Answer, Value};
 use statusbridge_core::sample::{Labels, Sample, Sink};
 
-/// Most elements of a vector that are kept: more than there are clusters.
-const MOST: usize = 100_000;
+/// Most clusters that an answer may name: more than there are.
+const MOST: usize = 20_000;
+/// How long their names may be together.
+const MOST_BYTES: usize = 64 * MOST;
 
 /// Takes in the elements of an answer.
 #[derive(Debug, Default)]
@@ -16,6 +18,7 @@ pub(super) struct Elements {
     /// How many have no cluster label, and the last of them.
     plain: (u64, f64),
     clusters: BTreeMap<String, Value>,
+    bytes: usize,
     too_many: bool,
 }
 
@@ -28,7 +31,7 @@ impl Elements {
     pub(super) fn finish(self) -> Result<Answer, Fault> {
         let label = &self.cluster_label;
         let fault = match (self.plain, self.clusters.len()) {
-            _ if self.too_many => format!("more than {MOST} series"),
+            _ if self.too_many => format!("more than {MOST} clusters, or {MOST_BYTES} bytes of their names"),
             ((0, _), 0) => return Err(Fault::NoData),
             ((0, _), _) => return Ok(Answer::Clusters(self.clusters)),
             ((1, value), 0) => return Ok(Answer::One(value)),
@@ -51,10 +54,11 @@ impl Sink for Elements {
             self.plain = (self.plain.0 + 1, value);
             return;
         };
-        let room = self.clusters.len() < MOST;
+        let room = self.clusters.len() < MOST && self.bytes + cluster.len() <= MOST_BYTES;
         match self.clusters.get_mut(cluster) {
             Some(known) => *known = Value::Several,
             None if room => {
+                self.bytes += cluster.len();
                 self.clusters.insert(cluster.to_owned(), Value::Number(value));
             }
             None => self.too_many = true,
@@ -104,6 +108,25 @@ mod tests {
     fn what_cannot(#[case] kind: &str, #[case] result: String, #[case] expected: &str) {
         let error = read(kind, &result).unwrap_err();
         assert!(error.contains(expected), "{error}");
+    }
+
+    #[rstest]
+    #[case::as_many_as_there_may_be(MOST, 12, true)]
+    #[case::one_more(MOST + 1, 12, false)]
+    #[case::names_as_long_as_they_may_be(64, 64 * MOST / 64, true)]
+    #[case::longer_names(64, 64 * MOST / 64 + 1, false)]
+    fn an_answer_of_more_clusters_than_there_can_be_is_refused(
+        #[case] clusters: usize,
+        #[case] length: usize,
+        #[case] expected: bool,
+    ) {
+        let cluster = |n| element(&format!(r#""cluster":"{n:0length$}""#), "1");
+        let all: Vec<String> = (0..clusters).map(cluster).collect();
+        let answer = read("vector", &format!("[{}]", all.join(",")));
+        match answer {
+            Ok(Answer::Clusters(all)) => assert!(expected && all.len() == clusters),
+            other => assert!(!expected && other.unwrap_err().starts_with("more than 20000 clusters")),
+        }
     }
 
     #[test]

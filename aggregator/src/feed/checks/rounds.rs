@@ -9,7 +9,7 @@ use statusbridge_core::time::Seconds;
 use tokio::task::JoinSet;
 
 use super::Asker;
-use super::ask::Asked;
+use super::ask::{self, Asked};
 
 /// What came of a namespace's round.
 pub struct Round {
@@ -23,7 +23,11 @@ pub struct Round {
 
 /// The rounds that are under way.
 #[derive(Default)]
-pub struct Rounds(JoinSet<Round>);
+pub struct Rounds {
+    under_way: JoinSet<Round>,
+    /// Namespaces whose last round had a query that hung.
+    slow: BTreeSet<String>,
+}
 
 impl Rounds {
     /// Asks the queries of some namespaces. `backends` holds for each backend who asks it, and for which time; `None` where
@@ -33,22 +37,29 @@ impl Rounds {
         let share = |(asker, at): &(Asker, Seconds)| (asker.clone(), Arc::new(Asked::new(&all, *at)));
         let backends: Vec<_> = backends.iter().map(|it| it.as_ref().map(share)).collect();
         for (namespace, queries) in rounds {
+            let is_slow = self.slow.contains(&namespace);
             let ask = |backend: &Option<(Asker, Arc<Asked>)>| {
                 let (backend, queries) = (backend.clone(), queries.clone());
-                async {
+                async move {
                     match backend {
-                        Some((asker, asked)) => asker.ask(queries, asked).await,
+                        Some((asker, asked)) => asker.ask(queries, asked, is_slow).await,
                         None => Answers::default(),
                     }
                 }
             };
             let asked = join_all(backends.iter().map(ask));
-            self.0.spawn(async { Round { namespace, queries, said: asked.await } });
+            self.under_way.spawn(async { Round { namespace, queries, said: asked.await } });
         }
     }
 
     /// The next round that ends; `None` when none is under way.
     pub async fn next(&mut self) -> Option<Round> {
-        self.0.join_next().await?.ok()
+        let round = self.under_way.join_next().await?.ok()?;
+        if round.said.iter().any(ask::hung) {
+            self.slow.insert(round.namespace.clone());
+        } else {
+            self.slow.remove(&round.namespace);
+        }
+        Some(round)
     }
 }
