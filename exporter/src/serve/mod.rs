@@ -33,8 +33,8 @@ use work::Work;
 /// Updates that may wait for the engine. Few: parsed objects are many times larger than kept ones.
 const QUEUE: usize = 64;
 
-/// How long a watch is kept open, at least and at most.
-const LIFE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(290));
+/// How long a watch is kept open at most.
+const LIFE: Duration = Duration::from_secs(290);
 
 /// Arguments of `serve`.
 #[derive(Debug, Clone, clap::Args)]
@@ -55,8 +55,8 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub push: PushArgs,
     /// A source is no longer up when one of its watches has not kept up for this long, in seconds or like 1m: a connection
-    /// that only looks open is found out by then. Watches are opened anew after half of it, or 5 seconds where that is
-    /// more. One that is heard from and does not keep up takes its source down after 8 seconds.
+    /// that only looks open is found out by then. Watches are opened anew after half of it. One that is heard from and does
+    /// not keep up takes its source down after 8 seconds.
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration)]
     pub contact_timeout: Duration,
     /// How often to look for kinds that are not served yet; at least twice in each --contact-timeout.
@@ -99,7 +99,7 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     let settings = WatcherSettings {
         discovery: Arc::new(Discovery::new(client.clone())),
         metrics: metrics.clone(),
-        life: (args.contact_timeout / 2).clamp(LIFE.0, LIFE.1),
+        life: (args.contact_timeout / 2).min(LIFE),
         idle: args.contact_timeout.mul_f64(0.75),
         look: args.discovery_interval.min(args.contact_timeout / 2),
         updates: sender.clone(),

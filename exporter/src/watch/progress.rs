@@ -129,6 +129,32 @@ mod tests {
     }
 
     #[test]
+    fn silence_is_no_contact() {
+        let cases = [
+            // Opened and there at, asked and answered (when, version), quiet at: kept up to.
+            (0, Some((10, 8)), 2_000, Some(0)),
+            (0, Some((3_000, 8)), 5_000, Some(0)),
+            (0, Some((10, 99)), 60_000, Some(0)),
+            (0, None, 60_000, None),
+            (0, Some((10, 8)), 1_999, None),
+        ];
+        for (opened, named, quiet, kept_up) in cases {
+            let mut progress = Progress::new(true, 2_000, opened, opened);
+            if let Some((at, version)) = named {
+                progress.named(version, 8, at).unwrap();
+            }
+            assert_eq!(progress.dry(quiet), kept_up, "{named:?} {quiet}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_no_further_than_the_watch_has_nothing_more_to_tell() {
+        let mut progress = Progress::new(true, 2_000, 0, 0);
+        progress.named(8, 8, 3_000).unwrap();
+        assert_eq!(progress.version(8), Some(3_000), "whatever becomes of the connection");
+    }
+
+    #[test]
     fn what_comes_now_and_then_may_have_more_behind_it() {
         let mut progress = Progress::new(false, 500, 0, 0);
         for at in [400, 800, 1_200] {

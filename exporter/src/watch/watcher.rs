@@ -37,7 +37,8 @@ pub(super) const PAGE: usize = 500;
 /// How long the server may take for a streaming list.
 const LISTING: Duration = Duration::from_secs(290);
 /// How long a watch that has run dry is left alone once something comes: what comes in meanwhile is read at one go,
-/// which takes a third of the processor time of waking up for every object.
+/// which takes a third of the processor time of waking up for every object. Of several versions of an object all are taken
+/// in nonetheless: one that failed and recovered in between has changed, and its time must move.
 const GATHER: Duration = Duration::from_millis(50);
 /// A watch of which nothing came for so long is taken to have nothing on its way. Where more comes all the time, the server
 /// is asked how far it is.
@@ -223,7 +224,7 @@ impl Watcher {
         let (seconds, patience) = if listing {
             (LISTING.as_secs(), PATIENCE)
         } else {
-            (spread(self.settings.life, self.id).as_secs().max(1), (idle / 2).max(ASKING))
+            (spread(self.settings.life, self.id), (idle / 2).max(ASKING))
         };
         let uri = format!("{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}{from}{selector}");
         let refused = |fault: Fault| match fault {
@@ -498,9 +499,10 @@ impl Watcher {
     }
 }
 
-/// One of three times up to `life`, so that what was begun together does not go on in step.
-fn spread(life: Duration, id: KindId) -> Duration {
-    life * [10, 9, 8].get(id % 3).copied().unwrap_or(10) / 10
+/// One of three times up to `life`, in seconds, so that what was begun together does not go on in step.
+fn spread(life: Duration, id: KindId) -> u64 {
+    let (seconds, tenths) = (life.as_secs().max(1), [0, 1, 2].get(id % 3).copied().unwrap_or(0));
+    seconds - seconds * tenths / 10
 }
 
 /// A resource version as a number, which they are; 0 for one that is none.
@@ -544,5 +546,18 @@ async fn answered(asked: &mut Option<Asked>) -> Named {
     match asked {
         Some(asked) => asked.await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_that_began_together_end_apart_and_in_time() {
+        let ends = |millis| (0..4).map(|id| spread(Duration::from_millis(millis), id)).collect::<Vec<_>>();
+        assert_eq!(ends(10_000), [10, 9, 8, 10]);
+        assert_eq!(ends(2_500), [2; 4], "long enough to be quiet for a quarter of the timeout");
+        assert_eq!(ends(500), [1; 4], "none is without an end");
     }
 }
