@@ -29,7 +29,7 @@ use crate::metrics::Metrics;
 const ATTEMPTS: usize = 5;
 
 /// How many gates are read at once. Each may have 1.5 MiB, and the sweeper has little memory.
-const PAGE: u32 = 8;
+const PAGE: u32 = 4;
 
 /// How long ago a heartbeat was last seen to change.
 #[derive(Debug)]
