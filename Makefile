@@ -4,7 +4,7 @@ SHELL := /usr/bin/env bash
 CARGO ?= cargo
 # Tests wait most of the time: three for each core, up to eight, as each runs several API servers of 400 MB.
 export RUST_TEST_THREADS ?= $(shell n=$$(( 3 * $$(nproc 2>/dev/null || echo 1) )); echo $$(( n > 8 ? 8 : n )))
-# Attacks keep the processor busy and say how long others wait meanwhile: half as many at a time.
+# Attacks keep the processor busy and say how long others wait meanwhile: a third as many at a time.
 attack_threads = $(shell n=$$(( $(RUST_TEST_THREADS) / 3 )); echo $$(( n > 0 ? n : 1 )))
 # make demo KEEP=1 leaves the demo running until Ctrl-C.
 KEEP ?=

@@ -4,7 +4,8 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 use statusbridge_api::{GROUP, VERSION};
-use statusbridge_core::reconcile::discover::{Change, DISCOVERED_LABEL, FIELD_MANAGER, NOT_REPORTED_SINCE};
+use statusbridge_core::reconcile::discover::{Change, FIELD_MANAGER};
+use statusbridge_core::reconcile::labels::{DISCOVERED_LABEL, NOT_REPORTED_SINCE};
 use statusbridge_core::reconcile::store::Kind;
 
 use crate::hub::write::{self, HubError, Written, in_time};

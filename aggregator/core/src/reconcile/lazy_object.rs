@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
 
-use crate::reconcile::discover::{DISCOVERED_LABEL, NOT_REPORTED_SINCE};
+use crate::reconcile::labels::{DISCOVERED_LABEL, NOT_REPORTED_SINCE};
 
 /// The labels and annotations that decisions rest on. An object may bear thousands of others, and there may be
 /// thousands of objects.

@@ -15,6 +15,7 @@ pub mod heartbeat;
 pub mod judge;
 pub mod judged;
 pub mod judging;
+pub mod labels;
 pub mod lazy_object;
 pub mod observation_cache;
 pub mod profiles;

@@ -19,10 +19,6 @@ pub use plan::{Change, Input, Plan, plan};
 
 use crate::time::Seconds;
 
-/// Label of the FleetPackages that discovery made.
-pub const DISCOVERED_LABEL: &str = "statusbridge.dev/discovered";
-/// Annotation: since when no cluster has reported the package.
-pub const NOT_REPORTED_SINCE: &str = "statusbridge.dev/not-reported-since";
 /// Who owns what discovery writes.
 pub const FIELD_MANAGER: &str = "statusbridge-discovery";
 

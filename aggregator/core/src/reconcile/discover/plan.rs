@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use statusbridge_api::PackageRef;
 
+use super::Settings;
 use super::name::{name, with_hash};
-use super::{DISCOVERED_LABEL, NOT_REPORTED_SINCE, Settings};
+use crate::reconcile::labels::{DISCOVERED_LABEL, NOT_REPORTED_SINCE};
 use crate::reconcile::store::{Kept, PackageObject, Version};
 use crate::time::Seconds;
 
