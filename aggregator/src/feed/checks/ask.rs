@@ -56,7 +56,7 @@ impl<Q: QueryApi> Asker<Q> {
     }
 
     /// Asks a namespace's queries in this order, several at a time. When the time is over, a query that the backend has not
-    /// answered has failed, and one that it was not asked yet is left out. A namespace `is_slow` if it [`hung`] before.
+    /// answered has failed, and one that it was not asked yet is left out. A namespace `is_slow` if queries of its last round hung.
     pub async fn ask(self, queries: Vec<String>, asked: Arc<Asked>, is_slow: bool) -> Answers {
         let until = Instant::now() + self.longest;
         let said = stream::iter(queries)
