@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::body::NoBody;
 use super::session::{NoRoom, Session, stream};
-use super::{Front, INSTANCE, PATH};
+use super::{Front, INSTANCE, PATH, TokenId};
 use crate::clock;
 use crate::feed::Receipt;
 use crate::metrics::PushResult;
@@ -41,6 +41,11 @@ impl Answer {
         let refusals =
             [StatusCode::BAD_REQUEST, StatusCode::UNSUPPORTED_MEDIA_TYPE, StatusCode::PAYLOAD_TOO_LARGE];
         refusals.contains(&self.status)
+    }
+
+    /// Whether it is what may happen once to anybody, and costs as much.
+    fn has_failed(&self) -> bool {
+        [StatusCode::REQUEST_TIMEOUT, StatusCode::UNPROCESSABLE_ENTITY].contains(&self.status)
     }
 
     fn respond(self) -> Response<Full<Bytes>> {
@@ -95,11 +100,13 @@ async fn take(request: Request<Incoming>, front: &Arc<Front>) -> Answer {
         let answer = Answer::new(StatusCode::TOO_MANY_REQUESTS, PushResult::Slowed, text);
         return Answer { retry_after: seconds, ..answer };
     }
-    let answer = admitted(request, front, &session, &cluster, at).await;
+    let answer = admitted(request, front, &session, (token, &cluster), at).await;
     if answer.misbehaves() {
         session.refusals.refused(token, Instant::now());
+    } else if answer.has_failed() {
+        session.refusals.failed(token, Instant::now());
     } else if answer.counts.is_some_and(|it| matches!(it, PushResult::Verified | PushResult::Old)) {
-        session.refusals.read(&token);
+        session.refusals.taken(&token);
     }
     debug!(cluster, status = answer.status.as_u16(), text = answer.text, "push");
     answer
@@ -110,7 +117,7 @@ async fn admitted(
     request: Request<Incoming>,
     front: &Arc<Front>,
     session: &Session,
-    cluster: &str,
+    (token, cluster): (TokenId, &str),
     at: statusbridge_core::time::Seconds,
 ) -> Answer {
     let gzip = match request.headers().get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes) {
@@ -126,13 +133,16 @@ async fn admitted(
         return malformed("the header statusbridge-instance is too long, or not plain text");
     };
     let busy = |text| Answer::new(StatusCode::TOO_MANY_REQUESTS, PushResult::Busy, text);
-    let visit = match session.admit(cluster, &instance) {
+    let visit = match session.admit(&token, cluster, &instance) {
         Ok(visit) => visit,
         Err(NoRoom::AtOnce) => return busy("too many pushes of this cluster at the same time"),
         Err(NoRoom::Instances) => return busy("too many exporters in this cluster within an hour"),
     };
     let max = session.max_bytes;
-    let arrived = match front.limits.receive(request.into_body(), &visit.rooms, max).await {
+    let receiving = session.refusals.receiving(token);
+    let arrived = front.limits.receive(request.into_body(), &visit.rooms, max).await;
+    receiving.ended();
+    let arrived = match arrived {
         Ok(arrived) => arrived,
         Err(error) => return no_body(error, max),
     };

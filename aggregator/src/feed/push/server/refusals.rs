@@ -1,7 +1,8 @@
 //! Tokens whose pushes had to be refused, and how long they have to wait.
 //!
 //! A push that is too large or cannot be read costs the aggregator memory and time. After one, the token waits, after
-//! each further one longer; a push that can be read ends that. Other tokens, of the same cluster too, wait for nothing.
+//! each further one longer; a push that is taken ends that. One that does not add up, or does not arrive, may happen to
+//! good exporters, too: the first is forgiven. Other tokens, of the same cluster too, wait for nothing.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -40,12 +41,35 @@ impl Refusals {
         Some(until.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
+    /// Whether a push with this token was refused, or failed, and none was taken since.
+    pub(super) fn remembers(&self, token: &TokenId, now: Instant) -> bool {
+        self.tokens().get(token).is_some_and(|it| now < it.until + FORGOTTEN)
+    }
+
     /// A push with this token was refused.
     pub(super) fn refused(&self, token: TokenId, now: Instant) {
+        self.note(token, now, false);
+    }
+
+    /// A push with this token did not arrive, or did not add up.
+    pub(super) fn failed(&self, token: TokenId, now: Instant) {
+        self.note(token, now, true);
+    }
+
+    /// Until this is told what came of it, the push has failed: whoever goes away has not sent it.
+    pub(super) fn receiving(&self, token: TokenId) -> Receiving<'_> {
+        Receiving { refusals: self, token: Some(token) }
+    }
+
+    fn note(&self, token: TokenId, now: Instant, is_first_forgiven: bool) {
         let mut tokens = self.tokens();
         let before = tokens.get(&token).copied().filter(|it| now < it.until + FORGOTTEN);
         // It was under way when another one was refused.
         if before.is_some_and(|it| now < it.until) {
+            return;
+        }
+        if before.is_none() && is_first_forgiven {
+            tokens.insert(token, Refused { times: 0, until: now });
             return;
         }
         let times = before.map_or(0, |it| it.times);
@@ -53,14 +77,35 @@ impl Refusals {
         tokens.insert(token, Refused { times: times + 1, until: now + wait });
     }
 
-    /// A push with this token could be read.
-    pub(super) fn read(&self, token: &TokenId) {
+    /// A push with this token was taken.
+    pub(super) fn taken(&self, token: &TokenId) {
         self.tokens().remove(token);
     }
 
     /// Forgets all but tokens that are known.
     pub(super) fn keep(&self, known: &Tokens) {
         self.tokens().retain(|token, _| known.has(token));
+    }
+}
+
+/// A push whose body is on its way.
+pub(super) struct Receiving<'a> {
+    refusals: &'a Refusals,
+    token: Option<TokenId>,
+}
+
+impl Receiving<'_> {
+    /// It is known what came of it.
+    pub(super) fn ended(mut self) {
+        self.token = None;
+    }
+}
+
+impl Drop for Receiving<'_> {
+    fn drop(&mut self) {
+        if let Some(token) = self.token {
+            self.refusals.failed(token, Instant::now());
+        }
     }
 }
 
@@ -92,12 +137,42 @@ mod tests {
             now += wait;
             assert_eq!(refusals.wait(&one, at(now)), None);
         }
-        refusals.read(&one);
+        refusals.taken(&one);
         refusals.refused(one, at(now));
-        assert_eq!(refusals.wait(&one, at(now)), Some(FIRST), "a push that could be read ended it");
+        assert_eq!(refusals.wait(&one, at(now)), Some(FIRST), "a push that was taken ended it");
         refusals.refused(one, at(now + 1));
         refusals.refused(one, at(now + 3 + 300));
         assert_eq!(refusals.wait(&one, at(now + 3 + 300)), Some(FIRST), "it was forgotten");
+    }
+
+    #[test]
+    fn the_first_that_fails_is_forgiven_and_remembered() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let (one, refusals) = (id("one"), Refusals::default());
+        assert!(!refusals.remembers(&one, begin));
+        refusals.failed(one, begin);
+        assert_eq!((refusals.wait(&one, begin), refusals.remembers(&one, begin)), (None, true));
+        let mut now = 15;
+        for wait in [1, 2, 4, 8, 16, 30, 30] {
+            refusals.failed(one, at(now));
+            assert_eq!(refusals.wait(&one, at(now)), Some(Duration::from_secs(wait)));
+            now += wait;
+        }
+        refusals.taken(&one);
+        assert!(!refusals.remembers(&one, at(now)));
+        refusals.failed(one, at(now));
+        assert_eq!(refusals.wait(&one, at(now)), None, "the first again");
+        assert!(refusals.remembers(&one, at(now + 299)) && !refusals.remembers(&one, at(now + 300)));
+    }
+
+    #[test]
+    fn whoever_goes_away_before_the_body_is_there_has_failed() {
+        let (one, refusals) = (id("one"), Refusals::default());
+        refusals.receiving(one).ended();
+        assert!(!refusals.remembers(&one, Instant::now()));
+        drop(refusals.receiving(one));
+        assert!(refusals.remembers(&one, Instant::now()));
     }
 
     #[test]

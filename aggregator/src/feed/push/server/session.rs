@@ -31,6 +31,8 @@ pub(super) struct Session {
     pub(super) max_bytes: usize,
     /// For bodies as they arrive: one cluster never takes more than half of it.
     room: Room,
+    /// Half of it, which all share whose last push was refused or failed: the other half is for the others.
+    failing: Room,
     pub(super) refusals: Refusals,
     receipts: mpsc::Sender<(String, Receipt)>,
     visitors: Arc<Mutex<HashMap<String, Visitor>>>,
@@ -61,8 +63,8 @@ pub(super) struct Visit {
     cluster: String,
     /// Turns of its cluster to be read.
     pub(super) reading: Arc<Semaphore>,
-    /// What its cluster, and all together, have room for.
-    pub(super) rooms: [Room; 2],
+    /// What its cluster, and all together, have room for, and those that failed, if it is one of them.
+    pub(super) rooms: Vec<Room>,
     visitors: Arc<Mutex<HashMap<String, Visitor>>>,
 }
 
@@ -84,7 +86,8 @@ impl Session {
     ) -> Self {
         let (visitors, refusals, over) = Default::default();
         let (tokens, room) = (RwLock::new(tokens), Room::new(ROOM, max_bytes));
-        Self { desk, tokens, max_bytes, room, refusals, receipts, visitors, over }
+        let failing = Room::new(ROOM / 2, max_bytes);
+        Self { desk, tokens, max_bytes, room, failing, refusals, receipts, visitors, over }
     }
 
     pub(super) fn knows(&self, tokens: Tokens) {
@@ -107,7 +110,8 @@ impl Session {
     }
 
     /// Lets a push in, if there is room for it.
-    pub(super) fn admit(&self, cluster: &str, instance: &str) -> Result<Visit, NoRoom> {
+    pub(super) fn admit(&self, token: &TokenId, cluster: &str, instance: &str) -> Result<Visit, NoRoom> {
+        let has_failed = self.refusals.remembers(token, Instant::now());
         let mut visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
         let visitor = visitors.entry(cluster.to_owned()).or_insert_with(|| Visitor {
             under_way: 0,
@@ -125,8 +129,16 @@ impl Session {
         visitor.instances.insert(instance.to_owned(), Instant::now());
         visitor.under_way += 1;
         let (cluster, reading) = (cluster.to_owned(), visitor.reading.clone());
-        let rooms = [visitor.room.clone(), self.room.clone()];
+        let failing = has_failed.then(|| self.failing.clone());
+        let rooms = [visitor.room.clone(), self.room.clone()].into_iter().chain(failing).collect();
         Ok(Visit { cluster, reading, rooms, visitors: self.visitors.clone() })
+    }
+
+    /// Pushes of a cluster that are let in.
+    #[cfg(test)]
+    pub(super) fn under_way(&self, cluster: &str) -> usize {
+        let visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
+        visitors.get(cluster).map_or(0, |visitor| visitor.under_way)
     }
 
     /// Brings the fleet up to what was pushed; its places are free after that. `None` when this replica leads no longer.

@@ -306,6 +306,65 @@ async fn a_token_that_was_refused_waits_and_no_other() {
 }
 
 #[tokio::test]
+async fn a_token_whose_pushes_do_not_add_up_or_arrive_waits_after_the_first() {
+    let world = World::leader(&(entry("a", "torn") + &entry("b", "slow") + &entry("c", "good"))).await;
+    let torn = exposition("r1").replace("statusbridge_package_healthy_revision", "# ");
+    assert_eq!(answers(world.push("torn", torn.clone())).await.0, 422);
+    assert_eq!(answers(world.push("torn", torn.clone())).await.0, 422, "the first is forgiven");
+    let (status, said) = answers(world.push("torn", torn)).await;
+    assert!(status == 429 && said.contains("were refused: try again in"), "{status} {said}");
+    for _ in 0..2 {
+        let said = Dripping::begin(&world, "slow", 1).await.said().await;
+        assert!(said.starts_with("HTTP/1.1 408"), "{said}");
+    }
+    let (status, said) = answers(world.push("slow", exposition("r1"))).await;
+    assert!(status == 429 && said.contains("were refused: try again in"), "{status} {said}");
+    assert_eq!(answers(world.push("good", exposition("r1"))).await.0, 204);
+}
+
+#[tokio::test]
+async fn those_whose_bodies_do_not_end_have_half_of_the_room_together() {
+    let world = World::leader(&["a", "b", "c"].map(|cluster| entry(cluster, cluster)).concat()).await;
+    let session = world.reception.front.seated().clone().unwrap();
+    // Once each, and be it that they go away themselves.
+    for token in ["a", "b"] {
+        let id = session.find(token).unwrap().0;
+        let dripping = Dripping::begin(&world, token, MAX / 2).await;
+        world.until("it is let in", || session.under_way(token) > 0).await;
+        drop(dripping);
+        world.until("it is remembered", || session.refusals.remembers(&id, std::time::Instant::now())).await;
+    }
+    let one = Dripping::begin(&world, "a", MAX - 10).await;
+    let other = Dripping::begin(&world, "b", MAX - 10).await;
+    let turned_away = tokio::select! { said = one.said() => said, said = other.said() => said };
+    assert!(turned_away.starts_with("HTTP/1.1 503"), "{turned_away}");
+    let large = exposition("r1") + "#" + &" ".repeat(MAX / 2) + "\n";
+    assert_eq!(answers(world.push("c", large)).await.0, 204);
+}
+
+/// A push whose body does not end.
+struct Dripping(TcpStream);
+
+impl Dripping {
+    async fn begin(world: &World, token: &str, bytes: usize) -> Self {
+        let mut connection = TcpStream::connect(world.reception.address().unwrap()).await.unwrap();
+        let head = format!(
+            "POST {PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\ncontent-length: {MAX}\r\n\r\n"
+        );
+        connection.write_all(head.as_bytes()).await.unwrap();
+        connection.write_all(&vec![b'#'; bytes]).await.unwrap();
+        Self(connection)
+    }
+
+    async fn said(mut self) -> String {
+        let mut said = Vec::new();
+        // A connection that is closed with something unread on it may break.
+        let _ = self.0.read_to_end(&mut said).await;
+        String::from_utf8(said).unwrap()
+    }
+}
+
+#[tokio::test]
 async fn one_that_sends_slowly_is_cut_off_and_holds_up_nobody() {
     let world = World::leader(&(entry("a", "one") + &entry("b", "two"))).await;
     let address = world.reception.address().unwrap();
