@@ -162,9 +162,11 @@ impl Pusher {
             .header(header::CONTENT_ENCODING, "gzip")
             .header(INSTANCE, &self.instance)
             .body(body.concat());
-        // An error's own message resources out its causes.
-        let mut response =
-            request.send().await.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+        // An error's own message leaves out its causes, and names the address, which may hold secrets.
+        let mut response = request
+            .send()
+            .await
+            .map_err(|error| format!("{:#}", anyhow::Error::from(error.without_url())))?;
         let status = response.status();
         if status == StatusCode::NO_CONTENT || status == StatusCode::OK {
             return Ok(());

@@ -222,7 +222,7 @@ impl Engine {
     }
 
     /// After a list of a kind: evaluates the packages that look for objects by label, or for one that there is not. What
-    /// came and went between two lists resources no version behind that would tell.
+    /// came and went between two lists leaves no version behind that would tell.
     fn doubt_what_has_no_version(&mut self, kind: KindId, now: Moment) {
         let state = &self.kinds[kind];
         let missing = state.by_name.iter().filter(|(name, _)| !state.objects.contains_key(*name));

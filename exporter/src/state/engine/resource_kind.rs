@@ -93,7 +93,7 @@ impl ResourceKind {
         self.reads += 1;
     }
 
-    /// What was asked for at `asked` has been answered: resources out what the watch has said since to be gone. An answer may
+    /// What was asked for at `asked` has been answered: leaves out what the watch has said since to be gone. An answer may
     /// come later than what happened after it.
     pub(super) fn end_read(&mut self, objects: &mut Vec<(Key, Value)>, asked: u64) {
         objects.retain(|(key, _)| self.gone.get(key).is_none_or(|at| *at <= asked));
@@ -279,7 +279,7 @@ impl ResourceKind {
     }
 
     /// A list is complete: what it has not named is gone. Returns the packages for which this is news, and those that
-    /// look for objects by label or for one that there is not: what came and went since the last list resources no version
+    /// look for objects by label or for one that there is not: what came and went since the last list leaves no version
     /// behind that would tell.
     pub(super) fn listed(&mut self, named: &HashSet<Key>) -> Vec<Referrer> {
         self.listed = self.listed.max(self.asked);
