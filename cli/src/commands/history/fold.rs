@@ -250,7 +250,7 @@ impl Fold {
             _ if state.desired != before.desired && !state.desired.is_none() => Some(Trigger::Revision),
             _ if !self.begins_anew(before, state) => None,
             ApplyState::Deleting => Some(Trigger::Deletion),
-            ApplyState::Applied => Some(Trigger::Health),
+            ApplyState::Applied if state.applied == before.applied => Some(Trigger::Health),
             _ => Some(Trigger::Apply),
         }
     }

@@ -72,12 +72,13 @@ impl State {
 
     /// Whether the way from one to the other moves the time since when it is so.
     pub(super) fn differs(&self, other: &Self) -> bool {
-        self.shows_otherwise(other) || (self.desired, self.applied) != (other.desired, other.applied)
+        self.shows_otherwise(other) || self.desired != other.desired
     }
 
     /// Whether they differ in what was done, and not only in what was wanted.
     pub(super) fn shows_otherwise(&self, other: &Self) -> bool {
-        (self.apply, self.health, self.healthy) != (other.apply, other.health, other.healthy)
+        let done = |state: &Self| (state.apply, state.health, state.applied, state.healthy);
+        done(self) != done(other)
     }
 
     /// Whether it works at what the cluster wants.
