@@ -1,7 +1,8 @@
 //! HTTP/1.1 over TCP or TLS, in which no client keeps another one out.
 //!
 //! When there is no room for a connection, the one on which nothing has moved for the longest time gives way: one that is
-//! idle, or whose client does not read. So whoever asks and takes the answer is served, however many do neither.
+//! idle, or whose client does not read. One whose request is being answered gives way only where all are like that. So
+//! whoever asks and takes the answer is served, however many do neither.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -9,7 +10,7 @@ use std::error::Error;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -96,9 +97,10 @@ pub async fn serve<B>(
             connection = accept(&listener) => connection,
         };
         open.make_room(most);
-        let moved = Arc::new(AtomicU64::new(open.now()));
-        let connection = Moving { inner: connection, began: open.began, moved: moved.clone() };
-        let (tls, service, watcher, stop) = (tls.clone(), service.clone(), graceful.watcher(), stop.clone());
+        let signs = Arc::new(Signs { moved: AtomicU64::new(open.now()), answering: AtomicUsize::new(0) });
+        let connection = Moving { inner: connection, began: open.began, signs: signs.clone() };
+        let service = Answering { inner: service.clone(), signs: signs.clone() };
+        let (tls, watcher, stop) = (tls.clone(), graceful.watcher(), stop.clone());
         // A handshake takes as long as the other side likes, so it is none of this loop's business.
         let task = connections.spawn(async move {
             let Some(tls) = tls else { return converse(connection, limits, service, watcher).await };
@@ -111,15 +113,22 @@ pub async fn serve<B>(
                 Err(error) => debug!(%error, "a TLS handshake failed"),
             }
         });
-        open.connections.insert(task.id(), (moved, task));
+        open.connections.insert(task.id(), (signs, task));
     }
     let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
 }
 
-/// Connections, each with when something last moved on it, in milliseconds since the server began.
+/// What is known of a connection.
+struct Signs {
+    /// When something last moved on it, in milliseconds since the server began.
+    moved: AtomicU64,
+    /// Requests of which no answer is there yet.
+    answering: AtomicUsize,
+}
+
 struct Open {
     began: Instant,
-    connections: HashMap<Id, (Arc<AtomicU64>, AbortHandle)>,
+    connections: HashMap<Id, (Arc<Signs>, AbortHandle)>,
 }
 
 impl Open {
@@ -127,12 +136,15 @@ impl Open {
         millis(self.began)
     }
 
-    /// Ends the stillest connection when there are as many as there may be.
+    /// Ends the stillest connection when there are as many as there may be; one that waits for us only if all do.
     fn make_room(&mut self, most: usize) {
         if self.connections.len() < most {
             return;
         }
-        let moved = |(_, (moved, _)): &(&Id, &(Arc<AtomicU64>, AbortHandle))| moved.load(Ordering::Relaxed);
+        let moved = |(_, (signs, _)): &(&Id, &(Arc<Signs>, AbortHandle))| {
+            let is_answered = signs.answering.load(Ordering::Relaxed) > 0;
+            (is_answered, signs.moved.load(Ordering::Relaxed))
+        };
         if let Some(stillest) = self.connections.iter().min_by_key(moved).map(|(id, _)| *id)
             && let Some((_, task)) = self.connections.remove(&stillest)
         {
@@ -144,7 +156,7 @@ impl Open {
     fn end_silent(&mut self, silence: Duration) {
         let since = self.now().saturating_sub(silence.as_millis() as u64);
         for (_, (_, task)) in
-            self.connections.extract_if(|_, (moved, _)| moved.load(Ordering::Relaxed) < since)
+            self.connections.extract_if(|_, (signs, _)| signs.moved.load(Ordering::Relaxed) < since)
         {
             task.abort();
         }
@@ -159,13 +171,13 @@ fn millis(began: Instant) -> u64 {
 struct Moving {
     inner: TcpStream,
     began: Instant,
-    moved: Arc<AtomicU64>,
+    signs: Arc<Signs>,
 }
 
 impl Moving {
     fn note(&self, written: &Poll<io::Result<usize>>) {
         if matches!(written, Poll::Ready(Ok(bytes)) if *bytes > 0) {
-            self.moved.store(millis(self.began), Ordering::Relaxed);
+            self.signs.moved.store(millis(self.began), Ordering::Relaxed);
         }
     }
 }
@@ -213,6 +225,44 @@ impl AsyncWrite for Moving {
     }
 }
 
+/// Answers the requests of one connection, and notes while one is under way.
+#[derive(Clone)]
+struct Answering<S> {
+    inner: S,
+    signs: Arc<Signs>,
+}
+
+impl<S: Service<Request<Incoming>, Future: Send + 'static>> Service<Request<Incoming>> for Answering<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let under_way = UnderWay::new(self.signs.clone());
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let _under_way = under_way;
+            answer.await
+        })
+    }
+}
+
+/// A request that is being answered.
+struct UnderWay(Arc<Signs>);
+
+impl UnderWay {
+    fn new(signs: Arc<Signs>) -> Self {
+        signs.answering.fetch_add(1, Ordering::Relaxed);
+        Self(signs)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.answering.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The next connection that can be accepted.
 async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
@@ -252,25 +302,57 @@ mod tests {
     use http_body_util::Full;
     use hyper::service::service_fn;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::Notify;
 
     use super::*;
 
     /// Larger than what sockets keep.
     const LARGE: usize = 64 << 20;
+    /// One request for `/late` is answered for each.
+    static ANSWER_LATE: Notify = Notify::const_new();
     const ASK: &[u8] = b"GET /small HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     const ASK_FOR_MUCH: &[u8] = b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n";
 
-    /// A server that answers a word, or much.
+    /// A server that answers a word, or much; or a word once others have been answered.
     async fn serving(limits: Limits) -> (std::net::SocketAddr, JoinSet<()>, CancellationToken) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let service = service_fn(async |request: Request<Incoming>| {
+            if request.uri().path() == "/late" {
+                ANSWER_LATE.notified().await;
+            }
             let size = if request.uri().path() == "/large" { LARGE } else { 5 };
             Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(vec![b'a'; size]))))
         });
         let mut server = JoinSet::new();
         server.spawn(serve(listener, None, limits, service, stop.clone()));
         (address, server, stop)
+    }
+
+    #[tokio::test]
+    async fn whoever_is_being_answered_gives_way_to_nobody_but_where_all_are() {
+        let (address, _server, _) = serving(limits(8, Duration::from_secs(600))).await;
+        let ask_late = async || {
+            let mut connection = TcpStream::connect(address).await.unwrap();
+            let late = String::from_utf8_lossy(ASK).replace("/small", "/late");
+            connection.write_all(late.as_bytes()).await.unwrap();
+            connection
+        };
+        let mut waiting = ask_late().await;
+        let mut others = Vec::new();
+        for n in 0..40 {
+            others.push(TcpStream::connect(address).await.unwrap());
+            assert!(ask(address).await.ends_with("aaaaa"), "{n}");
+        }
+        ANSWER_LATE.notify_one();
+        let mut answer = String::new();
+        waiting.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("aaaaa"), "{answer}");
+        // Nor do those keep others out who wait for ever.
+        for _ in 0..20 {
+            others.push(ask_late().await);
+        }
+        assert!(ask(address).await.ends_with("aaaaa"));
     }
 
     async fn ask(address: std::net::SocketAddr) -> String {
