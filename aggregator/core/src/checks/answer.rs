@@ -11,6 +11,16 @@ pub enum Answer {
     Clusters(BTreeMap<String, Value>),
 }
 
+impl Answer {
+    /// How many values it has.
+    pub fn values(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Clusters(clusters) => clusters.len(),
+        }
+    }
+}
+
 /// What a query gives for one cluster.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {

@@ -17,7 +17,7 @@ use together::put_together;
 use std::collections::{BTreeSet, HashMap};
 
 pub use answer::Answer;
-pub use rounds::Rounds;
+pub use rounds::{Round, Rounds};
 pub use template::{Asking, Templates, resolve};
 
 use crate::time::Seconds;
@@ -37,10 +37,17 @@ pub enum Fault {
     /// The answer is not what a check can use.
     #[error("{0}")]
     Answer(String),
+    /// It was not asked, as the answers to others fill the room of the namespace.
+    #[error(
+        "the checks of this namespace have more than {MOST_VALUES} values together: ask for fewer clusters, or have fewer checks"
+    )]
+    NoRoom,
 }
 
 /// Most queries of a round: the others are asked in later ones.
 const MOST: usize = 500;
+/// Most values that are kept of what a backend says to the queries of one namespace.
+const MOST_VALUES: usize = 100_000;
 
 /// What the backend last said to queries.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -62,6 +69,11 @@ impl Answers {
     /// What was said to a query, if it was asked.
     pub fn get(&self, query: &str) -> Option<Answered<'_>> {
         self.said.get(query).map(|(at, said)| Answered { at: *at, said })
+    }
+
+    /// How many values are kept of what was said to these queries.
+    fn values<'a>(&self, queries: impl IntoIterator<Item = &'a String>) -> usize {
+        queries.into_iter().filter_map(|query| self.get(query)?.said.as_ref().ok().map(Answer::values)).sum()
     }
 
     /// Takes in an answer. The words of the backend where it gives no usable one, unlike before.

@@ -4,7 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::warn;
 
-use super::{Answers, put_together};
+use super::{Answers, MOST_VALUES, put_together};
+
+/// What to ask for a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Round {
+    /// The namespace.
+    pub namespace: String,
+    /// Its queries, in the order in which to ask them.
+    pub queries: Vec<String>,
+    /// How many values the answers may have together, as far as the others are asked.
+    pub room: usize,
+}
 
 /// The rounds that are under way, and what came of those before.
 #[derive(Debug, Default)]
@@ -23,12 +34,8 @@ impl Rounds {
     }
 
     /// Begins a round for each namespace whose last one has ended, and forgets answers to queries that no gate has any
-    /// more: what to ask for each, in this order. There are so many backends.
-    pub fn begin(
-        &mut self,
-        queries: BTreeMap<String, BTreeSet<String>>,
-        backends: usize,
-    ) -> Vec<(String, Vec<String>)> {
+    /// more. There are so many backends.
+    pub fn begin(&mut self, queries: BTreeMap<String, BTreeSet<String>>, backends: usize) -> Vec<Round> {
         let all: BTreeSet<&String> = queries.values().flatten().collect();
         self.by_backend.resize_with(backends, Answers::default);
         // Of a backend that does not answer, what it said before stays, and ages.
@@ -36,10 +43,15 @@ impl Rounds {
             known.said.retain(|query, _| all.contains(query));
         }
         let mut begun = Vec::new();
-        for (namespace, queries) in queries {
-            if self.under_way.insert(namespace.clone()) {
-                begun.push((namespace, self.answers.next_round(queries)));
+        for (namespace, all) in queries {
+            if !self.under_way.insert(namespace.clone()) {
+                continue;
             }
+            let queries = self.answers.next_round(all.clone());
+            let asked: BTreeSet<&String> = queries.iter().collect();
+            let kept = |known: &Answers| known.values(all.iter().filter(|query| !asked.contains(query)));
+            let kept = self.by_backend.iter().map(kept).max().unwrap_or_default();
+            begun.push(Round { namespace, queries, room: MOST_VALUES.saturating_sub(kept) });
         }
         begun
     }
@@ -61,5 +73,36 @@ impl Rounds {
                 warn!(query, error, "what the backend said to a check");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::answer::{Answer, Value};
+    use super::super::{MOST, Said};
+    use super::*;
+
+    fn clusters(count: usize) -> Said {
+        Ok(Answer::Clusters((0..count).map(|n| (format!("c{n}"), Value::Number(1.0))).collect()))
+    }
+
+    #[test]
+    fn what_is_kept_of_queries_that_are_not_asked_takes_room() {
+        let query = |n: usize| format!("q{n:04}");
+        let all: BTreeSet<String> = (0..MOST + 1).map(query).collect();
+        let queries = BTreeMap::from([("team".to_owned(), all)]);
+        let mut rounds = Rounds::default();
+        let first = rounds.begin(queries.clone(), 2);
+        assert_eq!(first[0].room, MOST_VALUES);
+        assert_eq!(rounds.begin(queries.clone(), 2), [], "one is under way");
+        let said = |at, values| {
+            let said = first[0].queries.iter().map(|query| (query.clone(), (at, clusters(values)))).collect();
+            Answers { said }
+        };
+        rounds.take("team", &first[0].queries, vec![said(1.0, 20), said(2.0, 30)]);
+        // The last one has its turn, and the last of the others is left out. The backend that says most counts.
+        let second = rounds.begin(queries, 2);
+        assert_eq!(second[0].queries[0], query(MOST));
+        assert_eq!(second[0].room, MOST_VALUES - 30);
     }
 }

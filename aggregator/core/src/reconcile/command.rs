@@ -10,6 +10,7 @@ use super::lazy_object::LazyObject;
 use super::references::{self, Evaluation};
 use super::store::{Key, Kind, Version};
 use super::{discover, slices};
+use crate::checks::Round;
 use crate::time::Now;
 
 /// Longest time for one call of the hub's API server. A decision that is older is not sent: it may no longer be true.
@@ -36,7 +37,7 @@ pub enum Command {
     Beat(BTreeSet<Key>),
     /// Ask the backends the queries of these namespaces, in this order;
     /// [`Reconciler::checked`](super::reconciler::Reconciler::checked) takes what each namespace gets.
-    Ask(Vec<(String, Vec<String>)>),
+    Ask(Vec<Round>),
     /// Follow an object that a FleetPackage refers to, or follow it no longer.
     Follow(references::Change),
     /// Evaluate an expression; [`Reconciler::evaluated`](super::reconciler::Reconciler::evaluated) takes the answer.

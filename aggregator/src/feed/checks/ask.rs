@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
-use statusbridge_core::checks::{Answers, Fault, Said};
+use statusbridge_core::checks::{Answer, Answers, Fault, Said};
 use statusbridge_core::time::Seconds;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::{Instant, timeout_at};
@@ -57,11 +58,17 @@ impl<Q: QueryApi> Asker<Q> {
 
     /// Asks a namespace's queries in this order, several at a time. When the time is over, a query that the backend has not
     /// answered has failed, and one that it was not asked yet is left out. A namespace `is_slow` if queries of its last round hung.
-    pub async fn ask(self, queries: Vec<String>, asked: Arc<Asked>, is_slow: bool) -> Answers {
+    /// Nothing more is asked once answers have as many values as there is `room` for.
+    pub async fn ask(self, queries: Vec<String>, asked: Arc<Asked>, is_slow: bool, room: usize) -> Answers {
         let until = Instant::now() + self.longest;
+        let taken = AtomicUsize::new(0);
         let said = stream::iter(queries)
             .map(|query| async {
-                let said = self.in_turn(&query, &asked, is_slow, until).await?;
+                let said = match taken.load(Ordering::Relaxed) {
+                    taken if taken >= room => Err(Fault::NoRoom),
+                    _ => self.in_turn(&query, &asked, is_slow, until).await?,
+                };
+                taken.fetch_add(said.as_ref().map_or(0, Answer::values), Ordering::Relaxed);
                 Some((query, (asked.at, said)))
             })
             .buffer_unordered(OF_A_NAMESPACE)
@@ -98,13 +105,10 @@ pub(super) fn hung(answers: &Answers) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use futures::future::join_all;
 
     use super::*;
     use crate::feed::promql::FeedError;
-    use statusbridge_core::checks::Answer;
     use statusbridge_core::sample::{Labels, Sample, Sink};
 
     /// Answers numbers with themselves, hangs on `hang`, fails on anything else.
@@ -141,6 +145,8 @@ mod tests {
         (Asker::new(fake.clone(), "cluster", longest), fake)
     }
 
+    const ROOM: usize = 1_000;
+
     fn asked(queries: &[String], at: Seconds) -> Arc<Asked> {
         Arc::new(Asked::new(&queries.iter().collect(), at))
     }
@@ -149,7 +155,7 @@ mod tests {
     async fn one_bad_query_harms_no_other() {
         let queries = ["1", "nonsense", "hang", "2"].map(str::to_owned);
         let (asker, _) = asker(Duration::from_millis(50));
-        let answers = asker.ask(queries.to_vec(), asked(&queries, 7.0), false).await;
+        let answers = asker.ask(queries.to_vec(), asked(&queries, 7.0), false, ROOM).await;
         assert_eq!(answers.said["1"], (7.0, Ok(Answer::One(1.0))));
         assert_eq!(answers.said["2"], (7.0, Ok(Answer::One(2.0))));
         let said = |query: &str| answers.said[query].1.clone().unwrap_err().to_string();
@@ -166,11 +172,27 @@ mod tests {
         let queries: Vec<String> = (0..1000).map(|it| it.to_string()).collect();
         let of = |n: usize| queries.iter().skip(n * 100).take(100).cloned().collect();
         let asked = asked(&queries, 0.0);
-        let one = asker.clone().ask(of(0), asked.clone(), false).await;
+        let one = asker.clone().ask(of(0), asked.clone(), false, ROOM).await;
         assert!(one.said.values().all(|(_, said)| said.is_ok()) && one.said.len() == 100);
         assert_eq!(fake.most.load(Ordering::SeqCst), OF_A_NAMESPACE);
-        join_all((1..10).map(|n| asker.clone().ask(of(n), asked.clone(), false))).await;
+        join_all((1..10).map(|n| asker.clone().ask(of(n), asked.clone(), false, ROOM))).await;
         assert_eq!(fake.most.load(Ordering::SeqCst), AT_ONCE);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_asked_when_the_answers_fill_the_room() {
+        let (asker, fake) = asker(Duration::from_secs(60));
+        let queries: Vec<String> = (0..100).map(|it| it.to_string()).collect();
+        let asked = asked(&queries, 0.0);
+        let answers = asker.clone().ask(queries.clone(), asked.clone(), false, 10).await;
+        let good = answers.said.values().filter(|(_, said)| said.is_ok()).count();
+        // Those that are under way when the room is full are answered.
+        assert!((10..10 + OF_A_NAMESPACE).contains(&good), "{good}");
+        assert!(answers.said.values().all(|(_, said)| said.is_ok() || *said == Err(Fault::NoRoom)));
+        assert_eq!(fake.all.load(Ordering::SeqCst), good);
+        // Another namespace is asked the same.
+        let others = asker.ask(queries, asked, false, ROOM).await;
+        assert!(others.said.len() == 100 && others.said.values().all(|(_, said)| said.is_ok()));
     }
 
     #[tokio::test]
@@ -178,7 +200,8 @@ mod tests {
         let (asker, fake) = asker(Duration::from_secs(60));
         let queries = ["1", "2", "3"].map(str::to_owned).to_vec();
         let asked = asked(&queries, 0.0);
-        let all = join_all((0..10).map(|_| asker.clone().ask(queries.clone(), asked.clone(), false))).await;
+        let all =
+            join_all((0..10).map(|_| asker.clone().ask(queries.clone(), asked.clone(), false, ROOM))).await;
         assert!(all.iter().all(|it| *it == all[0]) && all[0].said.len() == 3);
         assert_eq!(fake.all.load(Ordering::SeqCst), 3);
     }
@@ -190,9 +213,9 @@ mod tests {
         let quick: Vec<String> = (0..50).map(|it| it.to_string()).collect();
         let asked = asked(&[&slow[..], &quick[..]].concat(), 0.0);
         let began = Instant::now();
-        let slow = tokio::spawn(asker.clone().ask(slow, asked.clone(), false));
+        let slow = tokio::spawn(asker.clone().ask(slow, asked.clone(), false, ROOM));
         tokio::task::yield_now().await;
-        let quick = asker.ask(quick, asked, false).await;
+        let quick = asker.ask(quick, asked, false, ROOM).await;
         assert!(began.elapsed() < Duration::from_millis(400) && quick.said.len() == 50);
         let slow = slow.await.unwrap();
         assert!(slow.said.values().all(|(_, said)| said.is_err()));
@@ -207,11 +230,13 @@ mod tests {
             (0..8).map(|of| (0..50).map(|it| format!("hang {of} {it}")).collect()).collect();
         let asked = asked(&[slow.concat(), quick.clone()].concat(), 0.0);
         let began = Instant::now();
-        let slow: Vec<_> =
-            slow.into_iter().map(|it| tokio::spawn(asker.clone().ask(it, asked.clone(), true))).collect();
+        let slow: Vec<_> = slow
+            .into_iter()
+            .map(|it| tokio::spawn(asker.clone().ask(it, asked.clone(), true, ROOM)))
+            .collect();
         tokio::task::yield_now().await;
         assert_eq!(fake.now.load(Ordering::SeqCst), OF_SLOW_ONES, "they have all that they may have");
-        let quick = asker.ask(quick, asked, false).await;
+        let quick = asker.ask(quick, asked, false, ROOM).await;
         assert!(began.elapsed() < Duration::from_millis(400) && quick.said.len() == 50 && !hung(&quick));
         let slow: Vec<Answers> = join_all(slow).await.into_iter().map(Result::unwrap).collect();
         // Who was not asked anything did not hang, and is not slow the next time.

@@ -5,4 +5,4 @@ mod elements;
 mod rounds;
 
 pub use ask::{Asked, Asker};
-pub use rounds::{Round, Rounds};
+pub use rounds::{Ended, Rounds};
