@@ -295,7 +295,7 @@ impl Surroundings {
             observations: &self.observations,
             backend,
             unheard: None,
-            epoch: None,
+            epoch: 1,
             unconfirmed: &self.unconfirmed,
             verdicts: &self.verdicts,
             moment,

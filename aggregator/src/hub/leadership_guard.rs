@@ -44,8 +44,6 @@ impl Term {
 
 #[derive(Debug, Clone, Copy)]
 enum Standing {
-    /// There is nobody else: leader election is off.
-    Alone,
     /// Somebody else may lead.
     Outside,
     /// The lease was renewed then.
@@ -57,18 +55,9 @@ enum Standing {
 pub struct LeadershipGuard(Arc<Mutex<Standing>>);
 
 impl LeadershipGuard {
-    /// For a process without rivals: everything passes.
-    pub fn none() -> Self {
-        Self::new(Standing::Alone)
-    }
-
     /// Nothing passes before the lease is held.
     pub fn shut() -> Self {
-        Self::new(Standing::Outside)
-    }
-
-    fn new(standing: Standing) -> Self {
-        Self(Arc::new(Mutex::new(standing)))
+        Self(Arc::new(Mutex::new(Standing::Outside)))
     }
 
     /// The lease was renewed, by a call that was sent at `sent`.
@@ -98,7 +87,6 @@ impl LeadershipGuard {
     /// Whether a leader may, so long after the renewal was sent.
     fn is_certain(&self, may: impl FnOnce(Term, Duration) -> bool) -> bool {
         match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Standing::Alone => true,
             Standing::Outside => false,
             Standing::Leading(sent, term) => may(term, sent.elapsed()),
         }
@@ -169,7 +157,6 @@ mod tests {
         assert!(fence.holds() && fence.admits(SECOND));
         fence.shut_again();
         assert!(!fence.holds() && !fence.admits(Duration::ZERO));
-        assert!(LeadershipGuard::none().admits(Duration::MAX));
     }
 
     #[tokio::test]

@@ -66,7 +66,6 @@ pub(super) struct Replica {
     asked: Asked,
     /// By how much its clock is ahead.
     ahead: Seconds,
-    elects: bool,
     work: Option<Work>,
     /// When its last renewal was sent.
     renewed: Seconds,
@@ -81,13 +80,12 @@ pub(super) struct Replica {
 }
 
 impl Replica {
-    pub(super) fn new(number: usize, now: Seconds, ahead: Seconds, elects: bool, backend: &Backend) -> Self {
+    pub(super) fn new(number: usize, now: Seconds, ahead: Seconds, backend: &Backend) -> Self {
         let asked = Asked { backend: backend.clone(), ahead: Arc::new(Mutex::new(ahead)) };
         Self {
             id: (number, 0),
             asked,
             ahead,
-            elects,
             work: None,
             renewed: 0.0,
             seen: (0, now),
@@ -167,12 +165,6 @@ impl Replica {
 
     /// Takes, renews or loses the lease.
     fn elect(&mut self, now: Seconds, hub: &mut Hub) {
-        if !self.elects {
-            if self.work.is_none() {
-                self.work = Some(Work::new(None, self, now, hub));
-            }
-            return;
-        }
         let lost = self.work.is_some() && !TERM.works(self.since_renewal(now));
         if lost {
             self.work = None;
@@ -202,7 +194,7 @@ impl Replica {
             lease.version += 1;
             lease.transitions += 1;
             self.renewed = now;
-            let epoch = Some(lease.transitions);
+            let epoch = lease.transitions;
             self.work = Some(Work::new(epoch, self, now, hub));
         }
     }
@@ -213,7 +205,7 @@ impl Replica {
 
     /// Whether the fence lets a call of the hub pass.
     fn admits(&self, now: Seconds) -> bool {
-        !self.elects || TERM.admits(self.since_renewal(now), CALL_TIMEOUT)
+        TERM.admits(self.since_renewal(now), CALL_TIMEOUT)
     }
 }
 
@@ -223,7 +215,7 @@ fn moment(replica: &Replica, real: Seconds) -> Now {
 }
 
 impl Work {
-    fn new(epoch: Option<i64>, replica: &Replica, now: Seconds, hub: &Hub) -> Self {
+    fn new(epoch: i64, replica: &Replica, now: Seconds, hub: &Hub) -> Self {
         let fleet = || Fleet::new(FleetSettings::default());
         let state = State::new(fleet(), profiles::Settings::default(), Rules::default(), epoch);
         let mut reconciler = Reconciler::new(state, Judges::default(), None);

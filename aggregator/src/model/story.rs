@@ -29,7 +29,7 @@ pub(super) struct Setup {
     pub(super) min_healthy: u8,
     pub(super) max_failures: u8,
     pub(super) min_success: u16,
-    /// By how many seconds the clock of each replica of the aggregator is ahead. Two elect a leader.
+    /// By how many seconds the clock of each replica of the aggregator is ahead. They elect a leader.
     pub(super) aggregators: Vec<i8>,
     /// How scrapes and polls fall in time, and series on shards.
     pub(super) spread: u8,

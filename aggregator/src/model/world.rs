@@ -22,10 +22,8 @@ use super::{MAX_SKEW, PACKAGE, POLL_INTERVAL, START};
 /// How old the heartbeat gets before the sweeper closes gates, and how often it looks.
 const SWEEP_AFTER: Seconds = 60.0;
 const SWEEP_EVERY: u64 = 5;
-/// Without leader election, what a process sent before it died arrives within this time, and is heard
-/// of within that.
-const LATE_ALONE: Seconds = 60.0;
-const NEWS_ALONE: Seconds = 30.0;
+/// By how much news of the hub's objects is late at most.
+const LATE_NEWS: Seconds = 30.0;
 
 /// Names of the revisions.
 pub(super) fn revision(number: u8) -> String {
@@ -89,8 +87,7 @@ impl World {
             impostor = impostor.elsewhere();
         }
         let backend = Backend::new(setup.backend, setup.spread);
-        let elects = setup.aggregators.len() > 1;
-        let replica = |(n, ahead): (usize, &i8)| Replica::new(n, START, f64::from(*ahead), elects, &backend);
+        let replica = |(n, ahead): (usize, &i8)| Replica::new(n, START, f64::from(*ahead), &backend);
         let replicas = setup.aggregators.iter().enumerate().map(replica).collect();
         Self {
             setup: setup.clone(),
@@ -193,7 +190,6 @@ impl World {
         let end = |lasts: u16| now + f64::from(lasts);
         let which = |cluster: u8| usize::from(cluster) % n;
         let leader = self.leader();
-        let alone = self.replicas.len() == 1;
         if let Event::Refused { lasts } | Event::Torn { lasts, .. } | Event::Forgotten { lasts, .. } = event {
             self.unseen_until = self.unseen_until.max(end(lasts));
         }
@@ -280,12 +276,11 @@ impl World {
             }
             Event::LostAnswers { lasts } => self.hub.mishaps.no_answers = end(lasts),
             Event::LateWrite { by } => {
-                let by = f64::from(by);
-                self.hub.mishaps.late = Some(if alone { by.min(LATE_ALONE) } else { by });
+                self.hub.mishaps.late = Some(f64::from(by));
             }
             Event::LostWrite => self.hub.mishaps.lost = true,
             Event::LateNews { by, lasts } => {
-                self.hub.mishaps.late_news = (f64::from(by).min(NEWS_ALONE), end(lasts));
+                self.hub.mishaps.late_news = (f64::from(by).min(LATE_NEWS), end(lasts));
             }
             Event::Regate { to } => self.hub.change(now, |gate| {
                 if let Ok(spec) = &mut gate.spec
@@ -400,8 +395,8 @@ impl World {
             patience += SWEEP_AFTER + SWEEP_EVERY as f64;
         }
         let (late_until, delay) = self.late;
-        if lately(late_until, POLL_INTERVAL + NEWS_ALONE) {
-            patience += delay + NEWS_ALONE;
+        if lately(late_until, POLL_INTERVAL + LATE_NEWS) {
+            patience += delay + LATE_NEWS;
         }
         patience
     }

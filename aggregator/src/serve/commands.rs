@@ -89,10 +89,6 @@ pub struct ServeArgs {
 /// Flags about leader election, named as in Kubernetes' own components.
 #[derive(Debug, Clone, Args)]
 pub struct LeaderArgs {
-    /// Work only while holding a Lease, so that several replicas can run
-    #[arg(long, env = "STATUSBRIDGE_LEADER_ELECT", value_name = "BOOL", default_value_t = true,
-        action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    leader_elect: bool,
     #[command(flatten)]
     times: lease::Times,
     /// Name of this installation in the leader's Lease: of several on a hub only one works [default: namespace of the
@@ -154,7 +150,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let identity = args.leader.identity()?;
     let (config, installation) = args.hub.access.configure(args.leader.installation.as_deref()).await?;
     let namespace = &args.hub.lease_namespace;
-    let fence = if args.leader.leader_elect { LeadershipGuard::shut() } else { LeadershipGuard::none() };
+    let fence = LeadershipGuard::shut();
     // Whatever works for the leader goes through the fence; only the leader's lease does not.
     let client = ClientBuilder::try_from(config.clone()).context("client of the hub")?;
     let client = client.with_layer(&fence.layer(CALL_TIMEOUT)).build();
@@ -177,7 +173,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let reception = PushServer::new(metrics.clone());
     let plan = plan(&args, pace.poll_interval, metrics.clone(), reception);
     // Each leadership starts from nothing: what was known before may have been overtaken.
-    let fresh = |epoch: Option<i64>| -> Result<Controller> {
+    let fresh = |epoch: i64| -> Result<Controller> {
         let file = ConfigFile::open(args.config.clone())?;
         let forget_after = args.forget_exporters_after.as_secs_f64();
         let fleet = FleetSettings { forget_after, ..args.backend.fleet() };
@@ -187,20 +183,11 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         Controller::new(client, file, plan, settings, heartbeat, metrics.clone(), health.clone(), board)
     };
     // What is wrong with the flags is said now, not when this process comes to lead.
-    let first = fresh(None)?;
+    fresh(0)?;
     // Who may ask is asked of the hub by those too who do not lead.
     let unfenced = Client::try_from(config).context("client of the hub")?;
     let shown = Shown { metrics: metrics.clone(), health: health.clone(), board: served };
     run(&args.hub, unfenced.clone(), shown, async |stop| {
-        if !args.leader.leader_elect {
-            metrics.leads(true);
-            let mut controller = first;
-            while controller.run(stop.clone()).await {
-                controller = fresh(None)?;
-            }
-            return Ok(());
-        }
-        drop(first);
         let candidate = Candidate::new(
             unfenced,
             namespace,
@@ -213,7 +200,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         );
         candidate
             .run(&stop, async |epoch| {
-                while fresh(Some(epoch))?.run(stop.clone()).await {}
+                while fresh(epoch)?.run(stop.clone()).await {}
                 Ok(())
             })
             .await

@@ -112,7 +112,7 @@ pub struct Settings {
     /// What is believed of clusters.
     pub fleet: FleetSettings,
     /// Which leadership it is.
-    pub epoch: Option<i64>,
+    pub epoch: i64,
     /// Where FleetPackages are made of what the clusters report, if they are.
     pub discovery: Option<discover::Settings>,
 }

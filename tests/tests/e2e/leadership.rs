@@ -4,7 +4,6 @@ use crate::e2e::world::{SOON, job, open};
 use anyhow::{Context, Result, bail, ensure};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
-use statusbridge_tests::fake_fleet::SOURCE;
 use statusbridge_tests::*;
 use std::time::{Duration, Instant};
 
@@ -312,36 +311,13 @@ async fn a_new_leader_closes_what_is_too_old_before_the_backend_says_anything() 
 }
 
 #[tokio::test]
-async fn without_election_a_single_replica_works_and_needs_no_lease() {
-    run("e2e-leadership-off", async |rig| {
+async fn times_that_do_not_fit_together_are_refused() {
+    run("e2e-leadership-times", async |rig| {
         let etcd = Etcd::start(rig).await?;
-        let mut options = AggregatorOptions::new("http://127.0.0.1:1");
-        options.more = vec!["--leader-elect=false".to_owned()];
         let api = ApiServer::start(rig, &etcd, "hub").await?;
-        api.install_crds(&crds::own()?).await?;
-        let aggregator = Aggregator::launch(rig, "aggregator", api.kubeconfig(), &options).await?;
-        let gate = json!({
-            "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate",
-            "metadata": {"name": "wave", "namespace": "default"},
-            "spec": {"fleetPackageRef": {"name": SOURCE}, "revision": R1, "clusters": {"names": ["c1"]}},
-        });
-        api.apply_object(&gate).await?;
-        let gates = api.dynamic(&hub::kind("RolloutGate"), Some("default")).await?;
-        eventually(SOON, "the gate is judged", async || {
-            let gate = gates.get("wave").await?;
-            ensure!(history::condition(&gate, "Open") == ("False", "FleetPackageNotFound"), "{}", gate.data);
-            ensure!(epoch_of(&gate).is_none(), "{}", gate.data);
-            Ok(())
-        })
-        .await?;
-        ensure!(aggregator.metric("statusbridge_aggregator_is_leader").await? == 1.0);
-        let lease = api.kubectl_output(&["get", "lease", LEADER]).await?;
-        ensure!(!lease.status.success(), "it took the Lease");
-
-        // Times that do not fit together are refused in words that help.
-        let more = ["--leader-elect-lease-duration", "11s"].map(str::to_owned).to_vec();
-        let wrong = AggregatorOptions { more, ..options };
-        let wrong = Aggregator::launch(rig, "aggregator-wrong", api.kubeconfig(), &wrong).await?;
+        let mut options = AggregatorOptions::new("http://127.0.0.1:1");
+        options.more = ["--leader-elect-lease-duration", "11s"].map(str::to_owned).to_vec();
+        let wrong = Aggregator::launch(rig, "aggregator", api.kubeconfig(), &options).await?;
         eventually(SOON, "it ends with a reason", async || {
             let log = wrong.process().log();
             ensure!(log.contains("the lease duration must be at least 10 s"), "{log}");

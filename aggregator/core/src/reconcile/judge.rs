@@ -72,7 +72,7 @@ pub struct World<'a> {
     /// Why some feed has never answered this process, though others have.
     pub unheard: Option<&'a str>,
     /// Which leadership this is; none without leader election.
-    pub epoch: Option<i64>,
+    pub epoch: i64,
     /// Objects that a write was sent for whose fate is not known: it may still arrive, long after
     /// what it says has ceased to be true, unless another write comes first.
     pub unconfirmed: &'a BTreeSet<(Kind, Key)>,
@@ -149,7 +149,7 @@ impl World<'_> {
             moment: self.moment,
         });
         status.tenancy = mark;
-        status.epoch = self.epoch;
+        status.epoch = Some(self.epoch);
         let patience = self.patience(Kind::FleetPackage, &object.key, spec.map_or(0.0, stale_after));
         let worth = worth_writing(object.status.as_ref(), &status, patience);
         let found = Found {
@@ -285,7 +285,8 @@ impl World<'_> {
             }
         }
         self.with_input(object, |input, stale_after, tenancy| {
-            let status = RolloutGateStatus { tenancy, epoch: self.epoch, ..rollout_gate::decide(input) };
+            let status =
+                RolloutGateStatus { tenancy, epoch: Some(self.epoch), ..rollout_gate::decide(input) };
             let patience = self.patience(Kind::RolloutGate, &object.key, stale_after);
             let worth = worth_writing(object.status.as_ref(), &status, patience);
             let never = Moment { t: NEVER, now: NEVER };

@@ -56,12 +56,12 @@ pub struct State {
     /// Objects that a write was sent for, and nobody knows whether it has arrived.
     pub unconfirmed: BTreeSet<(Kind, Key)>,
     /// Which leadership it is.
-    pub epoch: Option<i64>,
+    pub epoch: i64,
 }
 
 impl State {
     /// Nothing is known yet.
-    pub fn new(fleet: Fleet, profiles: Settings, rules: Rules, epoch: Option<i64>) -> Self {
+    pub fn new(fleet: Fleet, profiles: Settings, rules: Rules, epoch: i64) -> Self {
         Self {
             fleet,
             feeds: Feeds::default(),

@@ -45,7 +45,7 @@ pub struct Basis {
     /// Which ClusterProfiles are known.
     pub profiles: u64,
     /// Which leadership this is.
-    pub epoch: Option<i64>,
+    pub epoch: i64,
     /// How far behind the present is looked, in whole seconds: a text may say so.
     pub settle: i64,
 }

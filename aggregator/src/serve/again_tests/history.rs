@@ -60,7 +60,7 @@ pub(super) struct History {
     feeds: Feeds,
     /// Why each feed fails, if it does.
     failing: [Option<&'static str>; FEEDS.len()],
-    epoch: Option<i64>,
+    epoch: i64,
     /// What was sent and has not landed, and over which version of the object.
     sent: Vec<Sent>,
     /// By how much our own clock is ahead of what is looked at.
@@ -110,7 +110,7 @@ impl History {
             around: Surroundings::default(),
             feeds: feeds(),
             failing: [None; FEEDS.len()],
-            epoch: Some(1),
+            epoch: 1,
             sent: Vec::new(),
             ahead: 5.0,
             t: START,
@@ -290,7 +290,7 @@ impl History {
                 self.around.tenancy = if rules.is_null() { Tenancy::default() } else { read(rules) };
             }
             Step::Reference { namespace, news } => self.read(NAMESPACES[namespace], news),
-            Step::Epoch => self.epoch = self.epoch.map(|epoch| epoch + 1),
+            Step::Epoch => self.epoch += 1,
             Step::Gate(at, spec) => self.make_gate(at, spec),
             Step::Package(at, spec) => self.make_package(at, spec),
             Step::Profile { cluster, label, unhealthy } => {

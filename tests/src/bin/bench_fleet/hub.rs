@@ -3,7 +3,8 @@
 use crate::generated::{Generated, NAMESPACE as PACKAGE_NAMESPACE, SOURCE, cluster_name, revision};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use kube::api::{Api, DynamicObject};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::{Value, json};
 use statusbridge_tests::history::condition;
 use statusbridge_tests::{Aggregator, AggregatorOptions, ApiServer, Etcd, Rig, hub, usage};
@@ -81,10 +82,7 @@ impl Hub {
             poll_interval: POLL_INTERVAL,
             settle_delay: SETTLE_DELAY,
             namespace: hub::LEASES.to_owned(),
-            // A replica that takes over first waits for the lease: that time is not the aggregator's work.
-            more: ["--leader-elect=false", "--backend-timeout", "120s", "--writes-per-second", "100"]
-                .map(str::to_owned)
-                .to_vec(),
+            more: ["--backend-timeout", "120s", "--writes-per-second", "100"].map(str::to_owned).to_vec(),
             ..AggregatorOptions::new(backend)
         };
         let gates = api.dynamic(&hub::kind("RolloutGate"), Some("default")).await?;
@@ -92,8 +90,14 @@ impl Hub {
         Ok(Self { api, account, options, gates, packages, _etcd: etcd })
     }
 
-    /// Starts the aggregator, without waiting for it.
+    /// Starts the aggregator, without waiting for it. The one before has ended.
     pub(crate) async fn launch(&self, rig: &Rig) -> Result<Running> {
+        // To wait for the Lease of a process that was killed is not the aggregator's work.
+        let leases = Api::<Lease>::namespaced(self.api.client(), hub::LEASES);
+        match leases.delete("statusbridge-aggregator-leader", &DeleteParams::default()).await {
+            Err(kube::Error::Api(error)) if error.is_not_found() => {}
+            deleted => drop(deleted?),
+        }
         let started = Instant::now();
         let aggregator = Aggregator::launch(rig, "aggregator", &self.account, &self.options).await?;
         Ok(Running { aggregator, started })

@@ -27,7 +27,7 @@ fn open(as_of: Seconds) -> Value {
         json!({"type": name, "status": "True", "reason": "Healthy", "message": "", "observedGeneration": 1,
             "lastTransitionTime": "1970-01-01T01:00:00Z"})
     };
-    json!({"observedGeneration": 1, "asOf": jiff::Timestamp::from_second(as_of as i64).unwrap().to_string(),
+    json!({"epoch": 1, "observedGeneration": 1, "asOf": jiff::Timestamp::from_second(as_of as i64).unwrap().to_string(),
         "conditions": [condition("Open"), condition("Succeeded"), condition("Ready")]})
 }
 

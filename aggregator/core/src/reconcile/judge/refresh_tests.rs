@@ -64,7 +64,7 @@ fn worth(
     let moment = Moment { t: at, now: at };
     let backend = Backend::Answers;
     let around = Surroundings { packages, ..Surroundings::default() };
-    let world = World { epoch: Some(epoch), unconfirmed, ..around.world(&fleet, backend, moment) };
+    let world = World { epoch, unconfirmed, ..around.world(&fleet, backend, moment) };
     (world.package(&package(over.map(|it| &it.0))), world.gate(&gate(over.map(|it| &it.1))))
 }
 
