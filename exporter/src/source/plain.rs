@@ -1,8 +1,8 @@
 //! Refuses YAML that means something else than it seems to, wherever an expression may stand.
 //!
 //! `when: !broken` is a tag on no value, and serde reads no value as a field that was left out: the
-//! rule would always hold. Tags, anchors, aliases, merge keys and nulls therefore are errors in a
-//! source. Only [`SAMPLES`] may hold them: these are objects as an API server gave them.
+//! rule would always hold. Tags, anchors, aliases, merge keys, nulls and empty texts therefore are errors in
+//! a source. Only [`SAMPLES`] may hold them: these are objects as an API server gave them.
 
 use std::{borrow::Cow, fmt::Display};
 
@@ -13,6 +13,8 @@ use super::error::SourceError;
 
 /// The field of a source below which all YAML is allowed.
 const SAMPLES: &str = "samples";
+/// The fields that an empty text says something in, or does no harm.
+const MAY_BE_EMPTY: [&str; 2] = ["group", "description"];
 /// Longest part of a file that a message repeats, in bytes.
 const MAX_SHOWN: usize = 120;
 
@@ -106,6 +108,7 @@ impl<'t> Walk<'t> {
                 ))
             }
             Event::Scalar(text, ScalarStyle::Plain, ..) => self.check_plain(text, span),
+            Event::Scalar(text, ..) if text.trim().is_empty() => self.check_empty(span),
             _ => Ok(()),
         }
     }
@@ -136,6 +139,18 @@ impl<'t> Walk<'t> {
                 Err(self.refuse(at, format!("{found}: write one, or leave the {left_out} out")))
             }
         }
+    }
+
+    /// Checks a text in quotes or a block that says nothing.
+    fn check_empty(&self, span: Span) -> Result<(), SourceError> {
+        let (left_out, at) = match self.open.last() {
+            Some(Place::Value(key, _)) if MAY_BE_EMPTY.contains(&&**key) => return Ok(()),
+            // A block begins on another line.
+            Some(Place::Value(_, key)) => ("field", *key),
+            Some(Place::Item(_)) => ("item", span.start),
+            _ => ("field", span.start),
+        };
+        Err(self.refuse(at, format!("the text is empty: write one, or leave the {left_out} out")))
     }
 
     fn tag(&self, event: &Event<'_>, tag: &Tag, span: Span) -> SourceError {
