@@ -30,6 +30,7 @@ use statusbridge_core::reconcile::reconciler::Reconciler;
 use statusbridge_core::reconcile::references::Evaluated;
 use statusbridge_core::reconcile::state::{Rules, State};
 use statusbridge_core::reconcile::store::{Event, Key, Kind};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -90,6 +91,8 @@ pub struct Controller {
     reconciler: Reconciler,
     /// Calls of the hub that are under way.
     calls: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// Turns to read an object before a gate opens.
+    reading: Arc<Semaphore>,
     /// None while it is given.
     heartbeat: Option<Heartbeat>,
     rounds: Rounds,
@@ -104,6 +107,9 @@ pub struct Controller {
     /// The gates that could not be closed yet, as they were shown.
     unclosed: BTreeSet<Key>,
 }
+
+/// Objects that are read at the same time before gates open: each may have as many bytes as the API server takes.
+const READ_AT_ONCE: usize = 4;
 
 /// What a controller decides by.
 pub struct Settings {
@@ -151,6 +157,7 @@ impl Controller {
             config,
             reconciler,
             calls: FuturesUnordered::new(),
+            reading: Arc::new(Semaphore::new(READ_AT_ONCE)),
             heartbeat: Some(heartbeat),
             rounds: Rounds::default(),
             evaluations: JoinSet::new(),
@@ -256,8 +263,9 @@ impl Controller {
             match command {
                 Command::Write(write) => self.write(write),
                 Command::Read(number, kind, key) => {
-                    let client = self.client.clone();
+                    let (client, reading) = (self.client.clone(), self.reading.clone());
                     self.calls.push(Box::pin(async move {
+                        let _turn = reading.acquire().await;
                         let found = write::read(&client, kind, &key).await.map_err(|error| {
                             warn!(kind = kind.name(), object = %key, %error, "could not be read");
                             Unreadable

@@ -45,21 +45,18 @@ fn sum(package: &Package) -> u64 {
     package.samples().fold(0, |sum, (m, v)| sum.wrapping_add(package.hash(m, v)))
 }
 
+/// Most packages that are sorted to see how they were renamed: that holds up whatever else is to be done.
+const RENAMED: usize = 20_000;
+
 /// As many packages gone as came, and but for one identity label they are the same.
 pub(super) fn renamed(gone: &[&Package], new: &[&Package]) -> Option<String> {
-    if gone.is_empty() || gone.len() != new.len() {
+    if gone.is_empty() || gone.len() != new.len() || gone.len() > RENAMED {
         return None;
     }
     let fields = [label::PACKAGE_SOURCE, label::PACKAGE_NAMESPACE, label::PACKAGE];
-    let split = |p: &Package, field: usize| {
-        let (source, namespace, name) = parts(&p.key);
-        let mut rest = [source, namespace, name].map(str::to_owned);
-        let own = rest.get_mut(field).map(std::mem::take).unwrap_or_default();
-        (rest, own)
-    };
     fields.iter().enumerate().find_map(|(field, name)| {
-        let mut was: Vec<_> = gone.iter().map(|p| split(p, field)).collect();
-        let mut is: Vec<_> = new.iter().map(|p| split(p, field)).collect();
+        let mut was: Vec<_> = gone.iter().map(|p| without(&p.key, field)).collect();
+        let mut is: Vec<_> = new.iter().map(|p| without(&p.key, field)).collect();
         was.sort_unstable();
         is.sort_unstable();
         if was.iter().map(|w| &w.0).ne(is.iter().map(|i| &i.0)) {
@@ -74,6 +71,14 @@ pub(super) fn renamed(gone: &[&Package], new: &[&Package]) -> Option<String> {
             }
         })
     })
+}
+
+/// The identity of a package without one label, and that label.
+fn without(key: &str, field: usize) -> ([&str; 3], &str) {
+    let (source, namespace, name) = parts(key);
+    let mut rest = [source, namespace, name];
+    let own = rest.get_mut(field).map(std::mem::take).unwrap_or_default();
+    (rest, own)
 }
 
 /// A metric of several packages that a pipeline no longer lets through.

@@ -66,7 +66,11 @@ impl Answer {
 
 pub(super) async fn answer(request: Request<Incoming>, front: &Arc<Front>) -> Response<Full<Bytes>> {
     let answer = match (request.uri().path() == PATH, request.method()) {
-        (true, &Method::POST) => take(request, front).await,
+        // It goes on to the end, whether or not the client is still there: what came of it is held against the token.
+        (true, &Method::POST) => match tokio::spawn(take(request, front.clone())).await {
+            Ok(answer) => answer,
+            Err(error) => Answer::new(StatusCode::INTERNAL_SERVER_ERROR, None, error.to_string()),
+        },
         (true, _) => Answer::new(StatusCode::METHOD_NOT_ALLOWED, None, "only POST"),
         (false, _) => Answer::new(StatusCode::NOT_FOUND, None, format!("not found: try {PATH}")),
     };
@@ -86,7 +90,7 @@ fn standby() -> Answer {
     Answer::new(StatusCode::SERVICE_UNAVAILABLE, PushResult::Standby, text)
 }
 
-async fn take(request: Request<Incoming>, front: &Arc<Front>) -> Answer {
+async fn take(request: Request<Incoming>, front: Arc<Front>) -> Answer {
     // What was rendered is not younger than the beginning of its arrival.
     let at = clock::now();
     let Some(session) = front.seated().clone() else { return standby() };
@@ -100,12 +104,12 @@ async fn take(request: Request<Incoming>, front: &Arc<Front>) -> Answer {
         let answer = Answer::new(StatusCode::TOO_MANY_REQUESTS, PushResult::Slowed, text);
         return Answer { retry_after: seconds, ..answer };
     }
-    let answer = admitted(request, front, &session, (token, &cluster), at).await;
+    let answer = admitted(request, &front, &session, (token, &cluster), at).await;
     if answer.misbehaves() {
         session.refusals.refused(token, Instant::now());
     } else if answer.has_failed() {
         session.refusals.failed(token, Instant::now());
-    } else if answer.counts.is_some_and(|it| matches!(it, PushResult::Verified | PushResult::Old)) {
+    } else if answer.counts == Some(PushResult::Verified) {
         session.refusals.taken(&token);
     }
     debug!(cluster, status = answer.status.as_u16(), text = answer.text, "push");
@@ -139,15 +143,12 @@ async fn admitted(
         Err(NoRoom::Instances) => return busy("too many exporters in this cluster within an hour"),
     };
     let max = session.max_bytes;
-    let receiving = session.refusals.receiving(token);
-    let arrived = front.limits.receive(request.into_body(), &visit.rooms, max).await;
-    receiving.ended();
-    let arrived = match arrived {
+    let arrived = match front.limits.receive(request.into_body(), &visit.rooms, max).await {
         Ok(arrived) => arrived,
         Err(error) => return no_body(error, max),
     };
     let origin = Origin { cluster: cluster.to_owned(), stream: stream(cluster, &instance), at };
-    // It goes on to the end, whether or not the client is still there, and takes its place until then.
+    // It takes its place until it ends.
     let (ours, all) = (visit.reading.clone(), front.limits.reading.clone());
     let reading = (ours.acquire_owned().await, all.acquire_owned().await);
     let read = tokio::task::spawn_blocking(move || {

@@ -1,8 +1,9 @@
 //! Tokens whose pushes had to be refused, and how long they have to wait.
 //!
 //! A push that is too large or cannot be read costs the aggregator memory and time. After one, the token waits, after
-//! each further one longer; a push that is taken ends that. One that does not add up, or does not arrive, may happen to
-//! good exporters, too: the first is forgiven. Other tokens, of the same cluster too, wait for nothing.
+//! each further one longer, whatever is taken in between, until none was refused for [`FORGOTTEN`]. One that does not
+//! add up, or does not arrive, may happen to good exporters, too: the first is forgiven. Other tokens, of the same
+//! cluster too, wait for nothing.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,9 +26,11 @@ pub(super) struct Refusals {
 
 #[derive(Debug, Clone, Copy)]
 struct Refused {
-    /// How often in a row.
+    /// How often.
     times: u32,
     until: Instant,
+    /// Whether none was taken since.
+    is_last: bool,
 }
 
 impl Refusals {
@@ -43,7 +46,7 @@ impl Refusals {
 
     /// Whether a push with this token was refused, or failed, and none was taken since.
     pub(super) fn remembers(&self, token: &TokenId, now: Instant) -> bool {
-        self.tokens().get(token).is_some_and(|it| now < it.until + FORGOTTEN)
+        self.tokens().get(token).is_some_and(|it| it.is_last && now < it.until + FORGOTTEN)
     }
 
     /// A push with this token was refused.
@@ -56,11 +59,6 @@ impl Refusals {
         self.note(token, now, true);
     }
 
-    /// Until this is told what came of it, the push has failed: whoever goes away has not sent it.
-    pub(super) fn receiving(&self, token: TokenId) -> Receiving<'_> {
-        Receiving { refusals: self, token: Some(token) }
-    }
-
     fn note(&self, token: TokenId, now: Instant, is_first_forgiven: bool) {
         let mut tokens = self.tokens();
         let before = tokens.get(&token).copied().filter(|it| now < it.until + FORGOTTEN);
@@ -69,43 +67,24 @@ impl Refusals {
             return;
         }
         if before.is_none() && is_first_forgiven {
-            tokens.insert(token, Refused { times: 0, until: now });
+            tokens.insert(token, Refused { times: 0, until: now, is_last: true });
             return;
         }
         let times = before.map_or(0, |it| it.times);
         let wait = (FIRST * 2_u32.saturating_pow(times.min(10))).min(LONGEST);
-        tokens.insert(token, Refused { times: times + 1, until: now + wait });
+        tokens.insert(token, Refused { times: times + 1, until: now + wait, is_last: true });
     }
 
     /// A push with this token was taken.
     pub(super) fn taken(&self, token: &TokenId) {
-        self.tokens().remove(token);
+        if let Some(refused) = self.tokens().get_mut(token) {
+            refused.is_last = false;
+        }
     }
 
     /// Forgets all but tokens that are known.
     pub(super) fn keep(&self, known: &Tokens) {
         self.tokens().retain(|token, _| known.has(token));
-    }
-}
-
-/// A push whose body is on its way.
-pub(super) struct Receiving<'a> {
-    refusals: &'a Refusals,
-    token: Option<TokenId>,
-}
-
-impl Receiving<'_> {
-    /// It is known what came of it.
-    pub(super) fn ended(mut self) {
-        self.token = None;
-    }
-}
-
-impl Drop for Receiving<'_> {
-    fn drop(&mut self) {
-        if let Some(token) = self.token {
-            self.refusals.failed(token, Instant::now());
-        }
     }
 }
 
@@ -139,10 +118,13 @@ mod tests {
         }
         refusals.taken(&one);
         refusals.refused(one, at(now));
-        assert_eq!(refusals.wait(&one, at(now)), Some(FIRST), "a push that was taken ended it");
-        refusals.refused(one, at(now + 1));
-        refusals.refused(one, at(now + 3 + 300));
-        assert_eq!(refusals.wait(&one, at(now + 3 + 300)), Some(FIRST), "it was forgotten");
+        assert_eq!(
+            refusals.wait(&one, at(now)),
+            Some(LONGEST),
+            "a push that is taken in between does not help"
+        );
+        refusals.refused(one, at(now + 30 + 300));
+        assert_eq!(refusals.wait(&one, at(now + 30 + 300)), Some(FIRST), "it was forgotten");
     }
 
     #[test]
@@ -162,17 +144,11 @@ mod tests {
         refusals.taken(&one);
         assert!(!refusals.remembers(&one, at(now)));
         refusals.failed(one, at(now));
-        assert_eq!(refusals.wait(&one, at(now)), None, "the first again");
-        assert!(refusals.remembers(&one, at(now + 299)) && !refusals.remembers(&one, at(now + 300)));
-    }
-
-    #[test]
-    fn whoever_goes_away_before_the_body_is_there_has_failed() {
-        let (one, refusals) = (id("one"), Refusals::default());
-        refusals.receiving(one).ended();
-        assert!(!refusals.remembers(&one, Instant::now()));
-        drop(refusals.receiving(one));
-        assert!(refusals.remembers(&one, Instant::now()));
+        assert_eq!(refusals.wait(&one, at(now)), Some(LONGEST), "it is not the first");
+        let until = now + 30;
+        assert!(refusals.remembers(&one, at(until + 299)) && !refusals.remembers(&one, at(until + 300)));
+        refusals.failed(one, at(until + 300));
+        assert_eq!(refusals.wait(&one, at(until + 300)), None, "the first again");
     }
 
     #[test]
