@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde::{Deserialize, Deserializer, de};
+use tracing::warn;
 
 use super::fields::{FLAGS, duration};
 use super::{Feed, push, query, scrape};
@@ -168,6 +169,13 @@ impl Backend {
     /// When it cannot be used.
     pub fn feed(&self, settle: Duration, interval: Duration) -> anyhow::Result<Feed> {
         let client = PromFeed::new(self.config()).with_context(|| format!("backend {}", self.name))?;
+        if self.trust.is_weak(&self.cluster_label) {
+            warn!(
+                backend = self.name,
+                trust = %self.trust,
+                "trust names only labels that tenants can often choose for their pods: add their namespace"
+            );
+        }
         let feed = query(Poller::new(self.poll(settle), client), interval);
         Ok(if self.checks { feed } else { Feed { asker: None, ..feed } })
     }

@@ -42,11 +42,13 @@ async fn finds(backend: &str, more: &[&str], code: i32, check: &str, message: &s
     .await
 }
 
-/// Waits until there is nothing to be said.
+/// Waits until there is nothing to be said, but that the targets here have no more than a `job` to be trusted by.
 async fn is_fit(backend: &str, more: &[&str], clusters: u64) -> Result<()> {
     eventually(SOON, "nothing is found", async || {
         let (code, report) = doctor(backend, more).await?;
-        ensure!(code == 0 && report["findings"] == json!([]), "{code} {report:#}");
+        let is_known = |it: &Value| it["check"] == "Trust" && it["level"] == "Advice";
+        let is_fit = report["findings"].as_array().is_some_and(|all| all.iter().all(is_known));
+        ensure!(code == 0 && is_fit, "{code} {report:#}");
         ensure!(report["clusters"] == clusters && report["verified"] == report["streams"], "{report:#}");
         Ok(())
     })
@@ -328,7 +330,7 @@ async fn whatever_is_broken_in_the_pipeline_is_named_with_what_to_change() {
                 })
                 .collect();
             let expected = [
-                ("east", json!([])),
+                ("east", json!(["Trust"])),
                 ("west", json!(["BackendUnavailable"])),
                 ("scrape", json!(["ScrapeFailed"])),
                 ("push", json!([])),

@@ -9,6 +9,9 @@ use statusbridge_contract::label;
 
 /// Longest text, in bytes.
 const LONGEST: usize = 1_000;
+/// Labels of a target whose value the owner of a pod often chooses: `job` is the name of a Service, or what a monitor's
+/// `jobLabel` names.
+const OFTEN_CHOSEN: [&str; 6] = ["job", "instance", "pod", "container", "service", "endpoint"];
 
 /// Which streams of a backend are believed.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +20,16 @@ pub enum Trust {
     All,
     /// Those whose labels match each of these, of which there is one at least.
     Matching(Vec<Matcher>),
+}
+
+impl Trust {
+    /// Whether all labels that it names, besides the one of the cluster, are such as a tenant often can choose for a pod
+    /// that is scraped.
+    pub fn is_weak(&self, cluster_label: &str) -> bool {
+        let Self::Matching(matchers) = self else { return false };
+        let names = || matchers.iter().map(|matcher| matcher.name.as_str());
+        names().all(|name| name == cluster_label || OFTEN_CHOSEN.contains(&name))
+    }
 }
 
 /// As PromQL's matchers; empty for all.
@@ -91,6 +104,17 @@ mod tests {
     #[case(r#"namespace=~"a|b",job="it's \"so\"""#)]
     fn what_can_be_said_is_asked_for_as_it_was_written(#[case] text: &str) {
         assert_eq!(text.parse::<Trust>().unwrap().to_string(), text);
+    }
+
+    #[rstest]
+    #[case(r#"job="statusbridge-exporter""#, true)]
+    #[case(r#"job="statusbridge-exporter",service=~"s.*""#, true)]
+    #[case(r#"namespace="statusbridge-system",job="statusbridge-exporter""#, false)]
+    #[case(r#"cluster=~"eu-.+",job="statusbridge-exporter""#, true)]
+    #[case(r#"tenant="platform""#, false)]
+    fn what_tenants_choose_is_weak(#[case] text: &str, #[case] expected: bool) {
+        assert_eq!(text.parse::<Trust>().unwrap().is_weak("cluster"), expected);
+        assert!(!Trust::All.is_weak("cluster"));
     }
 
     #[rstest]

@@ -248,6 +248,12 @@ fn trust(survey: &Survey, findings: &mut Vec<Finding>) {
             let message = format!("--trust matches none of {} digests", survey.refused.len());
             return findings.push(Finding::problem(Check::Trust, message, fix));
         }
+        Some(trust) if trust.is_weak(&survey.cluster_label) => {
+            let message =
+                format!("--trust '{trust}' names only labels that tenants can often choose for their pods");
+            let fix = "add the exporters' `namespace`, which service discovery knows (docs/pipelines.md)";
+            findings.push(Finding::advice(Check::Trust, message, fix));
+        }
         Some(Trust::Matching(_)) => {}
     }
     if survey.refused_unread {

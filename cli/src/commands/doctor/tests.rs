@@ -79,7 +79,7 @@ fn fit() -> Survey {
         settle: 5.0,
         max_clock_skew: 60.0,
         cluster_label: "cluster".to_owned(),
-        trust: Some(r#"job="statusbridge""#.parse().unwrap()),
+        trust: Some(r#"namespace="statusbridge",job="statusbridge""#.parse().unwrap()),
         found_flavour: Some(Flavour::Prometheus),
         flavour: Flavour::Prometheus,
         metrics: Metric::ALL.iter().map(|metric| metric.name().to_owned()).collect(),
@@ -191,6 +191,8 @@ type Breakage = fn(&mut Survey);
     Level::Advice, Check::MissingMetric, "statusbridge_source_last_contact_timestamp_seconds is missing", "metric_relabel_configs")]
 #[case::nobody_named(|s: &mut Survey| s.trust = None,
     Level::Problem, Check::Trust, "--trust is missing", "--trust 'job=\"statusbridge\"', which digests of 3 clusters bear")]
+#[case::labels_of_tenants(|s: &mut Survey| s.trust = r#"job="statusbridge""#.parse().ok(),
+    Level::Advice, Check::Trust, "names only labels that tenants can often choose", "add the exporters' `namespace`")]
 #[case::everybody(|s: &mut Survey| s.trust = Some(Trust::All),
     Level::Advice, Check::Trust, "every stream is believed", "--trust 'job=\"statusbridge\"'")]
 #[case::a_pod_that_poses_as_an_exporter(|s: &mut Survey| drop(s.refused.insert(stream(&[("cluster", "c1"), ("job", "x")]), DigestSeen::default())),
