@@ -5,18 +5,18 @@ mod watch;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Client;
-use statusbridge_core::reconcile::references::{Change, News, Place};
+use statusbridge_core::reconcile::references::{Change, News, Place, Room};
 use tokio::sync::{mpsc, watch as channel};
 use tokio::task::JoinHandle;
 
-use watch::{Follower, Report};
+use watch::{Follower, Hub, Report};
 
 /// Reports that wait to be taken in; watches wait when there are more.
 const WAITING: usize = 64;
 
 /// The watches that the references of all FleetPackages need.
 pub struct References {
-    client: Client,
+    hub: Hub,
     watches: BTreeMap<Place, Watch>,
     started: u64,
     sender: mpsc::Sender<Report>,
@@ -26,6 +26,8 @@ pub struct References {
 struct Watch {
     /// Tells its reports from those of a watch that was there before.
     number: u64,
+    /// That of its namespace.
+    room: Room,
     names: channel::Sender<BTreeSet<String>>,
     task: JoinHandle<()>,
 }
@@ -40,7 +42,7 @@ impl References {
     /// Nobody refers to anything yet.
     pub fn new(client: Client) -> Self {
         let (sender, reports) = mpsc::channel(WAITING);
-        Self { client, watches: BTreeMap::new(), started: 0, sender, reports }
+        Self { hub: Hub::new(client), watches: BTreeMap::new(), started: 0, sender, reports }
     }
 
     /// Starts and stops watches.
@@ -67,9 +69,12 @@ impl References {
         self.started += 1;
         let (names, asked) = channel::channel(BTreeSet::from([name]));
         let number = self.started;
-        let follower = Follower::new(self.client.clone(), place.clone(), number, asked, self.sender.clone());
+        let of_namespace = self.watches.iter().find(|(other, _)| other.namespace == place.namespace);
+        let room = of_namespace.map(|(_, watch)| watch.room.clone()).unwrap_or_default();
+        let (hub, sender) = (self.hub.clone(), self.sender.clone());
+        let follower = Follower::new(hub, room.clone(), place.clone(), number, asked, sender);
         let task = tokio::spawn(follower.run());
-        self.watches.insert(place, Watch { number, names, task });
+        self.watches.insert(place, Watch { number, room, names, task });
     }
 
     /// What one of the watches has found out. Waits for that; may be dropped while it does.
