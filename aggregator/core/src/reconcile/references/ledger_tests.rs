@@ -494,14 +494,16 @@ fn objects_of_one_namespace_share_its_room_and_leave_that_of_others_alone() {
     assert!(!other.has_room());
     one.remove(&name(1));
     assert!(!other.has_room(), "it is still known elsewhere");
-    objects.remove(1);
+    drop(objects.remove(1));
     assert!(other.has_room() && !one.has_room(), "and is read again where it was missed");
     let late = other.put(of_size(5_000, "late", "r3"));
     assert!(!other.has_room());
     ledger.take(&place(), News::Changed("late".into(), Some(late)));
     assert_eq!(said(ledger.resolution(&p, &from)), "r3");
     // Nobody refers to any of them any more.
-    (objects.clear(), one.retain(&BTreeSet::new()), other.retain(&BTreeSet::new()));
+    objects.clear();
+    one.retain(&BTreeSet::new());
+    other.retain(&BTreeSet::new());
     ledger.ask(&p, None);
     assert!((0..many).all(|n| one.put(of_size(LARGE, &name(n), "r1")).is_ok()));
 }
