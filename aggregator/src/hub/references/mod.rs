@@ -1,5 +1,6 @@
 //! Follows the objects that FleetPackages refer to.
 
+mod api;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +10,8 @@ use statusbridge_core::reconcile::references::{Change, News, Place, Room};
 use tokio::sync::{mpsc, watch as channel};
 use tokio::task::JoinHandle;
 
-use watch::{Follower, Hub, Report};
+use api::Hub;
+use watch::{Follower, Report};
 
 /// Reports that wait to be taken in; watches wait when there are more.
 const WAITING: usize = 64;

@@ -8,21 +8,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
-use kube::api::{
-    ApiResource, DynamicObject, GroupVersionKind, ListMeta, ListParams, Resource, WatchEvent, WatchParams,
-};
+use futures::StreamExt;
+use kube::Error;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Resource, WatchEvent};
 use kube::core::Request;
 use kube::discovery::{self, Scope, verbs};
-use kube::{Client, Error};
-use serde::Deserialize;
-use statusbridge_core::reconcile::references::{Failure, News, Place, Room, Sent, Shelf};
-use tokio::sync::{Semaphore, mpsc, watch as channel};
+use statusbridge_core::reconcile::references::{Failure, News, Place, Room, Shelf};
+use tokio::sync::{mpsc, watch as channel};
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
+use super::api::{Hub, Page};
 use crate::hub::write::{HubError, in_time};
 
 /// For how long what was read is believed while the API server fails to answer.
@@ -33,10 +30,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// Time between two lists, so that names which are asked for one after another need few of them.
 const BETWEEN_LISTS: Duration = Duration::from_secs(1);
-/// Objects that are read at once: they come whole, whether somebody refers to them or not, and may be large.
-const PAGE: u32 = 8;
-/// Pages that all watches together read at once.
-const PAGES: usize = 4;
 /// Time between two looks whether there is room for an object that had none.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
@@ -45,39 +38,6 @@ pub(super) struct Report {
     pub(super) place: Place,
     pub(super) number: u64,
     pub(super) news: News,
-}
-
-/// What all watches have in common.
-#[derive(Clone)]
-pub(super) struct Hub {
-    client: Client,
-    pages: Arc<Semaphore>,
-}
-
-impl Hub {
-    pub(super) fn new(client: Client) -> Self {
-        Self { client, pages: Arc::new(Semaphore::new(PAGES)) }
-    }
-
-    /// Reads one page. What is large of it is gone when this returns.
-    async fn page(&self, requests: &Request, params: &ListParams) -> Result<Page, HubError> {
-        let request = requests.list(params).map_err(Error::BuildRequest)?;
-        // It is never closed.
-        let _turn = self.pages.acquire().await.ok();
-        let text = in_time(self.client.request_text(request)).await?;
-        Ok(serde_json::from_str(&text).map_err(Error::SerdeError)?)
-    }
-
-    /// Watches from a version on.
-    async fn events(
-        &self,
-        requests: &Request,
-        params: &WatchParams,
-        version: &str,
-    ) -> kube::Result<impl Stream<Item = kube::Result<WatchEvent<Sent>>> + use<>> {
-        let request = requests.watch(params, version).map_err(Error::BuildRequest)?;
-        self.client.request_events(request).await
-    }
 }
 
 /// Follows one place until nobody listens any more.
@@ -107,13 +67,6 @@ struct Listed {
     resource: String,
     version: String,
     asked: BTreeSet<String>,
-}
-
-#[derive(Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: ListMeta,
-    items: Option<Vec<Sent>>,
 }
 
 impl Follower {
@@ -165,18 +118,18 @@ impl Follower {
         let full_name = full_name(&resource);
         let requests = Request::new(DynamicObject::url_path(&resource, Some(&self.place.namespace)));
         let mut objects = BTreeMap::new();
-        let mut params = ListParams::default().limit(PAGE);
+        let mut token: Option<String> = None;
         let version = loop {
             let Page { metadata, items } = self
                 .hub
-                .page(&requests, &params)
+                .page(&requests, token.as_deref())
                 .await
                 .map_err(|error| End::Broke(failure(error, "list", &full_name)))?;
             for sent in items.into_iter().flatten().filter(|sent| asked.contains(&sent.name)) {
                 objects.insert(sent.name.clone(), self.shelf.put(sent));
             }
             match metadata.continue_ {
-                Some(token) if !token.is_empty() => params = params.continue_token(&token),
+                Some(next) if !next.is_empty() => token = Some(next),
                 _ => break metadata.resource_version.unwrap_or_default(),
             }
         };
@@ -207,11 +160,10 @@ impl Follower {
     /// Follows a watch, and the next one where it ends, until one breaks.
     async fn watch(&mut self, listed: Listed) -> End {
         let Listed { requests, resource, mut version, asked } = listed;
-        let params = WatchParams::default();
         let mut looks = interval(BETWEEN_LOOKS);
         loop {
             let began = Instant::now();
-            let events = match in_time(self.hub.events(&requests, &params, &version)).await {
+            let events = match self.hub.events(&requests, &version).await {
                 Ok(events) => events,
                 Err(error) => return End::Broke(failure(error, "watch", &resource)),
             };
