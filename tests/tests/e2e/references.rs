@@ -374,6 +374,16 @@ async fn many_references_to_one_kind_need_one_watch() {
             .await?;
         }
         ensure!(watches().await? - before == 1.0, "{} watches, {before} before", watches().await?);
+        // One refers to another object and back again, while the watch goes on for the others.
+        for n in [1, 0, 1, 0] {
+            hub.report("app-0", STALE_AFTER, from(n)).await?;
+            eventually(SOON, "it is resolved anew", async || {
+                let report = hub.get_report("app-0").await?;
+                ensure!(report.data["status"]["revision"] == format!("v1.{n}"), "{}", report.data["status"]);
+                Ok(())
+            })
+            .await?;
+        }
         // Nobody refers to any: no watch is left.
         for n in 0..many {
             hub.report(&format!("app-{n}"), STALE_AFTER, json!({})).await?;

@@ -41,8 +41,6 @@ impl Hub {
 
     /// Reads the page at this token. Objects come one at a time where some together are too long.
     pub(super) async fn page(&self, requests: &Request, token: Option<&str>) -> Result<Page, HubError> {
-        // It is never closed.
-        let _turn = self.pages.acquire().await.ok();
         for limit in [PAGE, 1] {
             let params = ListParams {
                 limit: Some(limit),
@@ -51,14 +49,16 @@ impl Hub {
             };
             let request = requests.list(&params).map_err(Error::BuildRequest)?;
             let call = async {
-                let mut text = Vec::new();
                 let body = self.client.request_stream(request).await?;
+                // Only who has an answer waits for a turn, as one that is late would keep all others waiting.
+                let _turn = self.pages.acquire().await.ok();
+                let mut text = Vec::new();
                 body.take(LONGEST + 1).read_to_end(&mut text).await.map_err(Error::ReadEvents)?;
-                Ok(text)
+                let fits = text.len() as u64 <= LONGEST;
+                fits.then(|| serde_json::from_slice(&text)).transpose().map_err(Error::SerdeError)
             };
-            let text = in_time(call).await?;
-            if text.len() as u64 <= LONGEST {
-                return Ok(serde_json::from_slice(&text).map_err(Error::SerdeError)?);
+            if let Some(page) = in_time(call).await? {
+                return Ok(page);
             }
         }
         Err(too_long().into())

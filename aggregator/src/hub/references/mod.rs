@@ -30,8 +30,17 @@ struct Watch {
     number: u64,
     /// That of its namespace.
     room: Room,
-    names: channel::Sender<BTreeSet<String>>,
+    wanted: channel::Sender<Wanted>,
     task: JoinHandle<()>,
+}
+
+/// The names that a watch looks for.
+#[derive(Debug, Clone)]
+struct Wanted {
+    names: BTreeSet<String>,
+    /// How many were ever added. A list that is older than one of them does not count for it, not even where it was looked
+    /// for before.
+    additions: u64,
 }
 
 impl Drop for Watch {
@@ -52,7 +61,10 @@ impl References {
         if let Some((place, name)) = change.added {
             match self.watches.get(&place) {
                 Some(watch) => {
-                    watch.names.send_if_modified(|names| names.insert(name));
+                    watch.wanted.send_modify(|wanted| {
+                        wanted.names.insert(name);
+                        wanted.additions += 1;
+                    });
                 }
                 None => self.start(place, name),
             }
@@ -60,8 +72,8 @@ impl References {
         if let Some((place, name)) = change.dropped
             && let Some(watch) = self.watches.get(&place)
         {
-            watch.names.send_if_modified(|names| names.remove(&name));
-            if watch.names.borrow().is_empty() {
+            watch.wanted.send_if_modified(|wanted| wanted.names.remove(&name));
+            if watch.wanted.borrow().names.is_empty() {
                 self.watches.remove(&place);
             }
         }
@@ -69,14 +81,14 @@ impl References {
 
     fn start(&mut self, place: Place, name: String) {
         self.started += 1;
-        let (names, asked) = channel::channel(BTreeSet::from([name]));
+        let (wanted, asked) = channel::channel(Wanted { names: BTreeSet::from([name]), additions: 1 });
         let number = self.started;
         let of_namespace = self.watches.iter().find(|(other, _)| other.namespace == place.namespace);
         let room = of_namespace.map(|(_, watch)| watch.room.clone()).unwrap_or_default();
         let (hub, sender) = (self.hub.clone(), self.sender.clone());
         let follower = Follower::new(hub, room.clone(), place.clone(), number, asked, sender);
         let task = tokio::spawn(follower.run());
-        self.watches.insert(place, Watch { number, room, names, task });
+        self.watches.insert(place, Watch { number, room, wanted, task });
     }
 
     /// What one of the watches has found out. Waits for that; may be dropped while it does.

@@ -19,6 +19,7 @@ use statusbridge_core::reconcile::references::{Failure, News, Place, Room, Shelf
 use tokio::sync::{mpsc, watch as channel};
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
+use super::Wanted;
 use super::api::{Hub, Page};
 use crate::hub::write::{HubError, in_time};
 
@@ -46,14 +47,14 @@ pub(super) struct Follower {
     place: Place,
     shelf: Shelf,
     number: u64,
-    names: channel::Receiver<BTreeSet<String>>,
+    wanted: channel::Receiver<Wanted>,
     reports: mpsc::Sender<Report>,
     failed: Option<Failure>,
 }
 
 /// Why a watch is not followed any further.
 enum End {
-    /// Objects are asked for that the list did not look for, or had no room for.
+    /// Objects are asked for that the list did not look for, or that had no room and may have it now.
     Asked,
     /// It broke.
     Broke(Failure),
@@ -66,7 +67,8 @@ struct Listed {
     requests: Request,
     resource: String,
     version: String,
-    asked: BTreeSet<String>,
+    /// How many names had ever been added.
+    additions: u64,
 }
 
 impl Follower {
@@ -75,10 +77,10 @@ impl Follower {
         room: Room,
         place: Place,
         number: u64,
-        names: channel::Receiver<BTreeSet<String>>,
+        wanted: channel::Receiver<Wanted>,
         reports: mpsc::Sender<Report>,
     ) -> Self {
-        Self { hub, place, shelf: Shelf::new(room), number, names, reports, failed: None }
+        Self { hub, place, shelf: Shelf::new(room), number, wanted, reports, failed: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -112,7 +114,7 @@ impl Follower {
     }
 
     async fn list(&mut self) -> Result<Listed, End> {
-        let asked = self.names.borrow_and_update().clone();
+        let Wanted { names: asked, additions } = self.wanted.borrow_and_update().clone();
         self.shelf.retain(&asked);
         let resource = self.resource().await.map_err(End::Broke)?;
         let full_name = full_name(&resource);
@@ -134,9 +136,9 @@ impl Follower {
             }
         };
         self.shelf.retain(&objects.keys().cloned().collect());
-        self.tell(News::Listed { asked: asked.clone(), objects }).await?;
+        self.tell(News::Listed { asked, objects }).await?;
         self.failed = None;
-        Ok(Listed { requests, resource: full_name, version, asked })
+        Ok(Listed { requests, resource: full_name, version, additions })
     }
 
     async fn resource(&self) -> Result<ApiResource, Failure> {
@@ -159,7 +161,7 @@ impl Follower {
 
     /// Follows a watch, and the next one where it ends, until one breaks.
     async fn watch(&mut self, listed: Listed) -> End {
-        let Listed { requests, resource, mut version, asked } = listed;
+        let Listed { requests, resource, mut version, additions } = listed;
         let mut looks = interval(BETWEEN_LOOKS);
         loop {
             let began = Instant::now();
@@ -170,13 +172,13 @@ impl Follower {
             let mut events = pin!(events);
             loop {
                 let event = tokio::select! {
-                    changed = self.names.changed() => {
+                    changed = self.wanted.changed() => {
                         if changed.is_err() {
                             return End::Unheard;
                         }
-                        let names = self.names.borrow_and_update().clone();
-                        self.shelf.retain(&names);
-                        if names.is_subset(&asked) { continue } else { return End::Asked }
+                        let wanted = self.wanted.borrow_and_update();
+                        self.shelf.retain(&wanted.names);
+                        if wanted.additions == additions { continue } else { return End::Asked }
                     }
                     _ = looks.tick() => {
                         if self.shelf.has_room() { return End::Asked } else { continue }
@@ -202,7 +204,7 @@ impl Follower {
                 };
                 version.clone_from(&object.version);
                 let name = object.name.clone();
-                if !asked.contains(&name) {
+                if !self.wanted.borrow().names.contains(&name) {
                     continue;
                 }
                 let kept = if gone {
@@ -219,11 +221,11 @@ impl Follower {
     }
 
     async fn tell_failure(&mut self, failure: Failure) -> Result<(), End> {
+        self.shelf.retain(&BTreeSet::new());
         if self.failed.as_ref() == Some(&failure) {
             return Ok(());
         }
         self.failed = Some(failure.clone());
-        self.shelf.retain(&BTreeSet::new());
         self.tell(News::Failed(failure)).await
     }
 
