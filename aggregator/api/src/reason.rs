@@ -21,7 +21,7 @@ crate::catalogue! {
     RevisionForbidden,
     /// The object that `revisionFrom` names does not exist, or its kind is not installed.
     RevisionNotFound,
-    /// The API server fails to give the object that `revisionFrom` names.
+    /// The API server fails to give the object that `revisionFrom` names, the object is too large, or its expression waits too long.
     RevisionUnreadable,
     /// The object that `revisionFrom` names gives no revision: the expression fails on it, or gives nothing or too much.
     RevisionInvalid,

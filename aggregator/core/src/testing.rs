@@ -23,7 +23,7 @@ use crate::reconcile::dependencies::Graph;
 use crate::reconcile::judge::World;
 use crate::reconcile::observation_cache::ObservationCache;
 use crate::reconcile::profiles::{Profiles, Settings};
-use crate::reconcile::references::Ledger;
+use crate::reconcile::references::{Kept, Ledger, Sent, Shelf};
 use crate::reconcile::store::{Gates, Key, Kind, Packages};
 use crate::reconcile::tenancy::Tenancy;
 use crate::reconcile::verdict_cache::VerdictCache;
@@ -301,6 +301,18 @@ impl Surroundings {
             moment,
         }
     }
+}
+
+/// What is kept of an object that somebody refers to, in a namespace of its own.
+pub fn kept(object: &serde_json::Value) -> Kept {
+    Shelf::default().put(sent("it", object))
+}
+
+/// An object of this name as the API server sends it.
+pub fn sent(name: &str, object: &serde_json::Value) -> Sent {
+    let mut object = object.clone();
+    object["metadata"]["name"] = name.into();
+    serde_json::from_str(&object.to_string()).unwrap()
 }
 
 /// Evaluates every expression that waits for it.

@@ -56,9 +56,13 @@ impl Few {
     }
 
     async fn config_map(&self, name: &str, revision: &str) -> Result<()> {
+        self.put("default", name, json!({"revision": revision})).await
+    }
+
+    async fn put(&self, namespace: &str, name: &str, data: Value) -> Result<()> {
         let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"},
-            "data": {"revision": revision},
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace},
+            "data": data,
         });
         self.hub.api.apply_object(&object).await.map(drop)
     }
@@ -370,6 +374,16 @@ async fn many_references_to_one_kind_need_one_watch() {
             .await?;
         }
         ensure!(watches().await? - before == 1.0, "{} watches, {before} before", watches().await?);
+        // One refers to another object and back again, while the watch goes on for the others.
+        for n in [1, 0, 1, 0] {
+            hub.report("app-0", STALE_AFTER, from(n)).await?;
+            eventually(SOON, "it is resolved anew", async || {
+                let report = hub.get_report("app-0").await?;
+                ensure!(report.data["status"]["revision"] == format!("v1.{n}"), "{}", report.data["status"]);
+                Ok(())
+            })
+            .await?;
+        }
         // Nobody refers to any: no watch is left.
         for n in 0..many {
             hub.report(&format!("app-{n}"), STALE_AFTER, json!({})).await?;
@@ -377,6 +391,89 @@ async fn many_references_to_one_kind_need_one_watch() {
         eventually(SOON, "the watch is gone", async || {
             let now = watches().await?;
             ensure!(now == before, "{now} watches, {before} before");
+            Ok(())
+        })
+        .await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn large_objects_of_one_namespace_are_refused_and_those_of_another_are_followed() {
+    run("e2e-references-large", async |rig| {
+        let few = Few::start(rig).await?;
+        let (hub, api) = (&few.hub, &few.hub.api);
+        few.let_read("", "configmaps").await?;
+        let kib = |kib: usize, revision: &str| json!({"revision": revision, "padding": "x".repeat(kib << 10)});
+
+        // One that is too large, until it no longer is.
+        few.put("default", "versions", kib(900, &revision(1))).await?;
+        few.refer("v1", "ConfigMap", "versions", "object.data.revision").await?;
+        let report = few.ready("False", "RevisionUnreadable", None).await?;
+        let expected = "ConfigMap \"versions\" takes 901 KiB of JSON, and the aggregator reads 256 KiB at most: refer to a \
+                        smaller object";
+        ensure!(message(&report, "Ready").contains(expected), "{}", report.data["status"]);
+        few.config_map("versions", &revision(1)).await?;
+        few.ready("True", "Healthy", Some(1)).await?;
+
+        // More than their namespace has room for.
+        let (many, room) = (36, 32);
+        let from = |name: &str| {
+            json!({"revisionFrom": {
+                "apiVersion": "v1", "kind": "ConfigMap", "name": name, "expression": "object.data.revision",
+            }})
+        };
+        let pid = hub.aggregator.process().pid().context("it is gone")?;
+        let before = usage::resident(pid)?;
+        for n in 0..many {
+            let name = format!("large-{n}");
+            few.put("default", &name, kib(250, "v1")).await?;
+            hub.report(&name, STALE_AFTER, from(&name)).await?;
+        }
+        let resolved = async || -> Result<Vec<String>> {
+            let mut all = Vec::new();
+            let mut late = 0;
+            for n in 0..many {
+                let report = hub.get_report(&format!("large-{n}")).await?;
+                if report.data["status"]["revision"] == "v1" {
+                    all.push(format!("large-{n}"));
+                }
+                late += usize::from(message(&report, "Ready").contains("the 8 MiB that the aggregator keeps"));
+            }
+            ensure!(all.len() + late >= many - 1, "{} are resolved and {late} refused", all.len());
+            Ok(all)
+        };
+        let taken = eventually(SOON, "as many are resolved as have room", async || {
+            let taken = resolved().await?;
+            ensure!(taken.len() == room, "{} are", taken.len());
+            Ok(taken)
+        })
+        .await?;
+        println!("{} KiB more", usage::resident(pid)?.saturating_sub(before) >> 10);
+
+        // Another namespace has room of its own, and the first one has room again.
+        api.apply_object(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}))
+            .await?;
+        few.put("other", "versions", kib(250, "v1")).await?;
+        let mut package = serde_json::to_value(hub.get_report(&taken[0]).await?)?;
+        package["metadata"] = json!({"name": APP, "namespace": "other"});
+        package["spec"]["revisionFrom"]["name"] = json!("versions");
+        package.as_object_mut().context("no object")?.remove("status");
+        api.apply_object(&package).await?;
+        let others: Api<DynamicObject> = api.dynamic(&hub::kind("FleetPackage"), Some("other")).await?;
+        for revision in ["v1", "v2"] {
+            few.put("other", "versions", kib(250, revision)).await?;
+            eventually(SOON, "the other namespace's is followed", async || {
+                let report = others.get(APP).await?;
+                ensure!(report.data["status"]["revision"] == revision, "{}", report.data["status"]);
+                Ok(())
+            })
+            .await?;
+        }
+        few.delete("v1", "ConfigMap", &taken[0]).await?;
+        eventually(SOON, "another one has its room", async || {
+            let now = resolved().await?;
+            ensure!(now.len() == room && !now.contains(&taken[0]), "{} are", now.len());
             Ok(())
         })
         .await

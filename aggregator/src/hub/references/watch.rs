@@ -1,6 +1,7 @@
 //! Follows the objects of one kind in one namespace: a list, then a watch from there, again and again.
 //!
-//! Only objects that somebody refers to are kept; when one more is asked for, the list is read again.
+//! Only objects that somebody refers to are kept, as far as the room of their namespace goes; when one more is asked
+//! for, or there is room again, the list is read again.
 //! Kinds that are not there are looked for again and again. What may not be read, or has no kind any
 //! more, is not known from that moment on; where the API server only fails to answer, what was read
 //! is believed for [`PATIENCE`], so that a restart of the API server is no event.
@@ -10,16 +11,16 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::api::{
-    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, TypeMeta, WatchEvent, WatchParams,
-};
+use kube::Error;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Resource, WatchEvent};
+use kube::core::Request;
 use kube::discovery::{self, Scope, verbs};
-use kube::{Client, Error, ResourceExt};
-use serde_json::Value;
-use statusbridge_core::reconcile::references::{Failure, News, Place};
+use statusbridge_core::reconcile::references::{Failure, News, Place, Room, Shelf};
 use tokio::sync::{mpsc, watch as channel};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, interval, sleep, sleep_until};
 
+use super::Wanted;
+use super::api::{Hub, Page};
 use crate::hub::write::{HubError, in_time};
 
 /// For how long what was read is believed while the API server fails to answer.
@@ -30,8 +31,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// Time between two lists, so that names which are asked for one after another need few of them.
 const BETWEEN_LISTS: Duration = Duration::from_secs(1);
-/// Objects that are read at once: they are read whole, whether somebody refers to them or not.
-const PAGE: u32 = 50;
+/// Time between two looks whether there is room for an object that had none.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// What a watch found out, and which one it was.
 pub(super) struct Report {
@@ -42,17 +43,18 @@ pub(super) struct Report {
 
 /// Follows one place until nobody listens any more.
 pub(super) struct Follower {
-    client: Client,
+    hub: Hub,
     place: Place,
+    shelf: Shelf,
     number: u64,
-    names: channel::Receiver<BTreeSet<String>>,
+    wanted: channel::Receiver<Wanted>,
     reports: mpsc::Sender<Report>,
     failed: Option<Failure>,
 }
 
 /// Why a watch is not followed any further.
 enum End {
-    /// Objects are asked for that the list did not look for.
+    /// Objects are asked for that the list did not look for, or that had no room and may have it now.
     Asked,
     /// It broke.
     Broke(Failure),
@@ -62,21 +64,23 @@ enum End {
 
 /// A list that was read.
 struct Listed {
-    api: Api<DynamicObject>,
+    requests: Request,
     resource: String,
     version: String,
-    asked: BTreeSet<String>,
+    /// How many names had ever been added.
+    additions: u64,
 }
 
 impl Follower {
     pub(super) fn new(
-        client: Client,
+        hub: Hub,
+        room: Room,
         place: Place,
         number: u64,
-        names: channel::Receiver<BTreeSet<String>>,
+        wanted: channel::Receiver<Wanted>,
         reports: mpsc::Sender<Report>,
     ) -> Self {
-        Self { client, place, number, names, reports, failed: None }
+        Self { hub, place, shelf: Shelf::new(room), number, wanted, reports, failed: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -110,25 +114,31 @@ impl Follower {
     }
 
     async fn list(&mut self) -> Result<Listed, End> {
-        let asked = self.names.borrow_and_update().clone();
+        let Wanted { names: asked, additions } = self.wanted.borrow_and_update().clone();
+        self.shelf.retain(&asked);
         let resource = self.resource().await.map_err(End::Broke)?;
         let full_name = full_name(&resource);
-        let api = Api::namespaced_with(self.client.clone(), &self.place.namespace, &resource);
+        let requests = Request::new(DynamicObject::url_path(&resource, Some(&self.place.namespace)));
         let mut objects = BTreeMap::new();
-        let mut page = ListParams::default().limit(PAGE);
+        let mut token: Option<String> = None;
         let version = loop {
-            let list = in_time(api.list(&page))
+            let Page { metadata, items } = self
+                .hub
+                .page(&requests, token.as_deref())
                 .await
                 .map_err(|error| End::Broke(failure(error, "list", &full_name)))?;
-            objects.extend(list.items.into_iter().filter_map(|object| self.wanted(object, &asked)));
-            match list.metadata.continue_ {
-                Some(token) if !token.is_empty() => page = page.continue_token(&token),
-                _ => break list.metadata.resource_version.unwrap_or_default(),
+            for sent in items.into_iter().flatten().filter(|sent| asked.contains(&sent.name)) {
+                objects.insert(sent.name.clone(), self.shelf.put(sent));
+            }
+            match metadata.continue_ {
+                Some(next) if !next.is_empty() => token = Some(next),
+                _ => break metadata.resource_version.unwrap_or_default(),
             }
         };
-        self.tell(News::Listed { asked: asked.clone(), objects }).await?;
+        self.shelf.retain(&objects.keys().cloned().collect());
+        self.tell(News::Listed { asked, objects }).await?;
         self.failed = None;
-        Ok(Listed { api, resource: full_name, version, asked })
+        Ok(Listed { requests, resource: full_name, version, additions })
     }
 
     async fn resource(&self) -> Result<ApiResource, Failure> {
@@ -136,7 +146,7 @@ impl Follower {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind_of = GroupVersionKind::gvk(group, version, kind);
         let (resource, able) =
-            in_time(discovery::pinned_kind(&self.client, &kind_of)).await.map_err(undiscovered)?;
+            in_time(discovery::pinned_kind(&self.hub.client, &kind_of)).await.map_err(undiscovered)?;
         if resource.plural == "secrets" {
             return Err(Failure::Unfit("a revision is never read from a Secret".to_owned()));
         }
@@ -151,23 +161,27 @@ impl Follower {
 
     /// Follows a watch, and the next one where it ends, until one breaks.
     async fn watch(&mut self, listed: Listed) -> End {
-        let Listed { api, resource, mut version, asked } = listed;
-        let params = WatchParams::default();
+        let Listed { requests, resource, mut version, additions } = listed;
+        let mut looks = interval(BETWEEN_LOOKS);
         loop {
             let began = Instant::now();
-            let events = match in_time(api.watch(&params, &version)).await {
+            let events = match self.hub.events(&requests, &version).await {
                 Ok(events) => events,
                 Err(error) => return End::Broke(failure(error, "watch", &resource)),
             };
             let mut events = pin!(events);
             loop {
                 let event = tokio::select! {
-                    changed = self.names.changed() => {
+                    changed = self.wanted.changed() => {
                         if changed.is_err() {
                             return End::Unheard;
                         }
-                        let known = self.names.borrow_and_update().is_subset(&asked);
-                        if known { continue } else { return End::Asked }
+                        let wanted = self.wanted.borrow_and_update();
+                        self.shelf.retain(&wanted.names);
+                        if wanted.additions == additions { continue } else { return End::Asked }
+                    }
+                    _ = looks.tick() => {
+                        if self.shelf.has_room() { return End::Asked } else { continue }
                     }
                     event = events.next() => event,
                 };
@@ -188,29 +202,26 @@ impl Follower {
                     }
                     Some(Err(error)) => return End::Broke(failure(error.into(), "watch", &resource)),
                 };
-                if let Some(seen) = object.resource_version() {
-                    version = seen;
+                version.clone_from(&object.version);
+                let name = object.name.clone();
+                if !self.wanted.borrow().names.contains(&name) {
+                    continue;
                 }
-                if let Some((name, object)) = self.wanted(object, &asked)
-                    && let Err(end) = self.tell(News::Changed(name, (!gone).then_some(object))).await
-                {
+                let kept = if gone {
+                    self.shelf.remove(&name);
+                    None
+                } else {
+                    Some(self.shelf.put(object))
+                };
+                if let Err(end) = self.tell(News::Changed(name, kept)).await {
                     return end;
                 }
             }
         }
     }
 
-    /// Name and contents of an object that somebody refers to.
-    fn wanted(&self, mut object: DynamicObject, asked: &BTreeSet<String>) -> Option<(String, Value)> {
-        let name = object.metadata.name.clone().filter(|name| asked.contains(name))?;
-        // Objects of a list may leave these out.
-        let (api_version, kind) = (self.place.api_version.clone(), self.place.kind.clone());
-        object.types = Some(TypeMeta { api_version, kind });
-        object.metadata.managed_fields = None;
-        Some((name, serde_json::to_value(object).ok()?))
-    }
-
     async fn tell_failure(&mut self, failure: Failure) -> Result<(), End> {
+        self.shelf.retain(&BTreeSet::new());
         if self.failed.as_ref() == Some(&failure) {
             return Ok(());
         }

@@ -21,7 +21,9 @@ use statusbridge_core::reconcile::store::{
     Event as Watched, GateObject, Key, Kind, Object, PackageObject, Store,
 };
 use statusbridge_core::reconcile::tenancy::Tenancy;
-use statusbridge_core::testing::{Exposition, Surroundings, digests, evaluate_all, failed, healthy, package};
+use statusbridge_core::testing::{
+    Exposition, Surroundings, digests, evaluate_all, failed, healthy, kept, package,
+};
 use statusbridge_core::time::{Now, Seconds};
 
 use super::steps::{Change, Landing, Read, Step};
@@ -393,9 +395,11 @@ impl History {
     /// Something is heard of the objects that hold revisions.
     fn read(&mut self, namespace: &str, news: Read) {
         let place = Place { namespace: namespace.into(), api_version: "v1".into(), kind: "ConfigMap".into() };
-        let holds = |revision: Option<bool>| match revision {
-            Some(first) => json!({"data": {"revision": if first { "r1" } else { "r2" }}}),
-            None => json!({"data": {}}),
+        let holds = |revision: Option<bool>| {
+            kept(&match revision {
+                Some(first) => json!({"data": {"revision": if first { "r1" } else { "r2" }}}),
+                None => json!({"data": {}}),
+            })
         };
         let name = |at: usize| REFERENCES[at].to_owned();
         let news = match news {

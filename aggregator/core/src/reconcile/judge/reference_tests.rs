@@ -10,7 +10,7 @@ use crate::fleet::FleetSettings;
 use crate::reconcile::lazy_object::LazyObject;
 use crate::reconcile::references::{Ledger, News, Place};
 use crate::reconcile::store::Object;
-use crate::testing::{Surroundings, evaluate_all};
+use crate::testing::{Surroundings, evaluate_all, kept};
 
 fn refers(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "expression": "object.data.revision"})
@@ -47,7 +47,7 @@ fn what_was_said_stands_for_its_generation_alone_until_the_reference_is_read() {
     assert_eq!(ready(&judged(&ledger, &fresh).unwrap()), "Pending");
     let place = Place { namespace: "fleet".into(), api_version: "v1".into(), kind: "ConfigMap".into() };
     let object = json!({"data": {"revision": "r1"}});
-    let objects = [("a".to_owned(), object)].into();
+    let objects = [("a".to_owned(), kept(&object))].into();
     ledger.take(&place, News::Listed { asked: ["a".to_owned()].into(), objects }, Duration::ZERO);
     assert_eq!(judged(&ledger, &fresh).map(|it| ready(&it).to_owned()).as_deref(), Some("Pending"));
     evaluate_all(&mut ledger);

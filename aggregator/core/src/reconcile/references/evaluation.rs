@@ -1,13 +1,13 @@
 //! One expression on one object: what it gave last, and the next time that it is evaluated.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use statusbridge_api::Reason;
 use statusbridge_expression::Expression;
 
+use super::object::Object;
 use super::reference::{Reference, read};
 use super::resolution::{Resolution, unresolved};
 use crate::reconcile::store::Key;
@@ -23,7 +23,8 @@ pub(super) struct Reading {
     compiled: Arc<Compiled>,
     /// What it gave on the newest version that it was evaluated on.
     pub(super) found: Resolution,
-    of: Option<Arc<Value>>,
+    /// Which version that is. Not kept by this, as each of many expressions may be behind by another version.
+    of: Option<Weak<Object>>,
     /// When a version came that it was not evaluated on, if there is one.
     pub(super) since: Option<Duration>,
     /// Whether that is too long ago.
@@ -31,7 +32,7 @@ pub(super) struct Reading {
     /// Its place among those that wait for their turn.
     pub(super) due: Option<Duration>,
     not_before: Option<Duration>,
-    running: Option<Arc<Value>>,
+    running: Option<Weak<Object>>,
 }
 
 impl Reading {
@@ -43,8 +44,8 @@ impl Reading {
     }
 
     /// Takes note of the newest version. When to evaluate, if that is news.
-    pub(super) fn wait(&mut self, newest: &Arc<Value>, since: Duration, now: Duration) -> Option<Duration> {
-        if self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, newest)) {
+    pub(super) fn wait(&mut self, newest: &Arc<Object>, since: Duration, now: Duration) -> Option<Duration> {
+        if self.of.as_ref().is_some_and(|of| is(of, newest)) {
             return None;
         }
         self.since.get_or_insert(since);
@@ -58,21 +59,26 @@ impl Reading {
     pub(super) fn begin(
         &mut self,
         reference: Arc<Reference>,
-        object: Arc<Value>,
+        object: Arc<Object>,
         now: Duration,
     ) -> Evaluation {
         self.due = None;
-        self.running = Some(object.clone());
+        self.running = Some(Arc::downgrade(&object));
         Evaluation { reference, compiled: self.compiled.clone(), object, began: now }
     }
 
     /// Takes in what came out, unless the object has been gone since it began.
     pub(super) fn end(&mut self, evaluation: Evaluation, found: Resolution, not_before: Duration) {
-        if self.running.take_if(|it| Arc::ptr_eq(it, &evaluation.object)).is_some() {
-            (self.found, self.of, self.since) = (found, Some(evaluation.object), None);
+        if self.running.take_if(|it| is(it, &evaluation.object)).is_some() {
+            (self.found, self.of, self.since) = (found, Some(Arc::downgrade(&evaluation.object)), None);
             (self.late, self.not_before) = (false, Some(not_before));
         }
     }
+}
+
+/// Whether it is this version. No later one lies where an earlier one lay while that is still remembered.
+fn is(version: &Weak<Object>, object: &Arc<Object>) -> bool {
+    std::ptr::eq(version.as_ptr(), Arc::as_ptr(object))
 }
 
 /// An expression that is to be evaluated on a version of an object.
@@ -80,7 +86,7 @@ impl Reading {
 pub struct Evaluation {
     pub(super) reference: Arc<Reference>,
     compiled: Arc<Compiled>,
-    object: Arc<Value>,
+    object: Arc<Object>,
     pub(super) began: Duration,
 }
 
@@ -99,7 +105,7 @@ impl Evaluation {
         let Reference { place, name, .. } = &*self.reference;
         let found = match self.compiled.get_or_init(|| self.reference.compile()) {
             Err(error) => unresolved(Reason::InvalidSpec, true, error),
-            Ok(expression) => match read(expression, &self.object) {
+            Ok(expression) => match read(expression, place, self.object.json()) {
                 Ok(revision) => Resolution::Revision(revision),
                 Err(error) => {
                     let message = format!("{} {name:?}: {error}", place.kind);

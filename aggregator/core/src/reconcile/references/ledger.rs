@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use statusbridge_api::{Reason, RevisionFrom};
 
 use super::evaluation::{Evaluated, Evaluation, Reading};
+use super::object::{Kept, Object};
 use super::reference::{Place, Reference};
 use super::resolution::{Resolution, unresolved};
 use super::turns::Turns;
@@ -20,17 +20,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const BETWEEN: Duration = Duration::from_secs(1);
 
 /// What a watch found out.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum News {
     /// All objects of these names that there are.
     Listed {
         /// The names that were looked for.
         asked: BTreeSet<String>,
         /// The objects that were found.
-        objects: BTreeMap<String, Value>,
+        objects: BTreeMap<String, Kept>,
     },
     /// An object as it is now; `None` when it was deleted.
-    Changed(String, Option<Value>),
+    Changed(String, Option<Kept>),
     /// Nothing is known any more.
     Failed(Failure),
 }
@@ -79,7 +79,7 @@ enum Known {
     Nothing,
     Objects {
         asked: BTreeSet<String>,
-        objects: BTreeMap<String, Arc<Value>>,
+        objects: BTreeMap<String, Kept>,
     },
     Failed(Failure),
 }
@@ -189,7 +189,7 @@ impl Ledger {
     /// Takes in what a watch found out, and says for which FleetPackages something else follows now.
     pub fn take(&mut self, place: &Place, news: News, now: Duration) -> BTreeSet<Key> {
         let name = if let News::Changed(name, _) = &news { Some(name.clone()) } else { None };
-        let is_newer = matches!(&news, News::Changed(_, Some(_)));
+        let is_newer = matches!(&news, News::Changed(_, Some(Ok(_))));
         // Nothing follows from yet another version for those that wait for their turn anyway.
         let waits = |it: &Arc<Reference>| self.readings.get(it).is_some_and(|it| it.due.is_some());
         let concerned = self.references_to(place, name.as_deref()).filter(|it| !(is_newer && waits(it)));
@@ -275,16 +275,9 @@ impl Known {
     fn take(&mut self, news: News, names: &BTreeSet<&str>) {
         match news {
             News::Failed(failure) => *self = Self::Failed(failure),
-            News::Listed { mut asked, objects } => {
+            News::Listed { mut asked, mut objects } => {
                 asked.retain(|name| names.contains(name.as_str()));
-                let objects = objects.into_iter().filter(|(name, _)| names.contains(name.as_str()));
-                // The same version is not evaluated again.
-                let keep = |(name, object): (String, Value)| {
-                    let known = self.object(&name).filter(|known| ***known == object);
-                    let object = known.cloned().unwrap_or_else(|| Arc::new(object));
-                    (name, object)
-                };
-                let objects = objects.map(keep).collect();
+                objects.retain(|name, _| names.contains(name.as_str()));
                 *self = Self::Objects { asked, objects };
             }
             News::Changed(name, object) => {
@@ -292,7 +285,7 @@ impl Known {
                     && asked.contains(&name)
                 {
                     match object {
-                        Some(object) => objects.insert(name, Arc::new(object)),
+                        Some(object) => objects.insert(name, object),
                         None => objects.remove(&name),
                     };
                 }
@@ -300,8 +293,8 @@ impl Known {
         }
     }
 
-    fn object(&self, name: &str) -> Option<&Arc<Value>> {
-        if let Self::Objects { objects, .. } = self { objects.get(name) } else { None }
+    fn object(&self, name: &str) -> Option<&Arc<Object>> {
+        if let Self::Objects { objects, .. } = self { objects.get(name)?.as_ref().ok() } else { None }
     }
 
     fn resolve(&self, reference: &Reference, reading: &Reading) -> Resolution {
@@ -309,6 +302,9 @@ impl Known {
         match self {
             Self::Nothing => Resolution::Pending,
             Self::Objects { objects, .. } if objects.contains_key(name) => {
+                if let Some(Err(refusal)) = objects.get(name) {
+                    return unresolved(Reason::RevisionUnreadable, false, &refusal.message(reference));
+                }
                 if !reading.late {
                     return reading.found.clone();
                 }

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -8,8 +9,10 @@ use statusbridge_api::RevisionFrom;
 
 use super::Resolution;
 use super::ledger::{self, Change, Failure, MOST_PLACES, News};
+use super::object::{Kept, MAX_OBJECT, MOST_OF_A_NAMESPACE, Refusal, Room, Sent, Shelf};
 use super::reference::{Place, Reference, read};
 use crate::reconcile::store::Key;
+use crate::testing::{kept, sent};
 
 /// A ledger whose expressions are all evaluated as soon as anything happens, some time after what happened before.
 struct Ledger {
@@ -73,8 +76,14 @@ fn place() -> Place {
     Place { namespace: "fleet".into(), api_version: "v1".into(), kind: "ConfigMap".into() }
 }
 
-fn object(revision: &str) -> Value {
-    json!({"data": {"revision": revision}})
+fn object(revision: &str) -> Kept {
+    kept(&json!({"data": {"revision": revision}}))
+}
+
+/// What an expression gives on an object.
+fn given(expression: &str, object: &Value) -> Result<String, String> {
+    let reference = Reference::check("fleet", &from("ConfigMap", "a", expression)).expect(expression);
+    read(&reference.compile().expect(expression), &place(), &object.to_string())
 }
 
 fn listed(asked: &[&str], objects: &[(&str, &str)]) -> News {
@@ -298,13 +307,12 @@ fn objects_that_give_no_revision_are_errors(#[case] expression: &str, #[case] ex
         "revision": "r1", "empty": "", "blank": " \n", "number": 7, "long": "x".repeat(4097),
         "many": (0..5000).collect::<Vec<_>>(), "pattern": "((a{50}){50}){50}", "laughs": laughs,
     }});
-    let reference = Reference::check("fleet", &from("ConfigMap", "a", expression)).expect(expression);
-    let error = read(&reference.compile().expect(expression), &object).expect_err(expression);
+    let error = given(expression, &object).expect_err(expression);
     assert!(error.contains(expected) && error.len() < 2000, "{error}");
     let mut ledger = Ledger::default();
     let from = from("ConfigMap", "a", expression);
     ledger.ask(&key("p"), Some(&from));
-    let objects = [("a".to_owned(), object)].into();
+    let objects = [("a".to_owned(), kept(&object))].into();
     ledger.take(&place(), News::Listed { asked: ["a".to_owned()].into(), objects });
     let said = said(ledger.resolution(&key("p"), &from));
     assert!(said.starts_with("RevisionInvalid: revisionFrom: ConfigMap \"a\": expression: "), "{said}");
@@ -317,10 +325,11 @@ fn an_expression_is_evaluated_once_for_a_version_however_many_packages_have_it()
     for package in &packages {
         ledger.ask(package, Some(&config_map("a")));
     }
-    assert_eq!(ledger.take(&place(), listed(&["a"], &[("a", "r1")])).len(), 200);
+    let first = listed(&["a"], &[("a", "r1")]);
+    assert_eq!(ledger.take(&place(), first.clone()).len(), 200);
     assert_eq!(ledger.evaluations, 1);
     // A list that says the same.
-    assert!(ledger.take(&place(), listed(&["a"], &[("a", "r1")])).is_empty());
+    assert!(ledger.take(&place(), first).is_empty());
     assert_eq!(ledger.evaluations, 1);
     assert_eq!(ledger.take(&place(), News::Changed("a".into(), Some(object("r2")))).len(), 200);
     assert_eq!(ledger.evaluations, 2);
@@ -385,6 +394,179 @@ fn what_waits_for_its_turn_too_long_is_believed_no_longer() {
     assert_eq!(said(ledger.resolution(&p, &from)), "r51");
 }
 
+/// An object that takes so many bytes as JSON, and gives this revision.
+fn of_size(bytes: usize, name: &str, revision: &str) -> Sent {
+    let object = |padding: usize| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "resourceVersion": "7"},
+            "data": {"revision": revision, "padding": "x".repeat(padding)},
+        })
+    };
+    let object = object(bytes - object(0).to_string().len());
+    sent(name, &object)
+}
+
+#[rstest]
+#[case::small(1_000, true)]
+#[case::as_large_as_any_may_be(MAX_OBJECT, true)]
+#[case::larger(MAX_OBJECT + 1, false)]
+#[case::as_large_as_the_api_server_takes(1_500_000, false)]
+fn an_object_is_read_unless_it_is_too_large_and_again_once_it_no_longer_is(
+    #[case] bytes: usize,
+    #[case] is_read: bool,
+) {
+    let (mut ledger, mut shelf) = (Ledger::default(), Shelf::default());
+    let (p, from) = (key("p"), config_map("a"));
+    ledger.ask(&p, Some(&from));
+    let said_of = |ledger: &Ledger| said(ledger.resolution(&p, &from));
+    let expected = if is_read {
+        "r2".to_owned()
+    } else {
+        format!(
+            "RevisionUnreadable: revisionFrom: ConfigMap \"a\" takes {} KiB of JSON, and the aggregator reads 256 KiB at \
+             most: refer to a smaller object",
+            bytes.div_ceil(1024)
+        )
+    };
+    let listed = |it: Kept| News::Listed { asked: ["a".into()].into(), objects: [("a".into(), it)].into() };
+    ledger.take(&place(), listed(shelf.put(of_size(bytes, "a", "r2"))));
+    assert_eq!(said_of(&ledger), expected);
+    ledger.take(&place(), News::Changed("a".into(), Some(shelf.put(of_size(900, "a", "r1")))));
+    assert_eq!(said_of(&ledger), "r1");
+    // Nothing is kept of the version before.
+    ledger.take(&place(), News::Changed("a".into(), Some(shelf.put(of_size(bytes, "a", "r2")))));
+    assert_eq!(said_of(&ledger), expected);
+    ledger.take(&place(), listed(shelf.put(of_size(900, "a", "r3"))));
+    assert_eq!(said_of(&ledger), "r3");
+}
+
+#[test]
+fn an_object_that_gets_too_large_while_its_expression_waits_or_runs_gives_nothing() {
+    let mut ledger = ledger::Ledger::default();
+    let (p, from, now) = (key("p"), config_map("a"), Duration::ZERO);
+    let at_last = "RevisionUnreadable: ";
+    let too_large = || News::Changed("a".into(), Some(Err(Refusal::TooLarge(MAX_OBJECT + 1))));
+    ledger.ask(&p, Some(&from), now);
+    ledger.take(&place(), listed(&["a"], &[("a", "r1")]), now);
+    assert_eq!(names(ledger.take(&place(), too_large(), now)), ["p"]);
+    assert!(ledger.next(now).is_none());
+    ledger.take(&place(), News::Changed("a".into(), Some(object("r2"))), now);
+    let running = ledger.next(now).unwrap();
+    ledger.take(&place(), too_large(), now);
+    assert!(ledger.evaluated(running.run(), now).is_empty());
+    assert!(said(ledger.resolution(&p, &from)).starts_with(at_last));
+}
+
+#[test]
+fn objects_of_one_namespace_share_its_room_and_leave_that_of_others_alone() {
+    const LARGE: usize = MAX_OBJECT;
+    let room = Room::default();
+    // Two kinds in one namespace.
+    let (mut one, mut other) = (Shelf::new(room.clone()), Shelf::new(room.clone()));
+    let name = |n: usize| format!("a{n:02}");
+    let many = MOST_OF_A_NAMESPACE / LARGE;
+    let mut ledger = Ledger::default();
+    let mut objects: Vec<Kept> = (0..many).map(|n| one.put(of_size(LARGE, &name(n), "r1"))).collect();
+    assert!(objects.iter().all(Result::is_ok));
+    // What is late finds no room, however often it comes, and pushes nothing out.
+    let (p, from) = (key("p"), config_map("late"));
+    ledger.ask(&p, Some(&from));
+    ledger.take(&place(), listed(&["late"], &[]));
+    for revision in ["r1", "r2"] {
+        let late = other.put(of_size(5_000, "late", revision));
+        assert!(matches!(late, Err(Refusal::NoRoom(_))));
+        ledger.take(&place(), News::Changed("late".into(), Some(late)));
+        assert_eq!(
+            said(ledger.resolution(&p, &from)),
+            "RevisionUnreadable: revisionFrom: ConfigMap \"late\" takes 5 KiB of JSON, which is more than is left of the \
+             8 MiB that the aggregator keeps for the references of one namespace: refer to fewer or smaller objects in \
+             this namespace"
+        );
+    }
+    assert!(Shelf::new(Room::default()).put(of_size(LARGE, "late", "r1")).is_ok(), "another namespace");
+    // A list that says the same, and a version that takes as much as the one before.
+    let same = one.put(of_size(LARGE, &name(0), "r1")).unwrap();
+    assert!(Arc::ptr_eq(&same, objects[0].as_ref().unwrap()));
+    drop(same);
+    objects[0] = one.put(of_size(LARGE, &name(0), "r2"));
+    assert!(objects[0].is_ok());
+    // Once an object goes, there is room for another one.
+    assert!(!other.has_room());
+    one.remove(&name(1));
+    assert!(!other.has_room(), "it is still known elsewhere");
+    drop(objects.remove(1));
+    assert!(other.has_room() && !one.has_room(), "and is read again where it was missed");
+    let late = other.put(of_size(5_000, "late", "r3"));
+    assert!(!other.has_room());
+    ledger.take(&place(), News::Changed("late".into(), Some(late)));
+    assert_eq!(said(ledger.resolution(&p, &from)), "r3");
+    // Nobody refers to any of them any more.
+    objects.clear();
+    one.retain(&BTreeSet::new());
+    other.retain(&BTreeSet::new());
+    ledger.ask(&p, None);
+    assert!((0..many).all(|n| one.put(of_size(LARGE, &name(n), "r1")).is_ok()));
+}
+
+#[test]
+fn an_object_that_only_grew_too_large_for_the_room_leaves_it_to_others() {
+    let room = Room::default();
+    let (mut one, mut other) = (Shelf::new(room.clone()), Shelf::new(room));
+    let mut is_kept = |bytes, name: &str| one.put(of_size(bytes, name, "r")).is_ok();
+    assert!((0..31).all(|n| is_kept(MAX_OBJECT, &format!("a{n}"))) && is_kept(MAX_OBJECT - 9_000, "b"));
+    let small = other.put(of_size(8_000, "c", "r"));
+    assert!(small.is_ok());
+    assert!(matches!(other.put(of_size(30_000, "c", "r")), Err(Refusal::NoRoom(_))));
+    drop(small);
+    assert!(!other.has_room());
+    assert!(other.put(of_size(8_000, "d", "r")).is_ok());
+    other.remove("c");
+    assert!(!other.has_room(), "nothing waits for room any more");
+}
+
+#[test]
+fn what_the_api_server_sends_is_kept_without_its_managed_fields() {
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": "a", "resourceVersion": "7", "annotations": {"note": "\u{e9}\"<"},
+            "managedFields": [{"manager": "m", "fieldsV1": {"f:data": {"f:x": "y".repeat(MAX_OBJECT)}}}],
+        },
+        "data": {"revision": "r1"},
+    });
+    let mut kept = object.clone();
+    kept["metadata"].as_object_mut().unwrap().remove("managedFields");
+    let event = format!(r#"{{"type":"MODIFIED","object":{object}}}"#);
+    let sent = match serde_json::from_str(&event).unwrap() {
+        kube_core::WatchEvent::<Sent>::Modified(sent) => sent,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((sent.name.as_str(), sent.version.as_str()), ("a", "7"));
+    let text = Shelf::default().put(sent).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(text.json()).unwrap(), kept);
+    let types = "object.apiVersion + ' ' + object.kind + ' ' + object.metadata.name";
+    let untyped = json!({"metadata": {"name": "a"}});
+    assert_eq!(given(types, &untyped).as_deref(), Ok("v1 ConfigMap a"), "lists leave them out");
+    for sent in ["[]", "null", "{}", r#"{"metadata": 1}"#, r#"{"metadata": {"name": 1}}"#] {
+        assert!(serde_json::from_str::<Sent>(sent).is_err(), "{sent}");
+    }
+}
+
+#[test]
+fn an_object_that_is_nested_too_deep_is_an_error_of_its_own() {
+    let deep = format!(r#"{{"metadata":{{"name":"a"}},"spec":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+    let sent: Sent = serde_json::from_str(&deep).unwrap();
+    let (mut ledger, p, from) = (Ledger::default(), key("p"), config_map("a"));
+    ledger.ask(&p, Some(&from));
+    let objects = [("a".to_owned(), Shelf::default().put(sent))].into();
+    ledger.take(&place(), News::Listed { asked: ["a".to_owned()].into(), objects });
+    let said = said(ledger.resolution(&p, &from));
+    assert!(
+        said.starts_with("RevisionInvalid: revisionFrom: ConfigMap \"a\": cannot be parsed: recursion"),
+        "{said}"
+    );
+}
+
 /// What the page on revisions shows works.
 #[test]
 fn the_examples_of_the_documentation_hold() {
@@ -407,9 +589,7 @@ fn the_examples_of_the_documentation_hold() {
     let expressions: Vec<&str> = cells.chain(yaml).collect();
     assert_eq!(expressions.len(), 6, "{expressions:?}");
     for expression in expressions {
-        let reference = Reference::check("fleet", &from("ConfigMap", "a", expression)).expect(expression);
-        let compiled = reference.compile().expect(expression);
-        let given: Vec<String> = objects.iter().filter_map(|object| read(&compiled, object).ok()).collect();
+        let given: Vec<String> = objects.iter().filter_map(|object| given(expression, object).ok()).collect();
         assert_eq!(given, [revision], "{expression}");
     }
 }

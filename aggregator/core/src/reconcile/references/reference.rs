@@ -1,6 +1,6 @@
 //! One reference: what may be referred to, and what its expression gives.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use statusbridge_api::{GROUP, RevisionFrom};
 use statusbridge_expression::{Expression, OBJECT, Scope};
 
@@ -87,7 +87,13 @@ impl Reference {
 ///
 /// # Errors
 /// When the expression fails on it, or gives nothing or what is no revision.
-pub(super) fn read(expression: &Expression, object: &Value) -> Result<String, String> {
+pub(super) fn read(expression: &Expression, place: &Place, json: &str) -> Result<String, String> {
+    let mut object: Map<String, Value> =
+        serde_json::from_str(json).map_err(|error| format!("cannot be parsed: {error}"))?;
+    // Objects of a list may leave these out.
+    object.insert("apiVersion".to_owned(), place.api_version.clone().into());
+    object.insert("kind".to_owned(), place.kind.clone().into());
+    let object = &Value::Object(object);
     let mut scope = Scope::with_steps(MAX_STEPS);
     scope.bind(OBJECT, object);
     let text = expression.whole_text_of(&scope, MAX_REVISION).map_err(|error| error.to_string())?;
