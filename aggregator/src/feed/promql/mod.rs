@@ -6,7 +6,6 @@
 //!
 //! Whatever is not a whole, unreserved answer is a [`FeedError`], never "no data".
 
-mod address;
 mod answer;
 #[cfg(test)]
 mod answer_tests;
@@ -29,7 +28,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use reqwest::{RequestBuilder, Response, Url, header};
 
 pub use {
-    address::Address,
     answer::read as read_answer,
     config::{Credentials, FeedConfig, Flavour},
     error::FeedError,

@@ -154,9 +154,10 @@ mod tests {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target = Target {
             cluster: "c".into(),
-            url: format!("http://{}/metrics", server.local_addr().unwrap()),
+            url: format!("http://{}/metrics", server.local_addr().unwrap()).into(),
             bearer_token_file: token,
             tls: TlsFiles::default(),
+            number: 0,
         };
         let server = tokio::spawn(async move {
             let (mut connection, _) = server.accept().await.unwrap();
@@ -223,13 +224,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_exposition_waits_for_its_place_and_a_small_one_does_not() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
         for (bytes, waits) in [(SMALL, false), (SMALL + 1, true)] {
             let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let target = Target {
                 cluster: "c".into(),
-                url: format!("http://{}/metrics", server.local_addr().unwrap()),
+                url: format!("http://{}/metrics", server.local_addr().unwrap()).into(),
                 bearer_token_file: None,
                 tls: TlsFiles::default(),
+                number: 0,
             };
             let answer = http("200 OK", "", bytes, &vec![b'#'; bytes]);
             tokio::spawn(async move {
