@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
+/// Parts of a query that are shorter, in bytes, are words that may stand in any text.
+const SHORTEST: usize = 6;
+
 /// A URL of which the query string, the fragment, the user or the password may be secret. It shows none of them,
 /// neither with `Display` nor with `Debug`.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
@@ -18,6 +21,18 @@ impl Address {
     /// When it is not a URL; the message shows no secret.
     pub fn url<T: FromStr<Err: Display>>(&self) -> Result<T, String> {
         self.0.parse().map_err(|error| format!("url `{self}`: {error}"))
+    }
+
+    /// What the server at this address said, without the query string and its values, which servers may repeat in
+    /// their refusals.
+    pub fn without_query(&self, said: &str) -> String {
+        let request = self.0.split('#').next().unwrap_or_default();
+        let query = request.split_once('?').map_or("", |(_, query)| query);
+        let pairs = || query.split('&');
+        let values = pairs().filter_map(|pair| Some(pair.split_once('=')?.1));
+        let mut secrets: Vec<&str> = pairs().chain(values).filter(|it| it.len() >= SHORTEST).collect();
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.iter().fold(said.to_owned(), |said, secret| said.replace(secret, "…"))
     }
 
     /// Whether the URL is the empty string.
@@ -84,6 +99,20 @@ mod tests {
     fn secrets_are_not_shown(#[case] text: &str, #[case] shown: &str) {
         let address = Address::from(text);
         assert_eq!((address.to_string(), format!("{address:?}")), (shown.to_owned(), shown.to_owned()));
+    }
+
+    #[rstest]
+    #[case("http://hub/a?apikey=secret-key&b", "GET /a?apikey=secret-key&b: no", "GET /a?…&b: no")]
+    #[case("http://hub/a?apikey=secret-key#part", "{\"key\": \"secret-key\"}", "{\"key\": \"…\"}")]
+    #[case("http://hub/?no=one", "no such page, none", "no such page, none")]
+    #[case("http://hub/?&", "no such page", "no such page")]
+    #[case("http://hub/", "no such page", "no such page")]
+    fn what_a_server_repeats_of_a_query_is_not_shown(
+        #[case] url: &str,
+        #[case] said: &str,
+        #[case] shown: &str,
+    ) {
+        assert_eq!(Address::from(url).without_query(said), shown);
     }
 
     #[test]

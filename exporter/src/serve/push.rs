@@ -34,6 +34,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// By this part of itself a pause may be shorter, so that not all come at the same time.
 const JITTER: f64 = 0.2;
+/// How much of a refusal is read, in bytes.
+const REFUSAL: usize = 16 << 10;
 /// How much of a refusal is told, in bytes.
 const EXCERPT: usize = 300;
 
@@ -66,8 +68,8 @@ impl PushArgs {
     /// When the flags or files cannot be used.
     pub fn pusher(&self) -> anyhow::Result<Option<Pusher>> {
         let (Some(url), Some(token_file)) = (&self.push_url, &self.push_token_file) else { return Ok(None) };
-        let (shown, url) = (url, url.url::<Url>().map_err(anyhow::Error::msg).context("--push-url")?);
-        ensure!(matches!(url.scheme(), "http" | "https"), "--push-url {shown} is neither http nor https");
+        let (address, url) = (url, url.url::<Url>().map_err(anyhow::Error::msg).context("--push-url")?);
+        ensure!(matches!(url.scheme(), "http" | "https"), "--push-url {address} is neither http nor https");
         let names_somebody = !url.username().is_empty() || url.password().is_some();
         ensure!(!names_somebody, "--push-url has a user or a password: --push-token-file says who pushes");
         if url.scheme() == "http" {
@@ -76,6 +78,7 @@ impl PushArgs {
         let pusher = Pusher {
             client: client(self.push_ca_file.as_ref())?,
             ca_file: self.push_ca_file.clone(),
+            address: address.clone(),
             url,
             token_file: token_file.clone(),
             interval: self.push_interval.unwrap_or(Duration::from_secs(15)),
@@ -89,6 +92,7 @@ impl PushArgs {
 #[derive(Debug)]
 pub struct Pusher {
     client: Client,
+    address: Address,
     url: Url,
     token_file: PathBuf,
     ca_file: Option<PathBuf>,
@@ -177,10 +181,11 @@ impl Pusher {
         let mut said = Vec::new();
         while let Ok(Some(chunk)) = response.chunk().await {
             said.extend_from_slice(&chunk);
-            if said.len() > EXCERPT {
+            if said.len() > REFUSAL {
                 break;
             }
         }
+        let mut said = self.address.without_query(&String::from_utf8_lossy(&said)).into_bytes();
         said.truncate(EXCERPT);
         let said = String::from_utf8_lossy(&said);
         Err(Failure { text: format!("HTTP {}: {}", status.as_u16(), said.trim()), retry_after })

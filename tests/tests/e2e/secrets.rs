@@ -70,12 +70,16 @@ impl World {
     /// Everything that is shown to anybody, by where it is.
     async fn shown(&self) -> Result<Vec<(&'static str, String)>> {
         let Self { hub, c1, .. } = self;
-        let page = hub.aggregator.http().get(hub.aggregator.url("/metrics")).send().await?.text().await?;
+        let page = async |path: &str| {
+            anyhow::Ok(hub.aggregator.http().get(hub.aggregator.url(path)).send().await?.text().await?)
+        };
         let mut shown = vec![
             ("the exporter's log", c1.exporter.process().log()),
             ("the aggregator's log", hub.aggregator.process().log()),
             ("the exporter's /metrics", c1.exporter.metrics().await?),
-            ("the aggregator's /metrics", page),
+            ("the aggregator's /metrics", page("/metrics").await?),
+            ("the page of a gate", page("/v1alpha1/gates/default/wave").await?),
+            ("the page of a gate", page("/v1alpha1/gates/default/twins").await?),
         ];
         for name in ["FleetPackage", "FleetPackageSlice", "RolloutGate"] {
             let objects = hub.api.dynamic(&hub::kind(name), Some("default")).await?;

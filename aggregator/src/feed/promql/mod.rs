@@ -161,9 +161,10 @@ impl PromFeed {
                 break;
             }
         }
+        let shown = |said: &str| excerpt(&self.config.url.without_query(said), EXCERPT);
         match serde_json::from_slice::<Refusal>(&body) {
-            Ok(refusal) => FeedError::Api { kind: refusal.kind, message: excerpt(&refusal.error, EXCERPT) },
-            Err(_) => FeedError::Http { status, excerpt: excerpt(&String::from_utf8_lossy(&body), EXCERPT) },
+            Ok(refusal) => FeedError::Api { kind: refusal.kind, message: shown(&refusal.error) },
+            Err(_) => FeedError::Http { status, excerpt: shown(&String::from_utf8_lossy(&body)) },
         }
     }
 

@@ -13,6 +13,8 @@ use super::failure::Failure;
 use super::settings::{Target, check_url};
 use crate::feed::tls::{Connector, TlsFiles, chain, client_builder};
 
+/// How much of a refusal is looked at, in bytes.
+const REFUSAL: usize = 16 << 10;
 /// How much of a refusal is shown, in bytes.
 const EXCERPT: usize = 200;
 
@@ -116,7 +118,9 @@ pub(super) async fn fetch(
         StatusCode::OK => Ok((body, place)),
         _ => {
             let brief = format!("HTTP {}", status.as_u16());
-            let text = format!("{brief}: {}", excerpt(&String::from_utf8_lossy(&body), EXCERPT));
+            body.truncate(REFUSAL);
+            let said = target.url.without_query(&String::from_utf8_lossy(&body));
+            let text = format!("{brief}: {}", excerpt(&said, EXCERPT));
             Err(Failure::new(brief, text))
         }
     }
