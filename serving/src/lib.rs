@@ -4,10 +4,13 @@
 //! ```text
 //!   options ─> listen ─> endpoints ─> authorize ─> answer
 //!                            └─> metrics (of all that)        process: where, what is logged, when to stop
+//!
+//!   address: where other servers are
 //! ```
 
 #![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
 
+pub mod address;
 mod answer;
 pub mod authorize;
 pub mod endpoints;

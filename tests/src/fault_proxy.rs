@@ -31,9 +31,9 @@ pub enum Fault {
     /// Whatever passes is held back for so long first, 16 KB at a time: what is on the way is late by up to twice
     /// as much.
     Slow(Duration),
-    /// Every request is answered 500. Connections that exist are cut. Plain HTTP only.
+    /// Every request is answered 500 and its own first line. Connections that exist are cut. Plain HTTP only.
     ServerError,
-    /// Every request is answered 429. Connections that exist are cut. Plain HTTP only.
+    /// Every request is answered 429 and its own first line. Connections that exist are cut. Plain HTTP only.
     TooManyRequests,
     /// Every answer breaks off after half of its body. Connections that exist are cut. Plain HTTP only.
     HalfBody,
@@ -273,8 +273,10 @@ fn head_length(bytes: &[u8]) -> Option<usize> {
 }
 
 async fn refuse(mut client: TcpStream, status: &str) -> Result<()> {
-    read_request(&mut client).await?;
-    let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 6\r\nConnection: close\r\n\r\nfault\n");
+    let request = read_request(&mut client).await?;
+    let line = String::from_utf8_lossy(&request).lines().next().unwrap_or_default().to_owned();
+    let length = line.len();
+    let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{line}");
     client.write_all(answer.as_bytes()).await?;
     client.shutdown().await?;
     Ok(())

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde::{Deserialize, Deserializer, de};
+use statusbridge_serving::address::Address;
 use tracing::warn;
 
 use super::fields::{FLAGS, duration};
 use super::{Feed, push, query, scrape};
 use crate::feed::promql::poll::{PollConfig, Poller};
-use crate::feed::promql::{Address, Credentials, Exporters, FeedConfig, Flavour, PromFeed, Trust};
+use crate::feed::promql::{Credentials, Exporters, FeedConfig, Flavour, PromFeed, Trust};
 use crate::feed::tls::TlsFiles;
 
 /// Longest time that may be given for one query: a poll is several, and must end while it is of use.

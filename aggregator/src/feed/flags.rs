@@ -7,9 +7,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use statusbridge_api::common::duration;
 use statusbridge_core::fleet::FleetSettings;
+use statusbridge_serving::address::Address;
 
 use super::{Backend, BasicAuth, Settings};
-use crate::feed::promql::{Address, Flavour, Trust};
+use crate::feed::promql::{Flavour, Trust};
 use crate::feed::tls::TlsFiles;
 
 /// Flags about the metrics backend.

@@ -16,7 +16,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use reqwest::{Certificate, Client, StatusCode, Url, header};
-use statusbridge_serving::format::Format;
+use statusbridge_serving::{address::Address, format::Format};
 use tracing::{info, warn};
 
 use super::{duration::duration, http::ServerState};
@@ -34,6 +34,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// By this part of itself a pause may be shorter, so that not all come at the same time.
 const JITTER: f64 = 0.2;
+/// How much of a refusal is read, in bytes.
+const REFUSAL: usize = 16 << 10;
 /// How much of a refusal is told, in bytes.
 const EXCERPT: usize = 300;
 
@@ -43,7 +45,7 @@ pub struct PushArgs {
     /// Push to an aggregator: the URL of its endpoint, as https://hub:8443/v1alpha1/push.
     /// /metrics goes on being served.
     #[arg(long, value_name = "URL", requires = "push_token_file")]
-    pub push_url: Option<String>,
+    pub push_url: Option<Address>,
     /// File with the bearer token that stands for this cluster; read again for every push.
     #[arg(long, value_name = "FILE", requires = "push_url")]
     pub push_token_file: Option<PathBuf>,
@@ -66,8 +68,8 @@ impl PushArgs {
     /// When the flags or files cannot be used.
     pub fn pusher(&self) -> anyhow::Result<Option<Pusher>> {
         let (Some(url), Some(token_file)) = (&self.push_url, &self.push_token_file) else { return Ok(None) };
-        let url = Url::parse(url).with_context(|| format!("--push-url {url}"))?;
-        ensure!(matches!(url.scheme(), "http" | "https"), "--push-url {url} is neither http nor https");
+        let (address, url) = (url, url.url::<Url>().map_err(anyhow::Error::msg).context("--push-url")?);
+        ensure!(matches!(url.scheme(), "http" | "https"), "--push-url {address} is neither http nor https");
         let names_somebody = !url.username().is_empty() || url.password().is_some();
         ensure!(!names_somebody, "--push-url has a user or a password: --push-token-file says who pushes");
         if url.scheme() == "http" {
@@ -76,6 +78,7 @@ impl PushArgs {
         let pusher = Pusher {
             client: client(self.push_ca_file.as_ref())?,
             ca_file: self.push_ca_file.clone(),
+            address: address.clone(),
             url,
             token_file: token_file.clone(),
             interval: self.push_interval.unwrap_or(Duration::from_secs(15)),
@@ -89,6 +92,7 @@ impl PushArgs {
 #[derive(Debug)]
 pub struct Pusher {
     client: Client,
+    address: Address,
     url: Url,
     token_file: PathBuf,
     ca_file: Option<PathBuf>,
@@ -177,10 +181,11 @@ impl Pusher {
         let mut said = Vec::new();
         while let Ok(Some(chunk)) = response.chunk().await {
             said.extend_from_slice(&chunk);
-            if said.len() > EXCERPT {
+            if said.len() > REFUSAL {
                 break;
             }
         }
+        let mut said = self.address.without_query(&String::from_utf8_lossy(&said)).into_bytes();
         said.truncate(EXCERPT);
         let said = String::from_utf8_lossy(&said);
         Err(Failure { text: format!("HTTP {}: {}", status.as_u16(), said.trim()), retry_after })
@@ -248,7 +253,25 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
+
+    #[rstest]
+    #[case("hub?apikey=secret", "--push-url: url `hub?…`: relative URL without a base")]
+    #[case("ftp://hub?apikey=secret", "--push-url ftp://hub?… is neither http nor https")]
+    #[case(
+        "http://user:secret@hub/?apikey=secret",
+        "--push-url has a user or a password: --push-token-file says who pushes"
+    )]
+    fn a_url_that_cannot_be_used_is_refused_without_its_secrets(#[case] url: &str, #[case] refusal: &str) {
+        let args = PushArgs {
+            push_url: Some(url.into()),
+            push_token_file: Some("token".into()),
+            ..PushArgs::default()
+        };
+        assert_eq!(format!("{:#}", args.pusher().unwrap_err()), refusal);
+    }
 
     #[test]
     fn changes_are_pushed_at_once_and_failures_are_left_alone_for_longer_and_longer() {

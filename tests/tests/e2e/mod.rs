@@ -29,6 +29,7 @@ mod reports;
 mod restored_hub;
 mod roads;
 mod rubbish;
+mod secrets;
 mod set_revision;
 mod soak;
 mod spoiled_samples;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use reqwest::RequestBuilder;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Address, FeedError};
+use statusbridge_serving::address::Address;
+
+use super::FeedError;
 use crate::feed::tls::TlsFiles;
 
 /// Which backend answers; decides the parameters that make partial answers failures.

@@ -6,7 +6,6 @@
 //!
 //! Whatever is not a whole, unreserved answer is a [`FeedError`], never "no data".
 
-mod address;
 mod answer;
 #[cfg(test)]
 mod answer_tests;
@@ -29,7 +28,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use reqwest::{RequestBuilder, Response, Url, header};
 
 pub use {
-    address::Address,
     answer::read as read_answer,
     config::{Credentials, FeedConfig, Flavour},
     error::FeedError,
@@ -163,9 +161,10 @@ impl PromFeed {
                 break;
             }
         }
+        let shown = |said: &str| excerpt(&self.config.url.without_query(said), EXCERPT);
         match serde_json::from_slice::<Refusal>(&body) {
-            Ok(refusal) => FeedError::Api { kind: refusal.kind, message: excerpt(&refusal.error, EXCERPT) },
-            Err(_) => FeedError::Http { status, excerpt: excerpt(&String::from_utf8_lossy(&body), EXCERPT) },
+            Ok(refusal) => FeedError::Api { kind: refusal.kind, message: shown(&refusal.error) },
+            Err(_) => FeedError::Http { status, excerpt: shown(&String::from_utf8_lossy(&body)) },
         }
     }
 

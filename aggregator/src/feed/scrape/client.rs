@@ -13,6 +13,8 @@ use super::failure::Failure;
 use super::settings::{Target, check_url};
 use crate::feed::tls::{Connector, TlsFiles, chain, client_builder};
 
+/// How much of a refusal is looked at, in bytes.
+const REFUSAL: usize = 16 << 10;
 /// How much of a refusal is shown, in bytes.
 const EXCERPT: usize = 200;
 
@@ -116,7 +118,9 @@ pub(super) async fn fetch(
         StatusCode::OK => Ok((body, place)),
         _ => {
             let brief = format!("HTTP {}", status.as_u16());
-            let text = format!("{brief}: {}", excerpt(&String::from_utf8_lossy(&body), EXCERPT));
+            body.truncate(REFUSAL);
+            let said = target.url.without_query(&String::from_utf8_lossy(&body));
+            let text = format!("{brief}: {}", excerpt(&said, EXCERPT));
             Err(Failure::new(brief, text))
         }
     }
@@ -154,9 +158,10 @@ mod tests {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let target = Target {
             cluster: "c".into(),
-            url: format!("http://{}/metrics", server.local_addr().unwrap()),
+            url: format!("http://{}/metrics", server.local_addr().unwrap()).into(),
             bearer_token_file: token,
             tls: TlsFiles::default(),
+            number: 0,
         };
         let server = tokio::spawn(async move {
             let (mut connection, _) = server.accept().await.unwrap();
@@ -223,13 +228,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_exposition_waits_for_its_place_and_a_small_one_does_not() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
         for (bytes, waits) in [(SMALL, false), (SMALL + 1, true)] {
             let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let target = Target {
                 cluster: "c".into(),
-                url: format!("http://{}/metrics", server.local_addr().unwrap()),
+                url: format!("http://{}/metrics", server.local_addr().unwrap()).into(),
                 bearer_token_file: None,
                 tls: TlsFiles::default(),
+                number: 0,
             };
             let answer = http("200 OK", "", bytes, &vec![b'#'; bytes]);
             tokio::spawn(async move {

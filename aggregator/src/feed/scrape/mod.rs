@@ -80,7 +80,7 @@ pub fn scrape(settings: Settings, pace: Duration, metrics: Arc<Metrics>) -> anyh
     Ok(Feed { name: NAME.into(), settle: 0.0, asker: None, run: Box::new(run) })
 }
 
-/// Cluster and URL.
+/// Cluster and [instance](Target::instance).
 type Id = (String, String);
 
 struct Scraper {
@@ -140,7 +140,7 @@ impl Scraper {
                     error = missing;
                     self.forget_all_but(&targets, &mut desk).await;
                     for target in targets {
-                        let id = (target.cluster.clone(), target.url.clone());
+                        let id = target.id();
                         if under_way.insert(id.clone()) {
                             let scraped = self.scrape(target, desk.clone());
                             scrapes.spawn(async move { (id, scraped.await) });
@@ -184,34 +184,34 @@ impl Scraper {
     }
 
     /// Takes note of how an exporter was found, so that what rests on its cluster can say why it is silent.
-    async fn tell(&mut self, (cluster, url): &Id, failure: Option<String>, desk: &mut FeedHandle) {
-        let id = (cluster.clone(), url.clone());
+    async fn tell(&mut self, id: &Id, failure: Option<String>, desk: &mut FeedHandle) {
         let news = match failure {
-            Some(why) => self.failing.failed(&id, why).map(Some),
-            None => self.failing.answered(&id).then_some(None),
+            Some(why) => self.failing.failed(id, why).map(Some),
+            None => self.failing.answered(id).then_some(None),
         };
         if let Some(news) = news {
+            let id = id.clone();
             desk.with(move |fleet| fleet.unscraped(&id.0, &id.1, news)).await;
         }
     }
 
     /// What is no longer scraped does not fail either.
     async fn forget_all_but(&mut self, targets: &[Target], desk: &mut FeedHandle) {
-        let ids: BTreeSet<Id> = targets.iter().map(|it| (it.cluster.clone(), it.url.clone())).collect();
+        let ids: BTreeSet<Id> = targets.iter().map(Target::id).collect();
         self.clients.keep(targets);
-        for (cluster, url) in self.failing.keep(&ids) {
-            desk.with(move |fleet| fleet.unscraped(&cluster, &url, None)).await;
+        for (cluster, instance) in self.failing.keep(&ids) {
+            desk.with(move |fleet| fleet.unscraped(&cluster, &instance, None)).await;
         }
     }
 
     /// What is to be scraped now, and why that may not be all.
     async fn targets(&self, desk: &FeedHandle) -> (Vec<Target>, Option<String>) {
         if self.settings.cluster_profiles.is_none() {
-            return (self.settings.targets.clone(), None);
+            return (self.settings.all_targets(Vec::new()), None);
         }
         match desk.addresses().await {
             Ok(addresses) => (self.settings.all_targets(addresses), None),
-            Err(error) => (self.settings.targets.clone(), Some(format!("ClusterProfiles: {error}"))),
+            Err(error) => (self.settings.all_targets(Vec::new()), Some(format!("ClusterProfiles: {error}"))),
         }
     }
 
@@ -219,10 +219,10 @@ impl Scraper {
     fn scrape(&mut self, target: Target, mut desk: FeedHandle) -> impl Future<Output = Scraped> + use<> {
         let way = self.clients.way(&target);
         let turns = self.turns.clone();
-        let failing = self.failing.contains(&(target.cluster.clone(), target.url.clone()));
+        let failing = self.failing.contains(&target.id());
         let (settings, metrics) = (self.settings.clone(), self.metrics.clone());
         async move {
-            let subject = format!("cluster {}, {}", target.cluster, target.url);
+            let subject = format!("cluster {}, {}", target.cluster, target.instance());
             let mut receipt = Receipt { subject, samples: 0, bytes: 0, outcome: Ok(Outcome::Old) };
             let outcome = async {
                 let way = way?;
@@ -260,7 +260,8 @@ struct Scraped {
 
 /// Reads and checks what a target answered to a question that was sent at `at`.
 async fn read(target: Target, body: Vec<u8>, at: Seconds) -> Result<Evidence, Failure> {
-    let labels = [("cluster", target.cluster.as_str()), ("instance", &target.url), (FEED_LABEL, NAME)];
+    let instance = target.instance();
+    let labels = [("cluster", target.cluster.as_str()), ("instance", &instance), (FEED_LABEL, NAME)];
     let stream = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let origin = Origin { cluster: target.cluster, stream, at };
     let unread = |error: &dyn std::error::Error| {

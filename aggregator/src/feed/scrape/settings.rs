@@ -1,12 +1,15 @@
 //! Section `feeds.scrape` of the configuration.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use reqwest::Url;
 use serde::Deserialize;
+use statusbridge_serving::address::Address;
 
+use super::Id;
 use crate::feed::fields::span;
 use crate::feed::tls::TlsFiles;
 
@@ -47,7 +50,10 @@ pub struct Target {
     /// Name of its cluster.
     pub cluster: String,
     /// Where it answers, with the path.
-    pub url: String,
+    pub url: Address,
+    /// How many targets of its cluster come before it and are shown alike: their URLs differ in what is not shown.
+    #[serde(skip)]
+    pub(super) number: usize,
     /// File with a bearer token for it; read again for every scrape.
     pub bearer_token_file: Option<PathBuf>,
     /// What it is trusted by, and what it is shown.
@@ -94,16 +100,39 @@ impl Settings {
         let from_profiles = self.cluster_profiles.iter().flat_map(move |profiles| {
             addresses.clone().into_iter().map(|(cluster, url)| Target {
                 cluster,
-                url,
+                url: url.into(),
+                number: 0,
                 bearer_token_file: profiles.bearer_token_file.clone(),
                 tls: profiles.tls.clone(),
             })
         });
-        self.targets.iter().cloned().chain(from_profiles).collect()
+        let mut targets: Vec<Target> = self.targets.iter().cloned().chain(from_profiles).collect();
+        let mut alike: HashMap<_, Vec<Address>> = HashMap::new();
+        for target in &mut targets {
+            let urls = alike.entry((target.cluster.clone(), target.url.to_string())).or_default();
+            target.number = urls.iter().position(|url| *url == target.url).unwrap_or(urls.len());
+            if target.number == urls.len() {
+                urls.push(target.url.clone());
+            }
+        }
+        targets
     }
 }
 
 impl Target {
+    /// Its address without secrets, which tells it from the other targets of its cluster.
+    pub fn instance(&self) -> String {
+        match self.number {
+            0 => self.url.to_string(),
+            before => format!("{} ({})", self.url, before + 1),
+        }
+    }
+
+    /// Its cluster and instance.
+    pub(super) fn id(&self) -> Id {
+        (self.cluster.clone(), self.instance())
+    }
+
     fn check(&self) -> Result<()> {
         ensure!(!self.cluster.is_empty(), "cluster is empty");
         let tls = self.tls.check().and(self.tls.address(&check_url(&self.url)?));
@@ -112,9 +141,9 @@ impl Target {
 }
 
 /// Fails unless it is a URL that can be scraped.
-pub(super) fn check_url(url: &str) -> Result<Url> {
-    let parsed = Url::parse(url).with_context(|| format!("url {url:?}"))?;
-    ensure!(matches!(parsed.scheme(), "http" | "https"), "url {url:?} is neither http nor https");
+pub(super) fn check_url(url: &Address) -> Result<Url> {
+    let parsed: Url = url.url().map_err(anyhow::Error::msg)?;
+    ensure!(matches!(parsed.scheme(), "http" | "https"), "url `{url}` is neither http nor https");
     let names_somebody = !parsed.username().is_empty() || parsed.password().is_some();
     ensure!(!names_somebody, "url has a user or a password: bearerTokenFile says who asks");
     Ok(parsed)

@@ -116,6 +116,30 @@ async fn clusters_that_profiles_name_are_waited_for_until_profiles_are_known() {
 }
 
 #[tokio::test]
+async fn secrets_of_an_address_are_sent_and_not_shown() {
+    let good = exporter(false).await;
+    let mut world = World::new(&format!(
+        "{{interval: 100ms, timeout: 200ms, targets: [
+            {{cluster: a, url: 'http://{good}/metrics?apikey=secret'}},
+            {{cluster: a, url: 'http://{good}/metrics?apikey=another-secret'}},
+            {{cluster: b, url: 'http://127.0.0.1:1/metrics?apikey=secret'}}]}}"
+    ));
+    world.addresses = Ok(Vec::new());
+    let (polled, _) = world.report(|it| it.report.ok && it.report.verified == 2).await;
+    assert!(polled.report.problems[0].contains("cluster b, http://127.0.0.1:1/metrics?…: "));
+    let instances: Vec<&str> = world.fleet.streams().map(|it| it.labels["instance"].as_str()).collect();
+    let shown = format!("http://{good}/metrics?…");
+    assert_eq!(
+        instances.into_iter().collect::<BTreeSet<_>>(),
+        BTreeSet::from([&*shown, &format!("{shown} (2)")])
+    );
+    let refused: Settings =
+        serde_saphyr::from_str("targets: [{cluster: a, url: 'ftp://a:secret@b/?c=secret'}]").unwrap();
+    let refused = format!("{:#}", refused.check().unwrap_err());
+    assert_eq!(refused, "feeds.scrape.targets[0]: url `ftp://b/?…` is neither http nor https");
+}
+
+#[tokio::test]
 async fn a_token_is_not_sent_in_the_clear_to_whomever_a_profile_names() {
     let address = exporter(false).await;
     let mut world = World::new(

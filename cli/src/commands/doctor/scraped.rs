@@ -35,7 +35,7 @@ pub(super) async fn survey(
         match evidence {
             Ok(evidence) => drop(evidence.fold(&mut fleet, clock::now())),
             Err(failure) => {
-                let (cluster, url) = (target.cluster, target.url);
+                let (url, cluster) = (target.instance(), target.cluster);
                 survey.unscraped.push(Unscraped { cluster, url, why: failure.text });
             }
         }
