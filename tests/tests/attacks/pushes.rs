@@ -180,7 +180,7 @@ async fn what_one_cluster_pushes_delays_no_other() {
     run("attacks-pushes", async |rig| {
         let port = Port::reserve()?;
         let tokens = rig.dir().join("tokens.yaml");
-        let entries = ["attacker", "another", "victim"].map(token_entry);
+        let entries = ["attacker", "another", "hasty", "victim"].map(token_entry);
         std::fs::write(&tokens, json!(entries).to_string())?;
         let config = rig.dir().join("aggregator.yaml");
         let push_to =
@@ -207,6 +207,18 @@ async fn what_one_cluster_pushes_delays_no_other() {
         let (code, said) = push(&url, "attacker", Bytes::from("# \n"), true).await?.context("no answer")?;
         ensure!(code == 429 && said.contains("pushes with this token were refused"), "{code}: {said}");
 
+        // Nor does it help not to wait for the answer, or to send something good in between.
+        let fleet = FakeFleet::start().await?;
+        fleet.says("hasty", APP, FakePackage::healthy_at(R1));
+        eventually(SOON, "whoever hangs up has to wait, too", async || {
+            push(&url, "hasty", labels.clone(), false).await?;
+            let page = reqwest::get(fleet.url("hasty")).await?.bytes().await?;
+            let (code, said) = push(&url, "hasty", page, true).await?.context("no answer")?;
+            ensure!(code == 429 && said.contains("pushes with this token were refused"), "{code}: {said}");
+            Ok(())
+        })
+        .await?;
+
         // Both again and again, by many at a time who do not wait, while the other cluster's gate opens and closes.
         let mut attackers = JoinSet::new();
         for n in 0..12 {
@@ -217,7 +229,6 @@ async fn what_one_cluster_pushes_delays_no_other() {
                 }
             });
         }
-        let fleet = FakeFleet::start().await?;
         let says = async |what: FakePackage| -> Result<()> {
             fleet.says("victim", APP, what);
             let page = reqwest::get(fleet.url("victim")).await?.bytes().await?;
