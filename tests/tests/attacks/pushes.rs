@@ -12,7 +12,10 @@ use statusbridge_contract::{Fingerprint, Metric, label};
 use statusbridge_tests::exposition::{Attestation, Page};
 use statusbridge_tests::*;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 const SOON: Duration = Duration::from_secs(90);
@@ -175,6 +178,19 @@ pub(crate) async fn push(
     Ok(Some((answer.status().as_u16(), answer.text().await?)))
 }
 
+/// Sends the whole of a push, and goes.
+async fn push_and_hang_up(address: SocketAddr, cluster: &str, body: &[u8]) -> Result<()> {
+    let mut connection = TcpStream::connect(address).await?;
+    let head = format!(
+        "POST /v1alpha1/push HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
+        token(cluster),
+        body.len()
+    );
+    // One whose token has to wait is answered before it has sent everything.
+    let _ = connection.write_all(&[head.as_bytes(), body].concat()).await;
+    Ok(())
+}
+
 #[tokio::test]
 async fn what_one_cluster_pushes_delays_no_other() {
     run("attacks-pushes", async |rig| {
@@ -210,8 +226,9 @@ async fn what_one_cluster_pushes_delays_no_other() {
         // Nor does it help not to wait for the answer, or to send something good in between.
         let fleet = FakeFleet::start().await?;
         fleet.says("hasty", APP, FakePackage::healthy_at(R1));
+        let bad_at_last = "# \n".repeat(10 << 20) + "nonsense{\n";
         eventually(SOON, "whoever hangs up has to wait, too", async || {
-            push(&url, "hasty", labels.clone(), false).await?;
+            push_and_hang_up(port.address(), "hasty", bad_at_last.as_bytes()).await?;
             let page = reqwest::get(fleet.url("hasty")).await?.bytes().await?;
             let (code, said) = push(&url, "hasty", page, true).await?.context("no answer")?;
             ensure!(code == 429 && said.contains("pushes with this token were refused"), "{code}: {said}");
