@@ -1,7 +1,7 @@
 //! Who is answered, as components of a cluster decide it: the API server says whose a bearer token is, and whether they
 //! may get what they ask for.
 //!
-//! Anybody may show any number of tokens. So one [`Peer`] has few questions under way about tokens that were not allowed
+//! Anybody may show any number of tokens. So one peer has few questions under way about tokens that were not allowed
 //! lately, and is told to try again beyond that; tokens that were allowed lately have turns of their own.
 
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! HTTP/1.1 over TCP or TLS, in which no client keeps another one out.
 //!
-//! When there is no room for a connection, the [`Peer`] with the most connections gives one up. So a client that needs few is
+//! One peer has only so many connections. When there is no room for another one, the peer with the most connections gives one up. So a client that needs few is
 //! served whatever another one does with many: half a handshake, half a header, requests that take long, pages that it does
 //! or does not read. Of one peer's connections, or where all have as many, the one on which nothing has moved for the longest
 //! time gives way; one whose request is being answered does so only where all are like that.
@@ -44,6 +44,8 @@ const BUFFER: usize = 32 << 10;
 pub struct Limits {
     /// So many at the same time, or as many as half of the files that the process may have open.
     pub connections: usize,
+    /// So many of them from one peer, because all that take an answer share what can be written.
+    pub of_peer: usize,
     /// How long one may be without a whole header of a request.
     pub header: Duration,
     /// How long nothing may move on one.
@@ -52,7 +54,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 256, header: Duration::from_secs(10), silence: Duration::from_secs(30) }
+        Self {
+            connections: 256,
+            of_peer: 64,
+            header: Duration::from_secs(10),
+            silence: Duration::from_secs(30),
+        }
     }
 }
 
@@ -99,7 +106,7 @@ pub async fn serve<B>(
             }
             connection = accept(&listener) => connection,
         };
-        open.make_room(most);
+        open.make_room(peer, most, limits.of_peer);
         let signs =
             Arc::new(Signs { moved: AtomicU64::new(open.now()), answering: AtomicUsize::new(0), peer });
         let connection = Moving { inner: connection, began: open.began, signs: signs.clone() };
@@ -159,17 +166,19 @@ impl Open {
         Some(task)
     }
 
-    /// Ends the stillest connection of a peer that has the most, when there are as many as there may be; one that waits for
-    /// us only if all of these do.
-    fn make_room(&mut self, most: usize) {
-        if self.connections.len() < most {
+    /// Ends the stillest connection of this peer when it has as many as it may have; or, when there are as many as there may
+    /// be, of a peer that has the most. One that waits for us ends only if all of these do.
+    fn make_room(&mut self, peer: Peer, most: usize, most_of_peer: usize) {
+        let count = |peer: Peer| self.of_peer.get(&peer).copied().unwrap_or_default();
+        let is_full = count(peer) >= most_of_peer;
+        if !is_full && self.connections.len() < most {
             return;
         }
-        let largest = self.of_peer.values().max().copied();
-        let candidates = self
-            .connections
-            .iter()
-            .filter(|(_, (signs, _))| self.of_peer.get(&signs.peer).copied() == largest);
+        let largest = self.of_peer.values().max().copied().unwrap_or_default();
+        let gives_way = |signs: &Signs| {
+            if is_full { signs.peer == peer } else { count(signs.peer) == largest }
+        };
+        let candidates = self.connections.iter().filter(|(_, (signs, _))| gives_way(signs));
         let moved = |(_, (signs, _)): &(&Id, &(Arc<Signs>, AbortHandle))| {
             let is_answered = signs.answering.load(Ordering::Relaxed) > 0;
             (is_answered, signs.moved.load(Ordering::Relaxed))
@@ -257,7 +266,7 @@ impl AsyncWrite for Moving {
     }
 }
 
-/// Answers the requests of one connection, which are told their [`Peer`], and notes while one is under way.
+/// Answers the requests of one connection, which are told their peer, and notes while one is under way.
 #[derive(Clone)]
 struct Answering<S> {
     inner: S,
@@ -426,7 +435,7 @@ mod tests {
     }
 
     fn limits(connections: usize, silence: Duration) -> Limits {
-        Limits { connections, silence, header: Duration::from_secs(600) }
+        Limits { connections, of_peer: connections, silence, header: Duration::from_secs(600) }
     }
 
     #[tokio::test]

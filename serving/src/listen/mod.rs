@@ -2,5 +2,5 @@
 
 mod descriptors;
 pub mod http;
-pub mod peer;
+pub(crate) mod peer;
 pub mod tls;

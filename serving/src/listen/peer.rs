@@ -8,7 +8,7 @@ const IPV6_NETWORK: u32 = 64;
 /// An address that stands for one client: an IPv4 address, or an IPv6 network of 64 bits, because a host of such a network
 /// has as many addresses as it likes. Clients behind one proxy or one translated address are one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Peer(IpAddr);
+pub(crate) struct Peer(IpAddr);
 
 impl Peer {
     /// For requests that came over no connection.
