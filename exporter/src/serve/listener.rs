@@ -1,23 +1,29 @@
 //! The threads that serve. Anybody may have them do TLS handshakes and write pages all the time, and the engine on the main
 //! thread must keep up all the same: so handshakes, pages and the questions about tokens are made here.
 
-use std::{sync::Arc, thread};
+use std::{net::SocketAddr, sync::Arc, thread};
 
 use anyhow::{Context as _, Result};
-use statusbridge_serving::{endpoints, options::ServerOptions};
+use kube::Client;
+use statusbridge_serving::{
+    endpoints,
+    options::{ServerArgs, ServerOptions},
+};
 use tokio::{net::TcpListener, runtime, sync::oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::{ServeArgs, client, http::ServerState};
+use super::http::ServerState;
 use crate::metrics::OwnMetrics;
 
-/// Serves `state` until `stop` on threads of its own. What is given back is ready when it has ended.
+/// Serves `state` at `address` until `stop` on threads of its own. What is given back is ready when it has ended.
 ///
 /// # Errors
 /// When it cannot listen, or the certificate cannot be used.
 pub(super) async fn start(
-    args: ServeArgs,
+    address: SocketAddr,
+    args: ServerArgs,
+    client: impl AsyncFnOnce() -> Result<Client> + Send + 'static,
     state: Arc<ServerState>,
     metrics: Arc<OwnMetrics>,
     stop: CancellationToken,
@@ -25,7 +31,7 @@ pub(super) async fn start(
     let ((begun, listening), (ended, end)) = (oneshot::channel(), oneshot::channel());
     let serve = move || {
         let served = async {
-            match listen(&args, &metrics).await {
+            match listen(address, &args, client, &metrics).await {
                 Ok((listener, options)) => {
                     let _ = begun.send(Ok(()));
                     endpoints::serve(listener, options, state, stop).await;
@@ -47,10 +53,14 @@ pub(super) async fn start(
     Ok(end)
 }
 
-async fn listen(args: &ServeArgs, metrics: &OwnMetrics) -> Result<(TcpListener, ServerOptions)> {
-    let options = args.server.options(&metrics.server, async || client(args).await).await?;
-    let listener =
-        TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
+async fn listen(
+    address: SocketAddr,
+    args: &ServerArgs,
+    client: impl AsyncFnOnce() -> Result<Client>,
+    metrics: &OwnMetrics,
+) -> Result<(TcpListener, ServerOptions)> {
+    let options = args.options(&metrics.server, client).await?;
+    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     info!(address = %listener.local_addr()?, "serving");
     Ok((listener, options))
 }

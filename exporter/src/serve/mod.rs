@@ -90,7 +90,16 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
         Arc::new(ServerState::new(clock.clone(), engine.published(), metrics.clone(), args.contact_timeout));
 
     let stop = CancellationToken::new();
-    let serving = listener::start(args.clone(), state.clone(), metrics.clone(), stop.clone()).await?;
+    let reviewer = args.clone();
+    let serving = listener::start(
+        args.listen,
+        args.server.clone(),
+        async move || self::client(&reviewer).await,
+        state.clone(),
+        metrics.clone(),
+        stop.clone(),
+    )
+    .await?;
     let (sender, updates) = mpsc::channel(QUEUE);
     let settings = WatcherSettings {
         discovery: Arc::new(Discovery::new(client.clone())),
