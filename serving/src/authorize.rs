@@ -1,12 +1,16 @@
 //! Who is answered, as components of a cluster decide it: the API server says whose a bearer token is, and whether they
 //! may get what they ask for.
+//!
+//! Anybody may show any number of tokens. So one peer has few questions under way about tokens that were not allowed
+//! lately, and is told to try again beyond that; tokens that were allowed lately have turns of their own.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, Request, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -17,10 +21,11 @@ use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::{debug, warn};
 
 use crate::answer::refusal::Refusal;
+use crate::listen::peer::Peer;
 use crate::metrics::ServerMetrics;
 
 /// How long an answer of the API server holds: what is granted or taken away takes effect within this.
@@ -30,8 +35,13 @@ const KEPT: usize = 1024;
 /// How long the API server may take for both questions together; less than the 10 s that a scrape
 /// commonly has, so that the scraper hears why it gets nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many requests may be asked about at once, so that nobody floods the API server through this.
-const AT_ONCE: usize = 8;
+/// How many requests may be asked about at once with tokens that were not allowed lately, so that nobody floods the API
+/// server through this, and as many again with others.
+const AT_ONCE: usize = 4;
+/// How many of the former one peer may have, whether they are asked about or wait for a turn.
+const OF_PEER: usize = 4;
+/// How long a token that was allowed does not wait behind others: longer than between two scrapes.
+const LATELY: Duration = Duration::from_secs(60 * 60);
 /// A longer token is none: those of service accounts have about a thousand bytes.
 const LONGEST_TOKEN: usize = 16 * 1024;
 /// How often the log says that the API server cannot be asked.
@@ -96,39 +106,55 @@ pub struct Guard {
     client: Client,
     metrics: ServerMetrics,
     answers: Mutex<Answers>,
-    turns: Semaphore,
+    /// For tokens that were allowed lately.
+    familiar: Semaphore,
+    unfamiliar: Unfamiliar,
     told: Mutex<Option<Instant>>,
 }
 
 impl Guard {
     /// A guard that asks through `client`.
     pub fn new(client: Client, metrics: ServerMetrics) -> Self {
-        let (answers, told) = Default::default();
+        let (answers, unfamiliar, told) = Default::default();
         metrics.begin();
-        Self { client, metrics, answers, turns: Semaphore::new(AT_ONCE), told }
+        Self { client, metrics, answers, familiar: Semaphore::new(AT_ONCE), unfamiliar, told }
     }
 
-    /// Whether a request with these headers may get this.
+    /// Whether this request may get this.
     ///
     /// # Errors
     /// When it may not, or that cannot be found out.
-    pub async fn admit(&self, headers: &HeaderMap, wanted: Wanted<'_>) -> Result<(), Refusal> {
-        let answer = match bearer_token(headers) {
-            Some(token) => self.review(token, wanted).await,
+    pub async fn admit<B>(&self, request: &Request<B>, wanted: Wanted<'_>) -> Result<(), Refusal> {
+        let peer = request.extensions().get().copied().unwrap_or(Peer::NONE);
+        let answer = match bearer_token(request.headers()) {
+            Some(token) => self.review(token, peer, wanted).await,
             None => Err(Refusal::Unauthenticated),
         };
         answer.inspect_err(|refusal| self.metrics.refused(refusal))
     }
 
-    async fn review(&self, token: &str, wanted: Wanted<'_>) -> Result<(), Refusal> {
+    async fn review(&self, token: &str, peer: Peer, wanted: Wanted<'_>) -> Result<(), Refusal> {
         let key = Key::of(token, wanted);
         let lock = || self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(answer) = lock().get(&key, Instant::now()) {
-            return answer;
-        }
         // From before the question, so that an answer is never held for longer than it may.
         let asked = Instant::now();
-        let answer = tokio::time::timeout(PATIENCE, self.ask(token, wanted))
+        let is_familiar = {
+            let answers = lock();
+            if let Some(answer) = answers.get(&key, asked) {
+                return answer;
+            }
+            answers.is_familiar(&key, asked)
+        };
+        let ask = async {
+            if is_familiar {
+                let _turn = self.familiar.acquire().await;
+                self.ask(token, wanted).await
+            } else {
+                let _turn = self.unfamiliar.turn(peer).await?;
+                self.ask(token, wanted).await
+            }
+        };
+        let answer = tokio::time::timeout(PATIENCE, ask)
             .await
             .unwrap_or_else(|_| Err(Refusal::Unavailable(format!("no answer within {PATIENCE:?}"))));
         if !matches!(answer, Err(Refusal::Unavailable(_))) {
@@ -138,7 +164,6 @@ impl Guard {
     }
 
     async fn ask(&self, token: &str, wanted: Wanted<'_>) -> Result<(), Refusal> {
-        let _turn = self.turns.acquire().await;
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
         let user = authenticated(self.create(&review).await?.status).ok_or(Refusal::Unauthenticated)?;
@@ -217,31 +242,120 @@ impl Key {
     }
 }
 
+/// Turns for tokens that were not allowed lately.
+struct Unfamiliar {
+    turns: Semaphore,
+    /// How many requests of each peer have a turn or wait for one.
+    of_peer: Mutex<HashMap<Peer, usize>>,
+}
+
+impl Default for Unfamiliar {
+    fn default() -> Self {
+        Self { turns: Semaphore::new(AT_ONCE), of_peer: Mutex::default() }
+    }
+}
+
+impl Unfamiliar {
+    /// Waits for a turn, unless the peer waits for too many already.
+    async fn turn(&self, peer: Peer) -> Result<Turn<'_>, Refusal> {
+        let place = Place::take(&self.of_peer, peer).ok_or_else(|| {
+            Refusal::Unavailable(format!("{OF_PEER} other unknown tokens of this client are being looked at"))
+        })?;
+        Ok(Turn { _permit: self.turns.acquire().await.ok(), _place: place })
+    }
+}
+
+struct Turn<'a> {
+    _permit: Option<SemaphorePermit<'a>>,
+    _place: Place<'a>,
+}
+
+/// One of the requests that a peer may have under way.
+struct Place<'a> {
+    of_peer: &'a Mutex<HashMap<Peer, usize>>,
+    peer: Peer,
+}
+
+impl<'a> Place<'a> {
+    fn take(of_peer: &'a Mutex<HashMap<Peer, usize>>, peer: Peer) -> Option<Self> {
+        let mut counts = of_peer.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(peer).or_default();
+        (*count < OF_PEER).then(|| {
+            *count += 1;
+            Self { of_peer, peer }
+        })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.of_peer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut count) = counts.entry(self.peer) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
 /// What the API server answered lately.
 #[derive(Default)]
 struct Answers {
-    asked: HashMap<Key, (Result<(), Refusal>, Instant)>,
+    allowed: Kept<()>,
+    /// Kept apart, so that tokens that are not allowed push none out that is.
+    refused: Kept<Refusal>,
 }
 
 impl Answers {
     fn get(&self, key: &Key, now: Instant) -> Option<Result<(), Refusal>> {
-        self.asked.get(key).filter(|(_, at)| holds(*at, now)).map(|(answer, _)| answer.clone())
+        let allowed = self.allowed.get(key, now, HOLDS).map(|()| Ok(()));
+        allowed.or_else(|| self.refused.get(key, now, HOLDS).cloned().map(Err))
+    }
+
+    fn is_familiar(&self, key: &Key, now: Instant) -> bool {
+        self.allowed.get(key, now, LATELY).is_some()
     }
 
     fn put(&mut self, key: Key, answer: Result<(), Refusal>, now: Instant) {
-        if self.asked.len() >= KEPT {
-            self.asked.retain(|_, (_, at)| holds(*at, now));
+        match answer {
+            Ok(()) => {
+                self.refused.0.remove(&key);
+                self.allowed.put(key, (), now, LATELY);
+            }
+            Err(refusal) => {
+                self.allowed.0.remove(&key);
+                self.refused.put(key, refusal, now, HOLDS);
+            }
         }
-        if self.asked.len() >= KEPT {
-            let oldest = self.asked.iter().min_by_key(|(_, (_, at))| *at).map(|(key, _)| key.clone());
-            oldest.map(|key| self.asked.remove(&key));
-        }
-        self.asked.insert(key, (answer, now));
     }
 }
 
-fn holds(asked: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(asked) < HOLDS
+/// Up to [`KEPT`] answers, and when they were asked for.
+struct Kept<T>(HashMap<Key, (T, Instant)>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<T> Kept<T> {
+    fn get(&self, key: &Key, now: Instant, age: Duration) -> Option<&T> {
+        self.0.get(key).filter(|(_, at)| now.saturating_duration_since(*at) < age).map(|(answer, _)| answer)
+    }
+
+    fn put(&mut self, key: Key, answer: T, now: Instant, age: Duration) {
+        if self.0.len() >= KEPT {
+            self.0.retain(|_, (_, at)| now.saturating_duration_since(*at) < age);
+        }
+        if self.0.len() >= KEPT
+            && let Some(oldest) = self.0.iter().min_by_key(|(_, (_, at))| *at).map(|(key, _)| key.clone())
+        {
+            self.0.remove(&oldest);
+        }
+        self.0.insert(key, (answer, now));
+    }
 }
 
 #[cfg(test)]
@@ -349,17 +463,52 @@ mod tests {
     }
 
     #[test]
-    fn many_tokens_take_no_more_room_than_is_kept() {
+    fn many_tokens_take_no_more_room_than_is_kept_and_push_none_out_that_is_allowed() {
         let (start, mut answers) = (Instant::now(), Answers::default());
         let at = |n: usize| start + Duration::from_micros(n as u64);
+        let refused = |n: usize| Key::of(&n.to_string(), METRICS);
+        let good = Key::of("good", METRICS);
+        answers.put(good.clone(), Ok(()), start);
         for n in 0..3 * KEPT {
-            answers.put(Key::of(&n.to_string(), METRICS), Err(Refusal::Unauthenticated), at(n));
-            assert!(answers.asked.len() <= KEPT);
+            answers.put(refused(n), Err(Refusal::Unauthenticated), at(n));
+            assert!(answers.refused.0.len() <= KEPT);
         }
         // The oldest made room, and those that no longer hold do so at once.
-        assert_eq!(answers.get(&Key::of("0", METRICS), at(3 * KEPT)), None);
-        assert!(answers.get(&Key::of(&(3 * KEPT - 1).to_string(), METRICS), at(3 * KEPT)).is_some());
-        answers.put(Key::of("later", METRICS), Ok(()), start + 2 * HOLDS);
-        assert_eq!(answers.asked.len(), 1);
+        assert_eq!(answers.get(&refused(0), at(3 * KEPT)), None);
+        assert!(answers.get(&refused(3 * KEPT - 1), at(3 * KEPT)).is_some());
+        assert_eq!(answers.get(&good, at(3 * KEPT)), Some(Ok(())));
+        answers.put(Key::of("later", METRICS), Err(Refusal::Unauthenticated), start + 2 * HOLDS);
+        assert_eq!(answers.refused.0.len(), 1);
+    }
+
+    #[test]
+    fn who_was_allowed_is_known_for_longer_than_the_answer_holds_and_until_it_is_refused() {
+        let (start, mut answers, key) = (Instant::now(), Answers::default(), Key::of("a", METRICS));
+        assert!(!answers.is_familiar(&key, start));
+        answers.put(key.clone(), Ok(()), start);
+        let later = start + LATELY - Duration::from_millis(1);
+        assert_eq!((answers.get(&key, later), answers.is_familiar(&key, later)), (None, true));
+        assert!(!answers.is_familiar(&key, start + LATELY));
+        answers.put(key.clone(), Err(Refusal::Unauthenticated), later);
+        assert!(!answers.is_familiar(&key, later));
+    }
+
+    #[tokio::test]
+    async fn a_peer_with_many_unknown_tokens_is_refused_at_once_and_keeps_none_out() {
+        let peer = |last: u8| Peer::from(std::net::IpAddr::from([10, 0, 0, last]));
+        let unfamiliar = Unfamiliar::default();
+        let mut turns = Vec::new();
+        for _ in 0..AT_ONCE {
+            turns.push(unfamiliar.turn(peer(1)).await.unwrap_or_else(|refusal| panic!("{refusal}")));
+        }
+        let refused = unfamiliar.turn(peer(1)).await;
+        assert!(matches!(refused, Err(Refusal::Unavailable(_))));
+        let other = unfamiliar.turn(peer(2));
+        tokio::pin!(other);
+        assert!(futures::poll!(&mut other).is_pending());
+        turns.pop();
+        assert!(other.await.is_ok());
+        turns.clear();
+        assert!(unfamiliar.of_peer.lock().unwrap().is_empty());
     }
 }

@@ -73,7 +73,7 @@ async fn answer<E: Endpoints>(
     match request.uri().path() {
         "/metrics" => {
             if let Some(guard) = guard
-                && let Err(refusal) = guard.admit(request.headers(), Wanted::Path("/metrics")).await
+                && let Err(refusal) = guard.admit(request, Wanted::Path("/metrics")).await
             {
                 return refusal.respond().map(Body::new);
             }

@@ -50,7 +50,7 @@ async fn exporters_account(api: &ApiServer) -> Result<PathBuf> {
 }
 
 /// The role and binding that the documentation gives to scrapers.
-fn scrapers_rights() -> Result<&'static str> {
+pub(crate) fn scrapers_rights() -> Result<&'static str> {
     let text = include_str!("../../docs/exporter.md");
     let blocks = text.split("```yaml\n").skip(1).filter_map(|b| b.split("```").next());
     blocks.into_iter().find(|b| b.contains("nonResourceURLs")).context("the documentation has no such role")

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Response, StatusCode, Uri, header};
 use http_body_util::Full;
 use percent_encoding::percent_decode_str;
 use serde_json::json;
@@ -29,7 +29,7 @@ pub async fn answer<B>(
     at: Instant,
 ) -> Response<Full<Bytes>> {
     let (status, body) = match Request::read(request.method(), request.uri()) {
-        Ok(Request { key, revision }) => match admit(board, guard, request.headers(), &key).await {
+        Ok(Request { key, revision }) => match admit(board, guard, request, &key).await {
             Ok(()) => look(board, &key, revision, now, at),
             Err(answer) => answer,
         },
@@ -45,10 +45,10 @@ pub async fn answer<B>(
 }
 
 /// Whether somebody may see a gate, or the answer to those who may not: the same whether or not there is such a gate.
-async fn admit(
+async fn admit<B>(
     board: &GateCache,
     guard: Option<&Guard>,
-    headers: &HeaderMap,
+    request: &http::Request<B>,
     Key { namespace, name }: &Key,
 ) -> Result<(), (StatusCode, String)> {
     let Some(guard) = guard else {
@@ -56,7 +56,7 @@ async fn admit(
         return if board.hides_gates() { Err(refused()) } else { Ok(()) };
     };
     let gate = Wanted::Object { group: GROUP, resource: "rolloutgates", namespace, name };
-    guard.admit(headers, gate).await.map_err(|refusal| {
+    guard.admit(request, gate).await.map_err(|refusal| {
         let reason = match refusal {
             Refusal::Unauthenticated => "Unauthenticated",
             Refusal::Forbidden(_) => "Forbidden",

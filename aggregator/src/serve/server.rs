@@ -58,7 +58,7 @@ async fn answer(
     let (status, body) = match path {
         "/metrics" => {
             if let Some(guard) = guard
-                && let Err(refusal) = guard.admit(request.headers(), Wanted::Path(path)).await
+                && let Err(refusal) = guard.admit(request, Wanted::Path(path)).await
             {
                 return refusal.respond();
             }

@@ -1,7 +1,7 @@
 //! Rendering a snapshot in the Prometheus text format 0.0.4 or as OpenMetrics, piece by piece so
 //! that a large exposition is never in memory as a whole.
 
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::{cell::RefCell, sync::Arc};
 
 use bytes::Bytes;
 use statusbridge_contract::{Metric, PACKAGE_METRICS, sample};
@@ -11,8 +11,11 @@ use crate::state::{Block, Packer, Snapshot, Stream};
 
 /// About how large one piece is, in bytes. A client that does not read keeps about two.
 const PIECE: usize = 16 * 1024;
-/// One for all: it takes hundreds of kilobytes, which each client that does not read would keep.
-static PACKER: LazyLock<Mutex<Packer>> = LazyLock::new(Mutex::default);
+thread_local! {
+    /// One for all: it takes hundreds of kilobytes, which each client that does not read would keep. But one for each
+    /// thread: the one that pushes must not wait for the one that serves.
+    static PACKER: RefCell<Packer> = RefCell::default();
+}
 
 /// A snapshot being rendered.
 #[derive(Debug)]
@@ -153,15 +156,18 @@ impl Iterator for Gzip {
         if self.done {
             return None;
         }
+        Some(PACKER.with_borrow_mut(|packer| self.piece(packer)))
+    }
+}
+
+impl Gzip {
+    fn piece(&mut self, packer: &mut Packer) -> Bytes {
         let mut out = Vec::with_capacity(PIECE + PIECE / 2);
-        let mut packer = PACKER.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = self.stream.get_or_insert_with(|| Stream::begin(&mut out));
         while out.len() < PIECE {
             match self.exposition.piece() {
                 Some(Piece::Text(text)) => stream.add(&packer.pack(&text), &mut out),
-                Some(Piece::Rows(block, index)) => {
-                    stream.add(block.packed(index, &mut packer), &mut out);
-                }
+                Some(Piece::Rows(block, index)) => stream.add(block.packed(index, packer), &mut out),
                 None => {
                     self.stream.take().unwrap_or_default().end(&mut out);
                     self.done = true;
@@ -169,7 +175,7 @@ impl Iterator for Gzip {
                 }
             }
         }
-        Some(out.into())
+        out.into()
     }
 }
 

@@ -3,6 +3,7 @@
 mod duration;
 pub mod exposition;
 mod http;
+mod listener;
 mod push;
 mod reload;
 mod work;
@@ -11,10 +12,8 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use kube::Client;
-use statusbridge_serving::{
-    endpoints, kubeconfig, log::LogFormat, options::ServerArgs, signals::told_to_stop,
-};
-use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
+use statusbridge_serving::{kubeconfig, log::LogFormat, options::ServerArgs, signals::told_to_stop};
+use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -83,18 +82,24 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     let pusher = args.push.pusher()?;
     let client = client(&args).await?;
     let metrics = Arc::new(OwnMetrics::default());
-    let options = args.server.options(&metrics.server, async || Ok(client.clone())).await?;
-    let listener =
-        TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
-    info!(address = %listener.local_addr()?, "serving");
-
-    let engine = Engine::new(sources.into_iter().map(Arc::new).collect(), args.limits, metrics.clone());
+    let engine =
+        Engine::new(sources.into_iter().map(Arc::new).collect(), args.limits.clone(), metrics.clone());
     let clock = Arc::new(Clock::default());
     clock.run().context("cannot start the clock's thread")?;
     let state =
         Arc::new(ServerState::new(clock.clone(), engine.published(), metrics.clone(), args.contact_timeout));
 
     let stop = CancellationToken::new();
+    let reviewer = args.clone();
+    let serving = listener::start(
+        args.listen,
+        args.server.clone(),
+        async move || self::client(&reviewer).await,
+        state.clone(),
+        metrics.clone(),
+        stop.clone(),
+    )
+    .await?;
     let (sender, updates) = mpsc::channel(QUEUE);
     let settings = WatcherSettings {
         discovery: Arc::new(Discovery::new(client.clone())),
@@ -114,7 +119,6 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     tasks.spawn(reload::follow(of, seen, metrics, sender));
     let work = Work::new(engine, settings, state.clone());
     let work = tokio::spawn(work.drive(updates, stop.clone()));
-    let serving = tokio::spawn(endpoints::serve(listener, options, state, stop.clone()));
 
     told_to_stop()?.await;
     info!("stopping");

@@ -1,10 +1,12 @@
 //! HTTP/1.1 over TCP or TLS, in which no client keeps another one out.
 //!
-//! When there is no room for a connection, the one on which nothing has moved for the longest time gives way: one that is
-//! idle, or whose client does not read. One whose request is being answered gives way only where all are like that. So
-//! whoever asks and takes the answer is served, however many do neither.
+//! One peer has only so many connections. When there is no room for another one, the peer with the most connections gives one up. So a client that needs few is
+//! served whatever another one does with many: half a handshake, half a header, requests that take long, pages that it does
+//! or does not read. Of one peer's connections, or where all have as many, the one on which nothing has moved for the longest
+//! time gives way; one whose request is being answered does so only where all are like that.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::convert::Infallible;
 use std::error::Error;
 use std::io::{self, IoSlice};
@@ -28,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::listen::descriptors;
+use crate::listen::peer::Peer;
 use crate::listen::tls::Tls;
 
 /// How long requests under way may take once the server is to stop: whoever keeps a connection open must not keep the
@@ -41,6 +44,8 @@ const BUFFER: usize = 32 << 10;
 pub struct Limits {
     /// So many at the same time, or as many as half of the files that the process may have open.
     pub connections: usize,
+    /// So many of them from one peer, because all that take an answer share what can be written.
+    pub of_peer: usize,
     /// How long one may be without a whole header of a request.
     pub header: Duration,
     /// How long nothing may move on one.
@@ -49,7 +54,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 256, header: Duration::from_secs(10), silence: Duration::from_secs(30) }
+        Self {
+            connections: 256,
+            of_peer: 64,
+            header: Duration::from_secs(10),
+            silence: Duration::from_secs(30),
+        }
     }
 }
 
@@ -78,16 +88,16 @@ pub async fn serve<B>(
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
     let (graceful, mut connections) = (GracefulShutdown::new(), JoinSet::new());
-    let mut open = Open { began: Instant::now(), connections: HashMap::new() };
+    let mut open = Open { began: Instant::now(), connections: HashMap::new(), of_peer: HashMap::new() };
     // Half of what the process may have open is for others than clients of one server.
     let most = limits.connections.min(descriptors::available() / 2);
     let mut look = interval(limits.silence / 2);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let connection = tokio::select! {
+        let (connection, peer) = tokio::select! {
             () = stop.cancelled() => break,
             Some(ended) = connections.join_next_with_id() => {
-                open.connections.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
+                open.remove(ended.map_or_else(|error| error.id(), |(id, ())| id));
                 continue;
             }
             _ = look.tick() => {
@@ -96,8 +106,9 @@ pub async fn serve<B>(
             }
             connection = accept(&listener) => connection,
         };
-        open.make_room(most);
-        let signs = Arc::new(Signs { moved: AtomicU64::new(open.now()), answering: AtomicUsize::new(0) });
+        open.make_room(peer, most, limits.of_peer);
+        let signs =
+            Arc::new(Signs { moved: AtomicU64::new(open.now()), answering: AtomicUsize::new(0), peer });
         let connection = Moving { inner: connection, began: open.began, signs: signs.clone() };
         let service = Answering { inner: service.clone(), signs: signs.clone() };
         let (tls, watcher, stop) = (tls.clone(), graceful.watcher(), stop.clone());
@@ -113,7 +124,7 @@ pub async fn serve<B>(
                 Err(error) => debug!(%error, "a TLS handshake failed"),
             }
         });
-        open.connections.insert(task.id(), (signs, task));
+        open.insert(signs, task);
     }
     let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
 }
@@ -124,11 +135,13 @@ struct Signs {
     moved: AtomicU64,
     /// Requests of which no answer is there yet.
     answering: AtomicUsize,
+    peer: Peer,
 }
 
 struct Open {
     began: Instant,
     connections: HashMap<Id, (Arc<Signs>, AbortHandle)>,
+    of_peer: HashMap<Peer, usize>,
 }
 
 impl Open {
@@ -136,17 +149,42 @@ impl Open {
         millis(self.began)
     }
 
-    /// Ends the stillest connection when there are as many as there may be; one that waits for us only if all do.
-    fn make_room(&mut self, most: usize) {
-        if self.connections.len() < most {
+    fn insert(&mut self, signs: Arc<Signs>, task: AbortHandle) {
+        *self.of_peer.entry(signs.peer).or_default() += 1;
+        self.connections.insert(task.id(), (signs, task));
+    }
+
+    /// One that has ended, or is to end.
+    fn remove(&mut self, id: Id) -> Option<AbortHandle> {
+        let (signs, task) = self.connections.remove(&id)?;
+        if let Entry::Occupied(mut count) = self.of_peer.entry(signs.peer) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        Some(task)
+    }
+
+    /// Ends the stillest connection of this peer when it has as many as it may have; or, when there are as many as there may
+    /// be, of a peer that has the most. One that waits for us ends only if all of these do.
+    fn make_room(&mut self, peer: Peer, most: usize, most_of_peer: usize) {
+        let count = |peer: Peer| self.of_peer.get(&peer).copied().unwrap_or_default();
+        let is_full = count(peer) >= most_of_peer;
+        if !is_full && self.connections.len() < most {
             return;
         }
+        let largest = self.of_peer.values().max().copied().unwrap_or_default();
+        let gives_way = |signs: &Signs| {
+            if is_full { signs.peer == peer } else { count(signs.peer) == largest }
+        };
+        let candidates = self.connections.iter().filter(|(_, (signs, _))| gives_way(signs));
         let moved = |(_, (signs, _)): &(&Id, &(Arc<Signs>, AbortHandle))| {
             let is_answered = signs.answering.load(Ordering::Relaxed) > 0;
             (is_answered, signs.moved.load(Ordering::Relaxed))
         };
-        if let Some(stillest) = self.connections.iter().min_by_key(moved).map(|(id, _)| *id)
-            && let Some((_, task)) = self.connections.remove(&stillest)
+        if let Some(stillest) = candidates.min_by_key(moved).map(|(id, _)| *id)
+            && let Some(task) = self.remove(stillest)
         {
             task.abort();
         }
@@ -155,10 +193,13 @@ impl Open {
     /// Ends connections on which nothing has moved for so long.
     fn end_silent(&mut self, silence: Duration) {
         let since = self.now().saturating_sub(silence.as_millis() as u64);
-        for (_, (_, task)) in
-            self.connections.extract_if(|_, (signs, _)| signs.moved.load(Ordering::Relaxed) < since)
-        {
-            task.abort();
+        let is_silent = |signs: &Signs| signs.moved.load(Ordering::Relaxed) < since;
+        let silent: Vec<Id> =
+            self.connections.iter().filter(|(_, (signs, _))| is_silent(signs)).map(|(id, _)| *id).collect();
+        for id in silent {
+            if let Some(task) = self.remove(id) {
+                task.abort();
+            }
         }
     }
 }
@@ -225,7 +266,7 @@ impl AsyncWrite for Moving {
     }
 }
 
-/// Answers the requests of one connection, and notes while one is under way.
+/// Answers the requests of one connection, which are told their peer, and notes while one is under way.
 #[derive(Clone)]
 struct Answering<S> {
     inner: S,
@@ -237,7 +278,8 @@ impl<S: Service<Request<Incoming>, Future: Send + 'static>> Service<Request<Inco
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.signs.peer);
         let under_way = UnderWay::new(self.signs.clone());
         let answer = self.inner.call(request);
         Box::pin(async move {
@@ -264,10 +306,10 @@ impl Drop for UnderWay {
 }
 
 /// The next connection that can be accepted.
-async fn accept(listener: &TcpListener) -> TcpStream {
+async fn accept(listener: &TcpListener) -> (TcpStream, Peer) {
     loop {
         match listener.accept().await {
-            Ok((connection, _)) => return connection,
+            Ok((connection, address)) => return (connection, address.ip().into()),
             Err(error) => {
                 debug!(%error, "a connection was not accepted");
                 // Out of file descriptors, most likely: give others time to close theirs.
@@ -302,6 +344,7 @@ mod tests {
     use http_body_util::Full;
     use hyper::service::service_fn;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpSocket;
     use tokio::sync::Notify;
 
     use super::*;
@@ -355,6 +398,34 @@ mod tests {
         assert!(ask(address).await.ends_with("aaaaa"));
     }
 
+    /// A connection from another address of this machine than all others have.
+    async fn connect_from_elsewhere(address: std::net::SocketAddr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        socket.connect(address).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn who_has_many_connections_takes_none_from_who_has_one() {
+        let (address, _server, _) = serving(limits(8, Duration::from_secs(600))).await;
+        let late = String::from_utf8_lossy(ASK).replace("/small", "/late");
+        let (mut single, mut many) = (connect_from_elsewhere(address).await, Vec::new());
+        single.write_all(&ASK[..10]).await.unwrap();
+        for n in 0..40 {
+            let mut other = TcpStream::connect(address).await.unwrap();
+            // All of those are being answered: by the rule for one peer, they would stay.
+            other.write_all(late.as_bytes()).await.unwrap();
+            many.push(other);
+            if n % 10 == 9 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        single.write_all(&ASK[10..]).await.unwrap();
+        let mut answer = String::new();
+        single.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("aaaaa"), "{answer}");
+    }
+
     async fn ask(address: std::net::SocketAddr) -> String {
         let mut connection = TcpStream::connect(address).await.unwrap();
         connection.write_all(ASK).await.unwrap();
@@ -364,7 +435,7 @@ mod tests {
     }
 
     fn limits(connections: usize, silence: Duration) -> Limits {
-        Limits { connections, silence, header: Duration::from_secs(600) }
+        Limits { connections, of_peer: connections, silence, header: Duration::from_secs(600) }
     }
 
     #[tokio::test]

@@ -2,4 +2,5 @@
 
 mod descriptors;
 pub mod http;
+pub(crate) mod peer;
 pub mod tls;
