@@ -356,13 +356,15 @@ mod tests {
     const ASK: &[u8] = b"GET /small HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     const ASK_FOR_MUCH: &[u8] = b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n";
 
-    /// A server that answers a word, or much; or a word once others have been answered.
+    /// A server that answers a word, or much; or a word once a test says so, or never.
     async fn serving(limits: Limits) -> (std::net::SocketAddr, JoinSet<()>, CancellationToken) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let service = service_fn(async |request: Request<Incoming>| {
-            if request.uri().path() == "/late" {
-                ANSWER_LATE.notified().await;
+            match request.uri().path() {
+                "/late" => ANSWER_LATE.notified().await,
+                "/never" => std::future::pending().await,
+                _ => {}
             }
             let size = if request.uri().path() == "/large" { LARGE } else { 5 };
             Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(vec![b'a'; size]))))
@@ -408,13 +410,13 @@ mod tests {
     #[tokio::test]
     async fn who_has_many_connections_takes_none_from_who_has_one() {
         let (address, _server, _) = serving(limits(8, Duration::from_secs(600))).await;
-        let late = String::from_utf8_lossy(ASK).replace("/small", "/late");
+        let never = String::from_utf8_lossy(ASK).replace("/small", "/never");
         let (mut single, mut many) = (connect_from_elsewhere(address).await, Vec::new());
         single.write_all(&ASK[..10]).await.unwrap();
         for n in 0..40 {
             let mut other = TcpStream::connect(address).await.unwrap();
             // All of those are being answered: by the rule for one peer, they would stay.
-            other.write_all(late.as_bytes()).await.unwrap();
+            other.write_all(never.as_bytes()).await.unwrap();
             many.push(other);
             if n % 10 == 9 {
                 tokio::time::sleep(Duration::from_millis(50)).await;
