@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A server's process. Methods take `&self`, so that a test can freeze one server while it talks to others.
 #[derive(Debug)]
@@ -138,12 +138,25 @@ impl Process {
         Ok(())
     }
 
-    /// Stops its clock: connections stay open and nobody answers (SIGSTOP).
+    /// Stops its clock: connections stay open and nobody answers (SIGSTOP). Waits until all of its threads stand still,
+    /// which on a busy machine takes a while.
     ///
     /// # Errors
     /// When it does not run.
     pub fn freeze(&self) -> Result<()> {
-        self.signal("STOP")
+        self.signal("STOP")?;
+        let tasks = format!("/proc/{}/task", self.pid().context("it has ended")?);
+        let stands_still = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
+            // A thread that has ended stands still, too.
+            stat.map_or(true, |stat| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T')))
+        };
+        let began = Instant::now();
+        while !std::fs::read_dir(&tasks)?.all(stands_still) {
+            ensure!(began.elapsed() < Duration::from_secs(10), "it does not stand still");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Ends [`Process::freeze`].
