@@ -127,6 +127,17 @@ impl Exporter {
         Exposition::parse(&self.metrics().await?)
     }
 
+    /// How many events of a kind it has heard of.
+    ///
+    /// # Errors
+    /// When it does not answer 200, or says nothing of the kind.
+    pub async fn watch_events(&self, kind: &str) -> Result<f64> {
+        let (text, kind) = (self.metrics().await?, format!("kind=\"{kind}\""));
+        let mut lines = text.lines().filter(|l| l.starts_with("statusbridge_exporter_watch_events_total{"));
+        let line = lines.find(|line| line.contains(&kind)).context("no events")?;
+        Ok(line.rsplit_once(' ').context("no value")?.1.parse()?)
+    }
+
     /// Lets a user called `exporter` do what `statusbridge source rbac` with these arguments says, and no more. Gives
     /// back a kubeconfig file of that user.
     ///

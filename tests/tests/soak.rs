@@ -647,13 +647,7 @@ async fn a_flood_on_one_object_does_not_delay_the_news_of_another() {
             })
         };
         let writers: Vec<_> = (0..4).map(writer).collect();
-        let events = async || {
-            let text = exporter.metrics().await?;
-            let mut lines =
-                text.lines().filter(|l| l.starts_with("statusbridge_exporter_watch_events_total{"));
-            let line = lines.find(|l| l.contains("kind=\"ConfigMap\"")).context("no events")?;
-            anyhow::Ok(line.rsplit_once(' ').context("no value")?.1.parse::<f64>()?)
-        };
+        let events = async || exporter.watch_events("ConfigMap").await;
         let (began, first) = (std::time::Instant::now(), events().await?);
         holds_for(Duration::from_secs(15), "the source is up", async || {
             ensure!(exporter.says().await?.source_up(ALONE) == Some(true));

@@ -99,12 +99,9 @@ impl Compiler<'_> {
     }
 
     fn expression(&self, field: &str, text: &str, variables: &[&str]) -> Result<Expression, SourceError> {
-        Expression::compile(field, text, variables).map_err(|message| {
-            if text.trim().is_empty() {
-                return self
-                    .wrong(field, format!("{message}: write one, or leave the field out if it is optional"));
-            }
-            SourceError { expression: Some(text.to_owned()), ..self.wrong(field, message) }
+        Expression::compile(field, text, variables).map_err(|message| SourceError {
+            expression: Some(text.to_owned()),
+            ..self.wrong(field, message)
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::json;
 use statusbridge_tests::fake_fleet::SOURCE;
 use statusbridge_tests::workload::{delivered, failed};
@@ -38,31 +38,15 @@ fn flood(cluster: &Workload, bytes: usize) -> JoinSet<()> {
     writers
 }
 
-async fn events(cluster: &Workload) -> Result<f64> {
-    let says = cluster.exporter.metrics().await?;
-    let of_kind = |line: &&str| {
-        line.starts_with("statusbridge_exporter_watch_events_total{")
-            && line.contains("kind=\"Kustomization\"")
-    };
-    let line = says.lines().find(of_kind).context("no events")?;
-    Ok(line.rsplit_once(' ').context("no value")?.1.parse()?)
-}
-
 /// Has the victim's package fail, and gives how long its gate stayed open after that.
 async fn closes_in_time(cluster: &Workload, hub: &Hub) -> Result<Duration> {
     cluster.set_status(APP, failed(R1, "crash loop")).await?;
     let written = Instant::now();
     eventually(WITHIN, "the gate is closed", async || {
         let gate = hub.get_gate("victim").await?;
-        let conditions = gate.data["status"]["conditions"].as_array().context("no conditions")?;
-        let open = conditions.iter().find(|it| it["type"] == "Open").context("no condition Open")?;
-        ensure!(open["status"] == "False", "{open}");
-        println!(
-            "closed after {:.1} s: {} {}",
-            written.elapsed().as_secs_f64(),
-            open["reason"],
-            open["message"]
-        );
+        let (open, reason) = history::condition(&gate, "Open");
+        ensure!(open == "False", "{}", gate.data["status"]);
+        println!("closed after {:.1} s: {reason}", written.elapsed().as_secs_f64());
         Ok(())
     })
     .await?;
@@ -90,10 +74,11 @@ async fn what_one_writes_without_an_end_keeps_no_gate_of_another_open() {
 
         // The exporter keeps up.
         let writers = flood(&cluster, 100);
-        let (began, first) = (Instant::now(), events(&cluster).await?);
+        let events = async || cluster.exporter.watch_events("Kustomization").await;
+        let (began, first) = (Instant::now(), events().await?);
         eventually(SOON, "it is a flood", async || {
             ensure!(began.elapsed() > Duration::from_secs(5), "it has just begun");
-            let rate = (events(&cluster).await? - first) / began.elapsed().as_secs_f64();
+            let rate = (events().await? - first) / began.elapsed().as_secs_f64();
             ensure!(rate > 30.0, "{rate:.0} events a second are no flood");
             Ok(())
         })

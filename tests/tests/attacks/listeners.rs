@@ -124,6 +124,22 @@ async fn make(api: &ApiServer, object: impl Fn(usize) -> Value) -> Result<()> {
     made.buffer_unordered(16).collect::<Vec<_>>().await.into_iter().collect()
 }
 
+/// Makes packages that are shown on a large page.
+async fn make_packages(api: &ApiServer) -> Result<()> {
+    let kind = kustomization_kind();
+    make(api, |n| {
+        json!({
+            "apiVersion": format!("{}/{}", kind.group, kind.version), "kind": kind.kind,
+            "metadata": {"name": long_name(n), "namespace": "default"},
+            "spec": {
+                "interval": "1h", "prune": true, "path": "./",
+                "sourceRef": {"kind": "GitRepository", "name": "a"},
+            },
+        })
+    })
+    .await
+}
+
 fn long_name(n: usize) -> String {
     format!("{}-{n:04}", "a".repeat(230))
 }
@@ -200,18 +216,7 @@ async fn who_does_not_read_costs_the_exporter_little() {
         let etcd = Etcd::start(rig).await?;
         let api = ApiServer::start(rig, &etcd, "c1").await?;
         api.install_crds(&crds::flux()?).await?;
-        let kind = kustomization_kind();
-        make(&api, |n| {
-            json!({
-                "apiVersion": format!("{}/{}", kind.group, kind.version), "kind": kind.kind,
-                "metadata": {"name": long_name(n), "namespace": "default"},
-                "spec": {
-                    "interval": "1h", "prune": true, "path": "./",
-                    "sourceRef": {"kind": "GitRepository", "name": "a"},
-                },
-            })
-        })
-        .await?;
+        make_packages(&api).await?;
         let exporter =
             Exporter::start(rig, "exporter", api.kubeconfig(), &["--presets", "flux-kustomization"]).await?;
         slow_headers_are_dropped(exporter.address()).await?;
@@ -280,11 +285,16 @@ impl Drop for Attack {
     }
 }
 
-/// Sends this from the attacker's address, and keeps the connection for as long as the server does.
-async fn leave_half_done(address: SocketAddr, sent: &[u8]) -> Result<()> {
+/// A connection from the attacker's address.
+async fn connect(address: SocketAddr) -> Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((ATTACKER, 0).into())?;
-    let mut connection = socket.connect(address).await?;
+    Ok(socket.connect(address).await?)
+}
+
+/// Sends this from the attacker's address, and keeps the connection for as long as the server does.
+async fn leave_half_done(address: SocketAddr, sent: &[u8]) -> Result<()> {
+    let mut connection = connect(address).await?;
     connection.write_all(sent).await?;
     // Another comes in its place soon, so that connections come without an end.
     let _ = tokio::time::timeout(Duration::from_secs(1), connection.read(&mut [0])).await;
@@ -294,9 +304,7 @@ async fn leave_half_done(address: SocketAddr, sent: &[u8]) -> Result<()> {
 /// Asks for many pages from the attacker's address, and reads them for a while without looking at them. Gives back how much
 /// that was.
 async fn read_pages(address: SocketAddr) -> Result<usize> {
-    let socket = TcpSocket::new_v4()?;
-    socket.bind((ATTACKER, 0).into())?;
-    let mut connection = socket.connect(address).await?;
+    let mut connection = connect(address).await?;
     connection.write_all("GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n".repeat(100).as_bytes()).await?;
     let (until, mut buffer, mut read) = (Instant::now() + Duration::from_secs(5), vec![0; 1 << 16], 0);
     while Instant::now() < until {
@@ -421,18 +429,7 @@ async fn handshakes_and_readers_keep_no_engine_from_its_work() {
         let api = ApiServer::start(rig, &etcd, "c1").await?;
         api.install_crds(&crds::flux()?).await?;
         api.ensure_namespace(FLUX_NAMESPACE).await?;
-        let kind = kustomization_kind();
-        make(&api, |n| {
-            json!({
-                "apiVersion": format!("{}/{}", kind.group, kind.version), "kind": kind.kind,
-                "metadata": {"name": long_name(n), "namespace": "default"},
-                "spec": {
-                    "interval": "1h", "prune": true, "path": "./",
-                    "sourceRef": {"kind": "GitRepository", "name": "a"},
-                },
-            })
-        })
-        .await?;
+        make_packages(&api).await?;
         let (over_tls, authority) = over_tls(rig, &api, &[]).await?;
         let plain =
             Exporter::start(rig, "plain", api.kubeconfig(), &["--presets", "flux-kustomization"]).await?;
