@@ -44,8 +44,6 @@ const BUFFER: usize = 32 << 10;
 pub struct Limits {
     /// So many at the same time, or as many as half of the files that the process may have open.
     pub connections: usize,
-    /// So many of them from one peer, because all that take an answer share what can be written.
-    pub of_peer: usize,
     /// How long one may be without a whole header of a request.
     pub header: Duration,
     /// How long nothing may move on one.
@@ -54,12 +52,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            connections: 256,
-            of_peer: 64,
-            header: Duration::from_secs(10),
-            silence: Duration::from_secs(30),
-        }
+        Self { connections: 256, header: Duration::from_secs(10), silence: Duration::from_secs(30) }
     }
 }
 
@@ -106,7 +99,7 @@ pub async fn serve<B>(
             }
             connection = accept(&listener) => connection,
         };
-        open.make_room(peer, most, limits.of_peer);
+        open.make_room(most);
         let signs =
             Arc::new(Signs { moved: AtomicU64::new(open.now()), answering: AtomicUsize::new(0), peer });
         let connection = Moving { inner: connection, began: open.began, signs: signs.clone() };
@@ -166,18 +159,14 @@ impl Open {
         Some(task)
     }
 
-    /// Ends the stillest connection of this peer when it has as many as it may have; or, when there are as many as there may
-    /// be, of a peer that has the most. One that waits for us ends only if all of these do.
-    fn make_room(&mut self, peer: Peer, most: usize, most_of_peer: usize) {
-        let count = |peer: Peer| self.of_peer.get(&peer).copied().unwrap_or_default();
-        let is_full = count(peer) >= most_of_peer;
-        if !is_full && self.connections.len() < most {
+    /// When there are as many as there may be, ends the stillest connection of a peer that has the most. One that waits for us
+    /// ends only if all of these do.
+    fn make_room(&mut self, most: usize) {
+        if self.connections.len() < most {
             return;
         }
-        let largest = self.of_peer.values().max().copied().unwrap_or_default();
-        let gives_way = |signs: &Signs| {
-            if is_full { signs.peer == peer } else { count(signs.peer) == largest }
-        };
+        let largest = self.of_peer.values().max();
+        let gives_way = |signs: &Signs| self.of_peer.get(&signs.peer) == largest;
         let candidates = self.connections.iter().filter(|(_, (signs, _))| gives_way(signs));
         let moved = |(_, (signs, _)): &(&Id, &(Arc<Signs>, AbortHandle))| {
             let is_answered = signs.answering.load(Ordering::Relaxed) > 0;
@@ -437,7 +426,7 @@ mod tests {
     }
 
     fn limits(connections: usize, silence: Duration) -> Limits {
-        Limits { connections, of_peer: connections, silence, header: Duration::from_secs(600) }
+        Limits { connections, silence, header: Duration::from_secs(600) }
     }
 
     #[tokio::test]

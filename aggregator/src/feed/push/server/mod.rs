@@ -49,12 +49,8 @@ pub const INSTANCE: &str = "statusbridge-instance";
 /// How long the body of a push may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(30);
 /// An exporter keeps its connection from push to push, and those of many clusters may come through one proxy.
-const LIMITS: Limits = Limits {
-    connections: 8192,
-    of_peer: 8192,
-    header: Duration::from_secs(60),
-    silence: Duration::from_secs(180),
-};
+const LIMITS: Limits =
+    Limits { connections: 8192, header: Duration::from_secs(60), silence: Duration::from_secs(180) };
 
 /// Where to listen, and with which certificate and key; without, it is plain HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
