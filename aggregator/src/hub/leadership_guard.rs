@@ -17,30 +17,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::{Method, Request};
+use statusbridge_core::reconcile::election::Term;
 use tower::filter::FilterLayer;
 
 use crate::clock::Timestamp;
-
-/// How long a lease lasts from before its renewal was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Term {
-    /// Until then the holder works.
-    pub work: Duration,
-    /// From then on another may hold it.
-    pub lease: Duration,
-}
-
-impl Term {
-    /// Whether the holder still works, so long after the renewal was sent.
-    pub fn works(self, elapsed: Duration) -> bool {
-        elapsed < self.work
-    }
-
-    /// Whether a call that may last for so long is over before another may hold the lease.
-    pub fn admits(self, elapsed: Duration, call: Duration) -> bool {
-        self.works(elapsed) && elapsed.saturating_add(call) < self.lease
-    }
-}
 
 #[derive(Debug, Clone, Copy)]
 enum Standing {

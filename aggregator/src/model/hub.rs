@@ -1,13 +1,12 @@
 //! The hub's API server: the gate, the lease of the leader, the heartbeat, and what is on its way there.
 
+use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 use statusbridge_api::RolloutGateStatus;
 use statusbridge_core::reconcile::command::CALL_TIMEOUT;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::GateObject;
 use statusbridge_core::time::Seconds;
-
-use super::replica::ReplicaId;
 
 /// A write that was sent.
 #[derive(Debug)]
@@ -33,14 +32,6 @@ pub(super) enum Outcome {
     Conflict,
 }
 
-/// The lease that a leader holds.
-#[derive(Debug, Default)]
-pub(super) struct Lease {
-    pub(super) holder: Option<ReplicaId>,
-    pub(super) version: u64,
-    pub(super) transitions: i64,
-}
-
 /// What happens to requests.
 #[derive(Debug, Default)]
 pub(super) struct Mishaps {
@@ -62,7 +53,8 @@ pub(super) struct Hub {
     versions: Vec<(Seconds, GateObject)>,
     flights: Vec<(u64, Flight)>,
     sent: u64,
-    pub(super) lease: Lease,
+    /// The Lease of the leader.
+    lease: Lease,
     pub(super) heartbeat: Seconds,
     /// Whether the heartbeat names the gate as one that has to close.
     pub(super) unclosed: bool,
@@ -83,6 +75,22 @@ impl Hub {
             mishaps: Mishaps::default(),
             stale_after,
         }
+    }
+
+    pub(super) fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Writes the Lease over the version that it was made from; None when that version is no more.
+    pub(super) fn replace(&mut self, mut lease: Lease) -> Option<Lease> {
+        let version = &self.lease.metadata.resource_version;
+        if lease.metadata.resource_version != *version {
+            return None;
+        }
+        let number: u64 = version.as_ref().map_or(0, |text| text.parse().expect("a number"));
+        lease.metadata.resource_version = Some((number + 1).to_string());
+        self.lease = lease;
+        Some(self.lease.clone())
     }
 
     pub(super) fn gate(&self) -> &GateObject {

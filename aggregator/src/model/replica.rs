@@ -1,17 +1,18 @@
 //! A replica of the aggregator: stands by or leads, polls, decides, writes.
 //!
-//! The election itself is proved elsewhere (`lease::simulation_tests`). Here it is what makes leaders change,
-//! with the terms by which they know how long they lead.
+//! Requests for the Lease take no time and are not lost here; `election::simulation_tests` tries what else can happen to them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::executor::block_on;
+use jiff::Timestamp;
 use statusbridge_core::fleet::{Fleet, FleetSettings};
 use statusbridge_core::reconcile::command::{
     Answer, CALL_TIMEOUT, Command, Number, Status, StatusWrite, Unreadable,
 };
+use statusbridge_core::reconcile::election::{Candidate, Held, Look, Seen, Term};
 use statusbridge_core::reconcile::feeds::{Failure, Planned, Polled};
 use statusbridge_core::reconcile::judging::Judges;
 use statusbridge_core::reconcile::profiles;
@@ -26,10 +27,6 @@ use super::hub::{self, Hub, Outcome, version};
 use super::world::fleet_package;
 use crate::feed::promql::FeedError;
 use crate::feed::promql::poll::{PollConfig, Poller};
-use crate::hub::leadership_guard::Term;
-
-/// Which replica, and which process of it.
-pub(super) type ReplicaId = (usize, u32);
 
 /// How long a leader works and is left alone without a renewal.
 const TERM: Term = Term { work: Duration::from_secs(10), lease: Duration::from_secs(15) };
@@ -62,15 +59,17 @@ struct Work {
 
 /// A replica.
 pub(super) struct Replica {
-    id: ReplicaId,
+    /// Which replica, and which process of it.
+    id: (usize, u32),
+    /// What times of the election count from.
+    start: Instant,
     asked: Asked,
     /// By how much its clock is ahead.
     ahead: Seconds,
     work: Option<Work>,
-    /// When its last renewal was sent.
-    renewed: Seconds,
-    /// The version of the lease that it saw, and since when.
-    seen: (u64, Seconds),
+    /// The Lease as it last wrote it, and when that was sent.
+    held: Option<(Held, Seconds)>,
+    seen: Seen,
     next_look: Seconds,
     pub(super) frozen_until: Seconds,
     pub(super) isolated_until: Seconds,
@@ -84,11 +83,12 @@ impl Replica {
         let asked = Asked { backend: backend.clone(), ahead: Arc::new(Mutex::new(ahead)) };
         Self {
             id: (number, 0),
+            start: Instant::now(),
             asked,
             ahead,
             work: None,
-            renewed: 0.0,
-            seen: (0, now),
+            held: None,
+            seen: Seen::default(),
             // The first replica leads at first.
             next_look: now + number as Seconds,
             frozen_until: 0.0,
@@ -138,9 +138,8 @@ impl Replica {
     pub(super) fn kill(&mut self, now: Seconds, away: Seconds) {
         self.away_until = now + away;
         self.id.1 += 1;
-        self.work = None;
+        self.resign();
         self.stalls = None;
-        self.seen = (u64::MAX, now);
     }
 
     /// All that is wrong with it is over.
@@ -165,48 +164,54 @@ impl Replica {
 
     /// Takes, renews or loses the lease.
     fn elect(&mut self, now: Seconds, hub: &mut Hub) {
-        let lost = self.work.is_some() && !TERM.works(self.since_renewal(now));
-        if lost {
-            self.work = None;
-            self.seen = (hub.lease.version, now);
+        if self.work.is_some() && !self.is_certain(now, Term::works) {
+            self.resign();
         }
         if now < self.next_look || now < self.isolated_until {
             return;
         }
         self.next_look = now + RETRY;
-        let lease = &mut hub.lease;
-        if self.work.is_some() {
-            if lease.holder == Some(self.id) {
-                lease.version += 1;
-                self.renewed = now;
-            } else {
-                self.work = None;
-                self.seen = (lease.version, now);
+        if let Some((held, _)) = &self.held {
+            match hub.replace(held.renewal(Timestamp::UNIX_EPOCH)) {
+                Some(renewed) => self.held = Some((Held(renewed), now)),
+                None => self.resign(),
             }
             return;
         }
-        if self.seen.0 != lease.version {
-            self.seen = (lease.version, now);
-        }
-        let free = lease.holder.is_none_or(|holder| holder == self.id);
-        if free || now - self.seen.1 >= TERM.lease.as_secs_f64() {
-            lease.holder = Some(self.id);
-            lease.version += 1;
-            lease.transitions += 1;
-            self.renewed = now;
-            let epoch = lease.transitions;
+        let unchanged = self.seen.look(hub.lease(), self.start + passed(now));
+        let look = self.candidate().look(hub.lease().clone(), unchanged, Timestamp::UNIX_EPOCH);
+        if let Look::Free(lease) = look
+            && let Some(held) = hub.replace(*lease).map(Held)
+        {
+            let epoch = held.epoch();
+            self.held = Some((held, now));
             self.work = Some(Work::new(epoch, self, now, hub));
         }
     }
 
-    fn since_renewal(&self, now: Seconds) -> Duration {
-        Duration::from_secs_f64((now - self.renewed).max(0.0))
+    fn candidate(&self) -> Candidate {
+        let identity = format!("{}-{}", self.id.0, self.id.1);
+        Candidate { installation: "model".to_owned(), identity, term: TERM }
+    }
+
+    /// Leads no longer, and starts anew.
+    fn resign(&mut self) {
+        (self.work, self.held, self.seen) = Default::default();
+    }
+
+    /// Whether a leader may, so long after its last renewal was sent.
+    fn is_certain(&self, now: Seconds, may: impl FnOnce(Term, Duration) -> bool) -> bool {
+        self.held.as_ref().is_some_and(|(_, sent)| may(TERM, passed(now - sent)))
     }
 
     /// Whether the fence lets a call of the hub pass.
     fn admits(&self, now: Seconds) -> bool {
-        TERM.admits(self.since_renewal(now), CALL_TIMEOUT)
+        self.is_certain(now, |term, elapsed| term.admits(elapsed, CALL_TIMEOUT))
     }
+}
+
+fn passed(time: Seconds) -> Duration {
+    Duration::from_secs_f64(time.max(0.0))
 }
 
 /// A moment of the world, by the clock of a replica.

@@ -14,6 +14,7 @@ use statusbridge_api::crd;
 use statusbridge_core::fleet::FleetSettings;
 use statusbridge_core::reconcile::command::CALL_TIMEOUT;
 use statusbridge_core::reconcile::discover;
+use statusbridge_core::reconcile::election::Candidate;
 use statusbridge_serving::log::LogFormat;
 use statusbridge_serving::options::ServerArgs;
 use statusbridge_serving::signals::told_to_stop;
@@ -29,7 +30,7 @@ use crate::health::Health;
 use crate::hub::access::Access;
 use crate::hub::heartbeat::{Heartbeat, NAMESPACE};
 use crate::hub::leadership_guard::LeadershipGuard;
-use crate::hub::lease::{self, Candidate};
+use crate::hub::lease::{self, Election};
 use crate::hub::sweeper::Sweeper;
 use crate::metrics::Metrics;
 use crate::serve::config::ConfigFile;
@@ -188,17 +189,10 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let unfenced = Client::try_from(config).context("client of the hub")?;
     let shown = Shown { metrics: metrics.clone(), health: health.clone(), board: served };
     run(&args.hub, unfenced.clone(), shown, async |stop| {
-        let candidate = Candidate::new(
-            unfenced,
-            namespace,
-            installation,
-            identity.clone(),
-            args.leader.times,
-            fence,
-            metrics.clone(),
-            health.clone(),
-        );
-        candidate
+        let candidate =
+            Candidate { installation, identity: identity.clone(), term: args.leader.times.term() };
+        let retry = args.leader.times.retry_period;
+        Election::new(unfenced, namespace, candidate, retry, fence, metrics.clone(), health.clone())
             .run(&stop, async |epoch| {
                 while fresh(epoch)?.run(stop.clone()).await {}
                 Ok(())

@@ -8,6 +8,7 @@
 pub mod command;
 pub mod dependencies;
 pub mod discover;
+pub mod election;
 pub mod feeds;
 mod flights;
 pub mod gate_verdict;

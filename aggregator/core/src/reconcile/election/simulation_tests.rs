@@ -9,13 +9,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use proptest::prelude::*;
 
-use super::{Held, Seen, Times, is_free, renewal, taken};
+use super::{Candidate, Held, Look, Seen, Term};
 
-const TIMES: Times = Times {
-    lease_duration: Duration::from_secs(15),
-    renew_deadline: Duration::from_secs(10),
-    retry_period: Duration::from_secs(2),
-};
+const TERM: Term = Term { work: Duration::from_secs(10), lease: Duration::from_secs(15) };
+const RETRY: Duration = Duration::from_secs(2);
 const PROCESSES: usize = 3;
 /// How long each run goes on.
 const END: u64 = 200_000;
@@ -37,7 +34,7 @@ enum Event {
 
 #[derive(Default)]
 struct Process {
-    seen: Option<Seen>,
+    seen: Seen,
     /// What it holds, and when the last renewal that was accepted was begun.
     held: Option<(Held, u64)>,
 }
@@ -117,13 +114,13 @@ impl World {
     }
 
     fn rest(&mut self, now: u64, who: usize) {
-        let pause = TIMES.retry_period.as_millis() as u64;
+        let pause = RETRY.as_millis() as u64;
         self.later(now + pause, who, Event::Wake);
     }
 
     fn wake(&mut self, now: u64, who: usize) {
         let held = self.processes[who].held.take();
-        let Some((held, renewed)) = held.filter(|(_, at)| TIMES.term().works(millis(now - at))) else {
+        let Some((held, renewed)) = held.filter(|(_, at)| TERM.works(millis(now - at))) else {
             return self.later(now, who, Event::Read);
         };
         let over = number(&held.0);
@@ -134,11 +131,9 @@ impl World {
     fn has_read(&mut self, now: u64, who: usize, version: u64) {
         let lease = self.versions[version as usize].clone();
         let instant = self.start + millis(now);
-        let seen = Seen::look(self.processes[who].seen.take(), &lease, instant);
-        let unchanged = instant - seen.first;
-        self.processes[who].seen = Some(seen);
-        let spec = lease.spec.unwrap_or_default();
-        if is_free(&spec, &name(who), unchanged, TIMES.lease_duration) {
+        let unchanged = self.processes[who].seen.look(&lease, instant);
+        let look = candidate(who).look(lease, unchanged, Timestamp::UNIX_EPOCH);
+        if matches!(look, Look::Free(_)) {
             self.later(now, who, Event::Write { over: version, begun: now });
         } else {
             self.rest(now, who);
@@ -150,12 +145,12 @@ impl World {
         if over == self.last() {
             let before = self.versions[over as usize].clone();
             let holds = self.processes[who].held.as_ref().is_some_and(|(held, _)| held.is(&before));
-            let mut lease = renewal(&before);
+            let mut lease = Held(before.clone()).renewal(Timestamp::UNIX_EPOCH);
             if !holds {
-                let spec = before.spec.clone().unwrap_or_default();
-                lease.spec = Some(taken(&spec, &name(who), &TIMES, Timestamp::UNIX_EPOCH));
+                let spec = before.spec.unwrap_or_default();
+                lease.spec = Some(candidate(who).taken(&spec, Timestamp::UNIX_EPOCH));
                 if let Some((other, at)) = self.renewed.filter(|(other, _)| *other != who) {
-                    let lasts = TIMES.lease_duration;
+                    let lasts = TERM.lease;
                     prop_assert!(
                         millis(now - at) >= lasts,
                         "{who} took over from {other} after {} ms",
@@ -187,8 +182,8 @@ impl World {
     }
 }
 
-fn name(who: usize) -> String {
-    format!("process-{who}")
+fn candidate(who: usize) -> Candidate {
+    Candidate { installation: "i".to_owned(), identity: format!("process-{who}"), term: TERM }
 }
 
 fn millis(count: u64) -> Duration {
