@@ -43,7 +43,7 @@ pub struct GateCache {
 }
 
 /// Why gates are hidden.
-pub const NOT_AUTHORIZED: &str = "the configuration has tenants, and nobody is asked who may see which gate: start the \
+pub(crate) const NOT_AUTHORIZED: &str = "the configuration has tenants, and nobody is asked who may see which gate: start the \
                                   aggregator with --authorize-scrapes";
 
 /// Whether this process speaks for the hub.
@@ -99,7 +99,7 @@ impl GateCache {
     }
 
     /// Whether nobody may see gates by name.
-    pub fn hides_gates(&self) -> bool {
+    pub(crate) fn hides_gates(&self) -> bool {
         self.hides_gates.load(Ordering::Relaxed)
     }
 

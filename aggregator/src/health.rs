@@ -38,7 +38,7 @@ impl Health {
     }
 
     /// Whether the main loop went round lately.
-    pub fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < self.patience
     }
 }

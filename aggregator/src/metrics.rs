@@ -322,7 +322,7 @@ impl Metrics {
     }
 
     /// A heartbeat was or was not renewed.
-    pub fn beat(&self, ok: bool) {
+    pub(crate) fn beat(&self, ok: bool) {
         self.heartbeats.get_or_create(&outcome(ok)).inc();
     }
 

@@ -7,12 +7,8 @@ pub fn code(reason: &str) -> u64 {
     if reason.is_empty() { 0 } else { first_bytes(reason, 3).max(1) }
 }
 
-/// Nobody checks the health of what the package applies.
-pub const NO_HEALTH_CHECKS: &str = "NoHealthChecks";
 /// An expression of the source failed on this object, or the object is not what its kind says.
 pub const EVALUATION_FAILED: &str = "EvaluationFailed";
-/// The object being read has no status yet, or one of an older generation.
-pub const NOT_OBSERVED: &str = "NotObserved";
 /// Reasons past the limit of distinct ones are summed up under this one.
 pub const OTHER: &str = "Other";
 
@@ -23,7 +19,7 @@ mod tests {
     #[test]
     fn a_code_is_24_bits_of_sha256_and_never_zero_for_a_reason() {
         // The first six hex digits that `printf NoHealthChecks | sha256sum` prints.
-        assert_eq!(code(NO_HEALTH_CHECKS), 0x17bd89);
+        assert_eq!(code("NoHealthChecks"), 0x17bd89);
         assert_eq!(code("BuildFailed"), 0xa9e9b2);
         assert_eq!(code(""), 0);
     }

@@ -45,7 +45,7 @@ impl Moment {
     }
 
     /// Unix time in whole seconds, rounded down.
-    pub const fn unix_seconds(self) -> i64 {
+    pub(crate) const fn unix_seconds(self) -> i64 {
         (self.run + self.offset).div_euclid(1000)
     }
 }

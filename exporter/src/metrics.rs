@@ -175,13 +175,13 @@ impl OwnMetrics {
     }
 
     /// A list or watch of a kind ended with an error.
-    pub fn watch_error(&self, kind: &KindRef, cause: &'static str) {
+    pub(crate) fn watch_error(&self, kind: &KindRef, cause: &'static str) {
         let labels = OfWatchError { group: kind.group.clone(), kind: kind.kind.clone(), cause };
         self.watch_errors.get_or_create(&labels).inc();
     }
 
     /// A list of all objects of a kind begins.
-    pub fn relist(&self, kind: &KindRef) {
+    pub(crate) fn relist(&self, kind: &KindRef) {
         self.relists.get_or_create(&kind.into()).inc();
     }
 

@@ -76,7 +76,7 @@ impl Saved {
     }
 
     /// Reads the objects in a text; `origin` names it in messages.
-    pub fn add_text(&mut self, origin: &str, text: &str) {
+    pub(crate) fn add_text(&mut self, origin: &str, text: &str) {
         let start = text.trim_start();
         if start.starts_with(['{', '[']) && self.add_json(origin, start) {
             return;

@@ -35,7 +35,7 @@ pub fn from_multiple<T: DeserializeOwned + Send>(text: &str) -> Result<Vec<T>, S
 }
 
 /// What a field of an object holds as text, at no more than [`field_work`].
-pub fn from_field(text: &str) -> Result<Value, String> {
+pub(crate) fn from_field(text: &str) -> Result<Value, String> {
     on_own_stack(MAX_FIELD_DEPTH, || {
         let mut options = options(field_work(text), MAX_FIELD_DEPTH);
         options.with_snippet = false;
@@ -46,7 +46,7 @@ pub fn from_field(text: &str) -> Result<Value, String> {
 }
 
 /// Most values that a field of an object is read as.
-pub fn field_work(text: &str) -> usize {
+pub(crate) fn field_work(text: &str) -> usize {
     text.len() + FIELD_ALLOWANCE
 }
 

@@ -16,19 +16,19 @@ pub struct Now {
 
 /// A time that was right once, and goes on from there: a clock that is set back does not make old evidence young.
 #[derive(Debug, Clone, Copy)]
-pub struct Floor {
+pub(crate) struct Floor {
     time: Seconds,
     since: Duration,
 }
 
 impl Floor {
     /// It is `time` now.
-    pub fn new(time: Seconds, now: Now) -> Self {
+    pub(crate) fn new(time: Seconds, now: Now) -> Self {
         Self { time, since: now.passed }
     }
 
     /// What a clock says, or what it must be by now if that is later.
-    pub fn raise(self, clock: Seconds, now: Now) -> Seconds {
+    pub(crate) fn raise(self, clock: Seconds, now: Now) -> Seconds {
         clock.max(self.time + now.passed.saturating_sub(self.since).as_secs_f64())
     }
 }

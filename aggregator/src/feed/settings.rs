@@ -20,7 +20,7 @@ pub struct Settings {
 
 impl Settings {
     /// What the backend of the flags is called: nothing, unless it has to be told from others.
-    pub fn name_of_flags(&self) -> &'static str {
+    pub(crate) fn name_of_flags(&self) -> &'static str {
         if self.backends.is_empty() { "" } else { FLAGS }
     }
 }

@@ -19,13 +19,13 @@ struct Known {
 
 /// Remembers what was told.
 #[derive(Debug, Default)]
-pub struct Announcer {
+pub(crate) struct Announcer {
     known: BTreeMap<(Kind, Key), Known>,
 }
 
 impl Announcer {
     /// Takes note of an object as it is now; `None` when it is gone. Says whether that was told.
-    pub fn see<S: Judged>(&mut self, key: &Key, object: Option<&Object<S, S::Status>>) -> bool {
+    pub(crate) fn see<S: Judged>(&mut self, key: &Key, object: Option<&Object<S, S::Status>>) -> bool {
         let place = (S::KIND, key.clone());
         let Some(object) = object else {
             self.known.remove(&place);

@@ -51,7 +51,7 @@ impl Heartbeat {
     ///
     /// # Errors
     /// When the hub does not take it.
-    pub async fn beat(&mut self, unclosed: &BTreeSet<Key>) -> Result<Renewed, HubError> {
+    pub(crate) async fn beat(&mut self, unclosed: &BTreeSet<Key>) -> Result<Renewed, HubError> {
         let names: Vec<String> = unclosed.iter().map(Key::to_string).collect();
         let now = Timestamp::from_microsecond(Timestamp::now().as_microsecond()).unwrap_or_default();
         let mut metadata = Map::from_iter([

@@ -36,7 +36,7 @@ pub struct LeadershipGuard(Arc<Mutex<Standing>>);
 
 impl LeadershipGuard {
     /// Nothing passes before the lease is held.
-    pub fn shut() -> Self {
+    pub(crate) fn shut() -> Self {
         Self(Arc::new(Mutex::new(Standing::Outside)))
     }
 
@@ -46,7 +46,7 @@ impl LeadershipGuard {
     }
 
     /// The lease was lost or given back.
-    pub fn shut_again(&self) {
+    pub(crate) fn shut_again(&self) {
         self.set(Standing::Outside);
     }
 

@@ -4,7 +4,7 @@ pub mod access;
 pub mod announce;
 pub mod discover;
 pub mod heartbeat;
-pub mod leadership_guard;
+pub(crate) mod leadership_guard;
 pub mod lease;
 pub mod profiles;
 pub mod references;

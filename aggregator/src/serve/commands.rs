@@ -39,7 +39,7 @@ use crate::serve::server::{self, Shown};
 
 /// Flags that every long-running subcommand takes.
 #[derive(Debug, Clone, Args)]
-pub struct HubArgs {
+pub(crate) struct HubArgs {
     #[command(flatten)]
     access: Access,
     /// Namespace of the Leases, the same for every installation on a hub
@@ -89,7 +89,7 @@ pub struct ServeArgs {
 
 /// Flags about leader election, named as in Kubernetes' own components.
 #[derive(Debug, Clone, Args)]
-pub struct LeaderArgs {
+pub(crate) struct LeaderArgs {
     #[command(flatten)]
     times: lease::Times,
     /// Name of this installation in the leader's Lease: of several on a hub only one works [default: namespace of the
@@ -103,7 +103,7 @@ pub struct LeaderArgs {
 
 /// Flags about FleetPackages that are made by themselves.
 #[derive(Debug, Clone, Args)]
-pub struct DiscoverArgs {
+pub(crate) struct DiscoverArgs {
     /// Make a FleetPackage in this namespace for every package that any cluster reports
     #[arg(long, env = "STATUSBRIDGE_DISCOVER_INTO", value_name = "NAMESPACE")]
     discover_into: Option<String>,

@@ -8,4 +8,4 @@ pub mod controller;
 pub mod gates_page;
 pub mod server;
 
-pub use commands::{HubArgs, ServeArgs, SweepArgs, crds, serve, sweep};
+pub use commands::{ServeArgs, SweepArgs, crds, serve, sweep};

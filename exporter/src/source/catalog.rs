@@ -27,7 +27,7 @@ pub struct SourceArgs {
 }
 
 /// What is in each file, by its name, or why that cannot be told.
-pub type SourceTexts = Vec<(String, Result<String, String>)>;
+pub(crate) type SourceTexts = Vec<(String, Result<String, String>)>;
 
 impl SourceArgs {
     /// Compiles the sources, in order of their names.

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Reason of a package to which none of its source's rules applies.
-pub const NO_RULE_MATCHED: &str = "NoRuleMatched";
+pub(crate) const NO_RULE_MATCHED: &str = "NoRuleMatched";
 
 /// A state with what is said about it.
 struct Found<S> {

@@ -52,7 +52,7 @@ impl KindRef {
 /// A kind of object, whatever its version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct GroupKind {
+pub(crate) struct GroupKind {
     /// API group; empty for the core group.
     pub group: String,
     /// The kind.

@@ -30,13 +30,13 @@ mod schema;
 mod trial;
 mod verdict;
 
-pub use catalog::{SourceArgs, SourceTexts};
+pub use catalog::SourceArgs;
+pub(crate) use catalog::SourceTexts;
 pub use error::SourceError;
-pub use evaluate::NO_RULE_MATCHED;
 pub(crate) use files::ENDINGS;
 pub use files::files_of;
 pub use join::{JoinKey, Related, RelatedObject, RelatedObjects};
-pub use kind::{GroupKind, KindRef, PackageKind};
+pub use kind::{KindRef, PackageKind};
 pub use preset::{PRESETS, Preset};
 pub use program::Source;
 pub use projection::Projection;

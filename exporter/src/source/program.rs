@@ -77,7 +77,7 @@ impl Source {
     }
 
     /// Whether packages of this source have inventory counts.
-    pub fn has_inventory(&self) -> bool {
+    pub(crate) fn has_inventory(&self) -> bool {
         self.program.inventory.is_some() || self.looks_at_resources()
     }
 
@@ -87,7 +87,7 @@ impl Source {
     }
 
     /// Whether a verdict is made of the package's own object and nothing else.
-    pub fn rests_on_one_object(&self) -> bool {
+    pub(crate) fn rests_on_one_object(&self) -> bool {
         self.related.is_empty() && !self.looks_at_resources()
     }
 
@@ -106,7 +106,7 @@ impl Source {
     }
 
     /// Whether another source reads the same in the same way.
-    pub fn same_as(&self, other: &Self) -> bool {
+    pub(crate) fn same_as(&self, other: &Self) -> bool {
         self.definition == other.definition && self.looks_at_resources() == other.looks_at_resources()
     }
 

@@ -25,7 +25,7 @@ pub struct Projection {
 
 impl Projection {
     /// What is kept of every object: what identifies it, and what watches need.
-    pub fn of_object() -> Self {
+    pub(crate) fn of_object() -> Self {
         let mut object = Self::default();
         for field in ["apiVersion", "kind"] {
             object.field(field).keep();

@@ -128,7 +128,7 @@ impl ResourceRef {
     /// The object that an inventory id means: `<namespace>_<name>_<group>_<kind>`, where `__` in a
     /// name stands for a colon (kubernetes-sigs/cli-utils, `pkg/object/objmetadata.go`; Flux has the
     /// same in `status.inventory`).
-    pub fn from_id(id: &str) -> Option<Self> {
+    pub(crate) fn from_id(id: &str) -> Option<Self> {
         let (namespace, rest) = id.split_once('_')?;
         let (rest, kind) = rest.rsplit_once('_')?;
         let (name, group) = rest.rsplit_once('_')?;

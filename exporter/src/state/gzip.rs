@@ -31,7 +31,7 @@ impl Default for Packer {
 
 impl Packer {
     /// Compresses a part.
-    pub fn pack(&mut self, text: &[u8]) -> Part {
+    pub(crate) fn pack(&mut self, text: &[u8]) -> Part {
         let mut crc = Crc::new();
         crc.update(text);
         self.deflate.reset();

@@ -10,7 +10,7 @@
 use crate::source::{Evaluation, HoldKey, Verdict};
 
 /// How long a verdict that is not a failure is kept while its object is undecided, in milliseconds.
-pub const HOLD_MILLIS: i64 = 30_000;
+pub(crate) const HOLD_MILLIS: i64 = 30_000;
 
 /// What is shown of a package after the hold, and what the next look needs to know.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -141,7 +141,7 @@ pub struct Block {
 impl Block {
     /// How many rows a block has: few enough that a changed one costs little, and enough that they
     /// compress as well together as more would.
-    pub const ROWS: usize = 128;
+    pub(crate) const ROWS: usize = 128;
 
     /// Puts a row in its place, or takes it away; returns what was there.
     pub fn set(&mut self, at: usize, row: Option<Row>) -> Option<Row> {
@@ -165,7 +165,7 @@ impl Block {
     }
 
     /// Moves the times of all rows; gives the sum of their hashes.
-    pub fn use_offset(&mut self, offset: i64) -> Digest {
+    pub(crate) fn use_offset(&mut self, offset: i64) -> Digest {
         let mut digest = Digest::default();
         for row in self.rows.iter_mut().flatten() {
             row.use_offset(offset);

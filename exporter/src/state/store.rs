@@ -75,7 +75,7 @@ impl Store {
     }
 
     /// Adds `offset` (milliseconds) to the times of all packages from now on, in place of the last one.
-    pub fn use_offset(&mut self, offset: i64) {
+    pub(crate) fn use_offset(&mut self, offset: i64) {
         if std::mem::replace(&mut self.offset, offset) != offset {
             self.sources.iter_mut().for_each(|rows| rows.use_offset(offset));
         }
@@ -95,7 +95,7 @@ impl Store {
     }
 
     /// Forgets everything about a source; its index is not used again.
-    pub fn remove_source(&mut self, source: usize) {
+    pub(crate) fn remove_source(&mut self, source: usize) {
         let rows = &mut self.sources[source];
         (rows.blocks, rows.slots, rows.free, rows.digest, rows.reasons) = Default::default();
         rows.states.values_mut().for_each(|count| *count = 0);

@@ -47,7 +47,7 @@ impl Contact {
     }
 
     /// Whether something has been waiting for too long at `at`.
-    pub fn is_behind(&self, at: i64) -> bool {
+    pub(crate) fn is_behind(&self, at: i64) -> bool {
         self.times().waiting.is_some_and(|since| at - since > BEHIND)
     }
 

@@ -87,7 +87,7 @@ impl Discovery {
     }
 
     /// Every kind that is in one of these categories, at its preferred version.
-    pub async fn kinds_of(&self, categories: &[String]) -> Result<Vec<KindRef>, Fault> {
+    pub(crate) async fn kinds_of(&self, categories: &[String]) -> Result<Vec<KindRef>, Fault> {
         let list: GroupList = self.get("/apis", Some(AGGREGATED)).await?;
         if list.kind != "APIGroupDiscoveryList" {
             let message = format!("{} from /apis: categories need Kubernetes 1.26 or newer", list.kind);

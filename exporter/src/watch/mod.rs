@@ -30,5 +30,6 @@ pub use fault::Fault;
 pub use finder::find;
 pub use key::PackageKey;
 pub use read::read;
-pub use update::{Change, Event, KindId, ReadRequest, Reading, SourceId, Update};
+pub use update::{Change, Event, ReadRequest, Reading, Update};
+pub(crate) use update::{KindId, SourceId};
 pub use watcher::{Watcher, WatcherSettings};

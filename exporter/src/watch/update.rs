@@ -8,10 +8,10 @@ use super::key::PackageKey;
 use crate::source::{KindRef, Projection, Source};
 
 /// Index of a kind among all that are watched.
-pub type KindId = usize;
+pub(crate) type KindId = usize;
 
 /// Index of a source; never used again for another one.
-pub type SourceId = usize;
+pub(crate) type SourceId = usize;
 
 /// What was heard of one kind.
 #[derive(Debug)]

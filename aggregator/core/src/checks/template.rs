@@ -29,7 +29,7 @@ pub struct Templates(BTreeMap<String, Template>);
 /// PromQL with `{{placeholders}}`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Written")]
-pub struct Template {
+pub(crate) struct Template {
     parts: Vec<Part>,
     parameters: BTreeMap<String, Pattern>,
 }
@@ -71,7 +71,7 @@ struct Parameter {
 
 /// What is wrong with a template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadTemplate {
+pub(crate) enum BadTemplate {
     /// A `{{` without a name and `}}` after it.
     #[error("`{{{{` must be followed by the name of a parameter and `}}}}`")]
     Open,

@@ -34,7 +34,7 @@ pub fn unobserved(observation: &Observation) -> Result<&Row, Reason> {
 ///
 /// Only the row's own statement that the gate's revision is healthy (or applied) counts, so the
 /// health of a previous revision can never be taken for that of the gate's.
-pub fn for_gate(observation: &Observation, demand: &Demand, t: Seconds) -> Reason {
+pub(crate) fn for_gate(observation: &Observation, demand: &Demand, t: Seconds) -> Reason {
     let row = match unobserved(observation) {
         Ok(row) => row,
         Err(reason) => return reason,
@@ -78,14 +78,14 @@ fn has_soaked(observation: &Observation, row: &Row, min_success: Seconds, t: Sec
 
 /// For how long a cluster has been as it is, at `t`. That is proved only as far as the evidence
 /// reaches: while the backend is silent, no time passes for it.
-pub fn held_for(observation: &Observation, row: &Row, t: Seconds) -> Seconds {
+pub(crate) fn held_for(observation: &Observation, row: &Row, t: Seconds) -> Seconds {
     observation.as_of.map_or(Seconds::NEG_INFINITY, |as_of| as_of.min(t)) - row.since
 }
 
 /// Whether a cluster that counts as this has yet to reach the gate's revision, so that it counts as
 /// failed once the gate's deadline has passed. One that is out of sight is in the budget already,
 /// and one that has moved on was there.
-pub fn is_under_way(reason: Reason) -> bool {
+pub(crate) fn is_under_way(reason: Reason) -> bool {
     matches!(
         reason,
         Reason::NotUpdated | Reason::Paused | Reason::Deleting | Reason::HealthUnknown | Reason::Progressing
@@ -94,7 +94,7 @@ pub fn is_under_way(reason: Reason) -> bool {
 
 /// What a cluster counts as for a FleetPackage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PackageState {
+pub(crate) struct PackageState {
     /// [`Reason::Healthy`] when nothing is to be said.
     pub reason: Reason,
     /// It has been told to run the wanted revision.
@@ -107,7 +107,7 @@ pub struct PackageState {
 
 /// What a row counts as for a FleetPackage that wants `wanted`, or whatever the cluster itself
 /// wants when that is `None`.
-pub fn for_package(row: &Row, wanted: Option<Fingerprint>) -> PackageState {
+pub(crate) fn for_package(row: &Row, wanted: Option<Fingerprint>) -> PackageState {
     let own = if row.desired.is_none() { row.applied } else { row.desired };
     let wanted = wanted.unwrap_or(own);
     let updated = own == wanted && !wanted.is_none();

@@ -132,7 +132,7 @@ impl Evidence for RolloutGateStatus {
 }
 
 /// Whether `new` says nothing else than `old` but that it was written later, or by another leader.
-pub fn only_refreshes<S: Evidence>(old: Option<&S>, new: &S) -> bool {
+pub(crate) fn only_refreshes<S: Evidence>(old: Option<&S>, new: &S) -> bool {
     let Some(old) = old else { return false };
     let (mut old, mut new) = (old.clone(), new.clone());
     for status in [&mut old, &mut new] {

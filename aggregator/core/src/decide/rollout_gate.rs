@@ -23,7 +23,7 @@ use crate::time::Seconds;
 
 pub use asked::{Asked, NoQuery};
 pub use input::{Input, PackageSpec};
-pub use until::holds_until;
+pub(crate) use until::holds_until;
 use waiting::entry;
 
 /// Evidence may seem to come from so far in the future when a leader's clock is compared with that of the

@@ -232,7 +232,7 @@ impl Fleet {
     }
 
     /// These clusters. None when one of them is not known.
-    pub fn clusters_of<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<Clusters> {
+    pub(crate) fn clusters_of<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<Clusters> {
         let mut words = vec![0_u64; self.changes.clusters.len().div_ceil(64)];
         let mut next = self.clusters.range::<str, _>(..);
         for name in names {

@@ -69,11 +69,11 @@ pub mod reason {
     /// No verified data of this cluster has been seen.
     pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
     /// The cluster reports, but not this package.
-    pub const PACKAGE_NOT_FOUND: &str = "PackageNotFound";
+    pub(crate) const PACKAGE_NOT_FOUND: &str = "PackageNotFound";
     /// The cluster's exporter was not heard from for too long.
     pub const EXPORTER_SILENT: &str = "ExporterSilent";
     /// The aggregator itself scrapes the cluster's exporter, and cannot.
-    pub const SCRAPE_FAILED: &str = "ScrapeFailed";
+    pub(crate) const SCRAPE_FAILED: &str = "ScrapeFailed";
     /// The exporter says that it lost contact with the objects it reads.
     pub const SOURCE_DOWN: &str = "SourceDown";
     /// Data arrives, but does not add up to its digest.
@@ -81,7 +81,7 @@ pub mod reason {
     /// Two clusters report under one name.
     pub const CLUSTER_NAME_CONFLICT: &str = "ClusterNameConflict";
     /// Two streams of one cluster keep saying different things.
-    pub const STREAMS_DISAGREE: &str = "StreamsDisagree";
+    pub(crate) const STREAMS_DISAGREE: &str = "StreamsDisagree";
     /// The clocks of cluster and backend are too far apart.
     pub const CLOCK_SKEW: &str = "ClockSkew";
     /// Two ClusterProfiles stand for the cluster.
@@ -91,5 +91,5 @@ pub mod reason {
     /// Nothing is heard, and the ClusterProfile says that the control plane is not healthy.
     pub const CONTROL_PLANE_UNHEALTHY: &str = "ControlPlaneUnhealthy";
     /// The metrics backend gives no usable answers.
-    pub const BACKEND_UNAVAILABLE: &str = "BackendUnavailable";
+    pub(crate) const BACKEND_UNAVAILABLE: &str = "BackendUnavailable";
 }

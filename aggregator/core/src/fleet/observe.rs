@@ -43,7 +43,7 @@ impl Fleet {
     }
 
     /// The same of every cluster that [reports](Self::reporting) the package, by name.
-    pub fn observe_all(
+    pub(crate) fn observe_all(
         &self,
         package: &PackageRef,
         t: Seconds,

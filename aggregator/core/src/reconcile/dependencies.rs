@@ -81,7 +81,7 @@ impl Graph {
     }
 
     /// The gates that depend on a gate.
-    pub fn dependents(&self, key: &Key) -> impl Iterator<Item = &Key> {
+    pub(crate) fn dependents(&self, key: &Key) -> impl Iterator<Item = &Key> {
         self.dependents.get(key).into_iter().flatten()
     }
 

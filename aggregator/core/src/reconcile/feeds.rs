@@ -152,7 +152,7 @@ impl Feeds {
     }
 
     /// Whether any has ever answered.
-    pub fn any_has_answered(&self) -> bool {
+    pub(crate) fn any_has_answered(&self) -> bool {
         self.all.iter().any(|it| it.has_answered)
     }
 

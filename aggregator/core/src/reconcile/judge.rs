@@ -265,7 +265,7 @@ impl World<'_> {
     }
 
     /// Whether the namespace of a FleetPackage may see the package in this cluster.
-    pub fn may_show(&self, object: &PackageObject, cluster: &str) -> bool {
+    pub(crate) fn may_show(&self, object: &PackageObject, cluster: &str) -> bool {
         let grant = match &object.spec {
             Ok(spec) => self.tenancy.grant(&object.key.namespace, &spec.package),
             Err(_) => self.tenancy.grant_for_unreadable(),

@@ -92,7 +92,7 @@ impl Survey {
     }
 
     /// What is known of the package in every cluster that reports it, without being remembered.
-    pub fn look_at_all<'f>(&self, fleet: &'f Fleet) -> impl Iterator<Item = (&'f str, Observation)> {
+    pub(crate) fn look_at_all<'f>(&self, fleet: &'f Fleet) -> impl Iterator<Item = (&'f str, Observation)> {
         fleet.observe_all(&self.package, self.t, self.stale_after)
     }
 
@@ -124,7 +124,7 @@ impl Survey {
 
     /// Whether any cluster that may be looked at was seen to want, have applied or have healthy this
     /// revision.
-    pub fn seen_anywhere(
+    pub(crate) fn seen_anywhere(
         &self,
         fleet: &Fleet,
         revision: Fingerprint,

@@ -87,7 +87,7 @@ impl State {
     }
 
     /// The same, where these gates have to be closed.
-    pub fn world_with<'a>(&'a self, moment: Moment, closing: &'a BTreeSet<Key>) -> World<'a> {
+    pub(crate) fn world_with<'a>(&'a self, moment: Moment, closing: &'a BTreeSet<Key>) -> World<'a> {
         World {
             fleet: &self.fleet,
             packages: &self.packages,
@@ -116,7 +116,7 @@ impl State {
 
     /// Judging needs both lists, and to have asked for evidence at least once: before that, nothing is known, and nothing
     /// is worse than it was but what has grown too old.
-    pub fn can_judge(&self) -> bool {
+    pub(crate) fn can_judge(&self) -> bool {
         self.has_listed() && self.feeds.any_was_polled()
     }
 

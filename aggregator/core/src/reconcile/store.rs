@@ -65,15 +65,6 @@ impl Kind {
         }
     }
 
-    /// The kind that a user means by this word: one that kubectl takes, or `gate`.
-    pub fn meant_by(word: &str) -> Option<Self> {
-        match word {
-            "gate" | "rgate" | "rolloutgate" | "rolloutgates" => Some(Self::RolloutGate),
-            "fpkg" | "fleetpackage" | "fleetpackages" => Some(Self::FleetPackage),
-            _ => None,
-        }
-    }
-
     /// How the API server serves it.
     pub fn resource(self) -> ApiResource {
         let plural = match self {
@@ -335,7 +326,7 @@ impl<O: Kept> Mirror<O> {
     }
 
     /// Whether this version of an object is known, or a later one.
-    pub fn has_seen(&self, version: &Version) -> bool {
+    pub(crate) fn has_seen(&self, version: &Version) -> bool {
         let Some(known) = self.objects.get(&version.key) else { return false };
         let (_, uid, known) = known.identity();
         let number = |text: &str| text.parse::<u64>().ok();

@@ -72,7 +72,7 @@ impl Content {
     }
 
     /// Whether the same sources are up, and no others.
-    pub fn has_same_sources(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_sources(&self, other: &Self) -> bool {
         self.sources.iter().map(|it| (&it.name, it.up)).eq(other.sources.iter().map(|it| (&it.name, it.up)))
     }
 

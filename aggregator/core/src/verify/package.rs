@@ -108,12 +108,12 @@ impl Package {
 
     /// Whether two observations say the same of all that counts for a verdict: of states, revisions, reason,
     /// and since when.
-    pub fn same_row(&self, other: &Self) -> bool {
+    pub(crate) fn same_row(&self, other: &Self) -> bool {
         self.same_state(other) && (self.since(), self.reason()) == (other.since(), other.reason())
     }
 
     /// Whether two observations say the same about apply state, health and revisions.
-    pub fn same_state(&self, other: &Self) -> bool {
+    pub(crate) fn same_state(&self, other: &Self) -> bool {
         const STATE: [Metric; 5] = [
             Metric::PackageHealthyRevision,
             Metric::PackageApplyState,

@@ -123,7 +123,7 @@ fn names(metrics: &[Metric]) -> String {
 }
 
 /// A regular expression, as it stands inside a PromQL string, that matches exactly these words.
-pub fn any_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn any_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let mut out = String::new();
     for (i, word) in words.into_iter().enumerate() {
         if i > 0 {

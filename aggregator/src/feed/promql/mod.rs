@@ -27,13 +27,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::{RequestBuilder, Response, Url, header};
 
-pub use {
-    answer::read as read_answer,
-    config::{Credentials, FeedConfig, Flavour},
-    error::FeedError,
-    exporters::{Exporters, any_of},
-    trust::Trust,
-};
+pub use answer::read as read_answer;
+pub use config::{Credentials, FeedConfig, Flavour};
+pub use error::FeedError;
+pub use exporters::Exporters;
+pub(crate) use exporters::any_of;
+pub use trust::Trust;
 
 use crate::clock;
 use crate::feed::tls::{Connector, chain, client_builder};

@@ -64,7 +64,7 @@ pub fn of_package(object: &Value) -> Status {
 /// How far a package has got with being applied, whose source has no rules for that either. Nothing
 /// else says then that the revision in the object's status is in, so it is Applied only while it is
 /// Current, and while the conditions that say so are of this generation, for which kstatus does not ask.
-pub fn apply_of_package(object: &Value) -> (ApplyState, Status) {
+pub(crate) fn apply_of_package(object: &Value) -> (ApplyState, Status) {
     let status = of_package(object);
     let state = match status.health {
         Health::Terminating => ApplyState::Deleting,
@@ -201,7 +201,7 @@ pub fn package_projection() -> Projection {
 }
 
 /// What [`apply_of_package`] reads of an object.
-pub fn apply_projection() -> Projection {
+pub(crate) fn apply_projection() -> Projection {
     let mut object = package_projection();
     object.field("status").field("conditions").items().field("observedGeneration").keep();
     object

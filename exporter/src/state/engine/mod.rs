@@ -27,7 +27,7 @@ mod sources;
 mod tests;
 
 pub use command::Command;
-pub use published::SharedPublished;
+pub(crate) use published::SharedPublished;
 
 use std::{
     cmp::Reverse,

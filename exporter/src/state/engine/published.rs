@@ -43,7 +43,7 @@ pub struct Published {
 }
 
 /// Shared by the engine, which writes, and scrapes, which clone row pointers.
-pub type SharedPublished = Arc<Mutex<Published>>;
+pub(crate) type SharedPublished = Arc<Mutex<Published>>;
 
 impl Published {
     /// One consistent view at `now`: a source is up when the watch of every kind that it reads kept up with its API

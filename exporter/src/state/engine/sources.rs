@@ -30,7 +30,7 @@ use crate::{
 impl Engine {
     /// Uses these sources from now on. What an unchanged one has shown stays; a changed one starts
     /// with what its earlier version showed.
-    pub fn use_sources(&mut self, sources: Vec<Arc<Source>>) {
+    pub(crate) fn use_sources(&mut self, sources: Vec<Arc<Source>>) {
         self.count += 1;
         let stays = |reader: &SourceState| sources.iter().any(|s| s.same_as(&reader.source));
         let going: Vec<SourceId> = (0..self.readers.len())

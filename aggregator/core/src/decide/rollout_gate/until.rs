@@ -13,7 +13,7 @@ const ROUNDING: Seconds = 0.001;
 /// The times, by either clock, before which a gate's verdict is the same whatever time it is, as long as all that it
 /// rests on is the same and no evidence grows too old: the end of a soak, of the time to reach the revision, of an
 /// override.
-pub fn holds_until(input: &Input<'_>, spec: &RolloutGateSpec) -> Moment {
+pub(crate) fn holds_until(input: &Input<'_>, spec: &RolloutGateSpec) -> Moment {
     let seconds = |text: &Option<String>| text.as_deref().and_then(|text| common::seconds(text).ok());
     let soak = seconds(&spec.min_success_time).filter(|soak| *soak > 0.0).map(|soak| {
         let rows = input.targets.iter().filter_map(|it| Some((it, unobserved(&it.observation).ok()?)));

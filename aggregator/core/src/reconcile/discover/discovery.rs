@@ -47,7 +47,7 @@ impl Discovery {
     }
 
     /// A poll failed: what the clusters report is not known, so nothing is made or removed.
-    pub fn poll_failed(&mut self) {
+    pub(crate) fn poll_failed(&mut self) {
         self.good_since = None;
         self.pending.clear();
     }
@@ -82,7 +82,7 @@ impl Discovery {
     }
 
     /// The next thing to write.
-    pub fn begin_next(&mut self) -> Option<Change> {
+    pub(crate) fn begin_next(&mut self) -> Option<Change> {
         if self.is_due() {
             self.under_way = self.pending.pop_front();
             return self.under_way.clone();

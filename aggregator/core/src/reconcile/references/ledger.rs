@@ -96,7 +96,7 @@ pub struct Change {
 impl Ledger {
     /// What a FleetPackage's reference comes to. What was found for another reference than `from`
     /// does not count.
-    pub fn resolution(&self, package: &Key, from: &RevisionFrom) -> &Resolution {
+    pub(crate) fn resolution(&self, package: &Key, from: &RevisionFrom) -> &Resolution {
         match self.packages.get(package) {
             Some(entry) if entry.from == *from => &entry.resolution,
             _ => &Resolution::Pending,

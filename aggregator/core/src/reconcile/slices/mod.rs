@@ -56,7 +56,7 @@ pub struct Owner {
 
 impl Slice {
     /// Name and namespace of the FleetPackage that controls it.
-    pub fn owner_key(&self) -> Option<Key> {
+    pub(crate) fn owner_key(&self) -> Option<Key> {
         self.owner.as_ref().map(|owner| self.key.beside(&owner.name))
     }
 }
@@ -99,7 +99,7 @@ pub fn label(name: &str) -> String {
 pub type Owned<'a> = BTreeMap<Key, Vec<&'a Slice>>;
 
 /// The slices of each FleetPackage.
-pub fn by_owner(slices: &Slices) -> Owned<'_> {
+pub(crate) fn by_owner(slices: &Slices) -> Owned<'_> {
     let mut owned = Owned::new();
     for slice in slices.iter() {
         if let Some(key) = slice.owner_key() {

@@ -33,7 +33,7 @@ impl Glob {
     }
 
     /// Whether it stands for every name there can be.
-    pub fn is_everything(&self) -> bool {
+    pub(crate) fn is_everything(&self) -> bool {
         !self.0.is_empty() && self.0.chars().all(|c| c == '*')
     }
 

@@ -81,12 +81,12 @@ impl Tenancy {
     }
 
     /// What may be seen of a package of which nothing can be read.
-    pub fn grant_for_unreadable(&self) -> Grant<'_> {
+    pub(crate) fn grant_for_unreadable(&self) -> Grant<'_> {
         if self.rules.is_none() { Grant::Everything } else { Grant::Clusters(BTreeSet::new()) }
     }
 
     /// Whether a gate in `namespace` may use this template, or with `None` a query of its own.
-    pub fn may_query(&self, namespace: &str, template: Option<&str>) -> bool {
+    pub(crate) fn may_query(&self, namespace: &str, template: Option<&str>) -> bool {
         let Some(rules) = &self.rules else { return true };
         rules.iter().filter(|rule| any(&rule.namespaces, namespace)).any(|rule| match template {
             Some(template) => any(&rule.checks.templates, template),
@@ -96,7 +96,7 @@ impl Tenancy {
 
     /// Why a gate in `namespace` may not ask this, if it may not; to be said before it is looked
     /// whether there is such a template.
-    pub fn refuses_query(&self, namespace: &str, template: Option<&str>) -> Option<Refusal> {
+    pub(crate) fn refuses_query(&self, namespace: &str, template: Option<&str>) -> Option<Refusal> {
         let refusal = || template.map_or(Refusal::Query, |name| Refusal::Template(name.to_owned()));
         (!self.may_query(namespace, template)).then(refusal)
     }
@@ -150,7 +150,7 @@ impl Grant<'_> {
     }
 
     /// Whether every cluster may be seen, those included whose name is not known.
-    pub fn allows_all(&self) -> bool {
+    pub(crate) fn allows_all(&self) -> bool {
         match self {
             Self::Everything => true,
             Self::Clusters(globs) => globs.iter().any(|glob| glob.is_everything()),
@@ -159,7 +159,7 @@ impl Grant<'_> {
 
     /// Whether tenants are configured, so that texts which may speak of what belongs to others must
     /// not be shown.
-    pub fn is_one_of_several(&self) -> bool {
+    pub(crate) fn is_one_of_several(&self) -> bool {
         *self != Self::Everything
     }
 

@@ -180,7 +180,7 @@ impl Poller {
     }
 
     /// Name of the feed; empty for the only one.
-    pub fn feed_name(&self) -> FeedName {
+    pub(crate) fn feed_name(&self) -> FeedName {
         self.config.feed.clone()
     }
 }

@@ -83,7 +83,7 @@ fn hex(text: &str) -> Option<Hash> {
 }
 
 /// The file that says which cluster each token is for.
-pub type TokensFile = YamlFile<Tokens>;
+pub(crate) type TokensFile = YamlFile<Tokens>;
 
 #[cfg(test)]
 mod tests {
