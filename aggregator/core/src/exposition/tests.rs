@@ -82,7 +82,7 @@ fn a_clock_that_is_off_is_told() {
 
 #[test]
 fn what_does_not_add_up_confirms_nothing_whatever_its_digest() {
-    let good = text(&exposition("r1"), T);
+    let good = text(&exposition("r1"), T + 30.0);
     type Edit<'a> = (&'a str, &'a dyn Fn(&str) -> String);
     let edits: [Edit<'_>; 4] = [
         ("package_healthy_revision", &|text| {
@@ -96,7 +96,7 @@ fn what_does_not_add_up_confirms_nothing_whatever_its_digest() {
         ("more than once", &|text| text.to_owned() + text.lines().nth(1).unwrap() + "\n"),
         ("statusbridge_package_cost, which contract version 2 does not know", &|text| {
             let more = sample::canonical("statusbridge_package_cost", &[("package", "p")], 3);
-            let old = exposition("r1").digest(T as u64);
+            let old = exposition("r1").digest(T as u64 + 30);
             let mut digest = Digest::default();
             digest.add(old);
             digest.add(sample::hash_canonical(more.as_bytes()));
@@ -106,14 +106,15 @@ fn what_does_not_add_up_confirms_nothing_whatever_its_digest() {
     for (expected, edit) in edits {
         let mut fleet = fleet();
         fold(&mut fleet, "c", &text(&exposition("r1"), T - 15.0), T - 15.0);
-        fold(&mut fleet, "c", &good, T);
+        fold(&mut fleet, "c", &text(&exposition("r1"), T), T);
         let bad = edit(&good);
         assert_ne!(bad, good);
-        let Outcome::Unverified(fault) = fold(&mut fleet, "c", &bad, T + 50.0) else { panic!("{bad}") };
+        let Outcome::Unverified(fault) = fold(&mut fleet, "c", &bad, T + 30.0) else { panic!("{bad}") };
         assert!(fault.contains("is attested") && fault.contains(expected), "{fault}");
-        let seen = observe(&fleet, "c", T + 100.0);
+        let seen = observe(&fleet, "c", T + 85.0);
         assert_eq!((seen.standing, seen.reason), (Standing::Unverified, reason::UNVERIFIED));
         assert!(seen.message.contains(expected), "{}", seen.message);
+        assert_eq!(seen.as_of, Some(T));
         fold(&mut fleet, "c", &text(&exposition("r1"), T + 101.0), T + 101.0);
         assert_eq!(observe(&fleet, "c", T + 102.0).standing, Standing::Fresh);
     }
@@ -160,4 +161,14 @@ fn what_is_no_exposition_of_the_contract_says_nothing_of_anybody() {
         assert!(error.contains(expected), "{error}");
     }
     assert_eq!(read(b"a{x=\"\xff\"} 1\n", origin("c", T)).unwrap_err(), NoExposition::NotText);
+}
+
+/// Our own clock was set back after it was asked for.
+#[test]
+fn no_evidence_is_younger_than_the_present() {
+    let mut fleet = fleet();
+    fold(&mut fleet, "c", &text(&exposition("r1"), T), T);
+    let evidence = read(text(&exposition("r1"), T + 20.0).as_bytes(), origin("c", T + 20.0)).unwrap();
+    evidence.fold(&mut fleet, T + 5.0);
+    assert_eq!(observe(&fleet, "c", T + 5.0).as_of, Some(T + 5.0));
 }

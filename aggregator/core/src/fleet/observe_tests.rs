@@ -1,7 +1,7 @@
 //! Every standing and reason, and which streams count.
 
 use rstest::rstest;
-use statusbridge_contract::Fingerprint;
+use statusbridge_contract::{Fingerprint, Health};
 
 use super::observation::reason;
 use super::{Digests, Exposition as Said, Fleet, FleetSettings, Heard, Observation, Row, Standing};
@@ -102,6 +102,8 @@ use Standing::{ClockSkew, Conflict, Fresh, Missing, Stale, Unverified};
 #[case::reported(story().whole("i", 2000.0, &r1()), Fresh, reason::REPORTED, "")]
 #[case::just_young_enough(story().whole("i", 1870.0, &r1()), Fresh, reason::REPORTED, "")]
 #[case::the_first_scrape_waits(story().scraped("i", &[2000.0], &r1()), Stale, reason::EXPORTER_SILENT, "waits for another one")]
+#[case::the_first_scrape_after_a_gap_waits(story().behind(-50.0).scraped("i", &[1850.0], &r1()).scraped("i", &[2000.0], &r2()),
+    Stale, reason::EXPORTER_SILENT, "waits for another one")]
 #[case::never_seen(story(), Missing, reason::CLUSTER_NOT_FOUND, "cluster `c1` was never seen")]
 #[case::never_seen_and_no_backend(story().unanswered(), Missing, reason::BACKEND_UNAVAILABLE, "cannot be reached")]
 #[case::no_such_package(story().whole("i", 2000.0, &without()), Missing, reason::PACKAGE_NOT_FOUND, "reports no such package")]
@@ -180,8 +182,10 @@ fn nothing_is_gained_by_speaking_last() {
     for (first, second) in [(r1(), bad()), (bad(), r1())] {
         let story = story().whole("a", 2000.0, &first).whole("b", 2005.0, &second);
         let seen = story.at(2010.0);
-        // The worst word, and the oldest evidence.
-        assert_eq!((seen.row.unwrap().healthy, seen.as_of), (Fingerprint::NONE, Some(2000.0)));
+        // The worst word, and the oldest evidence. It counts as failed, not only as not healthy.
+        assert_eq!(seen.as_of, Some(2000.0));
+        let row = seen.row.unwrap();
+        assert_eq!((row.health, row.healthy), (Health::Failed, Fingerprint::NONE));
     }
 }
 
@@ -407,4 +411,73 @@ fn a_stream_that_is_scraped_more_seldom_keeps_vote_and_evidence() {
     let story = story.scraped("b", &goes_on, &r2());
     let seen = story.at(2015.0);
     assert_eq!((seen.row.as_ref().unwrap().healthy, seen.as_of), (Fingerprint::NONE, Some(1965.0)));
+}
+
+/// `b` is stamped by a clock that is behind, or comes late: polls find news of it, and its stamps are as old as those of `a`.
+#[test]
+fn a_stream_is_not_silent_by_polls_alone() {
+    let mut story = story().scraped("a", &[1970.0, 1985.0, 2000.0], &bad());
+    let digests = story.digests("b", &[1965.0, 1980.0, 1995.0, 2010.0], &r2());
+    tell_digests(&mut story.fleet, &digests, &r2(), 2045.0);
+    assert_eq!(row(&story.answered(2045.0), 2050.0).healthy, Fingerprint::NONE);
+}
+
+#[test]
+fn a_stream_that_reads_something_else_takes_no_vote_away() {
+    let story = story().scraped("a", &[1970.0, 1985.0, 2000.0], &bad()).scraped(
+        "b",
+        &[1980.0, 1995.0, 2010.0],
+        &r2(),
+    );
+    let story = story.scraped("c", &[1980.0, 1995.0, 2010.0, 2025.0, 2040.0], &no_source());
+    assert_eq!(row(&story, 2045.0).healthy, Fingerprint::NONE);
+}
+
+#[test]
+fn a_gap_between_the_first_two_scrapes_keeps_no_vote_for_long() {
+    let goes_on: Vec<Seconds> = (0..=20).map(|n| 1700.0 + SCRAPES * Seconds::from(n)).collect();
+    let story = story().scraped("a", &[1000.0, 1700.0], &bad()).scraped("b", &goes_on, &r2());
+    assert_eq!(row(&story, 2010.0).healthy, Fingerprint::of("r2"));
+}
+
+/// The cluster's clock is ahead, and the exposition adds up only once its first scrape is found.
+#[test]
+fn a_first_scrape_that_is_found_late_dates_what_is_repeated() {
+    let mut story = story().behind(-50.0).scraped("i", &[1885.0], &r1());
+    let repeated = Said { digest: r2().digest(1950), rendered: 1950 };
+    for at in [vec![1930.0], vec![1900.0, 1915.0, 1930.0, 1945.0]] {
+        let mut digests = story.digests("i", &at, &r2());
+        digests.samples.iter_mut().for_each(|sample| sample.exposition = repeated);
+        let t = at[at.len() - 1];
+        let Heard::Unread(unread) = story.fleet.hear(&digests, t) else { panic!("nothing to read") };
+        let key = (digests.cluster.as_str(), &digests.stream);
+        match at.len() {
+            1 => story.fleet.reject(key, "a sample is missing".into()),
+            _ => drop(story.fleet.accept(key, &unread[0], r2().content(), t)),
+        }
+    }
+    assert_eq!(story.at(1950.0).as_of, Some(1900.0));
+}
+
+/// Some gateway repeats the first one after the second one came.
+#[test]
+fn what_was_rendered_later_is_read_before_what_was_scraped_later() {
+    let mut story = story();
+    let mut digests = story.digests("i", &[1985.0, 2000.0, 2015.0], &r1());
+    digests.samples[1] = story.digests("i", &[2000.0], &bad()).samples[0];
+    digests.samples[2].exposition = digests.samples[0].exposition;
+    let Heard::Unread(unread) = story.fleet.hear(&digests, 2015.0) else { panic!("nothing to read") };
+    assert_eq!(unread.iter().map(|sample| sample.at).collect::<Vec<_>>(), [2000.0, 2015.0, 1985.0]);
+}
+
+/// Its clock was far ahead when it was rendered, and is right in the next one, which does not add up.
+#[test]
+fn what_was_rendered_far_ahead_of_its_scrape_is_no_evidence() {
+    let mut story = story();
+    let mut digests = story.digests("i", &[1970.0, 1985.0, 2000.0], &r1());
+    digests.samples[1].exposition = Said { digest: r2().digest(2075), rendered: 2075 };
+    let Heard::Unread(_) = story.fleet.hear(&digests, 2000.0) else { panic!("nothing to read") };
+    story.fleet.accept((&digests.cluster, &digests.stream), &digests.samples[1], r2().content(), 2000.0);
+    let seen = story.at(2001.0);
+    assert_eq!((seen.standing, seen.as_of), (Stale, None));
 }

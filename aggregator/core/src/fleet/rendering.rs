@@ -83,6 +83,11 @@ mod tests {
     }
 
     #[test]
+    fn a_first_scrape_that_is_found_late_counts() {
+        assert_eq!(noted(&[(100, 100.0), (115, 130.0), (115, 115.0)]).first(115), Some(115.0));
+    }
+
+    #[test]
     fn what_nothing_came_before_waits_for_the_next_one() {
         assert_eq!(noted(&[(100, 100.0)]).first(100), None);
         assert_eq!(noted(&[(100, 100.0), (100, 115.0), (100, 130.0)]).first(100), None);

@@ -61,11 +61,25 @@ fn a_soak_never_begins_before_the_last_exposition_that_said_otherwise() {
         let lie = timeline(&[(1000.0, 1, failed("r1", 500)), (1150.0, process, healthy("r1", 500))]);
         assert_eq!(held(&lie, 1010.0)[AT_1170], Some(30.0), "process {process}");
     }
+    // Nor has it had the revision all the time, be it well or not.
+    let lie = timeline(&[(1000.0, 1, failed("r1", 500)), (1150.0, 1, failed("r2", 500))]);
+    assert_eq!(held(&lie, 1010.0)[AT_1170], Some(30.0));
     // A package that was not there has not been healthy either.
     let empty = Exposition::new(7);
     let mut scrapes = timeline(&[(1000.0, 1, healthy("r1", 500))]);
     scrapes.iter_mut().filter(|(at, _)| *at < 1150.0).for_each(|(_, said)| *said = empty.clone());
     assert_eq!(held(&scrapes, 1010.0)[AT_1170], Some(30.0));
+}
+
+/// The first process saw nothing of the failure, the second one saw it end.
+#[test]
+fn a_new_process_is_held_against_the_one_that_spoke_last() {
+    let well = |process| (process, healthy("r1", 500));
+    let mut changes = vec![(1000.0, well(1)), (1100.0, (2, failed("r1", 1095)))];
+    changes.extend([(1150.0, (2, healthy("r1", 1145))), (1200.0, well(3))]);
+    let changes: Vec<_> = changes.into_iter().map(|(at, (process, values))| (at, process, values)).collect();
+    let last = held(&timeline(&changes), 1010.0);
+    assert_eq!(last.last(), Some(&Some(1300.0 - 1140.0)));
 }
 
 #[test]

@@ -250,6 +250,18 @@ fn an_exporter_that_breaks_the_contract_is_not_believed(
     assert!(text.contains(expected), "{text}");
 }
 
+#[rstest]
+#[case::since_when(&[Metric::PackageTransitionTimestamp], "statusbridge_package_transition_timestamp_seconds")]
+#[case::the_source_of_its_packages(&[Metric::SourceUp, Metric::SourcePackages], "statusbridge_source_up is missing altogether")]
+fn an_exporter_that_attests_too_little_is_not_believed(#[case] lacking: &[Metric], #[case] expected: &str) {
+    let mut lines = fleet().lines();
+    lines.retain(|line| !lacking.contains(&line.metric));
+    let attested = Attested { state: lines.iter().map(Line::hash).collect(), process: 1 };
+    let gathered = verify(gather(&lines), attested).unwrap_err();
+    let text = diagnose(&gathered, attested, &stream(&[]), None, &[]);
+    assert!(text.contains(expected), "{text}");
+}
+
 fn expositions() -> impl Strategy<Value = Exposition> {
     let id = ("[ab]", proptest::option::of("[mn]"), "[a-z]{1,5}")
         .prop_map(|(source, namespace, name)| PackageRef { source, namespace, name });
