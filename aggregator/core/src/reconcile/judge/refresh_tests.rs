@@ -90,3 +90,20 @@ fn quiet_objects_are_written_once_by_a_new_leader_and_when_a_write_is_in_doubt()
     assert!(only_refreshes(Some(&there.0), &package.unwrap()));
     assert!(only_refreshes(Some(&there.1), &gate.unwrap()));
 }
+
+#[test]
+fn the_verdict_on_a_gate_with_checks_does_not_stand() {
+    let around = Surroundings { packages: packages(), ..Surroundings::default() };
+    let fleet = fleet(T);
+    let world = around.world(&fleet, Backend::Answers, Moment { t: T, now: T });
+    let stands = |checks: Value| {
+        let spec = json!({"fleetPackageRef": {"name": "it"}, "revision": "r", "clusters": {"names": ["c"]},
+            "checks": checks});
+        world.basis_of_gate(&object("RolloutGate", spec, None)).is_some()
+    };
+    assert!(stands(json!([])));
+    assert!(
+        !stands(json!([{"name": "errors", "query": "q", "max": 0.5}])),
+        "its answer is another at the next poll"
+    );
+}
