@@ -67,7 +67,7 @@ pub struct Doors {
 }
 
 /// Receipts on the way to whoever counts them, each with the cluster's name.
-pub type Receipts = mpsc::Receiver<(String, Receipt)>;
+pub(crate) type Receipts = mpsc::Receiver<(String, Receipt)>;
 
 /// The server, and who is seated.
 pub struct PushServer {
@@ -150,7 +150,7 @@ impl PushServer {
     }
 
     /// From now on, what clusters with these tokens push goes to this desk, until the seat is left.
-    pub fn seat(
+    pub(crate) fn seat(
         &self,
         desk: FeedHandle,
         tokens: Tokens,
@@ -164,14 +164,14 @@ impl PushServer {
 }
 
 /// Whoever holds it is who pushes go to.
-pub struct Seat {
+pub(crate) struct Seat {
     session: Arc<Session>,
     front: Arc<Front>,
 }
 
 impl Seat {
     /// Clusters have these tokens from now on.
-    pub fn knows(&self, tokens: Tokens) {
+    pub(crate) fn knows(&self, tokens: Tokens) {
         self.session.knows(tokens);
     }
 }
