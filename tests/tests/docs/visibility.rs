@@ -51,7 +51,8 @@ fn unnamed(modules: &Modules, others: &BTreeSet<&str>) -> Vec<String> {
             item.captures_iter(code).map(|found| [1, 2].map(|at| found.get(at).unwrap().as_str()))
         {
             let is_type = matches!(kind, "struct" | "enum" | "trait" | "type");
-            if !others.contains(name) && !(is_type && reached.contains(name)) {
+            let is_used = others.contains(name) || (is_type && reached.contains(name));
+            if !is_used {
                 all.push(format!("{}: {kind} {name}", module.join("::")));
             }
         }

@@ -39,8 +39,7 @@ use crate::metrics::Metrics;
 pub(in crate::feed) use body::MADE_OF_ONE;
 pub use body::most_memory;
 use session::Session;
-pub use tokens::TokenId;
-pub(crate) use tokens::{Tokens, TokensFile};
+pub(crate) use tokens::{TokenId, Tokens, TokensFile};
 
 /// Where exporters push to.
 pub const PATH: &str = "/v1alpha1/push";

@@ -19,7 +19,7 @@ type Hash = [u8; 32];
 
 /// Tells a known token from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TokenId(Hash);
+pub(crate) struct TokenId(Hash);
 
 /// Hashes of tokens, each of one cluster. A cluster may have several, so that they can be exchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
