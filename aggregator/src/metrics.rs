@@ -385,7 +385,7 @@ impl Metrics {
     }
 
     /// How many writes wait.
-    pub fn queued(&self, count: usize) {
+    pub(crate) fn queued(&self, count: usize) {
         self.queue.set(whole(count));
     }
 

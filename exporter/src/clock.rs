@@ -108,7 +108,7 @@ impl Clock {
     }
 
     /// Changes at the end of every pause.
-    pub fn pauses(&self) -> watch::Receiver<i64> {
+    pub(crate) fn pauses(&self) -> watch::Receiver<i64> {
         self.resumed.subscribe()
     }
 }

@@ -238,7 +238,7 @@ pub fn tell(fleet: &mut Fleet, labels: &[(&str, &str)], said: &Exposition, at: S
 }
 
 /// Has a fleet hear digest samples, and read what they attest.
-pub fn tell_digests(fleet: &mut Fleet, digests: &Digests, said: &Exposition, t: Seconds) {
+pub(crate) fn tell_digests(fleet: &mut Fleet, digests: &Digests, said: &Exposition, t: Seconds) {
     if let Heard::Unread(samples) = fleet.hear(digests, t) {
         fleet.accept((&digests.cluster, &digests.stream), &samples[0], said.content(), t);
     }

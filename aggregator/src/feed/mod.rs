@@ -37,7 +37,7 @@ pub use backends::{Backend, Backends, BasicAuth};
 pub use handle::{Addresses, FeedHandle, Message, Polled, Work};
 pub use push::push;
 pub use query::query;
-pub use receipt_log::Receipt;
+pub(crate) use receipt_log::Receipt;
 pub use scrape::scrape;
 pub use settings::Settings;
 pub use status::FeedStatus;

@@ -17,7 +17,7 @@ const PROBLEMS: usize = 16;
 
 /// One exposition, or that there was none.
 #[derive(Debug)]
-pub struct Receipt {
+pub(crate) struct Receipt {
     /// Which exporter it was about: told apart from others, and shown.
     pub subject: String,
     /// Samples of the contract that came.

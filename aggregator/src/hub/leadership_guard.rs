@@ -74,7 +74,7 @@ impl LeadershipGuard {
 
     /// Puts the fence around a client of the hub: whatever changes something is asked about at the moment it is
     /// sent. Reading is free. `call` is the longest time for one call.
-    pub fn layer<B>(
+    pub(crate) fn layer<B>(
         &self,
         call: Duration,
     ) -> FilterLayer<impl Fn(Request<B>) -> Result<Request<B>, NotLeading> + Clone + use<B>> {

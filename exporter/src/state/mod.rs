@@ -8,8 +8,9 @@ pub mod soak;
 mod store;
 mod table;
 
+pub use engine::Command;
+pub(crate) use engine::Engine;
 pub(crate) use engine::SharedPublished;
-pub use engine::{Command, Engine};
 pub use gzip::{Packer, Stream};
 pub use row::Block;
 pub use store::{Limits, Publisher, Slot, Snapshot, SourceStanding, Store};

@@ -23,7 +23,7 @@ const WITHOUT_IMPORTS_UPWARDS: [&str; 5] = [
 type Module = Vec<String>;
 
 /// Modules of a crate with their text.
-type Modules = BTreeMap<Module, String>;
+pub(super) type Modules = BTreeMap<Module, String>;
 
 /// Names of the crates that a package is made from, on this platform.
 fn dependencies(package: &str) -> BTreeSet<String> {
@@ -58,7 +58,7 @@ fn nothing_that_decides_can_do_input_or_output() {
 }
 
 /// Modules of a crate that are built when nothing is tested, with their text.
-fn modules(src: &Path) -> Modules {
+pub(super) fn modules(src: &Path) -> Modules {
     let mut found = BTreeMap::new();
     collect(src, &mut Vec::new(), &mut found);
     found
@@ -82,8 +82,12 @@ fn collect(folder: &Path, at: &mut Module, found: &mut Modules) {
         tested = begins || (tested && line.starts_with("#["));
     }
     let production = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let code = production.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>();
-    found.insert(at.clone(), code.join("\n"));
+    found.insert(at.clone(), without_comments(production));
+}
+
+pub(super) fn without_comments(text: &str) -> String {
+    let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Every path of a `use` declaration.

@@ -5,6 +5,7 @@ mod commands;
 mod imports;
 mod markdown;
 mod objects;
+mod visibility;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

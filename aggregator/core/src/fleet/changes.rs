@@ -227,7 +227,7 @@ impl Cluster {
 
 impl Fleet {
     /// This moment, to be asked about later.
-    pub fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         self.changes.mark()
     }
 

@@ -420,7 +420,7 @@ impl Fleet {
     }
 
     /// Why a feed does not answer, if it does not, with its name.
-    pub fn error_of(&self, feed: &str) -> Option<&str> {
+    pub(crate) fn error_of(&self, feed: &str) -> Option<&str> {
         self.errors.get(feed).map(String::as_str)
     }
 

@@ -17,7 +17,7 @@ use watch::{Follower, Report};
 const WAITING: usize = 64;
 
 /// The watches that the references of all FleetPackages need.
-pub struct References {
+pub(crate) struct References {
     hub: Hub,
     watches: BTreeMap<Place, Watch>,
     started: u64,
@@ -51,13 +51,13 @@ impl Drop for Watch {
 
 impl References {
     /// Nobody refers to anything yet.
-    pub fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         let (sender, reports) = mpsc::channel(WAITING);
         Self { hub: Hub::new(client), watches: BTreeMap::new(), started: 0, sender, reports }
     }
 
     /// Starts and stops watches.
-    pub fn follow(&mut self, change: Change) {
+    pub(crate) fn follow(&mut self, change: Change) {
         if let Some((place, name)) = change.added {
             match self.watches.get(&place) {
                 Some(watch) => {
@@ -92,7 +92,7 @@ impl References {
     }
 
     /// What one of the watches has found out. Waits for that; may be dropped while it does.
-    pub async fn next(&mut self) -> (Place, News) {
+    pub(crate) async fn next(&mut self) -> (Place, News) {
         loop {
             // One sender is kept here, so that the channel never closes.
             match self.reports.recv().await {

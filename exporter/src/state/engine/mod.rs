@@ -70,7 +70,7 @@ struct Look {
 }
 
 /// The module says how it works.
-pub struct Engine {
+pub(crate) struct Engine {
     /// By [`SourceId`].
     readers: Table<SourceState>,
     /// By [`KindId`].
@@ -88,7 +88,7 @@ pub struct Engine {
 
 impl Engine {
     /// An engine that knows nothing yet.
-    pub fn new(sources: Vec<Arc<Source>>, limits: Limits, metrics: Arc<OwnMetrics>) -> Self {
+    pub(crate) fn new(sources: Vec<Arc<Source>>, limits: Limits, metrics: Arc<OwnMetrics>) -> Self {
         let published = Published { store: Store::new(limits), standing: Table::new() };
         let mut engine = Self {
             readers: Table::new(),
@@ -106,23 +106,23 @@ impl Engine {
     }
 
     /// What scrapes read.
-    pub fn published(&self) -> SharedPublished {
+    pub(crate) fn published(&self) -> SharedPublished {
         self.published.clone()
     }
 
     /// What has to be done since it was last asked.
-    pub fn commands(&mut self) -> Vec<Command> {
+    pub(crate) fn commands(&mut self) -> Vec<Command> {
         self.commands_to_read();
         std::mem::take(&mut self.commands)
     }
 
     /// When [`Engine::expire`] is due next, in milliseconds by the `boot` clock.
-    pub fn next_deadline(&self) -> Option<i64> {
+    pub(crate) fn next_deadline(&self) -> Option<i64> {
         self.deadlines.peek().map(|Reverse((at, ..))| *at)
     }
 
     /// Takes in what a watch heard.
-    pub fn apply(&mut self, update: Update, now: Moment) {
+    pub(crate) fn apply(&mut self, update: Update, now: Moment) {
         self.count += 1;
         let kind = update.kind;
         let state = &mut self.kinds[kind];
@@ -162,7 +162,7 @@ impl Engine {
     }
 
     /// Ends the holds that have run out at `now`.
-    pub fn expire(&mut self, now: Moment) {
+    pub(crate) fn expire(&mut self, now: Moment) {
         while let Some(Reverse((at, ..))) = self.deadlines.peek()
             && *at <= now.boot
         {

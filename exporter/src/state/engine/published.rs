@@ -37,7 +37,7 @@ pub(super) struct Standing {
 /// What scrapes read: the store and what is known about each source, by its index; `None` for one
 /// that is no longer used.
 #[derive(Debug)]
-pub struct Published {
+pub(crate) struct Published {
     pub(super) store: Store,
     pub(super) standing: Table<Option<Standing>>,
 }
@@ -49,7 +49,7 @@ impl Published {
     /// One consistent view at `now`: a source is up when the watch of every kind that it reads kept up with its API
     /// server within `timeout` and since the last pause, nothing that was heard waits for long, and none of its packages
     /// is left out.
-    pub fn snapshot(&mut self, publisher: Publisher, timeout: Duration, now: Moment) -> Snapshot {
+    pub(crate) fn snapshot(&mut self, publisher: Publisher, timeout: Duration, now: Moment) -> Snapshot {
         self.store.use_offset(now.offset);
         let timeout = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
         let standing = |standing: &Option<Standing>| {
@@ -74,7 +74,7 @@ impl Published {
     }
 
     /// What is still being waited for: a kind that nothing was heard of yet, or a first list.
-    pub fn waiting(&self) -> Option<String> {
+    pub(crate) fn waiting(&self) -> Option<String> {
         let mut standing = self.standing.iter().flatten();
         let silent = standing.clone().flat_map(|s| &s.contacts).find(|(_, c)| c.at().is_none());
         match silent {

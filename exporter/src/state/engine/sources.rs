@@ -78,7 +78,7 @@ impl Engine {
 
     /// The API server has been asked at `at` (milliseconds by the `boot` clock) for the kinds of a source by categories;
     /// `None` when they are what they were.
-    pub fn found(&mut self, source: SourceId, kinds: Option<Vec<KindRef>>, at: i64, now: Moment) {
+    pub(crate) fn found(&mut self, source: SourceId, kinds: Option<Vec<KindRef>>, at: i64, now: Moment) {
         self.count += 1;
         let reader = &self.readers[source];
         let Some((contact, _)) = reader.finding.clone().filter(|_| !reader.retired) else { return };

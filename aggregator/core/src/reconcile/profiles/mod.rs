@@ -281,7 +281,7 @@ impl Profiles {
     }
 
     /// What is wrong with profiles or with reading them, for a log: bounded.
-    pub fn complaints(&self) -> Vec<String> {
+    pub(crate) fn complaints(&self) -> Vec<String> {
         let unread = match &self.state {
             State::Unlisted(error) | State::Broken(_, error) => Some(format!("cannot be read: {error}")),
             State::NotInstalled | State::Listed => None,

@@ -175,7 +175,7 @@ impl Grant<'_> {
     }
 
     /// Stands for all that is granted, for a status to remember; `None` when that is everything.
-    pub fn mark(&self) -> Option<String> {
+    pub(crate) fn mark(&self) -> Option<String> {
         let Self::Clusters(globs) = self else { return None };
         let text: Vec<String> = globs.iter().map(|glob| format!("{:?}", glob.as_str())).collect();
         Some(Fingerprint::of(&format!("clusters {}", text.join(" "))).to_string())

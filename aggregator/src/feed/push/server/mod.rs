@@ -39,8 +39,7 @@ use crate::metrics::Metrics;
 pub(in crate::feed) use body::MADE_OF_ONE;
 pub use body::most_memory;
 use session::Session;
-pub(crate) use tokens::TokensFile;
-pub use tokens::{TokenId, Tokens};
+pub(crate) use tokens::{TokenId, Tokens, TokensFile};
 
 /// Where exporters push to.
 pub const PATH: &str = "/v1alpha1/push";
@@ -63,7 +62,7 @@ pub struct Doors {
 }
 
 /// Receipts on the way to whoever counts them, each with the cluster's name.
-pub type Receipts = mpsc::Receiver<(String, Receipt)>;
+pub(crate) type Receipts = mpsc::Receiver<(String, Receipt)>;
 
 /// The server, and who is seated.
 pub struct PushServer {
@@ -146,7 +145,7 @@ impl PushServer {
     }
 
     /// From now on, what clusters with these tokens push goes to this desk, until the seat is left.
-    pub fn seat(
+    pub(crate) fn seat(
         &self,
         desk: FeedHandle,
         tokens: Tokens,
@@ -160,14 +159,14 @@ impl PushServer {
 }
 
 /// Whoever holds it is who pushes go to.
-pub struct Seat {
+pub(crate) struct Seat {
     session: Arc<Session>,
     front: Arc<Front>,
 }
 
 impl Seat {
     /// Clusters have these tokens from now on.
-    pub fn knows(&self, tokens: Tokens) {
+    pub(crate) fn knows(&self, tokens: Tokens) {
         self.session.knows(tokens);
     }
 }

@@ -19,11 +19,11 @@ type Hash = [u8; 32];
 
 /// Tells a known token from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TokenId(Hash);
+pub(crate) struct TokenId(Hash);
 
 /// Hashes of tokens, each of one cluster. A cluster may have several, so that they can be exchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tokens {
+pub(crate) struct Tokens {
     entries: Vec<(Hash, String)>,
 }
 
@@ -48,7 +48,7 @@ impl FromYaml for Tokens {
 
 impl Tokens {
     /// A token, and the cluster that it is for. How long it takes does not depend on how near it is to any.
-    pub fn find(&self, token: &str) -> Option<(TokenId, &str)> {
+    pub(crate) fn find(&self, token: &str) -> Option<(TokenId, &str)> {
         let hash: Hash = Sha256::digest(token).into();
         let mut found = None;
         for (known, cluster) in &self.entries {
@@ -61,12 +61,12 @@ impl Tokens {
     }
 
     /// Whether it is still known.
-    pub fn has(&self, token: &TokenId) -> bool {
+    pub(crate) fn has(&self, token: &TokenId) -> bool {
         self.entries.iter().any(|(known, _)| *known == token.0)
     }
 
     /// Names of the clusters that have one.
-    pub fn clusters(&self) -> BTreeSet<&str> {
+    pub(crate) fn clusters(&self) -> BTreeSet<&str> {
         self.entries.iter().map(|(_, cluster)| cluster.as_str()).collect()
     }
 }
