@@ -111,7 +111,7 @@ impl Times {
 
 /// Takes part in the election for one candidate.
 #[derive(Clone)]
-pub struct Election {
+pub(crate) struct Election {
     api: Api<Lease>,
     candidate: Candidate,
     retry_period: Duration,

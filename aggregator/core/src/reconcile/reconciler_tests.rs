@@ -386,6 +386,21 @@ fn what_turns_bad_while_an_opening_is_under_way_closes_as_soon_as_that_has_lande
 }
 
 #[test]
+fn an_answer_that_comes_after_a_later_version_changes_nothing() {
+    let mut world = world(&[gate("wave", 1, &[], Value::Null)]);
+    world.hangs = "wave".into();
+    world.pass(0);
+    let opening = world.hanging.pop().unwrap();
+    let mut written = gate("wave", 1, &[], json!(opening.status));
+    written["metadata"]["resourceVersion"] = json!("11");
+    let mut later = gate("wave", 2, &[], json!(opening.status));
+    later["metadata"]["resourceVersion"] = json!("12");
+    world.reconciler.gate(Event::Apply(object(&later)), world.now());
+    world.answer(&opening, Answer::Done(Box::new(object(&written))));
+    assert_eq!(world.reconciler.state().gates.get(&key("wave")).unwrap().generation, 2);
+}
+
+#[test]
 fn what_was_decided_long_ago_is_not_sent() {
     let mut world = world(&[gate("wave", 1, &[], Value::Null)]);
     world.hangs = "wave".into();

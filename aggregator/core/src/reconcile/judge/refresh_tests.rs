@@ -92,18 +92,17 @@ fn quiet_objects_are_written_once_by_a_new_leader_and_when_a_write_is_in_doubt()
 }
 
 #[test]
-fn the_verdict_on_a_gate_with_checks_does_not_stand() {
+fn a_verdict_stands_only_on_what_does_not_change_unseen() {
     let around = Surroundings { packages: packages(), ..Surroundings::default() };
     let fleet = fleet(T);
     let world = around.world(&fleet, Backend::Answers, Moment { t: T, now: T });
-    let stands = |checks: Value| {
-        let spec = json!({"fleetPackageRef": {"name": "it"}, "revision": "r", "clusters": {"names": ["c"]},
-            "checks": checks});
+    let stands = |clusters: Value, checks: Value| {
+        let spec = json!({"fleetPackageRef": {"name": "it"}, "revision": "r", "clusters": clusters, "checks": checks});
         world.basis_of_gate(&object("RolloutGate", spec, None)).is_some()
     };
-    assert!(stands(json!([])));
-    assert!(
-        !stands(json!([{"name": "errors", "query": "q", "max": 0.5}])),
-        "its answer is another at the next poll"
-    );
+    let named = json!({"names": ["c"]});
+    assert!(stands(named.clone(), json!([])));
+    let check = json!([{"name": "errors", "query": "q", "max": 0.5}]);
+    assert!(!stands(named, check), "its answer is another at the next poll");
+    assert!(!stands(json!({"selector": {}}), json!([])), "no ClusterProfile was read yet");
 }
