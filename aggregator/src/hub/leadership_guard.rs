@@ -32,7 +32,7 @@ enum Standing {
 
 /// Whether this process leads, and for how long that is certain. Clones share what they know.
 #[derive(Debug, Clone)]
-pub struct LeadershipGuard(Arc<Mutex<Standing>>);
+pub(crate) struct LeadershipGuard(Arc<Mutex<Standing>>);
 
 impl LeadershipGuard {
     /// Nothing passes before the lease is held.
@@ -41,7 +41,7 @@ impl LeadershipGuard {
     }
 
     /// The lease was renewed, by a call that was sent at `sent`.
-    pub fn renewed(&self, sent: Timestamp, term: Term) {
+    pub(crate) fn renewed(&self, sent: Timestamp, term: Term) {
         self.set(Standing::Leading(sent, term));
     }
 
@@ -55,12 +55,12 @@ impl LeadershipGuard {
     }
 
     /// Whether work may go on.
-    pub fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         self.is_certain(Term::works)
     }
 
     /// Whether a call that may last for so long is over before anybody else can lead.
-    pub fn admits(&self, call: Duration) -> bool {
+    pub(crate) fn admits(&self, call: Duration) -> bool {
         self.is_certain(|term, elapsed| term.admits(elapsed, call))
     }
 
@@ -87,7 +87,7 @@ impl LeadershipGuard {
 
     /// Does `work` while the fence holds; `None` when it fell first. The work takes no step after
     /// that, not even the one for which a process that was frozen wakes up.
-    pub async fn guard<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn guard<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|context| {
             if !self.holds() {

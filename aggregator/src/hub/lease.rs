@@ -122,7 +122,7 @@ pub(crate) struct Election {
 
 impl Election {
     /// `client` must not be fenced: it is what opens the fence.
-    pub fn new(
+    pub(crate) fn new(
         client: Client,
         namespace: &str,
         candidate: Candidate,
@@ -140,7 +140,7 @@ impl Election {
     ///
     /// # Errors
     /// Those of the work.
-    pub async fn run<E>(
+    pub(crate) async fn run<E>(
         &self,
         stop: &CancellationToken,
         mut work: impl AsyncFnMut(i64) -> Result<(), E>,
