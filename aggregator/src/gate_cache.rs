@@ -43,8 +43,8 @@ pub struct GateCache {
 }
 
 /// Why gates are hidden.
-pub(crate) const NOT_AUTHORIZED: &str = "the configuration has tenants, and nobody is asked who may see which gate: start the \
-                                  aggregator with --authorize-scrapes";
+pub(crate) const NOT_AUTHORIZED: &str = "the configuration has tenants, and nobody is asked who may see which gate: \
+                                         start the aggregator with --authorize-scrapes";
 
 /// Whether this process speaks for the hub.
 #[derive(Debug, Clone)]

@@ -19,7 +19,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use statusbridge_api::common::duration;
 use statusbridge_core::reconcile::command::CALL_TIMEOUT;
-use statusbridge_core::reconcile::election::{CLAIM, Candidate, Held, Look, Seen, Term};
+use statusbridge_core::reconcile::election::{CLAIM, Candidate, Held, Holder, Seen, Term};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -195,10 +195,12 @@ impl Election {
                 () = stop.cancelled() => return None,
                 look = self.look(&mut seen) => look,
             };
-            self.metrics.stands_back(matches!(look, Ok((Look::Claimed(_), _))));
+            self.metrics.stands_back(matches!(look, Ok(Err(Holder::Installation(_)))));
             match look {
-                Ok((_, Some(held))) => return Some(held),
-                Ok((Look::Claimed(installation), _)) => {
+                Ok(Ok(Some(held))) => return Some(held),
+                // Another one was quicker.
+                Ok(Ok(None)) => {}
+                Ok(Err(Holder::Installation(installation))) => {
                     self.health.ready(false);
                     trouble = None;
                     if leader.as_ref() != Some(&installation) {
@@ -212,7 +214,7 @@ impl Election {
                         leader = Some(installation);
                     }
                 }
-                Ok((Look::Held(holder), _)) => {
+                Ok(Err(Holder::Process(holder))) => {
                     self.health.ready(true);
                     trouble = None;
                     if leader.as_ref() != Some(&holder) {
@@ -220,8 +222,6 @@ impl Election {
                         leader = Some(holder);
                     }
                 }
-                // Another one was quicker.
-                Ok((Look::Free(_), None)) => {}
                 Err(error) => {
                     self.health.ready(false);
                     let error = error.to_string();
@@ -238,19 +238,17 @@ impl Election {
         }
     }
 
-    /// Looks at the Lease, and takes it if it is free.
-    async fn look(&self, seen: &mut Seen) -> Result<(Look, Option<Held>), HubError> {
+    /// Looks at the Lease, and takes it unless somebody else has it; `None` when another one was quicker.
+    async fn look(&self, seen: &mut Seen) -> Result<Result<Option<Held>, Holder>, HubError> {
         let lease = match in_time(self.api.get_opt(LEASE)).await? {
             Some(lease) => lease,
             None => self.make().await?,
         };
         let unchanged = seen.look(&lease, Instant::now());
-        let look = self.candidate.look(lease, unchanged, Timestamp::now());
-        let held = match &look {
-            Look::Free(lease) => self.claim(*lease.clone(), CALL_TIMEOUT).await?,
-            Look::Held(_) | Look::Claimed(_) => None,
-        };
-        Ok((look, held))
+        match self.candidate.take(lease, unchanged, Timestamp::now()) {
+            Ok(lease) => Ok(Ok(self.claim(lease, CALL_TIMEOUT).await?)),
+            Err(holder) => Ok(Err(holder)),
+        }
     }
 
     /// Makes a Lease that nobody holds: to create it by name needs rights for this one name only,

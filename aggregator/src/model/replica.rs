@@ -12,7 +12,7 @@ use statusbridge_core::fleet::{Fleet, FleetSettings};
 use statusbridge_core::reconcile::command::{
     Answer, CALL_TIMEOUT, Command, Number, Status, StatusWrite, Unreadable,
 };
-use statusbridge_core::reconcile::election::{Candidate, Held, Look, Seen, Term};
+use statusbridge_core::reconcile::election::{Candidate, Held, Seen, Term};
 use statusbridge_core::reconcile::feeds::{Failure, Planned, Polled};
 use statusbridge_core::reconcile::judging::Judges;
 use statusbridge_core::reconcile::profiles;
@@ -61,7 +61,7 @@ struct Work {
 pub(super) struct Replica {
     /// Which replica, and which process of it.
     id: (usize, u32),
-    /// What times of the election count from.
+    /// The election counts its times from here.
     start: Instant,
     asked: Asked,
     /// By how much its clock is ahead.
@@ -179,10 +179,8 @@ impl Replica {
             return;
         }
         let unchanged = self.seen.look(hub.lease(), self.start + passed(now));
-        let look = self.candidate().look(hub.lease().clone(), unchanged, Timestamp::UNIX_EPOCH);
-        if let Look::Free(lease) = look
-            && let Some(held) = hub.replace(*lease).map(Held)
-        {
+        let lease = self.candidate().take(hub.lease().clone(), unchanged, Timestamp::UNIX_EPOCH);
+        if let Some(held) = lease.ok().and_then(|lease| hub.replace(lease)).map(Held) {
             let epoch = held.epoch();
             self.held = Some((held, now));
             self.work = Some(Work::new(epoch, self, now, hub));

@@ -4,8 +4,8 @@
 //! conditions say "unknown, progressing". Read naively, every timer would be a transition and a
 //! failing package would flap for ever. So while an object is undecided about the very thing that
 //! the last verdict was made about (the same [`HoldKey`]), that verdict stays: a failed one until it
-//! is decided anew, any other for 30 seconds at most. What is decided about something else (a
-//! new revision, a new generation) is never covered by an old verdict.
+//! is decided anew, any other for 30 seconds at most. An old verdict never covers something else (a new
+//! revision, a new generation).
 
 use crate::source::{Evaluation, HoldKey, Verdict};
 

@@ -9,8 +9,7 @@ mod store;
 mod table;
 
 pub use engine::Command;
-pub(crate) use engine::Engine;
-pub(crate) use engine::SharedPublished;
+pub(crate) use engine::{Engine, SharedPublished};
 pub use gzip::{Packer, Stream};
 pub use row::Block;
 pub use store::{Limits, Publisher, Slot, Snapshot, SourceStanding, Store};

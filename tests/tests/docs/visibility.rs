@@ -1,4 +1,4 @@
-//! Nothing is `pub` that no other crate names: of what is not, rustc tells when its last use is gone.
+//! Nothing is `pub` that no other crate names: rustc tells of anything else when its last use is gone.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,8 @@ fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
     entries.flat_map(read).collect()
 }
 
-/// What a crate makes public that `others` do not name. A type may go unnamed that one gets to through something
-/// public: a signature, a field, a variant, a bound, an associated type.
+/// The public items of a crate that `others` do not name. `others` need not name a type that a public signature, field,
+/// variant, bound or associated type of the crate names.
 fn unnamed(modules: &Modules, others: &BTreeSet<&str>) -> Vec<String> {
     let item = "(?m)^ *pub (?:async |const )*(fn|struct|enum|trait|type|const|static|mod) +(\\w+)([^{;]*)";
     let item = Regex::new(item).unwrap();

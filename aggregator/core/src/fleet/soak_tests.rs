@@ -74,10 +74,12 @@ fn a_soak_never_begins_before_the_last_exposition_that_said_otherwise() {
 /// The first process saw nothing of the failure, the second one saw it end.
 #[test]
 fn a_new_process_is_held_against_the_one_that_spoke_last() {
-    let well = |process| (process, healthy("r1", 500));
-    let mut changes = vec![(1000.0, well(1)), (1100.0, (2, failed("r1", 1095)))];
-    changes.extend([(1150.0, (2, healthy("r1", 1145))), (1200.0, well(3))]);
-    let changes: Vec<_> = changes.into_iter().map(|(at, (process, values))| (at, process, values)).collect();
+    let changes = [
+        (1000.0, 1, healthy("r1", 500)),
+        (1100.0, 2, failed("r1", 1095)),
+        (1150.0, 2, healthy("r1", 1145)),
+        (1200.0, 3, healthy("r1", 500)),
+    ];
     let last = held(&timeline(&changes), 1010.0);
     assert_eq!(last.last(), Some(&Some(1300.0 - 1140.0)));
 }

@@ -48,31 +48,32 @@ pub struct Candidate {
     pub term: Term,
 }
 
-/// Whose the Lease is.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Look {
-    /// The candidate's, once it is written so.
-    Free(Box<Lease>),
-    /// Another process of the installation holds it.
-    Held(String),
-    /// The hub is another installation's.
-    Claimed(String),
+/// Who else has the Lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Holder {
+    /// Another process of the installation.
+    Process(String),
+    /// Another installation.
+    Installation(String),
 }
 
 impl Candidate {
-    /// Whose a Lease is that was not seen to change for `unchanged`.
-    pub fn look(&self, mut lease: Lease, unchanged: Duration, now: Timestamp) -> Look {
+    /// The Lease as this candidate takes it, where it was not seen to change for `unchanged`.
+    ///
+    /// # Errors
+    /// When somebody else has it.
+    pub fn take(&self, mut lease: Lease, unchanged: Duration, now: Timestamp) -> Result<Lease, Holder> {
         if let Some(other) = self.claimed(&lease, unchanged) {
-            return Look::Claimed(other.to_owned());
+            return Err(Holder::Installation(other.to_owned()));
         }
         let spec = lease.spec.take().unwrap_or_default();
         if !self.may_take(&spec, unchanged) {
-            return Look::Held(spec.holder_identity.unwrap_or_default());
+            return Err(Holder::Process(spec.holder_identity.unwrap_or_default()));
         }
         let annotations = lease.metadata.annotations.get_or_insert_default();
         annotations.insert(INSTALLATION.to_owned(), self.installation.clone());
         lease.spec = Some(self.taken(&spec, now));
-        Look::Free(Box::new(lease))
+        Ok(lease)
     }
 
     /// The other installation that the hub belongs to.
@@ -85,7 +86,7 @@ impl Candidate {
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
         // Another replica may have been started with a longer lease.
         let stated = u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or_default();
-        // What this very process held before it has given up.
+        // This process has given up what it held before.
         holder.is_empty()
             || holder == self.identity
             || unchanged >= self.term.lease.max(Duration::from_secs(stated))

@@ -385,12 +385,18 @@ fn what_turns_bad_while_an_opening_is_under_way_closes_as_soon_as_that_has_lande
     assert_eq!(world.take("WRITE "), ["wave False"]);
 }
 
-#[test]
-fn an_answer_that_comes_after_a_later_version_changes_nothing() {
+/// A gate of which the opening was sent, and is on its way.
+fn opening_that_hangs() -> (World, StatusWrite) {
     let mut world = world(&[gate("wave", 1, &[], Value::Null)]);
     world.hangs = "wave".into();
     world.pass(0);
     let opening = world.hanging.pop().unwrap();
+    (world, opening)
+}
+
+#[test]
+fn an_answer_that_comes_after_a_later_version_changes_nothing() {
+    let (mut world, opening) = opening_that_hangs();
     let mut written = gate("wave", 1, &[], json!(opening.status));
     written["metadata"]["resourceVersion"] = json!("11");
     let mut later = gate("wave", 2, &[], json!(opening.status));
@@ -402,10 +408,7 @@ fn an_answer_that_comes_after_a_later_version_changes_nothing() {
 
 #[test]
 fn what_was_decided_long_ago_is_not_sent() {
-    let mut world = world(&[gate("wave", 1, &[], Value::Null)]);
-    world.hangs = "wave".into();
-    world.pass(0);
-    let write = world.hanging.pop().unwrap();
+    let (mut world, write) = opening_that_hangs();
     assert!(write.may_be_sent(world.now()));
     world.millis += 9999;
     assert!(write.may_be_sent(world.now()));

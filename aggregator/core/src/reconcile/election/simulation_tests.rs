@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use proptest::prelude::*;
 
-use super::{Candidate, Held, Look, Seen, Term};
+use super::{Candidate, Held, Seen, Term};
 
 const TERM: Term = Term { work: Duration::from_secs(10), lease: Duration::from_secs(15) };
 const RETRY: Duration = Duration::from_secs(2);
@@ -132,8 +132,7 @@ impl World {
         let lease = self.versions[version as usize].clone();
         let instant = self.start + millis(now);
         let unchanged = self.processes[who].seen.look(&lease, instant);
-        let look = candidate(who).look(lease, unchanged, Timestamp::UNIX_EPOCH);
-        if matches!(look, Look::Free(_)) {
+        if candidate(who).take(lease, unchanged, Timestamp::UNIX_EPOCH).is_ok() {
             self.later(now, who, Event::Write { over: version, begun: now });
         } else {
             self.rest(now, who);
