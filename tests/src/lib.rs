@@ -87,7 +87,7 @@ pub use kpt::{Kpt, KptPackage, config_map_manifest, put_inventory, revision_mani
 pub use kubeconfig::Kubeconfig;
 pub use mimir::{Mimir, MimirIngester, MimirTenant};
 pub use own::{Aggregator, AggregatorOptions, Exporter, PROGRAMS, Sweeper, own_command, own_program};
-pub use pipelines::{Pipeline, Road};
+pub use pipelines::{Pipeline, Route};
 pub use ports::Port;
 pub use process::Process;
 pub use prometheus::{Asked, Prometheus, PrometheusConfig, Sample, ScrapeJob, queries};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// From where to where, and under which name.
 #[derive(Debug, Clone)]
-pub struct Road {
+pub struct Route {
     /// Name of the cluster.
     pub cluster: String,
     /// Where the exporter listens.
@@ -29,10 +29,10 @@ impl Pipeline {
     ///
     /// # Errors
     /// When it does not come up.
-    pub async fn prometheus(rig: &Rig, road: &Road) -> Result<Self> {
+    pub async fn prometheus(rig: &Rig, route: &Route) -> Result<Self> {
         let port = Port::reserve()?;
-        let name = format!("prometheus-{}", road.cluster);
-        let config = write(rig, &name, &configuration("prometheus.yaml", road)?)?;
+        let name = format!("prometheus-{}", route.cluster);
+        let config = write(rig, &name, &configuration("prometheus.yaml", route)?)?;
         let args = [
             format!("--config.file={config}"),
             format!("--storage.tsdb.path={}", rig.subdir(&name)?.join("data").display()),
@@ -48,14 +48,14 @@ impl Pipeline {
     ///
     /// # Errors
     /// When it does not come up.
-    pub async fn vmagent(rig: &Rig, road: &Road) -> Result<Self> {
+    pub async fn vmagent(rig: &Rig, route: &Route) -> Result<Self> {
         let port = Port::reserve()?;
-        let name = format!("vmagent-{}", road.cluster);
+        let name = format!("vmagent-{}", route.cluster);
         // Where to is a flag of its own, and stands in the file as a comment.
-        let config = write(rig, &name, &configuration("vmagent.yaml", road)?)?;
+        let config = write(rig, &name, &configuration("vmagent.yaml", route)?)?;
         let args = [
             format!("-promscrape.config={config}"),
-            format!("-remoteWrite.url={}", road.write_url),
+            format!("-remoteWrite.url={}", route.write_url),
             format!("-remoteWrite.tmpDataPath={}", rig.subdir(&name)?.join("data").display()),
             format!("-httpListenAddr={}", port.address()),
             "-promscrape.maxScrapeSize=128MiB".to_owned(),
@@ -70,9 +70,9 @@ impl Pipeline {
     ///
     /// # Errors
     /// When it cannot be started, or something that is to be replaced is not there.
-    pub fn collector(rig: &Rig, road: &Road, replacements: &[(&str, &str)]) -> Result<Self> {
-        let name = format!("collector-{}", road.cluster);
-        let mut text = configuration("otel-collector.yaml", road)?;
+    pub fn collector(rig: &Rig, route: &Route, replacements: &[(&str, &str)]) -> Result<Self> {
+        let name = format!("collector-{}", route.cluster);
+        let mut text = configuration("otel-collector.yaml", route)?;
         // It would serve metrics of its own on a port that is the same for all.
         replace(&mut text, "service:\n", "service:\n  telemetry: {metrics: {level: none}}\n")?;
         for (from, to) in replacements {
@@ -97,14 +97,14 @@ async fn ready(process: &Process, port: &Port, path: &str) -> Result<()> {
 }
 
 /// A file of `deploy/pipelines` with other addresses, another name, and a scrape every second.
-fn configuration(file: &str, road: &Road) -> Result<String> {
+fn configuration(file: &str, route: &Route) -> Result<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/pipelines").join(file);
     let mut text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    let exporter = road.exporter.to_string();
+    let exporter = route.exporter.to_string();
     for (from, to) in [
         ("statusbridge-exporter.statusbridge-system.svc:9477", exporter.as_str()),
-        ("https://metrics.example.com/api/v1/write", &road.write_url),
-        ("cluster: eu-1", &format!("cluster: {}", road.cluster)),
+        ("https://metrics.example.com/api/v1/write", &route.write_url),
+        ("cluster: eu-1", &format!("cluster: {}", route.cluster)),
         ("scrape_interval: 30s", "scrape_interval: 1s"),
         ("scrape_timeout: 10s", "scrape_timeout: 1s"),
     ] {

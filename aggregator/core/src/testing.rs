@@ -9,26 +9,20 @@
     reason = "for tests"
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use statusbridge_api::PackageRef;
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{CONTRACT_VERSION, Digest, Fingerprint, Metric, label, reason, sample};
 
-use crate::checks::{Answers, Templates};
-use crate::decide::{Backend, Moment};
 use crate::fleet::{DigestSample, Digests, Fleet, Heard, StreamId};
-use crate::reconcile::dependencies::Graph;
-use crate::reconcile::judge::World;
-use crate::reconcile::observation_cache::ObservationCache;
-use crate::reconcile::profiles::{Profiles, Settings};
+use crate::reconcile::feeds::{Failure, Feeds, Planned, Polled};
+use crate::reconcile::profiles::Settings;
 use crate::reconcile::references::{Kept, Ledger, Sent, Shelf};
-use crate::reconcile::store::{Gates, Key, Kind, Packages};
-use crate::reconcile::tenancy::Tenancy;
-use crate::reconcile::verdict_cache::VerdictCache;
+use crate::reconcile::state::{Rules, State};
 use crate::sample::Sample;
-use crate::time::Seconds;
+use crate::time::{Now, Seconds};
 use crate::verify::{Attested, Content, Gathered, verify};
 
 /// Own labels and value of one sample.
@@ -244,63 +238,27 @@ pub(crate) fn tell_digests(fleet: &mut Fleet, digests: &Digests, said: &Expositi
     }
 }
 
-/// All that a [`World`] refers to but the fleet: nothing, unless a test says otherwise.
-pub struct Surroundings {
-    pub packages: Packages,
-    pub profiles: Profiles,
-    pub tenancy: Tenancy,
-    pub gates: Gates,
-    pub graph: Graph,
-    pub closing: BTreeSet<Key>,
-    pub templates: Templates,
-    pub answers: Answers,
-    pub references: Ledger,
-    pub observations: ObservationCache,
-    pub unconfirmed: BTreeSet<(Kind, Key)>,
-    pub verdicts: VerdictCache,
+/// A hub of which nothing is known, with a fleet that the only feed has told of.
+pub fn state(fleet: Fleet) -> State {
+    let mut state = State::new(fleet, Settings::default(), Rules::default(), 1);
+    state.feeds = feeds(&[("", &[Ok(())])]);
+    state
 }
 
-impl Default for Surroundings {
-    fn default() -> Self {
-        Self {
-            packages: Packages::default(),
-            profiles: Profiles::new(Settings::default()),
-            tenancy: Tenancy::default(),
-            gates: Gates::default(),
-            graph: Graph::default(),
-            closing: BTreeSet::new(),
-            templates: Templates::default(),
-            answers: Answers::default(),
-            references: Ledger::default(),
-            observations: ObservationCache::default(),
-            unconfirmed: BTreeSet::new(),
-            verdicts: VerdictCache::default(),
+/// Feeds by name, with how their polls ended.
+pub fn feeds(polls: &[(&str, &[Result<(), &str>])]) -> Feeds {
+    let mut feeds = Feeds::default();
+    let planned = |name: &str| Planned { name: name.into(), settle: 5.0, asked: false };
+    feeds.plan(polls.iter().map(|(name, _)| planned(name)).collect());
+    for (number, (_, polls)) in polls.iter().enumerate() {
+        for poll in *polls {
+            let failure = |error: &str| Failure { error: error.to_owned(), clock_lags: None };
+            let outcome = poll.map(|()| (0, 0)).map_err(failure);
+            let now = Now { wall: 0.0, passed: Duration::ZERO };
+            feeds.polled(number, Polled { t: 0.0, settle: 5.0, outcome }, now);
         }
     }
-}
-
-impl Surroundings {
-    pub fn world<'a>(&'a self, fleet: &'a Fleet, backend: Backend<'a>, moment: Moment) -> World<'a> {
-        World {
-            fleet,
-            packages: &self.packages,
-            profiles: &self.profiles,
-            tenancy: &self.tenancy,
-            gates: &self.gates,
-            graph: &self.graph,
-            closing: &self.closing,
-            templates: &self.templates,
-            answers: &self.answers,
-            references: &self.references,
-            observations: &self.observations,
-            backend,
-            unheard: None,
-            epoch: 1,
-            unconfirmed: &self.unconfirmed,
-            verdicts: &self.verdicts,
-            moment,
-        }
-    }
+    feeds
 }
 
 /// What is kept of an object that somebody refers to, in a namespace of its own.

@@ -424,7 +424,7 @@ impl Cluster {
         samples
     }
 
-    /// What the liar says arrives with the scrape of the same second, by the same road.
+    /// What the liar says arrives with the scrape of the same second, by the same way.
     fn scrape_liar(&self, n: usize, now: Seconds, backend: &Backend) {
         let Some(liar) = self.liar.filter(|liar| now < liar.until) else { return };
         let mut says = Truth::healthy_at(liar.revision);

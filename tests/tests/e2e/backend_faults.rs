@@ -4,8 +4,8 @@ use crate::e2e::world::*;
 use anyhow::{Result, ensure};
 use statusbridge_tests::*;
 
-/// The road with a proxy between Prometheus and the aggregator.
-struct Road {
+/// The setup with a proxy between Prometheus and the aggregator.
+struct Setup {
     clusters: Vec<Workload>,
     prometheus: Prometheus,
     proxy: FaultProxy,
@@ -13,7 +13,7 @@ struct Road {
     _etcd: Etcd,
 }
 
-impl Road {
+impl Setup {
     async fn start(rig: &Rig) -> Result<Self> {
         let etcd = Etcd::start(rig).await?;
         let cluster = Workload::start(rig, &etcd, "c1", &[]).await?;
@@ -23,10 +23,10 @@ impl Road {
         let hub = Hub::start(rig, &etcd, &proxy.url()).await?;
         cluster.deliver(APP, &revision(1)).await?;
         hub.report(APP, STALE_AFTER, serde_json::json!({})).await?;
-        let road = Self { clusters: vec![cluster], prometheus, proxy, hub, _etcd: etcd };
-        road.gate(1).await?;
-        road.hub.opens("r1", SOON).await?;
-        Ok(road)
+        let setup = Self { clusters: vec![cluster], prometheus, proxy, hub, _etcd: etcd };
+        setup.gate(1).await?;
+        setup.hub.opens("r1", SOON).await?;
+        Ok(setup)
     }
 
     /// The gate of the revision of this number.
@@ -72,15 +72,15 @@ impl Road {
 #[tokio::test]
 async fn a_frozen_or_killed_prometheus_closes_gates_and_opens_none() {
     run("e2e-backend-gone", async |rig| {
-        let road = Road::start(rig).await?;
-        let prometheus = &road.prometheus;
-        road.survives(1, async || prometheus.process().freeze(), async || prometheus.process().thaw())
+        let setup = Setup::start(rig).await?;
+        let prometheus = &setup.prometheus;
+        setup.survives(1, async || prometheus.process().freeze(), async || prometheus.process().thaw())
             .await?;
         let kill = async || {
             prometheus.stop();
             Ok(())
         };
-        road.survives(2, kill, async || prometheus.start_again().await).await
+        setup.survives(2, kill, async || prometheus.start_again().await).await
     })
     .await;
 }
@@ -88,14 +88,14 @@ async fn a_frozen_or_killed_prometheus_closes_gates_and_opens_none() {
 #[tokio::test]
 async fn a_backend_that_answers_errors_or_half_a_body_closes_gates_and_opens_none() {
     run("e2e-backend-errors", async |rig| {
-        let road = Road::start(rig).await?;
+        let setup = Setup::start(rig).await?;
         let switch = async |fault: Fault| {
-            road.proxy.set(fault);
+            setup.proxy.set(fault);
             Ok(())
         };
-        road.survives(1, async || switch(Fault::ServerError).await, async || switch(Fault::Pass).await)
+        setup.survives(1, async || switch(Fault::ServerError).await, async || switch(Fault::Pass).await)
             .await?;
-        road.survives(2, async || switch(Fault::HalfBody).await, async || switch(Fault::Pass).await).await
+        setup.survives(2, async || switch(Fault::HalfBody).await, async || switch(Fault::Pass).await).await
     })
     .await;
 }

@@ -19,7 +19,7 @@ checkTemplates:
 "#;
 
 /// Clusters whose application serves metrics of its own.
-struct Road {
+struct Setup {
     fleet: FakeFleet,
     pages: FileServer,
     hub: Hub,
@@ -27,7 +27,7 @@ struct Road {
     _etcd: Etcd,
 }
 
-impl Road {
+impl Setup {
     async fn start(rig: &Rig, clusters: &[&str]) -> Result<Self> {
         let fleet = FakeFleet::start().await?;
         let pages = FileServer::start().await?;
@@ -88,19 +88,19 @@ fn check(more: Value) -> Value {
 #[tokio::test]
 async fn a_gate_waits_for_what_the_application_says() {
     run("e2e-checks", async |rig| {
-        let road = Road::start(rig, &["c1", "c2", "c3"]).await?;
-        let hub = &road.hub;
-        road.errors("c1", "0");
+        let setup = Setup::start(rig, &["c1", "c2", "c3"]).await?;
+        let hub = &setup.hub;
+        setup.errors("c1", "0");
         // For each cluster; for all of them; a scalar; a query that was written once.
-        road.gate("each", check(json!({"query": "error_ratio{app=\"pay\"}"}))).await?;
-        road.gate("all", check(json!({"query": "sum(error_ratio)"}))).await?;
-        road.gate("scalar", check(json!({"query": "scalar(count(error_ratio))", "min": 2, "max": 3})))
+        setup.gate("each", check(json!({"query": "error_ratio{app=\"pay\"}"}))).await?;
+        setup.gate("all", check(json!({"query": "sum(error_ratio)"}))).await?;
+        setup.gate("scalar", check(json!({"query": "scalar(count(error_ratio))", "min": 2, "max": 3})))
             .await?;
         let worst = json!({"template": "worst", "parameters": {"metric": "error_ratio", "app": "pay"}});
-        road.gate("template", check(worst)).await?;
-        road.gate("own", check(json!({"template": "own"}))).await?;
+        setup.gate("template", check(worst)).await?;
+        setup.gate("own", check(json!({"template": "own"}))).await?;
         let forged = json!({"template": "own", "parameters": {"clusters": ".*"}});
-        road.gate("forged", check(forged)).await?;
+        setup.gate("forged", check(forged)).await?;
         eventually(SOON, "nobody sets which clusters are meant", async || {
             let gate = hub.get_gate("forged").await?;
             let said = gate.data["status"]["waitingFor"][0]["message"].as_str().unwrap_or_default();
@@ -109,24 +109,24 @@ async fn a_gate_waits_for_what_the_application_says() {
             Ok(())
         })
         .await?;
-        road.fails("each", "check errors: no value in c2").await?;
+        setup.fails("each", "check errors: no value in c2").await?;
         hub.opens("all", SOON).await?;
         hub.opens("own", SOON).await?;
         hub.opens("template", SOON).await?;
-        road.fails("scalar", "less than 2").await?;
+        setup.fails("scalar", "less than 2").await?;
 
         // The third cluster is none of theirs, but part of what is asked of all together.
-        road.errors("c2", "0.5");
-        road.errors("c3", "NaN");
-        road.fails("each", "more than 0.1 in c2").await?;
-        road.fails("all", "not a finite number").await?;
-        road.fails("own", "more than 0.1").await?;
+        setup.errors("c2", "0.5");
+        setup.errors("c3", "NaN");
+        setup.fails("each", "more than 0.1 in c2").await?;
+        setup.fails("all", "not a finite number").await?;
+        setup.fails("own", "more than 0.1").await?;
         hub.opens("scalar", SOON).await?;
-        road.errors("c3", "0");
-        road.fails("all", "more than 0.1").await?;
-        road.fails("template", "more than 0.1").await?;
+        setup.errors("c3", "0");
+        setup.fails("all", "more than 0.1").await?;
+        setup.fails("template", "more than 0.1").await?;
 
-        road.errors("c2", "0.05");
+        setup.errors("c2", "0.05");
         for gate in ["each", "all", "template", "own"] {
             hub.opens(gate, SOON).await?;
         }
@@ -137,7 +137,7 @@ async fn a_gate_waits_for_what_the_application_says() {
         // A value that moves within its bounds is not written at every poll.
         let history = hub.history("each").await?;
         holds_for(Duration::from_secs(8), "it stays open", async || {
-            road.errors("c2", &format!("0.0{}", fake_fleet::unix_now() % 10));
+            setup.errors("c2", &format!("0.0{}", fake_fleet::unix_now() % 10));
             history.check("a value within bounds", open).await
         })
         .await?;
@@ -152,12 +152,12 @@ async fn a_gate_waits_for_what_the_application_says() {
             .await?;
 
         // Metrics that go away are a failure too.
-        road.pages.remove("/c1");
-        road.fails("each", "no value in c1").await?;
+        setup.pages.remove("/c1");
+        setup.fails("each", "no value in c1").await?;
         for cluster in ["c2", "c3"] {
-            road.pages.remove(&format!("/{cluster}"));
+            setup.pages.remove(&format!("/{cluster}"));
         }
-        road.fails("all", "no data").await
+        setup.fails("all", "no data").await
     })
     .await;
 }
@@ -165,12 +165,12 @@ async fn a_gate_waits_for_what_the_application_says() {
 #[tokio::test]
 async fn bad_checks_close_their_own_gate_and_no_other() {
     run("e2e-bad-checks", async |rig| {
-        let road = Road::start(rig, &["c1", "c2"]).await?;
-        let hub = &road.hub;
+        let setup = Setup::start(rig, &["c1", "c2"]).await?;
+        let hub = &setup.hub;
         for cluster in ["c1", "c2"] {
-            road.errors(cluster, "0");
+            setup.errors(cluster, "0");
         }
-        road.gate("good", check(json!({"query": "sum(error_ratio)"}))).await?;
+        setup.gate("good", check(json!({"query": "sum(error_ratio)"}))).await?;
         hub.opens("good", SOON).await?;
         let good = hub.history("good").await?;
         for (name, query, message) in [
@@ -190,8 +190,8 @@ async fn bad_checks_close_their_own_gate_and_no_other() {
             ("nothing", "no_such_metric", "no data"),
             ("huge", "vector(1) / 0", "not a finite number"),
         ] {
-            road.gate(name, check(json!({"query": query}))).await?;
-            road.fails(name, message).await?;
+            setup.gate(name, check(json!({"query": query}))).await?;
+            setup.fails(name, message).await?;
         }
         for (name, parameters, message) in [
             ("no-template", json!({"template": "best"}), "check \"errors\": there is no template \"best\""),
@@ -206,7 +206,7 @@ async fn bad_checks_close_their_own_gate_and_no_other() {
                 "check \"errors\": parameter \"app\" of template \"worst\" must match [a-z]+",
             ),
         ] {
-            road.gate(name, check(parameters)).await?;
+            setup.gate(name, check(parameters)).await?;
             let gate = hub.closes(name, "InvalidSpec", SOON).await?;
             ensure!(history::condition(&gate, "Stalled").0 == "True", "{}", gate.data["status"]);
             ensure!(gate.data["status"]["waitingFor"][0]["message"] == message, "{}", waiting(&gate));
@@ -217,9 +217,9 @@ async fn bad_checks_close_their_own_gate_and_no_other() {
         let spec = json!({"query": "sum(error_ratio)", "window": "8s"});
         let patient = hub.history("patient").await?;
         for cluster in ["c1", "c2"] {
-            road.fleet.says(cluster, APP, FakePackage::healthy_at(&revision(1)));
+            setup.fleet.says(cluster, APP, FakePackage::healthy_at(&revision(1)));
         }
-        road.gate("patient", check(spec)).await?;
+        setup.gate("patient", check(spec)).await?;
         hub.closes("patient", "CheckPending", SOON).await?;
         hub.opens("patient", SOON).await?;
         patient
@@ -231,14 +231,14 @@ async fn bad_checks_close_their_own_gate_and_no_other() {
             .await?;
 
         // Without a backend, what a check said ages like everything else.
-        road.prometheus.process().freeze()?;
+        setup.prometheus.process().freeze()?;
         eventually(STALE_BY, "good is closed", async || {
             let gate = hub.get_gate("good").await?;
             ensure!(history::condition(&gate, "Open").0 == "False", "{}", gate.data["status"]);
             Ok(())
         })
         .await?;
-        road.prometheus.process().thaw()?;
+        setup.prometheus.process().thaw()?;
         hub.opens("good", SOON).await.map(drop)
     })
     .await;

@@ -23,7 +23,7 @@ enum Way {
 }
 
 /// Stands between exporter and Prometheus.
-struct Road {
+struct Detour {
     http: reqwest::Client,
     exporter: SocketAddr,
     state: Mutex<State>,
@@ -36,18 +36,18 @@ struct State {
     turn: bool,
 }
 
-impl Road {
+impl Detour {
     async fn start(exporter: SocketAddr) -> Result<(Arc<Self>, FileServer)> {
         let http = reqwest::Client::builder().no_proxy().build()?;
         let state = Mutex::new(State { way: Way::Direct, kept: None, turn: false });
-        let road = Arc::new(Self { http, exporter, state });
+        let detour = Arc::new(Self { http, exporter, state });
         let server = FileServer::start().await?;
-        let answers = road.clone();
+        let answers = detour.clone();
         server.put_with("/metrics", move || {
-            let road = answers.clone();
-            async move { road.answer().await.ok() }
+            let detour = answers.clone();
+            async move { detour.answer().await.ok() }
         });
-        Ok((road, server))
+        Ok((detour, server))
     }
 
     async fn ask(&self) -> Result<Bytes> {
@@ -90,7 +90,7 @@ async fn nothing_opens_on_an_exposition_that_is_repeated() {
     run("e2e-detours", async |rig| {
         let etcd = Etcd::start(rig).await?;
         let cluster = Workload::start(rig, &etcd, "c1", &[]).await?;
-        let (road, server) = Road::start(cluster.exporter.address()).await?;
+        let (detour, server) = Detour::start(cluster.exporter.address()).await?;
         let config = PrometheusConfig::with_jobs([job().target(server.address(), &[("cluster", "c1")])]);
         let prometheus = Prometheus::start(rig, &config).await?;
         let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
@@ -103,7 +103,7 @@ async fn nothing_opens_on_an_exposition_that_is_repeated() {
         // For seconds: what is new comes late, and only once it comes a gate opens on it.
         hub.gate("second", APP, &revision(2), of_c1()).await?;
         let second = hub.history("second").await?;
-        let said = road.goes(Way::Repeats).await?;
+        let said = detour.goes(Way::Repeats).await?;
         cluster.deliver(APP, &revision(2)).await?;
         holds_for(
             Duration::from_secs(5),
@@ -114,13 +114,13 @@ async fn nothing_opens_on_an_exposition_that_is_repeated() {
             },
         )
         .await?;
-        road.goes(Way::Direct).await?;
+        detour.goes(Way::Direct).await?;
         let over = Instant::now();
         hub.opens("second", SOON).await?;
         println!("open {:.1?} after a gateway no longer repeats", over.elapsed());
 
         // For as long as can be seen: what was good is too old in the end, whatever has become of it.
-        let said = road.goes(Way::Repeats).await?;
+        let said = detour.goes(Way::Repeats).await?;
         cluster.fail(APP, &revision(2), "out of memory").await?;
         hub.closes("second", "Stale", STALE_BY).await?;
         is_no_younger(&hub, said).await?;
@@ -129,13 +129,13 @@ async fn nothing_opens_on_an_exposition_that_is_repeated() {
             second.check("it stays closed", not_open).await
         })
         .await?;
-        road.goes(Way::Direct).await?;
+        detour.goes(Way::Direct).await?;
         hub.closes("second", "FailureBudgetExceeded", SOON).await?;
         cluster.deliver(APP, &revision(2)).await?;
         hub.opens("second", SOON).await?;
 
         // One cache of two: it takes nothing back.
-        road.goes(Way::ByTurns).await?;
+        detour.goes(Way::ByTurns).await?;
         cluster.fail(APP, &revision(2), "out of memory again").await?;
         hub.closes("second", "FailureBudgetExceeded", SOON).await?;
         let second = hub.history("second").await?;
@@ -143,7 +143,7 @@ async fn nothing_opens_on_an_exposition_that_is_repeated() {
             second.check("a stuck cache opens nothing", not_open).await
         })
         .await?;
-        road.goes(Way::Direct).await?;
+        detour.goes(Way::Direct).await?;
         cluster.deliver(APP, &revision(2)).await?;
         let over = Instant::now();
         hub.opens("second", SOON).await?;

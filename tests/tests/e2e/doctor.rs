@@ -151,7 +151,7 @@ fn rewrite(exposition: &str, metric: &str, change: impl Fn(u64) -> u64) -> Strin
 struct World {
     fleet: FakeFleet,
     /// On the way of cluster c2, something that can rewrite.
-    road: FileServer,
+    files: FileServer,
     chosen: Arc<Mutex<Option<Rewrite>>>,
     prometheus: Prometheus,
 }
@@ -163,11 +163,11 @@ impl World {
             fleet.says(cluster, "payments", FakePackage::healthy_at(R1));
             fleet.says(cluster, "orders", FakePackage::healthy_at(R1));
         }
-        let road = FileServer::start().await?;
+        let files = FileServer::start().await?;
         let chosen = Arc::new(Mutex::new(None::<Rewrite>));
         let (http, from, choice) =
             (reqwest::Client::builder().no_proxy().build()?, fleet.url("c2"), chosen.clone());
-        road.put_with("/metrics", move || {
+        files.put_with("/metrics", move || {
             let (request, choice) = (http.get(&from).send(), choice.clone());
             async move {
                 let page = request.await.ok()?.text().await.ok()?;
@@ -176,7 +176,7 @@ impl World {
             }
         });
         let prometheus = Prometheus::start(rig, &PrometheusConfig::default()).await?;
-        let world = Self { fleet, road, chosen, prometheus };
+        let world = Self { fleet, files, chosen, prometheus };
         world.scrape(world.good()).await?;
         Ok(world)
     }
@@ -184,7 +184,7 @@ impl World {
     /// Both clusters, each under its name.
     fn good(&self) -> ScrapeJob {
         let job = self.fleet.target(ScrapeJob::new("statusbridge"), "c1", &[]);
-        job.target(self.road.address(), &[("cluster", "c2")])
+        job.target(self.files.address(), &[("cluster", "c2")])
     }
 
     async fn scrape(&self, job: ScrapeJob) -> Result<()> {
@@ -245,7 +245,7 @@ async fn whatever_is_broken_in_the_pipeline_is_named_with_what_to_change() {
         let named = |label: &str| {
             let job =
                 world.fleet.target(ScrapeJob::new("statusbridge"), "c1", &[(label, "c1"), ("cluster", "")]);
-            job.target(world.road.address(), &[(label, "c2")])
+            job.target(world.files.address(), &[(label, "c2")])
         };
         world.scrape(named("k8s_cluster")).await?;
         finds("ClusterLabel", "no digest bears the label `cluster`", "--cluster-label k8s_cluster", true)
@@ -272,7 +272,7 @@ async fn whatever_is_broken_in_the_pipeline_is_named_with_what_to_change() {
         same.targets[1].1.insert("cluster".to_owned(), "c1".to_owned());
         world.scrape(same).await?;
         finds("DuplicateClusterName", "2 clusters report as `c1`", "a `cluster` of its own", true).await?;
-        world.scrape(world.good().target(world.road.address(), &[("cluster", "also-c2")])).await?;
+        world.scrape(world.good().target(world.files.address(), &[("cluster", "also-c2")])).await?;
         finds("ClusterRenamed", "under 2 names: also-c2, c2", "the same `cluster`", true).await?;
 
         // Replicas, and a target label with a name of ours: nothing that would keep a gate closed.
@@ -280,11 +280,11 @@ async fn whatever_is_broken_in_the_pipeline_is_named_with_what_to_change() {
         let pair = world.fleet.target(ScrapeJob::new("statusbridge"), "c1", &[]);
         world
             .scrape(
-                pair.target(world.road.address(), &replica("a")).target(world.road.address(), &replica("b")),
+                pair.target(world.files.address(), &replica("a")).target(world.files.address(), &replica("b")),
             )
             .await?;
         finds("Replicas", "the label `replica` (a, b): c2", "--ignore-labels replica", false).await?;
-        let collides = world.good().target(world.road.address(), &[("cluster", "c2"), ("package", "mine")]);
+        let collides = world.good().target(world.files.address(), &[("cluster", "c2"), ("package", "mine")]);
         let mut collides = collides;
         collides.targets.remove(1);
         world.scrape(collides).await?;

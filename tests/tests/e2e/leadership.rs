@@ -20,7 +20,7 @@ fn options(name: &str, backend: &FaultProxy, backend_timeout: &str) -> Aggregato
     options
 }
 
-/// A replica behind roads that can be cut: one to the hub, one to the backend.
+/// A replica behind connections that can be cut: one to the hub, one to the backend.
 struct Replica {
     name: &'static str,
     aggregator: Aggregator,
@@ -28,7 +28,7 @@ struct Replica {
     to_backend: FaultProxy,
 }
 
-/// One cluster, one hub, and a first replica called `a` without a cuttable road to the hub.
+/// One cluster, one hub, and a first replica called `a` without a cuttable connection to the hub.
 struct World {
     fleet: FakeFleet,
     prometheus: Prometheus,
@@ -216,7 +216,7 @@ async fn whatever_happens_to_a_leader_another_takes_over_and_is_never_overruled(
         ensure!(frozen.to_backend.bytes_returned() == asked, "it went on polling");
         ensure!(world.leader().await?.0 == third);
 
-        // Told to stop: the next one leads at once. (Only replicas with a road that can be cut remain.)
+        // Told to stop: the next one leads at once. (Only replicas with a connection that can be cut remain.)
         let (fourth, epoch) = if third == "a" {
             let ended = hub.aggregator.process().terminate(SOON).await?;
             ensure!(ended.success(), "{ended}");

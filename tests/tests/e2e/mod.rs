@@ -27,7 +27,7 @@ mod recipes;
 mod references;
 mod reports;
 mod restored_hub;
-mod roads;
+mod transports;
 mod rubbish;
 mod secrets;
 mod set_revision;

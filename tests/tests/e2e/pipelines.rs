@@ -16,8 +16,8 @@ async fn cluster(rig: &Rig, etcd: &Etcd) -> Result<Workload> {
     Ok(cluster)
 }
 
-fn road(name: &str, cluster: &Workload, backend: &VictoriaMetrics) -> Road {
-    Road {
+fn route(name: &str, cluster: &Workload, backend: &VictoriaMetrics) -> Route {
+    Route {
         cluster: name.to_owned(),
         exporter: cluster.exporter.address(),
         write_url: backend.remote_write_url(),
@@ -30,8 +30,8 @@ async fn what_prometheus_and_vmagent_write_adds_up() {
         let (etcd, backend) = (Etcd::start(rig).await?, VictoriaMetrics::start(rig).await?);
         let cluster = cluster(rig, &etcd).await?;
         let _pipelines = [
-            Pipeline::prometheus(rig, &road("prometheus", &cluster, &backend)).await?,
-            Pipeline::vmagent(rig, &road("vmagent", &cluster, &backend)).await?,
+            Pipeline::prometheus(rig, &route("prometheus", &cluster, &backend)).await?,
+            Pipeline::vmagent(rig, &route("vmagent", &cluster, &backend)).await?,
         ];
         let mut reader = Reader::behind(backend.url(), Flavour::VictoriaMetrics)?;
         let both = ["prometheus", "vmagent"];
@@ -51,7 +51,7 @@ async fn what_the_opentelemetry_collector_writes_adds_up_unless_it_changes_names
         let (etcd, backend) = (Etcd::start(rig).await?, VictoriaMetrics::start(rig).await?);
         let cluster = cluster(rig, &etcd).await?;
         let start = |name: &str, more: &[(&str, &str)]| {
-            Pipeline::collector(rig, &road(name, &cluster, &backend), more)
+            Pipeline::collector(rig, &route(name, &cluster, &backend), more)
         };
         // As shipped, and with what other people's configurations are likely to have.
         let _good = [

@@ -15,14 +15,14 @@ const TOKEN: &str = "token-of-c1";
 const SECRETS: [&str; 6] =
     ["user-of-backend", "password-of-backend", "key-of-backend", "key-of-exporter", "key-of-push", TOKEN];
 
-/// A cluster that is heard on three roads, of which each leads through a proxy and needs a secret; and a name that two
+/// A cluster that is heard by three transports, each through a proxy and with a secret; and a name that two
 /// clusters report as.
 struct World {
     hub: Hub,
     c1: Workload,
     _c2: Workload,
     _prometheus: Prometheus,
-    roads: [FaultProxy; 3],
+    proxies: [FaultProxy; 3],
     config: PathBuf,
     _etcd: Etcd,
 }
@@ -63,8 +63,8 @@ impl World {
         let mut options = AggregatorOptions::new("");
         options.more = vec!["--config".to_owned(), config.display().to_string()];
         let hub = Hub::start_with(rig, &etcd, options).await?;
-        let roads = [backend, exporter, push];
-        Ok(Self { hub, c1, _c2: c2, _prometheus: prometheus, roads, config, _etcd: etcd })
+        let proxies = [backend, exporter, push];
+        Ok(Self { hub, c1, _c2: c2, _prometheus: prometheus, proxies, config, _etcd: etcd })
     }
 
     /// Everything that is shown to anybody, by where it is.
@@ -140,8 +140,8 @@ async fn secrets_in_addresses_are_shown_nowhere_whether_these_answer_refuse_or_a
         let address = format!("http://{}/metrics?…", c1.exporter.address());
         waits_for(hub, "twins", SOON, &["2 clusters report as `twin`", &address]).await?;
         eventually(SOON, "all three answer", async || {
-            for road in &world.roads {
-                ensure!(road.bytes_returned() > 0, "nothing came back from {}", road.address());
+            for proxy in &world.proxies {
+                ensure!(proxy.bytes_returned() > 0, "nothing came back from {}", proxy.address());
             }
             Ok(())
         })
@@ -152,7 +152,7 @@ async fn secrets_in_addresses_are_shown_nowhere_whether_these_answer_refuse_or_a
         for [answer, push] in [[Fault::ServerError; 2], [Fault::HalfBody, Fault::Cut], [Fault::Refuse; 2]] {
             let told = |process: &Process| process.log().len();
             let before = (told(c1.exporter.process()), told(hub.aggregator.process()));
-            let [backend, exporter, receiver] = &world.roads;
+            let [backend, exporter, receiver] = &world.proxies;
             backend.set(answer);
             exporter.set(answer);
             receiver.set(push);
@@ -171,7 +171,7 @@ async fn secrets_in_addresses_are_shown_nowhere_whether_these_answer_refuse_or_a
             })
             .await?;
             world.shows_no_secret().await?;
-            world.roads.iter().for_each(|road| road.set(Fault::Pass));
+            world.proxies.iter().for_each(|proxy| proxy.set(Fault::Pass));
             hub.opens("wave", SOON).await?;
         }
 

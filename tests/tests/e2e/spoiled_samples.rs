@@ -66,10 +66,10 @@ async fn a_sample_dropped_rewritten_or_rounded_on_the_way_is_caught_and_named() 
         let cluster = Workload::start(rig, &etcd, "c1", &[]).await?;
         // Between exporter and Prometheus, something that can rewrite.
         let rewrite = Arc::new(Mutex::new(None::<fn(&str) -> String>));
-        let road = FileServer::start().await?;
+        let files = FileServer::start().await?;
         let (exporter, chosen) = (cluster.exporter.address(), rewrite.clone());
         let http = reqwest::Client::builder().no_proxy().build()?;
-        road.put_with("/metrics", move || {
+        files.put_with("/metrics", move || {
             let (request, chosen) = (http.get(format!("http://{exporter}/metrics")).send(), chosen.clone());
             async move {
                 let page = request.await.ok()?.text().await.ok()?;
@@ -77,7 +77,7 @@ async fn a_sample_dropped_rewritten_or_rounded_on_the_way_is_caught_and_named() 
                 Some(Bytes::from(rewrite.map_or(page.clone(), |rewrite| rewrite(&page))))
             }
         });
-        let good = PrometheusConfig::with_jobs([job().target(road.address(), &[("cluster", "c1")])]);
+        let good = PrometheusConfig::with_jobs([job().target(files.address(), &[("cluster", "c1")])]);
         let prometheus = Prometheus::start(rig, &good).await?;
         let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
         let newest = revision(1);

@@ -9,7 +9,7 @@ use statusbridge_tests::*;
 use std::time::Duration;
 
 /// Three fake clusters, c1 to c3, and a hub.
-struct Road {
+struct Setup {
     fleet: FakeFleet,
     hub: Hub,
     _prometheus: Prometheus,
@@ -19,7 +19,7 @@ struct Road {
 const CLUSTERS: [&str; 3] = ["c1", "c2", "c3"];
 const WAVES: [&str; 3] = ["wave-1", "wave-2", "wave-3"];
 
-impl Road {
+impl Setup {
     async fn start(rig: &Rig) -> Result<Self> {
         Self::start_with(rig, "1s", STALE_AFTER).await
     }
@@ -102,11 +102,11 @@ async fn opened_only_behind(gate: &History, other: &History) -> Result<usize> {
 #[tokio::test]
 async fn waves_open_in_order_and_close_in_cascade() {
     run("e2e-waves", async |rig| {
-        let road = Road::start(rig).await?;
-        let (fleet, hub) = (&road.fleet, &road.hub);
-        road.wave("wave-1", 2, "c1", &[]).await?;
-        road.wave("wave-2", 2, "c2", &["wave-1"]).await?;
-        road.wave("wave-3", 2, "c3", &["wave-2"]).await?;
+        let setup = Setup::start(rig).await?;
+        let (fleet, hub) = (&setup.fleet, &setup.hub);
+        setup.wave("wave-1", 2, "c1", &[]).await?;
+        setup.wave("wave-2", 2, "c2", &["wave-1"]).await?;
+        setup.wave("wave-3", 2, "c3", &["wave-2"]).await?;
         let mut histories = Vec::new();
         for wave in WAVES {
             histories.push(hub.history(wave).await?);
@@ -151,7 +151,7 @@ async fn waves_open_in_order_and_close_in_cascade() {
         }
 
         // Another spec of the first wave, although it is fulfilled at once.
-        road.wave_with("wave-1", 2, "c1", &[], json!({"minHealthy": 1})).await?;
+        setup.wave_with("wave-1", 2, "c1", &[], json!({"minHealthy": 1})).await?;
         for wave in WAVES {
             hub.opens(wave, SOON).await?;
         }
@@ -168,12 +168,12 @@ async fn waves_open_in_order_and_close_in_cascade() {
         fleet.says("c1", APP, FakePackage::failed_at(&revision(2)));
         hub.closes("wave-3", "DependencyNotOpen", SOON).await?;
         let word = json!({"override": {"state": "Open", "reason": "c1 is being replaced"}});
-        road.wave_with("wave-1", 2, "c1", &[], word).await?;
+        setup.wave_with("wave-1", 2, "c1", &[], word).await?;
         hub.opens("wave-3", SOON).await?;
         fleet.says("c1", APP, FakePackage::healthy_at(&revision(2)));
 
         // Another revision of the same package is not the one before, in whatever words; the same one is.
-        road.wave("wave-1", 1, "c1", &[]).await?;
+        setup.wave("wave-1", 1, "c1", &[]).await?;
         hub.closes("wave-2", "DependencyAtAnotherRevision", SOON).await?;
         hub.closes("wave-3", "DependencyNotOpen", SOON).await?;
         let short = statusbridge_contract::Fingerprint::of(&revision(2)).to_string();
@@ -206,19 +206,19 @@ async fn waves_open_in_order_and_close_in_cascade() {
 #[tokio::test]
 async fn a_change_reaches_all_that_depend_on_it_without_a_poll() {
     run("e2e-waves-at-once", async |rig| {
-        let road = Road::start_with(rig, "1h", "2h").await?;
-        let hub = &road.hub;
+        let setup = Setup::start_with(rig, "1h", "2h").await?;
+        let hub = &setup.hub;
         for (wave, cluster, others) in
             [("wave-3", "c3", &["wave-2"][..]), ("wave-2", "c2", &["wave-1"]), ("wave-1", "c1", &[])]
         {
-            road.wave(wave, 1, cluster, others).await?;
+            setup.wave(wave, 1, cluster, others).await?;
         }
         for round in 0..3 {
             for wave in WAVES {
                 hub.opens(wave, SOON).await.with_context(|| format!("round {round}"))?;
             }
             let freeze = json!({"override": {"state": "Closed", "reason": "freeze"}});
-            road.wave_with("wave-1", 1, "c1", &[], freeze).await?;
+            setup.wave_with("wave-1", 1, "c1", &[], freeze).await?;
             hub.closes("wave-1", "Overridden", SOON).await?;
             hub.closes("wave-2", "DependencyNotOpen", SOON).await?;
             hub.closes("wave-3", "DependencyNotOpen", SOON).await?;
@@ -256,10 +256,10 @@ spec: {policyName: refuse, validationActions: [Deny]}
 #[tokio::test]
 async fn a_gate_whose_closing_is_refused_carries_nobody() {
     run("e2e-waves-refused", async |rig| {
-        let road = Road::start(rig).await?;
-        let hub = &road.hub;
-        road.wave("wave-1", 1, "c1", &[]).await?;
-        road.wave("wave-2", 1, "c2", &["wave-1"]).await?;
+        let setup = Setup::start(rig).await?;
+        let hub = &setup.hub;
+        setup.wave("wave-1", 1, "c1", &[]).await?;
+        setup.wave("wave-2", 1, "c2", &["wave-1"]).await?;
         hub.opens("wave-2", SOON).await?;
         hub.api.apply(REFUSAL).await?;
         eventually(SOON, "statuses of wave-1 are refused", async || {
@@ -271,7 +271,7 @@ async fn a_gate_whose_closing_is_refused_carries_nobody() {
             Ok(())
         })
         .await?;
-        road.fleet.says("c1", APP, FakePackage::failed_at(&revision(1)));
+        setup.fleet.says("c1", APP, FakePackage::failed_at(&revision(1)));
         hub.closes("wave-2", "DependencyNotOpen", SOON).await?;
         hub.opens("wave-1", SOON).await.context("its closing was not refused")?;
         holds_for(Duration::from_secs(3), "wave-2 is not carried", async || {
@@ -282,7 +282,7 @@ async fn a_gate_whose_closing_is_refused_carries_nobody() {
         .await?;
         hub.api.kubectl(&["delete", "validatingadmissionpolicybinding", "refuse"]).await?;
         hub.closes("wave-1", "FailureBudgetExceeded", SOON).await?;
-        road.fleet.says("c1", APP, FakePackage::healthy_at(&revision(1)));
+        setup.fleet.says("c1", APP, FakePackage::healthy_at(&revision(1)));
         hub.opens("wave-2", SOON).await.map(drop)
     })
     .await;
@@ -291,15 +291,15 @@ async fn a_gate_whose_closing_is_refused_carries_nobody() {
 #[tokio::test]
 async fn gates_in_a_circle_are_stalled_and_those_behind_them_wait() {
     run("e2e-circle", async |rig| {
-        let road = Road::start(rig).await?;
-        let hub = &road.hub;
-        road.wave("one", 1, "c1", &["three"]).await?;
-        road.wave("two", 1, "c2", &["one"]).await?;
-        road.wave("behind", 1, "c1", &["two"]).await?;
+        let setup = Setup::start(rig).await?;
+        let hub = &setup.hub;
+        setup.wave("one", 1, "c1", &["three"]).await?;
+        setup.wave("two", 1, "c2", &["one"]).await?;
+        setup.wave("behind", 1, "c1", &["two"]).await?;
         hub.closes("one", "DependencyNotFound", SOON).await?;
         // The last makes the circle.
         let histories = [hub.history("one").await?, hub.history("two").await?, hub.history("three").await?];
-        road.wave("three", 1, "c3", &["two"]).await?;
+        setup.wave("three", 1, "c3", &["two"]).await?;
         for gate in ["one", "two", "three"] {
             let gate = hub.closes(gate, "DependencyCycle", SOON).await?;
             ensure!(
@@ -316,12 +316,12 @@ async fn gates_in_a_circle_are_stalled_and_those_behind_them_wait() {
             history.check("no gate of the circle opens", closed).await?;
         }
         // Without one of its sides the circle is a row.
-        road.wave("three", 1, "c3", &[]).await?;
+        setup.wave("three", 1, "c3", &[]).await?;
         for gate in ["three", "one", "two", "behind"] {
             hub.opens(gate, SOON).await?;
         }
         // And a circle that is closed again closes what was open.
-        road.wave("three", 1, "c3", &["behind"]).await?;
+        setup.wave("three", 1, "c3", &["behind"]).await?;
         for gate in ["three", "one", "two", "behind"] {
             hub.closes(gate, "DependencyCycle", SOON).await?;
         }
@@ -333,8 +333,8 @@ async fn gates_in_a_circle_are_stalled_and_those_behind_them_wait() {
 #[tokio::test]
 async fn what_is_not_there_by_the_deadline_has_failed() {
     run("e2e-deadline", async |rig| {
-        let road = Road::start(rig).await?;
-        let (fleet, hub) = (&road.fleet, &road.hub);
+        let setup = Setup::start(rig).await?;
+        let (fleet, hub) = (&setup.fleet, &setup.hub);
         let begun = |package: FakePackage| FakePackage {
             apply: ApplyState::Applying,
             health: Health::InProgress,

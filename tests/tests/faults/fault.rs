@@ -1,14 +1,14 @@
-//! What can go wrong, and where: every process, every road between two of them.
+//! What can go wrong, and where: every process, every connection between two of them.
 
 use crate::faults::timeline::Part;
-use statusbridge_tests::Fault as Road;
+use statusbridge_tests::Fault as Network;
 use std::fmt;
 use std::time::Duration;
 
-/// How long a slowed road holds back what passes.
+/// How long a slowed connection holds back what passes.
 pub(crate) const DELAY: Duration = Duration::from_millis(300);
 
-/// A process or a road. Clusters and replicas are counted from 0.
+/// A process or a connection. Clusters and replicas are counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Exporter(usize),
@@ -65,7 +65,7 @@ const PROCESS: &[How] = &[How::Killed, How::Frozen];
 /// What is believed of clocks is less than an hour, and more than twenty seconds.
 const OURS: &[How] = &[How::Killed, How::Frozen, How::Clock(3600), How::Clock(-3600), How::Clock(20)];
 const ETCD: &[How] = &[How::Killed, How::Frozen, How::Restored];
-const ROAD: &[How] = &[How::Cut, How::Slowed, How::HalfOpen];
+const CONNECTION: &[How] = &[How::Cut, How::Slowed, How::HalfOpen];
 /// A gateway may stand there.
 const SCRAPES: &[How] = &[How::Cut, How::Slowed, How::HalfOpen, How::OldAnswers];
 const BACKEND: &[How] = &[
@@ -112,7 +112,7 @@ impl Place {
             Self::ExporterToApi(_)
             | Self::PrometheusToStore
             | Self::AggregatorToHub(_)
-            | Self::SweeperToHub => ROAD,
+            | Self::SweeperToHub => CONNECTION,
             Self::PrometheusToExporter(_) => SCRAPES,
             Self::AggregatorToBackend(_) => BACKEND,
         }
@@ -137,19 +137,19 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// What a road's proxy does; `None` for what happens to processes.
-    pub(crate) const fn on_the_road(self) -> Option<Road> {
+    /// What a connection's proxy does; `None` for what happens to processes.
+    pub(crate) const fn on_the_network(self) -> Option<Network> {
         Some(match self.how {
             How::Killed | How::Frozen | How::Clock(_) | How::Restored => return None,
-            How::Cut => Road::Refuse,
-            How::Slowed => Road::Slow(DELAY),
-            How::HalfOpen => Road::Freeze,
-            How::Errors => Road::ServerError,
-            How::TooManyRequests => Road::TooManyRequests,
-            How::HalfBodies => Road::HalfBody,
-            How::OldAnswers => Road::OldAnswers,
-            How::Twins => Road::Twins,
-            How::Doubles => Road::Doubles,
+            How::Cut => Network::Refuse,
+            How::Slowed => Network::Slow(DELAY),
+            How::HalfOpen => Network::Freeze,
+            How::Errors => Network::ServerError,
+            How::TooManyRequests => Network::TooManyRequests,
+            How::HalfBodies => Network::HalfBody,
+            How::OldAnswers => Network::OldAnswers,
+            How::Twins => Network::Twins,
+            How::Doubles => Network::Doubles,
         })
     }
 

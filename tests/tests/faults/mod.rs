@@ -1,4 +1,4 @@
-//! Faults of every process and every road on real servers, held against what was true at each time.
+//! Faults of every process and every connection on real servers, held against what was true at each time.
 //!
 //! `make test` makes each fault once; `make faults MINUTES=30 SEED=1` lets a storm of them follow: see docs/proof.md for
 //! what came of it.

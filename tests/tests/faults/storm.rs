@@ -94,7 +94,7 @@ async fn step(
     }
     system.revive()?;
     if random.percent(25) {
-        // Now and then one kind of trouble on a road follows another.
+        // Now and then one kind of trouble on a connection follows another.
         let there = |fault: &&Fault| under_way.contains_key(&fault.place);
         let among: Vec<&Fault> = match under_way.len() < AT_ONCE && random.percent(70) {
             true => faults.iter().filter(|fault| !there(fault)).collect(),

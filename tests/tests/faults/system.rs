@@ -1,4 +1,4 @@
-//! The whole of it on real servers, with a proxy on every road:
+//! The whole of it on real servers, with a proxy on every connection:
 //!
 //! ```text
 //!   etcd ─ API server ◀─╳─ exporter ◀─╳─┐                              ┌─╳─ aggregator a ─╳─┐
@@ -16,7 +16,7 @@ use kube::api::Api;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use statusbridge_tests::fake_fleet::SOURCE;
-use statusbridge_tests::{Fault as Road, *};
+use statusbridge_tests::{Fault as Network, *};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -152,9 +152,9 @@ impl System {
             Backend::Prometheus => None,
             Backend::VictoriaMetrics => {
                 let store = VictoriaMetrics::start(rig).await?;
-                let road = FaultProxy::start(rig, store.address()).await?;
-                config.remote_write.push(format!("{}/api/v1/write", road.url()));
-                Some((store, road))
+                let connection = FaultProxy::start(rig, store.address()).await?;
+                config.remote_write.push(format!("{}/api/v1/write", connection.url()));
+                Some((store, connection))
             }
         };
         let prometheus = Prometheus::start(rig, &config).await?;
@@ -285,12 +285,12 @@ impl System {
         REPLICAS.iter().position(|it| *it == name).with_context(|| format!("{name} leads"))
     }
 
-    /// Makes a fault. On a road it takes the place of the one that is there: what was cut comes back slowly. Says
+    /// Makes a fault. On a connection it takes the place of the one that is there: what was cut comes back slowly. Says
     /// whether anything was done: what happens to a process has to end first.
     pub(crate) fn begin(&self, fault: Fault) -> Result<bool> {
         let before = self.active().get(&fault.place).copied();
         match before {
-            Some((how, _)) if how == fault.how || fault.on_the_road().is_none() => return Ok(false),
+            Some((how, _)) if how == fault.how || fault.on_the_network().is_none() => return Ok(false),
             _ if self.waits(fault) => return Ok(false),
             Some((_, index)) => self.log().troubles[index].until = now(),
             None => {}
@@ -303,8 +303,8 @@ impl System {
             log.troubles.len() - 1
         };
         self.active().insert(fault.place, (fault.how, index));
-        match (fault.on_the_road(), fault.how) {
-            (Some(how), _) => self.road(fault.place)?.set(how),
+        match (fault.on_the_network(), fault.how) {
+            (Some(how), _) => self.proxy(fault.place)?.set(how),
             (None, How::Frozen) => self.process(fault.place)?.freeze()?,
             (None, How::Clock(ahead)) => self.clock(fault.place)?.set(ahead.into())?,
             (None, How::Restored) => self.restore()?,
@@ -321,7 +321,7 @@ impl System {
             How::Frozen => self.process(place)?.thaw()?,
             How::Clock(_) => self.clock(place)?.set(0)?,
             How::Restored => self.goes_on()?,
-            _ => self.road(place)?.set(Road::Pass),
+            _ => self.proxy(place)?.set(Network::Pass),
         }
         self.log().troubles[index].until = now();
         self.active().remove(&place);
@@ -433,7 +433,7 @@ impl System {
         })
     }
 
-    fn road(&self, place: Place) -> Result<&FaultProxy> {
+    fn proxy(&self, place: Place) -> Result<&FaultProxy> {
         Ok(match place {
             Place::ExporterToApi(i) => &self.clusters[i].to_api,
             Place::PrometheusToExporter(i) => &self.clusters[i].from_prometheus,
@@ -441,7 +441,7 @@ impl System {
             Place::AggregatorToBackend(i) => &self.replicas[i].to_backend,
             Place::AggregatorToHub(i) => &self.replicas[i].to_hub,
             Place::SweeperToHub => &self.sweeper_to_hub,
-            _ => bail!("{place:?} is no road"),
+            _ => bail!("{place:?} is no connection"),
         })
     }
 
@@ -574,8 +574,8 @@ async fn measure_stalls(log: Log) {
     }
 }
 
-fn options(name: &str, backend: Backend, road: &FaultProxy) -> AggregatorOptions {
-    let mut options = AggregatorOptions::new(road.url());
+fn options(name: &str, backend: Backend, connection: &FaultProxy) -> AggregatorOptions {
+    let mut options = AggregatorOptions::new(connection.url());
     options.settle_delay = if backend.settle_delay() == 1 { "1s" } else { "3s" };
     options.namespace = hub::LEASES.to_owned();
     let seconds = |seconds: u64| format!("{seconds}s");

@@ -39,11 +39,11 @@ pub(crate) struct Move {
 pub(crate) enum Part {
     /// The hub's API server or etcd: nobody can write, nobody can read.
     Hub,
-    /// The sweeper, or its road to the hub.
+    /// The sweeper, or its connection to the hub.
     Sweeper,
-    /// An aggregator, or its road to the hub.
+    /// An aggregator, or its connection to the hub.
     Aggregator,
-    /// All before that: clusters, exporters, metrics, and the roads between them.
+    /// All before that: clusters, exporters, metrics, and the connections between them.
     Data,
 }
 

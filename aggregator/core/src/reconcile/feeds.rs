@@ -180,23 +180,10 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::testing::feeds;
 
     fn at(wall: Seconds, passed: u64) -> Now {
         Now { wall, passed: Duration::from_secs(passed) }
-    }
-
-    fn feeds(polls: &[(&str, &[Result<(), &str>])]) -> Feeds {
-        let mut feeds = Feeds::default();
-        let planned = |name: &str| Planned { name: name.into(), settle: 5.0, asked: false };
-        feeds.plan(polls.iter().map(|(name, _)| planned(name)).collect());
-        for (number, (_, polls)) in polls.iter().enumerate() {
-            for poll in *polls {
-                let failure = |error: &str| Failure { error: error.to_owned(), clock_lags: None };
-                let outcome = poll.map(|()| (0, 0)).map_err(failure);
-                feeds.polled(number, Polled { t: 0.0, settle: 5.0, outcome }, at(0.0, 0));
-            }
-        }
-        feeds
     }
 
     const FIRST: &str = "feed b: it is being asked for the first time";

@@ -10,21 +10,20 @@ use statusbridge_api::trace::StageStatus;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::Fingerprint;
 
-use crate::checks::{Answers, Asking, Templates, resolve};
+use crate::checks::{Asking, resolve};
 use crate::decide::dependencies::{Dependencies, Dependency};
 use crate::decide::fleet_package::{self, RarelyScraped, Wanted};
 use crate::decide::rollout_gate::{self, Asked, NoQuery, PackageSpec};
 use crate::decide::rows::{self, Evident};
 use crate::decide::trace::{self, Trace};
 use crate::decide::{Backend, Membership, Moment, Obstacle, Target, worth_writing};
-use crate::fleet::{Fleet, Standing};
-use crate::reconcile::dependencies::Graph;
+use crate::fleet::Standing;
 use crate::reconcile::observation_cache::ObservationCache;
-use crate::reconcile::profiles::Profiles;
-use crate::reconcile::references::{Ledger, Resolution};
-use crate::reconcile::store::{GateObject, Gates, Key, Kind, PackageObject, Packages};
+use crate::reconcile::references::Resolution;
+use crate::reconcile::state::State;
+use crate::reconcile::store::{GateObject, Key, Kind, PackageObject};
 use crate::reconcile::targets::{Chosen, Sources, shown_backend};
-use crate::reconcile::tenancy::{Grant, Tenancy};
+use crate::reconcile::tenancy::Grant;
 use crate::reconcile::verdict_cache::{Found, Still, VerdictCache};
 use crate::time::Seconds;
 use again::{NEVER, fleet_key};
@@ -43,41 +42,24 @@ pub enum Rows {
 /// All that is known at one moment.
 #[derive(Clone, Copy)]
 pub struct World<'a> {
-    /// What the clusters report.
-    pub fleet: &'a Fleet,
-    /// The packages that gates refer to.
-    pub packages: &'a Packages,
-    /// The clusters that the hub knows.
-    pub profiles: &'a Profiles,
-    /// What each namespace may see.
-    pub tenancy: &'a Tenancy,
-    /// The gates that gates depend on.
-    pub gates: &'a Gates,
-    /// How they depend on each other.
-    pub graph: &'a Graph,
+    /// What verdicts rest on.
+    pub(crate) state: &'a State,
     /// Gates that are about to be closed: nothing may rest on them any more.
-    pub closing: &'a BTreeSet<Key>,
-    /// Queries that checks refer to by name.
-    pub templates: &'a Templates,
-    /// What the backend last said to checks.
-    pub answers: &'a Answers,
-    /// The revisions that packages read from other objects.
-    pub references: &'a Ledger,
+    pub(crate) closing: &'a BTreeSet<Key>,
     /// What was found out about the fleet, as it is now.
-    pub observations: &'a ObservationCache,
+    pub(crate) observations: &'a ObservationCache,
     /// What objects were judged to be, and what that rests on.
-    pub verdicts: &'a VerdictCache,
-    /// What the last polls came to.
-    pub backend: Backend<'a>,
-    /// Why some feed has never answered this process, though others have.
-    pub unheard: Option<&'a str>,
-    /// Which leadership this is; none without leader election.
-    pub epoch: i64,
-    /// Objects that a write was sent for whose fate is not known: it may still arrive, long after
-    /// what it says has ceased to be true, unless another write comes first.
-    pub unconfirmed: &'a BTreeSet<(Kind, Key)>,
+    pub(crate) verdicts: &'a VerdictCache,
     /// When.
     pub moment: Moment,
+}
+
+impl<'a> World<'a> {
+    /// The world at a moment.
+    pub fn new(state: &'a State, moment: Moment) -> Self {
+        let State { closings: closing, observations, verdicts, .. } = state;
+        Self { state, closing, observations, verdicts, moment }
+    }
 }
 
 impl World<'_> {
@@ -99,8 +81,8 @@ impl World<'_> {
             }
         }
         let grant = match spec {
-            Ok(spec) => self.tenancy.grant(&object.key.namespace, &spec.package),
-            Err(_) => self.tenancy.grant_for_unreadable(),
+            Ok(spec) => self.state.rules.tenancy.grant(&object.key.namespace, &spec.package),
+            Err(_) => self.state.rules.tenancy.grant_for_unreadable(),
         };
         let mark = self.mark(&grant, &object.key, spec.ok());
         let previous = object.status.as_ref().filter(|status| carries_over(&mark, &status.tenancy));
@@ -149,7 +131,7 @@ impl World<'_> {
             moment: self.moment,
         });
         status.tenancy = mark;
-        status.epoch = Some(self.epoch);
+        status.epoch = Some(self.state.epoch);
         let patience = self.patience(Kind::FleetPackage, &object.key, spec.map_or(0.0, stale_after));
         let worth = worth_writing(object.status.as_ref(), &status, patience);
         let found = Found {
@@ -173,23 +155,23 @@ impl World<'_> {
             target.observation.standing == Standing::Missing && target.observation.as_of.is_none()
         };
         let whoever_reports = of.is_some_and(|(clusters, _)| clusters.reporting.is_some());
-        match (self.unheard, self.backend, of) {
+        match (self.state.feeds.unheard(), self.state.feeds.backend(), of) {
             (Some(error), ..) if whoever_reports || targets.iter().any(never_seen) => Backend::Unknown(error),
             (_, Backend::Fails(any), Some((_, package))) if !whoever_reports && !targets.is_empty() => {
-                let concerns = |target: &Target| match self.fleet.feed_of(&target.cluster, package) {
-                    Some(feed) => self.fleet.error_of(feed),
+                let concerns = |target: &Target| match self.state.fleet.feed_of(&target.cluster, package) {
+                    Some(feed) => self.state.fleet.error_of(feed),
                     None => Some(any),
                 };
                 targets.iter().find_map(concerns).map_or(Backend::Answers, Backend::Fails)
             }
-            _ => self.backend,
+            _ => self.state.feeds.backend(),
         }
     }
 
     /// The revision that a FleetPackage wants; `None` as long as what it refers to was not read.
     fn wanted<'b>(&'b self, key: &Key, spec: &'b FleetPackageSpec) -> Option<Wanted<'b>> {
         let Some(from) = &spec.revision_from else { return Some(Wanted::literal(spec)) };
-        match self.references.resolution(key, from) {
+        match self.state.references.resolution(key, from) {
             Resolution::Pending => None,
             Resolution::Revision(revision) => Some(Wanted::Revision(revision)),
             Resolution::Unresolved(unresolved) => Some(Wanted::Unresolved(unresolved)),
@@ -208,7 +190,7 @@ impl World<'_> {
             .iter()
             .map(|stage| {
                 let (package, clusters) = (stage.package(), stage.clusters());
-                let grant = self.tenancy.grant(&key.namespace, &package);
+                let grant = self.state.rules.tenancy.grant(&key.namespace, &package);
                 let chosen = self.sources(&grant).choose(&package, &clusters, stale_after);
                 let backend = self.backend_of(Some((&clusters, &package)), &chosen.targets);
                 let unanswered = match shown_backend(backend, &grant) {
@@ -229,7 +211,7 @@ impl World<'_> {
         if stages.is_empty() {
             return Some(own);
         }
-        let stages = stages.iter().filter_map(|it| self.tenancy.grant(&key.namespace, &it.package()).mark());
+        let stages = stages.iter().filter_map(|it| self.state.rules.tenancy.grant(&key.namespace, &it.package()).mark());
         let all: Vec<String> = std::iter::once(own).chain(stages).collect();
         Some(Fingerprint::of(&all.join(" ")).to_string())
     }
@@ -245,7 +227,7 @@ impl World<'_> {
             (Ok(_), Detail::Problems | Detail::None) => Rows::Known(Vec::new()),
             (Ok(stale_after), Detail::All) => {
                 let Some(wanted) = self.wanted(&object.key, spec) else { return Rows::Unknown };
-                let grant = self.tenancy.grant(&object.key.namespace, &spec.package);
+                let grant = self.state.rules.tenancy.grant(&object.key.namespace, &spec.package);
                 let known = traced(object, &self.mark(&grant, &object.key, Some(spec)));
                 let trace = wanted.text().map(|text| self.trace(&object.key, spec, text, known));
                 let wanted = trace.as_ref().map_or(wanted, |trace| wanted.through(trace));
@@ -267,8 +249,8 @@ impl World<'_> {
     /// Whether the namespace of a FleetPackage may see the package in this cluster.
     pub(crate) fn may_show(&self, object: &PackageObject, cluster: &str) -> bool {
         let grant = match &object.spec {
-            Ok(spec) => self.tenancy.grant(&object.key.namespace, &spec.package),
-            Err(_) => self.tenancy.grant_for_unreadable(),
+            Ok(spec) => self.state.rules.tenancy.grant(&object.key.namespace, &spec.package),
+            Err(_) => self.state.rules.tenancy.grant_for_unreadable(),
         };
         grant.allows(cluster)
     }
@@ -286,7 +268,7 @@ impl World<'_> {
         }
         self.with_input(object, |input, stale_after, tenancy| {
             let status =
-                RolloutGateStatus { tenancy, epoch: Some(self.epoch), ..rollout_gate::decide(input) };
+                RolloutGateStatus { tenancy, epoch: Some(self.state.epoch), ..rollout_gate::decide(input) };
             let patience = self.patience(Kind::RolloutGate, &object.key, stale_after);
             let worth = worth_writing(object.status.as_ref(), &status, patience);
             let never = Moment { t: NEVER, now: NEVER };
@@ -318,12 +300,12 @@ impl World<'_> {
         object: &GateObject,
         decide: impl FnOnce(&rollout_gate::Input<'_>, Seconds, Option<String>) -> R,
     ) -> R {
-        let found = object.package().and_then(|key| self.packages.get(&key));
+        let found = object.package().and_then(|key| self.state.packages.get(&key));
         let package = found.map(|it| it.spec.as_ref().map_err(String::as_str));
         let of = package.and_then(Result::ok).map(|it| &it.package);
         let grant = match package {
-            Some(Ok(package)) => self.tenancy.grant(&object.key.namespace, &package.package),
-            Some(Err(_)) | None => self.tenancy.grant_for_unreadable(),
+            Some(Ok(package)) => self.state.rules.tenancy.grant(&object.key.namespace, &package.package),
+            Some(Err(_)) | None => self.state.rules.tenancy.grant_for_unreadable(),
         };
         // While there is no package, nothing is shown that was not granted before.
         let mark = match package {
@@ -350,7 +332,7 @@ impl World<'_> {
         let seen_anywhere = || {
             of.zip(artifact.ok()).is_some_and(|(package, revision)| {
                 let survey = self.observations.of(package.clone(), self.moment.t, stale_after);
-                survey.seen_anywhere(self.fleet, revision, |cluster| grant.allows(cluster))
+                survey.seen_anywhere(&self.state.fleet, revision, |cluster| grant.allows(cluster))
             })
         };
         let dependencies = self.dependencies(object);
@@ -380,15 +362,15 @@ impl World<'_> {
         let standing = |name| self.dependency(&object.key, spec, name);
         Dependencies {
             gates: spec.depends_on.iter().map(|it| (it.name.as_str(), standing(&it.name))).collect(),
-            cycle: self.graph.cycle(object).map(|cycle| cycle.to_string()),
+            cycle: self.state.graph.cycle(object).map(|cycle| cycle.to_string()),
         }
     }
 
     fn dependency(&self, key: &Key, spec: &RolloutGateSpec, name: &str) -> Dependency {
-        let Some(other) = self.gates.get(&key.beside(name)) else { return Dependency::NotFound };
+        let Some(other) = self.state.gates.get(&key.beside(name)) else { return Dependency::NotFound };
         let Ok(theirs) = &other.spec else { return Dependency::NotOpen };
         let package = |gate: &RolloutGateSpec| {
-            let package = self.packages.get(&key.beside(&gate.fleet_package_ref.name))?;
+            let package = self.state.packages.get(&key.beside(&gate.fleet_package_ref.name))?;
             package.spec.as_ref().ok().map(|spec| &spec.package)
         };
         let same_package = match (package(spec), package(theirs)) {
@@ -418,7 +400,7 @@ impl World<'_> {
             .iter()
             .map(|check| {
                 let query = self.query(gate, check);
-                let answer = query.as_ref().ok().and_then(|query| self.answers.get(query));
+                let answer = query.as_ref().ok().and_then(|query| self.state.checks.answers().get(query));
                 Asked { query, answer, discreet: grant.is_one_of_several() }
             })
             .collect()
@@ -426,22 +408,22 @@ impl World<'_> {
 
     /// The query of a check, or why it has none. Who may ask what is decided here.
     fn query(&self, gate: Asking<'_>, check: &Check) -> Result<String, NoQuery> {
-        match self.tenancy.refuses_query(gate.namespace, check.template.as_deref()) {
+        match self.state.rules.tenancy.refuses_query(gate.namespace, check.template.as_deref()) {
             Some(refusal) => Err(NoQuery::Forbidden(refusal.to_string())),
-            None => resolve(check, self.templates, gate).map_err(|error| NoQuery::Invalid(error.to_string())),
+            None => resolve(check, &self.state.rules.templates, gate).map_err(|error| NoQuery::Invalid(error.to_string())),
         }
     }
 
     /// `stale_after`, by which a refresh is measured; an object in doubt is refreshed whenever its
     /// evidence has moved at all, so that a write that comes late finds another version.
     fn patience(&self, kind: Kind, key: &Key, stale_after: Seconds) -> Seconds {
-        if self.unconfirmed.contains(&(kind, key.clone())) { 0.0 } else { stale_after }
+        if self.state.unconfirmed.contains(&(kind, key.clone())) { 0.0 } else { stale_after }
     }
 
     fn sources<'b>(&'b self, grant: &'b Grant<'b>) -> Sources<'b> {
         Sources {
-            fleet: self.fleet,
-            profiles: self.profiles,
+            fleet: &self.state.fleet,
+            profiles: &self.state.profiles,
             observations: self.observations,
             grant,
             t: self.moment.t,
@@ -452,11 +434,11 @@ impl World<'_> {
     fn rarely_scraped<'t>(&self, stale_after: Seconds, targets: &'t [Target]) -> Option<RarelyScraped<'t>> {
         let settle = self.moment.now - self.moment.t;
         let too_short = |interval: Seconds| stale_after < fleet_package::least_stale_after(interval, settle);
-        if !too_short(self.observations.slowest_scrapes(self.fleet)) {
+        if !too_short(self.observations.slowest_scrapes(&self.state.fleet)) {
             return None;
         }
         let scraped =
-            targets.iter().filter_map(|it| Some((&*it.cluster, self.fleet.scrape_interval(&it.cluster)?)));
+            targets.iter().filter_map(|it| Some((&*it.cluster, self.state.fleet.scrape_interval(&it.cluster)?)));
         let (cluster, interval) = scraped.reduce(|a, b| if b.1 > a.1 { b } else { a })?;
         too_short(interval).then_some(RarelyScraped { cluster, interval })
     }
@@ -488,8 +470,6 @@ mod again;
 mod dependency_tests;
 #[cfg(test)]
 mod feed_tests;
-#[cfg(test)]
-mod many_tests;
 #[cfg(test)]
 mod reference_tests;
 #[cfg(test)]

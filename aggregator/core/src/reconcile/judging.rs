@@ -67,7 +67,7 @@ impl Judges {
 }
 
 fn judge_gate(world: &World<'_>, key: &Key) -> Option<Todo> {
-    let gate = world.gates.get(key)?;
+    let gate = world.state.gates.get(key)?;
     let status = world.gate(gate)?;
     if gate.says_open() && !status.says_open() {
         return Some(Todo::Closes(key.clone()));
@@ -79,7 +79,7 @@ fn judge_package(world: &World<'_>, slices: &Slices, owned: &Owned<'_>, key: &Ke
     // Whatever slices say, statuses say first.
     let has_changes = !slices::changes(world, slices, owned, key).is_empty();
     let slices = has_changes.then(|| Todo::writes(Kind::FleetPackageSlice, key, true));
-    let status = world.packages.get(key).and_then(|package| {
+    let status = world.state.packages.get(key).and_then(|package| {
         let status = world.package(package)?;
         Some(Todo::writes(Kind::FleetPackage, key, only_refreshes(package.status.as_ref(), &status)))
     });

@@ -13,6 +13,8 @@ pub mod feeds;
 mod flights;
 pub mod gate_verdict;
 pub mod heartbeat;
+#[cfg(test)]
+mod history_tests;
 pub mod judge;
 pub mod judged;
 pub mod judging;

@@ -147,3 +147,30 @@ impl Survey {
         clusters.filter_map(|at| reporting.get(*at)).any(|cluster| may_look(cluster))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Exposition, healthy, package, tell};
+
+    const T: Seconds = 10_000.0;
+
+    #[test]
+    fn what_is_known_of_a_package_is_found_out_once() {
+        let (mut fleet, observations) = (Fleet::default(), ObservationCache::default());
+        for cluster in ["c0", "c1", "c2"] {
+            tell(&mut fleet, &[("cluster", cluster)], &Exposition::new(7).with("p", healthy("r1", 10)), T);
+        }
+        let survey = |stale_after| observations.of(package("p"), T, stale_after);
+        assert!(Arc::ptr_eq(&survey(180.0), &survey(180.0)));
+        assert!(!Arc::ptr_eq(&survey(180.0), &survey(60.0)));
+        assert!(Arc::ptr_eq(&survey(180.0).reporting(&fleet), &survey(180.0).reporting(&fleet)));
+        assert_eq!(survey(180.0).observe(&fleet, "c2"), fleet.observe("c2", &package("p"), T, 180.0));
+        assert!(survey(180.0).seen_anywhere(&fleet, Fingerprint::of("r1"), |cluster| cluster == "c1"));
+        assert!(!survey(180.0).seen_anywhere(&fleet, Fingerprint::of("r1"), |cluster| cluster == "c9"));
+        assert!(!survey(180.0).seen_anywhere(&fleet, Fingerprint::of("r2"), |_| true));
+        let before = survey(180.0);
+        observations.clear();
+        assert!(!Arc::ptr_eq(&before, &survey(180.0)));
+    }
+}

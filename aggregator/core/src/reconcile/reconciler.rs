@@ -25,6 +25,7 @@ use super::discover::Discovery;
 use super::feeds::{Planned, Polled};
 use super::flights::Flights;
 use super::heartbeat::Heartbeat;
+use super::judge::World;
 use super::judged::Judged;
 use super::judging::{Due, Judges, Todo};
 use super::lazy_object::LazyObject;
@@ -98,6 +99,8 @@ pub struct Reconciler {
     /// The moment that was judged at last, and when that was.
     moment: Option<(Moment, Duration)>,
     complaints: Vec<String>,
+    /// The hub has kept only a part of a status, and that was said.
+    cuts: bool,
     numbers: Number,
     commands: Vec<Command>,
 }
@@ -117,6 +120,7 @@ impl Reconciler {
             evaluates: false,
             moment: None,
             complaints: Vec::new(),
+            cuts: false,
             numbers: 0,
             commands: Vec::new(),
         }
@@ -243,7 +247,7 @@ impl Reconciler {
         if let Some(mut discovery) = self.discovery.take() {
             if self.state.feeds.all_answer() && self.state.packages.complete() {
                 let moment = self.moment(now);
-                discovery.polled(&self.state.world(moment));
+                discovery.polled(&World::new(&self.state, moment));
             } else {
                 discovery.poll_failed();
             }
@@ -423,7 +427,7 @@ impl Reconciler {
             return;
         }
         let moment = self.moment(now);
-        let world = self.state.world(moment);
+        let world = World::new(&self.state, moment);
         let mut queries = BTreeMap::<String, BTreeSet<String>>::new();
         for gate in self.state.gates.iter() {
             let questions = world.questions(gate);
@@ -465,7 +469,7 @@ impl Reconciler {
     /// else waits for what it says.
     fn close_what_is_too_old(&mut self, now: Now) {
         let moment = self.moment(now);
-        let world = self.state.world(moment);
+        let world = World::new(&self.state, moment);
         let open = self.state.gates.iter().filter(|gate| gate.says_open());
         let too_old = open.filter(|gate| world.gate(gate).is_some_and(|status| !status.says_open()));
         let too_old: Vec<Key> = too_old.map(|gate| gate.key.clone()).collect();
@@ -488,7 +492,7 @@ impl Reconciler {
         let mut closing = state.closings.clone();
         let mut jobs = BTreeMap::new();
         while !due.is_empty() {
-            let world = state.world_with(moment, &closing);
+            let world = World { closing: &closing, ..World::new(state, moment) };
             let all: Vec<Due> = std::mem::take(&mut due).into_iter().collect();
             for todo in self.judges.judge(&world, &state.slices, &owned, &all) {
                 match todo {
@@ -546,7 +550,7 @@ impl Reconciler {
                 self.state.closings.remove(key);
                 continue;
             };
-            let status = self.state.world(moment).gate(gate).filter(|status| !status.says_open());
+            let status = World::new(&self.state, moment).gate(gate).filter(|status| !status.says_open());
             match status.filter(|_| gate.says_open()) {
                 Some(status) => {
                     let attempt = self.tried.get(key).map_or(0, |tried| tried.conflicts);
@@ -600,7 +604,7 @@ impl Reconciler {
 
     fn write_package(&mut self, key: &Key, moment: Moment, now: Now) -> u32 {
         let package = self.state.packages.get(key);
-        let Some(status) = package.and_then(|it| self.state.world(moment).package(it)) else { return 0 };
+        let Some(status) = package.and_then(|it| World::new(&self.state, moment).package(it)) else { return 0 };
         self.send::<FleetPackageSpec>(key, status, 0, now);
         1
     }
@@ -609,7 +613,7 @@ impl Reconciler {
     /// it open on what they said of an earlier spec.
     fn write_gate(&mut self, key: &Key, moment: Moment, attempt: u32, now: Now) -> u32 {
         let Some(gate) = self.state.gates.get(key) else { return 0 };
-        let Some(status) = self.state.world(moment).gate(gate) else { return 0 };
+        let Some(status) = World::new(&self.state, moment).gate(gate) else { return 0 };
         if gate.says_open() && !status.says_open() {
             self.state.closings.insert(key.clone());
             return 0;
@@ -635,7 +639,7 @@ impl Reconciler {
     /// Writes some of the slices of a FleetPackage.
     fn write_slices(&mut self, package: &Key, moment: Moment) -> u32 {
         let State { slices, packages, .. } = &self.state;
-        let changes = slices::changes(&self.state.world(moment), slices, &slices::by_owner(slices), package);
+        let changes = slices::changes(&World::new(&self.state, moment), slices, &slices::by_owner(slices), package);
         // Removals only once all else has landed.
         let removing = changes.first().is_some_and(Change::is_delete);
         let all = changes.len();
@@ -710,9 +714,9 @@ impl Reconciler {
         let job = (S::KIND, key.clone());
         let written = self.end(&job, number).and_then(S::written);
         let closes = written.as_ref().is_some_and(|it| is_closing(&it.status));
-        let (mut changed, mut retries) = (false, false);
+        let (mut changed, mut retries, mut is_cut) = (false, false, false);
         match answer {
-            Answer::Done(object) => changed = self.landed::<S>(*object, written.as_ref()),
+            Answer::Done(object) => (changed, is_cut) = self.landed::<S>(*object, written.as_ref()),
             Answer::Gone => changed = !S::store_mut(&mut self.state).forget(key).is_empty(),
             Answer::Conflict => {
                 let Some(written) = written else { return };
@@ -745,27 +749,44 @@ impl Reconciler {
         }
         // What came to light meanwhile, and what rests on it.
         if S::KIND == Kind::RolloutGate && !retries {
-            let concerned = self.state.concerned([key.clone()].into());
+            let mut concerned = self.state.concerned([key.clone()].into());
+            // To say the same again at once would be cut again.
+            if is_cut && !self.has_to_close(key, now) {
+                concerned.remove(key);
+            }
             self.judge(BTreeSet::new(), concerned, now);
         }
     }
 
-    /// The hub has taken a status. Whether another version of the object is known now.
-    fn landed<S: Flies>(&mut self, object: LazyObject, written: Option<&Written<S>>) -> bool {
-        let Some(after) = Object::<S, S::Status>::read(object) else { return false };
+    fn has_to_close(&mut self, key: &Key, now: Now) -> bool {
+        let moment = self.moment(now);
+        let Some(gate) = self.state.gates.get(key).filter(|gate| gate.says_open()) else { return false };
+        World::new(&self.state, moment).gate(gate).is_some_and(|status| !status.says_open())
+    }
+
+    /// The hub has taken a status. Whether another version of the object is known now, and whether it says less than what
+    /// was sent, as with a CRD that does not know all fields.
+    fn landed<S: Flies>(&mut self, object: LazyObject, written: Option<&Written<S>>) -> (bool, bool) {
+        let Some(after) = Object::<S, S::Status>::read(object) else { return (false, false) };
         let store = S::store_mut(&mut self.state);
         let known = store.get(&after.key).map(|known| known.resource_version.clone());
         // The watch may have brought a later one already.
         let is_next = written.is_some_and(|it| known.as_ref() == Some(&it.object.resource_version));
         if !is_next && store.has_seen(&after.version()) {
-            return false;
+            return (false, false);
         }
+        let mut is_cut = false;
         if let Some(Written { object, status, verdict, .. }) = written {
-            for sent in S::sent(status) {
+            let sent = S::sent(status);
+            is_cut = !sent.iter().any(|sent| after.status.as_ref() == Some(sent));
+            for sent in sent {
                 self.state.verdicts.landed(S::KIND, *verdict, object, &sent, &after);
             }
         }
-        S::store_mut(&mut self.state).keep(after)
+        if is_cut && !std::mem::replace(&mut self.cuts, true) {
+            warn!(kind = S::KIND.name(), object = %after.key, "the hub keeps only a part of the status that was written: apply the CRDs of this version");
+        }
+        (S::store_mut(&mut self.state).keep(after), is_cut)
     }
 
     /// An object was read, or could not be: goes on with what waited for that.
@@ -780,7 +801,7 @@ impl Reconciler {
             } else if kind == Kind::RolloutGate {
                 self.write_gate(key, moment, attempt, now);
             } else if let Some(package) = self.state.packages.get(key)
-                && let Some(status) = self.state.world(moment).package(package)
+                && let Some(status) = World::new(&self.state, moment).package(package)
             {
                 self.send::<FleetPackageSpec>(key, status, attempt, now);
             }
@@ -813,7 +834,7 @@ impl Reconciler {
         let Some(gate) = self.state.gates.get(key) else { return };
         let others = gate.spec.as_ref().map(|spec| spec.depends_on.as_slice()).unwrap_or_default();
         let all_read = others.iter().all(|other| read.contains(&key.beside(&other.name)));
-        match self.state.world(moment).gate(gate) {
+        match World::new(&self.state, moment).gate(gate) {
             Some(status) if all_read && status.says_open() => {
                 self.send::<RolloutGateSpec>(key, status, 0, now);
             }

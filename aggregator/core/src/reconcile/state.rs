@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use super::dependencies::Graph;
 use super::feeds::Feeds;
-use super::judge::World;
 use super::observation_cache::ObservationCache;
 use super::profiles::{Profiles, Settings};
 use super::references::Ledger;
@@ -13,7 +12,6 @@ use super::store::{Gates, Key, Kind, Packages};
 use super::tenancy::Tenancy;
 use super::verdict_cache::VerdictCache;
 use crate::checks::{Rounds, Templates};
-use crate::decide::Moment;
 use crate::fleet::Fleet;
 
 /// What the configuration says about verdicts.
@@ -78,34 +76,6 @@ impl State {
             closings: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
             epoch,
-        }
-    }
-
-    /// The world at a moment.
-    pub fn world(&self, moment: Moment) -> World<'_> {
-        self.world_with(moment, &self.closings)
-    }
-
-    /// The same, where these gates have to be closed.
-    pub(crate) fn world_with<'a>(&'a self, moment: Moment, closing: &'a BTreeSet<Key>) -> World<'a> {
-        World {
-            fleet: &self.fleet,
-            packages: &self.packages,
-            profiles: &self.profiles,
-            tenancy: &self.rules.tenancy,
-            gates: &self.gates,
-            graph: &self.graph,
-            closing,
-            templates: &self.rules.templates,
-            answers: self.checks.answers(),
-            epoch: self.epoch,
-            unconfirmed: &self.unconfirmed,
-            references: &self.references,
-            observations: &self.observations,
-            verdicts: &self.verdicts,
-            backend: self.feeds.backend(),
-            unheard: self.feeds.unheard(),
-            moment,
         }
     }
 

@@ -44,8 +44,6 @@ pub struct Basis {
     pub revision: Option<Resolution>,
     /// Which ClusterProfiles are known.
     pub profiles: u64,
-    /// Which leadership this is.
-    pub epoch: i64,
     /// How far behind the present is looked, in whole seconds: a text may say so.
     pub settle: i64,
 }
@@ -102,8 +100,8 @@ pub struct VerdictCache {
     numbers: AtomicU64,
     known: Mutex<HashMap<Key, [Option<Box<Verdict>>; 2]>>,
     /// How often a verdict stood, was refreshed, was not known.
-    #[cfg(any(test, feature = "testing"))]
-    pub counts: [AtomicU64; 3],
+    #[cfg(test)]
+    pub(super) counts: [AtomicU64; 3],
 }
 
 #[derive(Debug)]
@@ -136,7 +134,7 @@ impl VerdictCache {
         let known = self.lock();
         let verdict = known.get(question.key).and_then(|all| all.get(place)?.as_deref());
         let still = verdict.and_then(|verdict| verdict.still(question, as_of)).unwrap_or(Still::Unknown);
-        #[cfg(any(test, feature = "testing"))]
+        #[cfg(test)]
         {
             let [stood, refreshed, unknown] = &self.counts;
             let count = match still {

@@ -57,11 +57,11 @@ impl Discovery {
         let now = world.moment.now;
         let good_since = *self.good_since.get_or_insert(now);
         let settings = &self.settings;
-        let reported = world.fleet.packages(|package| {
-            let grant = world.tenancy.grant(&settings.namespace, package);
+        let reported = world.state.fleet.packages(|package| {
+            let grant = world.state.rules.tenancy.grant(&settings.namespace, package);
             move |cluster: &str| grant.allows(cluster)
         });
-        let present: Vec<_> = world.packages.within(&settings.namespace).collect();
+        let present: Vec<_> = world.state.packages.within(&settings.namespace).collect();
         let plan = plan(&Input { reported: &reported, present: &present, settings, good_since, now });
         if plan.left_out > 0 && self.left_out != plan.left_out {
             warn!(

@@ -15,19 +15,18 @@ impl World<'_> {
     /// What a verdict rests on besides the object, the fleet and the time; None when it cannot be told later
     /// whether it still stands.
     fn basis(&self, kind: Kind, key: &Key, terms: u64, package: &FleetPackageSpec) -> Option<Basis> {
-        let answers = self.backend == Backend::Answers && self.unheard.is_none();
-        let is_sure = !self.unconfirmed.contains(&(kind, key.clone()));
+        let answers = self.state.feeds.backend() == Backend::Answers && self.state.feeds.unheard().is_none();
+        let is_sure = !self.state.unconfirmed.contains(&(kind, key.clone()));
         // Stages are other packages, in other clusters.
         let is_plain = package.trace.is_empty() && package.managed_by.is_none();
         let revision =
-            package.revision_from.as_ref().map(|from| self.references.resolution(key, from).clone());
+            package.revision_from.as_ref().map(|from| self.state.references.resolution(key, from).clone());
         (answers && is_sure && is_plain).then(|| Basis {
             terms,
             dependencies: Vec::new(),
             cycle: None,
             revision,
-            profiles: self.profiles.revision(),
-            epoch: self.epoch,
+            profiles: self.state.profiles.revision(),
             settle: fleet_package::least_stale_after(0.0, self.moment.now - self.moment.t) as i64,
         })
     }
@@ -46,7 +45,7 @@ impl World<'_> {
     /// The basis of a gate's verdict, and the spec of its FleetPackage.
     pub(super) fn basis_of_gate(&self, object: &GateObject) -> Option<(Basis, &FleetPackageSpec)> {
         let gate = object.spec.as_ref().ok()?;
-        let package = self.packages.get(&object.package()?)?;
+        let package = self.state.packages.get(&object.package()?)?;
         let spec = package.spec.as_ref().ok()?;
         // What the backend says to checks is other at every poll.
         if !gate.checks.is_empty() || !self.knows(gate.clusters.selector.is_some()) {
@@ -61,7 +60,7 @@ impl World<'_> {
 
     /// Whether it does not depend on the time which clusters are meant.
     fn knows(&self, selects: bool) -> bool {
-        !selects || self.profiles.membership() == Membership::Known
+        !selects || self.state.profiles.membership() == Membership::Known
     }
 
     fn ask_about<S, T, R>(
@@ -75,7 +74,7 @@ impl World<'_> {
         // Most never have to look.
         let prepared = std::cell::OnceCell::<Grant<'_>>::new();
         let look = |cluster: &str| -> Target {
-            let grant = prepared.get_or_init(|| self.tenancy.grant(&object.key.namespace, &package.package));
+            let grant = prepared.get_or_init(|| self.state.rules.tenancy.grant(&object.key.namespace, &package.package));
             self.sources(grant).see(cluster, &package.package, stale_after)
         };
         ask(&Question {
@@ -83,7 +82,7 @@ impl World<'_> {
             key: &object.key,
             version: (&object.uid, &object.resource_version),
             basis,
-            fleet: self.fleet,
+            fleet: &self.state.fleet,
             look: &look,
             moment: self.moment,
         })

@@ -4,9 +4,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::FleetSettings;
+use crate::fleet::Fleet;
 use crate::reconcile::store::Object;
-use crate::testing::Surroundings;
+use crate::testing;
 
 fn object(
     kind: &str,
@@ -53,27 +53,23 @@ const R: &str = "main@sha1:1111111111111111111111111111111111111111";
 #[case::another_package(spec("other", "v2", &[]), open(2, 2, "True"), Dependency::Open)]
 #[case::a_package_that_is_not_there(spec("gone", "v2", &[]), open(2, 2, "True"), Dependency::NotOpen)]
 fn how_another_gate_stands(#[case] theirs: Value, #[case] status: Value, #[case] expected: Dependency) {
-    let mut packages = Packages::default();
+    let mut state = testing::state(Fleet::default());
     for (name, package) in [("p", "payments"), ("same", "payments"), ("other", "billing")] {
         let spec = json!({"package": {"source": "flux", "name": package}});
-        packages.insert(object("FleetPackage", name, 1, spec, json!(null)));
+        state.packages.insert(object("FleetPackage", name, 1, spec, json!(null)));
     }
-    let mut gates = Gates::default();
     let first = Object::read(object("RolloutGate", "wave-1", 2, theirs, status)).unwrap();
-    gates.keep(first);
-    gates.insert(object("RolloutGate", "wave-2", 1, spec("p", R, &["wave-1", "none"]), json!(null)));
+    state.gates.keep(first);
+    state.gates.insert(object("RolloutGate", "wave-2", 1, spec("p", R, &["wave-1", "none"]), json!(null)));
     let key = |name: &str| Key { namespace: "fleet".into(), name: name.into() };
-    let mut graph = Graph::default();
-    graph.update(&gates, &[key("wave-1"), key("wave-2")].into());
-    let fleet = Fleet::new(FleetSettings::default());
-    let around = Surroundings { packages, gates, graph, ..Surroundings::default() };
-    let world = around.world(&fleet, Backend::Answers, Moment { t: 0.0, now: 0.0 });
-    let gates = &around.gates;
-    let found = world.dependencies(gates.get(&key("wave-2")).unwrap());
+    state.graph.update(&state.gates, &[key("wave-1"), key("wave-2")].into());
+    let world = World::new(&state, Moment { t: 0.0, now: 0.0 });
+    let second = state.gates.get(&key("wave-2")).unwrap();
+    let found = world.dependencies(second);
     assert_eq!(found.gates, [("wave-1", expected), ("none", Dependency::NotFound)]);
     assert_eq!(found.cycle, None);
     // One that is about to close carries nobody.
     let closing = BTreeSet::from([key("wave-1")]);
-    let found = World { closing: &closing, ..world }.dependencies(gates.get(&key("wave-2")).unwrap());
+    let found = World { closing: &closing, ..world }.dependencies(second);
     assert_ne!(found.gates[0].1, Dependency::Open);
 }

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use statusbridge_api::conditions::{OPEN, find};
 
 use super::*;
-use crate::fleet::FEED_LABEL;
+use crate::fleet::{FEED_LABEL, Fleet};
 use crate::reconcile::store::Object;
-use crate::testing::{self, Exposition, Surroundings, healthy};
+use crate::testing::{self, Exposition, feeds, healthy};
 
 const T: Seconds = 10_000.0;
 const REVISION: &str = "r1";
@@ -48,9 +48,9 @@ fn fleet() -> Fleet {
     fleet
 }
 
-fn gate(around: &mut Surroundings, clusters: Value, status: Value) -> GateObject {
+fn gate(state: &mut State, clusters: Value, status: Value) -> GateObject {
     let package = json!({"package": {"source": "flux", "namespace": "ns", "name": "p"}, "staleAfter": "3m"});
-    around.packages.insert(object("FleetPackage", "p", package, Value::Null));
+    state.packages.insert(object("FleetPackage", "p", package, Value::Null));
     let spec = json!({"fleetPackageRef": {"name": "p"}, "revision": REVISION, "clusters": clusters});
     Object::read(object("RolloutGate", "g", spec, status)).unwrap()
 }
@@ -76,10 +76,11 @@ fn a_feed_that_fails_stops_only_what_rests_on_it(
         tell(&mut fleet, feed, cluster, at);
     }
     failing.iter().for_each(|feed| fleet.unanswered(feed, "gone".into()));
-    let mut around = Surroundings::default();
-    let gate = gate(&mut around, clusters, Value::Null);
-    let world = around.world(&fleet, Backend::Fails("feed a: gone"), Moment { t: T, now: T });
-    let status = world.gate(&gate).unwrap();
+    let mut state = testing::state(fleet);
+    let polls = |name| if failing.contains(&name) { &[Ok(()), Err("gone")][..] } else { &[Ok(())] };
+    state.feeds = feeds(&["a", "b"].map(|name| (name, polls(name))));
+    let gate = gate(&mut state, clusters, Value::Null);
+    let status = World::new(&state, Moment { t: T, now: T }).gate(&gate).unwrap();
     assert_eq!(find(&status.conditions, OPEN).unwrap().status, open);
     let waiting = status.waiting_for.iter().map(|it| it.message.as_str()).collect::<Vec<_>>().join("; ");
     assert!(waiting.contains(says) && (open == "False" || waiting.is_empty()), "{waiting}");
@@ -96,19 +97,18 @@ fn a_gate_whose_clusters_another_feed_may_tell_of_waits_for_it(
     #[case] status: Value,
     #[case] expected: &str,
 ) {
-    let mut around = Surroundings::default();
-    let gate = gate(&mut around, clusters, status);
-    let fleet = fleet();
-    let world = around.world(&fleet, Backend::Answers, Moment { t: T, now: T });
-    let said = |world: World<'_>| match world.gate(&gate) {
-        Some(status) => {
-            let open = find(&status.conditions, OPEN).unwrap();
-            format!("{} {}", open.status, open.reason)
-        }
-        None => "as it was".to_owned(),
+    let mut state = testing::state(fleet());
+    let gate = gate(&mut state, clusters, status);
+    let mut said = |of_the_other: &[_]| {
+        state.feeds = feeds(&[("a", &[Ok(())]), ("b", of_the_other)]);
+        let Some(status) = World::new(&state, Moment { t: T, now: T }).gate(&gate) else {
+            return "as it was".to_owned();
+        };
+        let open = find(&status.conditions, OPEN).unwrap();
+        format!("{} {}", open.status, open.reason)
     };
-    assert_eq!(said(World { unheard: Some("feed b: no route to host"), ..world }), expected);
-    let all_have_answered = said(world);
+    assert_eq!(said(&[Err("no route to host")]), expected);
+    let all_have_answered = said(&[Ok(())]);
     match expected {
         "True Healthy" => assert_eq!(all_have_answered, expected),
         _ => assert!(!all_have_answered.ends_with("BackendUnavailable"), "{all_have_answered}"),

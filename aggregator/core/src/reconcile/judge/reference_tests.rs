@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use statusbridge_api::conditions::{READY, find};
 
 use super::*;
-use crate::fleet::FleetSettings;
+use crate::fleet::Fleet;
 use crate::reconcile::lazy_object::LazyObject;
-use crate::reconcile::references::{Ledger, News, Place};
+use crate::reconcile::references::{News, Place};
 use crate::reconcile::store::Object;
-use crate::testing::{Surroundings, evaluate_all, kept};
+use crate::testing::{self, evaluate_all, kept};
 
 fn refers(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "expression": "object.data.revision"})
@@ -26,42 +26,43 @@ fn package(generation: i64, from: Value, status: Option<&FleetPackageStatus>) ->
     Object::read(object).unwrap()
 }
 
-fn judged(ledger: &Ledger, package: &PackageObject) -> Option<FleetPackageStatus> {
-    let (fleet, around) = (Fleet::new(FleetSettings::default()), Surroundings::default());
-    let moment = Moment { t: 1000.0, now: 1000.0 };
-    World { references: ledger, ..around.world(&fleet, Backend::Answers, moment) }.package(package)
+fn judged(state: &State, package: &PackageObject) -> Option<FleetPackageStatus> {
+    World::new(state, Moment { t: 1000.0, now: 1000.0 }).package(package)
 }
 
 fn ready(status: &FleetPackageStatus) -> &str {
     &find(&status.conditions, READY).unwrap().reason
 }
 
+/// A hub of which nothing but this FleetPackage's reference is known.
+fn asked(package: &PackageObject) -> State {
+    let mut state = testing::state(Fleet::default());
+    let from = package.spec.as_ref().unwrap().revision_from.as_ref();
+    state.references.ask(&package.key, from, Duration::ZERO);
+    state
+}
+
 #[test]
 fn what_was_said_stands_for_its_generation_alone_until_the_reference_is_read() {
-    let mut ledger = Ledger::default();
     let fresh = package(1, refers("a"), None);
-    let ask = |ledger: &mut Ledger, package: &PackageObject| {
-        ledger.ask(&package.key, package.spec.as_ref().unwrap().revision_from.as_ref(), Duration::ZERO);
-    };
-    ask(&mut ledger, &fresh);
-    assert_eq!(ready(&judged(&ledger, &fresh).unwrap()), "Pending");
+    let mut state = asked(&fresh);
+    assert_eq!(ready(&judged(&state, &fresh).unwrap()), "Pending");
     let place = Place { namespace: "fleet".into(), api_version: "v1".into(), kind: "ConfigMap".into() };
     let object = json!({"data": {"revision": "r1"}});
     let objects = [("a".to_owned(), kept(&object))].into();
-    ledger.take(&place, News::Listed { asked: ["a".to_owned()].into(), objects }, Duration::ZERO);
-    assert_eq!(judged(&ledger, &fresh).map(|it| ready(&it).to_owned()).as_deref(), Some("Pending"));
-    evaluate_all(&mut ledger);
-    let status = judged(&ledger, &fresh).unwrap();
+    state.references.take(&place, News::Listed { asked: ["a".to_owned()].into(), objects }, Duration::ZERO);
+    assert_eq!(judged(&state, &fresh).map(|it| ready(&it).to_owned()).as_deref(), Some("Pending"));
+    evaluate_all(&mut state.references);
+    let status = judged(&state, &fresh).unwrap();
     assert_eq!((ready(&status), status.revision.as_deref()), ("NoTargets", Some("r1")));
 
     // Another aggregator, which has not read it yet.
     let known = package(1, refers("a"), Some(&status));
-    let mut ledger = Ledger::default();
-    ask(&mut ledger, &known);
-    assert_eq!(judged(&ledger, &known), None);
+    let state = asked(&known);
+    assert_eq!(judged(&state, &known), None);
     // Somebody has changed the reference, and the ledger has not even heard of it.
     let changed = package(2, refers("b"), Some(&status));
-    let status = judged(&ledger, &changed).unwrap();
+    let status = judged(&state, &changed).unwrap();
     assert_eq!((ready(&status), status.revision.as_deref()), ("Pending", None));
     assert_eq!(status.observed_generation, Some(2));
 }

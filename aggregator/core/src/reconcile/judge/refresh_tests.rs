@@ -6,9 +6,9 @@ use statusbridge_api::{FleetPackageStatus, RolloutGateStatus, conditions};
 
 use super::*;
 use crate::decide::only_refreshes;
-use crate::fleet::FleetSettings;
-use crate::reconcile::store::{Event, Object};
-use crate::testing::{Exposition, Surroundings, healthy, tell};
+use crate::fleet::{Fleet, FleetSettings};
+use crate::reconcile::store::{Event, Object, Packages};
+use crate::testing::{self, Exposition, healthy, tell};
 
 const T: Seconds = 1_800_000_000.0;
 
@@ -60,11 +60,9 @@ fn worth(
     unconfirmed: &BTreeSet<(Kind, Key)>,
     over: Option<&(FleetPackageStatus, RolloutGateStatus)>,
 ) -> (Option<FleetPackageStatus>, Option<RolloutGateStatus>) {
-    let (fleet, packages) = (fleet(at), packages());
-    let moment = Moment { t: at, now: at };
-    let backend = Backend::Answers;
-    let around = Surroundings { packages, ..Surroundings::default() };
-    let world = World { epoch, unconfirmed, ..around.world(&fleet, backend, moment) };
+    let mut state = testing::state(fleet(at));
+    (state.packages, state.epoch, state.unconfirmed) = (packages(), epoch, unconfirmed.clone());
+    let world = World::new(&state, Moment { t: at, now: at });
     (world.package(&package(over.map(|it| &it.0))), world.gate(&gate(over.map(|it| &it.1))))
 }
 
@@ -93,9 +91,9 @@ fn quiet_objects_are_written_once_by_a_new_leader_and_when_a_write_is_in_doubt()
 
 #[test]
 fn a_verdict_stands_only_on_what_does_not_change_unseen() {
-    let around = Surroundings { packages: packages(), ..Surroundings::default() };
-    let fleet = fleet(T);
-    let world = around.world(&fleet, Backend::Answers, Moment { t: T, now: T });
+    let mut state = testing::state(fleet(T));
+    state.packages = packages();
+    let world = World::new(&state, Moment { t: T, now: T });
     let stands = |clusters: Value, checks: Value| {
         let spec = json!({"fleetPackageRef": {"name": "it"}, "revision": "r", "clusters": clusters, "checks": checks});
         world.basis_of_gate(&object("RolloutGate", spec, None)).is_some()

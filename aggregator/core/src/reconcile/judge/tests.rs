@@ -8,12 +8,13 @@ use statusbridge_contract::Fingerprint;
 
 use super::*;
 use crate::checks::answer::Value as Valued;
-use crate::checks::{Answer, Fault};
-use crate::fleet::FleetSettings;
+use crate::checks::{Answer, Answers, Fault};
+use crate::fleet::{Fleet, FleetSettings};
 use crate::reconcile::lazy_object::LazyObject;
-use crate::reconcile::profiles::{News, Settings};
+use crate::reconcile::profiles::{News, Profiles, Settings};
 use crate::reconcile::store::Event;
-use crate::testing::{Exposition, Surroundings, digests, failed, healthy, tell};
+use crate::reconcile::tenancy::Tenancy;
+use crate::testing::{self, Exposition, digests, failed, feeds, healthy, tell};
 use crate::time::Seconds;
 
 /// What a cluster is like; each runs a revision of its own name.
@@ -131,8 +132,8 @@ fn judge(
     before: &[Value; 2],
     backend: Backend<'_>,
 ) -> [Value; 2] {
-    let mut packages = Packages::default();
-    packages.insert(object("FleetPackage", "p", specs[0].clone(), &before[0]));
+    let mut state = testing::state(fleet(likes));
+    state.packages.insert(object("FleetPackage", "p", specs[0].clone(), &before[0]));
     let gate = GateObject::read(object("RolloutGate", "g", specs[1].clone(), &before[1])).unwrap();
     // What the backend says to checks is about all clusters.
     let each = CLUSTERS.map(|cluster| (cluster.to_owned(), Valued::Number(0.1)));
@@ -141,16 +142,18 @@ fn judge(
         Backend::Fails(error) | Backend::Unknown(error) => Err(Fault::Backend(error.to_owned())),
     };
     let answers = Answers { said: [("q".to_owned(), (T - 2.0, said))].into() };
-    let around = Surroundings {
-        packages,
-        profiles: profiles(likes),
-        tenancy: tenancy.clone(),
-        answers,
-        ..Surroundings::default()
+    state.checks.begin([("tenant".to_owned(), ["q".to_owned()].into())].into(), 1);
+    state.checks.take("tenant", &["q".to_owned()], vec![answers]);
+    let polls: &[_] = match backend {
+        Backend::Answers => &[Ok(())],
+        Backend::Fails(error) => &[Ok(()), Err(error)],
+        Backend::Unknown(error) => &[Err(error)],
     };
-    let fleet = fleet(likes);
-    let world = around.world(&fleet, backend, Moment { t: T, now: T + 5.0 });
-    let package = world.package(around.packages.iter().next().unwrap());
+    state.feeds = feeds(&[("", polls)]);
+    state.profiles = profiles(likes);
+    state.rules.tenancy = tenancy.clone();
+    let world = World::new(&state, Moment { t: T, now: T + 5.0 });
+    let package = world.package(state.packages.iter().next().unwrap());
     let gate = world.gate(&gate);
     [
         package.map_or_else(|| before[0].clone(), |status| serde_json::to_value(status).unwrap()),

@@ -117,7 +117,7 @@ pub fn changes(world: &World<'_>, slices: &Slices, owned: &Owned<'_>, key: &Key)
         return Vec::new();
     }
     let owned = owned.get(key).map(Vec::as_slice).unwrap_or_default();
-    let package = world.packages.get(key);
+    let package = world.state.packages.get(key);
     // Of a FleetPackage that had the name before, they are as good as of one that is gone.
     let (own, orphans): (Vec<&Slice>, Vec<&Slice>) = owned.iter().copied().partition(|slice| {
         package.is_some_and(|it| slice.owner.as_ref().is_some_and(|owner| owner.uid == it.uid))

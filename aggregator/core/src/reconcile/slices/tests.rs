@@ -4,21 +4,18 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::decide::{Backend, Moment};
+use crate::decide::Moment;
 use crate::fleet::{Fleet, FleetSettings};
-use crate::reconcile::store::{Event, Packages};
+use crate::reconcile::state::State;
+use crate::reconcile::store::Event;
 use crate::reconcile::tenancy::Tenancy;
-use crate::testing::{Exposition, Surroundings, healthy, tell};
+use crate::testing::{self, Exposition, feeds, healthy, tell};
 
 const T: f64 = 10_000.0;
+const GONE: Result<(), &str> = Err("no route to host");
 
 /// Two clusters that report the package, and some slices.
-struct Scene {
-    fleet: Fleet,
-    around: Surroundings,
-    slices: Slices,
-    backend: Backend<'static>,
-}
+struct Scene(State);
 
 fn key(name: &str) -> Key {
     Key { namespace: "tenant".into(), name: name.into() }
@@ -57,21 +54,20 @@ impl Scene {
             let exposition = Exposition::new(at as u64 + 1).with("p", healthy("r", 10));
             tell(&mut fleet, &[("cluster", cluster)], &exposition, T - 5.0);
         }
-        let (mut packages, mut all) = (Packages::default(), Slices::default());
-        all.apply(Event::InitDone);
-        package.map(|package| packages.insert(package));
-        slices.into_iter().for_each(|slice| drop(all.insert(slice)));
-        let around = Surroundings { packages, ..Surroundings::default() };
-        Self { fleet, around, slices: all, backend: Backend::Answers }
+        let mut state = testing::state(fleet);
+        state.slices.apply(Event::InitDone);
+        package.map(|package| state.packages.insert(package));
+        slices.into_iter().for_each(|slice| drop(state.slices.insert(slice)));
+        Self(state)
     }
 
     fn changes(&self) -> Vec<String> {
-        let world = self.around.world(&self.fleet, self.backend, Moment { t: T, now: T });
-        let owned = by_owner(&self.slices);
+        let Self(state) = self;
+        let owned = by_owner(&state.slices);
         let clusters = |content: &FleetPackageSlice| -> String {
             content.clusters.iter().map(|row| format!(" {}", row.cluster_name)).collect()
         };
-        let changes = changes(&world, &self.slices, &owned, &key("p"));
+        let changes = changes(&World::new(state, Moment { t: T, now: T }), &state.slices, &owned, &key("p"));
         let told = changes.iter().map(|change| match change {
             Change::Create(_, content) => format!("make{}", clusters(content)),
             Change::Update(slice, content) => format!("write {}:{}", slice.key.name, clusters(content)),
@@ -120,27 +116,26 @@ fn slices_of_others_are_left_alone(#[case] owner: Value) {
 #[test]
 fn without_an_answer_of_the_backend_what_is_there_stays() {
     let mut scene = Scene::new(Some(package("1", json!({}))), vec![slice("a", owned_by("1"), "two")]);
-    scene.backend = Backend::Unknown("no route to host");
+    scene.0.feeds = feeds(&[("", &[GONE])]);
     assert_eq!(scene.changes(), Vec::<String>::new());
     // What was heard once counts until it is too old.
-    scene.backend = Backend::Fails("no route to host");
+    scene.0.feeds = feeds(&[("", &[Ok(()), GONE])]);
     assert_eq!(scene.changes(), ["write a: one two"]);
 }
 
 #[test]
 fn what_a_namespace_may_not_see_is_in_no_slice_and_does_not_stay() {
     let slices = || vec![slice("a", owned_by("1"), "two")];
-    let scene = |spec: Value, tenancy: Tenancy, backend| {
-        let scene = Scene::new(Some(package("1", spec)), slices());
-        let around = Surroundings { tenancy, ..scene.around };
-        Scene { around, backend, ..scene }.changes()
+    let scene = |spec: Value, tenancy: Tenancy, poll| {
+        let mut scene = Scene::new(Some(package("1", spec)), slices());
+        (scene.0.rules.tenancy, scene.0.feeds) = (tenancy, feeds(&[("", &[poll])]));
+        scene.changes()
     };
-    let unknown = Backend::Unknown("no route to host");
-    assert_eq!(scene(json!({}), only("two"), Backend::Answers), ["write a: two"]);
-    assert_eq!(scene(json!({}), only("one"), Backend::Answers), ["make one", "remove a"]);
-    assert_eq!(scene(json!({}), only("two"), unknown), Vec::<String>::new());
-    assert_eq!(scene(json!({}), only("one"), unknown), ["remove a"]);
+    assert_eq!(scene(json!({}), only("two"), Ok(())), ["write a: two"]);
+    assert_eq!(scene(json!({}), only("one"), Ok(())), ["make one", "remove a"]);
+    assert_eq!(scene(json!({}), only("two"), GONE), Vec::<String>::new());
+    assert_eq!(scene(json!({}), only("one"), GONE), ["remove a"]);
     let forbidden = json!({"clusters": {"names": ["one", "two"]}});
-    assert_eq!(scene(forbidden, only("two"), Backend::Answers), ["remove a"]);
-    assert_eq!(scene(json!({"detail": "Some"}), only("two"), Backend::Answers), ["remove a"], "unreadable");
+    assert_eq!(scene(forbidden, only("two"), Ok(())), ["remove a"]);
+    assert_eq!(scene(json!({"detail": "Some"}), only("two"), Ok(())), ["remove a"], "unreadable");
 }

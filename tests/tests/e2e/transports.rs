@@ -1,4 +1,4 @@
-//! Three roads for the same evidence: PromQL, scrapes of our own, and pushes. The hub must not tell which.
+//! Three transports for the same evidence: PromQL, scrapes of our own, and pushes. The hub must not tell which.
 
 use crate::e2e::profiles::{profile, profile_kind};
 use crate::e2e::world::*;
@@ -75,7 +75,7 @@ impl Door {
 }
 
 /// The same clusters, seen by three hubs.
-struct Roads {
+struct Transports {
     clusters: Vec<Workload>,
     hubs: Vec<(&'static str, Hub)>,
     prometheus: Prometheus,
@@ -83,7 +83,7 @@ struct Roads {
     _etcd: Etcd,
 }
 
-impl Roads {
+impl Transports {
     /// Two clusters that are scraped, and push, every so many seconds.
     async fn start(rig: &Rig, every: u64) -> Result<Self> {
         let etcd = Etcd::start(rig).await?;
@@ -112,8 +112,8 @@ impl Roads {
             ("scrape", options(rig, "scrape", &scrape)?),
             ("push", options(rig, "push", &door.config(&tokens))?),
         ];
-        let hubs = try_join_all(hubs.map(async |(road, options)| {
-            anyhow::Ok((road, Hub::start_named(rig, &etcd, &format!("hub-{road}"), options).await?))
+        let hubs = try_join_all(hubs.map(async |(transport, options)| {
+            anyhow::Ok((transport, Hub::start_named(rig, &etcd, &format!("hub-{transport}"), options).await?))
         }))
         .await?;
         Ok(Self { clusters, hubs, prometheus, queries, _etcd: etcd })
@@ -139,20 +139,20 @@ impl Roads {
     async fn all_say(&self, open: (&str, &str)) -> Result<()> {
         eventually(SOON, &format!("all hubs say Open={open:?} and all else alike"), async || {
             let mut said = Vec::new();
-            for (road, hub) in &self.hubs {
+            for (transport, hub) in &self.hubs {
                 let (gate, report) = (hub.get_gate(GATE).await?, hub.get_report(APP).await?);
                 for (object, kind) in [(&gate, "Open"), (&report, "Ready")] {
                     let observed = object.data["status"]["observedGeneration"].as_i64();
-                    ensure!(observed == object.metadata.generation, "{road} has not looked at {kind} yet");
+                    ensure!(observed == object.metadata.generation, "{transport} has not looked at {kind} yet");
                 }
                 let is = history::condition(&gate, "Open");
-                ensure!(is == open, "{road} says {is:?}: {}", gate.data["status"]);
-                said.push((road, timeless(&gate.data["status"]), timeless(&report.data["status"])));
+                ensure!(is == open, "{transport} says {is:?}: {}", gate.data["status"]);
+                said.push((transport, timeless(&gate.data["status"]), timeless(&report.data["status"])));
             }
             let (_, gate, report) = &said[0];
-            for (road, other_gate, other_report) in &said {
-                ensure!(gate == other_gate, "promql: {gate}\n{road}: {other_gate}");
-                ensure!(report == other_report, "promql: {report}\n{road}: {other_report}");
+            for (transport, other_gate, other_report) in &said {
+                ensure!(gate == other_gate, "promql: {gate}\n{transport}: {other_gate}");
+                ensure!(report == other_report, "promql: {report}\n{transport}: {other_report}");
             }
             Ok(())
         })
@@ -178,8 +178,8 @@ fn timeless(status: &Value) -> Value {
 
 #[tokio::test]
 async fn the_same_fleet_has_the_same_status_whichever_road_it_is_seen_by() {
-    run("e2e-roads-same", async |rig| {
-        let world = Roads::start(rig, 1).await?;
+    run("e2e-transports-same", async |rig| {
+        let world = Transports::start(rig, 1).await?;
         let [c1, c2] = world.clusters.as_slice() else { unreachable!("two clusters") };
         let (healthy, waits) = (("True", "Healthy"), |reason| ("False", reason));
 
@@ -274,9 +274,9 @@ fn asks_about_the_present(asked: &[Asked], started: i64) -> Result<()> {
 
 #[tokio::test]
 async fn whoever_comes_anew_decides_a_soak_that_is_over_within_two_scrapes() {
-    run("e2e-roads-soak", async |rig| {
+    run("e2e-transports-soak", async |rig| {
         const SOAK: u64 = 15;
-        let world = Roads::start(rig, EVERY).await?;
+        let world = Transports::start(rig, EVERY).await?;
         let names: Vec<&str> = world.clusters.iter().map(Workload::name).collect();
         for cluster in &world.clusters {
             cluster.deliver(APP, &revision(1)).await?;
@@ -296,7 +296,7 @@ async fn whoever_comes_anew_decides_a_soak_that_is_over_within_two_scrapes() {
 
         let asked_before = queries(&world.queries)?.len();
         let started = fake_fleet::unix_now() as i64;
-        let decided = try_join_all(world.hubs.iter().map(async |(road, hub)| {
+        let decided = try_join_all(world.hubs.iter().map(async |(transport, hub)| {
             // One that ends in good order gives back the Lease, which the next one need not wait for.
             hub.aggregator.process().terminate(SOON).await?;
             gate(hub, "anew").await?;
@@ -304,14 +304,14 @@ async fn whoever_comes_anew_decides_a_soak_that_is_over_within_two_scrapes() {
             hub.aggregator.process().start()?;
             hub.aggregator.wait_ready().await?;
             hub.opens("anew", SOON).await?;
-            anyhow::Ok((road, began.elapsed()))
+            anyhow::Ok((transport, began.elapsed()))
         }))
         .await?;
         println!("decided after {decided:?}");
-        for (road, took) in decided {
+        for (transport, took) in decided {
             // A start, two scrapes, the settle delay, a poll and a write.
             let within = Duration::from_secs(2 * EVERY + 8);
-            ensure!(took < within, "{road} took {took:?}");
+            ensure!(took < within, "{transport} took {took:?}");
         }
         let asked = queries(&world.queries)?.split_off(asked_before);
         ensure!(!asked.is_empty(), "the log is empty");
@@ -343,7 +343,7 @@ async fn whoever_comes_anew_decides_a_soak_that_is_over_within_two_scrapes() {
 
 #[tokio::test]
 async fn an_exporter_that_hangs_holds_up_no_other_and_a_profile_may_name_one() {
-    run("e2e-roads-scrape", async |rig| {
+    run("e2e-transports-scrape", async |rig| {
         const PROPERTY: &str = "exporter.example.com/url";
         let fleet = FakeFleet::start().await?;
         for cluster in ["near", "far", "listed"] {
@@ -402,7 +402,7 @@ async fn an_exporter_that_hangs_holds_up_no_other_and_a_profile_may_name_one() {
 
 #[tokio::test]
 async fn an_exporter_whose_token_or_certificate_is_wrong_is_not_heard_until_it_is_put_right() {
-    run("e2e-roads-push", async |rig| {
+    run("e2e-transports-push", async |rig| {
         let etcd = Etcd::start(rig).await?;
         let door = Door::new(rig)?;
         let tokens = json!([token_entry("c1", "one"), token_entry("c2", "two")]);

@@ -1,4 +1,4 @@
-//! What may happen between two looks.
+//! What may happen.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub(super) enum Step {
     GateGone(usize),
     /// A FleetPackage is gone.
     PackageGone(usize),
-    /// What was sent, and had not landed, does now.
+    /// What was sent, and has not arrived, does now.
     Arrives,
     /// Something is heard of what `revisionFrom` refers to.
     Reference { namespace: usize, news: Read },
@@ -57,14 +57,10 @@ pub(super) enum Step {
     Profile { cluster: usize, label: bool, unhealthy: bool },
     /// ClusterProfiles cannot be read.
     Unlisted,
-    /// It is not known whether a write has arrived.
-    Unconfirmed(usize),
-    /// A gate is about to be closed.
-    Closing(usize),
     /// Our own clock is set.
     OwnClock(i16),
-    /// Another leadership begins.
-    Epoch,
+    /// Another process leads, and knows nothing yet.
+    Leads,
     /// An exporter cannot be scraped from here, for one reason or another, or it can.
     Unscraped { cluster: usize, why: u8 },
 }
@@ -169,7 +165,7 @@ fn of_hub() -> BoxedStrategy<Step> {
         3 => tenants().prop_map(Step::Tenants),
         2 => profile.prop_map(|(cluster, label, unhealthy)| Step::Profile { cluster, label, unhealthy }),
         1 => Just(Step::Unlisted),
-        1 => Just(Step::Epoch),
+        1 => Just(Step::Leads),
     ]
     .boxed()
 }
@@ -185,8 +181,6 @@ fn of_objects() -> BoxedStrategy<Step> {
         1 => gate().prop_map(Step::GateGone),
         1 => package().prop_map(Step::PackageGone),
         2 => Just(Step::Arrives),
-        2 => gate().prop_map(Step::Unconfirmed),
-        2 => gate().prop_map(Step::Closing),
     ]
     .boxed()
 }
@@ -234,7 +228,7 @@ fn packages() -> BoxedStrategy<Value> {
                 1 => spec["staleAfter"] = json!("50s"),
                 2 => spec["managedBy"] = json!("example.com/somebody"),
                 3 => {
-                    let id = statusbridge_core::testing::package("p");
+                    let id = crate::testing::package("p");
                     spec["revision"] = json!("r2");
                     spec["trace"] = json!([{"stage": "first", "cluster": "a", "source": id.source, "namespace": id.namespace, "name": id.name}]);
                 }

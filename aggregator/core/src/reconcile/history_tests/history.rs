@@ -1,0 +1,479 @@
+//! One history: clusters, the feeds that tell of them, a hub, and the reconciler between them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use statusbridge_contract::Metric;
+
+use super::steps::{Change, Landing, Read, Step};
+use crate::decide::closing::{self, Unwatched};
+use crate::fleet::{self, FEED_LABEL, Fleet, FleetSettings, Heard};
+use crate::reconcile::command::{Answer, Command, StatusWrite};
+use crate::reconcile::feeds::{Failure as Unanswered, Planned, Polled};
+use crate::reconcile::judge::World;
+use crate::reconcile::judging::Judges;
+use crate::reconcile::lazy_object::LazyObject;
+use crate::reconcile::profiles::{self, News};
+use crate::reconcile::reconciler::Reconciler;
+use crate::reconcile::references::{self, Failure, Place};
+use crate::reconcile::state::{Rules, State};
+use crate::reconcile::store::{Event, GateObject, Key, Kind};
+use crate::testing::{Exposition, digests, failed, healthy, kept, package};
+use crate::time::{Now, Seconds};
+
+const START: Seconds = 1_800_000_000.0;
+pub(super) const CLUSTERS: [&str; 3] = ["a", "b", "c"];
+pub(super) const FEEDS: [&str; 2] = ["x", "y"];
+/// How far behind the present the feeds are looked at, in seconds.
+const SETTLE: Seconds = 5.0;
+/// By which feed each of the two exporters of each cluster is heard.
+const HEARD_BY: [[usize; 2]; CLUSTERS.len()] = [[0, 1], [0, 0], [1, 1]];
+pub(super) const NAMESPACES: [&str; 2] = ["fleet", "team"];
+/// The packages that clusters report.
+const REPORTED: [&str; 2] = ["p", "q"];
+pub(super) const PACKAGES: [(&str, &str); 3] = [("fleet", "p"), ("fleet", "q"), ("team", "p")];
+pub(super) const GATES: [(&str, &str); 6] =
+    [("fleet", "g0"), ("fleet", "g1"), ("fleet", "g2"), ("fleet", "g3"), ("team", "g0"), ("team", "g1")];
+/// The objects of each namespace that hold revisions.
+pub(super) const REFERENCES: [&str; 2] = ["stable", "next"];
+/// No step leads to more writes and readings than this.
+const MOST_TURNS: usize = 300;
+
+/// One workload cluster.
+struct Cluster {
+    exposition: Exposition,
+    behind: Seconds,
+    scraped: [bool; 2],
+    restarts: u64,
+}
+
+/// All of it.
+pub(super) struct History {
+    pub(super) reconciler: Reconciler,
+    clusters: Vec<Cluster>,
+    /// The objects of the hub.
+    pub(super) hub: BTreeMap<(Kind, Key), Value>,
+    /// Why each feed fails, if it does.
+    failing: [Option<&'static str>; FEEDS.len()],
+    epoch: i64,
+    /// What was sent and has not arrived yet.
+    on_its_way: Vec<StatusWrite>,
+    /// By how much our own clock is ahead of what is looked at.
+    ahead: Seconds,
+    t: Seconds,
+    versions: u64,
+    generations: i64,
+}
+
+fn key((namespace, name): (&str, &str)) -> Key {
+    Key { namespace: namespace.into(), name: name.into() }
+}
+
+fn object(value: &Value) -> LazyObject {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// Both feeds, of which nothing was heard yet.
+fn feeds() -> Vec<Planned> {
+    FEEDS.map(|name| Planned { name: name.into(), settle: SETTLE, asked: false }).into()
+}
+
+fn fleet() -> Fleet {
+    Fleet::new(FleetSettings { forget_after: 400.0, ..FleetSettings::default() })
+}
+
+fn reconciler(epoch: i64) -> Reconciler {
+    let state = State::new(fleet(), profiles::Settings::default(), Rules::default(), epoch);
+    let mut reconciler = Reconciler::new(state, Judges::threads().unwrap(), None);
+    reconciler.planned(feeds(), fleet());
+    reconciler
+}
+
+impl History {
+    pub(super) fn new() -> Self {
+        let exposition = |uid| {
+            let all = Exposition::new(uid);
+            REPORTED.iter().fold(all, |all, name| all.with(name, healthy("r1", START as u64 - 300)))
+        };
+        let cluster =
+            |uid| Cluster { exposition: exposition(uid), behind: 0.0, scraped: [true, false], restarts: 0 };
+        let mut history = Self {
+            reconciler: reconciler(1),
+            clusters: vec![cluster(1), cluster(2), cluster(3)],
+            hub: BTreeMap::new(),
+            failing: [None; FEEDS.len()],
+            epoch: 1,
+            on_its_way: Vec::new(),
+            ahead: SETTLE,
+            t: START,
+            versions: 0,
+            generations: 0,
+        };
+        let all = json!({"reporting": {"minClusters": 1}});
+        for at in 0..PACKAGES.len() {
+            history.make_package(at, json!({"clusters": all, "staleAfter": "2m"}));
+        }
+        for (at, (namespace, _)) in GATES.iter().enumerate() {
+            let clusters = if at == 0 { json!({"names": ["a", "b", "c"]}) } else { all.clone() };
+            let of = if *namespace == "fleet" { REPORTED[at % 2] } else { "p" };
+            history.make_gate(
+                at,
+                json!({"fleetPackageRef": {"name": of}, "revision": "r1", "clusters": clusters}),
+            );
+        }
+        history.lists();
+        (0..FEEDS.len()).for_each(|feed| history.poll_ends(feed));
+        history
+    }
+
+    fn now(&self) -> Now {
+        Now { wall: self.t + self.ahead, passed: Duration::from_secs_f64(self.t - START) }
+    }
+
+    /// The reconciler lists the hub's objects.
+    fn lists(&mut self) {
+        let all = |kind| self.hub.iter().filter(move |((of, _), _)| *of == kind);
+        let events = |kind| {
+            let objects = all(kind).map(|(_, it)| Event::InitApply(object(it)));
+            [Event::Init].into_iter().chain(objects).chain([Event::InitDone]).collect::<Vec<_>>()
+        };
+        let (packages, gates, now) = (events(Kind::FleetPackage), events(Kind::RolloutGate), self.now());
+        packages.into_iter().for_each(|event| self.reconciler.package(event, now));
+        gates.into_iter().for_each(|event| self.reconciler.gate(event, now));
+    }
+
+    /// The reconciler hears of an object.
+    fn hears(&mut self, kind: Kind, event: Event<LazyObject>) {
+        match kind {
+            Kind::FleetPackage => self.reconciler.package(event, self.now()),
+            Kind::RolloutGate => self.reconciler.gate(event, self.now()),
+            Kind::FleetPackageSlice => self.reconciler.slice(event),
+        }
+    }
+
+    fn version(&mut self) -> String {
+        self.versions += 1;
+        self.versions.to_string()
+    }
+
+    /// An object is made, or has another spec; its status stays.
+    fn make(&mut self, kind: Kind, key: Key, spec: Value) {
+        self.generations += 1;
+        let version = self.version();
+        let id = (kind, key);
+        let before = self.hub.get(&id);
+        let uid = before.map_or_else(|| json!(version), |it| it["metadata"]["uid"].clone());
+        let status = before.map(|it| it["status"].clone());
+        let made = json!({
+            "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind.name(), "spec": spec, "status": status,
+            "metadata": {"namespace": id.1.namespace, "name": id.1.name, "uid": uid, "resourceVersion": version,
+                "generation": self.generations},
+        });
+        self.hears(kind, Event::Apply(object(&made)));
+        self.hub.insert(id, made);
+    }
+
+    fn make_gate(&mut self, at: usize, spec: Value) {
+        self.make(Kind::RolloutGate, key(GATES[at]), spec);
+    }
+
+    fn make_package(&mut self, at: usize, mut spec: Value) {
+        let id = package(PACKAGES[at].1);
+        spec["package"] = json!({"source": id.source, "namespace": id.namespace, "name": id.name});
+        self.make(Kind::FleetPackage, key(PACKAGES[at]), spec);
+    }
+
+    fn gone(&mut self, kind: Kind, key: Key) {
+        if let Some(gone) = self.hub.remove(&(kind, key)) {
+            self.hears(kind, Event::Delete(object(&gone)));
+        }
+    }
+
+    /// Somebody else changes an object, if it is there.
+    fn touch(&mut self, kind: Kind, key: Key, change: impl FnOnce(&mut Value)) {
+        let version = self.version();
+        let Some(it) = self.hub.get_mut(&(kind, key)) else { return };
+        change(it);
+        it["metadata"]["resourceVersion"] = json!(version);
+        let event = Event::Apply(object(it));
+        self.hears(kind, event);
+    }
+
+    /// A feed is polled, and if it answers it tells of every exporter that is scraped.
+    fn polled(&mut self, feed: usize) {
+        for (cluster, instance) in (0..CLUSTERS.len()).flat_map(|it| [(it, 0), (it, 1)]) {
+            let heard = self.failing[feed].is_none() && HEARD_BY[cluster][instance] == feed;
+            if heard && self.clusters[cluster].scraped[instance] {
+                let late = (3 * cluster + 5 * instance) as Seconds;
+                self.hear(cluster, instance, late, false);
+            }
+        }
+        self.answers(feed);
+        self.poll_ends(feed);
+    }
+
+    /// The poll of a feed has come to its end.
+    fn poll_ends(&mut self, feed: usize) {
+        let failure = |error: &str| Unanswered { error: error.to_owned(), clock_lags: None };
+        let outcome = self.failing[feed].map_or(Ok((0, 0)), |error| Err(failure(error)));
+        self.reconciler.polled(feed, Polled { t: self.t, settle: SETTLE, outcome }, self.now());
+    }
+
+    /// The fleet hears whether a feed answers.
+    fn answers(&mut self, feed: usize) {
+        match self.failing[feed] {
+            None => self.reconciler.fleet().answered(FEEDS[feed], self.t),
+            Some(why) => self.reconciler.fleet().unanswered(FEEDS[feed], why.into()),
+        }
+    }
+
+    fn hear(&mut self, cluster: usize, instance: usize, late: Seconds, torn: bool) {
+        let Cluster { exposition, behind, restarts, .. } = &self.clusters[cluster];
+        let at = self.t - late;
+        let feed = FEEDS[HEARD_BY[cluster][instance]];
+        // Every other one goes on under the same labels.
+        let instance = format!("{instance}-{}", restarts / 2);
+        let labels = [("cluster", CLUSTERS[cluster]), ("instance", &instance), (FEED_LABEL, feed)];
+        let rendered = (at - behind) as u64;
+        let mut digests = digests(&labels, exposition, &[at]);
+        let digest = exposition.digest(rendered) ^ u64::from(torn);
+        digests.samples[0].exposition = fleet::Exposition { digest, rendered };
+        let fleet = self.reconciler.fleet();
+        if let Heard::Unread(samples) = fleet.hear(&digests, self.t) {
+            let key = (digests.cluster.as_str(), &digests.stream);
+            if torn {
+                fleet.reject(key, "it is torn".into());
+            } else {
+                fleet.accept(key, &samples[0], exposition.content(), self.t);
+            }
+        }
+    }
+
+    fn values(&mut self, cluster: usize, at: usize, to: Change) {
+        let since = self.t as u64;
+        let packages = &mut self.clusters[cluster].exposition.packages;
+        let values = match to {
+            Change::Gone => return drop(packages.remove(&package(REPORTED[at]))),
+            Change::Healthy(first) => healthy(if first { "r1" } else { "r2" }, since),
+            Change::Failed => failed("r1", since),
+            Change::Undated => healthy("r1", 0),
+            Change::Counts => {
+                let counts = [(Metric::PackageResources, 3), (Metric::PackageResourcesCurrent, 1)];
+                [healthy("r1", START as u64 - 300), counts.to_vec()].concat()
+            }
+        };
+        packages.insert(package(REPORTED[at]), values);
+    }
+
+    pub(super) fn happens(&mut self, step: Step) {
+        match step {
+            Step::Round(seconds) => {
+                self.t += f64::from(seconds);
+                (0..FEEDS.len()).for_each(|feed| self.polled(feed));
+            }
+            Step::Polled(feed) => self.polled(feed),
+            Step::Wait(seconds) => self.t += f64::from(seconds),
+            Step::Beat { cluster, instance, late } => self.hear(cluster, instance, late.into(), false),
+            Step::Torn { cluster, instance } => self.hear(cluster, instance, 0.0, true),
+            Step::Change { cluster, package, to } => self.values(cluster, package, to),
+            Step::Down { cluster } => {
+                let down = &mut self.clusters[cluster].exposition.down;
+                if down.pop().is_none() {
+                    down.push("flux".into());
+                }
+            }
+            Step::Uid { cluster, uid } => self.clusters[cluster].exposition.uid = uid,
+            Step::Scraped { cluster, instance } => self.clusters[cluster].scraped[instance] ^= true,
+            Step::Restart { cluster } => {
+                self.clusters[cluster].restarts += 1;
+                self.clusters[cluster].exposition.process += 1;
+            }
+            Step::Clock { cluster, behind } => self.clusters[cluster].behind = behind.into(),
+            Step::Feed { feed, answers, ended } => {
+                let why = ["refused", "timed out"][(self.versions % 2) as usize];
+                self.failing[feed] = (!answers).then_some(why);
+                self.answers(feed);
+                if ended {
+                    self.poll_ends(feed);
+                }
+            }
+            Step::Replanned => {
+                self.reconciler.planned(feeds(), fleet());
+                let rules = Rules { tenancy: self.reconciler.state().rules.tenancy.clone(), ..Rules::default() };
+                self.reconciler.configured(rules, self.now());
+            }
+            Step::Tenants(rules) => {
+                let tenancy =
+                    if rules.is_null() { <_>::default() } else { serde_json::from_value(rules).unwrap() };
+                self.reconciler.configured(Rules { tenancy, ..Rules::default() }, self.now());
+            }
+            Step::Reference { namespace, news } => self.read(NAMESPACES[namespace], news),
+            Step::Leads => {
+                self.epoch += 1;
+                self.reconciler = reconciler(self.epoch);
+                self.lists();
+            }
+            Step::Gate(at, spec) => self.make_gate(at, spec),
+            Step::Package(at, spec) => self.make_package(at, spec),
+            Step::Profile { cluster, label, unhealthy } => {
+                let status = if unhealthy { "False" } else { "True" };
+                let profile = json!({
+                    "metadata": {"namespace": "fleet", "name": CLUSTERS[cluster], "labels": {"in": label.to_string()}},
+                    "status": {"conditions": [{"type": "ControlPlaneHealthy", "status": status, "reason": "Why"}]},
+                });
+                let profile: kube_core::DynamicObject = serde_json::from_value(profile).unwrap();
+                let mut news = vec![Event::Apply(profile)];
+                if self.versions.is_multiple_of(2) {
+                    news.splice(0..0, [Event::Init, Event::InitDone]);
+                }
+                self.reconciler.profiles(news.into_iter().map(News::from).collect(), self.now());
+            }
+            Step::OwnClock(ahead) => self.ahead = ahead.into(),
+            Step::Unscraped { cluster, why } => {
+                let why = ["refused", "timed out"].get(usize::from(why)).map(|why| (*why).to_owned());
+                self.reconciler.fleet().unscraped(CLUSTERS[cluster], "http://exporter/", why);
+            }
+            Step::Unlisted => self.reconciler.profiles(vec![News::Broken("refused".into())], self.now()),
+            Step::Swept(at) => {
+                let now = self.t + self.ahead;
+                self.touch(Kind::RolloutGate, key(GATES[at]), |gate| {
+                    let read = GateObject::read(object(gate)).unwrap();
+                    let spec = read.spec.as_ref().map_err(String::as_str);
+                    let closed =
+                        read.status.and_then(|it| closing::unwatched(Unwatched::Silent, spec, &it, now));
+                    if let Some(closed) = closed {
+                        gate["status"] = json!(closed);
+                    }
+                });
+            }
+            Step::Touched(at) => {
+                self.touch(Kind::RolloutGate, key(GATES[at]), |gate| {
+                    gate["metadata"]["labels"] = json!({"touched": "true"});
+                });
+            }
+            Step::GateGone(at) => self.gone(Kind::RolloutGate, key(GATES[at])),
+            Step::PackageGone(at) => self.gone(Kind::FleetPackage, key(PACKAGES[at])),
+            Step::Arrives => {
+                for write in std::mem::take(&mut self.on_its_way) {
+                    if let Answer::Done(object) = self.arrives(&write, Landing::Whole) {
+                        self.hears(write.kind, Event::Apply(*object));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Something is heard of the objects that hold revisions.
+    fn read(&mut self, namespace: &str, news: Read) {
+        let place = Place { namespace: namespace.into(), api_version: "v1".into(), kind: "ConfigMap".into() };
+        let holds = |revision: Option<bool>| {
+            kept(&match revision {
+                Some(first) => json!({"data": {"revision": if first { "r1" } else { "r2" }}}),
+                None => json!({"data": {}}),
+            })
+        };
+        let name = |at: usize| REFERENCES[at].to_owned();
+        let news = match news {
+            Read::Listed(all) => references::News::Listed {
+                asked: REFERENCES.map(str::to_owned).into(),
+                objects: (0..)
+                    .zip(all)
+                    .filter(|(_, it)| it.is_some())
+                    .map(|(at, it)| (name(at), holds(it)))
+                    .collect(),
+            },
+            Read::Holds(at, revision) => references::News::Changed(name(at), Some(holds(revision))),
+            Read::Deleted(at) => references::News::Changed(name(at), None),
+            Read::Failed { forbidden: true } => {
+                references::News::Failed(Failure::Forbidden { verb: "list", resource: "configmaps".into() })
+            }
+            Read::Failed { forbidden: false } => {
+                references::News::Failed(Failure::NotAnswered("refused".into()))
+            }
+        };
+        self.reconciler.referred(&place, news, self.now());
+    }
+
+    /// Judges every object by what is remembered, and by what is not: how many would be written.
+    pub(super) fn compare(&self) -> Result<usize, TestCaseError> {
+        let state = self.reconciler.state();
+        let world = World::new(state, self.reconciler.present(self.now()));
+        let mut unsaid = 0;
+        for gate in state.gates.iter() {
+            let (nothing, observations) = Default::default();
+            let anew = World { verdicts: &nothing, observations: &observations, ..world }.gate(gate);
+            prop_assert_eq!(&world.gate(gate), &anew, "{}", gate.key);
+            // Twice the same.
+            prop_assert_eq!(&world.gate(gate), &anew, "{}", gate.key);
+            unsaid += usize::from(anew.is_some());
+        }
+        for package in state.packages.iter() {
+            let (nothing, observations) = Default::default();
+            let anew = World { verdicts: &nothing, observations: &observations, ..world }.package(package);
+            prop_assert_eq!(&world.package(package), &anew, "{}", package.key);
+            unsaid += usize::from(anew.is_some());
+        }
+        Ok(unsaid)
+    }
+
+    /// Does all that the reconciler wants done.
+    pub(super) fn acts(&mut self, landing: Landing) -> Result<(), TestCaseError> {
+        for _ in 0..MOST_TURNS {
+            let now = self.now();
+            let mut commands = self.reconciler.commands();
+            if commands.is_empty() {
+                if !self.reconciler.has_writes() {
+                    return Ok(());
+                }
+                self.reconciler.next_write(now);
+                commands = self.reconciler.commands();
+            }
+            for command in commands {
+                match command {
+                    Command::Write(write) => {
+                        let answer = match landing {
+                            Landing::None => Answer::Unconfirmed,
+                            _ => self.arrives(&write, landing),
+                        };
+                        self.reconciler.wrote(write.number, write.kind, &write.version.key, answer, now);
+                        if landing == Landing::None {
+                            self.on_its_way.push(*write);
+                        }
+                    }
+                    Command::Read(number, kind, key) => {
+                        let found = self.hub.get(&(kind, key.clone())).map(object);
+                        self.reconciler.read(number, kind, &key, Ok(found), now);
+                    }
+                    Command::Evaluate(evaluation) => self.reconciler.evaluated(evaluation.run(), now),
+                    Command::Beat(_) => _ = self.reconciler.beaten(true, now),
+                    _ => {}
+                }
+            }
+        }
+        Err(TestCaseError::fail("it does not come to rest"))
+    }
+
+    /// A write arrives in the hub: its answer.
+    fn arrives(&mut self, write: &StatusWrite, landing: Landing) -> Answer {
+        let version = self.version();
+        let Some(it) = self.hub.get_mut(&(write.kind, write.version.key.clone())) else {
+            return Answer::Gone;
+        };
+        let is_of = |field: &str, said: &str| said.is_empty() || it["metadata"][field] == said;
+        if !is_of("uid", &write.version.uid) || !is_of("resourceVersion", &write.version.resource_version) {
+            return Answer::Conflict;
+        }
+        let mut status = json!(write.status);
+        if landing == Landing::Pruned {
+            status.as_object_mut().unwrap().remove("epoch");
+        }
+        // What changes nothing makes no new version.
+        if it["status"] != status {
+            it["status"] = status;
+            it["metadata"]["resourceVersion"] = json!(version);
+        }
+        Answer::Done(Box::new(object(it)))
+    }
+}
