@@ -43,6 +43,11 @@ impl<T> Flights<T> {
     }
 
     /// What is under way of a job.
+    pub(super) fn get(&self, job: &Job) -> Option<&Flight<T>> {
+        self.jobs.get(job)
+    }
+
+    /// The same, to change it.
     pub(super) fn get_mut(&mut self, job: &Job) -> Option<&mut Flight<T>> {
         self.jobs.get_mut(job)
     }

@@ -399,6 +399,12 @@ impl Reconciler {
         if is_gone {
             state.verdicts.forget(kind, key);
         }
+        // The watch may be faster than the answer to a write.
+        match self.flights.get(&(kind, key.clone())).map(|flight| &flight.what) {
+            Some(Flight::Package(written)) => drop(state.packages.get(key).map(|it| stands(state, written, it))),
+            Some(Flight::Gate(written)) => drop(state.gates.get(key).map(|it| stands(state, written, it))),
+            _ => {}
+        }
         self.commands.push(Command::Show(kind, key.clone()));
         if kind == Kind::FleetPackage {
             // Whatever it refers to now is followed from now on.
@@ -712,11 +718,12 @@ impl Reconciler {
 
     fn wrote_status<S: Flies>(&mut self, number: Number, key: &Key, answer: Answer, now: Now) {
         let job = (S::KIND, key.clone());
-        let written = self.end(&job, number).and_then(S::written);
-        let closes = written.as_ref().is_some_and(|it| is_closing(&it.status));
+        let flight = self.end(&job, number);
+        let written = flight.as_ref().and_then(S::written);
+        let closes = written.is_some_and(|it| is_closing(&it.status));
         let (mut changed, mut retries, mut is_cut) = (false, false, false);
         match answer {
-            Answer::Done(object) => (changed, is_cut) = self.landed::<S>(*object, written.as_ref()),
+            Answer::Done(object) => (changed, is_cut) = self.landed::<S>(*object, written),
             Answer::Gone => changed = !S::store_mut(&mut self.state).forget(key).is_empty(),
             Answer::Conflict => {
                 let Some(written) = written else { return };
@@ -776,12 +783,8 @@ impl Reconciler {
             return (false, false);
         }
         let mut is_cut = false;
-        if let Some(Written { object, status, verdict, .. }) = written {
-            let sent = S::sent(status);
-            is_cut = !sent.iter().any(|sent| after.status.as_ref() == Some(sent));
-            for sent in sent {
-                self.state.verdicts.landed(S::KIND, *verdict, object, &sent, &after);
-            }
+        if let Some(written) = written {
+            is_cut = !stands(&self.state, written, &after);
         }
         if is_cut && !std::mem::replace(&mut self.cuts, true) {
             warn!(kind = S::KIND.name(), object = %after.key, "the hub keeps only a part of the status that was written: apply the CRDs of this version");
@@ -847,7 +850,7 @@ impl Reconciler {
 /// What is written of either kind.
 trait Flies: Judged {
     fn flight(written: Written<Self>) -> Flight;
-    fn written(flight: Flight) -> Option<Written<Self>>;
+    fn written(flight: &Flight) -> Option<&Written<Self>>;
 }
 
 impl Flies for FleetPackageSpec {
@@ -855,7 +858,7 @@ impl Flies for FleetPackageSpec {
         Flight::Package(written)
     }
 
-    fn written(flight: Flight) -> Option<Written<Self>> {
+    fn written(flight: &Flight) -> Option<&Written<Self>> {
         if let Flight::Package(written) = flight { Some(written) } else { None }
     }
 }
@@ -865,9 +868,18 @@ impl Flies for RolloutGateSpec {
         Flight::Gate(written)
     }
 
-    fn written(flight: Flight) -> Option<Written<Self>> {
+    fn written(flight: &Flight) -> Option<&Written<Self>> {
         if let Flight::Gate(written) = flight { Some(written) } else { None }
     }
+}
+
+/// Whether an object says what was sent for it: then the verdict that was sent stands for this version of it.
+fn stands<S: Judged>(state: &State, written: &Written<S>, object: &Object<S, S::Status>) -> bool {
+    let sent = S::sent(&written.status);
+    for sent in &sent {
+        state.verdicts.landed(S::KIND, written.verdict, &written.object, sent, object);
+    }
+    sent.iter().any(|sent| object.status.as_ref() == Some(sent))
 }
 
 /// Whether a status closes an open gate.
