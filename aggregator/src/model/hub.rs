@@ -6,7 +6,10 @@ use statusbridge_api::RolloutGateStatus;
 use statusbridge_core::reconcile::command::CALL_TIMEOUT;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::GateObject;
+use statusbridge_core::testing::package;
 use statusbridge_core::time::Seconds;
+
+use super::PACKAGE;
 
 /// A write that was sent.
 #[derive(Debug)]
@@ -212,4 +215,19 @@ pub(super) fn object(gate: &GateObject) -> LazyObject {
 /// The number of a version.
 pub(super) fn version(gate: &GateObject) -> u64 {
     gate.resource_version.parse().unwrap_or_default()
+}
+
+/// The FleetPackage.
+pub(super) fn fleet_package(stale_after: Seconds) -> LazyObject {
+    let id = package(PACKAGE);
+    serde_json::from_value(json!({
+        "apiVersion": "statusbridge.dev/v1alpha1",
+        "kind": "FleetPackage",
+        "metadata": {"namespace": "fleet", "name": PACKAGE, "resourceVersion": "1", "generation": 1},
+        "spec": {
+            "package": {"source": id.source, "namespace": id.namespace, "name": id.name},
+            "staleAfter": format!("{stale_after}s"),
+        },
+    }))
+    .expect("a FleetPackage")
 }

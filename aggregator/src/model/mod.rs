@@ -82,7 +82,7 @@ fn try_to_break_it(test: u8) {
     match broken {
         Ok(()) => {}
         Err(TestError::Fail(_, story)) => {
-            panic!("after {} histories\n{}\n{story:?}", played.get(), timeline::tell(&story))
+            panic!("after {} histories\n{}\n{story:?}", played.get(), world::tell(&story))
         }
         Err(error) => panic!("{error}"),
     }

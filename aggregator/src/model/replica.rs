@@ -23,8 +23,7 @@ use statusbridge_core::time::{Now, Seconds};
 
 use super::POLL_INTERVAL;
 use super::backend::{Asked, Backend, MAX_CLOCK_SKEW};
-use super::hub::{self, Hub, Outcome, version};
-use super::world::fleet_package;
+use super::hub::{self, Hub, Outcome, fleet_package, version};
 use crate::feed::promql::FeedError;
 use crate::feed::promql::poll::{PollConfig, Poller};
 

@@ -368,3 +368,8 @@ fn events() -> BoxedStrategy<Event> {
     ]
     .boxed()
 }
+
+/// Names of the revisions.
+pub(super) fn revision(number: u8) -> String {
+    format!("r{number}")
+}

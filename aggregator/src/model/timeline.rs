@@ -4,36 +4,18 @@ use std::fmt::Write as _;
 
 use statusbridge_api::conditions::{OPEN, find};
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::reconcile::store::GateObject;
 use statusbridge_core::time::Seconds;
 
 use super::START;
 use super::backend::Part;
 use super::cluster::Truth;
-use super::story::{Dates, Event, Setup, Story};
-use super::world::{World, revision};
-
-/// Plays a story once more, and tells it.
-pub(super) fn tell(story: &Story) -> String {
-    tell_of(World::new(&story.setup), story)
-}
-
-/// The same of a world that was tampered with.
-pub(super) fn tell_of(mut world: World, story: &Story) -> String {
-    world.timeline = Some(Timeline::new(&story.setup));
-    let outcome = world.go(story);
-    let mut timeline = world.timeline.take().unwrap_or_default();
-    timeline.now(world.now);
-    match outcome {
-        Ok(()) => timeline.line("end", "every promise was kept"),
-        Err(broken) => timeline.line("BROKEN", &broken.why),
-    }
-    timeline.text
-}
+use super::story::{Dates, Event, Setup, revision};
 
 /// What was told so far.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
-    text: String,
+    pub(super) text: String,
     now: Seconds,
     truths: Vec<Truth>,
     gate: String,
@@ -42,7 +24,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    fn new(setup: &Setup) -> Self {
+    pub(super) fn new(setup: &Setup) -> Self {
         let mut timeline = Self { now: START, clusters: setup.clusters.len(), ..Self::default() };
         for (n, (dates, ahead)) in setup.clusters.iter().enumerate() {
             let dates = match dates {
@@ -73,7 +55,7 @@ impl Timeline {
         self.now = now;
     }
 
-    fn line(&mut self, who: &str, what: &str) {
+    pub(super) fn line(&mut self, who: &str, what: &str) {
         // Writing to a String cannot fail.
         let _ = writeln!(self.text, "{:>5} s  {who:<10}  {what}", self.now - START);
     }
@@ -87,31 +69,27 @@ impl Timeline {
         self.line(&who, &what);
     }
 
-    /// Takes note of what has become of it within a second.
-    pub(super) fn watch(mut self, world: &World) -> Self {
-        self.now = world.now;
-        let truths: Vec<Truth> =
-            world.clusters.iter().chain([&world.impostor]).map(|c| c.now_true()).collect();
+    /// Takes note of what has become of it within a second: of the clusters and the impostor after them, of the replicas,
+    /// and of the gate.
+    pub(super) fn watch(&mut self, truths: Vec<Truth>, leaders: Vec<bool>, gate: &GateObject, is_open: bool) {
         for (n, truth) in truths.iter().enumerate() {
-            if self.truths.get(n) != Some(truth) && (n < world.clusters.len() || !self.truths.is_empty()) {
-                let name = if n < world.clusters.len() { format!("c{n}") } else { "impostor".to_owned() };
+            if self.truths.get(n) != Some(truth) && (n < self.clusters || !self.truths.is_empty()) {
+                let name = if n < self.clusters { format!("c{n}") } else { "impostor".to_owned() };
                 self.line(&name, &format!("is {}", state(*truth)));
             }
         }
         self.truths = truths;
-        let leaders: Vec<bool> = world.replicas.iter().map(|it| it.leads()).collect();
         for (n, leads) in leaders.iter().enumerate() {
             if self.leaders.get(n).copied().unwrap_or_default() != *leads {
                 self.line(&format!("aggregator {n}"), if *leads { "leads" } else { "leads no more" });
             }
         }
         self.leaders = leaders;
-        let gate = verdict(world);
+        let gate = verdict(gate, is_open);
         if gate != self.gate {
             self.line("gate", &gate);
             self.gate = gate;
         }
-        self
     }
 }
 
@@ -133,15 +111,14 @@ fn state(truth: Truth) -> String {
 }
 
 /// What a reader of the gate is told.
-fn verdict(world: &World) -> String {
-    let gate = world.hub.gate();
+fn verdict(gate: &GateObject, is_open: bool) -> String {
     let revision = gate.spec.as_ref().map(|spec| spec.revision.clone()).unwrap_or_default();
     let status = gate.status.as_ref();
     let answers = status.is_some_and(|status| status.observed_generation == Some(gate.generation));
     let open = status.and_then(|status| find(&status.conditions, OPEN));
     match open.filter(|_| answers) {
         Some(open) => {
-            let word = if world.is_open() { "OPEN" } else { "closed" };
+            let word = if is_open { "OPEN" } else { "closed" };
             format!("{word} at {revision}: {} ({})", open.message, open.reason)
         }
         None => format!("not judged yet at {revision}"),

@@ -3,8 +3,7 @@
 use super::backend::Kind;
 use super::backend::Part::{Body, Heads};
 use super::story::{Dates, Event, Setup, Story};
-use super::timeline::{tell, tell_of};
-use super::world::World;
+use super::world::{World, tell, tell_of};
 
 /// One cluster, one aggregator, and a gate that asks for nothing but health.
 fn plain() -> Setup {

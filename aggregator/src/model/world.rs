@@ -5,9 +5,7 @@ use statusbridge_api::conditions::OPEN;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::closing::{self, Unwatched};
 use statusbridge_core::reconcile::command::CALL_TIMEOUT;
-use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{GateObject, Object};
-use statusbridge_core::testing::package;
 use statusbridge_core::time::Seconds;
 
 use super::backend::{Backend, Kind, Part, SHARDS, Tear};
@@ -15,7 +13,7 @@ use super::cluster::{Cluster, Liar, Truth};
 use super::hub::Hub;
 use super::promise::{Broken, Claim};
 use super::replica::Replica;
-use super::story::{Dates, Event, Setup, Story};
+use super::story::{Dates, Event, Setup, Story, revision};
 use super::timeline::Timeline;
 use super::{MAX_SKEW, PACKAGE, POLL_INTERVAL, START};
 
@@ -24,11 +22,6 @@ const SWEEP_AFTER: Seconds = 60.0;
 const SWEEP_EVERY: u64 = 5;
 /// By how much news of the hub's objects is late at most.
 const LATE_NEWS: Seconds = 30.0;
-
-/// Names of the revisions.
-pub(super) fn revision(number: u8) -> String {
-    format!("r{number}")
-}
 
 /// All of it.
 pub(super) struct World {
@@ -327,8 +320,13 @@ impl World {
             self.lie();
         }
         self.excuse();
-        let watch = self.timeline.take();
-        self.timeline = watch.map(|timeline| timeline.watch(self));
+        let is_open = self.is_open();
+        if let Some(timeline) = &mut self.timeline {
+            timeline.now(now);
+            let truths = self.clusters.iter().chain([&self.impostor]).map(Cluster::now_true).collect();
+            let leaders = self.replicas.iter().map(Replica::leads).collect();
+            timeline.watch(truths, leaders, self.hub.gate(), is_open);
+        }
         self.no_lie()
     }
 
@@ -464,17 +462,20 @@ fn gate(setup: &Setup, clusters: &[Cluster]) -> GateObject {
     Object::read(serde_json::from_value(object).expect("a gate")).expect("a name")
 }
 
-/// The FleetPackage.
-pub(super) fn fleet_package(stale_after: Seconds) -> LazyObject {
-    let id = package(PACKAGE);
-    serde_json::from_value(json!({
-        "apiVersion": "statusbridge.dev/v1alpha1",
-        "kind": "FleetPackage",
-        "metadata": {"namespace": "fleet", "name": PACKAGE, "resourceVersion": "1", "generation": 1},
-        "spec": {
-            "package": {"source": id.source, "namespace": id.namespace, "name": id.name},
-            "staleAfter": format!("{stale_after}s"),
-        },
-    }))
-    .expect("a FleetPackage")
+/// Plays a story once more, and tells it.
+pub(super) fn tell(story: &Story) -> String {
+    tell_of(World::new(&story.setup), story)
+}
+
+/// The same of a world that was tampered with.
+pub(super) fn tell_of(mut world: World, story: &Story) -> String {
+    world.timeline = Some(Timeline::new(&story.setup));
+    let outcome = world.go(story);
+    let mut timeline = world.timeline.take().unwrap_or_default();
+    timeline.now(world.now);
+    match outcome {
+        Ok(()) => timeline.line("end", "every promise was kept"),
+        Err(broken) => timeline.line("BROKEN", &broken.why),
+    }
+    timeline.text
 }

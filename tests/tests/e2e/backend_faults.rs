@@ -74,7 +74,8 @@ async fn a_frozen_or_killed_prometheus_closes_gates_and_opens_none() {
     run("e2e-backend-gone", async |rig| {
         let setup = Setup::start(rig).await?;
         let prometheus = &setup.prometheus;
-        setup.survives(1, async || prometheus.process().freeze(), async || prometheus.process().thaw())
+        setup
+            .survives(1, async || prometheus.process().freeze(), async || prometheus.process().thaw())
             .await?;
         let kill = async || {
             prometheus.stop();
@@ -93,7 +94,8 @@ async fn a_backend_that_answers_errors_or_half_a_body_closes_gates_and_opens_non
             setup.proxy.set(fault);
             Ok(())
         };
-        setup.survives(1, async || switch(Fault::ServerError).await, async || switch(Fault::Pass).await)
+        setup
+            .survives(1, async || switch(Fault::ServerError).await, async || switch(Fault::Pass).await)
             .await?;
         setup.survives(2, async || switch(Fault::HalfBody).await, async || switch(Fault::Pass).await).await
     })

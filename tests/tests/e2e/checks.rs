@@ -94,7 +94,8 @@ async fn a_gate_waits_for_what_the_application_says() {
         // For each cluster; for all of them; a scalar; a query that was written once.
         setup.gate("each", check(json!({"query": "error_ratio{app=\"pay\"}"}))).await?;
         setup.gate("all", check(json!({"query": "sum(error_ratio)"}))).await?;
-        setup.gate("scalar", check(json!({"query": "scalar(count(error_ratio))", "min": 2, "max": 3})))
+        setup
+            .gate("scalar", check(json!({"query": "scalar(count(error_ratio))", "min": 2, "max": 3})))
             .await?;
         let worst = json!({"template": "worst", "parameters": {"metric": "error_ratio", "app": "pay"}});
         setup.gate("template", check(worst)).await?;

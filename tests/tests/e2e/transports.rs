@@ -143,7 +143,10 @@ impl Transports {
                 let (gate, report) = (hub.get_gate(GATE).await?, hub.get_report(APP).await?);
                 for (object, kind) in [(&gate, "Open"), (&report, "Ready")] {
                     let observed = object.data["status"]["observedGeneration"].as_i64();
-                    ensure!(observed == object.metadata.generation, "{transport} has not looked at {kind} yet");
+                    ensure!(
+                        observed == object.metadata.generation,
+                        "{transport} has not looked at {kind} yet"
+                    );
                 }
                 let is = history::condition(&gate, "Open");
                 ensure!(is == open, "{transport} says {is:?}: {}", gate.data["status"]);

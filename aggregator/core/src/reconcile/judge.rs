@@ -211,7 +211,9 @@ impl World<'_> {
         if stages.is_empty() {
             return Some(own);
         }
-        let stages = stages.iter().filter_map(|it| self.state.rules.tenancy.grant(&key.namespace, &it.package()).mark());
+        let stages = stages
+            .iter()
+            .filter_map(|it| self.state.rules.tenancy.grant(&key.namespace, &it.package()).mark());
         let all: Vec<String> = std::iter::once(own).chain(stages).collect();
         Some(Fingerprint::of(&all.join(" ")).to_string())
     }
@@ -410,7 +412,8 @@ impl World<'_> {
     fn query(&self, gate: Asking<'_>, check: &Check) -> Result<String, NoQuery> {
         match self.state.rules.tenancy.refuses_query(gate.namespace, check.template.as_deref()) {
             Some(refusal) => Err(NoQuery::Forbidden(refusal.to_string())),
-            None => resolve(check, &self.state.rules.templates, gate).map_err(|error| NoQuery::Invalid(error.to_string())),
+            None => resolve(check, &self.state.rules.templates, gate)
+                .map_err(|error| NoQuery::Invalid(error.to_string())),
         }
     }
 
@@ -437,8 +440,9 @@ impl World<'_> {
         if !too_short(self.observations.slowest_scrapes(&self.state.fleet)) {
             return None;
         }
-        let scraped =
-            targets.iter().filter_map(|it| Some((&*it.cluster, self.state.fleet.scrape_interval(&it.cluster)?)));
+        let scraped = targets
+            .iter()
+            .filter_map(|it| Some((&*it.cluster, self.state.fleet.scrape_interval(&it.cluster)?)));
         let (cluster, interval) = scraped.reduce(|a, b| if b.1 > a.1 { b } else { a })?;
         too_short(interval).then_some(RarelyScraped { cluster, interval })
     }

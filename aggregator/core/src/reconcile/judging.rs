@@ -4,7 +4,8 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use super::judge::World;
-use super::slices::{self, Owned, Slices};
+use super::slices::Slices;
+use super::slices::changes::{Owned, changes};
 use super::store::{GateObject, Gates, Key, Kind};
 use super::write_queue::{Job, Urgency};
 use crate::decide::only_refreshes;
@@ -77,7 +78,7 @@ fn judge_gate(world: &World<'_>, key: &Key) -> Option<Todo> {
 
 fn judge_package(world: &World<'_>, slices: &Slices, owned: &Owned<'_>, key: &Key) -> Vec<Todo> {
     // Whatever slices say, statuses say first.
-    let has_changes = !slices::changes(world, slices, owned, key).is_empty();
+    let has_changes = !changes(world, slices, owned, key).is_empty();
     let slices = has_changes.then(|| Todo::writes(Kind::FleetPackageSlice, key, true));
     let status = world.state.packages.get(key).and_then(|package| {
         let status = world.package(package)?;

@@ -31,7 +31,8 @@ use super::judging::{Due, Judges, Todo};
 use super::lazy_object::LazyObject;
 use super::profiles::{self, News, Profiles};
 use super::references::{self, Evaluated, Place};
-use super::slices::{self, Change, Owned};
+use super::slices::Change;
+use super::slices::changes::{self, Owned};
 use super::state::{Rules, State};
 use super::store::{Event, GateObject, Kept, Key, Kind, Object};
 use super::write_queue::{Job, Urgency, WriteQueue};
@@ -400,10 +401,11 @@ impl Reconciler {
             state.verdicts.forget(kind, key);
         }
         // The watch may be faster than the answer to a write.
-        match self.flights.get(&(kind, key.clone())).map(|flight| &flight.what) {
-            Some(Flight::Package(written)) => drop(state.packages.get(key).map(|it| stands(state, written, it))),
-            Some(Flight::Gate(written)) => drop(state.gates.get(key).map(|it| stands(state, written, it))),
-            _ => {}
+        let under_way = self.flights.get(&(kind, key.clone())).map(|flight| &flight.what);
+        if let (Some(Flight::Package(written)), Some(package)) = (under_way, state.packages.get(key)) {
+            stands(state, written, package);
+        } else if let (Some(Flight::Gate(written)), Some(gate)) = (under_way, state.gates.get(key)) {
+            stands(state, written, gate);
         }
         self.commands.push(Command::Show(kind, key.clone()));
         if kind == Kind::FleetPackage {
@@ -493,7 +495,7 @@ impl Reconciler {
         let owned = if due.iter().all(|it| it.gate.is_some()) {
             Owned::new()
         } else {
-            slices::by_owner(&state.slices)
+            changes::by_owner(&state.slices)
         };
         let mut closing = state.closings.clone();
         let mut jobs = BTreeMap::new();
@@ -610,7 +612,9 @@ impl Reconciler {
 
     fn write_package(&mut self, key: &Key, moment: Moment, now: Now) -> u32 {
         let package = self.state.packages.get(key);
-        let Some(status) = package.and_then(|it| World::new(&self.state, moment).package(it)) else { return 0 };
+        let Some(status) = package.and_then(|it| World::new(&self.state, moment).package(it)) else {
+            return 0;
+        };
         self.send::<FleetPackageSpec>(key, status, 0, now);
         1
     }
@@ -645,7 +649,8 @@ impl Reconciler {
     /// Writes some of the slices of a FleetPackage.
     fn write_slices(&mut self, package: &Key, moment: Moment) -> u32 {
         let State { slices, packages, .. } = &self.state;
-        let changes = slices::changes(&World::new(&self.state, moment), slices, &slices::by_owner(slices), package);
+        let changes =
+            changes::changes(&World::new(&self.state, moment), slices, &changes::by_owner(slices), package);
         // Removals only once all else has landed.
         let removing = changes.first().is_some_and(Change::is_delete);
         let all = changes.len();

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use statusbridge_contract::Metric;
 
-use super::steps::{Change, Landing, Read, Step};
+use super::steps::{
+    CLUSTERS, Change, FEEDS, GATES, Landing, NAMESPACES, PACKAGES, REFERENCES, REPORTED, Read, Step,
+};
 use crate::decide::closing::{self, Unwatched};
 use crate::fleet::{self, FEED_LABEL, Fleet, FleetSettings, Heard};
 use crate::reconcile::command::{Answer, Command, StatusWrite};
@@ -24,20 +26,10 @@ use crate::testing::{Exposition, digests, failed, healthy, kept, package};
 use crate::time::{Now, Seconds};
 
 const START: Seconds = 1_800_000_000.0;
-pub(super) const CLUSTERS: [&str; 3] = ["a", "b", "c"];
-pub(super) const FEEDS: [&str; 2] = ["x", "y"];
 /// How far behind the present the feeds are looked at, in seconds.
 const SETTLE: Seconds = 5.0;
 /// By which feed each of the two exporters of each cluster is heard.
 const HEARD_BY: [[usize; 2]; CLUSTERS.len()] = [[0, 1], [0, 0], [1, 1]];
-pub(super) const NAMESPACES: [&str; 2] = ["fleet", "team"];
-/// The packages that clusters report.
-const REPORTED: [&str; 2] = ["p", "q"];
-pub(super) const PACKAGES: [(&str, &str); 3] = [("fleet", "p"), ("fleet", "q"), ("team", "p")];
-pub(super) const GATES: [(&str, &str); 6] =
-    [("fleet", "g0"), ("fleet", "g1"), ("fleet", "g2"), ("fleet", "g3"), ("team", "g0"), ("team", "g1")];
-/// The objects of each namespace that hold revisions.
-pub(super) const REFERENCES: [&str; 2] = ["stable", "next"];
 /// No step leads to more writes and readings than this.
 const MOST_TURNS: usize = 300;
 
@@ -301,7 +293,8 @@ impl History {
             }
             Step::Replanned => {
                 self.reconciler.planned(feeds(), fleet());
-                let rules = Rules { tenancy: self.reconciler.state().rules.tenancy.clone(), ..Rules::default() };
+                let rules =
+                    Rules { tenancy: self.reconciler.state().rules.tenancy.clone(), ..Rules::default() };
                 self.reconciler.configured(rules, self.now());
             }
             Step::Tenants(rules) => {

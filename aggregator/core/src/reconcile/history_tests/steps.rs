@@ -3,7 +3,16 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::history::{CLUSTERS, FEEDS, GATES, NAMESPACES, PACKAGES, REFERENCES};
+pub(super) const CLUSTERS: [&str; 3] = ["a", "b", "c"];
+pub(super) const FEEDS: [&str; 2] = ["x", "y"];
+pub(super) const NAMESPACES: [&str; 2] = ["fleet", "team"];
+/// The packages that clusters report.
+pub(super) const REPORTED: [&str; 2] = ["p", "q"];
+pub(super) const PACKAGES: [(&str, &str); 3] = [("fleet", "p"), ("fleet", "q"), ("team", "p")];
+pub(super) const GATES: [(&str, &str); 6] =
+    [("fleet", "g0"), ("fleet", "g1"), ("fleet", "g2"), ("fleet", "g3"), ("team", "g0"), ("team", "g1")];
+/// The objects of each namespace that hold revisions.
+pub(super) const REFERENCES: [&str; 2] = ["stable", "next"];
 
 /// Something that happens.
 #[derive(Debug, Clone)]

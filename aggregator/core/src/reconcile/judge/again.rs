@@ -74,7 +74,8 @@ impl World<'_> {
         // Most never have to look.
         let prepared = std::cell::OnceCell::<Grant<'_>>::new();
         let look = |cluster: &str| -> Target {
-            let grant = prepared.get_or_init(|| self.state.rules.tenancy.grant(&object.key.namespace, &package.package));
+            let grant = prepared
+                .get_or_init(|| self.state.rules.tenancy.grant(&object.key.namespace, &package.package));
             self.sources(grant).see(cluster, &package.package, stale_after)
         };
         ask(&Question {

@@ -2,10 +2,12 @@
 
 use rstest::rstest;
 use serde_json::{Value, json};
+use statusbridge_api::FleetPackageSlice;
 
 use super::*;
 use crate::decide::Moment;
 use crate::fleet::{Fleet, FleetSettings};
+use crate::reconcile::lazy_object::LazyObject;
 use crate::reconcile::state::State;
 use crate::reconcile::store::Event;
 use crate::reconcile::tenancy::Tenancy;

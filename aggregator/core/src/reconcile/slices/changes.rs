@@ -1,0 +1,68 @@
+//! What is to be done about slices: they are held against what their FleetPackage says now.
+
+use std::collections::BTreeMap;
+
+use super::{Change, Slice, Slices, Wanted, plan};
+use crate::decide::fleet_package;
+use crate::reconcile::judge::{Rows, World};
+use crate::reconcile::store::{Key, PackageObject};
+
+/// The slices of each FleetPackage, by its name.
+pub(crate) type Owned<'a> = BTreeMap<Key, Vec<&'a Slice>>;
+
+/// The slices of each FleetPackage.
+pub(crate) fn by_owner(slices: &Slices) -> Owned<'_> {
+    let mut owned = Owned::new();
+    for slice in slices.iter() {
+        if let Some(key) = slice.owner_key() {
+            owned.entry(key).or_default().push(slice);
+        }
+    }
+    owned
+}
+
+/// What is to be done about the slices of the FleetPackage at `key`, which may be gone: then its
+/// slices go too, also where no garbage collector runs. Nothing as long as not all slices are known.
+pub(crate) fn changes(world: &World<'_>, slices: &Slices, owned: &Owned<'_>, key: &Key) -> Vec<Change> {
+    // Without the kind or the right to read it everything else goes on.
+    if !slices.complete() {
+        return Vec::new();
+    }
+    let owned = owned.get(key).map(Vec::as_slice).unwrap_or_default();
+    let package = world.state.packages.get(key);
+    // Of a FleetPackage that had the name before, they are as good as of one that is gone.
+    let (own, orphans): (Vec<&Slice>, Vec<&Slice>) = owned.iter().copied().partition(|slice| {
+        package.is_some_and(|it| slice.owner.as_ref().is_some_and(|owner| owner.uid == it.uid))
+    });
+    let mut changes = match package.map(|package| (package, world.rows(package))) {
+        None | Some((_, Rows::NotOurs)) => Vec::new(),
+        Some((package, Rows::Unknown)) => {
+            let hidden = own.into_iter().filter(|slice| !may_stay(world, package, slice));
+            hidden.cloned().map(Change::Delete).collect()
+        }
+        Some((_, Rows::Known(rows))) if rows.is_empty() && own.is_empty() => Vec::new(),
+        Some((package, Rows::Known(rows))) => {
+            let spec = package.spec.as_ref().ok();
+            let wanted = Wanted {
+                name: &key.name,
+                uid: &package.uid,
+                generation: package.generation,
+                stale_after: spec.and_then(|spec| fleet_package::check(spec).ok()).unwrap_or_default(),
+                rows: &rows,
+            };
+            plan(&own, |name| slices.get(&key.beside(name)).is_some(), &wanted)
+        }
+    };
+    changes.extend(orphans.into_iter().map(|slice| Change::Delete(slice.clone())));
+    changes
+}
+
+/// Whether a slice has nothing that its namespace may not see.
+fn may_stay(world: &World<'_>, package: &PackageObject, slice: &Slice) -> bool {
+    let mut clusters = slice.content.iter().flat_map(|content| &content.clusters);
+    clusters.all(|row| world.may_show(package, &row.cluster_name))
+}
+
+#[cfg(test)]
+#[path = "changes_tests.rs"]
+mod tests;
