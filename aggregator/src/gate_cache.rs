@@ -17,7 +17,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use statusbridge_api::Reason;
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::gate_verdict::{self, Gate, Question, Reading};
+use statusbridge_core::reconcile::gate_verdict::{self, Gate, GateVerdict, Question};
 use statusbridge_core::reconcile::store::{GateObject, Key, PackageObject};
 use statusbridge_core::time::Seconds;
 use tracing::{info, warn};
@@ -66,7 +66,7 @@ struct Inner {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     /// There is such a gate.
-    Known(Box<Reading>),
+    Known(Box<GateVerdict>),
     /// There is none.
     Unknown,
     /// This process cannot say, and why.
@@ -186,7 +186,7 @@ impl Inner {
         }
     }
 
-    fn read(&self, gate: &Gate, revision: Option<Fingerprint>, now: Seconds) -> Reading {
+    fn read(&self, gate: &Gate, revision: Option<Fingerprint>, now: Seconds) -> GateVerdict {
         let package = gate.spec.as_ref().ok().map(|wish| gate.key.beside(&wish.package));
         let stale_after = package.and_then(|package| self.stale_after.get(&package).copied());
         let reading = gate_verdict::read(gate, &Question { revision, stale_after, slack: 0.0, now });

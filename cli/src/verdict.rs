@@ -4,7 +4,7 @@ use serde::ser::Error;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::gate_verdict::{self, Gate, Question, Reading, State};
+use statusbridge_core::reconcile::gate_verdict::{self, Gate, GateVerdict, Question, State};
 use statusbridge_core::reconcile::store::{Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
@@ -12,7 +12,7 @@ use statusbridge_core::time::Seconds;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) kind: Kind,
-    pub(crate) reading: Reading,
+    pub(crate) reading: GateVerdict,
 }
 
 /// Who asks, and when: for which revision, where one has to be meant, and how much older than `staleAfter` evidence may be.

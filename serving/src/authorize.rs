@@ -302,9 +302,9 @@ impl Drop for Place<'_> {
 /// What the API server answered lately.
 #[derive(Default)]
 struct Answers {
-    allowed: Kept<()>,
+    allowed: AnswerCache<()>,
     /// Kept apart, so that tokens that are not allowed push none out that is.
-    refused: Kept<Refusal>,
+    refused: AnswerCache<Refusal>,
 }
 
 impl Answers {
@@ -332,15 +332,15 @@ impl Answers {
 }
 
 /// Up to [`KEPT`] answers, and when they were asked for.
-struct Kept<T>(HashMap<Key, (T, Instant)>);
+struct AnswerCache<T>(HashMap<Key, (T, Instant)>);
 
-impl<T> Default for Kept<T> {
+impl<T> Default for AnswerCache<T> {
     fn default() -> Self {
         Self(HashMap::new())
     }
 }
 
-impl<T> Kept<T> {
+impl<T> AnswerCache<T> {
     fn get(&self, key: &Key, now: Instant, age: Duration) -> Option<&T> {
         self.0.get(key).filter(|(_, at)| now.saturating_duration_since(*at) < age).map(|(answer, _)| answer)
     }

@@ -19,7 +19,7 @@ use statusbridge_contract::{CONTRACT_VERSION, Digest, Fingerprint, Metric, label
 use crate::fleet::{DigestSample, Digests, Fleet, Heard, StreamId};
 use crate::reconcile::feeds::{Failure, Feeds, Planned, Polled};
 use crate::reconcile::profiles::Settings;
-use crate::reconcile::references::{Kept, Ledger, Sent, Shelf};
+use crate::reconcile::references::{Ledger, ReadObject, Sent, Shelf};
 use crate::reconcile::state::{Rules, State};
 use crate::sample::Sample;
 use crate::time::{Now, Seconds};
@@ -262,7 +262,7 @@ pub fn feeds(polls: &[(&str, &[Result<(), &str>])]) -> Feeds {
 }
 
 /// What is kept of an object that somebody refers to, in a namespace of its own.
-pub fn kept(object: &serde_json::Value) -> Kept {
+pub fn kept(object: &serde_json::Value) -> ReadObject {
     Shelf::default().put(sent("it", object))
 }
 

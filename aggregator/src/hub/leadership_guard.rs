@@ -23,7 +23,7 @@ use tower::filter::FilterLayer;
 use crate::clock::Timestamp;
 
 #[derive(Debug, Clone, Copy)]
-enum Standing {
+enum Leadership {
     /// Somebody else may lead.
     Outside,
     /// The lease was renewed then.
@@ -32,26 +32,26 @@ enum Standing {
 
 /// Whether this process leads, and for how long that is certain. Clones share what they know.
 #[derive(Debug, Clone)]
-pub(crate) struct LeadershipGuard(Arc<Mutex<Standing>>);
+pub(crate) struct LeadershipGuard(Arc<Mutex<Leadership>>);
 
 impl LeadershipGuard {
     /// Nothing passes before the lease is held.
     pub(crate) fn shut() -> Self {
-        Self(Arc::new(Mutex::new(Standing::Outside)))
+        Self(Arc::new(Mutex::new(Leadership::Outside)))
     }
 
     /// The lease was renewed, by a call that was sent at `sent`.
     pub(crate) fn renewed(&self, sent: Timestamp, term: Term) {
-        self.set(Standing::Leading(sent, term));
+        self.set(Leadership::Leading(sent, term));
     }
 
     /// The lease was lost or given back.
     pub(crate) fn shut_again(&self) {
-        self.set(Standing::Outside);
+        self.set(Leadership::Outside);
     }
 
-    fn set(&self, standing: Standing) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = standing;
+    fn set(&self, leadership: Leadership) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = leadership;
     }
 
     /// Whether work may go on.
@@ -67,8 +67,8 @@ impl LeadershipGuard {
     /// Whether a leader may, so long after the renewal was sent.
     fn is_certain(&self, may: impl FnOnce(Term, Duration) -> bool) -> bool {
         match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Standing::Outside => false,
-            Standing::Leading(sent, term) => may(term, sent.elapsed()),
+            Leadership::Outside => false,
+            Leadership::Leading(sent, term) => may(term, sent.elapsed()),
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
 use statusbridge_api::{FleetPackageSlice, GROUP, VERSION};
 use statusbridge_core::reconcile::slices::{Change, label};
-use statusbridge_core::reconcile::store::{Kept, Key, Kind};
+use statusbridge_core::reconcile::store::{HubObject, Key, Kind};
 
 use crate::hub::write::{self, FIELD_MANAGER, HubError, Written, in_time};
 

@@ -86,9 +86,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct Recorded(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for Recorded {
         fn write(&mut self, text: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend(text);
             Ok(text.len())
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn lines_are_written_in_order_by_the_end() {
-        let kept = Kept::default();
+        let kept = Recorded::default();
         let (mut log, rest) = Log::start(kept.clone()).unwrap();
         for line in 0..100 {
             log.write_all(format!("{line}\n").as_bytes()).unwrap();

@@ -150,7 +150,7 @@ pub struct Question {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Reading {
+pub struct GateVerdict {
     /// Whether the rollout may go on: `state` is `Open`.
     open: bool,
     /// Where it stands.
@@ -190,7 +190,7 @@ pub struct Reading {
     pub waiting_for: Vec<Waiting>,
 }
 
-impl Reading {
+impl GateVerdict {
     /// Whether the rollout may go on.
     pub fn is_open(&self) -> bool {
         self.open
@@ -236,7 +236,7 @@ impl Verdict {
 /// What the gate tells whoever asks. It is open only when its status says so for the present
 /// generation of the spec and for the revision that was asked for, on evidence that is young enough
 /// now. A person's word needs no evidence, but must not have ended.
-pub fn read(gate: &Gate, question: &Question) -> Reading {
+pub fn read(gate: &Gate, question: &Question) -> GateVerdict {
     let verdict = judge(gate, question);
     let status = gate.status.clone().unwrap_or_default();
     let revision = gate.spec.as_ref().ok().map(|wish| wish.revision.clone());
@@ -244,7 +244,7 @@ pub fn read(gate: &Gate, question: &Question) -> Reading {
         succeeded.status == "True" && succeeded.observed_generation == Some(gate.generation)
     });
     let succeeded = latched && verdict.state != State::OtherRevision;
-    Reading {
+    GateVerdict {
         namespace: gate.key.namespace.clone(),
         name: gate.key.name.clone(),
         open: verdict.state == State::Open,

@@ -34,7 +34,7 @@ use super::references::{self, Evaluated, Place};
 use super::slices::Change;
 use super::slices::changes::{self, Owned};
 use super::state::{Rules, State};
-use super::store::{Event, GateObject, Kept, Key, Kind, Object};
+use super::store::{Event, GateObject, HubObject, Key, Kind, Object};
 use super::write_queue::{Job, Urgency, WriteQueue};
 use crate::checks::{Answers, Rounds};
 use crate::decide::Moment;

@@ -156,7 +156,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
 }
 
 /// What is kept of an object.
-pub trait Kept: Sized {
+pub trait HubObject: Sized {
     /// Reads what the API server sent. `None` without a name.
     fn read(object: LazyObject) -> Option<Self>;
     /// Where it lives, which object of this name it is, and which version of that.
@@ -173,7 +173,7 @@ pub trait Kept: Sized {
     }
 }
 
-impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> Kept for Object<S, T> {
+impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> HubObject for Object<S, T> {
     fn read(object: LazyObject) -> Option<Self> {
         Self::read(object)
     }
@@ -246,7 +246,7 @@ impl<O> Default for Mirror<O> {
     }
 }
 
-impl<O: Kept> Mirror<O> {
+impl<O: HubObject> Mirror<O> {
     /// Whether the first list is in.
     pub fn complete(&self) -> bool {
         self.complete
@@ -356,7 +356,7 @@ impl<O: Kept> Mirror<O> {
 }
 
 /// 1 if somebody else wrote the status of an object, of which this was known before.
-fn foreign<O: Kept>(key: &Key, object: &mut O, known: Option<&O>) -> u64 {
+fn foreign<O: HubObject>(key: &Key, object: &mut O, known: Option<&O>) -> u64 {
     let foreign = object.follows(known);
     if foreign {
         warn!(object = %key, "somebody else has written a status; it is written anew");

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_core::decide::unix;
-use statusbridge_core::reconcile::gate_verdict::{Reading, State};
+use statusbridge_core::reconcile::gate_verdict::{GateVerdict, State};
 use statusbridge_core::reconcile::slices::Slice;
 use statusbridge_core::time::Seconds;
 
@@ -10,7 +10,7 @@ use super::read::Heartbeat;
 use crate::text::span;
 
 /// Why what was read of an object is not to be relied upon, if it is not.
-pub(super) fn of_reading(reading: &Reading) -> Option<String> {
+pub(super) fn of_reading(reading: &GateVerdict) -> Option<String> {
     match reading.state {
         State::NotJudged | State::Stale => Some(reading.message.clone()),
         _ if reading.is_silent(0.0) => Some("nobody keeps the status up to date".to_owned()),

@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::slices::Slice;
-use statusbridge_core::reconcile::store::{Kept, Kind};
+use statusbridge_core::reconcile::store::{HubObject, Kind};
 
 use super::account::{Account, account};
 use super::read::{Dependency, Heartbeat, Seen};

@@ -24,9 +24,9 @@ type Found<'a> = BTreeMap<&'a Series, Vec<Sample>>;
 
 /// The scrapes of one cluster, in order of time.
 #[derive(Default)]
-struct Kept(Vec<(Seconds, BTreeMap<Series, f64>)>);
+struct Recorded(Vec<(Seconds, BTreeMap<Series, f64>)>);
 
-impl Kept {
+impl Recorded {
     /// An exporter's process says this from one time to another.
     fn says(mut self, from: Seconds, to: Seconds, said: &Exposition) -> Self {
         let series = |name: &str, own: &[(&str, &str)]| {
@@ -109,7 +109,7 @@ fn selects(query: &str, series: &[(String, String)]) -> bool {
         && is(label::PACKAGE_SOURCE)
 }
 
-impl QueryApi for Kept {
+impl QueryApi for Recorded {
     async fn query<S: Sink>(&self, query: &str, at: Seconds, mut sink: S) -> Result<S, FeedError> {
         let range = between(query, "[", "]").unwrap();
         let ms = |text: &str| text.strip_suffix("ms").unwrap().parse::<f64>().unwrap() / 1000.0;
@@ -133,19 +133,19 @@ impl QueryApi for Kept {
     }
 }
 
-fn backend(kept: Kept) -> Backend<Kept> {
+fn backend(kept: Recorded) -> Backend<Recorded> {
     Backend::new(kept, poll_config())
 }
 
 /// What became of the package between two times, and how many scrapes were of no use.
-async fn tell(kept: Kept, from: Seconds, to: Seconds) -> (Story, usize) {
+async fn tell(kept: Recorded, from: Seconds, to: Seconds) -> (Story, usize) {
     let question = Question { package: package("p"), clusters: BTreeSet::new(), from, to };
     let found = backend(kept).ask(&question).await.unwrap();
     let (streams, unusable) = found.clusters["c"].streams();
     (fold(follow(&streams, 120.0)), unusable)
 }
 
-async fn story(kept: Kept, from: Seconds, to: Seconds) -> Story {
+async fn story(kept: Recorded, from: Seconds, to: Seconds) -> Story {
     let (story, unusable) = tell(kept, from, to).await;
     assert_eq!(unusable, 0);
     story
@@ -165,7 +165,7 @@ fn away() -> Exposition {
 
 #[tokio::test]
 async fn a_quiet_package_is_known_from_the_beginning_to_the_end() {
-    let kept = Kept::default().says(0.0, 2.5 * DAY, &there());
+    let kept = Recorded::default().says(0.0, 2.5 * DAY, &there());
     let story = story(kept, 1_000.0, 2.4 * DAY).await;
     assert_eq!(outcomes(&story), []);
     assert_eq!(story.unknown(1_120.0, 2.4 * DAY - 120.0), (None, None));
@@ -175,7 +175,7 @@ async fn a_quiet_package_is_known_from_the_beginning_to_the_end() {
 #[tokio::test]
 async fn a_package_that_goes_just_before_a_part_ends_is_gone_in_the_next_one_too() {
     let left = DAY - 5.0;
-    let kept = Kept::default().says(0.0, left, &there()).says(left, 2.5 * DAY, &away());
+    let kept = Recorded::default().says(0.0, left, &there()).says(left, 2.5 * DAY, &away());
     let story = story(kept, 0.0, 2.4 * DAY).await;
     assert_eq!(story.now, None);
     assert!(story.gone.is_some_and(|gone| gone.at <= DAY + INTERVAL), "{:?}", story.gone);
@@ -185,7 +185,7 @@ async fn a_package_that_goes_just_before_a_part_ends_is_gone_in_the_next_one_too
 #[tokio::test]
 async fn an_exporter_that_does_not_see_its_cluster_takes_no_package_away() {
     let lost = [there().down("flux"), away().down("flux")];
-    let kept = Kept::default()
+    let kept = Recorded::default()
         .says(0.0, 10_000.0, &there())
         .says(10_000.0, 12_000.0, &lost[0])
         // It is started anew, and waits for its first lists.
@@ -206,7 +206,7 @@ async fn an_exporter_that_does_not_see_its_cluster_takes_no_package_away() {
 async fn a_package_that_recovers_is_not_what_lingers() {
     let broken = Exposition::new(7).with("p", failed("r1", 10_000));
     let again = Exposition::new(7).with("p", healthy("r1", 12_000));
-    let kept = Kept::default()
+    let kept = Recorded::default()
         .says(0.0, 10_000.0, &there())
         .says(10_000.0, 12_000.0, &broken)
         .says(12_000.0, 30_000.0, &again);
@@ -221,7 +221,7 @@ async fn a_package_that_recovers_is_not_what_lingers() {
 #[tokio::test]
 async fn a_sample_that_is_lost_makes_nobody_healthy() {
     let broken = Exposition::new(7).with("p", failed("r1", 9_995));
-    let kept = Kept::default()
+    let kept = Recorded::default()
         .says(0.0, 10_000.0, &there())
         .says(10_000.0, 30_000.0, &broken)
         // The first of them, which alone is read in the middle of the time.
@@ -235,11 +235,11 @@ async fn a_sample_that_is_lost_makes_nobody_healthy() {
 #[tokio::test]
 async fn outcomes_are_held_against_the_scrape_that_they_rest_on() {
     let broken = Exposition::new(7).with("p", failed("r1", 1_000)).with("q", healthy("r1", 50));
-    let kept = Kept::default().says(0.0, 1_000.0, &there()).says(1_000.0, 2_000.0, &broken);
+    let kept = Recorded::default().says(0.0, 1_000.0, &there()).says(1_000.0, 2_000.0, &broken);
     let evidence = |at, package| Evidence { at, package };
-    let told = story(Kept(kept.0.clone()), 0.0, 2_000.0).await.operations[0].evidence;
-    let mut whole = backend(Kept(kept.0.clone()));
-    let attests = async |backend: &mut Backend<Kept>, evidence| {
+    let told = story(Recorded(kept.0.clone()), 0.0, 2_000.0).await.operations[0].evidence;
+    let mut whole = backend(Recorded(kept.0.clone()));
+    let attests = async |backend: &mut Backend<Recorded>, evidence| {
         backend.attest(&package("p"), "c", &evidence).await.unwrap()
     };
     assert_eq!(attests(&mut whole, told).await, Ok(()));
@@ -253,6 +253,6 @@ async fn outcomes_are_held_against_the_scrape_that_they_rest_on() {
     );
     let mut torn = backend(kept.loses(Metric::SourcePackages, 1_000.0, 2_000.0));
     assert_eq!(attests(&mut torn, told).await, Err("the samples do not add up to the digest".to_owned()));
-    let down = Kept::default().says(0.0, 100.0, &Exposition::new(7).down("flux"));
+    let down = Recorded::default().says(0.0, 100.0, &Exposition::new(7).down("flux"));
     assert_eq!(attests(&mut backend(down), evidence(30.0, None)).await, otherwise);
 }

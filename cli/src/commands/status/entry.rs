@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_with::skip_serializing_none;
 use statusbridge_api::fleet_package::{PackageCounts, Problem};
-use statusbridge_core::reconcile::gate_verdict::{Gate, Reading, State};
+use statusbridge_core::reconcile::gate_verdict::{Gate, GateVerdict, State};
 use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
@@ -63,7 +63,7 @@ impl Entry {
     }
 
     pub(super) fn key(&self) -> (Kind, Key) {
-        let Reading { namespace, name, .. } = self.verdict.reading.clone();
+        let GateVerdict { namespace, name, .. } = self.verdict.reading.clone();
         (self.verdict.kind, Key { namespace, name })
     }
 
@@ -84,7 +84,7 @@ impl Entry {
 
     /// All that is worth a new line when it changes: not the age of the evidence.
     pub(super) fn news(&self) -> Vec<String> {
-        let Reading { reason, message, fingerprint, healthy, .. } = &self.verdict.reading;
+        let GateVerdict { reason, message, fingerprint, healthy, .. } = &self.verdict.reading;
         let counts = self.clusters().map(|it| format!("{} {} {}", it.soaking, it.failed, it.unobserved));
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let state = self.verdict.state().to_owned();

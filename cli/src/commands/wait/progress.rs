@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use statusbridge_api::Reason;
 use statusbridge_core::decide::unix;
-use statusbridge_core::reconcile::gate_verdict::Reading;
+use statusbridge_core::reconcile::gate_verdict::GateVerdict;
 use statusbridge_core::time::Seconds;
 
 use crate::text::{one_line, span};
@@ -21,7 +21,7 @@ pub(super) struct Line {
 }
 
 /// How far the clusters are; `None` where nobody has counted them.
-pub(super) fn of(reading: &Reading, now: Seconds) -> Option<Line> {
+pub(super) fn of(reading: &GateVerdict, now: Seconds) -> Option<Line> {
     let healthy = one_line(reading.healthy.as_deref()?);
     let mut counts = format!("{} {healthy} healthy", one_line(&reading.name));
     let (mut left, mut rest) = (None, String::new());

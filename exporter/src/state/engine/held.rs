@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::Value;
 
-use super::kept::Kept;
+use super::kept::PackedObject;
 
 /// Which version of which object: equal ones are the same. Compared within one process alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,6 +26,6 @@ impl Stamp {
 /// An object as it is kept between updates.
 #[derive(Debug)]
 pub(super) struct Held {
-    pub(super) kept: Kept,
+    pub(super) kept: PackedObject,
     pub(super) stamp: Stamp,
 }

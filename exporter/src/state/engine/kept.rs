@@ -15,7 +15,7 @@ const MAX_MODEL: usize = 16 * 1024;
 /// A lean object, or only its hash where nobody reads it again. Equal ones are equal objects; equal
 /// objects may differ here while their kind's model is new, which costs one evaluation too many.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum PackedObject {
     Packed { model: Arc<[u8]>, bytes: Box<[u8]> },
     Hash(u64),
 }
@@ -30,17 +30,17 @@ pub(super) struct Packer {
 impl Packer {
     /// Keeps an object whole. One that is much larger than the model is the next model: the first
     /// that came may have had no status yet.
-    pub(super) fn pack(&mut self, object: &Value) -> Kept {
+    pub(super) fn pack(&mut self, object: &Value) -> PackedObject {
         let json = json(object);
         if json.len() > 2 * self.model.len() && json.len() <= MAX_MODEL {
             self.model = Arc::from(json.as_slice());
         }
         let bytes = lz4_flex::block::compress_prepend_size_with_dict(&json, &self.model);
-        Kept::Packed { model: self.model.clone(), bytes: bytes.into_boxed_slice() }
+        PackedObject::Packed { model: self.model.clone(), bytes: bytes.into_boxed_slice() }
     }
 }
 
-impl Kept {
+impl PackedObject {
     /// Keeps the hash of an object.
     pub(super) fn hash(object: &Value) -> Self {
         Self::Hash(sample::hash_canonical(&json(object)))
@@ -82,9 +82,9 @@ mod tests {
     fn objects_that_are_alike_take_a_fraction_of_their_json() {
         let mut packer = Packer::default();
         packer.pack(&json!({"metadata": {"name": "no-status-yet"}}));
-        let size = |kept: &Kept| match kept {
-            Kept::Packed { bytes, .. } => bytes.len(),
-            Kept::Hash(_) => 0,
+        let size = |kept: &PackedObject| match kept {
+            PackedObject::Packed { bytes, .. } => bytes.len(),
+            PackedObject::Hash(_) => 0,
         };
         packer.pack(&flux(0));
         let packed = packer.pack(&flux(1));
@@ -101,7 +101,7 @@ mod tests {
                 .into_iter()
                 .map(|(text, n)| json!({"text": text, "status": vec![flux(n); n], "n": n}))
                 .collect();
-            let kept: Vec<Kept> = objects.iter().map(|o| packer.pack(o)).collect();
+            let kept: Vec<PackedObject> = objects.iter().map(|o| packer.pack(o)).collect();
             for (kept, object) in kept.iter().zip(&objects) {
                 prop_assert_eq!(kept.parse(), Some(object.clone()));
             }

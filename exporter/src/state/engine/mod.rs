@@ -51,7 +51,7 @@ use crate::{
     watch::{Change, KindId, PackageKey, Reading, SourceId, Update},
 };
 use held::{Held, Stamp};
-use kept::Kept;
+use kept::PackedObject;
 use key::{Key, Referrer};
 use kind::KindState;
 use listing::Listing;
@@ -183,7 +183,7 @@ impl Engine {
         if let Some(named) = &mut state.named {
             named.insert(key.clone());
         }
-        let kept = if again { state.packer.pack(&object) } else { Kept::hash(&object) };
+        let kept = if again { state.packer.pack(&object) } else { PackedObject::hash(&object) };
         let before = state.objects.get_mut(&key);
         let same_version = before.as_ref().is_some_and(|before| before.stamp == stamp);
         // A list brings the versions that there are, and not those that there were since the last one.

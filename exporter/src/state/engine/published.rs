@@ -26,7 +26,7 @@ pub(super) enum Visibility {
 
 /// What is known about a source as a whole.
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(super) struct PublishedSource {
     pub(super) visibility: Visibility,
     /// What it reads, by kind for people, and when the watch of each last kept up.
     pub(super) contacts: Vec<(String, Contact)>,
@@ -39,7 +39,7 @@ pub(super) struct Standing {
 #[derive(Debug)]
 pub(crate) struct Published {
     pub(super) store: Store,
-    pub(super) standing: Table<Option<Standing>>,
+    pub(super) standing: Table<Option<PublishedSource>>,
 }
 
 /// Shared by the engine, which writes, and scrapes, which clone row pointers.
@@ -52,7 +52,7 @@ impl Published {
     pub(crate) fn snapshot(&mut self, publisher: Publisher, timeout: Duration, now: Moment) -> Snapshot {
         self.store.use_offset(now.offset);
         let timeout = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
-        let standing = |standing: &Option<Standing>| {
+        let standing = |standing: &Option<PublishedSource>| {
             let Some(standing) = standing else { return SourceStanding::Unpublished };
             let contacts: Option<Vec<i64>> =
                 standing.contacts.iter().map(|(_, contact)| contact.at()).collect();

@@ -13,7 +13,7 @@ use super::{
     key::Key,
     kind::KindState,
     listing::Listing,
-    published::{Standing, Visibility},
+    published::{PublishedSource, Visibility},
     resource_kind::ResourceKind,
     source_state::SourceState,
 };
@@ -66,7 +66,7 @@ impl Engine {
             }
             self.readers.push(reader);
             let standing =
-                Standing { visibility: Visibility::NeverServed, contacts: Vec::new(), short: false };
+                PublishedSource { visibility: Visibility::NeverServed, contacts: Vec::new(), short: false };
             let mut published = self.lock();
             published.store.add_source(&source.name);
             published.standing.push(Some(standing));

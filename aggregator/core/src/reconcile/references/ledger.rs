@@ -7,7 +7,7 @@ use std::time::Duration;
 use statusbridge_api::{Reason, RevisionFrom};
 
 use super::evaluation::{Evaluated, Evaluation, Reading};
-use super::object::{Kept, Object};
+use super::object::{Object, ReadObject};
 use super::reference::{Place, Reference};
 use super::resolution::{Resolution, unresolved};
 use super::turns::Turns;
@@ -27,10 +27,10 @@ pub enum News {
         /// The names that were looked for.
         asked: BTreeSet<String>,
         /// The objects that were found.
-        objects: BTreeMap<String, Kept>,
+        objects: BTreeMap<String, ReadObject>,
     },
     /// An object as it is now; `None` when it was deleted.
-    Changed(String, Option<Kept>),
+    Changed(String, Option<ReadObject>),
     /// Nothing is known any more.
     Failed(Failure),
 }
@@ -79,7 +79,7 @@ enum Known {
     Nothing,
     Objects {
         asked: BTreeSet<String>,
-        objects: BTreeMap<String, Kept>,
+        objects: BTreeMap<String, ReadObject>,
     },
     Failed(Failure),
 }

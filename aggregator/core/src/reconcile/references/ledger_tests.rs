@@ -9,7 +9,7 @@ use statusbridge_api::RevisionFrom;
 
 use super::Resolution;
 use super::ledger::{self, Change, Failure, MOST_PLACES, News};
-use super::object::{Kept, MAX_OBJECT, MOST_OF_A_NAMESPACE, Refusal, Room, Sent, Shelf};
+use super::object::{MAX_OBJECT, MOST_OF_A_NAMESPACE, ReadObject, Refusal, Room, Sent, Shelf};
 use super::reference::{Place, Reference, read};
 use crate::reconcile::store::Key;
 use crate::testing::{kept, sent};
@@ -76,7 +76,7 @@ fn place() -> Place {
     Place { namespace: "fleet".into(), api_version: "v1".into(), kind: "ConfigMap".into() }
 }
 
-fn object(revision: &str) -> Kept {
+fn object(revision: &str) -> ReadObject {
     kept(&json!({"data": {"revision": revision}}))
 }
 
@@ -428,7 +428,8 @@ fn an_object_is_read_unless_it_is_too_large_and_again_once_it_no_longer_is(
             bytes.div_ceil(1024)
         )
     };
-    let listed = |it: Kept| News::Listed { asked: ["a".into()].into(), objects: [("a".into(), it)].into() };
+    let listed =
+        |it: ReadObject| News::Listed { asked: ["a".into()].into(), objects: [("a".into(), it)].into() };
     ledger.take(&place(), listed(shelf.put(of_size(bytes, "a", "r2"))));
     assert_eq!(said_of(&ledger), expected);
     ledger.take(&place(), News::Changed("a".into(), Some(shelf.put(of_size(900, "a", "r1")))));
@@ -466,7 +467,7 @@ fn objects_of_one_namespace_share_its_room_and_leave_that_of_others_alone() {
     let name = |n: usize| format!("a{n:02}");
     let many = MOST_OF_A_NAMESPACE / LARGE;
     let mut ledger = Ledger::default();
-    let mut objects: Vec<Kept> = (0..many).map(|n| one.put(of_size(LARGE, &name(n), "r1"))).collect();
+    let mut objects: Vec<ReadObject> = (0..many).map(|n| one.put(of_size(LARGE, &name(n), "r1"))).collect();
     assert!(objects.iter().all(Result::is_ok));
     // What is late finds no room, however often it comes, and pushes nothing out.
     let (p, from) = (key("p"), config_map("late"));

@@ -16,6 +16,6 @@ mod turns;
 
 pub use evaluation::{Evaluated, Evaluation};
 pub use ledger::{Change, Failure, Ledger, News};
-pub use object::{Kept, Object, Refusal, Room, Sent, Shelf};
+pub use object::{Object, ReadObject, Refusal, Room, Sent, Shelf};
 pub use reference::{Place, Reference};
 pub use resolution::Resolution;

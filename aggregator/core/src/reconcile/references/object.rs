@@ -74,7 +74,7 @@ impl Object {
 }
 
 /// What is kept of an object that there is.
-pub type Kept = Result<Arc<Object>, Refusal>;
+pub type ReadObject = Result<Arc<Object>, Refusal>;
 
 /// Why an object that there is is not kept. With its bytes of JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +153,7 @@ impl Shelf {
     }
 
     /// Keeps an object instead of the version before, or nothing of it.
-    pub fn put(&mut self, Sent { name, json, .. }: Sent) -> Kept {
+    pub fn put(&mut self, Sent { name, json, .. }: Sent) -> ReadObject {
         self.refused.remove(&name);
         let before = self.objects.remove(&name);
         let json = json.map_err(Refusal::TooLarge)?;

@@ -15,7 +15,7 @@ mod plan;
 pub use plan::{Change, Wanted, plan};
 
 use crate::reconcile::lazy_object::LazyObject;
-use crate::reconcile::store::{Kept, Key, Mirror};
+use crate::reconcile::store::{HubObject, Key, Mirror};
 use statusbridge_api::FleetPackageSlice;
 use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
 use statusbridge_api::names::{LONGEST_LABEL, shortened};
@@ -57,7 +57,7 @@ impl Slice {
     }
 }
 
-impl Kept for Slice {
+impl HubObject for Slice {
     fn read(object: LazyObject) -> Option<Self> {
         let content = serde_json::from_value(object.values()).ok();
         let metadata = object.metadata;
