@@ -189,13 +189,8 @@ impl Inner {
     fn read(&self, gate: &Gate, revision: Option<Fingerprint>, now: Seconds) -> GateVerdict {
         let package = gate.spec.as_ref().ok().map(|wish| gate.key.beside(&wish.package));
         let stale_after = package.and_then(|package| self.stale_after.get(&package).copied());
-        let reading = gate_verdict::read(gate, &Question { revision, stale_after, slack: 0.0, now });
-        match reading.is_open() && self.closing.contains(&gate.key) {
-            true => {
-                reading.closed(Reason::Pending, "the gate has to close, and the hub does not know it yet")
-            }
-            false => reading,
-        }
+        let question = Question { revision, stale_after, slack: 0.0, now };
+        gate_verdict::present(gate, &question, self.closing.contains(&gate.key))
     }
 }
 

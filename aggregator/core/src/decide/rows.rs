@@ -30,6 +30,14 @@ pub fn rows(wanted: Wanted<'_>, targets: &[Target]) -> Vec<Evident> {
     targets.iter().filter(named).map(|target| row(target, wanted)).collect()
 }
 
+/// What a target comes to, and the revision that it has applied, where its word counts.
+pub(crate) fn state(target: &Target, wanted: Wanted<'_>) -> (Reason, Fingerprint) {
+    match unobserved(&target.observation) {
+        Ok(row) => (for_package(row, wanted.fingerprint()).reason, row.applied),
+        Err(reason) => (reason, Fingerprint::NONE),
+    }
+}
+
 fn row(target: &Target, wanted: Option<(Fingerprint, &str)>) -> Evident {
     let observation = &target.observation;
     let seen = unobserved(observation);

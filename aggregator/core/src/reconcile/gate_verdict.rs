@@ -213,9 +213,14 @@ impl GateVerdict {
         }
     }
 
+    /// Whether another one says the same, but for the age of the evidence.
+    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+        Self { age_seconds: None, ..self.clone() } == Self { age_seconds: None, ..other.clone() }
+    }
+
     /// The same reading, closed for a reason that the status does not know of yet.
     #[must_use]
-    pub fn closed(self, reason: Reason, message: &str) -> Self {
+    fn closed(self, reason: Reason, message: &str) -> Self {
         let (reason, message) = (reason.name().to_owned(), message.to_owned());
         Self { open: false, state: State::Waiting, reason, message, ..self }
     }
@@ -266,6 +271,16 @@ pub fn read(gate: &Gate, question: &Question) -> GateVerdict {
     }
 }
 
+/// What the gate tells whoever speaks for the hub: one that has to close is closed, though the hub does not know it yet.
+pub fn present(gate: &Gate, question: &Question, has_to_close: bool) -> GateVerdict {
+    let verdict = read(gate, question);
+    if verdict.is_open() && has_to_close {
+        verdict.closed(Reason::Pending, "the gate has to close, and the hub does not know it yet")
+    } else {
+        verdict
+    }
+}
+
 fn age(status: &RolloutGateStatus, question: &Question) -> Option<Seconds> {
     status.as_of.as_ref().map(|as_of| question.now - unix(as_of))
 }
@@ -280,7 +295,7 @@ fn judge(gate: &Gate, question: &Question) -> Verdict {
         let message = format!("the {} is for revision {own}, not {asked}", gate.noun());
         return Verdict::new(State::OtherRevision, State::OtherRevision.name(), message);
     }
-    let Some((status, open)) = present(gate) else {
+    let Some((status, open)) = answered(gate) else {
         let message =
             format!("generation {} of the {} has not been judged yet", gate.generation, gate.noun());
         return Verdict::new(State::NotJudged, Reason::Pending.name(), message);
@@ -297,7 +312,7 @@ fn judge(gate: &Gate, question: &Question) -> Verdict {
 }
 
 /// The status and its verdict, when they answer the present spec.
-fn present(gate: &Gate) -> Option<(&RolloutGateStatus, &Condition)> {
+fn answered(gate: &Gate) -> Option<(&RolloutGateStatus, &Condition)> {
     let status = gate.status.as_ref()?;
     Some((status, status.verdict_on(gate.generation)?))
 }

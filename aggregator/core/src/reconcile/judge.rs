@@ -10,6 +10,7 @@ use statusbridge_api::trace::StageStatus;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::Fingerprint;
 
+use self::again::{NEVER, fleet_key};
 use crate::checks::{Asking, resolve};
 use crate::decide::dependencies::{Dependencies, Dependency};
 use crate::decide::fleet_package::{self, RarelyScraped, Wanted};
@@ -26,13 +27,12 @@ use crate::reconcile::targets::{Chosen, Sources, shown_backend};
 use crate::reconcile::tenancy::Grant;
 use crate::reconcile::verdict_cache::{Found, Still, VerdictCache};
 use crate::time::Seconds;
-use again::{NEVER, fleet_key};
 
-/// What the slices of a FleetPackage should hold.
+/// What can be said of the clusters of a FleetPackage one by one: what its slices should hold.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Rows {
-    /// These.
-    Known(Vec<Evident>),
+pub enum Rows<R = Vec<Evident>> {
+    /// This.
+    Known(R),
     /// Nothing can be said now: what is there stays, with its age.
     Unknown,
     /// Another reporter sees to them.
@@ -220,30 +220,41 @@ impl World<'_> {
 
     /// What the slices of a FleetPackage should hold.
     pub fn rows(&self, object: &PackageObject) -> Rows {
+        match object.spec.as_ref().map(|spec| spec.detail) {
+            Ok(Detail::Problems | Detail::None) if self.is_ours(object) => Rows::Known(Vec::new()),
+            _ => self.each_cluster(object, |wanted, targets| rows::rows(wanted, targets)),
+        }
+    }
+
+    fn is_ours(&self, object: &PackageObject) -> bool {
+        object.spec.as_ref().is_ok_and(|spec| spec.managed_by.is_none() && fleet_package::check(spec).is_ok())
+    }
+
+    /// What `tell` makes of every cluster that a FleetPackage is about, and of the revision that it wants.
+    pub(super) fn each_cluster<R: Default>(
+        &self,
+        object: &PackageObject,
+        tell: impl FnOnce(Wanted<'_>, &[Target]) -> R,
+    ) -> Rows<R> {
         let Ok(spec) = &object.spec else { return Rows::Unknown };
         if spec.managed_by.is_some() {
             return Rows::NotOurs;
         }
-        match (fleet_package::check(spec), spec.detail) {
-            (Err(_), _) => Rows::Unknown,
-            (Ok(_), Detail::Problems | Detail::None) => Rows::Known(Vec::new()),
-            (Ok(stale_after), Detail::All) => {
-                let Some(wanted) = self.wanted(&object.key, spec) else { return Rows::Unknown };
-                let grant = self.state.rules.tenancy.grant(&object.key.namespace, &spec.package);
-                let known = traced(object, &self.mark(&grant, &object.key, Some(spec)));
-                let trace = wanted.text().map(|text| self.trace(&object.key, spec, text, known));
-                let wanted = trace.as_ref().map_or(wanted, |trace| wanted.through(trace));
-                let chosen = self.sources(&grant).choose(&spec.package, &spec.clusters, stale_after);
-                let backend = self.backend_of(Some((&spec.clusters, &spec.package)), &chosen.targets);
-                match (chosen.membership, backend) {
-                    (Membership::Forbidden(_), _) => Rows::Known(Vec::new()),
-                    (Membership::Unlisted(_) | Membership::NotInstalled, _) | (_, Backend::Unknown(_)) => {
-                        Rows::Unknown
-                    }
-                    (Membership::Known | Membership::Outdated { .. }, _) => {
-                        Rows::Known(rows::rows(wanted, &chosen.targets))
-                    }
-                }
+        let Ok(stale_after) = fleet_package::check(spec) else { return Rows::Unknown };
+        let Some(wanted) = self.wanted(&object.key, spec) else { return Rows::Unknown };
+        let grant = self.state.rules.tenancy.grant(&object.key.namespace, &spec.package);
+        let known = traced(object, &self.mark(&grant, &object.key, Some(spec)));
+        let trace = wanted.text().map(|text| self.trace(&object.key, spec, text, known));
+        let wanted = trace.as_ref().map_or(wanted, |trace| wanted.through(trace));
+        let chosen = self.sources(&grant).choose(&spec.package, &spec.clusters, stale_after);
+        let backend = self.backend_of(Some((&spec.clusters, &spec.package)), &chosen.targets);
+        match (chosen.membership, backend) {
+            (Membership::Forbidden(_), _) => Rows::Known(R::default()),
+            (Membership::Unlisted(_) | Membership::NotInstalled, _) | (_, Backend::Unknown(_)) => {
+                Rows::Unknown
+            }
+            (Membership::Known | Membership::Outdated { .. }, _) => {
+                Rows::Known(tell(wanted, &chosen.targets))
             }
         }
     }
@@ -268,7 +279,7 @@ impl World<'_> {
                 Still::Unknown => {}
             }
         }
-        self.with_input(object, |input, stale_after, tenancy| {
+        self.with_input(object, self.package_of(object), |input, stale_after, tenancy| {
             let status =
                 RolloutGateStatus { tenancy, epoch: Some(self.state.epoch), ..rollout_gate::decide(input) };
             let patience = self.patience(Kind::RolloutGate, &object.key, stale_after);
@@ -293,16 +304,21 @@ impl World<'_> {
         if !has_checks {
             return Vec::new();
         }
-        self.with_input(object, |input, _, _| rollout_gate::questions(input))
+        self.with_input(object, self.package_of(object), |input, _, _| rollout_gate::questions(input))
+    }
+
+    /// The FleetPackage of a gate, if the hub has it.
+    fn package_of(&self, object: &GateObject) -> Option<&PackageObject> {
+        self.state.packages.get(&object.package()?)
     }
 
     /// Puts together what a gate is judged by, with its `staleAfter` and the mark of its tenancy.
-    fn with_input<R>(
+    pub(super) fn with_input<R>(
         &self,
         object: &GateObject,
+        found: Option<&PackageObject>,
         decide: impl FnOnce(&rollout_gate::Input<'_>, Seconds, Option<String>) -> R,
     ) -> R {
-        let found = object.package().and_then(|key| self.state.packages.get(&key));
         let package = found.map(|it| it.spec.as_ref().map_err(String::as_str));
         let of = package.and_then(Result::ok).map(|it| &it.package);
         let grant = match package {
@@ -465,11 +481,11 @@ fn answers(status: Option<&FleetPackageStatus>, generation: i64) -> bool {
 }
 
 /// A duration that cannot be read makes everything stale; deciding says why.
-fn stale_after(package: &FleetPackageSpec) -> Seconds {
+pub(super) fn stale_after(package: &FleetPackageSpec) -> Seconds {
     common::seconds(&package.stale_after).unwrap_or(0.0)
 }
 
-mod again;
+pub(super) mod again;
 #[cfg(test)]
 mod dependency_tests;
 #[cfg(test)]

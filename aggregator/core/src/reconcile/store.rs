@@ -13,6 +13,7 @@ use statusbridge_api::{
 use tracing::warn;
 
 use crate::decide::Evidence;
+use crate::fleet::serial;
 use crate::reconcile::lazy_object::LazyObject;
 
 /// How long a spec may be, in bytes of JSON. The API server stores 1.5 MiB of an object: that leaves room for as much
@@ -127,6 +128,24 @@ pub struct Object<S, T> {
     pub sent: Vec<T>,
 }
 
+impl<S, T> Object<S, T> {
+    /// One that the hub does not have, to be judged once.
+    pub(crate) fn made_up(key: Key, spec: S) -> Self {
+        Self {
+            key,
+            uid: String::new(),
+            resource_version: String::new(),
+            generation: 1,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            terms: 0,
+            spec: Ok(spec),
+            status: None,
+            sent: Vec::new(),
+        }
+    }
+}
+
 impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
     /// Reads what the API server sent. `None` without a name.
     pub fn read(object: LazyObject) -> Option<Self> {
@@ -238,11 +257,18 @@ pub struct Mirror<O> {
     listing: Option<BTreeMap<Key, O>>,
     complete: bool,
     foreign: u64,
+    revision: u64,
 }
 
 impl<O> Default for Mirror<O> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), listing: None, complete: false, foreign: 0 }
+        Self {
+            objects: BTreeMap::new(),
+            listing: None,
+            complete: false,
+            foreign: 0,
+            revision: serial::next(),
+        }
     }
 }
 
@@ -250,6 +276,11 @@ impl<O: HubObject> Mirror<O> {
     /// Whether the first list is in.
     pub fn complete(&self) -> bool {
         self.complete
+    }
+
+    /// Another one whenever any object may be other than before.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// How often somebody else wrote a status since this was asked before.
@@ -283,7 +314,7 @@ impl<O: HubObject> Mirror<O> {
             Event::Apply(object) => self.insert(object).into_iter().collect(),
             Event::Delete(object) => {
                 let key = O::read(object).map(|object| object.identity().0.clone());
-                key.into_iter().filter(|key| self.objects.remove(key).is_some()).collect()
+                key.map(|key| self.forget(&key)).unwrap_or_default()
             }
             Event::Init => {
                 self.listing = Some(BTreeMap::new());
@@ -304,6 +335,7 @@ impl<O: HubObject> Mirror<O> {
                     }
                 }
                 self.complete = true;
+                self.revision = serial::next();
                 let version = |object: Option<&O>| object.map(|it| it.identity().2.to_owned());
                 let all: BTreeSet<&Key> = before.keys().chain(self.objects.keys()).collect();
                 all.into_iter()
@@ -346,11 +378,13 @@ impl<O: HubObject> Mirror<O> {
     pub fn keep(&mut self, object: O) -> bool {
         let Version { key, resource_version, .. } = object.version();
         let before = self.objects.insert(key, object);
+        self.revision = serial::next();
         before.is_none_or(|before| before.identity().2 != resource_version)
     }
 
     /// Forgets an object that is gone, and says which if it was known.
     pub fn forget(&mut self, key: &Key) -> BTreeSet<Key> {
+        self.revision = serial::next();
         self.objects.remove_entry(key).map(|(key, _)| key).into_iter().collect()
     }
 }

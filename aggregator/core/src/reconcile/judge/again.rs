@@ -32,7 +32,7 @@ impl World<'_> {
     }
 
     /// The basis of a FleetPackage's verdict.
-    pub(super) fn basis_of_package<'o>(
+    pub(in crate::reconcile) fn basis_of_package<'o>(
         &self,
         object: &'o PackageObject,
     ) -> Option<(Basis, &'o FleetPackageSpec)> {
@@ -43,7 +43,10 @@ impl World<'_> {
     }
 
     /// The basis of a gate's verdict, and the spec of its FleetPackage.
-    pub(super) fn basis_of_gate(&self, object: &GateObject) -> Option<(Basis, &FleetPackageSpec)> {
+    pub(in crate::reconcile) fn basis_of_gate(
+        &self,
+        object: &GateObject,
+    ) -> Option<(Basis, &FleetPackageSpec)> {
         let gate = object.spec.as_ref().ok()?;
         let package = self.state.packages.get(&object.package()?)?;
         let spec = package.spec.as_ref().ok()?;
@@ -90,7 +93,7 @@ impl World<'_> {
     }
 
     /// What has become of the verdict on an object.
-    pub(super) fn still<S, T>(
+    pub(in crate::reconcile) fn still<S, T>(
         &self,
         kind: Kind,
         object: &Object<S, T>,
@@ -101,7 +104,7 @@ impl World<'_> {
     }
 
     /// Keeps a verdict that was just given; without a basis none is kept.
-    pub(super) fn keep<S, T>(
+    pub(in crate::reconcile) fn keep<S, T>(
         &self,
         kind: Kind,
         object: &Object<S, T>,
@@ -118,9 +121,9 @@ impl World<'_> {
 }
 
 /// The key by which the fleet knows a package.
-pub(super) fn fleet_key(package: &FleetPackageSpec) -> String {
+pub(in crate::reconcile) fn fleet_key(package: &FleetPackageSpec) -> String {
     fleet::key(&package.package)
 }
 
 /// A time that never comes.
-pub(super) const NEVER: Seconds = Seconds::INFINITY;
+pub(in crate::reconcile) const NEVER: Seconds = Seconds::INFINITY;

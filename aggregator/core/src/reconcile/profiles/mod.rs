@@ -246,6 +246,14 @@ impl Profiles {
         }
     }
 
+    /// The labels of a cluster's ClusterProfile; none where it has no profile or several.
+    pub(crate) fn labels(&self, cluster: &str) -> Option<&Labels> {
+        match self.clusters.get(cluster)?.as_slice() {
+            [only] => self.known.get(only).map(|profile| &profile.labels),
+            _ => None,
+        }
+    }
+
     /// Why the control plane of this cluster is said to be unhealthy, if it is.
     pub fn unhealthy(&self, cluster: &str) -> Option<&str> {
         match self.clusters.get(cluster)?.as_slice() {

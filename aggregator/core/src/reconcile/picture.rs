@@ -1,0 +1,436 @@
+//! A picture of the fleet for people who look at it: packages by clusters, small and always the newest, and what of it has
+//! changed since somebody looked.
+//!
+//! ```text
+//!   World ──update──> Picture ──view(since)──> all of it, or what came later
+//! ```
+//!
+//! Each cell knows the version in which it changed. So a viewer that comes back gets exactly what came later, however
+//! long ago it left, and nothing is kept for viewers.
+
+mod view;
+
+use std::collections::{BTreeMap, HashMap};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use statusbridge_api::Reason;
+use statusbridge_api::label_selector::Labels;
+use statusbridge_contract::Fingerprint;
+
+use super::gate_verdict::{self, Gate, GateVerdict, Question};
+use super::judge::again::{NEVER, fleet_key};
+use super::judge::{Rows, World, stale_after};
+use super::store::{GateObject, Key, Kind, PackageObject};
+use super::tenancy::Tenancy;
+use super::verdict_cache::{Found, Still, VerdictCache};
+use crate::decide::{Moment, Target, rows, time};
+use crate::fleet::{Mark, serial};
+use crate::time::Seconds;
+
+pub use view::{Silence, View};
+
+/// Clusters of packages that one update looks at, at most: then it goes on with the next one. A look takes about half a
+/// microsecond.
+const LOOKS: usize = 200_000;
+/// For so many seconds nothing is looked at while nothing is heard: time alone makes evidence old, too.
+const IDLE: Seconds = 1.0;
+/// Most objects that have gone and are remembered, before a picture is worn.
+const GONE: usize = 4096;
+/// Most clusters that are remembered beside those that are shown, before a picture is worn.
+const SPARE: usize = 1000;
+
+/// What a cluster comes to for a package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cell {
+    state: Reason,
+    /// Place of the revision that it has applied among the package's revisions, if one is known.
+    revision: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Dated<T> {
+    it: T,
+    version: u64,
+}
+
+/// A cluster; its place is its number.
+#[derive(Debug)]
+struct Cluster {
+    name: String,
+    labels: Labels,
+}
+
+/// What is shown of a FleetPackage.
+#[derive(Debug)]
+struct Package {
+    object: PackageObject,
+    wanted: Option<String>,
+    /// Revisions in words where these are known, else as fingerprints.
+    revisions: Vec<String>,
+    places: HashMap<Fingerprint, u32>,
+    /// By the numbers of clusters; `None` where the package is not meant to be.
+    cells: Vec<Dated<Option<Cell>>>,
+    /// Whether all of its clusters are looked at in the next update, whatever is known of them.
+    looks: bool,
+}
+
+/// What is shown of a gate.
+#[derive(Debug)]
+struct ShownGate {
+    object: GateObject,
+    verdict: GateVerdict,
+}
+
+/// What was looked at in the last whole update.
+#[derive(Debug, Clone, PartialEq)]
+struct Seen {
+    fleet: Mark,
+    packages: u64,
+    gates: u64,
+    profiles: u64,
+    unclosed: usize,
+    answers: bool,
+}
+
+/// The picture for those who may see all of one namespace, or of all.
+#[derive(Debug)]
+pub struct Picture {
+    id: u64,
+    namespace: Option<String>,
+    version: u64,
+    clusters: Vec<Dated<Cluster>>,
+    numbers: HashMap<String, usize>,
+    packages: BTreeMap<Key, Dated<Package>>,
+    gates: BTreeMap<Key, Dated<ShownGate>>,
+    /// Versions in which an object went.
+    gone: BTreeMap<(Kind, Key), u64>,
+    verdicts: VerdictCache,
+    tenancy: Tenancy,
+    seen: Option<(Seen, Seconds)>,
+    /// Where the next update goes on, while one is not whole.
+    next: Option<Key>,
+    worn: bool,
+    as_of: Option<Time>,
+    evaluated_at: Option<Time>,
+}
+
+impl Picture {
+    /// One that shows nothing yet; of all namespaces where none is given.
+    pub fn new(namespace: Option<String>) -> Self {
+        Self {
+            id: serial::next(),
+            namespace,
+            version: 0,
+            clusters: Vec::new(),
+            numbers: HashMap::new(),
+            packages: BTreeMap::new(),
+            gates: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            verdicts: VerdictCache::default(),
+            tenancy: Tenancy::default(),
+            seen: None,
+            next: None,
+            worn: false,
+            as_of: None,
+            evaluated_at: None,
+        }
+    }
+
+    /// Whether it shows everything: one that is new is made in several updates.
+    pub fn is_whole(&self) -> bool {
+        self.seen.is_some()
+    }
+
+    /// The FleetPackages that are meant to be in this cluster.
+    pub fn packages_in(&self, cluster: &str) -> Vec<Key> {
+        let Some(number) = self.numbers.get(cluster) else { return Vec::new() };
+        let is_there = |package: &Package| package.cells.get(*number).is_some_and(|cell| cell.it.is_some());
+        self.packages.iter().filter(|(_, it)| is_there(&it.it)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The labels of a cluster that is shown.
+    pub fn labels_of(&self, cluster: &str) -> Option<&Labels> {
+        Some(&self.clusters.get(*self.numbers.get(cluster)?)?.it.labels)
+    }
+
+    /// Brings it up to date. Whoever looks from now on sees the new one. Whether anything has changed but the time.
+    pub fn update(&mut self, world: &World<'_>) -> bool {
+        let state = world.state;
+        if self.worn || self.tenancy != state.rules.tenancy {
+            *self = Self { tenancy: state.rules.tenancy.clone(), ..Self::new(self.namespace.take()) };
+        }
+        let seen = Seen {
+            fleet: state.fleet.mark(),
+            packages: state.packages.revision(),
+            gates: state.gates.revision(),
+            profiles: state.profiles.revision(),
+            unclosed: world.closing.len(),
+            answers: state.feeds.all_answer(),
+        };
+        self.evaluated_at = Some(time(world.moment.now));
+        self.as_of = state.fleet.newest_evidence().map(time);
+        if let Some((before, at)) = &self.seen
+            && *before == seen
+            && (0.0..IDLE).contains(&(world.moment.now - at))
+        {
+            return false;
+        }
+        let version = self.version + 1;
+        let mut changed = self.update_gates(world, version);
+        changed |= self.update_packages(world, version);
+        changed |= self.update_labels(world, version);
+        if changed {
+            self.version = version;
+        }
+        if self.next.is_none() {
+            self.seen = Some((seen, world.moment.now));
+            self.worn = changed && self.is_worn();
+        }
+        changed
+    }
+
+    /// Whether so much more is remembered than shown that it is better begun anew.
+    fn is_worn(&self) -> bool {
+        let meant = |package: &Dated<Package>| package.it.cells.iter().filter(|it| it.it.is_some()).count();
+        let most = self.packages.values().map(meant).max().unwrap_or_default();
+        self.gone.len() > GONE || self.clusters.len() > SPARE + 2 * most
+    }
+
+    fn shows(&self, key: &Key) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+    }
+
+    fn update_gates(&mut self, world: &World<'_>, version: u64) -> bool {
+        let mut changed = self.forget(Kind::RolloutGate, version, |key| world.state.gates.get(key).is_some());
+        for object in world.state.gates.iter() {
+            if !self.shows(&object.key) {
+                continue;
+            }
+            let unclosed = world.closing.contains(&object.key);
+            let known = self.gates.get(&object.key);
+            let is_same = known.is_some_and(|it| it.it.object.resource_version == object.resource_version);
+            // Time alone closes what is open, and changes nothing else.
+            if is_same && !unclosed && known.is_some_and(|it| !it.it.verdict.is_open()) {
+                continue;
+            }
+            let package = object.package().and_then(|key| world.state.packages.get(&key));
+            let spec = package.and_then(|package| package.spec.as_ref().ok());
+            let stale_after = spec.and_then(gate_verdict::stale_after);
+            let question = Question { revision: None, stale_after, slack: 0.0, now: world.moment.now };
+            let verdict = gate_verdict::present(&Gate::from(object), &question, unclosed);
+            let says_the_same = known.is_some_and(|it| it.it.verdict.says_the_same(&verdict));
+            if is_same && says_the_same {
+                continue;
+            }
+            changed = true;
+            self.gone.remove(&(Kind::RolloutGate, object.key.clone()));
+            let shown = ShownGate { object: object.clone(), verdict };
+            self.gates.insert(object.key.clone(), Dated { it: shown, version });
+        }
+        changed
+    }
+
+    fn update_packages(&mut self, world: &World<'_>, version: u64) -> bool {
+        let mut changed =
+            self.forget(Kind::FleetPackage, version, |key| world.state.packages.get(key).is_some());
+        let (first, mut looks) = (self.next.take(), 0);
+        for object in world.state.packages.iter() {
+            if !self.shows(&object.key) || first.as_ref().is_some_and(|first| object.key < *first) {
+                continue;
+            }
+            if looks >= LOOKS {
+                self.next = Some(object.key.clone());
+                break;
+            }
+            let (looked, other) = self.update_package(world, object, version);
+            looks += looked;
+            changed |= other;
+        }
+        changed
+    }
+
+    /// How many clusters were looked at, and whether anything has changed.
+    fn update_package(&mut self, world: &World<'_>, object: &PackageObject, version: u64) -> (usize, bool) {
+        let mut shown = match self.packages.remove(&object.key) {
+            Some(shown) if shown.it.object.uid == object.uid => shown,
+            _ => Dated { it: Package::new(object), version },
+        };
+        let mut changed = shown.version == version;
+        if shown.it.object.resource_version != object.resource_version {
+            shown.it.object = object.clone();
+            changed = true;
+        }
+        let own = World { verdicts: &self.verdicts, ..*world };
+        let basis = own.basis_of_package(object);
+        let basis = basis.as_ref().map(|(basis, spec)| (basis, *spec));
+        let stands =
+            basis.is_some_and(|basis| own.still(Kind::FleetPackage, object, basis, None) == Still::Stands);
+        let mut looked = 0;
+        if !stands || shown.it.looks {
+            let never = Moment { t: NEVER, now: NEVER };
+            let told = own.each_cluster(object, |wanted, targets| {
+                let spec = object.spec.as_ref().ok();
+                let found = Found {
+                    package: spec.map(fleet_key).unwrap_or_default(),
+                    targets,
+                    stale_after: spec.map_or(0.0, stale_after),
+                    as_of: None,
+                    until: never,
+                    stands: true,
+                };
+                own.keep(Kind::FleetPackage, object, basis, found);
+                let state = |target: &Target| {
+                    let (state, applied) = rows::state(target, wanted);
+                    (target.cluster.clone(), state, applied)
+                };
+                (wanted.text().map(str::to_owned), targets.iter().map(state).collect::<Vec<_>>())
+            });
+            let told = match told {
+                Rows::Known(told) => Some(told),
+                // What is known of no cluster now must not look like what was known before.
+                Rows::Unknown => Some((shown.it.wanted.clone(), self.unknown(&shown.it))),
+                Rows::NotOurs => None,
+            };
+            shown.it.looks = !matches!(&told, Some((_, states)) if states.iter().all(|it| it.1 != UNKNOWN));
+            let (wanted, states) = told.unwrap_or_default();
+            looked = states.len();
+            let words = self.words(world, object, wanted.as_deref());
+            changed |= shown.it.wanted != wanted;
+            shown.it.wanted = wanted;
+            changed |= self.fill(&mut shown.it, &states, &words, version);
+        }
+        if changed {
+            shown.version = version;
+            self.gone.remove(&(Kind::FleetPackage, object.key.clone()));
+        }
+        self.packages.insert(object.key.clone(), shown);
+        (looked.max(1), changed)
+    }
+
+    /// The clusters of a package of which nothing can be told any more.
+    fn unknown(&self, package: &Package) -> Vec<(String, Reason, Fingerprint)> {
+        let meant = self.clusters.iter().zip(&package.cells).filter(|(_, cell)| cell.it.is_some());
+        meant.map(|(cluster, _)| (cluster.it.name.clone(), UNKNOWN, Fingerprint::NONE)).collect()
+    }
+
+    /// The words of revisions, by fingerprint, as far as the hub has them.
+    fn words(
+        &self,
+        world: &World<'_>,
+        object: &PackageObject,
+        wanted: Option<&str>,
+    ) -> HashMap<Fingerprint, String> {
+        let gates = world.state.gates.within(&object.key.namespace);
+        let gates = gates.filter(|gate| gate.package().as_ref() == Some(&object.key));
+        let of_gates = gates.filter_map(|gate| gate.spec.as_ref().ok()).map(|spec| spec.revision.as_str());
+        of_gates.chain(wanted).map(|words| (Fingerprint::of(words), words.to_owned())).collect()
+    }
+
+    /// Takes over what a package comes to in each cluster. Whether anything is other than before.
+    fn fill(
+        &mut self,
+        package: &mut Package,
+        states: &[(String, Reason, Fingerprint)],
+        words: &HashMap<Fingerprint, String>,
+        version: u64,
+    ) -> bool {
+        let mut changed = false;
+        // Most revisions of long ago are nowhere any more.
+        if package.revisions.len() > 64 + 2 * states.len().min(512) {
+            package.revisions.clear();
+            package.places.clear();
+        }
+        for (fingerprint, place) in &package.places {
+            if let (Some(words), Some(known)) =
+                (words.get(fingerprint), package.revisions.get_mut(*place as usize))
+                && known != words
+            {
+                known.clone_from(words);
+                changed = true;
+            }
+        }
+        let mut cells = vec![None; self.clusters.len()];
+        for (cluster, state, revision) in states {
+            let number = match self.numbers.get(cluster) {
+                Some(number) => *number,
+                None => {
+                    let number = self.clusters.len();
+                    self.numbers.insert(cluster.clone(), number);
+                    let it = Cluster { name: cluster.clone(), labels: Labels::new() };
+                    self.clusters.push(Dated { it, version });
+                    cells.push(None);
+                    number
+                }
+            };
+            let revision = (!revision.is_none()).then(|| {
+                *package.places.entry(*revision).or_insert_with(|| {
+                    let known = words.get(revision).cloned();
+                    package.revisions.push(known.unwrap_or_else(|| revision.to_string()));
+                    (package.revisions.len() - 1) as u32
+                })
+            });
+            if let Some(cell) = cells.get_mut(number) {
+                *cell = Some(Cell { state: *state, revision });
+            }
+        }
+        // A viewer may still have the cells of an earlier package of this name.
+        let since = if package.cells.is_empty() { version } else { 0 };
+        package.cells.resize(cells.len(), Dated { it: None, version: since });
+        for (known, cell) in package.cells.iter_mut().zip(cells) {
+            if known.it != cell {
+                *known = Dated { it: cell, version };
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    fn update_labels(&mut self, world: &World<'_>, version: u64) -> bool {
+        let mut changed = false;
+        for cluster in &mut self.clusters {
+            let labels = world.state.profiles.labels(&cluster.it.name);
+            if labels.unwrap_or(&Labels::new()) != &cluster.it.labels {
+                cluster.it.labels = labels.cloned().unwrap_or_default();
+                cluster.version = version;
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// Forgets the objects of a kind that are not there any more. Whether there were any.
+    fn forget(&mut self, kind: Kind, version: u64, is_there: impl Fn(&Key) -> bool) -> bool {
+        let gone: Vec<Key> = match kind {
+            Kind::RolloutGate => self.gates.keys().filter(|key| !is_there(key)).cloned().collect(),
+            _ => self.packages.keys().filter(|key| !is_there(key)).cloned().collect(),
+        };
+        for key in &gone {
+            match kind {
+                Kind::RolloutGate => drop(self.gates.remove(key)),
+                _ => drop(self.packages.remove(key)),
+            }
+            self.verdicts.forget(kind, key);
+            self.gone.insert((kind, key.clone()), version);
+        }
+        !gone.is_empty()
+    }
+}
+
+/// The state of a cluster of which nothing can be told any more.
+const UNKNOWN: Reason = Reason::BackendUnavailable;
+
+impl Package {
+    fn new(object: &PackageObject) -> Self {
+        Self {
+            object: object.clone(),
+            wanted: None,
+            revisions: Vec::new(),
+            places: HashMap::new(),
+            cells: Vec::new(),
+            looks: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

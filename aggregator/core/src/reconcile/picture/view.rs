@@ -1,0 +1,214 @@
+//! What of a picture is sent to a viewer.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Serialize;
+use serde_json::{Value, json};
+use serde_with::skip_serializing_none;
+use statusbridge_api::label_selector::Labels;
+use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, RolloutGateSpec, RolloutGateStatus};
+
+use super::{Cell, Dated, Package, Picture, ShownGate};
+use crate::reconcile::gate_verdict::GateVerdict;
+use crate::reconcile::store::{Key, Kind, Object};
+
+/// Why nothing that is shown counts now; None while it does.
+pub type Silence<'a> = Option<&'a str>;
+
+/// All that a picture shows, or what of it has changed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct View<'a> {
+    cursor: String,
+    as_of: Option<&'a Time>,
+    evaluated_at: Option<&'a Time>,
+    silent: Silence<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    states: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    clusters: Vec<ClusterView<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    packages: Vec<PackageView<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gates: Vec<GateView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gone: Option<Value>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Serialize)]
+struct ClusterView<'a> {
+    /// Where not all of them are sent.
+    index: Option<usize>,
+    name: &'a str,
+    labels: &'a Labels,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Serialize)]
+struct PackageView<'a> {
+    metadata: Value,
+    spec: Option<&'a FleetPackageSpec>,
+    status: Option<&'a FleetPackageStatus>,
+    wanted: Option<&'a str>,
+    revisions: &'a [String],
+    /// Count, state, revision: run lengths over the numbers of clusters.
+    cells: Option<Vec<[i64; 3]>>,
+    /// Number of a cluster, state, revision.
+    changes: Option<Vec<[i64; 3]>>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Serialize)]
+struct GateView<'a> {
+    metadata: Value,
+    spec: Option<&'a RolloutGateSpec>,
+    status: Option<&'a RolloutGateStatus>,
+    verdict: &'a GateVerdict,
+}
+
+impl Picture {
+    /// Everything that it shows.
+    pub fn all<'a>(&'a self, silent: Silence<'a>) -> View<'a> {
+        let clusters = self.clusters.iter().map(|cluster| ClusterView {
+            index: None,
+            name: &cluster.it.name,
+            labels: &cluster.it.labels,
+        });
+        let packages = self.packages.values().map(|package| PackageView {
+            cells: Some(package.it.runs(self.clusters.len())),
+            ..package.it.head()
+        });
+        View {
+            states: Reason::ALL.iter().map(|reason| reason.name()).collect(),
+            clusters: clusters.collect(),
+            packages: packages.collect(),
+            gates: self.gates.values().map(|gate| gate.it.view()).collect(),
+            ..self.pulse(silent)
+        }
+    }
+
+    /// What has changed after the picture to which this cursor belongs; `None` where that is none of this picture's.
+    pub fn since<'a>(&'a self, cursor: &str, silent: Silence<'a>) -> Option<View<'a>> {
+        let (id, version) = cursor.split_once('-')?;
+        let version: u64 = version.parse().ok()?;
+        if id.parse::<u64>().ok()? != self.id || version > self.version {
+            return None;
+        }
+        if version == self.version {
+            return Some(self.pulse(silent));
+        }
+        let is_new = |at: u64| at > version;
+        let clusters = self.clusters.iter().enumerate().filter(|(_, cluster)| is_new(cluster.version));
+        let clusters = clusters.map(|(index, cluster)| ClusterView {
+            index: Some(index),
+            name: &cluster.it.name,
+            labels: &cluster.it.labels,
+        });
+        let packages = self.packages.values().filter(|package| is_new(package.version)).map(|package| {
+            let changed = package.it.cells.iter().enumerate().filter(|(_, cell)| is_new(cell.version));
+            let change = |(index, cell): (usize, &Dated<Option<Cell>>)| {
+                let [state, revision] = numbers(cell.it);
+                [index as i64, state, revision]
+            };
+            PackageView { changes: Some(changed.map(change).collect()), ..package.it.head() }
+        });
+        let gone = |kind: Kind| -> Vec<String> {
+            let gone = self.gone.iter().filter(|((of, _), at)| *of == kind && is_new(**at));
+            gone.map(|((_, key), _)| key.to_string()).collect()
+        };
+        let (packages_gone, gates_gone) = (gone(Kind::FleetPackage), gone(Kind::RolloutGate));
+        let any = !packages_gone.is_empty() || !gates_gone.is_empty();
+        Some(View {
+            clusters: clusters.collect(),
+            packages: packages.collect(),
+            gates: self
+                .gates
+                .values()
+                .filter(|gate| is_new(gate.version))
+                .map(|gate| gate.it.view())
+                .collect(),
+            gone: any.then(|| json!({"packages": packages_gone, "gates": gates_gone})),
+            ..self.pulse(silent)
+        })
+    }
+
+    /// A word that stands for what it shows now.
+    pub fn cursor(&self) -> String {
+        format!("{}-{}", self.id, self.version)
+    }
+
+    fn pulse<'a>(&'a self, silent: Silence<'a>) -> View<'a> {
+        View {
+            cursor: self.cursor(),
+            as_of: self.as_of.as_ref(),
+            evaluated_at: self.evaluated_at.as_ref(),
+            silent,
+            states: Vec::new(),
+            clusters: Vec::new(),
+            packages: Vec::new(),
+            gates: Vec::new(),
+            gone: None,
+        }
+    }
+
+    /// The FleetPackages that it shows, each as an object of its own.
+    pub fn packages(&self) -> impl Iterator<Item = (&Key, impl Serialize)> {
+        self.packages.iter().map(|(key, package)| (key, package.it.head()))
+    }
+
+    /// The gates that it shows, each as an object of its own.
+    pub fn gates(&self) -> impl Iterator<Item = (&Key, &GateVerdict, impl Serialize)> {
+        self.gates.iter().map(|(key, gate)| (key, &gate.it.verdict, gate.it.view()))
+    }
+}
+
+impl Package {
+    fn head(&self) -> PackageView<'_> {
+        PackageView {
+            metadata: metadata(&self.object),
+            spec: self.object.spec.as_ref().ok(),
+            status: self.object.status.as_ref(),
+            wanted: self.wanted.as_deref(),
+            revisions: &self.revisions,
+            cells: None,
+            changes: None,
+        }
+    }
+
+    fn runs(&self, clusters: usize) -> Vec<[i64; 3]> {
+        let mut runs: Vec<[i64; 3]> = Vec::new();
+        let none = std::iter::repeat_n(None, clusters.saturating_sub(self.cells.len()));
+        for cell in self.cells.iter().map(|cell| cell.it).chain(none) {
+            let [state, revision] = numbers(cell);
+            match runs.last_mut() {
+                Some([count, of, at]) if (*of, *at) == (state, revision) => *count += 1,
+                _ => runs.push([1, state, revision]),
+            }
+        }
+        runs
+    }
+}
+
+impl ShownGate {
+    fn view(&self) -> GateView<'_> {
+        GateView {
+            metadata: metadata(&self.object),
+            spec: self.object.spec.as_ref().ok(),
+            status: self.object.status.as_ref(),
+            verdict: &self.verdict,
+        }
+    }
+}
+
+fn metadata<S, T>(object: &Object<S, T>) -> Value {
+    let Key { namespace, name } = &object.key;
+    json!({"namespace": namespace, "name": name, "generation": object.generation, "labels": object.labels})
+}
+
+/// State and revision as numbers; -1 for none.
+fn numbers(cell: Option<Cell>) -> [i64; 2] {
+    match cell {
+        Some(Cell { state, revision }) => [state as i64, revision.map_or(-1, i64::from)],
+        None => [-1, -1],
+    }
+}

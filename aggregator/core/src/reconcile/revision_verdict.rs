@@ -1,0 +1,232 @@
+//! A verdict on any revision, without a gate that names it: judged by the same code as a RolloutGate.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Serialize;
+use serde_with::skip_serializing_none;
+use statusbridge_api::common::{Amount, ClusterSet};
+use statusbridge_api::rollout_gate::{FleetPackageRef, GateCounts, Require, Waiting};
+use statusbridge_api::{FleetPackageSpec, PackageRef, Reason, RolloutGateSpec};
+use statusbridge_contract::Fingerprint;
+
+use super::gate_verdict::{self, Gate, GateVerdict};
+use super::judge::World;
+use super::store::{GateObject, Key, Object, PackageObject};
+use crate::decide::rollout_gate;
+use crate::time::Seconds;
+
+/// Longest revision, in bytes: as in a RolloutGate.
+const LONGEST_REVISION: usize = 4096;
+/// Most clusters by name: as in a RolloutGate.
+const MOST_NAMES: usize = 10_000;
+/// Longest name of a cluster, in bytes: as in a RolloutGate.
+const LONGEST_NAME: usize = 253;
+
+/// Which revision of which package in which clusters, and what has to be true of them. The terms are those of a RolloutGate
+/// that needs no history: there are no deadline, dependencies and checks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RevisionQuestion {
+    /// The hub's namespace that asks: tenancy says what it may see.
+    pub asker: String,
+    /// The package.
+    pub package: PackageRef,
+    /// The revision in the delivery system's words, or its fingerprint.
+    pub revision: String,
+    /// The clusters that count.
+    pub clusters: ClusterSet,
+    /// How far a cluster must be.
+    pub require: Require,
+    /// As in a RolloutGate.
+    pub min_healthy: Option<Amount>,
+    /// As in a RolloutGate.
+    pub max_failures: Option<Amount>,
+    /// As in a RolloutGate.
+    pub min_success_time: Option<String>,
+    /// As in a FleetPackage.
+    pub stale_after: String,
+}
+
+statusbridge_api::catalogue! {
+    /// What can be answered to a question about a revision.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    RevisionState:
+    /// Enough clusters are at the revision, as the question asks for.
+    Open,
+    /// They are not.
+    Closed,
+    /// Nothing can be said now: no fresh and verified evidence of any cluster, or which clusters are meant is not known.
+    Unknown,
+    /// The question makes no sense.
+    Invalid,
+    /// The namespace that asks may not see what it asks about.
+    Forbidden,
+}
+
+/// The answer to a [`RevisionQuestion`].
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionVerdict {
+    /// Whether enough clusters are at the revision: `state` is `Open`.
+    open: bool,
+    /// What can be answered.
+    pub state: RevisionState,
+    /// One of the documented reasons.
+    pub reason: String,
+    /// The same in words.
+    pub message: String,
+    /// The revision that was asked for.
+    pub revision: String,
+    /// Its fingerprint, 12 hex digits.
+    pub fingerprint: String,
+    /// Whether there is fresh and verified evidence of every cluster that is meant.
+    pub complete: bool,
+    /// Time of the oldest evidence that counts.
+    pub as_of: Option<Time>,
+    /// How old that is, in seconds.
+    pub age_seconds: Option<Seconds>,
+    /// How old it may get, in seconds.
+    pub stale_after_seconds: Option<Seconds>,
+    /// Clusters that count, of all that are meant.
+    pub healthy: Option<String>,
+    /// How many clusters are how far.
+    pub clusters: Option<GateCounts>,
+    /// What keeps it closed, most important first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting_for: Vec<Waiting>,
+}
+
+impl RevisionQuestion {
+    /// What of it the API server would refuse in an object.
+    fn error(&self) -> Option<String> {
+        let names = self.clusters.names.iter().flatten();
+        let misnamed = names.clone().any(|name| name.is_empty() || name.len() > LONGEST_NAME);
+        match () {
+            () if self.revision.trim() != self.revision || self.revision.is_empty() => {
+                Some("revision must not be empty, nor begin or end with white space".to_owned())
+            }
+            () if self.revision.len() > LONGEST_REVISION => Some(format!(
+                "revision has {} bytes, at most {LONGEST_REVISION} are read",
+                self.revision.len()
+            )),
+            () if self.package.source.is_empty() => Some("source must not be empty".to_owned()),
+            () if self.package.name.is_empty() => Some("package must not be empty".to_owned()),
+            () if names.count() > MOST_NAMES => Some(format!(
+                "clusters names more than {MOST_NAMES} clusters: select them by their labels instead"
+            )),
+            () if self.clusters.names.as_ref().is_some_and(Vec::is_empty) => {
+                Some("clusters must name at least one cluster".to_owned())
+            }
+            () => misnamed.then(|| format!("clusters: the name of a cluster has 1 to {LONGEST_NAME} bytes")),
+        }
+    }
+
+    fn objects(&self) -> (GateObject, PackageObject) {
+        let key = Key { namespace: self.asker.clone(), name: "question".to_owned() };
+        let package = FleetPackageSpec {
+            package: self.package.clone(),
+            revision: None,
+            revision_from: None,
+            trace: Vec::new(),
+            clusters: self.clusters.clone(),
+            stale_after: self.stale_after.clone(),
+            detail: Default::default(),
+            managed_by: None,
+        };
+        let gate = RolloutGateSpec {
+            fleet_package_ref: FleetPackageRef { name: key.name.clone() },
+            revision: self.revision.clone(),
+            clusters: self.clusters.clone(),
+            require: self.require,
+            min_healthy: self.min_healthy.clone(),
+            max_failures: self.max_failures.clone(),
+            min_success_time: self.min_success_time.clone(),
+            progress_deadline: None,
+            require_stage: None,
+            depends_on: Vec::new(),
+            checks: Vec::new(),
+            override_: None,
+        };
+        (Object::made_up(key.clone(), gate), Object::made_up(key, package))
+    }
+}
+
+impl RevisionVerdict {
+    /// Whether enough clusters are at the revision.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    fn new(question: &RevisionQuestion, state: RevisionState, verdict: GateVerdict) -> Self {
+        let observed = |counts: &GateCounts| counts.total - unobserved(counts);
+        Self {
+            open: state == RevisionState::Open,
+            state,
+            reason: verdict.reason,
+            message: verdict.message,
+            revision: question.revision.clone(),
+            fingerprint: Fingerprint::of(&question.revision).to_string(),
+            complete: verdict.clusters.is_some_and(|it| it.total > 0 && observed(&it) == it.total),
+            as_of: verdict.as_of,
+            age_seconds: verdict.age_seconds,
+            stale_after_seconds: verdict.stale_after_seconds,
+            healthy: verdict.healthy,
+            clusters: verdict.clusters,
+            waiting_for: verdict.waiting_for,
+        }
+    }
+
+    fn invalid(question: &RevisionQuestion, message: String) -> Self {
+        Self {
+            open: false,
+            state: RevisionState::Invalid,
+            reason: Reason::InvalidSpec.name().to_owned(),
+            message,
+            revision: question.revision.clone(),
+            fingerprint: Fingerprint::of(&question.revision).to_string(),
+            complete: false,
+            as_of: None,
+            age_seconds: None,
+            stale_after_seconds: None,
+            healthy: None,
+            clusters: None,
+            waiting_for: Vec::new(),
+        }
+    }
+}
+
+/// Clusters of which nothing counts.
+fn unobserved(counts: &GateCounts) -> u64 {
+    counts.stale + counts.missing + counts.unverified + counts.conflicting
+}
+
+fn state(verdict: &GateVerdict) -> RevisionState {
+    let nothing_counts = |counts: &GateCounts| counts.total == unobserved(counts) - counts.missing;
+    match &verdict.clusters {
+        _ if verdict.is_open() => RevisionState::Open,
+        _ if verdict.reason == Reason::InvalidSpec.name() => RevisionState::Invalid,
+        _ if verdict.reason == Reason::Forbidden.name() => RevisionState::Forbidden,
+        None => RevisionState::Unknown,
+        Some(counts) if counts.total > 0 && nothing_counts(counts) => RevisionState::Unknown,
+        Some(_) => RevisionState::Closed,
+    }
+}
+
+impl World<'_> {
+    /// The answer to a question about a revision.
+    pub fn revision(&self, question: &RevisionQuestion) -> RevisionVerdict {
+        if let Some(error) = question.error() {
+            return RevisionVerdict::invalid(question, error);
+        }
+        let (mut gate, package) = question.objects();
+        let status = self.with_input(&gate, Some(&package), |input, _, _| rollout_gate::decide(input));
+        gate.status = Some(status);
+        // As whoever reads a gate does: evidence ages by the clock of the one who answers.
+        let stale_after = package.spec.as_ref().ok().and_then(gate_verdict::stale_after);
+        let asked = gate_verdict::Question { revision: None, stale_after, slack: 0.0, now: self.moment.now };
+        let verdict = gate_verdict::read(&Gate::from(&gate), &asked);
+        RevisionVerdict::new(question, state(&verdict), verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests;
