@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
-use statusbridge_api::Reason;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::reconcile::gate_verdict::{self, Gate, GateVerdict, Question};
 use statusbridge_core::reconcile::store::{GateObject, Key, PackageObject};
@@ -148,6 +147,11 @@ impl GateCache {
         if inner.closing != *gates {
             inner.closing.clone_from(gates);
         }
+    }
+
+    /// Why this process does not speak for the hub at this moment, if it does not.
+    pub(crate) fn silent(&self, at: Instant) -> Option<String> {
+        self.inner().silent(self.patience, at)
     }
 
     /// What is to be said of a gate, for a revision or for whichever it is for. `now` is the wall

@@ -63,13 +63,22 @@ pub enum Wanted<'a> {
         /// Its name.
         name: &'a str,
     },
+    /// All objects of a kind.
+    List {
+        /// Its API group.
+        group: &'a str,
+        /// Plural of the kind.
+        resource: &'a str,
+        /// Their namespace; all namespaces where there is none.
+        namespace: Option<&'a str>,
+    },
 }
 
 impl Wanted<'_> {
     /// The question whether this user may.
     fn by(self, UserInfo { extra, groups, uid, username }: UserInfo) -> SubjectAccessReviewSpec {
         let spec = SubjectAccessReviewSpec { extra, groups, uid, user: username, ..Default::default() };
-        let (text, verb) = (|text: &str| Some(text.to_owned()), Some("get".to_owned()));
+        let (text, verb) = (|text: &str| Some(text.to_owned()), Some(self.verb().to_owned()));
         match self {
             Self::Path(path) => {
                 let url = NonResourceAttributes { path: text(path), verb };
@@ -86,7 +95,21 @@ impl Wanted<'_> {
                 };
                 SubjectAccessReviewSpec { resource_attributes: Some(object), ..spec }
             }
+            Self::List { group, resource, namespace } => {
+                let objects = ResourceAttributes {
+                    group: text(group),
+                    resource: text(resource),
+                    namespace: namespace.map(str::to_owned),
+                    verb,
+                    ..ResourceAttributes::default()
+                };
+                SubjectAccessReviewSpec { resource_attributes: Some(objects), ..spec }
+            }
         }
+    }
+
+    fn verb(self) -> &'static str {
+        if matches!(self, Self::List { .. }) { "list" } else { "get" }
     }
 }
 
@@ -96,6 +119,12 @@ impl fmt::Display for Wanted<'_> {
             Self::Path(path) => write!(f, "the non-resource URL {path}"),
             Self::Object { group, resource, namespace, name } => {
                 write!(f, "{resource}.{group} {namespace}/{name}")
+            }
+            Self::List { group, resource, namespace: Some(namespace) } => {
+                write!(f, "{resource}.{group} in namespace {namespace}")
+            }
+            Self::List { group, resource, namespace: None } => {
+                write!(f, "{resource}.{group} in all namespaces")
             }
         }
     }
@@ -174,7 +203,7 @@ impl Guard {
         if allowed(status.as_ref()) {
             Ok(())
         } else {
-            Err(Refusal::Forbidden(format!("{name} may not get {wanted}")))
+            Err(Refusal::Forbidden(format!("{name} may not {} {wanted}", wanted.verb())))
         }
     }
 

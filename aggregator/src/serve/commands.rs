@@ -33,8 +33,10 @@ use crate::hub::leadership_guard::LeadershipGuard;
 use crate::hub::lease::{self, Election};
 use crate::hub::sweeper::Sweeper;
 use crate::metrics::Metrics;
+use crate::serve::api::Api;
 use crate::serve::config::ConfigFile;
 use crate::serve::controller::{Controller, Pace, Settings};
+use crate::serve::desk::Desk;
 use crate::serve::server::{self, Shown};
 
 /// Flags that every long-running subcommand takes.
@@ -83,6 +85,10 @@ pub struct ServeArgs {
     /// Show gates by name: /v1alpha1/gates/NAMESPACE/NAME, and statusbridge_gate_open on /metrics
     #[arg(long, env = "STATUSBRIDGE_SERVE_GATES", default_value_t = true, action = ArgAction::Set)]
     serve_gates: bool,
+    /// Show the fleet: the page at /ui/, and /v1alpha1/ with fleet, packages, gates, clusters and verdict for any revision.
+    /// Needs --authorize-scrapes on addresses that others reach
+    #[arg(long = "serve-fleet", env = "STATUSBRIDGE_SERVE_FLEET")]
+    fleet: bool,
     #[command(flatten)]
     leader: LeaderArgs,
 }
@@ -164,6 +170,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let patience = 4 * args.poll_interval.max(Duration::from_secs(1)) + 2 * timeout;
     let board = GateCache::authorized(patience, args.hub.server.authorize_scrapes);
     board.has_tenants(named.current().tenants.is_configured());
+    let desk = Arc::<Desk>::default();
     let served = args.serve_gates.then(|| board.clone());
     let metrics = Arc::new(Metrics::aggregator().with_gates(served.clone()));
     let seconds = i32::try_from(4 * args.poll_interval.as_secs()).unwrap_or(i32::MAX).max(1);
@@ -180,14 +187,21 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         let fleet = FleetSettings { forget_after, ..args.backend.fleet() };
         let heartbeat = Heartbeat::new(client.clone(), namespace, identity.clone(), seconds);
         let settings = Settings { pace, fleet, epoch, discovery: args.discover.settings() };
-        let (client, plan, board) = (client.clone(), plan.clone(), board.clone());
-        Controller::new(client, file, plan, settings, heartbeat, metrics.clone(), health.clone(), board)
+        let (client, plan, shown) = (client.clone(), plan.clone(), (board.clone(), desk.clone()));
+        Controller::new(client, file, plan, settings, heartbeat, metrics.clone(), health.clone(), shown)
     };
     // What is wrong with the flags is said now, not when this process comes to lead.
     fresh(0)?;
     // Who may ask is asked of the hub by those too who do not lead.
     let unfenced = Client::try_from(config).context("client of the hub")?;
-    let shown = Shown { metrics: metrics.clone(), health: health.clone(), board: served };
+    let api = args.fleet.then(|| Api::new(desk.clone(), board.clone()));
+    if args.fleet && !args.hub.server.authorize_scrapes && !args.hub.listen.ip().is_loopback() {
+        bail!(
+            "--serve-fleet shows the fleet to whoever reaches {}: add --authorize-scrapes, or listen on 127.0.0.1",
+            args.hub.listen
+        );
+    }
+    let shown = Shown { metrics: metrics.clone(), health: health.clone(), board: served, api };
     run(&args.hub, unfenced.clone(), shown, async |stop| {
         let candidate =
             Candidate { installation, identity: identity.clone(), term: args.leader.times.term() };
@@ -237,7 +251,7 @@ pub async fn sweep(args: SweepArgs) -> Result<()> {
     if timeout.is_zero() {
         bail!("--heartbeat-timeout must be more than 0s");
     }
-    let shown = Shown { metrics: metrics.clone(), health: health.clone(), board: None };
+    let shown = Shown { metrics: metrics.clone(), health: health.clone(), board: None, api: None };
     let sweeper = Sweeper { client: client.clone(), namespace, timeout, metrics, health };
     run(&args.hub, client, shown, async |stop| {
         sweeper.run(stop).await;

@@ -49,6 +49,7 @@ use crate::hub::write::{self, HubError, Written};
 use crate::hub::{self, discover as discovery, slices};
 use crate::metrics::{GateState, Metrics, Poll, WriteResult};
 use crate::serve::config::{Config, ConfigFile};
+use crate::serve::desk::Desk;
 
 /// How much of what is heard of ClusterProfiles is taken in before it is judged.
 const PROFILES_AT_ONCE: usize = 256;
@@ -102,6 +103,7 @@ pub struct Controller {
     restored: bool,
     announcer: Announcer,
     board: Arc<GateCache>,
+    desk: Arc<Desk>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
     /// The gates that could not be closed yet, as they were shown.
@@ -137,7 +139,7 @@ impl Controller {
         heartbeat: Heartbeat,
         metrics: Arc<Metrics>,
         health: Arc<Health>,
-        board: Arc<GateCache>,
+        (board, desk): (Arc<GateCache>, Arc<Desk>),
     ) -> anyhow::Result<Self> {
         let Settings { pace, fleet, epoch, discovery } = settings;
         let feeds = Feeds::new(plan(&config.current().feeds)?);
@@ -164,6 +166,7 @@ impl Controller {
             restored: false,
             announcer: Announcer::default(),
             board,
+            desk,
             metrics,
             health,
             unclosed: BTreeSet::new(),
@@ -184,6 +187,7 @@ impl Controller {
         let mut gates = watch(&self.client, Kind::RolloutGate);
         let mut profiles = self.watch_profiles();
         let mut slices = watch(&self.client, Kind::FleetPackageSlice);
+        let mut questions = self.desk.open();
         let a_write = Duration::from_secs(1) / self.pace.writes_per_second.max(1);
         let (mut ticks, mut looks) = (every(TICK), every(CONFIG_INTERVAL));
         let (mut counts, mut writes) = (every(Duration::from_secs(1)), every(a_write));
@@ -232,6 +236,7 @@ impl Controller {
                 Some(round) = self.rounds.next() => {
                     self.reconciler.checked(&round.namespace, &round.queries, round.said, self.clock.now());
                 }
+                Some(question) = questions.recv() => question(&self.reconciler.world(self.clock.now())),
                 _ = looks.tick() => if self.reread_config() {
                     let current = self.config.current();
                     let (settings, rules) = (current.profiles(), rules(current));

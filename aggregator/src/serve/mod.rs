@@ -1,9 +1,10 @@
-//! The loop of the aggregator, and what it shows: HTTP endpoints, metrics, gates by name.
+//! The loop of the aggregator, and what it shows: HTTP endpoints, metrics, the API.
 
+pub mod api;
 pub mod commands;
 pub mod config;
 pub mod controller;
-pub mod gates_page;
+pub mod desk;
 pub mod server;
 
 pub use commands::{ServeArgs, SweepArgs, crds, serve, sweep};

@@ -1,4 +1,4 @@
-//! `/metrics`, `/healthz` and `/readyz` of this process, and the gates' pages.
+//! `/metrics`, `/healthz` and `/readyz` of this process, and the API.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::clock;
 use crate::gate_cache::GateCache;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::serve::gates_page;
+use crate::serve::api::{Api, Body, Endpoint, gates, whole};
 
 /// What is shown of this process.
 pub struct Shown {
@@ -32,6 +32,8 @@ pub struct Shown {
     pub health: Arc<Health>,
     /// Gates by name; without it there are no pages of gates.
     pub board: Option<Arc<GateCache>>,
+    /// The rest of the API, where it is served.
+    pub api: Option<Arc<Api>>,
 }
 
 /// Serves until `stop`.
@@ -39,22 +41,40 @@ pub async fn serve(listener: TcpListener, options: ServerOptions, shown: Shown, 
     let (ServerOptions { tls, guard }, shown) = (options, Arc::new((shown, LastPage::default())));
     let service = service_fn(move |request: Request<Incoming>| {
         let (guard, shown) = (guard.clone(), shown.clone());
-        async move { Ok::<_, Infallible>(answer(&request, guard.as_deref(), &shown).await) }
+        async move { Ok::<_, Infallible>(answer(request, guard.as_ref(), &shown).await) }
     });
     listen(listener, tls, Limits::default(), service, stop).await;
 }
 
 async fn answer(
-    request: &Request<Incoming>,
-    guard: Option<&Guard>,
+    request: Request<Incoming>,
+    guard: Option<&Arc<Guard>>,
     (shown, last): &(Shown, LastPage),
-) -> Response<Full<Bytes>> {
-    let path = request.uri().path();
+) -> Response<Body> {
+    let path = request.uri().path().to_owned();
+    let path = path.as_str();
     if let Some(board) = &shown.board
-        && path.starts_with(gates_page::PATH)
+        && path.starts_with(gates::PATH)
     {
-        return gates_page::answer(board, guard, request, clock::now(), Instant::now()).await;
+        return whole(
+            gates::answer(board, guard.map(AsRef::as_ref), &request, clock::now(), Instant::now()).await,
+        );
     }
+    if let Some(api) = &shown.api
+        && let Some(endpoint) = Endpoint::of(path)
+    {
+        return api.answer(endpoint, guard, request).await;
+    }
+    whole(answer_about_itself(path, &request, guard, shown, last).await)
+}
+
+async fn answer_about_itself(
+    path: &str,
+    request: &Request<Incoming>,
+    guard: Option<&Arc<Guard>>,
+    shown: &Shown,
+    last: &LastPage,
+) -> Response<Full<Bytes>> {
     let (status, body) = match path {
         "/metrics" => {
             if let Some(guard) = guard

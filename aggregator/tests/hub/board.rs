@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use statusbridge_aggregator::clock;
 use statusbridge_aggregator::gate_cache::GateCache;
 use statusbridge_aggregator::metrics::Metrics;
-use statusbridge_aggregator::serve::gates_page;
+use statusbridge_aggregator::serve::api::gates;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus};
 use statusbridge_core::decide::time;
 use statusbridge_core::reconcile::store::{GateObject, Key, Object, PackageObject};
@@ -51,7 +51,7 @@ fn board(at: Instant) -> Arc<GateCache> {
 
 async fn ask(board: &GateCache, method: &str, uri: &str, at: Instant) -> (StatusCode, Value) {
     let request = Request::builder().method(method).uri(uri).body(()).unwrap();
-    let (head, body) = gates_page::answer(board, None, &request, clock::now(), at).await.into_parts();
+    let (head, body) = gates::answer(board, None, &request, clock::now(), at).await.into_parts();
     assert_eq!(head.headers["content-type"], "application/json");
     assert_eq!(head.headers["cache-control"], "no-store");
     (head.status, serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap())

@@ -12,6 +12,7 @@ mod exporter_silent;
 mod flux_delivers;
 mod gates_page;
 mod history;
+mod http_api;
 mod leadership;
 mod logs;
 mod mimir;

@@ -1,6 +1,7 @@
 //! Kubernetes' label selector, with bounds, and what it matches.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -115,7 +116,65 @@ impl LabelSelector {
     }
 }
 
+/// Why a text is no label selector.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no requirement such as tier=canary, tier!=canary, tier in (a, b), tier notin (a, b), tier or !tier"
+)]
+pub struct BadSelector(String);
+
+/// As `kubectl -l` takes it: requirements with commas between them.
+impl FromStr for LabelSelector {
+    type Err = BadSelector;
+
+    fn from_str(text: &str) -> Result<Self, BadSelector> {
+        let mut selector = Self::default();
+        let mut rest = text.trim();
+        while !rest.is_empty() {
+            let end = match (rest.find(','), rest.find('(')) {
+                (Some(comma), Some(open)) if open < comma => {
+                    let close = rest.find(')').ok_or_else(|| BadSelector(rest.to_owned()))?;
+                    rest[close..].find(',').map_or(rest.len(), |comma| close + comma)
+                }
+                (comma, _) => comma.unwrap_or(rest.len()),
+            };
+            let (requirement, tail) = rest.split_at(end);
+            selector.match_expressions.push(Requirement::read(requirement.trim())?);
+            rest = tail.strip_prefix(',').unwrap_or_default().trim_start();
+            if rest.is_empty() && tail.starts_with(',') {
+                return Err(BadSelector(String::new()));
+            }
+        }
+        Ok(selector)
+    }
+}
+
 impl Requirement {
+    fn read(text: &str) -> Result<Self, BadSelector> {
+        let bad = || BadSelector(text.to_owned());
+        let one = |value: &str| vec![value.trim().to_owned()];
+        let (key, operator, values) = if let Some((key, set)) = text.split_once('(') {
+            let set = set.trim_end().strip_suffix(')').ok_or_else(bad)?;
+            let values = set.split(',').map(|value| value.trim().to_owned()).collect();
+            match key.trim().rsplit_once(char::is_whitespace).ok_or_else(bad)? {
+                (key, "in") => (key, Operator::In, values),
+                (key, "notin") => (key, Operator::NotIn, values),
+                _ => return Err(bad()),
+            }
+        } else if let Some((key, value)) = text.split_once("!=") {
+            (key, Operator::NotIn, one(value))
+        } else if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
+            (key, Operator::In, one(value))
+        } else if let Some(key) = text.strip_prefix('!') {
+            (key, Operator::DoesNotExist, Vec::new())
+        } else {
+            (text, Operator::Exists, Vec::new())
+        };
+        let requirement = Self { key: key.trim().to_owned(), operator, values };
+        let fits = is_key(&requirement.key) && requirement.values.iter().all(|value| is_value(value));
+        if fits { Ok(requirement) } else { Err(bad()) }
+    }
+
     fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
         match self.operator {
@@ -159,6 +218,43 @@ mod tests {
         [("env", "prod"), ("example.com/region", "eu"), ("blank", "")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into()
+    }
+
+    #[rstest]
+    #[case::nothing("", json!({}))]
+    #[case::equal("env=prod", json!({"matchExpressions": [{"key": "env", "operator": "In", "values": ["prod"]}]}))]
+    #[case::twice_equal("env == prod", json!({"matchExpressions": [{"key": "env", "operator": "In", "values": ["prod"]}]}))]
+    #[case::not_equal("env!=prod", json!({"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["prod"]}]}))]
+    #[case::there("example.com/env", json!({"matchExpressions": [{"key": "example.com/env", "operator": "Exists"}]}))]
+    #[case::not_there("!env", json!({"matchExpressions": [{"key": "env", "operator": "DoesNotExist"}]}))]
+    #[case::several("env in (a, b),tier notin (c) , x", json!({"matchExpressions": [
+        {"key": "env", "operator": "In", "values": ["a", "b"]},
+        {"key": "tier", "operator": "NotIn", "values": ["c"]},
+        {"key": "x", "operator": "Exists"},
+    ]}))]
+    fn a_selector_is_read_as_kubectl_reads_it(#[case] text: &str, #[case] expected: serde_json::Value) {
+        assert_eq!(serde_json::to_value(text.parse::<LabelSelector>().unwrap()).unwrap(), expected);
+    }
+
+    #[rstest]
+    fn a_text_that_is_no_selector_is_refused(
+        #[values(
+            "a in (b",
+            "a in b)",
+            "a of (b)",
+            "in (b)",
+            "a,,b",
+            "a,",
+            ",",
+            "-a",
+            "a=b c",
+            "a in ((b))",
+            "=b",
+            "a=b=c"
+        )]
+        text: &str,
+    ) {
+        assert!(text.parse::<LabelSelector>().is_err());
     }
 
     #[rstest]

@@ -241,22 +241,35 @@ impl World<'_> {
             return Rows::NotOurs;
         }
         let Ok(stale_after) = fleet_package::check(spec) else { return Rows::Unknown };
-        let Some(wanted) = self.wanted(&object.key, spec) else { return Rows::Unknown };
+        let grant = self.state.rules.tenancy.grant(&object.key.namespace, &spec.package);
+        let told = self.with_wanted(object, spec, |wanted| {
+            let chosen = self.sources(&grant).choose(&spec.package, &spec.clusters, stale_after);
+            let backend = self.backend_of(Some((&spec.clusters, &spec.package)), &chosen.targets);
+            match (chosen.membership, backend) {
+                (Membership::Forbidden(_), _) => Rows::Known(R::default()),
+                (Membership::Unlisted(_) | Membership::NotInstalled, _) | (_, Backend::Unknown(_)) => {
+                    Rows::Unknown
+                }
+                (Membership::Known | Membership::Outdated { .. }, _) => {
+                    Rows::Known(tell(wanted, &chosen.targets))
+                }
+            }
+        });
+        told.unwrap_or(Rows::Unknown)
+    }
+
+    /// What `tell` makes of the revision that clusters are held to; None while that has not been read.
+    pub(super) fn with_wanted<R>(
+        &self,
+        object: &PackageObject,
+        spec: &FleetPackageSpec,
+        tell: impl FnOnce(Wanted<'_>) -> R,
+    ) -> Option<R> {
+        let wanted = self.wanted(&object.key, spec)?;
         let grant = self.state.rules.tenancy.grant(&object.key.namespace, &spec.package);
         let known = traced(object, &self.mark(&grant, &object.key, Some(spec)));
         let trace = wanted.text().map(|text| self.trace(&object.key, spec, text, known));
-        let wanted = trace.as_ref().map_or(wanted, |trace| wanted.through(trace));
-        let chosen = self.sources(&grant).choose(&spec.package, &spec.clusters, stale_after);
-        let backend = self.backend_of(Some((&spec.clusters, &spec.package)), &chosen.targets);
-        match (chosen.membership, backend) {
-            (Membership::Forbidden(_), _) => Rows::Known(R::default()),
-            (Membership::Unlisted(_) | Membership::NotInstalled, _) | (_, Backend::Unknown(_)) => {
-                Rows::Unknown
-            }
-            (Membership::Known | Membership::Outdated { .. }, _) => {
-                Rows::Known(tell(wanted, &chosen.targets))
-            }
-        }
+        Some(tell(trace.as_ref().map_or(wanted, |trace| wanted.through(trace))))
     }
 
     /// Whether the namespace of a FleetPackage may see the package in this cluster.
@@ -439,7 +452,7 @@ impl World<'_> {
         if self.state.unconfirmed.contains(&(kind, key.clone())) { 0.0 } else { stale_after }
     }
 
-    fn sources<'b>(&'b self, grant: &'b Grant<'b>) -> Sources<'b> {
+    pub(super) fn sources<'b>(&'b self, grant: &'b Grant<'b>) -> Sources<'b> {
         Sources {
             fleet: &self.state.fleet,
             profiles: &self.state.profiles,

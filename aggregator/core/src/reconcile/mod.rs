@@ -7,6 +7,7 @@
 
 pub mod command;
 pub mod dependencies;
+pub mod detail;
 pub mod discover;
 pub mod election;
 pub mod feeds;

@@ -159,6 +159,12 @@ impl Reconciler {
         self.state.feeds.moment(now)
     }
 
+    /// All that is known, to be asked at `now`.
+    pub fn world(&mut self, now: Now) -> World<'_> {
+        let moment = self.moment(now);
+        World::new(&self.state, moment)
+    }
+
     /// How many writes wait for their turn.
     pub fn waiting(&self) -> usize {
         self.queue.len()

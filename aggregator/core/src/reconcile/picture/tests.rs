@@ -319,7 +319,10 @@ fn a_namespace_sees_its_own_objects_and_what_it_is_granted_of_clusters() {
     }
     let mut picture = Picture::new(Some("tenant".to_owned()));
     picture.update(&hub.world());
-    assert_eq!(picture.packages().map(|(key, _)| key.to_string()).collect::<Vec<_>>(), ["tenant/p"]);
+    assert_eq!(
+        picture.packages().filter_map(|it| it.spec).map(|it| &it.package.name).collect::<Vec<_>>(),
+        ["p"]
+    );
     assert_eq!(picture.packages_in("b"), [Key { namespace: "tenant".into(), name: "p".into() }]);
     let before = picture.cursor();
     hub.state.rules.tenancy = serde_json::from_value(json!([

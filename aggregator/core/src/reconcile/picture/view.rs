@@ -43,12 +43,15 @@ struct ClusterView<'a> {
     labels: &'a Labels,
 }
 
+/// What is sent of a FleetPackage.
 #[skip_serializing_none]
 #[derive(Debug, Serialize)]
-struct PackageView<'a> {
+pub struct PackageView<'a> {
     metadata: Value,
-    spec: Option<&'a FleetPackageSpec>,
-    status: Option<&'a FleetPackageStatus>,
+    /// The spec; None where it cannot be read.
+    pub spec: Option<&'a FleetPackageSpec>,
+    /// The status as it stands in the hub.
+    pub status: Option<&'a FleetPackageStatus>,
     wanted: Option<&'a str>,
     revisions: &'a [String],
     /// Count, state, revision: run lengths over the numbers of clusters.
@@ -57,13 +60,16 @@ struct PackageView<'a> {
     changes: Option<Vec<[i64; 3]>>,
 }
 
+/// What is sent of a gate.
 #[skip_serializing_none]
 #[derive(Debug, Serialize)]
-struct GateView<'a> {
+pub struct GateView<'a> {
     metadata: Value,
-    spec: Option<&'a RolloutGateSpec>,
+    /// The spec; None where it cannot be read.
+    pub spec: Option<&'a RolloutGateSpec>,
     status: Option<&'a RolloutGateStatus>,
-    verdict: &'a GateVerdict,
+    /// What it tells now.
+    pub verdict: &'a GateVerdict,
 }
 
 impl Picture {
@@ -151,14 +157,14 @@ impl Picture {
         }
     }
 
-    /// The FleetPackages that it shows, each as an object of its own.
-    pub fn packages(&self) -> impl Iterator<Item = (&Key, impl Serialize)> {
-        self.packages.iter().map(|(key, package)| (key, package.it.head()))
+    /// The FleetPackages that it shows.
+    pub fn packages(&self) -> impl Iterator<Item = PackageView<'_>> {
+        self.packages.values().map(|package| package.it.head())
     }
 
-    /// The gates that it shows, each as an object of its own.
-    pub fn gates(&self) -> impl Iterator<Item = (&Key, &GateVerdict, impl Serialize)> {
-        self.gates.iter().map(|(key, gate)| (key, &gate.it.verdict, gate.it.view()))
+    /// The gates that it shows.
+    pub fn gates(&self) -> impl Iterator<Item = GateView<'_>> {
+        self.gates.values().map(|gate| gate.it.view())
     }
 }
 

@@ -1,0 +1,64 @@
+//! `/v1alpha1/packages/NAMESPACE/NAME` and `/v1alpha1/clusters/NAME`: cluster by cluster, and package by package.
+
+use std::sync::Arc;
+
+use http::{Request, Response, StatusCode};
+use serde_json::json;
+use statusbridge_core::reconcile::store::Key;
+use statusbridge_serving::authorize::Guard;
+
+use super::failure::Failure;
+use super::params::Params;
+use super::{Api, Body};
+
+/// Clusters of a package that are told of where nothing else is asked for, and at most.
+const CLUSTERS: (usize, usize) = (100, 10_000);
+
+/// One FleetPackage, cluster by cluster.
+pub(super) async fn package<B>(
+    api: &Arc<Api>,
+    guard: Option<&Arc<Guard>>,
+    request: &Request<B>,
+    namespace: String,
+    name: String,
+) -> Result<Response<Body>, Failure> {
+    let params = Params::read(request.uri().query(), &["state", "cluster", "limit"])?;
+    let (usual, most) = CLUSTERS;
+    let limit = params.parse::<usize>("limit", &format!("a number up to {most}"))?.unwrap_or(usual).min(most);
+    let (state, cluster) = (params.get("state").map(str::to_owned), params.get("cluster").map(str::to_owned));
+    api.admit(guard, request, Some(&namespace)).await?;
+    let key = Key { namespace, name };
+    if let Some(silent) = api.silent() {
+        return Err(Failure::silent(silent));
+    }
+    let message = format!("there is no FleetPackage {key}");
+    let told =
+        api.desk.ask(move |world| world.package_in_detail(&key, state.as_deref(), cluster.as_deref(), limit));
+    let told = told.await?.ok_or_else(|| Failure::not_found(message))?;
+    Ok(super::json(StatusCode::OK, &told))
+}
+
+/// One cluster, package by package.
+pub(super) async fn cluster<B>(
+    api: &Arc<Api>,
+    guard: Option<&Arc<Guard>>,
+    request: &Request<B>,
+    cluster: String,
+) -> Result<Response<Body>, Failure> {
+    let params = Params::read(request.uri().query(), &["namespace"])?;
+    let namespace = params.get("namespace");
+    api.admit(guard, request, namespace).await?;
+    let shown = api.pictures.of(namespace.map(str::to_owned)).await?;
+    if let Some(silent) = api.silent() {
+        return Err(Failure::silent(silent));
+    }
+    let (keys, labels) = {
+        let picture = shown.picture();
+        (picture.packages_in(&cluster), picture.labels_of(&cluster).cloned())
+    };
+    let missing = || Failure::not_found(format!("no FleetPackage is meant to be in cluster {cluster:?}"));
+    let labels = labels.filter(|_| !keys.is_empty()).ok_or_else(missing)?;
+    let name = cluster.clone();
+    let packages = api.desk.ask(move |world| world.packages_in_cluster(&keys, &cluster)).await?;
+    Ok(super::json(StatusCode::OK, &json!({"name": name, "labels": labels, "packages": packages})))
+}

@@ -1,0 +1,120 @@
+//! `/v1alpha1/fleet`, and `/v1alpha1/fleet/changes` as server-sent events.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::stream::{self, Stream};
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Incoming;
+use serde_json::json;
+use statusbridge_serving::authorize::Guard;
+
+use super::failure::Failure;
+use super::params::Params;
+use super::pictures::{Follower, Shown};
+use super::{Api, Body};
+
+/// Time between two signs of life, at most.
+const PULSE: Duration = Duration::from_secs(1);
+/// How long nobody is asked again whether who reads may go on reading.
+const ADMITTED: Duration = Duration::from_secs(30);
+
+/// Everything that the page shows.
+pub(super) async fn all<B>(
+    api: &Arc<Api>,
+    guard: Option<&Arc<Guard>>,
+    request: &Request<B>,
+) -> Result<Response<Body>, Failure> {
+    let params = Params::read(request.uri().query(), &["namespace"])?;
+    let namespace = params.get("namespace");
+    api.admit(guard, request, namespace).await?;
+    let shown = api.pictures.of(namespace.map(str::to_owned)).await?;
+    let silent = api.silent();
+    let picture = shown.picture();
+    Ok(super::json(StatusCode::OK, &picture.all(silent.as_deref())))
+}
+
+struct Reader {
+    api: Arc<Api>,
+    guard: Option<Arc<Guard>>,
+    request: Request<()>,
+    namespace: Option<String>,
+    follower: Follower,
+    shown: Arc<Shown>,
+    /// None once it was told that there is nothing to go on with.
+    cursor: Option<String>,
+    admitted: Instant,
+    is_first: bool,
+}
+
+/// What changes after the picture to which `cursor` belongs.
+pub(super) async fn changes(
+    api: &Arc<Api>,
+    guard: Option<&Arc<Guard>>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Failure> {
+    let params = Params::read(request.uri().query(), &["namespace", "cursor"])?;
+    let namespace = params.get("namespace").map(str::to_owned);
+    let cursor = params.need("cursor")?.to_owned();
+    let request = request.map(drop);
+    api.admit(guard, &request, namespace.as_deref()).await?;
+    let shown = api.pictures.of(namespace.clone()).await?;
+    let reader = Reader {
+        api: api.clone(),
+        guard: guard.cloned(),
+        request,
+        namespace,
+        follower: shown.follow(),
+        shown,
+        cursor: Some(cursor),
+        admitted: Instant::now(),
+        is_first: true,
+    };
+    let mut response = Response::new(StreamBody::new(reader.events()).boxed_unsync());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Proxies would wait until there is more.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+impl Reader {
+    /// One event after the other, each made when the one before was taken: who reads slowly gets more at once.
+    fn events(self) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send {
+        stream::unfold(self, |mut reader| async move {
+            let event = reader.next().await?;
+            Some((Ok(Frame::data(Bytes::from(event))), reader))
+        })
+    }
+
+    async fn next(&mut self) -> Option<String> {
+        let cursor = self.cursor.take()?;
+        if !std::mem::take(&mut self.is_first) {
+            self.follower.changed(PULSE).await;
+        }
+        if self.admitted.elapsed() > ADMITTED {
+            let admitted =
+                self.api.admit(self.guard.as_ref(), &self.request, self.namespace.as_deref()).await;
+            admitted.ok()?;
+            self.admitted = Instant::now();
+        }
+        self.shown.is_seen();
+        let silent = self.api.silent().or_else(|| self.shown.silent());
+        let picture = self.shown.picture();
+        Some(match picture.since(&cursor, silent.as_deref()) {
+            Some(view) => {
+                self.cursor = Some(picture.cursor());
+                format!("event: changes\ndata: {}\n\n", serde_json::to_string(&view).ok()?)
+            }
+            None => {
+                let message = json!({"message": "the cursor is not known here: read the fleet anew"});
+                format!("event: reset\ndata: {message}\n\n")
+            }
+        })
+    }
+}

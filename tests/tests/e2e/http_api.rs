@@ -1,0 +1,261 @@
+//! The HTTP API: a verdict on any revision, the fleet and what changes in it, and who may see which.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use statusbridge_tests::*;
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(60);
+const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
+const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
+
+async fn get(aggregator: &Aggregator, path: &str, token: Option<&str>) -> Result<(u16, Value)> {
+    let request = aggregator.http().get(aggregator.url(path));
+    let request = if let Some(token) = token { request.bearer_auth(token) } else { request };
+    let answer = request.send().await?;
+    let status = answer.status().as_u16();
+    let text = answer.text().await?;
+    Ok((status, serde_json::from_str(&text).with_context(|| text)?))
+}
+
+/// A question about the package `payments` of the fake fleet.
+fn about(rest: &str) -> String {
+    format!(
+        "/v1alpha1/verdict?source={}&namespace={FLUX_NAMESPACE}&package=payments&{rest}",
+        fake_fleet::SOURCE
+    )
+}
+
+/// What a viewer is told, event by event.
+struct Viewer {
+    answer: reqwest::Response,
+    buffer: String,
+}
+
+impl Viewer {
+    async fn follow(aggregator: &Aggregator, cursor: &str) -> Result<Self> {
+        let path = format!("/v1alpha1/fleet/changes?cursor={cursor}");
+        let answer =
+            aggregator.http().get(aggregator.url(&path)).timeout(Duration::from_secs(600)).send().await?;
+        ensure!(
+            answer.status() == 200 && answer.headers()["content-type"] == "text/event-stream",
+            "{answer:?}"
+        );
+        Ok(Self { answer, buffer: String::new() })
+    }
+
+    /// The next event and its data.
+    async fn next(&mut self) -> Result<(String, Value)> {
+        loop {
+            if let Some((event, rest)) = self.buffer.split_once("\n\n") {
+                let (name, data) = event.split_once("\ndata: ").context("an event has data")?;
+                let name = name.strip_prefix("event: ").context("an event has a name")?.to_owned();
+                let data = serde_json::from_str(data)?;
+                self.buffer = rest.to_owned();
+                return Ok((name, data));
+            }
+            let chunk = self.answer.chunk().await?.context("the stream ended")?;
+            self.buffer += std::str::from_utf8(&chunk)?;
+        }
+    }
+
+    /// Reads on until an event is as it should be.
+    async fn until(&mut self, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let (name, data) = self.next().await?;
+            ensure!(name == "changes" && Instant::now() < deadline, "{name}: {data}");
+            if is_so(&data) {
+                return Ok(data);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn any_revision_gets_a_verdict_and_a_viewer_sees_what_changes() {
+    run("e2e-http-api", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let fleet = FakeFleet::start().await?;
+        let mut jobs = Vec::new();
+        for cluster in ["c1", "c2"] {
+            fleet.says(cluster, "payments", FakePackage::healthy_at(R1));
+            jobs.push(fleet.target(ScrapeJob::new(cluster), cluster, &[]));
+        }
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs(jobs)).await?;
+        let mut options = AggregatorOptions::new(prometheus.url());
+        options.more = ["--serve-fleet", "--backend-timeout", "2s"].map(str::to_owned).to_vec();
+        let hub = Hub::start_with(rig, &etcd, options).await?;
+        let aggregator = &hub.aggregator;
+        let says = async |rest: &str, status: u16, open: bool, reason: &str| {
+            eventually(SOON, &format!("{rest} answers {status} {reason}"), async || {
+                let (code, body) = get(aggregator, &about(rest), None).await?;
+                ensure!((code, &body["open"], &body["reason"]) == (status, &json!(open), &json!(reason)), "{code} {body}");
+                Ok(body)
+            })
+            .await
+        };
+
+        // No gate and no FleetPackage is there.
+        let both = "clusters=c1,c2&staleAfter=8s";
+        let open = says(&format!("revision={R1}&{both}"), 200, true, "Healthy").await?;
+        ensure!(open["healthy"] == "2/2" && open["complete"] == true && open["fingerprint"] == "111111111111", "{open}");
+        ensure!(open["ageSeconds"].as_f64().is_some_and(|age| age < 8.0), "{open}");
+        says(&format!("revision={R2}&{both}"), 409, false, "RevisionNeverSeen").await?;
+        says("revision=111111111111&reporting=2&staleAfter=8s", 200, true, "Healthy").await?;
+        says("revision=111111111111&reporting=3&staleAfter=8s", 409, false, "TooFewClusters").await?;
+        says(&format!("revision={R1}&clusters=c1,c9&staleAfter=8s"), 409, false, "Missing").await?;
+        says(&format!("revision={R1}&clusters=c1,c9&maxFailures=1&staleAfter=8s"), 200, true, "Healthy").await?;
+        says(&format!("revision={R1}&selector=tier%3Dcanary"), 503, false, "ClusterProfilesUnavailable").await?;
+        says(&format!("revision={R1}&{both}&minSuccessTime=soon"), 400, false, "InvalidSpec").await?;
+        says(&format!("revision={R1}&{both}&deadline=1h"), 400, false, "BadRequest").await?;
+        // As Flagger asks.
+        let metadata = json!({
+            "source": fake_fleet::SOURCE, "namespace": FLUX_NAMESPACE, "package": "payments", "revision": R1, "clusters": "c1,c2",
+        });
+        let post = aggregator.http().post(aggregator.url("/v1alpha1/verdict"));
+        let answer = post.json(&json!({"name": "app", "phase": "Progressing", "metadata": metadata})).send().await?;
+        ensure!(answer.status() == 200, "{}", answer.text().await?);
+        let answer = aggregator.http().put(aggregator.url("/v1alpha1/verdict")).send().await?;
+        ensure!(answer.status() == 405 && answer.headers()["allow"] == "GET, HEAD, POST", "{answer:?}");
+
+        // The fleet, as a viewer sees it.
+        hub.report("payments", "8s", json!({})).await?;
+        hub.gate("wave", "payments", R1, json!({"clusters": {"names": ["c1"]}})).await?;
+        hub.opens("wave", SOON).await?;
+        let all = eventually(SOON, "the fleet is shown", async || {
+            let (code, all) = get(aggregator, "/v1alpha1/fleet?namespace=default", None).await?;
+            ensure!(code == 200 && all["gates"][0]["verdict"]["open"] == true, "{all}");
+            ensure!(all["clusters"].as_array().is_some_and(|it| it.len() == 2), "{all}");
+            Ok(all)
+        })
+        .await?;
+        let healthy = all["states"].as_array().context("states")?.iter().position(|it| it == "Healthy");
+        ensure!(all["packages"][0]["cells"] == json!([[2, healthy, 0]]), "{all}");
+        ensure!(all["packages"][0]["revisions"] == json!([R1]), "the words of the gate: {all}");
+        ensure!(all["silent"].is_null(), "{all}");
+        let (code, everywhere) = get(aggregator, "/v1alpha1/fleet", None).await?;
+        ensure!(code == 200, "{everywhere}");
+        let cursor = everywhere["cursor"].as_str().context("cursor")?;
+        let mut viewer = Viewer::follow(aggregator, cursor).await?;
+        fleet.says("c2", "payments", FakePackage::healthy_at(R2));
+        let changes = viewer.until(|event| event["packages"][0]["changes"].as_array().is_some_and(|it| !it.is_empty())).await?;
+        let c2 = changes["packages"][0]["changes"].as_array().context("changes")?;
+        ensure!(c2.len() == 1 && c2[0][0] == 1 && changes["packages"][0]["revisions"][1] == "222222222222", "{changes}");
+
+        // One package, one cluster, lists.
+        let (code, package) = get(aggregator, "/v1alpha1/packages/default/payments?cluster=c2", None).await?;
+        ensure!(code == 200 && package["clusters"][0]["row"]["healthyRevision"] == "222222222222", "{package}");
+        ensure!(package["adoption"]["points"].as_array().is_some_and(|it| it.len() == 2), "{package}");
+        let (code, cluster) = get(aggregator, "/v1alpha1/clusters/c2", None).await?;
+        ensure!(code == 200 && cluster["packages"][0]["name"] == "payments" && cluster["packages"][0]["asOf"].is_string(), "{cluster}");
+        for (path, items) in [
+            ("gates", 1),
+            ("gates?open=true&fleetPackage=payments", 1),
+            ("gates?open=false", 0),
+            ("gates?revision=222222222222", 0),
+            ("packages?namespace=default", 1),
+            ("packages?namespace=other", 0),
+            ("packages?package=orders", 0),
+        ] {
+            let (code, list) = get(aggregator, &format!("/v1alpha1/{path}"), None).await?;
+            ensure!(code == 200 && list["items"].as_array().is_some_and(|it| it.len() == items), "{path}: {list}");
+        }
+        for (path, status) in [
+            ("packages/default/orders", 404),
+            ("clusters/c9", 404),
+            ("fleet?names=x", 400),
+            ("fleet/changes", 400),
+            ("packages/default/payments?limit=many", 400),
+        ] {
+            let (code, body) = get(aggregator, &format!("/v1alpha1/{path}"), None).await?;
+            ensure!(code == status && body["open"] == false, "{path}: {code} {body}");
+        }
+        let (name, reset) = Viewer::follow(aggregator, "1-999999").await?.next().await?;
+        ensure!(name == "reset", "{name} {reset}");
+
+        // The gate closes for the viewer as it does in the hub; and when the hub is gone, the viewer is told.
+        fleet.says("c1", "payments", FakePackage::healthy_at(R2));
+        viewer.until(|event| event["gates"][0]["verdict"]["open"] == false).await?;
+        fleet.is_silent("c1");
+        fleet.is_silent("c2");
+        says(&format!("revision={R2}&{both}"), 503, false, "Stale").await?;
+        hub.api.stop();
+        viewer.until(|event| event["silent"].is_string()).await?;
+        says(&format!("revision={R2}&{both}"), 503, false, "AggregatorSilent").await?;
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_api_is_for_those_who_may_list_the_same_in_the_hub() {
+    run("e2e-http-api-rights", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let fleet = FakeFleet::start().await?;
+        fleet.says("c1", "payments", FakePackage::healthy_at(R1));
+        let exporters = fleet.target(ScrapeJob::new("statusbridge"), "c1", &[]);
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([exporters])).await?;
+        let api = ApiServer::start(rig, &etcd, "hub").await?;
+        let accounts = hub::install(&api).await?;
+        api.apply(include_str!("../../../deploy/rbac/authorize.yaml")).await?;
+        let config = rig.dir().join("config.yaml");
+        let tenant = "{namespaces: [team-a], clusters: [c1], packageNamespaces: ['*'], sources: ['*']}";
+        std::fs::write(&config, format!("tenants: [{tenant}]\n"))?;
+        let mut options = AggregatorOptions::new(prometheus.url());
+        options.namespace = hub::LEASES.to_owned();
+        options.more = ["--config", &config.display().to_string(), "--serve-fleet", "--authorize-scrapes"]
+            .map(str::to_owned)
+            .to_vec();
+        let options = options.over_tls(rig.dir(), &Authority::new("ours")?)?;
+        let aggregator = Aggregator::start(rig, "aggregator", &accounts.aggregator, &options).await?;
+        let token = api.token_of_service_account("team-a", "reader", &[]).await?;
+        let group = "rbac.authorization.k8s.io";
+        api.apply(include_str!("../../../deploy/rbac/viewer.yaml")).await?;
+        api.apply_object(&json!({
+            "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+            "metadata": {"name": "reader", "namespace": "team-a"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "statusbridge-viewer"},
+            "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "team-a"}],
+        }))
+        .await?;
+        let own = about(&format!("revision={R1}&clusters=c1&hubNamespace=team-a"));
+        eventually(SOON, "the tenant gets its verdict", async || {
+            let (code, body) = get(&aggregator, &own, Some(&token)).await?;
+            ensure!(code == 200 && body["open"] == true, "{code} {body}");
+            Ok(())
+        })
+        .await?;
+        let other = about(&format!("revision={R1}&clusters=c2&hubNamespace=team-a"));
+        let cluster = "may not see c2";
+        for (path, token, status, part) in [
+            (own.as_str(), None, 401, "bearer token"),
+            (other.as_str(), Some(token.as_str()), 403, cluster),
+            (
+                about(&format!("revision={R1}&clusters=c1&hubNamespace=team-b")).as_str(),
+                Some(&token),
+                403,
+                "may not list",
+            ),
+            (about(&format!("revision={R1}&clusters=c1")).as_str(), Some(&token), 403, "in all namespaces"),
+            ("/v1alpha1/fleet", Some(&token), 403, "may not list"),
+            ("/v1alpha1/fleet?namespace=team-b", Some(&token), 403, "may not list"),
+            ("/v1alpha1/fleet?namespace=team-a", None, 401, "bearer token"),
+            ("/v1alpha1/fleet/changes?cursor=1-1&namespace=team-b", Some(&token), 403, "may not list"),
+            ("/v1alpha1/packages/team-b/payments", Some(&token), 403, "may not list"),
+            ("/v1alpha1/clusters/c1?namespace=team-b", Some(&token), 403, "may not list"),
+            ("/v1alpha1/gates?namespace=team-b", Some(&token), 403, "may not list"),
+            ("/v1alpha1/packages", Some(&token), 403, "may not list"),
+        ] {
+            let (code, body) = get(&aggregator, path, token).await?;
+            ensure!(
+                code == status && body["message"].as_str().is_some_and(|it| it.contains(part)),
+                "{path}: {code} {body}"
+            );
+        }
+        let (code, own) = get(&aggregator, "/v1alpha1/fleet?namespace=team-a", Some(&token)).await?;
+        ensure!(code == 200, "{own}");
+        Ok(())
+    })
+    .await;
+}
