@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use statusbridge_aggregator::serve::api::OPENAPI;
 use statusbridge_tests::*;
 use std::time::{Duration, Instant};
 
@@ -9,13 +10,38 @@ const SOON: Duration = Duration::from_secs(60);
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 
+/// An answer, which is as the API's own description says.
 async fn get(aggregator: &Aggregator, path: &str, token: Option<&str>) -> Result<(u16, Value)> {
     let request = aggregator.http().get(aggregator.url(path));
     let request = if let Some(token) = token { request.bearer_auth(token) } else { request };
     let answer = request.send().await?;
     let status = answer.status().as_u16();
     let text = answer.text().await?;
-    Ok((status, serde_json::from_str(&text).with_context(|| text)?))
+    let body = serde_json::from_str(&text).with_context(|| text)?;
+    let description: Value = serde_json::from_str(OPENAPI)?;
+    let path = path.split('?').next().unwrap_or_default();
+    let fits = |template: &str| {
+        let words = template.split('/').zip(path.split('/'));
+        template.split('/').count() == path.split('/').count()
+            && words.into_iter().all(|(template, word)| template == word || template.starts_with('{'))
+    };
+    let paths = description["paths"].as_object().context("paths")?;
+    let of_path = paths.iter().find(|(template, _)| fits(template)).context("it is described")?.1;
+    let schema = &of_path["get"]["responses"][status.to_string()]["content"]["application/json"]["schema"];
+    let schema = schema["$ref"].as_str().with_context(|| format!("{path} may not answer {status}"))?;
+    is_as_described(schema, &body)?;
+    Ok((status, body))
+}
+
+/// Whether a value is what a schema of the API's description (`#/components/schemas/…`) says.
+fn is_as_described(schema: &str, value: &Value) -> Result<()> {
+    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+    let place = "file:///openapi.json";
+    let error = |error: String| anyhow::anyhow!("{schema}: {error}: {value}");
+    compiler.add_resource(place, serde_json::from_str(OPENAPI)?).map_err(|it| error(it.to_string()))?;
+    let compiled =
+        compiler.compile(&format!("{place}{schema}"), &mut schemas).map_err(|it| error(it.to_string()))?;
+    schemas.validate(value, compiled).map_err(|it| error(it.to_string()))
 }
 
 /// A question about the package `payments` of the fake fleet.
@@ -52,6 +78,9 @@ impl Viewer {
                 let name = name.strip_prefix("event: ").context("an event has a name")?.to_owned();
                 let data = serde_json::from_str(data)?;
                 self.buffer = rest.to_owned();
+                if name == "changes" {
+                    is_as_described("#/components/schemas/FleetChanges", &data)?;
+                }
                 return Ok((name, data));
             }
             let chunk = self.answer.chunk().await?.context("the stream ended")?;
@@ -165,12 +194,13 @@ async fn any_revision_gets_a_verdict_and_a_viewer_sees_what_changes() {
             ("packages/default/orders", 404),
             ("clusters/c9", 404),
             ("fleet?names=x", 400),
-            ("fleet/changes", 400),
             ("packages/default/payments?limit=many", 400),
         ] {
             let (code, body) = get(aggregator, &format!("/v1alpha1/{path}"), None).await?;
             ensure!(code == status && body["open"] == false, "{path}: {code} {body}");
         }
+        let answer = aggregator.http().get(aggregator.url("/v1alpha1/fleet/changes")).send().await?;
+        ensure!(answer.status() == 400, "{answer:?}");
         let (name, reset) = Viewer::follow(aggregator, "1-999999").await?.next().await?;
         ensure!(name == "reset", "{name} {reset}");
 

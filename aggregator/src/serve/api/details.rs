@@ -19,15 +19,13 @@ pub(super) async fn package<B>(
     api: &Arc<Api>,
     guard: Option<&Arc<Guard>>,
     request: &Request<B>,
-    namespace: String,
-    name: String,
+    key: Key,
+    params: &Params,
 ) -> Result<Response<Body>, Failure> {
-    let params = Params::read(request.uri().query(), &["state", "cluster", "limit"])?;
     let (usual, most) = CLUSTERS;
     let limit = params.parse::<usize>("limit", &format!("a number up to {most}"))?.unwrap_or(usual).min(most);
     let (state, cluster) = (params.get("state").map(str::to_owned), params.get("cluster").map(str::to_owned));
-    api.admit(guard, request, Some(&namespace)).await?;
-    let key = Key { namespace, name };
+    api.admit(guard, request, Some(&key.namespace)).await?;
     if let Some(silent) = api.silent() {
         return Err(Failure::silent(silent));
     }
@@ -44,8 +42,8 @@ pub(super) async fn cluster<B>(
     guard: Option<&Arc<Guard>>,
     request: &Request<B>,
     cluster: String,
+    params: &Params,
 ) -> Result<Response<Body>, Failure> {
-    let params = Params::read(request.uri().query(), &["namespace"])?;
     let namespace = params.get("namespace");
     api.admit(guard, request, namespace).await?;
     let shown = api.pictures.of(namespace.map(str::to_owned)).await?;

@@ -28,8 +28,8 @@ pub(super) async fn all<B>(
     api: &Arc<Api>,
     guard: Option<&Arc<Guard>>,
     request: &Request<B>,
+    params: &Params,
 ) -> Result<Response<Body>, Failure> {
-    let params = Params::read(request.uri().query(), &["namespace"])?;
     let namespace = params.get("namespace");
     api.admit(guard, request, namespace).await?;
     let shown = api.pictures.of(namespace.map(str::to_owned)).await?;
@@ -56,8 +56,8 @@ pub(super) async fn changes(
     api: &Arc<Api>,
     guard: Option<&Arc<Guard>>,
     request: Request<Incoming>,
+    params: &Params,
 ) -> Result<Response<Body>, Failure> {
-    let params = Params::read(request.uri().query(), &["namespace", "cursor"])?;
     let namespace = params.get("namespace").map(str::to_owned);
     let cursor = params.need("cursor")?.to_owned();
     let request = request.map(drop);

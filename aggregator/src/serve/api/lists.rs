@@ -17,8 +17,8 @@ pub(super) async fn packages<B>(
     api: &Arc<Api>,
     guard: Option<&Arc<Guard>>,
     request: &Request<B>,
+    params: &Params,
 ) -> Result<Response<Body>, Failure> {
-    let params = Params::read(request.uri().query(), &["namespace", "source", "package", "ready"])?;
     let ready: Option<bool> = params.parse("ready", "true or false")?;
     let namespace = params.get("namespace");
     api.admit(guard, request, namespace).await?;
@@ -43,8 +43,8 @@ pub(super) async fn gates<B>(
     api: &Arc<Api>,
     guard: Option<&Arc<Guard>>,
     request: &Request<B>,
+    params: &Params,
 ) -> Result<Response<Body>, Failure> {
-    let params = Params::read(request.uri().query(), &["namespace", "fleetPackage", "revision", "open"])?;
     let open: Option<bool> = params.parse("open", "true or false")?;
     let namespace = params.get("namespace");
     api.admit(guard, request, namespace).await?;

@@ -24,12 +24,14 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use statusbridge_api::{GROUP, fleet_package_slice};
+use statusbridge_core::reconcile::store::Key;
 use statusbridge_serving::authorize::{Guard, Wanted};
 use statusbridge_serving::response::respond;
 
 use crate::gate_cache::{GateCache, NOT_AUTHORIZED};
 use crate::serve::desk::Desk;
 use failure::Failure;
+use params::Params;
 use pictures::Pictures;
 
 /// Body of an answer, which may go on for as long as somebody reads it.
@@ -80,6 +82,19 @@ impl Endpoint {
             _ => None,
         }
     }
+
+    /// The parameters that it takes.
+    const fn params(&self) -> &'static [&'static str] {
+        match self {
+            Self::OpenApi => &[],
+            Self::Fleet | Self::Cluster(_) => &["namespace"],
+            Self::Changes => &["namespace", "cursor"],
+            Self::Packages => &["namespace", "source", "package", "ready"],
+            Self::Package { .. } => &["state", "cluster", "limit"],
+            Self::Gates => &["namespace", "fleetPackage", "revision", "open"],
+            Self::Verdict => &verdict::PARAMS,
+        }
+    }
 }
 
 /// Answers requests for the API.
@@ -102,22 +117,33 @@ impl Api {
         guard: Option<&Arc<Guard>>,
         request: Request<Incoming>,
     ) -> Response<Body> {
-        let method = request.method();
-        let is_read = method == Method::GET || method == Method::HEAD;
-        let answer = match endpoint {
-            Endpoint::Verdict => return verdict::answer(self, guard, request).await,
-            _ if !is_read => Err(Failure::not_allowed("GET, HEAD")),
-            Endpoint::OpenApi => Ok(whole(respond(StatusCode::OK, JSON, OPENAPI))),
-            Endpoint::Fleet => fleet::all(self, guard, &request).await,
-            Endpoint::Changes => fleet::changes(self, guard, request).await,
-            Endpoint::Packages => lists::packages(self, guard, &request).await,
-            Endpoint::Gates => lists::gates(self, guard, &request).await,
-            Endpoint::Package { namespace, name } => {
-                details::package(self, guard, &request, namespace, name).await
-            }
-            Endpoint::Cluster(cluster) => details::cluster(self, guard, &request, cluster).await,
-        };
+        let answer = self.answer_or_fail(endpoint, guard, request).await;
         answer.unwrap_or_else(|failure| whole(failure.respond()))
+    }
+
+    async fn answer_or_fail(
+        self: &Arc<Self>,
+        endpoint: Endpoint,
+        guard: Option<&Arc<Guard>>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Failure> {
+        let is_read = [Method::GET, Method::HEAD].contains(request.method());
+        if endpoint != Endpoint::Verdict && !is_read {
+            return Err(Failure::not_allowed("GET, HEAD"));
+        }
+        let params = Params::read(request.uri().query(), endpoint.params())?;
+        match endpoint {
+            Endpoint::OpenApi => Ok(whole(respond(StatusCode::OK, JSON, OPENAPI))),
+            Endpoint::Fleet => fleet::all(self, guard, &request, &params).await,
+            Endpoint::Changes => fleet::changes(self, guard, request, &params).await,
+            Endpoint::Packages => lists::packages(self, guard, &request, &params).await,
+            Endpoint::Gates => lists::gates(self, guard, &request, &params).await,
+            Endpoint::Package { namespace, name } => {
+                details::package(self, guard, &request, Key { namespace, name }, &params).await
+            }
+            Endpoint::Cluster(cluster) => details::cluster(self, guard, &request, cluster, &params).await,
+            Endpoint::Verdict => verdict::answer(self, guard, request, params).await,
+        }
     }
 
     /// Whether somebody may see all that is in a namespace, or in all of them.
@@ -162,4 +188,34 @@ fn json(status: StatusCode, value: &impl serde::Serialize) -> Response<Body> {
     let mut response = whole(response);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn the_description_has_every_endpoint_with_its_parameters() {
+        let description: Value = serde_json::from_str(OPENAPI).unwrap();
+        let mut described = 0;
+        for (path, methods) in description["paths"].as_object().unwrap() {
+            let example = path.replace("{namespace}", "default").replace("{name}", "payments");
+            let params = methods["get"]["parameters"].as_array().cloned().unwrap_or_default();
+            let in_query = params.iter().filter(|param| param["in"] == "query");
+            let described_params: BTreeSet<&str> =
+                in_query.map(|param| param["name"].as_str().unwrap()).collect();
+            let taken: BTreeSet<&str> = match Endpoint::of(&example) {
+                Some(endpoint) => endpoint.params().iter().copied().collect(),
+                None if example.starts_with(gates::PATH) => ["revision"].into(),
+                None => panic!("{path} is not served"),
+            };
+            assert_eq!(described_params, taken, "{path}");
+            described += 1;
+        }
+        // One of each kind, and the gate.
+        assert_eq!(described, 9);
+    }
 }

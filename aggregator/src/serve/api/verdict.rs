@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Buf;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -16,14 +15,15 @@ use statusbridge_serving::authorize::Guard;
 
 use super::failure::Failure;
 use super::params::Params;
-use super::{Api, Body, whole};
+use super::{Api, Body};
 
 /// Longest body of a request: ten thousand names.
 const LONGEST_BODY: usize = 512 << 10;
 /// Age that evidence may have where nothing else is said: as in a FleetPackage.
 const STALE_AFTER: &str = "3m";
 
-const PARAMS: [&str; 13] = [
+/// What a question may say.
+pub(super) const PARAMS: [&str; 13] = [
     "source",
     "namespace",
     "package",
@@ -44,19 +44,11 @@ pub(super) async fn answer(
     api: &Arc<Api>,
     guard: Option<&Arc<Guard>>,
     request: Request<Incoming>,
-) -> Response<Body> {
-    judge(api, guard, request).await.unwrap_or_else(|failure| whole(failure.respond()))
-}
-
-async fn judge(
-    api: &Arc<Api>,
-    guard: Option<&Arc<Guard>>,
-    request: Request<Incoming>,
+    mut params: Params,
 ) -> Result<Response<Body>, Failure> {
     if ![Method::GET, Method::HEAD, Method::POST].contains(request.method()) {
         return Err(Failure::not_allowed("GET, HEAD, POST"));
     }
-    let mut params = Params::read(request.uri().query(), &PARAMS)?;
     let (head, body) = request.into_parts();
     if head.method == Method::POST {
         let body = Limited::new(body, LONGEST_BODY).collect().await;
@@ -67,7 +59,7 @@ async fn judge(
                 format!("the body has more than {LONGEST_BODY} bytes"),
             )
         })?;
-        add_body(&mut params, &body.aggregate().chunk_all())?;
+        add_body(&mut params, &body.to_bytes())?;
     }
     let question = read(&params)?;
     let request = Request::from_parts(head, ());
@@ -89,16 +81,6 @@ async fn judge(
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
     }
     Ok(response)
-}
-
-trait ChunkAll {
-    fn chunk_all(self) -> Vec<u8>;
-}
-
-impl<B: Buf> ChunkAll for B {
-    fn chunk_all(mut self) -> Vec<u8> {
-        self.copy_to_bytes(self.remaining()).to_vec()
-    }
 }
 
 /// Takes parameters from a JSON object, or from `metadata` in one, which is where Flagger's webhooks have them.
