@@ -1,4 +1,4 @@
-//! The gates as they stand in the hub, for readers other than the main loop.
+//! The gates as they stand in the hub, and what their FleetPackages were delivered, for readers other than the main loop.
 //!
 //! ```text
 //!   controller --gate, package, closing--> GateCache <--answer-- /v1alpha1/gates, statusbridge_gate_…
@@ -6,6 +6,7 @@
 //!   whoever takes the hub away --silence-->  │  whether this process speaks for the hub at all
 //! ```
 
+mod deliveries;
 mod gate_series;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,7 @@ use tracing::{info, warn};
 
 use crate::clock;
 
+use deliveries::Deliveries;
 use gate_series::GateSample;
 
 /// The gates, and whether this process may speak of them.
@@ -53,6 +55,7 @@ struct Inner {
     voice: Voice,
     gates: BTreeMap<Key, Gate>,
     packages: BTreeMap<Key, Package>,
+    deliveries: Deliveries,
     closing: BTreeSet<Key>,
 }
 
@@ -86,7 +89,7 @@ impl GateCache {
         Arc::new(Self { inner, patience, authorized, hides_gates })
     }
 
-    /// A board with one gate, all of whose labels are `any`: for the reference of metrics.
+    /// A board with one gate and one FleetPackage, all of whose labels are `any`: for the reference of metrics.
     pub fn with_every_series(any: &str) -> Arc<Self> {
         let board = Self::new(Duration::ZERO);
         let key = Key { namespace: any.to_owned(), name: any.to_owned() };
@@ -96,6 +99,7 @@ impl GateCache {
         let gate =
             Gate { kind: Kind::RolloutGate, key: key.clone(), generation: 1, spec: Ok(wish), status: None };
         let mut inner = board.inner();
+        inner.deliveries.see(&key, any, None);
         inner.packages.insert(key.clone(), Package { package, stale_after: None });
         inner.gates.insert(key, gate);
         drop(inner);
@@ -152,6 +156,10 @@ impl GateCache {
     pub fn package(&self, key: &Key, package: Option<&PackageObject>) {
         let spec = package.and_then(|package| package.spec.as_ref().ok());
         let mut inner = self.inner();
+        match package {
+            Some(package) => inner.deliveries.see(key, &package.uid, package.status.as_ref()),
+            None => inner.deliveries.forget(key),
+        }
         match spec {
             Some(spec) => {
                 let (package, stale_after) = (spec.package.clone(), gate_verdict::stale_after(spec));
@@ -189,6 +197,7 @@ impl Inner {
             voice: Voice::Silent("this aggregator has not judged anything yet".to_owned()),
             gates: BTreeMap::new(),
             packages: BTreeMap::new(),
+            deliveries: Deliveries::default(),
             closing: BTreeSet::new(),
         }
     }
@@ -228,13 +237,18 @@ impl fmt::Debug for GateCache {
     }
 }
 
-/// The same series for each gate that this process knows of. While it cannot say, they are 0 rather than
-/// left out: a newer sample replaces an older one wherever it was sent, a missing one does not.
+/// The same series for each gate and FleetPackage that this process knows of. While it cannot say how a gate is, they are
+/// 0 rather than left out: a newer sample replaces an older one wherever it was sent, a missing one does not. Deliveries
+/// that were counted stay counted.
 impl Collector for GateCache {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let (now, at) = (clock::now(), Instant::now());
         let inner = self.inner();
-        if inner.gates.is_empty() || self.hides_gates() {
+        if self.hides_gates() {
+            return Ok(());
+        }
+        inner.deliveries.encode(&mut encoder)?;
+        if inner.gates.is_empty() {
             return Ok(());
         }
         let speaks = inner.silent(self.patience, at).is_none();

@@ -1,6 +1,6 @@
 //! The board of gates, its page and its metric: what they say, and when they say nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -280,4 +280,86 @@ fn the_dictionary_has_every_reason_under_a_code_of_its_own() {
     let codes: BTreeSet<_> =
         Reason::ALL.iter().map(|it| statusbridge_contract::reason::code(it.name())).collect();
     assert_eq!(codes.len(), Reason::ALL.len());
+}
+
+/// A FleetPackage with this history: revision, when it was first wanted, healthy, failed, and restored.
+fn delivered(uid: &str, history: &[(&str, f64, [f64; 3])]) -> PackageObject {
+    let entry = |(revision, started, times): &(&str, f64, [f64; 3])| {
+        let mut entry = json!({"revision": revision, "startedAt": time(*started)});
+        for (field, at) in ["healthyAt", "failedAt", "restoredAt"].into_iter().zip(times) {
+            if *at > 0.0 {
+                entry[field] = json!(time(*at));
+            }
+        }
+        entry
+    };
+    let mut package = package();
+    package.uid = uid.to_owned();
+    let status = json!({"history": Vec::from_iter(history.iter().map(entry))});
+    package.status = Some(serde_json::from_value(status).unwrap());
+    package
+}
+
+/// What is said of deliveries of the only FleetPackage: by name without its prefix, and bound.
+fn deliveries(board: &Arc<GateCache>) -> BTreeMap<String, f64> {
+    let text = Metrics::aggregator().with_gates(Some(board.clone())).render().unwrap();
+    let own = r#"fleet_package_namespace="fleet",fleet_package="payments""#;
+    let samples =
+        text.lines().filter_map(|line| line.strip_prefix("statusbridge_delivery_")?.rsplit_once(' '));
+    let plain = |name: &str| name.replace(own, "").replace(['{', '}', ','], " ").trim().to_owned();
+    samples.map(|(name, value)| (plain(name), value.parse().unwrap())).collect()
+}
+
+#[test]
+fn a_delivery_counts_once_whoever_reads_it_how_often() {
+    let board = GateCache::new(PATIENCE);
+    let see = |package: &PackageObject| board.package(&key("payments"), Some(package));
+    let all = |board: &Arc<GateCache>| {
+        let found = deliveries(board);
+        [
+            "deployments_total",
+            "failed_revisions_total",
+            "time_to_healthy_seconds_sum",
+            "time_to_restore_seconds_sum",
+        ]
+        .map(|it| found[it])
+    };
+    let (wanted, broken) = (("b", 1000.0, [0.0; 3]), ("b", 1000.0, [0.0, 1100.0, 0.0]));
+    let (old, mended) = (("a", 500.0, [600.0, 0.0, 0.0]), ("b", 1000.0, [1400.0, 1100.0, 1400.0]));
+    // What a process finds when it begins was counted by the one that wrote it.
+    see(&delivered("1", &[old]));
+    assert_eq!(all(&board), [0.0; 4]);
+    let fresh = deliveries(&board);
+    for history in [[wanted, old], [wanted, old], [broken, old], [broken, old], [mended, old], [mended, old]]
+    {
+        see(&delivered("1", &history));
+    }
+    assert_eq!(all(&board), [1.0, 1.0, 400.0, 300.0]);
+    let found = deliveries(&board);
+    assert_eq!(
+        (
+            found[r#"time_to_healthy_seconds_bucket le="300.0""#],
+            found[r#"time_to_healthy_seconds_bucket le="900.0""#]
+        ),
+        (0.0, 1.0)
+    );
+    assert!(fresh.keys().eq(found.keys()) && fresh.len() == 22, "{fresh:?}\n{found:?}");
+    // Another process, or this one when it leads again, begins at 0 …
+    let another = GateCache::new(PATIENCE);
+    another.package(&key("payments"), Some(&delivered("1", &[mended, old])));
+    assert_eq!(all(&another), [0.0; 4]);
+    board.begin();
+    see(&delivered("1", &[mended, old]));
+    assert_eq!(all(&board), [0.0; 4]);
+    // … and so does another FleetPackage of that name.
+    see(&delivered("1", &[("c", 2000.0, [2100.0, 0.0, 0.0]), mended, old]));
+    assert_eq!(all(&board), [1.0, 0.0, 100.0, 0.0]);
+    see(&delivered("2", &[("d", 3000.0, [3100.0, 0.0, 0.0])]));
+    assert_eq!(all(&board), [0.0; 4]);
+    // It is silent where gates are hidden, and about what is gone.
+    board.has_tenants(true);
+    assert!(deliveries(&board).is_empty());
+    board.has_tenants(false);
+    board.package(&key("payments"), None);
+    assert!(deliveries(&board).is_empty());
 }

@@ -258,6 +258,10 @@ pub struct HistoryEntry {
     pub applied_at: Option<Time>,
     /// When the package was first Ready at it; left out: it never was.
     pub healthy_at: Option<Time>,
+    /// When a cluster that was told to run it was first seen to have failed; left out: none was.
+    pub failed_at: Option<Time>,
+    /// When the package was first Ready after that failure, at this revision or another; left out: it was not.
+    pub restored_at: Option<Time>,
 }
 
 /// One cluster that is not as it should be.

@@ -278,6 +278,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
     let reached = Reached {
         applied: blocked.is_none() && counts.applied == counts.total,
         healthy: is_true(&conditions, READY),
+        failed: states.iter().any(|(state, _)| state.is_ok_and(|it| it.failed)),
     };
     let history = history::next(previous.history, input.wanted.text(), reached, input.moment);
     FleetPackageStatus {

@@ -14,6 +14,7 @@
 pub mod classify;
 pub mod closing;
 pub mod conditions;
+pub mod delivery;
 pub mod dependencies;
 pub mod fleet_package;
 pub mod history;
