@@ -17,8 +17,10 @@ use std::time::{Duration, Instant};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use statusbridge_api::{PackageRef, Reason};
+use statusbridge_api::fleet_package::HistoryEntry;
+use statusbridge_api::{FleetPackageStatus, PackageRef, Reason};
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::decide::time;
 use statusbridge_core::reconcile::gate_verdict::{self, Gate, GateVerdict, Question, Wish};
 use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
@@ -99,7 +101,16 @@ impl GateCache {
         let gate =
             Gate { kind: Kind::RolloutGate, key: key.clone(), generation: 1, spec: Ok(wish), status: None };
         let mut inner = board.inner();
-        inner.deliveries.see(&key, any, None);
+        let wanted = HistoryEntry {
+            revision: any.to_owned(),
+            started_at: time(0.0),
+            applied_at: None,
+            healthy_at: None,
+            failed_at: None,
+            restored_at: None,
+        };
+        let status = FleetPackageStatus { history: vec![wanted], ..FleetPackageStatus::default() };
+        inner.deliveries.see(&key, any, Some(&status));
         inner.packages.insert(key.clone(), Package { package, stale_after: None });
         inner.gates.insert(key, gate);
         drop(inner);

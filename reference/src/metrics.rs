@@ -53,7 +53,7 @@ pub(crate) fn page() -> Result<String> {
     out.push_str(&own_table(family::read(&own).context("the exporter's metrics")?));
 
     out.push_str(
-        "\n## The aggregator's\n\nThe number of series is fixed, but for the gates'. A standby shows the same series; what \
+        "\n## The aggregator's\n\nThe number of series is fixed, but for those of gates and FleetPackages. A standby shows the same series; what \
          only a leader knows is 0 there, and ages are NaN.\n\n",
     );
     let metrics = Metrics::aggregator().with_gates(Some(GateCache::with_every_series(ANY)));
@@ -152,6 +152,8 @@ fn own_unit(family: &Family) -> &'static str {
         "bytes"
     } else if ["statusbridge_gate_open", "statusbridge_gate_target_revision"].contains(&name) {
         "[fingerprint](contract.md#fingerprint)"
+    } else if name == "statusbridge_gate_reason" {
+        "[code](#codes)"
     } else {
         "–"
     }

@@ -15,6 +15,15 @@ use statusbridge_core::reconcile::store::Key;
 /// Upper bounds in seconds: from five minutes to a week.
 const BUCKETS: [f64; 7] = [300.0, 900.0, 3600.0, 14_400.0, 86_400.0, 259_200.0, 604_800.0];
 
+/// Bytes of all samples, about: room for 800 FleetPackages with names of 20 letters.
+const BUDGET: usize = 2 << 20;
+
+/// Samples of a FleetPackage.
+const SAMPLES: usize = 22;
+
+/// Bytes of a sample besides the names, about.
+const SAMPLE: usize = 100;
+
 /// What has been counted of each FleetPackage since this process began to lead.
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
@@ -55,53 +64,68 @@ impl Deliveries {
         self.packages.remove(key);
     }
 
-    /// Writes the samples of all of them.
+    /// Those with a history, as far as there is room. Without a wanted revision there is nothing to count.
+    fn shown(&self) -> Vec<(&Key, &Delivery)> {
+        let with_history = self.packages.iter().filter(|(_, delivery)| !delivery.history.is_empty());
+        let sizes = with_history.scan(0, |sum, (key, delivery)| {
+            *sum += SAMPLES * (SAMPLE + key.namespace.len() + key.name.len());
+            Some((*sum, key, delivery))
+        });
+        sizes.take_while(|(sum, ..)| *sum <= BUDGET).map(|(_, key, delivery)| (key, delivery)).collect()
+    }
+
+    /// Writes the samples of all that are shown.
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        if self.packages.is_empty() {
+        let shown = self.shown();
+        if shown.is_empty() {
             return Ok(());
         }
         let count = |value: fn(&Delivery) -> u64| move |it: &Delivery| ConstCounter::new(value(it));
-        self.family(
+        family(
+            &shown,
             encoder,
             "statusbridge_delivery_deployments",
             "Revisions of the FleetPackage that became healthy in all clusters",
             count(|it| it.deployments),
         )?;
-        self.family(
+        family(
+            &shown,
             encoder,
             "statusbridge_delivery_failed_revisions",
             "Revisions of the FleetPackage that failed in a cluster while they were wanted",
             count(|it| it.failed_revisions),
         )?;
-        self.family(
+        family(
+            &shown,
             encoder,
             "statusbridge_delivery_time_to_healthy_seconds",
             "Time from when a revision of the FleetPackage was first wanted until it was healthy in all clusters",
             |it| it.to_healthy.clone(),
         )?;
-        self.family(
+        family(
+            &shown,
             encoder,
             "statusbridge_delivery_time_to_restore_seconds",
             "Time from when a revision of the FleetPackage first failed until the package was healthy in all clusters again",
             |it| it.to_restore.clone(),
         )
     }
+}
 
-    fn family<M: EncodeMetric + TypedMetric>(
-        &self,
-        encoder: &mut DescriptorEncoder<'_>,
-        name: &str,
-        help: &str,
-        metric: impl Fn(&Delivery) -> M,
-    ) -> fmt::Result {
-        let mut family = encoder.encode_descriptor(name, help, None, M::TYPE)?;
-        for (key, delivery) in &self.packages {
-            let labels =
-                [("fleet_package_namespace", key.namespace.as_str()), ("fleet_package", key.name.as_str())];
-            metric(delivery).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
+fn family<M: EncodeMetric + TypedMetric>(
+    shown: &[(&Key, &Delivery)],
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    metric: impl Fn(&Delivery) -> M,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, M::TYPE)?;
+    for (key, delivery) in shown {
+        let labels =
+            [("fleet_package_namespace", key.namespace.as_str()), ("fleet_package", key.name.as_str())];
+        metric(delivery).encode(family.encode_family(&labels)?)?;
     }
+    Ok(())
 }
 
 impl Delivery {

@@ -1,4 +1,5 @@
-//! What `/metrics` says of each gate: the same number of series for each, whatever revisions it goes through.
+//! What `/metrics` says of each gate: the same number of series for each, whatever revisions it goes through. Of gates
+//! past a budget it only says whether they are open: whoever makes gates must not make the page any size.
 
 use std::fmt;
 
@@ -10,6 +11,15 @@ use statusbridge_api::{PackageRef, Reason};
 use statusbridge_contract::{Fingerprint, reason};
 use statusbridge_core::reconcile::gate_verdict::{GateVerdict, State};
 use statusbridge_core::reconcile::store::Key;
+
+/// Bytes of all samples but those of the first metric, of all gates together: room for 1,500 gates with names of 20 letters.
+const BUDGET: usize = 2 << 20;
+
+/// Samples of a gate besides the first.
+const DETAILS: usize = 14;
+
+/// Bytes of a sample besides the gate's names, about.
+const SAMPLE: usize = 80;
 
 /// A metric with one sample for each gate; 0 stands for what this process cannot say.
 type PerGate = (&'static str, &'static str, fn(&GateVerdict) -> u64);
@@ -67,18 +77,20 @@ pub(super) struct GateSample<'a> {
 
 /// Writes the samples of all gates, and the dictionary of their reasons.
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, gates: &[GateSample<'_>]) -> fmt::Result {
-    for (name, help, value) in PER_GATE {
-        let values = gates.iter().map(|gate| (gate.labels(), gate.verdict.as_ref().map_or(0, value)));
+    let detailed = detailed(gates);
+    for (place, (name, help, value)) in PER_GATE.into_iter().enumerate() {
+        let shown = if place == 0 { gates } else { detailed };
+        let values = shown.iter().map(|gate| (gate.labels(), gate.verdict.as_ref().map_or(0, value)));
         family(encoder, name, help, values)?;
     }
-    let by_state = gates.iter().flat_map(|gate| {
+    let by_state = detailed.iter().flat_map(|gate| {
         let counts = gate.verdict.as_ref().filter(|it| is_judged(it)).and_then(|it| it.clusters);
         clusters(&counts.unwrap_or_default())
             .map(|(state, count)| ([gate.labels().as_slice(), &[("state", state)]].concat(), count))
     });
     let help = "Clusters of the rollout gate by state, each in one; 0 while it is not judged or this process cannot say";
     family(encoder, "statusbridge_gate_clusters", help, by_state)?;
-    let info = gates.iter().map(|gate| {
+    let info = detailed.iter().map(|gate| {
         let package = gate.package;
         let own = [
             ("fleet_package", gate.fleet_package.unwrap_or_default()),
@@ -102,6 +114,25 @@ impl<'a> GateSample<'a> {
     fn labels(&self) -> [(&'static str, &'a str); 2] {
         [("gate_namespace", &self.key.namespace), ("gate", &self.key.name)]
     }
+
+    /// Bytes of its details, about.
+    fn size(&self) -> usize {
+        let package = self
+            .package
+            .map_or(0, |it| it.source.len() + it.name.len() + it.namespace.as_ref().map_or(0, String::len));
+        let names = self.key.namespace.len() + self.key.name.len();
+        DETAILS * (SAMPLE + names) + self.fleet_package.map_or(0, str::len) + package
+    }
+}
+
+/// The gates that there is room for, in order.
+fn detailed<'a, 'b>(gates: &'a [GateSample<'b>]) -> &'a [GateSample<'b>] {
+    let sizes = gates.iter().scan(0, |sum, gate| {
+        *sum += gate.size();
+        Some(*sum)
+    });
+    let room = sizes.take_while(|sum| *sum <= BUDGET).count();
+    gates.get(..room).unwrap_or(gates)
 }
 
 /// Whether what the status counts was counted for the present spec, on evidence that is young enough.

@@ -363,3 +363,21 @@ fn a_delivery_counts_once_whoever_reads_it_how_often() {
     board.package(&key("payments"), None);
     assert!(deliveries(&board).is_empty());
 }
+
+#[test]
+fn whoever_makes_gates_does_not_make_the_page_any_size() {
+    let (board, at) = (GateCache::new(PATIENCE), Instant::now());
+    board.spoke(at);
+    let names = Vec::from_iter((0..4000).map(|n| key(&format!("{}-{n:04}", "a".repeat(230)))));
+    for key in &names {
+        board.gate(key, Some(&gate(&[])));
+        board.package(key, Some(&delivered("1", &[("a", 500.0, [0.0; 3])])));
+    }
+    let text = Metrics::aggregator().with_gates(Some(board)).render().unwrap();
+    let count = |metric: &str| text.lines().filter(|line| line.starts_with(metric)).count();
+    assert_eq!(count("statusbridge_gate_open{"), names.len());
+    let detailed = count("statusbridge_gate_state{");
+    assert!(detailed > 400 && count("statusbridge_gate_clusters{") == 9 * detailed, "{detailed}");
+    assert!(count("statusbridge_delivery_deployments_total{") > 200);
+    assert!(text.len() < 7 << 20, "{} bytes", text.len());
+}

@@ -155,7 +155,7 @@ pub struct FleetPackageStatus {
     /// The revision that is wanted: the spec's, or what `revisionFrom` gives now. Empty while
     /// `revisionFrom` gives none.
     pub revision: Option<String>,
-    /// The same as 12 hex digits, for columns and for comparison with rows and metrics. `spec.revision` takes these too.
+    /// `revision` as 12 hex digits, for columns and for comparison with rows and metrics. `spec.revision` takes these too.
     pub fingerprint: Option<String>,
     /// The revision at which the package was last Ready: the wanted one; without one, the one that
     /// every cluster had, if it was the same everywhere.

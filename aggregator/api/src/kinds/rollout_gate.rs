@@ -182,7 +182,7 @@ pub struct RolloutGateStatus {
     pub since: Option<Time>,
     /// The revision that was judged.
     pub revision: Option<String>,
-    /// The same as 12 hex digits, for columns and for comparison with rows and metrics. `spec.revision` takes these too.
+    /// `revision` as 12 hex digits, for columns and for comparison with rows and metrics. `spec.revision` takes these too.
     pub fingerprint: Option<String>,
     /// Clusters that count, of all targets: `95/100`.
     pub healthy: Option<String>,
