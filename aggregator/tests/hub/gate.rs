@@ -278,7 +278,7 @@ fn the_previous_revisions_health_never_opens_the_next_generation() {
 }
 
 #[test]
-fn succeeded_latches_for_the_generation_and_open_does_not() {
+fn opened_once_stays_for_the_generation_and_open_does_not() {
     let opened = Case::default().on([fresh(healthy(R2))]);
     let later = Moment { t: T + 100.0, now: T + 105.0 };
     let closed = Case { previous: Some(opened.clone()), moment: later, ..Case::default() }
