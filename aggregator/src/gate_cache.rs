@@ -1,10 +1,13 @@
-//! The gates as they stand in the hub, for readers other than the main loop.
+//! The gates as they stand in the hub, and what their FleetPackages were delivered, for readers other than the main loop.
 //!
 //! ```text
-//!   controller --gate, package, closing--> GateCache <--answer-- /v1alpha1/gates, statusbridge_gate_open
+//!   controller --gate, package, closing--> GateCache <--answer-- /v1alpha1/gates, statusbridge_gate_…
 //!   heartbeat  --landed------------------>   │
 //!   whoever takes the hub away --silence-->  │  whether this process speaks for the hub at all
 //! ```
+
+mod deliveries;
+mod gate_series;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,24 +16,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
+use statusbridge_api::fleet_package::HistoryEntry;
+use statusbridge_api::{FleetPackageStatus, PackageRef};
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::reconcile::gate_verdict::{self, Gate, GateVerdict, Question};
-use statusbridge_core::reconcile::store::{GateObject, Key, PackageObject};
+use statusbridge_core::decide::time;
+use statusbridge_core::reconcile::gate_verdict::{self, Gate, GateVerdict, Question, Wish};
+use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 use tracing::{info, warn};
 
 use crate::clock;
 
-/// Name of the metric.
-pub const METRIC: &str = "statusbridge_gate_open";
-
-/// Its labels.
-pub const LABELS: [&str; 2] = ["gate_namespace", "gate"];
-
-/// What the metric says.
-pub const HELP: &str = "Fingerprint of the revision that the rollout gate is open for; 0 while it is closed or this process cannot say";
+use deliveries::Deliveries;
+use gate_series::GateSample;
 
 /// The gates, and whether this process may speak of them.
 pub struct GateCache {
@@ -57,8 +56,15 @@ enum Voice {
 struct Inner {
     voice: Voice,
     gates: BTreeMap<Key, Gate>,
-    stale_after: BTreeMap<Key, Seconds>,
+    packages: BTreeMap<Key, Package>,
+    deliveries: Deliveries,
     closing: BTreeSet<Key>,
+}
+
+/// What of a FleetPackage matters to its gates.
+struct Package {
+    package: PackageRef,
+    stale_after: Option<Seconds>,
 }
 
 /// What the board answers.
@@ -83,6 +89,32 @@ impl GateCache {
     pub fn authorized(patience: Duration, authorized: bool) -> Arc<Self> {
         let (inner, hides_gates) = (Mutex::new(Inner::new()), AtomicBool::new(false));
         Arc::new(Self { inner, patience, authorized, hides_gates })
+    }
+
+    /// A board with one gate and one FleetPackage, all of whose labels are `any`: for the reference of metrics.
+    pub fn with_every_series(any: &str) -> Arc<Self> {
+        let board = Self::new(Duration::ZERO);
+        let key = Key { namespace: any.to_owned(), name: any.to_owned() };
+        let package =
+            PackageRef { source: any.to_owned(), namespace: Some(any.to_owned()), name: any.to_owned() };
+        let wish = Wish { revision: any.to_owned(), package: any.to_owned(), word: None };
+        let gate =
+            Gate { kind: Kind::RolloutGate, key: key.clone(), generation: 1, spec: Ok(wish), status: None };
+        let mut inner = board.inner();
+        let wanted = HistoryEntry {
+            revision: any.to_owned(),
+            started_at: time(0.0),
+            applied_at: None,
+            healthy_at: None,
+            failed_at: None,
+            restored_at: None,
+        };
+        let status = FleetPackageStatus { history: vec![wanted], ..FleetPackageStatus::default() };
+        inner.deliveries.see(&key, any, Some(&status));
+        inner.packages.insert(key.clone(), Package { package, stale_after: None });
+        inner.gates.insert(key, gate);
+        drop(inner);
+        board
     }
 
     /// Hides gates where there are tenants, unless whoever asks is authorized first.
@@ -135,9 +167,16 @@ impl GateCache {
     pub fn package(&self, key: &Key, package: Option<&PackageObject>) {
         let spec = package.and_then(|package| package.spec.as_ref().ok());
         let mut inner = self.inner();
-        match spec.and_then(gate_verdict::stale_after) {
-            Some(seconds) => drop(inner.stale_after.insert(key.clone(), seconds)),
-            None => drop(inner.stale_after.remove(key)),
+        match package {
+            Some(package) => inner.deliveries.see(key, &package.uid, package.status.as_ref()),
+            None => inner.deliveries.forget(key),
+        }
+        match spec {
+            Some(spec) => {
+                let (package, stale_after) = (spec.package.clone(), gate_verdict::stale_after(spec));
+                drop(inner.packages.insert(key.clone(), Package { package, stale_after }));
+            }
+            None => drop(inner.packages.remove(key)),
         }
     }
 
@@ -173,7 +212,8 @@ impl Inner {
         Self {
             voice: Voice::Silent("this aggregator has not judged anything yet".to_owned()),
             gates: BTreeMap::new(),
-            stale_after: BTreeMap::new(),
+            packages: BTreeMap::new(),
+            deliveries: Deliveries::default(),
             closing: BTreeSet::new(),
         }
     }
@@ -190,9 +230,13 @@ impl Inner {
         }
     }
 
+    fn package_of(&self, gate: &Gate) -> Option<&Package> {
+        let wish = gate.spec.as_ref().ok()?;
+        self.packages.get(&gate.key.beside(&wish.package))
+    }
+
     fn read(&self, gate: &Gate, revision: Option<Fingerprint>, now: Seconds) -> GateVerdict {
-        let package = gate.spec.as_ref().ok().map(|wish| gate.key.beside(&wish.package));
-        let stale_after = package.and_then(|package| self.stale_after.get(&package).copied());
+        let stale_after = self.package_of(gate).and_then(|package| package.stale_after);
         let question = Question { revision, stale_after, slack: 0.0, now };
         gate_verdict::present(gate, &question, self.closing.contains(&gate.key))
     }
@@ -204,24 +248,28 @@ impl fmt::Debug for GateCache {
     }
 }
 
-/// One series for each gate that this process knows of. While it cannot say, they are 0 rather than
-/// left out: a newer sample replaces an older one wherever it was sent, a missing one does not.
+/// The same series for each gate and FleetPackage that this process knows of. While it cannot say how a gate is, they are
+/// 0 rather than left out: a newer sample replaces an older one wherever it was sent, a missing one does not. Deliveries
+/// that were counted stay counted.
 impl Collector for GateCache {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let (now, at) = (clock::now(), Instant::now());
         let inner = self.inner();
-        if inner.gates.is_empty() || self.hides_gates() {
+        if self.hides_gates() {
             return Ok(());
         }
-        let silent = inner.silent(self.patience, at).is_some();
-        let mut family = encoder.encode_descriptor(METRIC, HELP, None, MetricType::Gauge)?;
-        for (key, gate) in &inner.gates {
-            let value = if silent { 0 } else { inner.read(gate, None, now).open_for() };
-            let [namespace, gate_label] = LABELS;
-            let labels = [(namespace, key.namespace.as_str()), (gate_label, key.name.as_str())];
-            let gauge = prometheus_client::metrics::gauge::ConstGauge::new(i64::try_from(value).unwrap_or(0));
-            gauge.encode(family.encode_family(&labels)?)?;
+        inner.deliveries.encode(&mut encoder)?;
+        if inner.gates.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let speaks = inner.silent(self.patience, at).is_none();
+        let samples = inner.gates.iter().map(|(key, gate)| GateSample {
+            key,
+            fleet_package: gate.spec.as_ref().ok().map(|wish| wish.package.as_str()),
+            package: inner.package_of(gate).map(|it| &it.package),
+            verdict: speaks.then(|| inner.read(gate, None, now)),
+        });
+        let samples: Vec<_> = samples.collect();
+        gate_series::encode(&mut encoder, &samples)
     }
 }

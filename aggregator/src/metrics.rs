@@ -1,5 +1,5 @@
 //! The aggregator's own metrics. No label names a cluster, a package or a gate, but for gates that have to be closed and
-//! cannot be: how many series there are does not depend on what is watched. What is said of them here is what
+//! cannot be, and those that the gate cache shows: how many other series there are does not depend on what is watched. What is said of them here is what
 //! docs/metrics.md says.
 
 use std::collections::BTreeSet;
@@ -236,7 +236,7 @@ impl Metrics {
         Self { registry, ..it }
     }
 
-    /// The same, and a series for each gate on the board.
+    /// The same, and the series of each gate on the board.
     #[must_use]
     pub fn with_gates(mut self, board: Option<Arc<GateCache>>) -> Self {
         if let Some(board) = board {

@@ -38,7 +38,8 @@ struct Board {
     rows: Vec<Row>,
 }
 
-/// A variable with the values that a label has in series, or with some choices, the first of them chosen.
+/// A variable with the values that a label has in series, with some choices, the first of them chosen, or with what a
+/// person writes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Variable {
@@ -52,6 +53,8 @@ struct Variable {
     several: bool,
     #[serde(default)]
     choices: Vec<(String, String)>,
+    /// What stands in a text box before anybody writes into it.
+    text: Option<String>,
 }
 
 /// Panels from left to right, and below each other, under a headline.
@@ -296,7 +299,7 @@ fn merge(into: &mut Value, from: &Value) {
 
 impl Variable {
     fn json(&self) -> Value {
-        let Self { name, title, label, of, several, choices } = self;
+        let Self { name, title, label, of, several, choices, text } = self;
         let mut variable = json!({
             "name": name, "label": title, "hide": 0, "includeAll": several, "multi": several, "options": [],
             "skipUrlSync": false,
@@ -309,6 +312,11 @@ impl Variable {
                 "type": "custom", "query": query.join(","), "current": {"text": text, "value": value},
                 "options": choices.iter().map(option).collect::<Vec<_>>(),
             })
+        } else if let Some(text) = text {
+            let written = json!({"text": text, "value": text});
+            json!({"type": "textbox", "query": text, "current": written, "options": [
+                {"text": text, "value": text, "selected": true},
+            ]})
         } else {
             json!({
                 "type": "query", "datasource": data_source(), "refresh": 2, "sort": 7, "regex": "",

@@ -14,7 +14,7 @@ use statusbridge_dashboards::{Files, Values, queries, render};
 const BOARDS: [&str; 4] = ["bridge.json", "cluster.json", "fleet.json", "package.json"];
 
 /// Metrics of our programs about themselves, with their labels. tests/tests/dashboards.rs sees them for real.
-const OWN: [(&str, &[&str]); 30] = [
+const OWN: [(&str, &[&str]); 43] = [
     ("statusbridge_aggregator_clusters", &[]),
     ("statusbridge_aggregator_evidence_age_seconds", &["quantile"]),
     ("statusbridge_aggregator_gates", &["state"]),
@@ -42,7 +42,23 @@ const OWN: [(&str, &[&str]); 30] = [
     ("statusbridge_exporter_sources_last_reload_successful", &[]),
     ("statusbridge_exporter_watch_errors_total", &["group", "kind", "cause"]),
     ("statusbridge_aggregator_unclosed_gate", &["gate", "gate_namespace"]),
+    ("statusbridge_delivery_deployments_total", &["fleet_package", "fleet_package_namespace"]),
+    ("statusbridge_delivery_failed_revisions_total", &["fleet_package", "fleet_package_namespace"]),
+    ("statusbridge_delivery_time_to_healthy_seconds_count", &["fleet_package", "fleet_package_namespace"]),
+    ("statusbridge_delivery_time_to_healthy_seconds_sum", &["fleet_package", "fleet_package_namespace"]),
+    ("statusbridge_delivery_time_to_restore_seconds_count", &["fleet_package", "fleet_package_namespace"]),
+    ("statusbridge_delivery_time_to_restore_seconds_sum", &["fleet_package", "fleet_package_namespace"]),
+    ("statusbridge_gate_clusters", &["gate", "gate_namespace", "state"]),
+    (
+        "statusbridge_gate_info",
+        &["fleet_package", "gate", "gate_namespace", "package", "package_namespace", "package_source"],
+    ),
     ("statusbridge_gate_open", &["gate", "gate_namespace"]),
+    ("statusbridge_gate_reason", &["gate", "gate_namespace"]),
+    ("statusbridge_gate_reason_info", &["code", "reason"]),
+    ("statusbridge_gate_since_timestamp_seconds", &["gate", "gate_namespace"]),
+    ("statusbridge_gate_state", &["gate", "gate_namespace"]),
+    ("statusbridge_gate_target_revision", &["gate", "gate_namespace"]),
     ("statusbridge_sweeper_hub_writes_total", &["kind", "result"]),
     ("statusbridge_sweeper_sweeps_total", &["result"]),
 ];
@@ -198,13 +214,14 @@ fn queries_and_rules_name_only_metrics_and_labels_that_there_are() {
         ("__range", "1h"),
         ("__range_s", "3600"),
         ("silent_after", "300"),
+        ("revision", "111111111111"),
     ];
     for name in BOARDS {
         let board = board(name);
         let variables = board["templating"]["list"].as_array().unwrap();
         let names: Vec<&str> = variables.iter().map(|v| v["name"].as_str().unwrap()).collect();
         let mut chosen: Vec<(&str, &str)> = names.iter().map(|name| (*name, "x")).collect();
-        chosen.retain(|(name, _)| !["cluster_label", "silent_after"].contains(name));
+        chosen.retain(|(name, _)| !["cluster_label", "silent_after", "revision"].contains(name));
         chosen.extend(numbers);
         // Another name of the label than usual, so that it cannot be written out anywhere.
         chosen.push(("cluster_label", "k8s_cluster"));

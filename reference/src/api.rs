@@ -37,12 +37,18 @@ fn kind(crd: &Value) -> Result<String> {
 
     let mut out = format!("\n## {kind}\n\n{}\n\n", sentence(&text(&root["description"])));
     let columns = version["additionalPrinterColumns"].as_array().into_iter().flatten();
-    let columns: Vec<_> = columns.map(|column| text(&column["name"])).collect();
+    let (wide, columns): (Vec<_>, Vec<_>) =
+        columns.partition(|column| column["priority"].as_u64().is_some_and(|priority| priority > 0));
+    let titles = |columns: Vec<&Value>| {
+        columns.into_iter().map(|column| text(&column["name"])).collect::<Vec<_>>().join(", ")
+    };
+    let wide =
+        if wide.is_empty() { String::new() } else { format!("; with `-o wide` also {}", titles(wide)) };
     out.push_str(&format!(
-        "`kubectl get {}` (short: {}) shows {}.\n",
+        "`kubectl get {}` (short: {}) shows {}{wide}.\n",
         text(&names["plural"]),
         codes(words(&names["shortNames"])),
-        columns.join(", "),
+        titles(columns),
     ));
     out.push_str(&list(&schema::rules(root)));
     let (parts, own): (Vec<_>, Vec<_>) =

@@ -20,6 +20,13 @@ pub(crate) struct Family {
     pub(crate) labels: BTreeMap<String, Vec<String>>,
 }
 
+impl Family {
+    /// Leaves out which values its labels have.
+    pub(crate) fn any_label_value(&mut self) {
+        self.labels.values_mut().for_each(|values| *values = vec![ANY.to_owned()]);
+    }
+}
+
 /// Every metric of an exposition.
 ///
 /// # Errors

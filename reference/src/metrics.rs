@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
-use statusbridge_aggregator::gate_cache;
+use statusbridge_aggregator::gate_cache::GateCache;
 use statusbridge_aggregator::metrics::Metrics;
 use statusbridge_contract::{ApplyState, CONTRACT_VERSION, Health, Metric, label};
 use statusbridge_core::reconcile::store::Key;
@@ -12,6 +12,9 @@ use statusbridge_serving::format::Format;
 
 use crate::family::{self, ANY, Family};
 use crate::markdown::{code, codes, sentence, table};
+
+/// The metric with the words for the reasons of gates.
+const GATE_REASONS: &str = "statusbridge_gate_reason_info";
 
 /// The page.
 pub(crate) fn page() -> Result<String> {
@@ -50,14 +53,20 @@ pub(crate) fn page() -> Result<String> {
     out.push_str(&own_table(family::read(&own).context("the exporter's metrics")?));
 
     out.push_str(
-        "\n## The aggregator's\n\nThe number of series is fixed, but for the gates'. A standby shows the same series; what \
+        "\n## The aggregator's\n\nThe number of series is fixed, but for those of gates and FleetPackages. A standby shows the same series; what \
          only a leader knows is 0 there, and ages are NaN.\n\n",
     );
-    let metrics = Metrics::aggregator();
+    let metrics = Metrics::aggregator().with_gates(Some(GateCache::with_every_series(ANY)));
     metrics.unclosed(&BTreeSet::from([Key { namespace: ANY.to_owned(), name: ANY.to_owned() }]));
     let mut own = family::read(&metrics.render()?).context("the aggregator's metrics")?;
-    own.push(gates());
+    // The words of the dictionary are those of the API's reference.
+    own.iter_mut().filter(|family| family.name == GATE_REASONS).for_each(Family::any_label_value);
     out.push_str(&own_table(own));
+    out.push_str(
+        "\nA code of a gate's reason is the first 24 bits of the word's SHA-256, as for packages; `statusbridge_gate_reason_info` \
+         has each of [the words that there are](api.md#reasons). Replicas that do not lead may show gates with the value 0: take \
+         `max by (gate_namespace, gate)`.\n",
+    );
 
     out.push_str("\n## The sweeper's\n\n");
     out.push_str(&own_table(family::read(&Metrics::sweeper().render()?).context("the sweeper's metrics")?));
@@ -110,17 +119,6 @@ fn state(code: u64, word: &str, meaning: &str) -> [String; 3] {
     [code.to_string(), word.to_owned(), sentence(meaning.trim())]
 }
 
-/// The metric of gates, which has no series while there are none.
-fn gates() -> Family {
-    let any = |label: &&str| ((*label).to_owned(), vec![ANY.to_owned()]);
-    Family {
-        name: gate_cache::METRIC.to_owned(),
-        kind: "gauge".to_owned(),
-        help: gate_cache::HELP.to_owned(),
-        labels: gate_cache::LABELS.iter().map(any).collect(),
-    }
-}
-
 fn own_table(families: Vec<Family>) -> String {
     let rows = families.into_iter().map(|family| {
         let labels: Vec<_> = family
@@ -152,8 +150,10 @@ fn own_unit(family: &Family) -> &'static str {
         "seconds"
     } else if name.ends_with("_bytes") {
         "bytes"
-    } else if name == gate_cache::METRIC {
+    } else if ["statusbridge_gate_open", "statusbridge_gate_target_revision"].contains(&name) {
         "[fingerprint](contract.md#fingerprint)"
+    } else if name == "statusbridge_gate_reason" {
+        "[code](#codes)"
     } else {
         "–"
     }

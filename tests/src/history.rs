@@ -34,7 +34,7 @@ impl Version {
         status["observedGeneration"].as_i64() == generation
             && conditions
                 .filter(|c| current(c) && c["status"] == "True")
-                .any(|c| ["Open", "Succeeded", "Ready"].contains(&c["type"].as_str().unwrap_or_default()))
+                .any(|c| ["Open", "OpenedOnce", "Ready"].contains(&c["type"].as_str().unwrap_or_default()))
     }
 }
 

@@ -27,6 +27,7 @@ fn chosen(board: &str) -> Vec<(&'static str, &'static str)> {
         ("namespace", ".*"),
         ("package", "payments"),
         ("silent_after", "5"),
+        ("revision", "222222222222"),
         ("__rate_interval", "20s"),
         ("__range", "15m"),
         ("__range_s", "900"),
@@ -120,6 +121,19 @@ async fn every_panel_shows_something_where_something_happens() {
             reason: "Suspended".to_owned(),
             ..FakePackage::healthy_at(R1)
         }));
+        // A delivery: the revision fails, and then it is mended.
+        hub.report("search", "10s", json!({"revision": R2, "clusters": {"names": ["us-1"]}})).await?;
+        eventually(SOON, "deliveries of search are counted", async || {
+            let count = "statusbridge_delivery_deployments_total{fleet_package=\"search\"}";
+            let found = prometheus.query(count).await?;
+            ensure!(found.len() == 1 && found[0].value == 0.0, "{found:?}");
+            Ok(())
+        })
+        .await?;
+        fleet.says("us-1", "search", inventory(FakePackage::failed_at(R2)));
+        hub.reports("search", "Ready", "False", "Failed", SOON).await?;
+        fleet.says("us-1", "search", inventory(FakePackage::healthy_at(R2)));
+        hub.reports("search", "Ready", "True", "Healthy", SOON).await?;
         hub.gate("blocked", "payments", R2, json!({"clusters": {"names": ["us-1"]}})).await?;
         hub.closes("blocked", "FailureBudgetExceeded", SOON).await?;
         // One cluster was there, and then is not.
@@ -192,11 +206,13 @@ async fn every_panel_shows_something_where_something_happens() {
         }
 
         // What is shown is also right.
-        let panel = async |panel: &str| {
+        let panel_with = async |panel: &str, part: &str| {
             let all = queries::of_panels(&boards["fleet.json"]);
-            let query = all.into_iter().find(|q| q.panel == panel).context("no such panel")?;
+            let query = all.into_iter().find(|q| q.panel == panel && q.expr.contains(part));
+            let query = query.context("no such panel")?;
             prometheus.query(&queries::substitute(&query.expr, &chosen("fleet.json"))).await
         };
+        let panel = async |panel: &str| panel_with(panel, "").await;
         // payments is in five clusters, search in four.
         let right = [
             ("Clusters", 5.0),
@@ -214,6 +230,12 @@ async fn every_panel_shows_something_where_something_happens() {
             })
             .await?;
         }
+        let blocked = panel_with("Gates", "gate_reason_info").await?;
+        let reasons: BTreeMap<_, _> = blocked.iter().map(|row| (row.label("gate"), row.label("reason"))).collect();
+        let right = [("open", "Healthy"), ("blocked", "FailureBudgetExceeded")];
+        ensure!(right.iter().all(|(gate, reason)| reasons.get(gate) == Some(reason)), "{reasons:?}");
+        let at = panel("Gates for the revision").await?;
+        ensure!(at.len() == 1 && at[0].label("gate") == "blocked" && at[0].value == 5.0, "{at:?}");
         let broken = panel("Failed packages").await?;
         let [row] = broken.as_slice() else { anyhow::bail!("{broken:?}") };
         let shown = ["cluster", "package", "reason"].map(|label| row.label(label));

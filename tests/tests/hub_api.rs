@@ -11,6 +11,7 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(60);
 const REVISION: &str = "main@sha1:1111111111111111111111111111111111111111";
+const DIGITS: &str = "111111111111";
 
 fn package(name: &str, spec: Value) -> Value {
     let mut object = json!({
@@ -440,7 +441,7 @@ async fn a_fresh_object_is_in_progress_and_nobody_takes_it_for_done() {
             );
         }
         for (object, waited) in [
-            ("rolloutgate/wave-1", "Succeeded"),
+            ("rolloutgate/wave-1", "OpenedOnce"),
             ("rolloutgate/wave-1", "Open"),
             ("rolloutgate/wave-1", "Ready"),
             ("fleetpackage/payments", "Ready"),
@@ -463,8 +464,8 @@ fn open_status(generation: i64, reason: &str) -> Value {
             "observedGeneration": generation, "lastTransitionTime": "2026-01-01T00:00:00Z"})
     };
     json!({
-        "observedGeneration": generation, "healthy": "2/2", "revision": REVISION,
-        "conditions": [condition("Ready"), condition("Open"), condition("Succeeded")],
+        "observedGeneration": generation, "healthy": "2/2", "revision": REVISION, "fingerprint": DIGITS,
+        "conditions": [condition("Ready"), condition("Open"), condition("OpenedOnce")],
     })
 }
 
@@ -490,13 +491,13 @@ async fn a_status_lands_only_on_the_version_that_was_judged() {
         let fresh = api.apply_object(&gate("wave-1", json!({}))).await?;
         let open = write_status(&api, &fresh, open_status(1, "Healthy")).await?;
         ensure!(condition(&open, "Open").is_some_and(|open| open["status"] == "True"));
-        api.kubectl(&["wait", "--for=condition=Succeeded", "rolloutgate/wave-1", "--timeout=5s"]).await?;
+        api.kubectl(&["wait", "--for=condition=OpenedOnce", "rolloutgate/wave-1", "--timeout=5s"]).await?;
         api.kubectl(&["wait", "--for=condition=Ready", "rolloutgate/wave-1", "--timeout=5s"]).await?;
 
         // The spec moves on: the old verdict no longer passes, and a verdict for the old spec is refused.
         let moved = api.apply_object(&gate("wave-1", json!({"revision": "v2"}))).await?;
         ensure!(moved.metadata.generation == Some(2));
-        for waited in ["Succeeded", "Open", "Ready"] {
+        for waited in ["OpenedOnce", "Open", "Ready"] {
             let wait = ["wait", &format!("--for=condition={waited}"), "rolloutgate/wave-1", "--timeout=1s"];
             ensure!(
                 !api.kubectl_output(&wait).await?.status.success(),
@@ -537,7 +538,10 @@ async fn columns_answer_at_a_glance() {
         );
         api.apply_object(&slice(Vec::new())).await?;
         ensure!(header("fpkgslice").await? == ["NAME", "FLEETPACKAGE", "GENERATION", "EVIDENCE", "AGE"]);
-        ensure!(header("rgate").await? == ["NAME", "OPEN", "REVISION", "HEALTHY", "WAITING", "AGE"]);
+        ensure!(
+            header("rgate").await?
+                == ["NAME", "PACKAGE", "OPEN", "REASON", "REVISION", "HEALTHY", "AGE", "WAITING"]
+        );
 
         let waiting =
             json!([{"reason": "NotUpdated", "message": "1 cluster not at the revision yet: c2", "count": 1}]);
@@ -546,14 +550,27 @@ async fn columns_answer_at_a_glance() {
         status["waitingFor"] = waiting;
         status["conditions"][1]["status"] = json!("False");
         write_status(&api, &fresh, status).await?;
-        let table = api.kubectl(&["get", "rgate", "wave-1"]).await?;
-        ensure!(
-            table.contains(&format!("False   {REVISION}   1/2       1 cluster not at the revision yet: c2")),
-            "{table}"
-        );
+        let row = async |more: &[&str]| -> Result<Vec<String>> {
+            let table = api.kubectl(&[&["get", "rgate", "wave-1"], more].concat()).await?;
+            Ok(table.lines().last().unwrap_or_default().split_whitespace().map(str::to_owned).collect())
+        };
+        let waiting = "1 cluster not at the revision yet: c2";
+        let normal = row(&[]).await?;
+        ensure!(normal[..6] == ["wave-1", "payments", "False", "NotUpdated", DIGITS, "1/2"], "{normal:?}");
+        ensure!(normal[7..].join(" ") == waiting, "{normal:?}");
+        let wide = row(&["-o", "wide"]).await?;
+        ensure!(wide[7] == REVISION && wide[8..].join(" ") == waiting, "{wide:?}");
+
+        // A condition is there once, whoever writes it.
+        let judged = gates(&api).await?.get("wave-1").await?;
+        let mut twice = open_status(1, "Healthy");
+        twice["conditions"][2] = twice["conditions"][1].clone();
+        let refusal = write_status(&api, &judged, twice).await;
+        ensure!(refusal.is_err(), "Open stands there twice: {refusal:?}");
         let everything = api.kubectl(&["get", "statusbridge"]).await?;
         ensure!(everything.contains("fleetpackage.statusbridge.dev/payments"), "{everything}");
         ensure!(everything.contains("rolloutgate.statusbridge.dev/wave-1"), "{everything}");
+        ensure!(everything.contains("fleetpackageslice.statusbridge.dev/"), "{everything}");
         Ok(())
     })
     .await;
@@ -626,7 +643,7 @@ async fn the_sweeper_closes_what_a_dead_aggregator_left_open() {
         ensure!(closed.data["status"]["waitingFor"][0]["reason"] == "AggregatorSilent", "{}", closed.data);
         ensure!(condition(&closed, "Ready").is_some_and(|ready| ready["status"] == "False"));
         ensure!(condition(&closed, "Reconciling").is_some_and(|it| it["status"] == "True"));
-        ensure!(condition(&closed, "Succeeded").is_some_and(|it| it["status"] == "True"), "stays latched");
+        ensure!(condition(&closed, "OpenedOnce").is_some_and(|it| it["status"] == "True"), "stays latched");
         ensure!(closed.data["status"]["healthy"] == "2/2", "what was known stays: {}", closed.data);
         wait_for_open(&api, "by-hand", "True", "Overridden").await?;
         sweeper.process().ensure_running()?;

@@ -121,7 +121,7 @@ async fn a_rollout_seen_from_the_hub() {
         let closed = world.sees("RolloutGate", "Open", "False", "RevisionNeverSeen").await?;
         let message = closed.data["status"]["waitingFor"][0]["message"].as_str().unwrap_or_default();
         ensure!(message.ends_with("seen instead: 111111111111 in 2 clusters"), "{message}");
-        world.sees("RolloutGate", "Succeeded", "False", "NotYetOpen").await?;
+        world.sees("RolloutGate", "OpenedOnce", "False", "NotYetOpen").await?;
         world.sees("FleetPackage", "Ready", "False", "NotUpdated").await?;
 
         world.applies("c1", ApplyState::Applying, R2);
@@ -135,7 +135,10 @@ async fn a_rollout_seen_from_the_hub() {
         world.sees("RolloutGate", "Open", "False", "Soaking").await?;
         let open = world.sees("RolloutGate", "Open", "True", "Healthy").await?;
         ensure!(open.data["status"].get("waitingFor").is_none(), "{}", open.data);
-        world.hub.kubectl(&["wait", "--for=condition=Succeeded", "rolloutgate/wave", "--timeout=5s"]).await?;
+        world
+            .hub
+            .kubectl(&["wait", "--for=condition=OpenedOnce", "rolloutgate/wave", "--timeout=5s"])
+            .await?;
         let ready = world.sees("FleetPackage", "Ready", "True", "Healthy").await?;
         ensure!(ready.data["status"]["lastHealthyRevision"] == R2);
 
@@ -165,7 +168,7 @@ async fn whatever_goes_silent_closes_the_gate_and_recovers() {
         world.fleet.is_silent("c2");
         let closed = world.sees("RolloutGate", "Open", "False", "Stale").await?;
         ensure!(closed.data["status"]["waitingFor"][0]["clusters"] == json!(["c2"]), "{}", closed.data);
-        world.sees("RolloutGate", "Succeeded", "True", "Healthy").await?;
+        world.sees("RolloutGate", "OpenedOnce", "True", "Healthy").await?;
         world.sees("FleetPackage", "Reporting", "False", "NotReporting").await?;
         world.fleet.says("c2", PAYMENTS, FakePackage::healthy_at(R1));
         world.sees("RolloutGate", "Open", "True", "Healthy").await?;

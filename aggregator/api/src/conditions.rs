@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 pub const READY: &str = "Ready";
 /// Whether a gate is open now.
 pub const OPEN: &str = "Open";
-/// Whether a gate has been open in this generation.
-pub const SUCCEEDED: &str = "Succeeded";
+/// Whether a gate was open once in this generation of its spec: it stays True when the gate closes.
+pub const OPENED_ONCE: &str = "OpenedOnce";
 /// Whether all targets have fresh, verified status.
 pub const REPORTING: &str = "Reporting";
 /// kstatus: in progress.

@@ -82,7 +82,7 @@ pub struct ServeArgs {
     /// YAML file with what is too rich for flags; read again when it changes
     #[arg(long, env = "STATUSBRIDGE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Show gates by name: /v1alpha1/gates/NAMESPACE/NAME, and statusbridge_gate_open on /metrics
+    /// Show gates by name: /v1alpha1/gates/NAMESPACE/NAME, and metrics of gates and FleetPackages on /metrics
     #[arg(long, env = "STATUSBRIDGE_SERVE_GATES", default_value_t = true, action = ArgAction::Set)]
     serve_gates: bool,
     /// Show the fleet: the page at /ui/, and /v1alpha1/ with fleet, packages, gates, clusters and verdict for any revision.

@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 use statusbridge_api::common::{ClusterSet, Reporting};
-use statusbridge_api::conditions::{OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find, is_true};
+use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, RECONCILING, STALLED, find, is_true};
 use statusbridge_api::rollout_gate::{Override, OverrideState, Require};
 use statusbridge_api::trace::StageStatus;
 use statusbridge_api::{Reason, RolloutGateSpec, RolloutGateStatus};
@@ -267,10 +267,10 @@ fn applied_is_enough_when_no_more_is_asked() {
 #[test]
 fn the_previous_revisions_health_never_opens_the_next_generation() {
     let first = Case::spec(|spec| spec.revision = R1.into()).on([fresh(healthy(R1))]);
-    assert!(open(&first) && is_true(&first.conditions, SUCCEEDED));
+    assert!(open(&first) && is_true(&first.conditions, OPENED_ONCE));
     let next = Case { generation: 2, previous: Some(first.clone()), ..Case::default() };
     let status = next.on([fresh(healthy(R1))]);
-    assert!(!open(&status) && !is_true(&status.conditions, SUCCEEDED));
+    assert!(!open(&status) && !is_true(&status.conditions, OPENED_ONCE));
     assert_eq!(status.observed_generation, Some(2));
     assert!(status.conditions.iter().all(|condition| condition.observed_generation == Some(2)));
     // The revision's clock starts anew, and Open changed just now.
@@ -278,19 +278,19 @@ fn the_previous_revisions_health_never_opens_the_next_generation() {
 }
 
 #[test]
-fn succeeded_latches_for_the_generation_and_open_does_not() {
+fn opened_once_stays_for_the_generation_and_open_does_not() {
     let opened = Case::default().on([fresh(healthy(R2))]);
     let later = Moment { t: T + 100.0, now: T + 105.0 };
     let closed = Case { previous: Some(opened.clone()), moment: later, ..Case::default() }
         .on([unobserved(Standing::Stale, Some(healthy(R2)))]);
-    assert!(!open(&closed) && is_true(&closed.conditions, SUCCEEDED));
-    assert_eq!(find(&closed.conditions, SUCCEEDED), find(&opened.conditions, SUCCEEDED));
+    assert!(!open(&closed) && is_true(&closed.conditions, OPENED_ONCE));
+    assert_eq!(find(&closed.conditions, OPENED_ONCE), find(&opened.conditions, OPENED_ONCE));
     assert_eq!(closed.started_at, opened.started_at);
     assert_eq!(closed.since, Some(time(later.now)));
 
     let same_revision = Case { generation: 2, previous: Some(closed), moment: later, ..Case::default() }
         .on([unobserved(Standing::Stale, Some(healthy(R2)))]);
-    assert!(!is_true(&same_revision.conditions, SUCCEEDED));
+    assert!(!is_true(&same_revision.conditions, OPENED_ONCE));
     assert_eq!(same_revision.started_at, opened.started_at);
 }
 
@@ -303,7 +303,7 @@ fn a_persons_word_stands_until_it_ends() {
     };
     let bad = || [fresh(failed(R1, R2))];
     let status = word(OverrideState::Open, None).on(bad());
-    assert!(open(&status) && is_true(&status.conditions, SUCCEEDED) && status.waiting_for.is_empty());
+    assert!(open(&status) && is_true(&status.conditions, OPENED_ONCE) && status.waiting_for.is_empty());
     assert!(find(&status.conditions, STALLED).is_none());
     let condition = find(&status.conditions, OPEN).unwrap();
     assert_eq!(condition.reason, "Overridden");
@@ -427,7 +427,7 @@ fn silence_closes_an_open_gate_and_says_so() {
     let opened = Case::default().on([fresh(healthy(R2))]);
     let closed = closing::unwatched(Unwatched::Silent, Ok(&gate()), &opened, T + 100.0).unwrap();
     assert!(!open(&closed) && !is_true(&closed.conditions, READY));
-    assert!(is_true(&closed.conditions, SUCCEEDED) && is_true(&closed.conditions, RECONCILING));
+    assert!(is_true(&closed.conditions, OPENED_ONCE) && is_true(&closed.conditions, RECONCILING));
     assert_eq!(reasons(&closed), ["AggregatorSilent"]);
     assert_eq!((closed.since, closed.observed_generation), (Some(time(T + 100.0)), Some(1)));
     assert_eq!(closed.clusters, opened.clusters);
@@ -454,7 +454,7 @@ fn the_least_that_closes_a_gate_is_never_longer_than_the_open_status_it_replaces
             let mut closed = closing::unwatched(Unwatched::Silent, Ok(&gate()), opened, T + 100.0)
                 .unwrap_or_else(|| Case::default().on([fresh(healthy(R1))]));
             closed.epoch = opened.epoch;
-            for condition in closed.conditions.iter_mut().filter(|it| it.type_ != SUCCEEDED) {
+            for condition in closed.conditions.iter_mut().filter(|it| it.type_ != OPENED_ONCE) {
                 condition.reason = reason.name().to_owned();
                 condition.message = "x".repeat(300);
             }

@@ -5,7 +5,7 @@ use statusbridge_api::{ClusterSet, Reporting};
 use statusbridge_contract::{Fingerprint, Health};
 use statusbridge_core::decide::fleet_package::{Input, Wanted, decide};
 use statusbridge_core::decide::{Backend, Membership, Moment, time};
-use statusbridge_core::fleet::observation::{Observation, Standing};
+use statusbridge_core::fleet::observation::{Observation, Row, Standing};
 
 use crate::made::*;
 
@@ -61,6 +61,17 @@ fn entry(revision: &str, started: i64, applied: Option<i64>, healthy: Option<i64
         started_at: time(started),
         applied_at: applied.map(time),
         healthy_at: healthy.map(time),
+        failed_at: None,
+        restored_at: None,
+    }
+}
+
+/// The same, of a revision that failed, and when the package was healthy again.
+fn failed_entry(entry: HistoryEntry, failed: i64, restored: Option<i64>) -> HistoryEntry {
+    HistoryEntry {
+        failed_at: Some(time(at(failed))),
+        restored_at: restored.map(|minute| time(at(minute))),
+        ..entry
     }
 }
 
@@ -80,8 +91,9 @@ fn a_rollout_leaves_its_times_behind() {
     assert_eq!(done.history, [entry(R2, 1, Some(3), Some(4)), first]);
     // What happens later does not change when it first was so.
     let worse = story.judge(R2, [fresh(failed(R1, R2)), fresh(healthy(R2))]);
-    assert_eq!(worse.history, done.history);
-    assert_eq!(story.judge(R2, [fresh(healthy(R2))]).history, done.history);
+    let [second, first] = [0, 1].map(|place| done.history[place].clone());
+    assert_eq!(worse.history, [failed_entry(second.clone(), 5, None), first.clone()]);
+    assert_eq!(story.judge(R2, [fresh(healthy(R2))]).history, [failed_entry(second, 5, Some(6)), first]);
 }
 
 #[test]
@@ -175,6 +187,34 @@ fn what_a_namespace_may_not_see_any_more_is_not_remembered_either() {
         moment: NOW,
     });
     assert_eq!((status.history, status.last_healthy_revision), (vec![], None));
+}
+
+#[test]
+fn a_failure_and_its_end_are_remembered_with_the_revision_that_failed() {
+    let mut story = Story::default();
+    story.judge(R1, [fresh(healthy(R1)), fresh(healthy(R1))]);
+    let first = entry(R1, 0, Some(0), Some(0));
+    // It fails in one cluster, and then in the other one, too: the first time counts.
+    story.judge(R2, [fresh(failed(R1, R2)), fresh(healthy(R1))]);
+    let broken = story.judge(R2, [fresh(failed(R1, R2)), fresh(failed(R1, R2))]);
+    let second = failed_entry(entry(R2, 1, None, None), 1, None);
+    assert_eq!(broken.history, [second, first.clone()]);
+    // While the next one is on its way, the package still fails at the one before: that is not the next one's fault.
+    let unhealthy = |row: Row| fresh(Row { health: Health::Failed, healthy: Fingerprint::NONE, ..row });
+    let mending = story.judge(R3, [unhealthy(moving(R2, R3)), fresh(moving(R1, R3))]);
+    assert_eq!(mending.history[0], entry(R3, 3, None, None));
+    let mended = story.judge(R3, [fresh(healthy(R3)), fresh(healthy(R3))]);
+    let second = failed_entry(entry(R2, 1, None, None), 1, Some(4));
+    assert_eq!(mended.history, [entry(R3, 3, Some(4), Some(4)), second.clone(), first.clone()]);
+    // It breaks later, and mends itself.
+    let third = entry(R3, 3, Some(4), Some(4));
+    let late = story.judge(R3, [unhealthy(healthy(R3)), fresh(healthy(R3))]);
+    assert_eq!(late.history[0], failed_entry(third.clone(), 5, None));
+    let over = story.judge(R3, [fresh(healthy(R3)), fresh(healthy(R3))]);
+    assert_eq!(over.history, [failed_entry(third.clone(), 5, Some(6)), second, first]);
+    // What comes after that is not told: a revision fails once.
+    story.judge(R3, [unhealthy(healthy(R3)), fresh(healthy(R3))]);
+    assert_eq!(story.status.unwrap().history[0], failed_entry(third, 5, Some(6)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use statusbridge_api::check::Check;
-use statusbridge_api::conditions::{OPEN, READY, STALLED, SUCCEEDED, find, is_true};
+use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, STALLED, find, is_true};
 use statusbridge_api::rollout_gate::{GateRef, Override, OverrideState, Require};
 use statusbridge_api::{RolloutGateSpec, RolloutGateStatus, common};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
@@ -120,7 +120,7 @@ fn previous(world: &World) -> Option<RolloutGateStatus> {
         as_of: Some(time(T - 20.0)),
         revision: Some(R2.into()),
         started_at: Some(time(NOW.now - ago)),
-        conditions: [READY, OPEN, SUCCEEDED].map(condition).to_vec(),
+        conditions: [READY, OPEN, OPENED_ONCE].map(condition).to_vec(),
         ..RolloutGateStatus::default()
     })
 }
@@ -270,7 +270,7 @@ proptest! {
             prop_assert_eq!(c.total, c.healthy + c.progressing + c.failed + c.superseded + c.stale + c.missing + c.unverified + c.conflicting);
             prop_assert!(c.timed_out <= c.failed && c.soaking <= c.progressing);
         }
-        let latched = find(&status.conditions, SUCCEEDED).unwrap();
+        let latched = find(&status.conditions, OPENED_ONCE).unwrap();
         prop_assert!(!open || latched.status == "True");
         prop_assert!(!(open && is_true(&status.conditions, STALLED)));
     }

@@ -29,7 +29,7 @@ pub fn open() -> Value {
         "status": {
             "observedGeneration": 3, "revision": R2, "asOf": at(NOW - 20.0), "since": at(NOW - 500.0), "healthy": "2/2",
             "clusters": {"total": 2, "healthy": 2, "applied": 2, "updated": 2},
-            "conditions": [condition("Ready"), condition("Open"), condition("Succeeded")],
+            "conditions": [condition("Ready"), condition("Open"), condition("OpenedOnce")],
         },
     })
 }
@@ -115,7 +115,7 @@ fn a_reader_of_r2_reads(#[case] changes: Vec<(&str, Value)>, #[case] state: Stat
     let open_for = if state == State::Open { 0x2222_2222_2222 } else { 0 };
     assert_eq!(reading.open_for(), open_for);
     assert_eq!(json!(reading)["open"], json!(state == State::Open));
-    assert!(state != State::OtherRevision || !reading.succeeded, "it succeeded at another revision");
+    assert!(state != State::OtherRevision || !reading.opened_once, "it opened_once at another revision");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_reading_reads_well() {
         ("fingerprint", json!("222222222222")),
         ("generation", json!(3)),
         ("observedGeneration", json!(3)),
-        ("succeeded", json!(true)),
+        ("openedOnce", json!(true)),
         ("ageSeconds", json!(20.0)),
         ("staleAfterSeconds", json!(60.0)),
         ("since", at(NOW - 500.0)),

@@ -23,7 +23,7 @@ async fn a_forged_status_is_taken_back_and_nothing_is_built_upon_it() {
         let after = hub.history("after").await?;
 
         for round in 0..5 {
-            let forged = ["Ready", "Open", "Succeeded"].map(|kind| {
+            let forged = ["Ready", "Open", "OpenedOnce"].map(|kind| {
                 json!({"type": kind, "status": "True", "reason": "Healthy", "message": format!("believe me {round}"),
                     "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"})
             });
@@ -32,7 +32,7 @@ async fn a_forged_status_is_taken_back_and_nothing_is_built_upon_it() {
             attacked.gates.patch_status("next", &PatchParams::default(), &patch).await?;
             eventually(SOON, "it is taken back", async || {
                 let gate = hub.get_gate("next").await?;
-                for kind in ["Ready", "Open", "Succeeded"] {
+                for kind in ["Ready", "Open", "OpenedOnce"] {
                     ensure!(history::condition(&gate, kind).0 == "False", "{}", gate.data["status"]);
                 }
                 Ok(())

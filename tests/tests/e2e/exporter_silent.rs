@@ -33,7 +33,7 @@ async fn is_noticed(world: &World) -> Result<()> {
     let waits = &gate.data["status"]["waitingFor"];
     ensure!(waits[0]["clusters"] == serde_json::json!(["c2"]), "{waits}");
     ensure!(gate.data["status"]["healthy"] == "1/2", "{}", gate.data["status"]);
-    ensure!(condition(&gate, "Succeeded").0 == "True", "what was reached stays reached");
+    ensure!(condition(&gate, "OpenedOnce").0 == "True", "what was reached stays reached");
     let report = world.hub.reports(APP, "Reporting", "False", "NotReporting", SOON).await?;
     let status = &report.data["status"];
     ensure!(status["clusters"]["stale"] == 1 && status["clusters"]["healthy"] == 1, "{status}");

@@ -94,9 +94,16 @@ async fn a_gate_as_json_and_as_a_metric_is_as_it_is_in_the_hub_and_never_more_op
         reader.says(&format!("?revision={R1}"), 200, false, "OtherRevision").await?;
         metric(for_r1, 0).await?;
         metric("statusbridge_gate_open == 0", 1).await?;
+        metric("statusbridge_gate_target_revision == 0x222222222222 and on (gate) statusbridge_gate_state == 2", 1).await?;
+        let why = "count_values by (gate) (\"code\", statusbridge_gate_reason) * on (code) group_left (reason) \
+            statusbridge_gate_reason_info{reason=\"RevisionNeverSeen\"}";
+        metric(why, 1).await?;
         fleet.says("c1", "payments", FakePackage::healthy_at(R2));
         reader.says(&format!("?revision={R2}"), 200, true, "Healthy").await?;
         metric("statusbridge_gate_open == 0x222222222222", 1).await?;
+        metric("statusbridge_gate_clusters{state=\"healthy\"} == 1 and on (gate) statusbridge_gate_state == 1", 1).await?;
+        let about = "statusbridge_gate_info{fleet_package=\"payments\",package=\"payments\",package_namespace=\"flux-system\"}";
+        metric(about, 1).await?;
 
         // The cluster goes silent.
         fleet.is_silent("c1");
@@ -109,6 +116,7 @@ async fn a_gate_as_json_and_as_a_metric_is_as_it_is_in_the_hub_and_never_more_op
         let silent = reader.says("", 503, false, "AggregatorSilent").await?;
         ensure!(silent.get("revision").is_none(), "{silent}");
         metric("statusbridge_gate_open == 0", 1).await?;
+        metric("statusbridge_gate_state == 0 and on (gate) statusbridge_gate_reason == 0", 1).await?;
         hub.api.start_again().await?;
         reader.says("", 200, true, "Healthy").await.map(drop)
     })
@@ -208,7 +216,7 @@ async fn with_tenants_a_gate_is_for_those_who_may_get_it_in_the_hub_and_for_nobo
         answers(&authorized, "/metrics", Some(&token), 403, "non-resource URL /metrics").await?;
         answers(&authorized, "/healthz", None, 200, "ok").await?;
         let (status, metrics) = get(&open, "/metrics", None).await?;
-        ensure!(status == 200 && !metrics.contains("statusbridge_gate_open{"), "{status}: {metrics}");
+        ensure!(status == 200 && !metrics.contains("statusbridge_gate_"), "{status}: {metrics}");
         Ok(())
     })
     .await;

@@ -135,7 +135,7 @@ async fn samples_of_the_previous_revision_open_nothing_and_neither_does_an_aggre
             Ok(hub.api.kubectl_output(&args).await?.status.success())
         };
         for gate in ["fresh", "wave"] {
-            for condition in ["Ready", "Open", "Succeeded"] {
+            for condition in ["Ready", "Open", "OpenedOnce"] {
                 ensure!(
                     !waits(gate, condition, 1).await?,
                     "kubectl wait took {condition} of {gate} for True"
@@ -143,8 +143,8 @@ async fn samples_of_the_previous_revision_open_nothing_and_neither_does_an_aggre
             }
         }
         hub.aggregator.process().start()?;
-        ensure!(waits("fresh", "Succeeded", 90).await?, "it never opens");
-        ensure!(waits("wave", "Succeeded", 90).await?, "it never opens");
+        ensure!(waits("fresh", "OpenedOnce", 90).await?, "it never opens");
+        ensure!(waits("wave", "OpenedOnce", 90).await?, "it never opens");
         let opened = hub.get_gate("wave").await?;
         ensure!(
             opened.data["status"]["revision"].as_str().context("no revision")? == r3,

@@ -142,7 +142,7 @@ async fn waves_open_in_order_and_close_in_cascade() {
         hub.closes("wave-1", "FailureBudgetExceeded", SOON).await?;
         for wave in ["wave-2", "wave-3"] {
             let gate = hub.closes(wave, "DependencyNotOpen", Duration::from_secs(10)).await?;
-            ensure!(history::condition(&gate, "Succeeded").0 == "True", "{}", gate.data["status"]);
+            ensure!(history::condition(&gate, "OpenedOnce").0 == "True", "{}", gate.data["status"]);
             ensure!(history::condition(&gate, "Stalled").0.is_empty(), "it waits: {}", gate.data["status"]);
         }
         fleet.says("c1", APP, FakePackage::healthy_at(&revision(2)));

@@ -17,7 +17,7 @@
 //! The second has limits that the documentation states: with the hub's API away, or with both aggregator and sweeper
 //! away, nobody can close. Such time is not counted, and the check says how much of it there was.
 //!
-//! The third law: the status of an open gate speaks of the revision of its very generation, and `Succeeded` is only
+//! The third law: the status of an open gate speaks of the revision of its very generation, and `OpenedOnce` is only
 //! said of a generation that was open.
 
 use crate::faults::timeline::{Part, Seconds, Timeline, Trouble, Truth, Version};
@@ -132,8 +132,8 @@ pub(crate) fn check(timeline: &Timeline, rules: &Rules, now: Seconds) -> (Vec<Vi
                     }
                 }
             }
-            if version.holds("Succeeded") && !opened.contains(&version.generation()) {
-                broken("succeeded without ever having been open".to_owned());
+            if version.holds("OpenedOnce") && !opened.contains(&version.generation()) {
+                broken("OpenedOnce without ever having been open".to_owned());
             }
         }
     }
@@ -359,7 +359,7 @@ mod tests {
         next.object["metadata"]["generation"] = json!(2);
         next.object["status"]["observedGeneration"] = json!(2);
         next.object["status"]["conditions"] =
-            json!([{"type": "Succeeded", "status": "True", "observedGeneration": 2}]);
+            json!([{"type": "OpenedOnce", "status": "True", "observedGeneration": 2}]);
         timeline.versions.push(next);
         assert!(found(&timeline, 120.0)[0].contains("without ever having been open"));
     }

@@ -27,7 +27,7 @@ use crate::fields::trace::{StageStatus, TraceStage};
     category = "statusbridge",
     doc = "How one package fares across clusters: how many run which revision, and where it goes wrong. It reports; it deploys nothing.",
     printcolumn = r#"{"name":"Package","type":"string","jsonPath":".spec.package.name"}"#,
-    printcolumn = r#"{"name":"Revision","type":"string","jsonPath":".status.revision"}"#,
+    printcolumn = r#"{"name":"Revision","type":"string","jsonPath":".status.fingerprint"}"#,
     printcolumn = r#"{"name":"Targets","type":"integer","jsonPath":".status.clusters.total"}"#,
     printcolumn = r#"{"name":"Updated","type":"integer","jsonPath":".status.clusters.updated"}"#,
     printcolumn = r#"{"name":"Healthy","type":"integer","jsonPath":".status.clusters.healthy"}"#,
@@ -35,7 +35,8 @@ use crate::fields::trace::{StageStatus, TraceStage};
     printcolumn = r#"{"name":"Stale","type":"integer","jsonPath":".status.clusters.stale"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].reason"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Full-Revision","type":"string","jsonPath":".status.revision","priority":1}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -154,6 +155,8 @@ pub struct FleetPackageStatus {
     /// The revision that is wanted: the spec's, or what `revisionFrom` gives now. Empty while
     /// `revisionFrom` gives none.
     pub revision: Option<String>,
+    /// `revision` as 12 hex digits, for columns and for comparison with rows and metrics. `spec.revision` takes these too.
+    pub fingerprint: Option<String>,
     /// The revision at which the package was last Ready: the wanted one; without one, the one that
     /// every cluster had, if it was the same everywhere.
     pub last_healthy_revision: Option<String>,
@@ -183,7 +186,7 @@ pub struct FleetPackageStatus {
     pub tenancy: Option<String>,
     /// Ready and Reporting always; Reconciling and Stalled only while they are True.
     #[serde(default)]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
@@ -255,6 +258,10 @@ pub struct HistoryEntry {
     pub applied_at: Option<Time>,
     /// When the package was first Ready at it; left out: it never was.
     pub healthy_at: Option<Time>,
+    /// When a cluster that was told to run it was first seen to have failed; left out: none was.
+    pub failed_at: Option<Time>,
+    /// When the package was first Ready after that failure, at this revision or another; left out: it was not.
+    pub restored_at: Option<Time>,
 }
 
 /// One cluster that is not as it should be.

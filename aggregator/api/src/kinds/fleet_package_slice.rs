@@ -127,6 +127,7 @@ pub(crate) fn crd() -> Value {
         "spec": {
             "group": GROUP,
             "names": {
+                "categories": ["statusbridge"],
                 "kind": KIND,
                 "plural": PLURAL,
                 "shortNames": ["fpkgslice"],

@@ -25,11 +25,14 @@ use crate::fields::common::{Amount, ClusterSet};
     shortname = "rgate",
     category = "statusbridge",
     doc = "Whether a rollout may go on: open while enough clusters are healthy at one revision, closed with a reason otherwise.",
+    printcolumn = r#"{"name":"Package","type":"string","jsonPath":".spec.fleetPackageRef.name"}"#,
     printcolumn = r#"{"name":"Open","type":"string","jsonPath":".status.conditions[?(@.type==\"Open\")].status"}"#,
-    printcolumn = r#"{"name":"Revision","type":"string","jsonPath":".spec.revision"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Open\")].reason"}"#,
+    printcolumn = r#"{"name":"Revision","type":"string","jsonPath":".status.fingerprint"}"#,
     printcolumn = r#"{"name":"Healthy","type":"string","jsonPath":".status.healthy"}"#,
-    printcolumn = r#"{"name":"Waiting","type":"string","jsonPath":".status.waitingFor[0].message"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Full-Revision","type":"string","jsonPath":".spec.revision","priority":1}"#,
+    printcolumn = r#"{"name":"Waiting","type":"string","jsonPath":".status.waitingFor[0].message"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutGateSpec {
@@ -179,6 +182,8 @@ pub struct RolloutGateStatus {
     pub since: Option<Time>,
     /// The revision that was judged.
     pub revision: Option<String>,
+    /// `revision` as 12 hex digits, for columns and for comparison with rows and metrics. `spec.revision` takes these too.
+    pub fingerprint: Option<String>,
     /// Clusters that count, of all targets: `95/100`.
     pub healthy: Option<String>,
     /// How many clusters are how far.
@@ -194,10 +199,10 @@ pub struct RolloutGateStatus {
     /// Stands for what the namespace was allowed to see when this was written; when that changes,
     /// nothing of this status is built upon. Left out where no tenants are configured.
     pub tenancy: Option<String>,
-    /// Ready (the same as Open), Open and Succeeded always; Reconciling and Stalled only while
+    /// Ready (the same as Open), Open and OpenedOnce always; Reconciling and Stalled only while
     /// they are True.
     #[serde(default)]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 

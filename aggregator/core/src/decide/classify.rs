@@ -103,6 +103,8 @@ pub(crate) struct PackageState {
     pub applied: bool,
     /// And is healthy at it.
     pub healthy: bool,
+    /// Applying the wanted revision failed, or it is applied and has failed. A failure of the revision before is none.
+    pub failed: bool,
 }
 
 /// What a row counts as for a FleetPackage that wants `wanted`, or whatever the cluster itself
@@ -128,5 +130,6 @@ pub(crate) fn for_package(row: &Row, wanted: Option<Fingerprint>) -> PackageStat
     } else {
         Reason::Progressing
     };
-    PackageState { reason, updated, applied, healthy }
+    let failed = updated && row.apply == ApplyState::Failed || applied && row.health == Health::Failed;
+    PackageState { reason, updated, applied, healthy, failed }
 }

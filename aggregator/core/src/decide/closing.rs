@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use statusbridge_api::Reason;
-use statusbridge_api::conditions::{OPEN, READY, RECONCILING, SUCCEEDED, find, is_true};
+use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, RECONCILING, find, is_true};
 use statusbridge_api::rollout_gate::{OverrideState, RolloutGateSpec, RolloutGateStatus, Waiting};
 
 use super::conditions::Conditions;
@@ -45,8 +45,8 @@ pub fn unwatched(
     let mut conditions = Conditions::new(generation, Moment { t: now, now }, &status.conditions);
     conditions.set(READY, false, Reason::AggregatorSilent, message.clone());
     conditions.set(OPEN, false, Reason::AggregatorSilent, message.clone());
-    if let Some(succeeded) = find(&status.conditions, SUCCEEDED) {
-        conditions.keep(succeeded.clone());
+    if let Some(opened_once) = find(&status.conditions, OPENED_ONCE) {
+        conditions.keep(opened_once.clone());
     }
     conditions.set(RECONCILING, true, Reason::AggregatorSilent, message.clone());
     Some(RolloutGateStatus {
@@ -69,8 +69,8 @@ pub fn least(open: &RolloutGateStatus, closed: &RolloutGateStatus) -> RolloutGat
     let condition = |kind| {
         let condition = find(&closed.conditions, kind)?.clone();
         Some(match kind {
-            SUCCEEDED if condition.status == "True" => condition,
-            SUCCEEDED => Condition { message: String::new(), ..condition },
+            OPENED_ONCE if condition.status == "True" => condition,
+            OPENED_ONCE => Condition { message: String::new(), ..condition },
             _ => Condition {
                 message: condition.reason,
                 reason: Reason::ObjectFull.name().to_owned(),
@@ -82,9 +82,10 @@ pub fn least(open: &RolloutGateStatus, closed: &RolloutGateStatus) -> RolloutGat
         observed_generation: closed.observed_generation,
         epoch: closed.epoch,
         revision: open.revision.clone(),
+        fingerprint: open.fingerprint.clone(),
         started_at: open.started_at.clone(),
         tenancy: open.tenancy.clone(),
-        conditions: [READY, OPEN, SUCCEEDED].into_iter().filter_map(condition).collect(),
+        conditions: [READY, OPEN, OPENED_ONCE].into_iter().filter_map(condition).collect(),
         ..RolloutGateStatus::default()
     }
 }

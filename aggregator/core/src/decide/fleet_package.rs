@@ -13,8 +13,8 @@ use super::membership::Obstacle;
 use super::trace::{self, Trace};
 use super::words::{named, phrase};
 use super::{
-    Backend, Membership, Moment, Target, cluster_set_error, list, list_by, older, oldest_evidence, revisions,
-    shorten, time, too_few, unanswered, unix,
+    Backend, Membership, Moment, Target, cluster_set_error, digits, list, list_by, older, oldest_evidence,
+    revisions, shorten, time, too_few, unanswered, unix,
 };
 use crate::fleet::observation::{Standing, reason};
 use crate::time::Seconds;
@@ -190,9 +190,11 @@ fn without_counts(input: &Input<'_>, obstacle: &Obstacle) -> FleetPackageStatus 
     conditions.set(READY, false, reason, message.clone());
     conditions.set(REPORTING, false, reason, message.clone());
     conditions.set(if stalled { STALLED } else { RECONCILING }, true, reason, message);
+    let revision = input.wanted.text().filter(|_| reason != Reason::Forbidden).map(str::to_owned);
     FleetPackageStatus {
         observed_generation: Some(input.generation),
-        revision: input.wanted.text().filter(|_| reason != Reason::Forbidden).map(str::to_owned),
+        fingerprint: digits(revision.as_deref()),
+        revision,
         last_counted: last_counted(&previous),
         epoch: None,
         trace: input.stages.to_vec(),
@@ -276,12 +278,14 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
     let reached = Reached {
         applied: blocked.is_none() && counts.applied == counts.total,
         healthy: is_true(&conditions, READY),
+        failed: states.iter().any(|(state, _)| state.is_ok_and(|it| it.failed)),
     };
     let history = history::next(previous.history, input.wanted.text(), reached, input.moment);
     FleetPackageStatus {
         observed_generation: Some(input.generation),
         as_of: input.stages.iter().fold(oldest_evidence(input.targets), |at, it| older(at, it.evidence())),
         epoch: None,
+        fingerprint: digits(revision.as_deref()),
         revision,
         last_healthy_revision,
         last_counted: None,

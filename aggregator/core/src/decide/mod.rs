@@ -14,6 +14,7 @@
 pub mod classify;
 pub mod closing;
 pub mod conditions;
+pub mod delivery;
 pub mod dependencies;
 pub mod fleet_package;
 pub mod history;
@@ -28,7 +29,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::common::ClusterSet;
-use statusbridge_api::conditions::{SUCCEEDED, find};
+use statusbridge_api::conditions::{OPENED_ONCE, find};
 use statusbridge_api::{FleetPackageStatus, Reason, RolloutGateStatus};
 use statusbridge_contract::Fingerprint;
 
@@ -113,8 +114,8 @@ impl Evidence for FleetPackageStatus {
 impl Evidence for RolloutGateStatus {
     fn doubt(&mut self, known: &Self) {
         let mut conditions = std::mem::take(&mut self.conditions);
-        conditions.retain(|condition| condition.type_ != SUCCEEDED);
-        conditions.extend(find(&known.conditions, SUCCEEDED).cloned());
+        conditions.retain(|condition| condition.type_ != OPENED_ONCE);
+        conditions.extend(find(&known.conditions, OPENED_ONCE).cloned());
         *self = Self { observed_generation: None, conditions, ..known.clone() };
     }
 
@@ -246,6 +247,11 @@ fn list_by<T>(all: &[T], name: impl Fn(&T) -> String) -> String {
         text.push_str(&format!(" and {} more", all.len() - SHOWN));
     }
     text
+}
+
+/// A revision as its 12 hex digits, if there is one.
+fn digits(revision: Option<&str>) -> Option<String> {
+    revision.map(Fingerprint::of).filter(|it| !it.is_none()).map(|it| it.to_string())
 }
 
 /// At most 256 characters of a text that comes from elsewhere.

@@ -8,7 +8,7 @@ mod waiting;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::check::CheckStatus;
-use statusbridge_api::conditions::{OPEN, READY, RECONCILING, STALLED, SUCCEEDED, find};
+use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, RECONCILING, STALLED, find};
 use statusbridge_api::rollout_gate::{GateCounts, Override, OverrideState, Require, Waiting};
 use statusbridge_api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
 use statusbridge_contract::Fingerprint;
@@ -16,8 +16,8 @@ use statusbridge_contract::Fingerprint;
 use super::classify::{Demand, for_gate, is_under_way, unobserved};
 use super::conditions::Conditions;
 use super::{
-    Backend, Moment, Target, cluster_set_error, clusters, older, oldest_evidence, shorten, time, too_few,
-    trace, unanswered, unix,
+    Backend, Moment, Target, cluster_set_error, clusters, digits, older, oldest_evidence, shorten, time,
+    too_few, trace, unanswered, unix,
 };
 use crate::time::Seconds;
 
@@ -445,6 +445,7 @@ fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding)
         epoch: None,
         started_at,
         since: find(&conditions, OPEN).map(|open| open.last_transition_time.clone()),
+        fingerprint: digits(revision.as_deref()),
         revision,
         healthy: counts.map(|counts| format!("{}/{}", counts.healthy, counts.total)),
         clusters: counts,
@@ -478,14 +479,14 @@ fn conditions(
     let mut conditions = Conditions::new(input.generation, input.moment, &previous.conditions);
     conditions.set(READY, open, reason, message.clone());
     conditions.set(OPEN, open, reason, message.clone());
-    let latched = find(&previous.conditions, SUCCEEDED).filter(|succeeded| {
-        succeeded.status == "True" && succeeded.observed_generation == Some(input.generation)
+    let latched = find(&previous.conditions, OPENED_ONCE).filter(|opened_once| {
+        opened_once.status == "True" && opened_once.observed_generation == Some(input.generation)
     });
     match latched {
-        Some(succeeded) => conditions.keep(succeeded.clone()),
-        None if open => conditions.set(SUCCEEDED, true, reason, "the gate was open in this generation"),
+        Some(opened_once) => conditions.keep(opened_once.clone()),
+        None if open => conditions.set(OPENED_ONCE, true, reason, "the gate was open in this generation"),
         None => conditions.set(
-            SUCCEEDED,
+            OPENED_ONCE,
             false,
             Reason::NotYetOpen,
             "the gate has not been open in this generation",

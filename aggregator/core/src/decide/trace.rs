@@ -284,7 +284,13 @@ fn state(row: &Row, input: Fingerprint, output: Output) -> PackageState {
     let own = if row.desired.is_none() { row.applied } else { row.desired };
     if own != input {
         // How it fares with another revision says nothing of this one.
-        return PackageState { reason: Reason::NotUpdated, updated: false, applied: false, healthy: false };
+        return PackageState {
+            reason: Reason::NotUpdated,
+            updated: false,
+            applied: false,
+            healthy: false,
+            failed: false,
+        };
     }
     match output {
         Output::Same => for_package(row, Some(input)),

@@ -7,7 +7,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::Serialize;
 use serde_with::skip_serializing_none;
-use statusbridge_api::conditions::{OPEN, READY, STALLED, SUCCEEDED, find, is_true};
+use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, STALLED, find, is_true};
 use statusbridge_api::rollout_gate::{GateCounts, Override, OverrideState, RolloutGateStatus, Waiting};
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, common};
 use statusbridge_contract::Fingerprint;
@@ -172,7 +172,7 @@ pub struct GateVerdict {
     /// Generation that the status answers.
     pub observed_generation: Option<i64>,
     /// Whether it was open in this generation of the spec, for the revision that was asked for.
-    pub succeeded: bool,
+    pub opened_once: bool,
     /// Time of the oldest evidence that counts.
     pub as_of: Option<Time>,
     /// How old that is, in seconds.
@@ -245,10 +245,10 @@ pub fn read(gate: &Gate, question: &Question) -> GateVerdict {
     let verdict = judge(gate, question);
     let status = gate.status.clone().unwrap_or_default();
     let revision = gate.spec.as_ref().ok().map(|wish| wish.revision.clone());
-    let latched = find(&status.conditions, SUCCEEDED).is_some_and(|succeeded| {
-        succeeded.status == "True" && succeeded.observed_generation == Some(gate.generation)
+    let latched = find(&status.conditions, OPENED_ONCE).is_some_and(|opened_once| {
+        opened_once.status == "True" && opened_once.observed_generation == Some(gate.generation)
     });
-    let succeeded = latched && verdict.state != State::OtherRevision;
+    let opened_once = latched && verdict.state != State::OtherRevision;
     GateVerdict {
         namespace: gate.key.namespace.clone(),
         name: gate.key.name.clone(),
@@ -260,7 +260,7 @@ pub fn read(gate: &Gate, question: &Question) -> GateVerdict {
         revision,
         generation: gate.generation,
         observed_generation: status.observed_generation,
-        succeeded,
+        opened_once,
         age_seconds: age(&status, question).map(|age| (age * 1000.0).round() / 1000.0),
         as_of: status.as_of,
         stale_after_seconds: question.stale_after,

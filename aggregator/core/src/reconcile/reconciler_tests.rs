@@ -40,7 +40,7 @@ fn open(generation: i64) -> Value {
         json!({"type": kind, "status": "True", "reason": "Healthy", "message": "", "observedGeneration": generation,
             "lastTransitionTime": "2026-01-01T00:00:00Z"})
     };
-    json!({"observedGeneration": generation, "asOf": "1970-01-12T13:46:35Z", "conditions": [condition("Ready"), condition("Open"), condition("Succeeded")]})
+    json!({"observedGeneration": generation, "asOf": "1970-01-12T13:46:35Z", "conditions": [condition("Ready"), condition("Open"), condition("OpenedOnce")]})
 }
 
 fn object(value: &Value) -> LazyObject {

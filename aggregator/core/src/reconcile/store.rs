@@ -197,7 +197,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> HubObject for Object<S
         Self::read(object)
     }
 
-    /// Who may write a status might claim what decides later: that a gate has succeeded, how far a stage has come.
+    /// Who may write a status might claim what decides later: that a gate was open once, how far a stage has come.
     fn follows(&mut self, known: Option<&Self>) -> bool {
         let known = known.filter(|known| known.uid == self.uid);
         let is_own = |status: &T| {
@@ -489,7 +489,7 @@ mod tests {
     }
 
     /// A gate of generation 1, with a status that claims all.
-    fn claims(version: &str, answered: i64, succeeded: &str) -> LazyObject {
+    fn claims(version: &str, answered: i64, opened_once: &str) -> LazyObject {
         let condition = |kind: &str, status: &str| {
             json!({"type": kind, "status": status, "reason": "Healthy", "message": "", "observedGeneration": 1,
                 "lastTransitionTime": "2026-01-01T00:00:00Z"})
@@ -499,7 +499,7 @@ mod tests {
         object["metadata"] = json!({"namespace": "fleet", "name": "one", "uid": "u", "resourceVersion": version,
             "generation": 1});
         object["status"] = json!({"observedGeneration": answered, "conditions": [condition("Open", "True"),
-            condition("Succeeded", succeeded)], "startedAt": "2026-01-01T00:00:00Z"});
+            condition("OpenedOnce", opened_once)], "startedAt": "2026-01-01T00:00:00Z"});
         serde_json::from_value(object).unwrap()
     }
 
@@ -509,7 +509,7 @@ mod tests {
             let foreign = store.take_foreign();
             let status = store.iter().next().unwrap().status.clone().unwrap();
             let is = |kind| find(&status.conditions, kind).map(|it| it.status.clone());
-            (status.observed_generation, is("Open"), is("Succeeded"), foreign)
+            (status.observed_generation, is("Open"), is("OpenedOnce"), foreign)
         };
         let (yes, no) = (|| Some("True".to_owned()), || Some("False".to_owned()));
         let mut store = Store::<RolloutGateSpec, RolloutGateStatus>::default();

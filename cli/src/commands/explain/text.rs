@@ -124,7 +124,7 @@ impl Page {
 
     /// What the status has besides what was told already: numbers on one line, lists item by item.
     fn status(&mut self, status: &Value) {
-        const TOLD: [&str; 4] = ["observedGeneration", "asOf", "since", "revision"];
+        const TOLD: [&str; 5] = ["observedGeneration", "asOf", "since", "revision", "fingerprint"];
         for (name, value) in status.as_object().into_iter().flatten() {
             let label = match name.as_str() {
                 "waitingFor" => "Waits for",

@@ -140,7 +140,7 @@ async fn wave(
         last.api.name()
     ));
     let gate = format!("rolloutgate/{name}");
-    let wait = ["wait", "--for=condition=Succeeded", &gate, "--timeout=60s"];
+    let wait = ["wait", "--for=condition=OpenedOnce", &gate, "--timeout=60s"];
     let mut waiting = Box::pin(world.kubectl(&wait));
     if let Ok(passed) = tokio::time::timeout(A_WHILE, &mut waiting).await {
         passed?.expect_success()?;
@@ -262,7 +262,7 @@ async fn deployment(cluster: &Cluster, rollout: Rollout) -> Result<()> {
 
 /// A short `kubectl wait` that has to be seen to fail.
 async fn wait_in_vain(world: &World, object: &str) -> Result<()> {
-    let wait = ["wait", "--for=condition=Succeeded", object, "--timeout=5s"];
+    let wait = ["wait", "--for=condition=OpenedOnce", object, "--timeout=5s"];
     world.kubectl(&wait).await?.expect_failure("timed out")
 }
 
@@ -308,12 +308,12 @@ async fn package_counts(world: &World, counts: &Value) -> Result<()> {
     .await
 }
 
-/// Succeeded stays True once a gate was open for its present spec, so it tells what happened between two looks.
+/// OpenedOnce stays True once a gate was open for its present spec, so it tells what happened between two looks.
 async fn never_opened(world: &World, names: &[&str]) -> Result<()> {
     for name in names {
         let status = status(world, "RolloutGate", name).await?;
-        let succeeded = condition(&status, "Succeeded");
-        ensure!(succeeded["status"] != "True", "{name} was open: {succeeded}");
+        let opened = condition(&status, "OpenedOnce");
+        ensure!(opened["status"] != "True", "{name} was open: {opened}");
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ fn open(as_of: Seconds) -> Value {
             "lastTransitionTime": "1970-01-01T01:00:00Z"})
     };
     json!({"epoch": 1, "observedGeneration": 1, "asOf": jiff::Timestamp::from_second(as_of as i64).unwrap().to_string(),
-        "conditions": [condition("Open"), condition("Succeeded"), condition("Ready")]})
+        "conditions": [condition("Open"), condition("OpenedOnce"), condition("Ready")]})
 }
 
 /// A feed tells that all is well in a cluster, as of `at`.
