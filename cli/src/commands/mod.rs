@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `status`, `wait`, `explain`, `set-revision` | the hub's API server, by [`crate::hub`] |
 //! | `doctor`, `history` | metrics backends too, by [`crate::feeds`] |
+//! | `verdict`, `status --without-hub` | metrics backends alone |
 //! | `source …`, `kstatus` | files |
 //! | `completion` | nothing |
 
@@ -15,6 +16,7 @@ mod kstatus;
 mod set_revision;
 mod source;
 mod status;
+mod verdict;
 mod wait;
 
 use anyhow::Result;
@@ -27,9 +29,11 @@ use crate::hub::Access;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Show how far packages are and which gates are open: all at a glance, one FleetPackage, or one gate
-    Status(status::StatusArgs),
+    Status(Box<status::StatusArgs>),
     /// Wait until a gate is open for one revision: for pipelines and Jobs
     Wait(wait::WaitArgs),
+    /// Say whether a revision is where it should be, from a metrics backend or exporters alone: without a hub
+    Verdict(Box<verdict::VerdictArgs>),
     /// Say what a verdict rests on, cluster by cluster, from the hub's API server alone
     Explain(explain::ExplainArgs),
     /// Say what each cluster did about a package: operations, durations, failures, and what was not seen
@@ -54,8 +58,9 @@ impl Command {
     /// Runs the command; `program` is what a script would complete.
     pub(crate) fn run(self, access: &Access, program: clap::Command) -> Result<Exit> {
         match self {
-            Self::Status(args) => block_on(status::run(access, args)),
+            Self::Status(args) => block_on(status::run(access, *args)),
             Self::Wait(args) => block_on(wait::run(access, args)),
+            Self::Verdict(args) => block_on(verdict::run(*args)),
             Self::Explain(args) => block_on(explain::run(access, args)),
             Self::History(args) => block_on(history::run(access, *args)),
             Self::Doctor(args) => block_on(doctor::run(access, *args)),

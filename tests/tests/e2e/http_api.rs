@@ -289,3 +289,61 @@ async fn the_api_is_for_those_who_may_list_the_same_in_the_hub() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn without_a_hub_the_command_line_judges_as_the_aggregator_would() {
+    run("e2e-verdict-command", async |rig| {
+        let fleet = FakeFleet::start().await?;
+        let mut jobs = Vec::new();
+        for cluster in ["c1", "c2"] {
+            fleet.says(cluster, "payments", FakePackage::healthy_at(R1));
+            jobs.push(fleet.target(ScrapeJob::new(cluster), cluster, &[]));
+        }
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs(jobs)).await?;
+        let package = format!("{}/{FLUX_NAMESPACE}/payments", fake_fleet::SOURCE);
+        let url = prometheus.url();
+        let backend = ["--backend", url.as_str(), "--trust-all", "--settle-delay", "1s", "-o", "json"];
+        let ask = async |rest: &[&str]| -> Result<(Option<i32>, Value)> {
+            let mut args = vec!["verdict", "--package", &package];
+            args.extend(backend);
+            args.extend(rest);
+            let output = own_command("statusbridge", &args).await?.output().await?;
+            let text = String::from_utf8(output.stdout)?;
+            let verdict = serde_json::from_str(&text)
+                .with_context(|| format!("{text:?}: {}", String::from_utf8_lossy(&output.stderr)))?;
+            Ok((output.status.code(), verdict))
+        };
+        let (code, open) = ask(&["--clusters", "c1,c2", "--revision", R1, "--wait", "60s"]).await?;
+        ensure!(code == Some(0) && open["open"] == true && open["healthy"] == "2/2", "{code:?} {open}");
+        is_as_described("#/components/schemas/RevisionVerdict", &open)?;
+        let (code, closed) = ask(&["--clusters", "c1,c2", "--revision", R2]).await?;
+        ensure!(code == Some(4) && closed["reason"] == "RevisionNeverSeen", "{code:?} {closed}");
+        let (code, stale) = ask(&["--clusters", "c1,c2", "--revision", R1, "--stale-after", "1s"]).await?;
+        ensure!(
+            code == Some(5) || stale["open"] == true,
+            "evidence is as old as the last scrape: {code:?} {stale}"
+        );
+        let (code, invalid) = ask(&["--clusters", "c1", "--revision", " "]).await?;
+        ensure!(code == Some(2) && invalid["state"] == "Invalid", "{code:?} {invalid}");
+        fleet.says("c2", "payments", FakePackage::failed_at(R2));
+        let (code, stalled) = ask(&["--reporting", "2", "--revision", R2, "--wait", "60s"]).await?;
+        ensure!(code == Some(3) && stalled["reason"] == "FailureBudgetExceeded", "{code:?} {stalled}");
+        // It waits until it is so.
+        let (waited, ()) = tokio::join!(
+            ask(&["--clusters", "c2", "--revision", R2, "--wait", "60s", "--max-failures", "0", "--applied"]),
+            async {
+                fleet.says("c2", "payments", FakePackage::healthy_at(R2));
+            }
+        );
+        let (code, open) = waited?;
+        ensure!(code == Some(0) && open["open"] == true, "{code:?} {open}");
+
+        let mut args = vec!["status", "--without-hub"];
+        args.extend(backend);
+        let output = own_command("statusbridge", &args).await?.output().await?;
+        let status: Value = serde_json::from_slice(&output.stdout)?;
+        ensure!(output.status.success() && status.to_string().contains("payments"), "{status}");
+        Ok(())
+    })
+    .await;
+}

@@ -26,6 +26,7 @@ pub mod picture;
 pub mod profiles;
 pub mod reconciler;
 pub mod references;
+mod reported;
 pub mod revision_verdict;
 pub mod slices;
 pub mod state;

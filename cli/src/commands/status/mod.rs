@@ -31,6 +31,7 @@ use statusbridge_serving::signals::told_to_stop;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::exit::Exit;
+use crate::feeds::{Evidence, FeedArgs};
 use crate::hub::{Access, Hub};
 use crate::output::{Output, OutputArgs, warn};
 use crate::target::{Target, target};
@@ -41,6 +42,9 @@ use objects::Objects;
 const LIST: Duration = Duration::from_secs(60);
 /// How often the hub is asked for the time while nothing happens: evidence grows old without an event.
 const TICK: Duration = Duration::from_secs(5);
+
+/// How old evidence may be where no FleetPackage says it.
+const STALE_AFTER: &str = "3m";
 
 /// Flags of `status`.
 #[derive(Debug, Clone, Args)]
@@ -54,6 +58,11 @@ pub(crate) struct StatusArgs {
     /// Go on, and print what changes
     #[arg(long, short)]
     watch: bool,
+    /// Ask no hub: read the backend, or the exporters that --config names, and show every package that a cluster reports
+    #[arg(long, conflicts_with_all = ["target", "all_namespaces", "watch"])]
+    without_hub: bool,
+    #[command(flatten)]
+    feeds: FeedArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -63,12 +72,29 @@ pub(crate) struct StatusArgs {
 /// # Errors
 /// When the hub cannot be asked, or has no such object.
 pub(crate) async fn run(access: &Access, args: StatusArgs) -> Result<Exit> {
+    if args.without_hub {
+        return show_reported(&args).await.map(|()| Exit::Done);
+    }
     let hub = access.connect().await?;
     let stopped = told_to_stop()?;
     tokio::select! {
         ended = show(&hub, &args) => ended.map(|()| Exit::Done),
         () = stopped => Ok(Exit::Done),
     }
+}
+
+/// Prints what the clusters report, as it is now.
+async fn show_reported(args: &StatusArgs) -> Result<()> {
+    let mut evidence = Evidence::begin(&args.feeds, TICK)?;
+    evidence.first().await?;
+    let world = evidence.world();
+    let entries: Vec<Entry> = world
+        .reported(STALE_AFTER)
+        .iter()
+        .map(|package| Entry::of_package(package, world.moment.now))
+        .collect();
+    let text = Printed::new(args.output.output, true).text(&entries, false);
+    args.output.output.print(&text, &Report::of(entries))
 }
 
 async fn show(hub: &Hub, args: &StatusArgs) -> Result<()> {

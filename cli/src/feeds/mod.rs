@@ -1,5 +1,7 @@
 //! Which metrics backends are asked: by the flags and the configuration file of the aggregator.
 
+mod evidence;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +12,8 @@ use statusbridge_aggregator::serve::config::{Config, ConfigFile};
 use statusbridge_api::common::duration;
 
 use crate::exit::Exit;
+
+pub(crate) use evidence::Evidence;
 
 /// Flags about backends.
 #[derive(Debug, Clone, Args)]
