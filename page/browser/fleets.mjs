@@ -148,6 +148,17 @@ export function story() {
   return server;
 }
 
+/** One package with a cluster in each state. */
+export function everyState() {
+  const clusters = STATES.map((word, at) => ({ name: `${String(at).padStart(2, '0')}-${word}` }));
+  const server = new FleetServer({ states: STATES, clusters });
+  server.addPackage(
+    { metadata: { namespace: 'a', name: 'p' }, spec: { package: { source: 'x', name: 'p' } }, wanted: 'r', revisions: ['r'] },
+    { state: STATES.map((_, at) => at), revision: STATES.map(() => 0) },
+  );
+  return server;
+}
+
 /** A fleet of any size, mostly healthy. @param {number} clusterCount @param {number} packageCount */
 export function generated(clusterCount, packageCount) {
   const next = random(1);

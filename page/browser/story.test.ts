@@ -3,7 +3,8 @@
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { isCurrent, launch, open, violations } from './chromium';
-import { R2, judge, story } from './fleets.mjs';
+import { look } from '../app/model/states';
+import { R2, STATES, everyState, judge, story } from './fleets.mjs';
 
 let browser: Browser;
 let server: ReturnType<typeof story>;
@@ -87,6 +88,7 @@ describe('old states', () => {
     server.send(server.event());
     await isGrey(page);
     const banner = page.getByRole('alert');
+    expect(await page.title()).toMatch(/^Not current: /);
     expect(await banner.innerText()).toMatch(/Not current\. The metrics backend does not answer.*1m 3\ds ago/s);
     expect(await violations(page)).toEqual([]);
     server.silent = null;
@@ -132,6 +134,7 @@ describe('old states', () => {
     await isGrey(page);
     expect(performance.now() - begin).toBeGreaterThan(3900);
     expect(await page.getByRole('alert').innerText()).toContain('the server has said nothing for 5 s');
+    expect(await page.locator('.evidence').innerText()).toMatch(/Lost.*evidence [67]s old/s);
     await isCurrent(page);
     await close();
   });
@@ -291,4 +294,43 @@ test('names are text, whatever stands in them', async () => {
   await page.getByRole('heading', { name }).waitFor();
   expect(await page.locator('main img').count()).toBe(0);
   await close();
+});
+
+describe.each(['light', 'dark'] as const)('states are told without colour in the %s', (colorScheme) => {
+  /** For each state which pixels of its cell are not ground, as text. */
+  async function shapes(size: number): Promise<string[]> {
+    const fleet = everyState();
+    const { page, close } = await open(browser, `${await fleet.listen()}#/?size=${size}`, { colorScheme });
+    await isCurrent(page);
+    await page.locator('.side').waitFor();
+    const found = await page.evaluate(
+      ([size, count]) => {
+        const canvas = document.querySelector('canvas')!;
+        const context = canvas.getContext('2d')!;
+        const { offsetWidth: left, offsetTop: top } = document.querySelector<HTMLElement>('.sides')!;
+        return Array.from({ length: count! }, (_, at) => {
+          const { data } = context.getImageData(left + at * size!, top, size!, 29);
+          const ground = data.slice(0, 3);
+          const differs = (pixel: number) => [0, 1, 2].some((part) => Math.abs(data[pixel * 4 + part]! - ground[part]!) > 60);
+          return Array.from({ length: data.length / 4 }, (_, pixel) => (differs(pixel) ? '#' : '.')).join('');
+        });
+      },
+      [size, STATES.length],
+    );
+    await close();
+    await fleet.close();
+    return found;
+  }
+
+  test('small cells have a shape for each kind', async () => {
+    const found = await shapes(7);
+    const byKind = new Map(STATES.map((word, at) => [look(word).kind, found[at]!]));
+    expect(found).toEqual(STATES.map((word) => byKind.get(look(word).kind)));
+    expect(new Set(byKind.values()).size).toBe(5);
+    expect(found.filter((shape) => !shape.includes('#'))).toEqual([]);
+  });
+
+  test('large cells have a letter for each state', async () => {
+    expect(new Set(await shapes(24)).size).toBe(STATES.length);
+  });
 });

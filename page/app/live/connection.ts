@@ -32,7 +32,9 @@ export class Connection {
   namespace = sessionStorage.getItem(NAMESPACE) ?? '';
   /** By how much the server's clock is ahead of this machine's, in seconds. */
   ahead = 0;
+  /** When the server was heard last: milliseconds since 1970, and since this page was opened. */
   private heard = 0;
+  private heardMonotonic = 0;
   private attempt = new AbortController();
   private began = 0;
   private listeners = new Set<() => void>();
@@ -71,10 +73,16 @@ export class Connection {
     return this.link.kind === 'live' && this.fleet?.silent === null;
   }
 
-  /** The present by the server's clock; while nothing is heard, when it was last heard, so that no bar runs on. */
+  /** The present by the server's clock. */
   now(): number {
-    const at = this.link.kind === 'live' ? Date.now() : this.heard || Date.now();
-    return at / 1000 + this.ahead;
+    return Date.now() / 1000 + this.ahead;
+  }
+
+  /** Up to when anything is known: no soak goes on without evidence. */
+  known(): number {
+    if (this.link.kind === 'lost') return this.heard / 1000 + this.ahead;
+    const asOf = Date.parse(this.fleet?.asOf ?? '') / 1000;
+    return this.fleet?.silent && asOf ? asOf : this.now();
   }
 
   private emit(): void {
@@ -87,7 +95,9 @@ export class Connection {
   }
 
   private check(): void {
-    if (this.link.kind === 'live' && Date.now() - this.heard > SILENCE) {
+    // The one clock stands still while the machine sleeps, the other one may be set.
+    const quiet = Math.max(Date.now() - this.heard, performance.now() - this.heardMonotonic);
+    if (this.link.kind === 'live' && quiet > SILENCE) {
       this.lose(`the server has said nothing for ${SILENCE / 1000} s`);
     }
     const waits = this.link.kind === 'lost' || this.link.kind === 'starting';
@@ -161,6 +171,7 @@ export class Connection {
 
   private hear(): void {
     this.heard = Date.now();
+    this.heardMonotonic = performance.now();
     this.ahead = (Date.parse(this.fleet?.evaluatedAt ?? '') - this.heard) / 1000 || 0;
   }
 

@@ -22,11 +22,14 @@ function matches(selector: Selector, labels: Record<string, string>): boolean {
   return equal && expressions;
 }
 
-/** Whether the set names or selects the cluster; `reporting` selects every cluster that has a cell. */
-export function contains(set: ClusterSet, cluster: Cluster): boolean {
-  if (set.names) return set.names.includes(cluster.name);
-  if (set.selector) return matches(set.selector, cluster.labels ?? {});
-  return set.reporting !== undefined;
+/** Whether the set names or selects a cluster; `reporting` selects every cluster that has a cell. */
+export function membership(set: ClusterSet): (cluster: Cluster) => boolean {
+  const { selector, reporting } = set;
+  if (set.names) {
+    const names = new Set(set.names);
+    return (cluster) => names.has(cluster.name);
+  }
+  return selector ? (cluster) => matches(selector, cluster.labels ?? {}) : () => reporting !== undefined;
 }
 
 /** A number of clusters or a share such as `95%` of `total`, rounded up or down. */

@@ -46,12 +46,12 @@ export function keyOf(object: { metadata: { namespace: string; name: string } })
 function counted(object: PackageObject, cells: Cells, states: number): Package {
   const counts = countStates(cells, states);
   const total = counts.reduce((sum, count) => sum + count, 0);
-  const { metadata, spec, status, wanted, revisions } = object;
+  const { metadata, spec, status = null, wanted = null, revisions = [] } = object;
   return { metadata, spec, status, wanted, revisions, key: keyOf(object), cells, counts, total };
 }
 
 export function read(snapshot: Snapshot, steps: Step[] = []): Fleet {
-  const { cursor, asOf, evaluatedAt, silent, states, clusters } = snapshot;
+  const { cursor, asOf = null, evaluatedAt, silent = null, states, clusters, packages, gates } = snapshot;
   const sized = (object: Snapshot['packages'][number]) =>
     counted(object, decode(object.cells, clusters.length), states.length);
   return {
@@ -61,8 +61,8 @@ export function read(snapshot: Snapshot, steps: Step[] = []): Fleet {
     silent,
     states,
     clusters: [...clusters],
-    packages: new Map(snapshot.packages.map((object) => [keyOf(object), sized(object)])),
-    gates: new Map(snapshot.gates.map((gate) => [keyOf(gate), gate])),
+    packages: new Map(packages.map((object) => [keyOf(object), sized(object)])),
+    gates: new Map(gates.map((gate) => [keyOf(gate), gate])),
     changed: 0,
     steps,
   };
@@ -71,9 +71,9 @@ export function read(snapshot: Snapshot, steps: Step[] = []): Fleet {
 /** Writes the changes into the fleet. */
 export function apply(fleet: Fleet, changes: Changes): void {
   fleet.cursor = changes.cursor;
-  fleet.asOf = changes.asOf;
+  fleet.asOf = changes.asOf ?? null;
   fleet.evaluatedAt = changes.evaluatedAt;
-  fleet.silent = changes.silent;
+  fleet.silent = changes.silent ?? null;
   const { clusters = [], packages = [], gates = [], gone = {} } = changes;
   fleet.changed += clusters.length + packages.length + gates.length;
   for (const { index, name, labels } of clusters) {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Changes, Gate, Snapshot } from './api';
 import { change, countRevisions, countStates, decode, grown } from './cells';
-import { contains, needAndBudget } from './clusters';
+import { membership, needAndBudget } from './clusters';
 import { type Filter, view } from './filter';
 import { apply, read } from './fleet';
 import { search } from './search';
@@ -199,7 +199,7 @@ describe('clusters of a gate', () => {
     [{ selector: { matchExpressions: [{ key: 'tier', operator: 'DoesNotExist' }] } }, true],
     [{ selector: { matchExpressions: [{ key: 'region', operator: 'Like', values: ['eu'] }] } }, false],
   ])('%j', (set, expected) => {
-    expect(contains(set, eu)).toBe(expected);
+    expect(membership(set)(eu)).toBe(expected);
   });
   // The same table as `need_and_budget` of the aggregator goes by.
   test.each([

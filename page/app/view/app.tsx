@@ -34,8 +34,8 @@ function Frame() {
   const { link, fleet } = connection;
 
   useEffect(() => {
-    document.title = titleOf(route);
-  }, [route]);
+    document.title = (fleet && !connection.isCurrent ? 'Not current: ' : '') + titleOf(route);
+  });
   useEffect(() => {
     main.current?.scrollTo(0, 0);
   }, [JSON.stringify(route.place)]);

@@ -137,8 +137,6 @@ function Filters({ fleet, filter }: { fleet: Fleet; filter: Filter }) {
   const addLabel = (value: string) => {
     if (value !== '' && !filter.labels.includes(value)) replaceQuery({ labels: [...filter.labels, value].join(',') });
   };
-  const isFiltered = filter.namespace || filter.package || filter.cluster || filter.labels.length > 0 ||
-    filter.states.length > 0 || filter.revision;
   return (
     <div class="filters" role="group" aria-label="Filters">
       {namespaces.length > 1 && (
@@ -220,7 +218,6 @@ function Filters({ fleet, filter }: { fleet: Fleet; filter: Filter }) {
           <option value="trouble">trouble first</option>
         </select>
       </label>
-      {isFiltered && <a href={fleetAddress({ group: filter.group })}>Show everything</a>}
     </div>
   );
 }
@@ -242,6 +239,8 @@ function Legend({ fleet, filter, counts, width, zoom }: LegendProps) {
   const present = statesOf(fleet).filter(
     (word) => filter.states.includes(word) || (counts[fleet.states.indexOf(word)] ?? 0) > 0,
   );
+  const { namespace, package: name, cluster, labels, states, revision } = filter;
+  const isFiltered = [namespace, name, cluster, revision, ...labels, ...states].some((text) => text !== '');
   const gates = [...fleet.gates.values()];
   const open = gates.filter((gate) => gate.verdict.open).length;
   const stalled = gates.filter((gate) => gate.verdict.state === 'Stalled').length;
@@ -258,6 +257,7 @@ function Legend({ fleet, filter, counts, width, zoom }: LegendProps) {
           <span class="num dim">{(counts[fleet.states.indexOf(word)] ?? 0).toLocaleString('en')}</span>
         </button>
       ))}
+      {isFiltered && <a href={fleetAddress({ group: filter.group, order: filter.order })}>Show everything</a>}
       <span class="zoom" role="group" aria-label="Size of the cells">
         <button aria-label="Smaller cells" onClick={() => zoom(-1)} disabled={width === WIDTHS[0]}>
           −

@@ -88,7 +88,7 @@ export function GateView({ namespace, name }: { namespace: string; name: string 
               .map((part) => `${part.count} ${part.name}`)
               .join(', ')}
           </p>
-          <GateBars gate={gate} now={now} />
+          <GateBars gate={gate} known={connection.known()} />
           {spec.override && (
             <p class="override">
               Override: {spec.override.state}, {spec.override.reason}

@@ -7,7 +7,7 @@ import type { View } from '../model/filter';
 import type { Fleet, Package } from '../model/fleet';
 import { byPackage, waves } from '../model/waves';
 import { isTrouble } from '../model/states';
-import { share } from '../model/words';
+import { plural, share } from '../model/words';
 import { rolloutAddress } from '../route';
 import { Painter, columnAt, columnLefts, type Scene } from './drawing';
 import { GateState, Stack, packageParts } from './parts';
@@ -250,7 +250,7 @@ export function Matrix({ fleet, view, cellWidth, shows, focus, describe, onFocus
           />
           <div class="corner num" style={{ width: `${left}px`, height: `${head}px` }}>
             <span>
-              <b>{packages.length}</b> packages <b>{clusters.length.toLocaleString('en')}</b> clusters
+              {plural(packages.length, 'package')}, {plural(clusters.length, 'cluster')}
             </span>
           </div>
           <div class="sides" style={{ width: `${left}px`, top: `${head}px` }}>

@@ -3,7 +3,7 @@
 import { useMemo } from 'preact/hooks';
 import type { Gate, PackageDetail, Waiting } from '../model/api';
 import { countRevisions } from '../model/cells';
-import { contains, needAndBudget } from '../model/clusters';
+import { membership, needAndBudget } from '../model/clusters';
 import type { Fleet, Package } from '../model/fleet';
 import { gateParts } from '../model/states';
 import { deadlineBar, soakBar, unix } from '../model/time';
@@ -23,10 +23,13 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
   const key = `${namespace}/${name}`;
   const item = fleet.packages.get(key);
   const [state, cluster, wave] = [query.get('state') ?? '', query.get('cluster') ?? '', query.get('wave') ?? ''];
-  const limit = Math.min(10_000, Number(query.get('limit')) || 100);
-  const asked = new URLSearchParams({ limit: String(limit) });
+  const most = Number(query.get('limit')) || 100;
+  // The server knows states and whole names; waves and parts of names are looked for in all of its rows.
+  const isWhole = useMemo(() => fleet.clusters.some((it) => it.name === cluster), [fleet, fleet.clusters.length, cluster]);
+  const picks = wave !== '' || (cluster !== '' && !isWhole);
+  const asked = new URLSearchParams({ limit: String(picks ? Math.max(most, fleet.clusters.length) : most) });
   if (state) asked.set('state', state);
-  if (cluster) asked.set('cluster', cluster);
+  if (cluster && isWhole) asked.set('cluster', cluster);
   const path = `packages/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}?${asked}`;
   const detail = useDetail<PackageDetail>(item ? path : null, item);
   const gates = useMemo(() => byPackage(fleet.gates.values()).get(key) ?? [], [fleet, fleet.changed, key]);
@@ -90,7 +93,7 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
               <li key={number}>
                 <h3>{number > 0 ? `Wave ${number}` : 'Gates that wait for themselves'}</h3>
                 {own.map((gate) => (
-                  <GateCard key={gate.metadata.name} gate={gate} item={item} now={now} />
+                  <GateCard key={gate.metadata.name} gate={gate} item={item} known={connection.known()} />
                 ))}
               </li>
             ))}
@@ -119,7 +122,7 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
             <input
               type="search"
               value={cluster}
-              placeholder="whole name"
+              placeholder="any"
               onInput={(event) => replaceQuery({ cluster: event.currentTarget.value })}
             />
           </label>
@@ -136,10 +139,14 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
           )}
           {(state || cluster || wave) && <a href={rolloutAddress(key)}>Show all clusters</a>}
         </div>
-        <Clusters detail={detail.value} error={detail.error} fleet={fleet} gates={gates} wave={wave} now={now} />
-        {detail.value?.more && (
-          <button onClick={() => replaceQuery({ limit: String(limit * 4) })}>Show more than {limit}</button>
-        )}
+        <Clusters
+          detail={detail.value}
+          error={detail.error}
+          fleet={fleet}
+          gates={gates}
+          filter={{ wave, part: cluster, most }}
+          now={now}
+        />
       </section>
       <Steps steps={steps} now={now} title="Changes since you opened this page" />
     </article>
@@ -158,10 +165,11 @@ export function terms(gate: Gate): string {
   return `${healthy} of ${total} ${word}${soak}, ${need} needed; ${spent} failed or unobserved, ${budget} allowed`;
 }
 
-export function GateBars({ gate, now }: { gate: Gate; now: number }) {
+/** Soak and deadline; `known` is up to when anything is known. */
+export function GateBars({ gate, known }: { gate: Gate; known: number }) {
   const soaking = gate.status?.waitingFor?.find((entry) => entry.reason === 'Soaking');
-  const soak = soakBar(soaking?.until, gate.spec.minSuccessTime, now);
-  const deadline = gate.verdict.open ? null : deadlineBar(gate.status?.startedAt, gate.spec.progressDeadline, now);
+  const soak = soakBar(soaking?.until, gate.spec.minSuccessTime, known);
+  const deadline = gate.verdict.open ? null : deadlineBar(gate.status?.startedAt, gate.spec.progressDeadline, known);
   return (
     <>
       {soak && <Running name="Soak" bar={soak} end="over; waiting for evidence" />}
@@ -203,7 +211,7 @@ export function WaitingFor({ gate, rollout }: { gate: Gate; rollout: string }) {
   );
 }
 
-function GateCard({ gate, item, now }: { gate: Gate; item: Package; now: number }) {
+function GateCard({ gate, item, known }: { gate: Gate; item: Package; known: number }) {
   const { name, namespace } = gate.metadata;
   const { verdict, spec, status } = gate;
   const total = status?.clusters?.total ?? 0;
@@ -227,7 +235,7 @@ function GateCard({ gate, item, now }: { gate: Gate; item: Package; now: number 
           for <Revision words={spec.revision} />
         </p>
       )}
-      <GateBars gate={gate} now={now} />
+      <GateBars gate={gate} known={known} />
       {spec.override && (
         <p class="override">
           Override: {spec.override.state}, {spec.override.reason}
@@ -283,7 +291,7 @@ function History({ item, now }: { item: Package; now: number }) {
     <section aria-label="What was wanted">
       <h2>What was wanted</h2>
       <div class="scroll" tabIndex={0} role="region" aria-label="Wanted revisions">
-        <table>
+        <table class="tight">
           <thead>
             <tr>
               <th>Revision</th>
@@ -315,17 +323,25 @@ interface ClustersProps {
   error: string | null;
   fleet: Fleet;
   gates: Gate[];
-  wave: string;
+  filter: { wave: string; part: string; most: number };
   now: number;
 }
 
-function Clusters({ detail, error, fleet, gates, wave, now }: ClustersProps) {
+function Clusters({ detail, error, fleet, gates, filter: { wave, part, most }, now }: ClustersProps) {
   const labels = useMemo(() => new Map(fleet.clusters.map((it) => [it.name, it])), [fleet, fleet.changed]);
+  const members = useMemo(
+    () => gates.map(({ metadata, spec }) => ({ name: metadata.name, has: membership(spec.clusters) })),
+    [gates],
+  );
   if (error) return <p class="error">The clusters cannot be shown: {error}</p>;
   if (!detail) return <p class="dim">Reading…</p>;
   const inGates = (name: string) =>
-    gates.filter((gate) => contains(gate.spec.clusters, labels.get(name) ?? { name })).map((gate) => gate.metadata.name);
-  const rows = detail.clusters.filter(({ row }) => !wave || inGates(row.clusterName).includes(wave));
+    members.filter(({ has }) => has(labels.get(name) ?? { name })).map((member) => member.name);
+  const found = detail.clusters.filter(
+    ({ row }) => row.clusterName.includes(part) && (!wave || inGates(row.clusterName).includes(wave)),
+  );
+  const rows = found.slice(0, most);
+  const isCut = rows.length < found.length || detail.more === true;
   if (rows.length === 0) return <p class="dim">No cluster matches.</p>;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Clusters, table">
@@ -375,6 +391,7 @@ function Clusters({ detail, error, fleet, gates, wave, now }: ClustersProps) {
           ))}
         </tbody>
       </table>
+      {isCut && <button onClick={() => replaceQuery({ limit: String(most * 4) })}>Show more than these {rows.length}</button>}
     </div>
   );
 }
