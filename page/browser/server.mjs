@@ -58,7 +58,7 @@ export class FleetServer {
     this.refuses = false;
     this.epoch = 1;
     this.count = 0;
-    /** @type {Map<string, { count: number, runs: [number, number, number][] }>} */
+    /** @type {Map<string, [number, number, number][]>} */
     this.encoded = new Map();
     /** @type {{ at: number, event: any }[]} */
     this.log = [];
@@ -119,6 +119,7 @@ export class FleetServer {
     cells.since[at] = new Date().toISOString();
     if (reason) cells.reason[at] = reason;
     else delete cells.reason[at];
+    this.encoded.delete(key);
     const changes = this.pending.get(key) ?? new Map();
     this.pending.set(key, changes.set(at, [at, cells.state[at], cells.revision[at]]));
   }
@@ -154,6 +155,11 @@ export class FleetServer {
     this.refuses = false;
   }
 
+  /** @param {string} text What is sent as it is. */
+  sendRaw(text) {
+    for (const stream of this.streams) stream.write(text);
+  }
+
   /** Says no word more on the streams that there are, which stay open. */
   hang() {
     this.streams.clear();
@@ -162,7 +168,6 @@ export class FleetServer {
   /** Begins anew, as after a restart: no cursor of before is known. */
   restart() {
     this.epoch += 1;
-    this.encoded.clear();
     this.log = [];
     this.server.closeAllConnections();
   }
@@ -172,9 +177,8 @@ export class FleetServer {
     const packages = [...this.packages].filter(([, it]) => inside(it)).map(([key, it]) => {
       const cells = /** @type {Cells} */ (this.cells.get(key));
       // A large fleet takes this server longer than its clients.
-      const known = this.encoded.get(key);
-      const encoded = known?.count === this.count ? known.runs : runs(cells.state, cells.revision);
-      this.encoded.set(key, { count: this.count, runs: encoded });
+      const encoded = this.encoded.get(key) ?? runs(cells.state, cells.revision);
+      this.encoded.set(key, encoded);
       return { ...it, cells: encoded };
     });
     return { ...this.event(), states: this.states, clusters: this.clusters, packages, gates: [...this.gates.values()].filter(inside) };

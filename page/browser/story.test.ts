@@ -24,8 +24,8 @@ const OFFLINE = 'Failed to load resource';
 
 const has = (page: Page, text: string) => page.getByText(text).first().waitFor();
 const shows = (address: string, options?: BrowserContextOptions) => open(browser, url + address, options);
-const counted = (page: Page, word: string) =>
-  page.locator('.legend .chip', { hasText: word }).locator('.num').innerText().catch(() => '0');
+const counted = async (page: Page, word: string) =>
+  (await page.locator('.legend .chip', { hasText: word }).locator('.num').allInnerTexts())[0] ?? '0';
 
 describe('a rollout', () => {
   test('a wave goes on within a second', async () => {
@@ -150,7 +150,19 @@ describe('old states', () => {
     await close(OFFLINE);
   });
 
-  test('a server that cannot be reached at first is tried again', async () => {
+  test('after an answer that cannot be read, the fleet is read anew', async () => {
+    const { page, close } = await shows('');
+    await isCurrent(page);
+    server.setCell('team-a/checkout', 'us-2', 'TimeOut', 'v1');
+    server.pending.clear();
+    server.sendRaw('event: changes\ndata: {"cursor":\n\n');
+    await isGrey(page);
+    await expect.poll(() => counted(page, 'TimeOut')).toBe('1');
+    await isCurrent(page);
+    await close();
+  });
+
+  test('what was seen with rights that are gone is shown no more', async () => {
     const { page, close } = await shows('');
     await isCurrent(page);
     server.drop();
@@ -192,6 +204,10 @@ describe('rights', () => {
     await page.keyboard.press('f');
     await page.locator('.side').first().waitFor();
     expect(await page.locator('.side').count()).toBe(3);
+    server.onlyNamespace = 'team-b';
+    await page.evaluate(() => (location.hash = '#/rollout/team-b/search'));
+    await page.getByRole('button', { name: 'Show team-b' }).click();
+    await page.getByRole('heading', { name: 'search team-b' }).waitFor();
     await close(OFFLINE);
   });
 });

@@ -27,12 +27,13 @@ export async function request(path: string, signal: AbortSignal, accept = 'appli
   if (own) headers.authorization = `Bearer ${own}`;
   let response: Response;
   try {
-    response = await fetch(new URL(path, base), { headers, signal, cache: 'no-store', redirect: 'error' });
+    response = await fetch(new URL(path, base), { headers, signal, cache: 'no-store', redirect: 'manual' });
   } catch (error) {
     if (signal.aborted) throw error;
     throw new Error('the server cannot be reached');
   }
   if (response.ok) return response;
+  if (response.type === 'opaqueredirect') throw new Error('something before the server asks you to log in: reload the page');
   const body: { reason?: string; message?: string } = await response.json().catch(() => ({}));
   const message = body.message ?? `the server answered ${response.status} ${response.statusText}`;
   throw new Refusal(response.status, body.reason ?? '', message);

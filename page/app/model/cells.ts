@@ -33,10 +33,9 @@ export function grown(cells: Cells, clusters: number): Cells {
   return wider;
 }
 
-/** Writes the changes into the cells; a cluster that is not there is passed over. */
+/** Writes the changes into the cells. One for a cluster that is not there goes nowhere, as with every typed array. */
 export function change(cells: Cells, changes: CellChange[]): void {
   for (const [cluster, state, revision] of changes) {
-    if (cluster < 0 || cluster >= cells.state.length) continue;
     cells.state[cluster] = state;
     cells.revision[cluster] = revision;
   }

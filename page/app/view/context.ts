@@ -35,6 +35,9 @@ export function useSeconds(): void {
   }, []);
 }
 
+/** An answer that takes longer is not waited for, in milliseconds. */
+const PATIENCE = 15_000;
+
 export interface Detail<T> {
   value: T | null;
   error: string | null;
@@ -55,7 +58,7 @@ export function useDetail<T>(path: string | null, trigger: unknown): Detail<T> {
     const controller = new AbortController();
     const read = async () => {
       try {
-        const response = await request(path, controller.signal);
+        const response = await request(path, AbortSignal.any([controller.signal, AbortSignal.timeout(PATIENCE)]));
         set({ path, value: (await response.json()) as T, error: null });
       } catch (error) {
         if (!controller.signal.aborted) set({ path, value: null, error: (error as Error).message });

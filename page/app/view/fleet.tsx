@@ -128,7 +128,7 @@ export function FleetView() {
 }
 
 function Filters({ fleet, filter }: { fleet: Fleet; filter: Filter }) {
-  const labels = useMemo(() => labelsOf(fleet), [fleet, fleet.clusters.length]);
+  const labels = useMemo(() => labelsOf(fleet), [fleet, fleet.changed]);
   const namespaces = useMemo(() => {
     const all = [...fleet.packages.values()].map((item) => item.metadata.namespace);
     return [...new Set(all)].sort();

@@ -15,7 +15,7 @@ export function GateView({ namespace, name }: { namespace: string; name: string 
   const fleet = connection.fleet!;
   const key = `${namespace}/${name}`;
   const gate = fleet.gates.get(key);
-  if (!gate) return <Missing kind="RolloutGate" name={key} />;
+  if (!gate) return <Missing kind="RolloutGate" name={key} namespace={namespace} />;
   const now = connection.now();
   const { spec, status, verdict, metadata } = gate;
   const rollout = `${namespace}/${spec.fleetPackageRef.name}`;

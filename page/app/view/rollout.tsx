@@ -33,7 +33,7 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
   const path = `packages/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}?${asked}`;
   const detail = useDetail<PackageDetail>(item ? path : null, item);
   const gates = useMemo(() => byPackage(fleet.gates.values()).get(key) ?? [], [fleet, fleet.changed, key]);
-  if (!item) return <Missing kind="FleetPackage" name={key} />;
+  if (!item) return <Missing kind="FleetPackage" name={key} namespace={namespace} />;
   const now = connection.now();
   const ready = item.status?.conditions?.find((condition) => condition.type === 'Ready');
   const own = gates.map((gate) => gate.metadata.name);
