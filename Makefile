@@ -10,7 +10,7 @@ attack_threads = $(shell n=$$(( $(RUST_TEST_THREADS) / 3 )); echo $$(( n > 0 ? n
 KEEP ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults demo bench bench-fleet dashboards lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
+.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults demo bench bench-fleet dashboards page lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,10 @@ bench-fleet-servers:
 bench-fleet: cargo bench-fleet-servers ## Measure the aggregator over ten thousand clusters
 	$(CARGO) build --release -p statusbridge-aggregator -p statusbridge-exporter -p statusbridge-tests --bin statusbridge-aggregator --bin statusbridge-exporter --bin bench_fleet
 	STATUSBRIDGE_BIN_DIR=$(release) $(release)/bench_fleet
+
+# The binaries have page/dist in them, so that building them needs no Node. CHROMIUM=program tests in another browser.
+page: ## Build the page of packages by clusters, and test it in a real browser
+	@page/check
 
 lint: cargo ## Check formatting and clippy, warnings denied
 	$(CARGO) fmt --all --check

@@ -77,7 +77,7 @@ fn every_page_can_be_reached_from_the_readme() {
 }
 
 /// Directories of the repository that pages name files in.
-const DIRECTORIES: [&str; 11] = [
+const DIRECTORIES: [&str; 12] = [
     "aggregator",
     "cli",
     "contract",
@@ -86,6 +86,7 @@ const DIRECTORIES: [&str; 11] = [
     "docs",
     "expression",
     "exporter",
+    "page",
     "reference",
     "serving",
     "tests",

@@ -1,0 +1,193 @@
+// What the HTTP API answers, as far as the page reads it.
+
+export interface Metadata {
+  namespace: string;
+  name: string;
+  generation?: number;
+  labels?: Record<string, string>;
+}
+
+export interface Condition {
+  type: string;
+  status: string;
+  reason: string;
+  message: string;
+  lastTransitionTime: string;
+  observedGeneration?: number;
+}
+
+export interface Selector {
+  matchLabels?: Record<string, string>;
+  matchExpressions?: { key: string; operator: string; values?: string[] }[];
+}
+
+export interface ClusterSet {
+  names?: string[];
+  selector?: Selector;
+  reporting?: { minClusters?: number };
+}
+
+export interface Waiting {
+  reason: string;
+  message: string;
+  count: number;
+  until?: string;
+  clusters?: string[];
+}
+
+export type Counts = Partial<Record<string, number>>;
+
+export interface HistoryEntry {
+  revision: string;
+  startedAt: string;
+  appliedAt?: string;
+  healthyAt?: string;
+}
+
+export interface PackageSpec {
+  package: { source: string; namespace?: string; name: string };
+  revision?: string;
+  revisionFrom?: unknown;
+  clusters?: ClusterSet;
+  staleAfter?: string;
+  managedBy?: string;
+}
+
+export interface StageStatus {
+  stage: string;
+  state: string;
+  message: string;
+  healthyAt?: string;
+}
+
+export interface PackageStatus {
+  observedGeneration?: number;
+  asOf?: string;
+  revision?: string;
+  lastHealthyRevision?: string;
+  clusters?: Counts;
+  history?: HistoryEntry[];
+  trace?: StageStatus[];
+  conditions?: Condition[];
+}
+
+export interface PackageObject {
+  metadata: Metadata;
+  spec: PackageSpec;
+  status: PackageStatus | null;
+  wanted: string | null;
+  revisions: string[];
+}
+
+/** Count, number of the state or -1, number of the applied revision or -1. */
+export type Run = [number, number, number];
+
+/** Number of the cluster, of the state or -1, of the applied revision or -1. */
+export type CellChange = [number, number, number];
+
+export interface Cluster {
+  name: string;
+  labels?: Record<string, string>;
+}
+
+export interface GateSpec {
+  fleetPackageRef: { name: string };
+  revision: string;
+  clusters: ClusterSet;
+  require?: 'Healthy' | 'Applied';
+  minHealthy?: number | string;
+  maxFailures?: number | string;
+  minSuccessTime?: string;
+  progressDeadline?: string;
+  requireStage?: string;
+  dependsOn?: { name: string }[];
+  checks?: { name: string; query?: string; template?: string; min?: number; max?: number; window?: string }[];
+  override?: { state: 'Open' | 'Closed'; reason: string; until?: string };
+}
+
+export interface GateStatus {
+  observedGeneration?: number;
+  asOf?: string;
+  startedAt?: string;
+  since?: string;
+  revision?: string;
+  healthy?: string;
+  clusters?: Counts;
+  waitingFor?: Waiting[];
+  checks?: { name: string; state: 'Pending' | 'Passed' | 'Failed'; value?: string; message?: string }[];
+  conditions?: Condition[];
+}
+
+export interface GateVerdict {
+  open: boolean;
+  state: string;
+  reason: string;
+  message: string;
+  revision?: string;
+  fingerprint?: string;
+  generation?: number;
+  observedGeneration?: number;
+  asOf?: string;
+  ageSeconds?: number;
+  staleAfterSeconds?: number;
+  since?: string;
+  healthy?: string;
+  clusters?: Counts;
+  waitingFor?: Waiting[];
+}
+
+export interface Gate {
+  metadata: Metadata;
+  spec: GateSpec;
+  status: GateStatus | null;
+  verdict: GateVerdict;
+}
+
+export interface Snapshot {
+  cursor: string;
+  asOf: string | null;
+  evaluatedAt: string;
+  silent: string | null;
+  states: string[];
+  clusters: Cluster[];
+  packages: (PackageObject & { cells: Run[] })[];
+  gates: Gate[];
+}
+
+export interface Changes {
+  cursor: string;
+  asOf: string | null;
+  evaluatedAt: string;
+  silent: string | null;
+  clusters?: (Cluster & { index: number })[];
+  packages?: (PackageObject & { changes?: CellChange[] })[];
+  gates?: Gate[];
+  gone?: { packages?: string[]; gates?: string[] };
+}
+
+export interface Row {
+  clusterName: string;
+  status: string;
+  state: string;
+  reason: string;
+  desiredRevision?: string;
+  appliedRevision?: string;
+  healthyRevision?: string;
+  lastTransitionTime?: string;
+}
+
+export interface PackageDetail {
+  metadata: Metadata;
+  spec: PackageSpec;
+  status: PackageStatus | null;
+  wanted: string | null;
+  adoption?: { revision: string; points: [string, number][] };
+  clusters: { row: Row; asOf: string | null; message: string }[];
+  more?: boolean;
+}
+
+export interface ClusterDetail {
+  name: string;
+  labels?: Record<string, string>;
+  packages: { namespace: string; name: string; row: Row; asOf: string | null; message: string }[];
+}

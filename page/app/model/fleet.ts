@@ -1,0 +1,112 @@
+// The fleet as the page knows it: a snapshot, and every change since.
+
+import type { Changes, Cluster, Gate, PackageObject, Snapshot } from './api';
+import { type Cells, change, countStates, decode, emptyCells, grown } from './cells';
+
+export interface Package extends PackageObject {
+  key: string;
+  cells: Cells;
+  /** By number of the state. */
+  counts: number[];
+  /** Target clusters. */
+  total: number;
+}
+
+/** One change that was seen since the page was opened. */
+export interface Step {
+  at: string;
+  kind: 'cell' | 'gate';
+  key: string;
+  cluster?: string;
+  from: string;
+  to: string;
+}
+
+export interface Fleet {
+  cursor: string;
+  asOf: string | null;
+  evaluatedAt: string;
+  silent: string | null;
+  states: string[];
+  clusters: Cluster[];
+  packages: Map<string, Package>;
+  gates: Map<string, Gate>;
+  /** Counts changes of packages, clusters and gates; times that move on are none. */
+  changed: number;
+  /** Newest first. */
+  steps: Step[];
+}
+
+const MOST_STEPS = 300;
+
+export function keyOf(object: { metadata: { namespace: string; name: string } }): string {
+  return `${object.metadata.namespace}/${object.metadata.name}`;
+}
+
+function counted(object: PackageObject, cells: Cells, states: number): Package {
+  const counts = countStates(cells, states);
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  const { metadata, spec, status = null, wanted = null, revisions = [] } = object;
+  return { metadata, spec, status, wanted, revisions, key: keyOf(object), cells, counts, total };
+}
+
+export function read(snapshot: Snapshot, steps: Step[] = []): Fleet {
+  const { cursor, asOf = null, evaluatedAt, silent = null, states, clusters, packages, gates } = snapshot;
+  const sized = (object: Snapshot['packages'][number]) =>
+    counted(object, decode(object.cells, clusters.length), states.length);
+  return {
+    cursor,
+    asOf,
+    evaluatedAt,
+    silent,
+    states,
+    clusters: [...clusters],
+    packages: new Map(packages.map((object) => [keyOf(object), sized(object)])),
+    gates: new Map(gates.map((gate) => [keyOf(gate), gate])),
+    changed: 0,
+    steps,
+  };
+}
+
+/** Writes the changes into the fleet. */
+export function apply(fleet: Fleet, changes: Changes): void {
+  fleet.cursor = changes.cursor;
+  fleet.asOf = changes.asOf ?? null;
+  fleet.evaluatedAt = changes.evaluatedAt;
+  fleet.silent = changes.silent ?? null;
+  const { clusters = [], packages = [], gates = [], gone = {} } = changes;
+  fleet.changed += clusters.length + packages.length + gates.length;
+  for (const { index, name, labels } of clusters) {
+    if (index < 0 || index > fleet.clusters.length) continue;
+    fleet.clusters[index] = { name, labels };
+  }
+  const steps: Step[] = [];
+  for (const object of packages) {
+    const key = keyOf(object);
+    const before = fleet.packages.get(key);
+    const cells = grown(before?.cells ?? emptyCells(0), fleet.clusters.length);
+    for (const [cluster, state] of before ? (object.changes ?? []) : []) {
+      const old = cells.state[cluster];
+      if (old === undefined || old === state || steps.length >= MOST_STEPS) continue;
+      const word = (number: number) => fleet.states[number] ?? 'no target';
+      const name = fleet.clusters[cluster]?.name ?? '';
+      steps.push({ at: changes.evaluatedAt, kind: 'cell', key, cluster: name, from: word(old), to: word(state) });
+    }
+    change(cells, object.changes ?? []);
+    fleet.packages.set(key, counted(object, cells, fleet.states.length));
+  }
+  for (const gate of gates) {
+    const key = keyOf(gate);
+    const before = fleet.gates.get(key);
+    if (before && before.verdict.state !== gate.verdict.state) {
+      steps.push({ at: changes.evaluatedAt, kind: 'gate', key, from: before.verdict.state, to: gate.verdict.state });
+    }
+    fleet.gates.set(key, gate);
+  }
+  for (const key of gone.packages ?? []) fleet.changed += Number(fleet.packages.delete(key));
+  for (const key of gone.gates ?? []) fleet.changed += Number(fleet.gates.delete(key));
+  if (clusters.length > 0) {
+    for (const item of fleet.packages.values()) item.cells = grown(item.cells, fleet.clusters.length);
+  }
+  if (steps.length > 0) fleet.steps = [...steps.reverse(), ...fleet.steps].slice(0, MOST_STEPS);
+}
