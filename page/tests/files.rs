@@ -13,8 +13,10 @@ fn text(path: &str) -> String {
 #[test]
 fn every_file_that_was_built_is_served() {
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("dist");
-    let names: BTreeSet<_> =
-        std::fs::read_dir(dist).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let names: BTreeSet<_> = std::fs::read_dir(dist)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     assert_eq!(names, ["app.css", "app.js", "icon.svg", "index.html"].map(str::to_owned).into());
     for name in names.iter().filter(|name| *name != "index.html") {
         assert!(!text(&format!("{ROOT}{name}")).is_empty(), "{name}");

@@ -6,5 +6,6 @@ pub mod config;
 pub mod controller;
 pub mod desk;
 pub mod server;
+mod ui;
 
 pub use commands::{ServeArgs, SweepArgs, crds, serve, sweep};

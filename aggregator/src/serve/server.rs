@@ -1,4 +1,4 @@
-//! `/metrics`, `/healthz` and `/readyz` of this process, and the API.
+//! `/metrics`, `/healthz` and `/readyz` of this process, the API and the page.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use crate::gate_cache::GateCache;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::serve::api::{Api, Body, Endpoint, gates, whole};
+use crate::serve::ui;
 
 /// What is shown of this process.
 pub struct Shown {
@@ -59,6 +60,11 @@ async fn answer(
         return whole(
             gates::answer(board, guard.map(AsRef::as_ref), &request, clock::now(), Instant::now()).await,
         );
+    }
+    if shown.api.is_some()
+        && let Some(answer) = ui::answer(path, request.method())
+    {
+        return whole(answer);
     }
     if let Some(api) = &shown.api
         && let Some(endpoint) = Endpoint::of(path)
