@@ -2,7 +2,7 @@
 //!
 //! | commands | what they ask |
 //! |---|---|
-//! | `status`, `wait`, `explain`, `set-revision` | the hub's API server, by [`crate::hub`] |
+//! | `status`, `wait`, `explain`, `ui`, `set-revision` | the hub's API server, by [`crate::hub`] |
 //! | `doctor`, `history` | metrics backends too, by [`crate::feeds`] |
 //! | `verdict`, `status --without-hub` | metrics backends alone |
 //! | `source …`, `kstatus` | files |
@@ -16,6 +16,7 @@ mod kstatus;
 mod set_revision;
 mod source;
 mod status;
+mod ui;
 mod verdict;
 mod wait;
 
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     Status(Box<status::StatusArgs>),
     /// Wait until a gate is open for one revision: for pipelines and Jobs
     Wait(wait::WaitArgs),
+    /// Serve the page on this machine, from what you may read in the hub: packages by clusters, gates, what they wait for
+    Ui(ui::UiArgs),
     /// Say whether a revision is where it should be, from a metrics backend or exporters alone: without a hub
     Verdict(Box<verdict::VerdictArgs>),
     /// Say what a verdict rests on, cluster by cluster, from the hub's API server alone
@@ -60,6 +63,7 @@ impl Command {
         match self {
             Self::Status(args) => block_on(status::run(access, *args)),
             Self::Wait(args) => block_on(wait::run(access, args)),
+            Self::Ui(args) => block_on(ui::run(access, args)),
             Self::Verdict(args) => block_on(verdict::run(*args)),
             Self::Explain(args) => block_on(explain::run(access, args)),
             Self::History(args) => block_on(history::run(access, *args)),

@@ -7,8 +7,9 @@ use statusbridge_api::Reason;
 use statusbridge_api::fleet_package_slice::ClusterRow;
 
 use super::judge::{Rows, World, stale_after};
-use super::store::Key;
+use super::store::{Key, PackageObject};
 use crate::decide::fleet_package::Wanted;
+use crate::decide::rows::Evident;
 use crate::decide::{Target, rows, time};
 
 /// Most points of a curve.
@@ -42,6 +43,12 @@ struct Adoption {
     points: Vec<(Time, usize)>,
 }
 
+impl From<Evident> for ClusterDetail {
+    fn from(Evident { row, as_of }: Evident) -> Self {
+        Self { row, as_of: as_of.map(time), message: String::new() }
+    }
+}
+
 fn detail(target: &Target, wanted: Wanted<'_>) -> Option<ClusterDetail> {
     let evident = rows::rows(wanted, std::slice::from_ref(target)).pop()?;
     // As it stands in the evidence, also where that does not count any more.
@@ -70,17 +77,21 @@ impl World<'_> {
         limit: usize,
     ) -> Option<Value> {
         let object = self.state.packages.get(key)?;
-        let told = self.each_cluster(object, |wanted, targets| {
-            let is_asked_for = |target: &&Target| {
-                cluster.is_none_or(|name| target.cluster == name)
-                    && state.is_none_or(|state| rows::state(target, wanted).0.name() == state)
-            };
-            let mut asked_for = targets.iter().filter(is_asked_for);
-            let clusters: Vec<_> =
-                asked_for.by_ref().take(limit).filter_map(|target| detail(target, wanted)).collect();
-            let more = asked_for.next().is_some();
-            json!({"clusters": clusters, "more": more, "adoption": adoption(wanted, targets), "wanted": wanted.text()})
-        });
+        let told = if self.reads_the_hub_alone() {
+            self.written(object).map_or(Rows::Unknown, |rows| {
+                let is_asked_for = |it: &Evident| {
+                    cluster.is_none_or(|name| it.row.cluster_name == name)
+                        && state.is_none_or(|state| it.row.state == state)
+                };
+                let mut asked_for = rows.into_iter().filter(is_asked_for);
+                let clusters: Vec<_> = asked_for.by_ref().take(limit).map(ClusterDetail::from).collect();
+                let more = asked_for.next().is_some();
+                let wanted = object.spec.as_ref().ok().and_then(|spec| spec.wanted(object.status.as_ref()));
+                Rows::Known(json!({"clusters": clusters, "more": more, "adoption": null, "wanted": wanted}))
+            })
+        } else {
+            self.heard_in_detail(object, state, cluster, limit)
+        };
         let mut all = match told {
             Rows::Known(told) if told.is_object() => told,
             _ => json!({"clusters": [], "more": false, "adoption": null, "wanted": null}),
@@ -95,10 +106,38 @@ impl World<'_> {
         Some(all)
     }
 
+    fn heard_in_detail(
+        &self,
+        object: &PackageObject,
+        state: Option<&str>,
+        cluster: Option<&str>,
+        limit: usize,
+    ) -> Rows<Value> {
+        self.each_cluster(object, |wanted, targets| {
+            let is_asked_for = |target: &&Target| {
+                cluster.is_none_or(|name| target.cluster == name)
+                    && state.is_none_or(|state| rows::state(target, wanted).0.name() == state)
+            };
+            let mut asked_for = targets.iter().filter(is_asked_for);
+            let clusters: Vec<_> =
+                asked_for.by_ref().take(limit).filter_map(|target| detail(target, wanted)).collect();
+            let more = asked_for.next().is_some();
+            json!({"clusters": clusters, "more": more, "adoption": adoption(wanted, targets), "wanted": wanted.text()})
+        })
+    }
+
     /// What is known of these FleetPackages in one cluster, as far as their namespaces may see it.
     pub fn packages_in_cluster(&self, keys: &[Key], cluster: &str) -> Vec<PackageDetail> {
         let look = |key: &Key| {
             let object = self.state.packages.get(key)?;
+            if self.reads_the_hub_alone() {
+                let row = self.written(object)?.into_iter().find(|it| it.row.cluster_name == cluster)?;
+                return Some(PackageDetail {
+                    namespace: key.namespace.clone(),
+                    name: key.name.clone(),
+                    cluster: row.into(),
+                });
+            }
             let spec = object.spec.as_ref().ok().filter(|_| self.may_show(object, cluster))?;
             let grant = self.state.rules.tenancy.grant(&key.namespace, &spec.package);
             let target = self.sources(&grant).see(cluster, &spec.package, stale_after(spec));

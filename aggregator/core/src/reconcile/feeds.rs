@@ -146,6 +146,11 @@ impl Feeds {
         self.unheard.as_deref()
     }
 
+    /// Whether there is none.
+    pub(crate) fn are_none(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Whether any feed was asked yet.
     pub fn any_was_polled(&self) -> bool {
         self.all.iter().any(|it| it.last.is_some())

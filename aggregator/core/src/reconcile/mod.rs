@@ -35,3 +35,4 @@ mod targets;
 pub mod tenancy;
 pub(crate) mod verdict_cache;
 mod write_queue;
+mod written;

@@ -13,8 +13,8 @@ mod view;
 use std::collections::{BTreeMap, HashMap};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use statusbridge_api::Reason;
 use statusbridge_api::label_selector::Labels;
+use statusbridge_api::{FleetPackageSpec, Reason};
 use statusbridge_contract::Fingerprint;
 
 use super::gate_verdict::{self, Gate, GateVerdict, Question};
@@ -22,7 +22,9 @@ use super::judge::again::{NEVER, fleet_key};
 use super::judge::{Rows, World, stale_after};
 use super::store::{GateObject, Key, Kind, PackageObject};
 use super::tenancy::Tenancy;
-use super::verdict_cache::{Found, Still, VerdictCache};
+use super::verdict_cache::{Basis, Found, Still, VerdictCache};
+use super::written;
+use crate::decide::rows::Evident;
 use crate::decide::{Moment, Target, rows, time};
 use crate::fleet::{Mark, serial};
 use crate::time::Seconds;
@@ -88,6 +90,8 @@ struct Seen {
     packages: u64,
     gates: u64,
     profiles: u64,
+    /// Where these are all that is known of clusters.
+    slices: Option<u64>,
     unclosed: usize,
     answers: bool,
 }
@@ -164,6 +168,7 @@ impl Picture {
             packages: state.packages.revision(),
             gates: state.gates.revision(),
             profiles: state.profiles.revision(),
+            slices: world.reads_the_hub_alone().then(|| state.slices.revision()),
             unclosed: world.closing.len(),
             answers: state.feeds.all_answer(),
         };
@@ -267,31 +272,19 @@ impl Picture {
             basis.is_some_and(|basis| own.still(Kind::FleetPackage, object, basis, None) == Still::Stands);
         let mut looked = 0;
         if !stands || shown.it.looks {
-            let never = Moment { t: NEVER, now: NEVER };
-            let told = own.each_cluster(object, |wanted, targets| {
-                let spec = object.spec.as_ref().ok();
-                let found = Found {
-                    package: spec.map(fleet_key).unwrap_or_default(),
-                    targets,
-                    stale_after: spec.map_or(0.0, stale_after),
-                    as_of: None,
-                    until: never,
-                    stands: true,
-                };
-                own.keep(Kind::FleetPackage, object, basis, found);
-                let state = |target: &Target| {
-                    let (state, applied) = rows::state(target, wanted);
-                    (target.cluster.clone(), state, applied)
-                };
-                (wanted.text().map(str::to_owned), targets.iter().map(state).collect::<Vec<_>>())
-            });
+            let told = if own.reads_the_hub_alone() {
+                as_written(&own, object)
+            } else {
+                as_heard(&own, object, basis)
+            };
             let told = match told {
                 Rows::Known(told) => Some(told),
                 // What is known of no cluster now must not look like what was known before.
                 Rows::Unknown => Some((shown.it.wanted.clone(), self.unknown(&shown.it))),
                 Rows::NotOurs => None,
             };
-            shown.it.looks = !matches!(&told, Some((_, states)) if states.iter().all(|it| it.1 != UNKNOWN));
+            let is_unknown = |told: &Told| told.1.iter().any(|it| it.1 == UNKNOWN);
+            shown.it.looks = own.reads_the_hub_alone() || told.as_ref().is_none_or(is_unknown);
             let (wanted, states) = told.unwrap_or_default();
             looked = states.len();
             let words = self.words(world, object, wanted.as_deref());
@@ -414,6 +407,45 @@ impl Picture {
         }
         !gone.is_empty()
     }
+}
+
+/// The revision that a package wants, and of each of its clusters its state and the revision that it has applied.
+type Told = (Option<String>, Vec<(String, Reason, Fingerprint)>);
+
+/// By the evidence; which verdict that is, is noted.
+fn as_heard(
+    own: &World<'_>,
+    object: &PackageObject,
+    basis: Option<(&Basis, &FleetPackageSpec)>,
+) -> Rows<Told> {
+    own.each_cluster(object, |wanted, targets| {
+        let spec = object.spec.as_ref().ok();
+        let found = Found {
+            package: spec.map(fleet_key).unwrap_or_default(),
+            targets,
+            stale_after: spec.map_or(0.0, stale_after),
+            as_of: None,
+            until: Moment { t: NEVER, now: NEVER },
+            stands: true,
+        };
+        own.keep(Kind::FleetPackage, object, basis, found);
+        let state = |target: &Target| {
+            let (state, applied) = rows::state(target, wanted);
+            (target.cluster.clone(), state, applied)
+        };
+        (wanted.text().map(str::to_owned), targets.iter().map(state).collect())
+    })
+}
+
+/// By what stands in the hub.
+fn as_written(own: &World<'_>, object: &PackageObject) -> Rows<Told> {
+    let Some(rows) = own.written(object) else { return Rows::Unknown };
+    let wanted = object.spec.as_ref().ok().and_then(|spec| spec.wanted(object.status.as_ref()));
+    let state = |Evident { row, .. }: Evident| {
+        let applied = row.applied_revision.as_deref().map_or(Fingerprint::NONE, Fingerprint::of);
+        (row.cluster_name, written::state(&row.state), applied)
+    };
+    Rows::Known((wanted.map(str::to_owned), rows.into_iter().map(state).collect()))
 }
 
 /// The state of a cluster of which nothing can be told any more.

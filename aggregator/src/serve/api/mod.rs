@@ -127,6 +127,11 @@ impl Api {
         guard: Option<&Arc<Guard>>,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Failure> {
+        if guard.is_none() && !is_local(&request) {
+            let message = "without authorization only requests for an address or localhost are answered, so that no web \
+                           site can ask through somebody's browser";
+            return Err(Failure::new(StatusCode::FORBIDDEN, "Forbidden", message));
+        }
         let is_read = [Method::GET, Method::HEAD].contains(request.method());
         if endpoint != Endpoint::Verdict && !is_read {
             return Err(Failure::not_allowed("GET, HEAD"));
@@ -169,6 +174,15 @@ impl Api {
     }
 }
 
+/// Whether a request names this server by an address or as localhost. A web site that makes its own name mean this address
+/// has that name in the header.
+fn is_local<B>(request: &Request<B>) -> bool {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|it| it.is_ascii_digit()));
+    let name = name.map_or(host, |(name, _)| name).trim_matches(['[', ']']);
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok()
+}
+
 /// Content type of what is answered.
 const JSON: &str = "application/json";
 
@@ -196,6 +210,18 @@ mod tests {
 
     use super::*;
     use serde_json::Value;
+
+    #[rstest::rstest]
+    #[case("127.0.0.1:8090", true)]
+    #[case("[::1]:8090", true)]
+    #[case("localhost", true)]
+    #[case("10.0.0.7", true)]
+    #[case("evil.example:8090", false)]
+    #[case("127.0.0.1.evil.example", false)]
+    #[case("", false)]
+    fn a_name_that_anybody_may_give_an_address_is_not_local(#[case] host: &str, #[case] local: bool) {
+        assert_eq!(is_local(&Request::builder().header("host", host).body(()).unwrap()), local);
+    }
 
     #[test]
     fn the_description_has_every_endpoint_with_its_parameters() {
