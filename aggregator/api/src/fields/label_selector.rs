@@ -131,14 +131,13 @@ impl FromStr for LabelSelector {
         let mut selector = Self::default();
         let mut rest = text.trim();
         while !rest.is_empty() {
-            let end = match (rest.find(','), rest.find('(')) {
-                (Some(comma), Some(open)) if open < comma => {
-                    let close = rest.find(')').ok_or_else(|| BadSelector(rest.to_owned()))?;
-                    rest[close..].find(',').map_or(rest.len(), |comma| close + comma)
-                }
-                (comma, _) => comma.unwrap_or(rest.len()),
-            };
-            let (requirement, tail) = rest.split_at(end);
+            // The values of a set have commas between them, too.
+            let mut depth = 0;
+            let end = rest.find(|letter| {
+                depth += i32::from(letter == '(') - i32::from(letter == ')');
+                letter == ',' && depth == 0
+            });
+            let (requirement, tail) = rest.split_at(end.unwrap_or(rest.len()));
             selector.match_expressions.push(Requirement::read(requirement.trim())?);
             rest = tail.strip_prefix(',').unwrap_or_default().trim_start();
             if rest.is_empty() && tail.starts_with(',') {

@@ -222,7 +222,7 @@ impl World<'_> {
     pub fn rows(&self, object: &PackageObject) -> Rows {
         match object.spec.as_ref().map(|spec| spec.detail) {
             Ok(Detail::Problems | Detail::None) if self.is_ours(object) => Rows::Known(Vec::new()),
-            _ => self.each_cluster(object, |wanted, targets| rows::rows(wanted, targets)),
+            _ => self.each_cluster(object, rows::rows),
         }
     }
 

@@ -276,7 +276,7 @@ proptest! {
                     prop_assert_eq!(Viewer::all(&picture).cells(&key), Viewer::all(&fresh).cells(&key), "{} after {:?}", key, step);
                 }
                 // And it is what the slices would say.
-                let told = hub.world().each_cluster(object, |wanted, targets| rows::rows(wanted, targets));
+                let told = hub.world().each_cluster(object, rows::rows);
                 if let Rows::Known(rows) = told {
                     let states: BTreeMap<_, _> = rows.iter().map(|it| (it.row.cluster_name.clone(), it.row.state.clone())).collect();
                     let viewed = Viewer::all(&picture);
