@@ -6,6 +6,7 @@ mod cardinality;
 mod changelog;
 mod checks;
 mod clocks;
+mod deliveries;
 mod detours;
 mod doctor;
 mod exporter_silent;
