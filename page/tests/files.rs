@@ -60,3 +60,8 @@ fn the_page_is_small() {
     // Without any compression: less than the 200 KB that it may have with it.
     assert!(bytes < 200_000, "{bytes} bytes");
 }
+
+#[test]
+fn the_licence_of_what_is_built_in_goes_with_it() {
+    assert!(text("/ui/app.js").contains("Copyright (c) 2015-present Jason Miller"));
+}
