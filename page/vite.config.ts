@@ -9,7 +9,7 @@ export default defineConfig({
   base: './',
   publicDir: 'static',
   resolve: { preserveSymlinks: true },
-  esbuild: { jsx: 'automatic', jsxImportSource: 'preact', legalComments: 'none' },
+  esbuild: { jsx: 'automatic', jsxImportSource: 'preact', legalComments: 'inline' },
   build: {
     target: 'es2022',
     assetsInlineLimit: 0,

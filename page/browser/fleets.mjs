@@ -16,7 +16,7 @@ export function random(seed) {
   };
 }
 
-const ago = (/** @type {number} */ seconds) => new Date(Date.now() - seconds * 1000).toISOString();
+export const ago = (/** @type {number} */ seconds) => new Date(Date.now() - seconds * 1000).toISOString();
 
 export const R1 = 'main@sha1:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b';
 export const R2 = 'main@sha1:60303ae22b998861bce3b28f33eec1be758a213c';
@@ -27,6 +27,11 @@ const REGIONS = [['ap-south', 'ap', 9], ['eu-central', 'euc', 14], ['eu-west', '
 /** Gate, clusters by label `wave`, dependencies. */
 const WAVES = ['canary', 'eu', 'us', 'ap'];
 
+/** Seconds that a cluster has to be healthy. */
+const SOAK = 600;
+
+const lastSoak = (/** @type {string[]} */ since) => new Date(Math.max(0, ...since.map(Date.parse)) + SOAK * 1000).toISOString();
+
 /** @param {FleetServer} server @param {string} name */
 export function judge(server, name) {
   const key = `team-a/${name}`;
@@ -34,7 +39,12 @@ export function judge(server, name) {
   const { spec } = old;
   const cells = /** @type {import('./server.mjs').Cells} */ (server.cells.get('team-a/payments'));
   const own = server.clusters.map((_, at) => at).filter((at) => server.clusters[at]?.labels?.wave === spec.clusters.selector.matchLabels.wave);
-  const by = (/** @type {string} */ word) => own.filter((at) => STATES[cells.state[at] ?? -1] === word);
+  /** What a cluster counts as for the gate: a FleetPackage knows no soak. */
+  const countsAs = (/** @type {number} */ at) => {
+    const word = STATES[cells.state[at] ?? -1];
+    return word === 'Healthy' && Date.parse(cells.since[at] ?? '') > Date.now() - SOAK * 1000 ? 'Soaking' : word;
+  };
+  const by = (/** @type {string} */ word) => own.filter((at) => countsAs(at) === word);
   const counts = {
     total: own.length, healthy: by('Healthy').length, soaking: by('Soaking').length,
     progressing: by('Progressing').length + by('Soaking').length + by('NotUpdated').length + by('Paused').length,
@@ -52,7 +62,7 @@ export function judge(server, name) {
   entry('Stale', 'not heard from in time', by('Stale'));
   entry('Progressing', 'in progress', by('Progressing'));
   entry('NotUpdated', 'not at the revision yet', by('NotUpdated'));
-  entry('Soaking', 'healthy, but not for long enough yet', by('Soaking'), { until: ago(-190) });
+  entry('Soaking', 'healthy, but not for long enough yet', by('Soaking'), { until: lastSoak(by('Soaking').map((at) => cells.since[at] ?? '')) });
   const open = waitingFor.length === 0;
   const stalled = counts.failed > 0;
   const state = open ? 'Open' : stalled ? 'Stalled' : 'Waiting';
@@ -95,7 +105,7 @@ export function story() {
       if (!targets[at]) return -1;
       if (!isOurs) return number(next() < 0.975 ? 'Healthy' : next() < 0.5 ? 'Progressing' : next() < 0.5 ? 'Failed' : 'NotUpdated');
       if (labels.wave === 'canary') return number('Healthy');
-      if (labels.wave === 'eu') return number(at % 9 === 4 ? 'Progressing' : at % 5 === 1 ? 'Soaking' : 'Healthy');
+      if (labels.wave === 'eu') return number(at % 9 === 4 ? 'Progressing' : 'Healthy');
       return number('NotUpdated');
     });
     if (name === 'kyverno') clusters.forEach(({ name: cluster }, at) => { if (/^ap-[4-8]$/.test(cluster)) state[at] = number('Stale'); });
@@ -121,7 +131,7 @@ export function story() {
         revisions,
         adoption: { revision: wanted, points: Array.from({ length: isOurs ? healthy : 1 }, (_, at) => [ago(1400 - Math.floor(1300 * Math.sqrt(at / Math.max(1, healthy)))), isOurs ? at + 1 : healthy]) },
       },
-      { state, revision, reason, since: Object.fromEntries(state.map((_, at) => [at, ago(60 + Math.floor(next() * 9000))])) },
+      { state, revision, reason, since: Object.fromEntries(state.map((_, at) => [at, ago(isOurs && at % 5 === 1 && clusters[at]?.labels.wave === 'eu' ? 240 + at * 6 : 700 + Math.floor(next() * 9000))])) },
     );
   }
   WAVES.forEach((wave, at) => {

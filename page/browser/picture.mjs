@@ -17,7 +17,7 @@ const browser = await chromium.launch({
   args: ['--headless', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking'],
 });
 for (const colorScheme of /** @type {const} */ (['light', 'dark'])) {
-  const page = await browser.newPage({ viewport: { width: 1180, height: 664 }, deviceScaleFactor: 1.5, colorScheme });
+  const page = await browser.newPage({ viewport: { width: 1240, height: 664 }, deviceScaleFactor: 1.5, colorScheme });
   await page.goto(`${url}#/?group=region&cell=platform/kyverno@euc-6`);
   await page.locator('.inspector', { hasText: 'HealthCheckFailed' }).waitFor();
   const path = fileURLToPath(new URL(`page-${colorScheme}.png`, folder));

@@ -108,15 +108,15 @@ export class FleetServer {
     this.pendingGates.add(key);
   }
 
-  /** @param {string} key @param {string} cluster @param {string} state @param {string} revision @param {string} [reason] */
-  setCell(key, cluster, state, revision, reason) {
+  /** @param {string} key @param {string} cluster @param {string} state @param {string} revision @param {{ reason?: string, since?: string }} [more] */
+  setCell(key, cluster, state, revision, { reason, since = new Date().toISOString() } = {}) {
     const at = this.clusters.findIndex((it) => it.name === cluster);
     const cells = /** @type {Cells} */ (this.cells.get(key));
     const item = this.packages.get(key);
     if (!item.revisions.includes(revision)) item.revisions.push(revision);
     cells.state[at] = this.states.indexOf(state);
     cells.revision[at] = item.revisions.indexOf(revision);
-    cells.since[at] = new Date().toISOString();
+    cells.since[at] = since;
     if (reason) cells.reason[at] = reason;
     else delete cells.reason[at];
     this.encoded.delete(key);

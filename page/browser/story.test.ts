@@ -4,7 +4,7 @@ import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { isCurrent, launch, open, violations } from './chromium';
 import { look } from '../app/model/states';
-import { R2, STATES, everyState, judge, story } from './fleets.mjs';
+import { R2, STATES, ago, everyState, judge, story } from './fleets.mjs';
 
 let browser: Browser;
 let server: ReturnType<typeof story>;
@@ -35,7 +35,7 @@ describe('a rollout', () => {
     await card.locator('.state', { hasText: 'Waiting' }).waitFor();
     await card.getByRole('progressbar', { name: 'Soak' }).waitFor();
     for (const { name, labels } of server.clusters) {
-      if (labels?.wave === 'eu') server.setCell('team-a/payments', name, 'Healthy', R2);
+      if (labels?.wave === 'eu') server.setCell('team-a/payments', name, 'Healthy', R2, { since: ago(601) });
     }
     for (const wave of ['eu', 'us']) judge(server, `payments-${wave}`);
     const begin = performance.now();
@@ -53,7 +53,7 @@ describe('a rollout', () => {
     const { page, close } = await shows('#/?cell=team-a/payments@euw-4');
     await isCurrent(page);
     const before = Number(await counted(page, 'Failed'));
-    server.setCell('team-a/payments', 'euw-4', 'Failed', R2, 'HealthCheckFailed');
+    server.setCell('team-a/payments', 'euw-4', 'Failed', R2, { reason: 'HealthCheckFailed' });
     judge(server, 'payments-eu');
     server.commit();
     await expect.poll(() => counted(page, 'Failed')).toBe(String(before + 1));
@@ -87,7 +87,7 @@ describe('old states', () => {
     server.lag = 95;
     server.send(server.event());
     await isGrey(page);
-    const banner = page.getByRole('alert');
+    const banner = page.locator('.banner');
     expect(await page.title()).toMatch(/^Not current: /);
     expect(await banner.innerText()).toMatch(/Not current\. The metrics backend does not answer.*1m 3\ds ago/s);
     expect(await violations(page)).toEqual([]);
@@ -114,8 +114,8 @@ describe('old states', () => {
     });
     server.drop();
     await isGrey(page);
-    expect(await page.getByRole('alert').innerText()).toMatch(/The connection was lost at \d\d:\d\d:\d\d: .*Trying again/s);
-    server.setCell('team-a/payments', 'us-2', 'Failed', R2, 'HealthCheckFailed');
+    expect(await page.locator('.banner').innerText()).toMatch(/The connection was lost at \d\d:\d\d:\d\d: .*Trying again/s);
+    server.setCell('team-a/payments', 'us-2', 'Failed', R2, { reason: 'HealthCheckFailed' });
     server.commit();
     expect(await counted(page, 'Failed')).toBe(String(before));
     server.accept();
@@ -214,7 +214,7 @@ describe('rights', () => {
 
 describe('addresses', () => {
   test.each([
-    ['#/rollout/team-a/payments?state=Soaking', 'table.rows tbody tr', 4],
+    ['#/rollout/team-a/payments?state=Progressing', 'table.rows tbody tr', 3],
     ['#/rollout/team-a/payments?wave=payments-canary', 'table.rows tbody tr', 2],
     ['#/rollout/team-a/payments?cluster=euc-5', 'table.rows tbody tr', 1],
     ['#/cluster/euc-5', 'table.rows tbody tr', 13],

@@ -5,18 +5,19 @@ use std::path::Path;
 
 use statusbridge_page::{Asset, HEADERS, ROOT, asset};
 
+fn asset_at(path: &str) -> Asset {
+    asset(path).unwrap_or_else(|| panic!("there is no {path}"))
+}
+
 fn text(path: &str) -> String {
-    let Asset { body, .. } = asset(path).unwrap();
-    String::from_utf8(body.to_vec()).unwrap()
+    String::from_utf8_lossy(asset_at(path).body).into_owned()
 }
 
 #[test]
 fn every_file_that_was_built_is_served() {
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("dist");
-    let names: BTreeSet<_> = std::fs::read_dir(dist)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let entries = std::fs::read_dir(dist).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: BTreeSet<_> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
     assert_eq!(names, ["app.css", "app.js", "icon.svg", "index.html"].map(str::to_owned).into());
     for name in names.iter().filter(|name| *name != "index.html") {
         assert!(!text(&format!("{ROOT}{name}")).is_empty(), "{name}");
@@ -54,8 +55,13 @@ fn nothing_stands_inline_that_the_policy_forbids() {
 fn the_page_is_small() {
     let bytes: usize = ["", "app.js", "app.css", "icon.svg"]
         .into_iter()
-        .map(|name| asset(&format!("{ROOT}{name}")).unwrap().body.len())
+        .map(|name| asset_at(&format!("{ROOT}{name}")).body.len())
         .sum();
     // Without any compression: less than the 200 KB that it may have with it.
     assert!(bytes < 200_000, "{bytes} bytes");
+}
+
+#[test]
+fn the_licence_of_what_is_built_in_goes_with_it() {
+    assert!(text("/ui/app.js").contains("Copyright (c) 2015-present Jason Miller"));
 }

@@ -164,6 +164,7 @@ export class Connection {
   private async snapshot(signal: AbortSignal): Promise<void> {
     const response = await request(`fleet?${this.scope}`, signal);
     const snapshot = (await response.json()) as Snapshot;
+    signal.throwIfAborted();
     this.fleet = read(snapshot, this.fleet?.steps);
     this.hear();
     this.set({ kind: 'live' });

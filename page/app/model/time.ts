@@ -31,13 +31,13 @@ export function span(duration: number): string {
   return `${whole}s`;
 }
 
-/** The time of day, with the date when it is another day than `now`. */
+/** The time of day; with the date and without seconds when it is another day than `now`. */
 export function clock(at: number, now: number): string {
   const date = new Date(at * 1000);
   const two = (value: number) => String(value).padStart(2, '0');
-  const time = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  const time = `${two(date.getHours())}:${two(date.getMinutes())}`;
   const same = date.toDateString() === new Date(now * 1000).toDateString();
-  return same ? time : `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${time}`;
+  return same ? `${time}:${two(date.getSeconds())}` : `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${time}`;
 }
 
 export interface Bar {

@@ -160,7 +160,7 @@ function Evidence({ connection }: { connection: Connection }) {
   );
 }
 
-/** Why what is shown is not what is so now, and since when. */
+/** Why what is shown is not what is so now, and since when. Only what does not tick is an alert, which is read out at every change. */
 function Banner({ connection }: { connection: Connection }) {
   const { link, fleet } = connection;
   const now = Date.now() / 1000;
@@ -168,20 +168,25 @@ function Banner({ connection }: { connection: Connection }) {
     const since = link.since / 1000;
     const next = Math.max(0, Math.ceil((link.retryAt - Date.now()) / 1000));
     return (
-      <div class="banner" role="alert">
-        <b>Not current.</b> The connection was lost at {clock(since, now)}: {link.why}. Everything below is as it was then,
-        {' '}{span(now - since)} ago. {next > 0 ? `Trying again in ${next}s.` : 'Trying again.'}{' '}
-        <button onClick={() => connection.retry()}>Try now</button>
-      </div>
+      <section class="banner" aria-label="Not current">
+        <span role="alert">
+          <b>Not current.</b> The connection was lost at {clock(since, now)}: {link.why}.
+        </span>{' '}
+        Everything below is as it was then, {span(now - since)} ago.{' '}
+        {next > 0 ? `Trying again in ${next}s.` : 'Trying again.'} <button onClick={() => connection.retry()}>Try now</button>
+      </section>
     );
   }
   if (link.kind === 'live' && fleet?.silent) {
     const asOf = unix(fleet.asOf);
     return (
-      <div class="banner" role="alert">
-        <b>Not current.</b> {fleet.silent}. Everything below is old
+      <section class="banner" aria-label="Not current">
+        <span role="alert">
+          <b>Not current.</b> {fleet.silent.replace(/\.$/, '')}.
+        </span>{' '}
+        Everything below is old
         {asOf !== null && `: the newest evidence is from ${clock(asOf, connection.now())}, ${span(connection.now() - asOf)} ago`}.
-      </div>
+      </section>
     );
   }
   return null;

@@ -161,7 +161,7 @@ export class Painter {
     const key = `${word} ${cellWidth} ${h} ${ratio}`;
     let strip = this.strips.get(key);
     if (!strip) {
-      const w = cellWidth - (cellWidth >= 12 ? 2 : cellWidth >= 6 ? 1 : 0);
+      const w = cellWidth - (cellWidth >= 14 ? 2 : cellWidth >= 6 ? 1 : 0);
       strip = document.createElement('canvas');
       strip.width = Math.ceil(STRIP * cellWidth * ratio);
       strip.height = Math.ceil(h * ratio);

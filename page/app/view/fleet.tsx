@@ -62,9 +62,9 @@ export function FleetView() {
   const space = document.documentElement.clientWidth - 34;
   const fitting = fittingWidth(shown.clusters.length, space - sideWidth(space) - shown.groups.length * 8);
   const chosen = Number(query.get('size'));
-  const width = WIDTHS.includes(chosen) ? chosen : fitting;
+  const width = WIDTHS.find((it) => it === chosen) ?? fitting;
   const zoom = (step: number) => {
-    const next = WIDTHS[WIDTHS.indexOf(width) + step];
+    const next = step > 0 ? WIDTHS.find((it) => it > width) : WIDTHS.findLast((it) => it < width);
     if (next) replaceQuery({ size: String(next) });
   };
   useEffect(() => {
@@ -152,17 +152,17 @@ function Filters({ fleet, filter }: { fleet: Fleet; filter: Filter }) {
       )}
       <label>
         <span>Package</span>
-        <input type="search" size={9} value={filter.package} onInput={text('package')} placeholder="any" />
+        <input type="search" size={7} value={filter.package} onInput={text('package')} placeholder="any" />
       </label>
       <label>
         <span>Cluster</span>
-        <input type="search" size={9} value={filter.cluster} onInput={text('cluster')} placeholder="any" />
+        <input type="search" size={7} value={filter.cluster} onInput={text('cluster')} placeholder="any" />
       </label>
       <label>
         <span>Revision</span>
         <input
           type="search"
-          size={9}
+          size={7}
           list="revisions"
           value={filter.revision}
           onInput={text('revision')}

@@ -30,14 +30,15 @@ interface Props {
   onOpen: (cell: Cell) => void;
 }
 
-/** Widths of a cell that can be chosen. Letters fit from 12 on, names of clusters from 14 on. */
-export const WIDTHS = [4, 7, 10, 16, 24, 36];
+/** Widths of a cell that can be chosen. Letters and names of clusters fit from 14 on. */
+export const WIDTHS = [4, 7, 10, 16, 24, 36] as const;
+const WIDEST = 36;
 
 /** The widest cell with which all columns are in sight, else one that is still told apart. */
 export function fittingWidth(columns: number, space: number): number {
   // A finger needs more than a pointer, and scrolls more easily.
   const least = matchMedia('(pointer: coarse)').matches ? 16 : 7;
-  return Math.max(least, WIDTHS.findLast((width) => columns * width <= space) ?? least);
+  return Math.max(least, Math.min(WIDEST, Math.floor(space / Math.max(1, columns))));
 }
 
 const ROW = 30;

@@ -296,7 +296,7 @@ function History({ item, now }: { item: Package; now: number }) {
             <tr>
               <th>Revision</th>
               <th>Wanted since</th>
-              <th>Healthy everywhere</th>
+              <th>Healthy since</th>
             </tr>
           </thead>
           <tbody>
