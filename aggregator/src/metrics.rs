@@ -107,6 +107,20 @@ label_values! {
 }
 
 label_values! {
+    /// What became of an Event.
+    EventResult {
+        /// It was written.
+        Written = "written",
+        /// Another process had written it, or this one before it was restarted.
+        Known = "known",
+        /// There was no room for it, or the object had too many.
+        Dropped = "dropped",
+        /// The hub did not take it.
+        Failed = "failed",
+    }
+}
+
+label_values! {
     /// What a gate is, for counting: each gate is one of these.
     GateState {
         /// Open, by its own merits.
@@ -126,6 +140,10 @@ const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99),
 /// What is said of status writes: the aggregator has them, and the sweeper.
 const WRITES: &str = "Status writes to the hub: done; conflict, decided again; gone, the object is no more; fenced, not \
                       sent because the lease might have ended or it was decided long ago; error";
+
+/// What is said of Events: the aggregator has them, and the sweeper.
+const EVENTS: &str = "Events of verdicts that have changed: written; known, it was written before a restart or by another replica; \
+                      dropped, as too many waited or the object has changed too often; failed, as the hub did not take it";
 
 /// How long polls take, in seconds.
 #[derive(Debug)]
@@ -166,6 +184,7 @@ pub struct Metrics {
     discovered: By<Gauge>,
     scrapes: By<Counter>,
     pushes: By<Counter>,
+    events: By<Counter>,
 }
 
 impl Metrics {
@@ -219,7 +238,9 @@ impl Metrics {
         own.register("scrapes", "Scrapes of exporters by the aggregator itself", it.scrapes.clone());
         own.register("pushes", "Expositions that exporters pushed, by outcome", it.pushes.clone());
         own.register("lease_renewals", "Renewals of the leader's lease", it.renewals.clone());
+        own.register("events", EVENTS, it.events.clone());
         it.serves(own);
+        it.begin_events();
         for outcomes in [&it.polls, &it.heartbeats, &it.renewals, &it.scrapes] {
             begin(outcomes);
         }
@@ -248,6 +269,17 @@ impl Metrics {
     fn serves(&self, registry: &mut Registry) {
         self.server.register(registry, "");
         self.server.begin();
+    }
+
+    fn begin_events(&self) {
+        for result in EventResult::ALL {
+            drop(self.events.get_or_create(&[("result", result.name())]));
+        }
+    }
+
+    /// An Event was written, or not.
+    pub(crate) fn event(&self, result: EventResult) {
+        self.events.get_or_create(&[("result", result.name())]).inc();
     }
 
     /// Forgets what only a leader knows.
@@ -280,7 +312,9 @@ impl Metrics {
             "Rounds in which the sweeper looked for open gates; a success when all was closed that had to be",
             it.sweeps.clone(),
         );
+        own.register("events", EVENTS, it.events.clone());
         it.serves(own);
+        it.begin_events();
         begin(&it.sweeps);
         it.count_writes(Kind::RolloutGate);
         Self { registry, ..it }

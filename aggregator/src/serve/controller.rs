@@ -29,7 +29,7 @@ use statusbridge_core::reconcile::profiles::News;
 use statusbridge_core::reconcile::reconciler::Reconciler;
 use statusbridge_core::reconcile::references::Evaluated;
 use statusbridge_core::reconcile::state::{Rules, State};
-use statusbridge_core::reconcile::store::{Event, Key, Kind};
+use statusbridge_core::reconcile::store::{Event, HubObject, Key, Kind};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -42,7 +42,8 @@ use crate::feed::promql::poll::PollReport;
 use crate::feed::{self, Feeds, Message, Plan, Polled};
 use crate::gate_cache::GateCache;
 use crate::health::Health;
-use crate::hub::announce::Announcer;
+use crate::hub::announce::{Announcer, Change};
+use crate::hub::events::Events;
 use crate::hub::heartbeat::{Heartbeat, Renewed};
 use crate::hub::references::References;
 use crate::hub::write::{self, HubError, Written};
@@ -101,6 +102,7 @@ pub struct Controller {
     /// The hub was restored to an older state.
     restored: bool,
     announcer: Announcer,
+    events: Events,
     board: Arc<GateCache>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
@@ -121,6 +123,8 @@ pub struct Settings {
     pub epoch: i64,
     /// Where FleetPackages are made of what the clusters report, if they are.
     pub discovery: Option<discover::Settings>,
+    /// Where changes of verdicts are told.
+    pub(crate) events: Events,
 }
 
 impl Controller {
@@ -139,7 +143,7 @@ impl Controller {
         health: Arc<Health>,
         board: Arc<GateCache>,
     ) -> anyhow::Result<Self> {
-        let Settings { pace, fleet, epoch, discovery } = settings;
+        let Settings { pace, fleet, epoch, discovery, events } = settings;
         let feeds = Feeds::new(plan(&config.current().feeds)?);
         let current = config.current();
         let state = State::new(Fleet::new(fleet), current.profiles(), rules(current), epoch);
@@ -162,7 +166,8 @@ impl Controller {
             rounds: Rounds::default(),
             evaluations: JoinSet::new(),
             restored: false,
-            announcer: Announcer::default(),
+            announcer: Announcer::new(epoch),
+            events,
             board,
             metrics,
             health,
@@ -430,19 +435,25 @@ impl Controller {
 
     /// Tells whoever shows it how an object stands in the hub.
     fn show(&mut self, kind: Kind, key: &Key) {
-        let state = self.reconciler.state();
-        match kind {
+        let (state, now) = (self.reconciler.state(), self.clock.now().wall);
+        let told = match kind {
             Kind::RolloutGate => {
                 let gate = state.gates.get(key);
-                self.announcer.see::<RolloutGateSpec>(key, gate);
                 self.board.gate(key, gate);
+                let change = self.announcer.see::<RolloutGateSpec>(key, gate, now);
+                change.zip(gate.map(HubObject::version))
             }
             Kind::FleetPackage => {
                 let package = state.packages.get(key);
-                self.announcer.see::<FleetPackageSpec>(key, package);
                 self.board.package(key, package);
+                let change = self.announcer.see::<FleetPackageSpec>(key, package, now);
+                change.zip(package.map(HubObject::version))
             }
-            Kind::FleetPackageSlice => {}
+            Kind::FleetPackageSlice => None,
+        };
+        let Some((Change { before, now, what }, version)) = told else { return };
+        if what.verdict {
+            self.events.tell(kind, &version, before.as_ref(), &now);
         }
     }
 

@@ -8,6 +8,7 @@ mod checks;
 mod clocks;
 mod detours;
 mod doctor;
+mod events;
 mod exporter_silent;
 mod flux_delivers;
 mod gates_page;
