@@ -121,6 +121,22 @@ label_values! {
 }
 
 label_values! {
+    /// What became of a message, or of a try to send it.
+    MessageResult {
+        /// It was sent.
+        Sent = "sent",
+        /// It is not for this sink: no commit is known, or the FleetPackage is not selected.
+        Skipped = "skipped",
+        /// It was not taken, and is tried again.
+        Retried = "retried",
+        /// It was refused, or not taken for an hour, and is given up.
+        Failed = "failed",
+        /// Too many waited.
+        Dropped = "dropped",
+    }
+}
+
+label_values! {
     /// What a gate is, for counting: each gate is one of these.
     GateState {
         /// Open, by its own merits.
@@ -185,6 +201,8 @@ pub struct Metrics {
     scrapes: By<Counter>,
     pushes: By<Counter>,
     events: By<Counter>,
+    messages: Family<[(&'static str, String); 2], Counter>,
+    messages_waiting: Family<[(&'static str, String); 1], Gauge>,
 }
 
 impl Metrics {
@@ -239,6 +257,13 @@ impl Metrics {
         own.register("pushes", "Expositions that exporters pushed, by outcome", it.pushes.clone());
         own.register("lease_renewals", "Renewals of the leader's lease", it.renewals.clone());
         own.register("events", EVENTS, it.events.clone());
+        own.register(
+            "messages",
+            "Messages to the sinks of `notify`: sent; skipped, as no commit is known or the FleetPackage is not selected; \
+             retried, not taken and tried again; failed, given up; dropped, as too many waited",
+            it.messages.clone(),
+        );
+        own.register("messages_waiting", "Messages that wait for a sink", it.messages_waiting.clone());
         it.serves(own);
         it.begin_events();
         for outcomes in [&it.polls, &it.heartbeats, &it.renewals, &it.scrapes] {
@@ -282,6 +307,30 @@ impl Metrics {
         self.events.get_or_create(&[("result", result.name())]).inc();
     }
 
+    /// These are the sinks of messages from now on.
+    pub fn sinks<'a>(&self, sinks: impl Iterator<Item = &'a str>) {
+        self.messages_waiting.clear();
+        for sink in sinks {
+            self.messages_waiting(sink, 0);
+            for result in MessageResult::ALL {
+                drop(
+                    self.messages
+                        .get_or_create(&[("sink", sink.to_owned()), ("result", result.name().to_owned())]),
+                );
+            }
+        }
+    }
+
+    /// A message, or a try to send it, came to this.
+    pub(crate) fn message(&self, sink: &str, result: MessageResult) {
+        self.messages.get_or_create(&[("sink", sink.to_owned()), ("result", result.name().to_owned())]).inc();
+    }
+
+    /// So many messages wait for a sink.
+    pub(crate) fn messages_waiting(&self, sink: &str, count: usize) {
+        self.messages_waiting.get_or_create(&[("sink", sink.to_owned())]).set(whole(count));
+    }
+
     /// Forgets what only a leader knows.
     fn stand_by(&self) {
         self.found(0, 0, None);
@@ -290,6 +339,7 @@ impl Metrics {
         self.queued(0);
         self.ages(Vec::new());
         self.discovered(0, 0);
+        self.messages_waiting.clear();
         for kind in [Kind::FleetPackage, Kind::RolloutGate] {
             self.invalid(kind, 0);
         }

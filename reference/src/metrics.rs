@@ -50,11 +50,12 @@ pub(crate) fn page() -> Result<String> {
     out.push_str(&own_table(family::read(&own).context("the exporter's metrics")?));
 
     out.push_str(
-        "\n## The aggregator's\n\nThe number of series is fixed, but for the gates'. A standby shows the same series; what \
+        "\n## The aggregator's\n\nThe number of series is fixed, but for those of gates and sinks. A standby shows the same series; what \
          only a leader knows is 0 there, and ages are NaN.\n\n",
     );
     let metrics = Metrics::aggregator();
     metrics.unclosed(&BTreeSet::from([Key { namespace: ANY.to_owned(), name: ANY.to_owned() }]));
+    metrics.sinks([ANY].into_iter());
     let mut own = family::read(&metrics.render()?).context("the aggregator's metrics")?;
     own.push(gates());
     out.push_str(&own_table(own));

@@ -185,7 +185,8 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         let fleet = FleetSettings { forget_after, ..args.backend.fleet() };
         let heartbeat = Heartbeat::new(client.clone(), namespace, identity.clone(), seconds);
         let (discovery, events) = (args.discover.settings(), events.clone());
-        let settings = Settings { pace, fleet, epoch, discovery, events };
+        let lease_namespace = namespace.clone();
+        let settings = Settings { pace, fleet, epoch, discovery, events, lease_namespace };
         let (client, plan, board) = (client.clone(), plan.clone(), board.clone());
         Controller::new(client, file, plan, settings, heartbeat, metrics.clone(), health.clone(), board)
     };

@@ -29,7 +29,7 @@ use statusbridge_core::reconcile::profiles::News;
 use statusbridge_core::reconcile::reconciler::Reconciler;
 use statusbridge_core::reconcile::references::Evaluated;
 use statusbridge_core::reconcile::state::{Rules, State};
-use statusbridge_core::reconcile::store::{Event, HubObject, Key, Kind};
+use statusbridge_core::reconcile::store::{Event, GateObject, HubObject, Key, Kind};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -49,6 +49,7 @@ use crate::hub::references::References;
 use crate::hub::write::{self, HubError, Written};
 use crate::hub::{self, discover as discovery, slices};
 use crate::metrics::{GateState, Metrics, Poll, WriteResult};
+use crate::notify::{self, About, Message as Notice, Notifier};
 use crate::serve::config::{Config, ConfigFile};
 
 /// How much of what is heard of ClusterProfiles is taken in before it is judged.
@@ -103,6 +104,11 @@ pub struct Controller {
     restored: bool,
     announcer: Announcer,
     events: Events,
+    lease_namespace: String,
+    /// None before it runs.
+    notifier: Option<Notifier>,
+    /// What the sinks of messages were made of.
+    notified: notify::Settings,
     board: Arc<GateCache>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
@@ -125,6 +131,8 @@ pub struct Settings {
     pub discovery: Option<discover::Settings>,
     /// Where changes of verdicts are told.
     pub(crate) events: Events,
+    /// Namespace of the Leases.
+    pub lease_namespace: String,
 }
 
 impl Controller {
@@ -143,7 +151,7 @@ impl Controller {
         health: Arc<Health>,
         board: Arc<GateCache>,
     ) -> anyhow::Result<Self> {
-        let Settings { pace, fleet, epoch, discovery, events } = settings;
+        let Settings { pace, fleet, epoch, discovery, events, lease_namespace } = settings;
         let feeds = Feeds::new(plan(&config.current().feeds)?);
         let current = config.current();
         let state = State::new(Fleet::new(fleet), current.profiles(), rules(current), epoch);
@@ -168,6 +176,9 @@ impl Controller {
             restored: false,
             announcer: Announcer::new(epoch),
             events,
+            lease_namespace,
+            notifier: None,
+            notified: notify::Settings::default(),
             board,
             metrics,
             health,
@@ -180,7 +191,11 @@ impl Controller {
         self.board.begin();
         self.board.has_tenants(self.config.current().tenants.is_configured());
         let _silence = SilenceAtTheEnd(self.board.clone());
+        self.notify();
         self.follow(stop).await;
+        if let Some(notifier) = self.notifier.take() {
+            notifier.stop().await;
+        }
         self.restored
     }
 
@@ -241,6 +256,7 @@ impl Controller {
                     let current = self.config.current();
                     let (settings, rules) = (current.profiles(), rules(current));
                     self.replan();
+                    self.notify();
                     if *self.reconciler.state().profiles.settings() != settings {
                         self.reconciler.forget_profiles(settings);
                         profiles = self.watch_profiles();
@@ -433,6 +449,17 @@ impl Controller {
         }
     }
 
+    /// Sends messages to the sinks that the configuration names now.
+    fn notify(&mut self) {
+        let wanted = &self.config.current().notify;
+        if self.notifier.is_some() && self.notified == *wanted {
+            return;
+        }
+        self.notified = wanted.clone();
+        let (namespace, metrics, before) = (&self.lease_namespace, &self.metrics, self.notifier.take());
+        self.notifier = Some(Notifier::start(&self.client, namespace, &self.notified, metrics, before));
+    }
+
     /// Tells whoever shows it how an object stands in the hub.
     fn show(&mut self, kind: Kind, key: &Key) {
         let (state, now) = (self.reconciler.state(), self.clock.now().wall);
@@ -454,6 +481,18 @@ impl Controller {
         let Some((Change { before, now, what }, version)) = told else { return };
         if what.verdict {
             self.events.tell(kind, &version, before.as_ref(), &now);
+        }
+        let notifier = self.notifier.as_ref().filter(|notifier| what.outcome && notifier.has_sinks());
+        if let Some(notifier) = notifier {
+            let (about, package) = match kind {
+                Kind::RolloutGate => (About::RolloutGate, state.gates.get(key).and_then(GateObject::package)),
+                _ => (About::FleetPackage, Some(key.clone())),
+            };
+            let package = package.unwrap_or_else(|| key.beside(""));
+            let of = (package.name.as_str(), state.packages.get(&package));
+            if let Some(notice) = Notice::new(about, &version, of, &now) {
+                notifier.tell(&notice);
+            }
         }
     }
 

@@ -17,6 +17,7 @@ mod leadership;
 mod logs;
 mod mimir;
 mod missing_clusters;
+mod notifications;
 mod odd_names;
 mod old_objects;
 mod pipelines;
