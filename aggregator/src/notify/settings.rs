@@ -28,11 +28,11 @@ pub(super) struct Sink {
     /// By which its ledger and its metrics go.
     pub(super) name: String,
     pub(super) target: Target,
-    /// Namespaces of the hub; empty: all.
+    /// Namespaces of the hub.
     namespaces: Vec<Glob>,
     /// Labels of FleetPackages.
     pub(super) selector: Option<LabelSelector>,
-    /// Of which kinds; empty: of all.
+    /// Of which kinds.
     kinds: Vec<About>,
     pub(super) tls: TlsFiles,
 }
@@ -95,13 +95,27 @@ struct Entry {
     deployments: Option<bool>,
     commit_statuses: Option<bool>,
     environment: Option<String>,
-    #[serde(default)]
+    #[serde(default = "everywhere")]
     namespaces: Vec<Glob>,
+    #[serde(default, deserialize_with = "given")]
     selector: Option<LabelSelector>,
-    #[serde(default)]
+    #[serde(default = "everything")]
     kinds: Vec<About>,
     #[serde(default)]
     tls: TlsFiles,
+}
+
+fn everywhere() -> Vec<Glob> {
+    vec![Glob::from("*")]
+}
+
+fn everything() -> Vec<About> {
+    vec![About::RolloutGate, About::FleetPackage]
+}
+
+/// A selector without a value is an empty one, not one that is left out.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LabelSelector>, D::Error> {
+    LabelSelector::deserialize(deserializer).map(Some)
 }
 
 impl Settings {
@@ -138,6 +152,14 @@ fn sink(entry: Entry) -> Result<Sink, String> {
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if entry.name.is_empty() || entry.name.len() > LONGEST_NAME || !entry.name.bytes().all(is_name) {
         return Err(format!("name must have 1 to {LONGEST_NAME} letters a-z, digits and hyphens"));
+    }
+    let empty = [
+        ("namespaces", entry.namespaces.is_empty()),
+        ("kinds", entry.kinds.is_empty()),
+        ("selector", entry.selector == Some(LabelSelector::default())),
+    ];
+    if let Some((field, _)) = empty.iter().find(|(_, is_empty)| *is_empty) {
+        return Err(format!("{field} is empty: leave it out if the sink is to be told of everything"));
     }
     if let Some(error) = entry.selector.as_ref().and_then(LabelSelector::error) {
         return Err(error);
@@ -230,9 +252,8 @@ fn is_private(url: &Url) -> Result<(), String> {
 impl Sink {
     /// Whether a message may be for it, as far as that can be told without the labels of the FleetPackage.
     pub(super) fn is_for(&self, message: &Message) -> bool {
-        let in_namespace = self.namespaces.iter().any(|glob| glob.matches(&message.namespace));
-        (self.namespaces.is_empty() || in_namespace)
-            && (self.kinds.is_empty() || self.kinds.contains(&message.about))
+        self.namespaces.iter().any(|glob| glob.matches(&message.namespace))
+            && self.kinds.contains(&message.about)
     }
 }
 
@@ -294,6 +315,8 @@ pub(super) mod tests {
         "{name: a, to: webhook, url: \"http://a\", repository: a/b}",
         "repository means nothing"
     )]
+    #[case::no_namespaces("{name: a, to: webhook, url: \"http://a\", namespaces: []}", "leave it out")]
+    #[case::no_kinds("{name: a, to: webhook, url: \"http://a\", kinds: []}", "leave it out")]
     #[case::a_bad_name("{name: \"A b\", to: webhook, url: \"http://a\"}", "name must")]
     #[case::a_bad_selector(
         "{name: a, to: webhook, url: \"http://a\", selector: {matchLabels: {\"a b\": c}}}",
@@ -306,6 +329,16 @@ pub(super) mod tests {
     fn what_makes_no_sense_is_refused(#[case] entries: &str, #[case] expected: &str) {
         let error = serde_saphyr::from_str::<Settings>(&format!("[{entries}]")).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
+    }
+
+    #[rstest]
+    #[case::namespaces("namespaces")]
+    #[case::kinds("kinds")]
+    #[case::a_selector("selector")]
+    fn a_field_without_a_value_is_told_nothing(#[case] field: &str) {
+        let text = format!("[{{name: a, to: webhook, url: \"http://a\", {field}: }}]");
+        let sinks = serde_saphyr::from_str::<Settings>(&text);
+        assert!(sinks.is_err(), "{sinks:?}");
     }
 
     #[rstest]

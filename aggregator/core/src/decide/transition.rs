@@ -144,7 +144,7 @@ pub(crate) fn dated<S: Reported>(mut status: S, previous: Option<&S>, now: Secon
 
 impl Report {
     /// Whether the condition is True.
-    pub fn is_positive(&self) -> bool {
+    fn is_positive(&self) -> bool {
         self.condition.status == "True"
     }
 
