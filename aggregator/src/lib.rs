@@ -11,6 +11,7 @@
 //! | [`feed`] | how evidence comes: queries of a backend, scrapes, pushes |
 //! | [`hub`] | watches, writes, Leases, heartbeat and sweeper |
 //! | [`serve`] | the loop, its HTTP endpoints, metrics and configuration |
+//! | `notify` | messages to webhooks and forges |
 //! | [`gate_cache`], [`metrics`], [`health`] | what all others tell of gates, of themselves, and whether they work |
 //! | [`clock`] | this machine's clocks |
 
@@ -24,6 +25,7 @@ pub mod hub;
 pub mod metrics;
 #[cfg(test)]
 mod model;
+mod notify;
 pub mod serve;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

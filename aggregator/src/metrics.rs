@@ -107,6 +107,36 @@ label_values! {
 }
 
 label_values! {
+    /// What became of an Event.
+    EventResult {
+        /// It was written.
+        Written = "written",
+        /// Another process had written it, or this one before it was restarted.
+        Known = "known",
+        /// There was no room for it, or the object had too many.
+        Dropped = "dropped",
+        /// The hub did not take it.
+        Failed = "failed",
+    }
+}
+
+label_values! {
+    /// What became of a message, or of a try to send it.
+    MessageResult {
+        /// It was sent.
+        Sent = "sent",
+        /// It is not for this sink: no commit is known, or the FleetPackage is not selected.
+        Skipped = "skipped",
+        /// It was not taken, and is tried again.
+        Retried = "retried",
+        /// It was refused, or not taken for an hour, and is given up.
+        Failed = "failed",
+        /// Too many waited.
+        Dropped = "dropped",
+    }
+}
+
+label_values! {
     /// What a gate is, for counting: each gate is one of these.
     GateState {
         /// Open, by its own merits.
@@ -126,6 +156,10 @@ const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99),
 /// What is said of status writes: the aggregator has them, and the sweeper.
 const WRITES: &str = "Status writes to the hub: done; conflict, decided again; gone, the object is no more; fenced, not \
                       sent because the lease might have ended or it was decided long ago; error";
+
+/// What is said of Events: the aggregator has them, and the sweeper.
+const EVENTS: &str = "Events of verdicts that have changed: written; known, it was written before a restart or by another replica; \
+                      dropped, as too many waited or the object has changed too often; failed, as the hub did not take it";
 
 /// How long polls take, in seconds.
 #[derive(Debug)]
@@ -166,6 +200,9 @@ pub struct Metrics {
     discovered: By<Gauge>,
     scrapes: By<Counter>,
     pushes: By<Counter>,
+    events: By<Counter>,
+    messages: Family<[(&'static str, String); 2], Counter>,
+    messages_waiting: Family<[(&'static str, String); 1], Gauge>,
 }
 
 impl Metrics {
@@ -219,7 +256,16 @@ impl Metrics {
         own.register("scrapes", "Scrapes of exporters by the aggregator itself", it.scrapes.clone());
         own.register("pushes", "Expositions that exporters pushed, by outcome", it.pushes.clone());
         own.register("lease_renewals", "Renewals of the leader's lease", it.renewals.clone());
+        own.register("events", EVENTS, it.events.clone());
+        own.register(
+            "messages",
+            "Messages to the sinks of `notify`: sent; skipped, as no commit is known or the FleetPackage is not selected; \
+             retried, not taken and tried again; failed, given up; dropped, as too many waited",
+            it.messages.clone(),
+        );
+        own.register("messages_waiting", "Messages that wait for a sink", it.messages_waiting.clone());
         it.serves(own);
+        it.begin_events();
         for outcomes in [&it.polls, &it.heartbeats, &it.renewals, &it.scrapes] {
             begin(outcomes);
         }
@@ -250,6 +296,41 @@ impl Metrics {
         self.server.begin();
     }
 
+    fn begin_events(&self) {
+        for result in EventResult::ALL {
+            drop(self.events.get_or_create(&[("result", result.name())]));
+        }
+    }
+
+    /// An Event was written, or not.
+    pub(crate) fn event(&self, result: EventResult) {
+        self.events.get_or_create(&[("result", result.name())]).inc();
+    }
+
+    /// These are the sinks of messages from now on.
+    pub fn sinks<'a>(&self, sinks: impl Iterator<Item = &'a str>) {
+        self.messages_waiting.clear();
+        for sink in sinks {
+            self.messages_waiting(sink, 0);
+            for result in MessageResult::ALL {
+                drop(
+                    self.messages
+                        .get_or_create(&[("sink", sink.to_owned()), ("result", result.name().to_owned())]),
+                );
+            }
+        }
+    }
+
+    /// A message, or a try to send it, came to this.
+    pub(crate) fn message(&self, sink: &str, result: MessageResult) {
+        self.messages.get_or_create(&[("sink", sink.to_owned()), ("result", result.name().to_owned())]).inc();
+    }
+
+    /// So many messages wait for a sink.
+    pub(crate) fn messages_waiting(&self, sink: &str, count: usize) {
+        self.messages_waiting.get_or_create(&[("sink", sink.to_owned())]).set(whole(count));
+    }
+
     /// Forgets what only a leader knows.
     fn stand_by(&self) {
         self.found(0, 0, None);
@@ -258,6 +339,7 @@ impl Metrics {
         self.queued(0);
         self.ages(Vec::new());
         self.discovered(0, 0);
+        self.messages_waiting.clear();
         for kind in [Kind::FleetPackage, Kind::RolloutGate] {
             self.invalid(kind, 0);
         }
@@ -280,7 +362,9 @@ impl Metrics {
             "Rounds in which the sweeper looked for open gates; a success when all was closed that had to be",
             it.sweeps.clone(),
         );
+        own.register("events", EVENTS, it.events.clone());
         it.serves(own);
+        it.begin_events();
         begin(&it.sweeps);
         it.count_writes(Kind::RolloutGate);
         Self { registry, ..it }

@@ -53,11 +53,12 @@ pub(crate) fn page() -> Result<String> {
     out.push_str(&own_table(family::read(&own).context("the exporter's metrics")?));
 
     out.push_str(
-        "\n## The aggregator's\n\nThe number of series is fixed, but for those of gates and FleetPackages. A standby shows the same series; what \
+        "\n## The aggregator's\n\nThe number of series is fixed, but for those of gates, FleetPackages and sinks. A standby shows the same series; what \
          only a leader knows is 0 there, and ages are NaN.\n\n",
     );
     let metrics = Metrics::aggregator().with_gates(Some(GateCache::with_every_series(ANY)));
     metrics.unclosed(&BTreeSet::from([Key { namespace: ANY.to_owned(), name: ANY.to_owned() }]));
+    metrics.sinks([ANY].into_iter());
     let mut own = family::read(&metrics.render()?).context("the aggregator's metrics")?;
     // The words of the dictionary are those of the API's reference.
     own.iter_mut().filter(|family| family.name == GATE_REASONS).for_each(Family::any_label_value);

@@ -42,6 +42,7 @@ pub use scrape::scrape;
 pub use settings::Settings;
 pub use status::FeedStatus;
 pub use tls::TlsFiles;
+pub(crate) use tls::{Connector, chain, client_builder};
 
 /// Messages that may wait for the controller.
 const WAITING: usize = 64;

@@ -1,4 +1,4 @@
-//! TLS of the connections that feeds make: the files that it is made of, and clients that follow them.
+//! TLS of the connections that feeds and messages make: the files that it is made of, and clients that follow them.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,7 +68,7 @@ impl TlsFiles {
 }
 
 /// What all clients have in common.
-pub(super) fn client_builder() -> ClientBuilder {
+pub(crate) fn client_builder() -> ClientBuilder {
     Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("statusbridge-aggregator/", env!("CARGO_PKG_VERSION")))
@@ -77,7 +77,7 @@ pub(super) fn client_builder() -> ClientBuilder {
 type Builder = Box<dyn Fn() -> ClientBuilder + Send + Sync>;
 
 /// A client that is made anew when the files change.
-pub(super) struct Connector {
+pub(crate) struct Connector {
     parts: Parts,
     state: Mutex<State>,
 }
@@ -105,7 +105,7 @@ impl std::fmt::Debug for Connector {
 
 impl Connector {
     /// Nothing is sent yet. `url` is that of the server.
-    pub(super) fn new(tls: &TlsFiles, url: &Url, builder: Builder) -> Self {
+    pub(crate) fn new(tls: &TlsFiles, url: &Url, builder: Builder) -> Self {
         let host = url.host_str().filter(|_| tls.server_name.is_some());
         let host = host.map(|host| host.trim_matches(['[', ']']).into());
         let parts = Parts { tls: tls.clone(), host, builder };
@@ -125,7 +125,7 @@ impl Connector {
     ///
     /// # Errors
     /// When nothing usable was ever in the files.
-    pub(super) async fn client(&self) -> Result<Client, String> {
+    pub(crate) async fn client(&self) -> Result<Client, String> {
         let tls = &self.parts.tls;
         let found = if tls.names_any() {
             let files = tls.clone();
@@ -194,7 +194,7 @@ impl Resolve for Always {
 }
 
 /// An error with its causes; reqwest's own message leaves them out.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

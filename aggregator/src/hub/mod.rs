@@ -3,6 +3,7 @@
 pub mod access;
 pub mod announce;
 pub mod discover;
+pub(crate) mod events;
 pub mod heartbeat;
 pub(crate) mod leadership_guard;
 pub mod lease;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use kube::Client;
 use kube::api::{Api, ListParams};
 use statusbridge_core::decide::closing::{self, Unwatched};
+use statusbridge_core::decide::transition::Reported;
 use statusbridge_core::reconcile::command::CALL_TIMEOUT;
 use statusbridge_core::reconcile::heartbeat::EVERY;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
@@ -21,6 +22,7 @@ use tracing::{info, warn};
 
 use crate::clock;
 use crate::health::Health;
+use crate::hub::events::Events;
 use crate::hub::heartbeat::{self, Beat};
 use crate::hub::write::{self, HubError, Written, in_time};
 use crate::metrics::Metrics;
@@ -59,6 +61,8 @@ pub struct Sweeper {
     pub metrics: Arc<Metrics>,
     /// Own health.
     pub health: Arc<Health>,
+    /// Where closings are told.
+    pub(crate) events: Events,
 }
 
 impl Sweeper {
@@ -191,7 +195,12 @@ impl Sweeper {
         let answer = write::status(client, kind, &version, &closed, Some(&least)).await;
         self.metrics.wrote(Kind::RolloutGate, write::result(&answer));
         match &answer {
-            Ok(Written::Done(_)) => info!(gate = %gate.key, "closed"),
+            Ok(Written::Done(_)) => {
+                info!(gate = %gate.key, "closed");
+                if let Some(now) = closed.report() {
+                    self.events.tell(kind, &version, open.report().as_ref(), &now);
+                }
+            }
             Ok(Written::Gone) => {}
             Ok(Written::Conflict) => return None,
             Err(error) => warn!(gate = %gate.key, %error, "the gate could not be closed"),

@@ -28,6 +28,7 @@ use crate::feed::{self, Plan};
 use crate::gate_cache::GateCache;
 use crate::health::Health;
 use crate::hub::access::Access;
+use crate::hub::events::Events;
 use crate::hub::heartbeat::{Heartbeat, NAMESPACE};
 use crate::hub::leadership_guard::LeadershipGuard;
 use crate::hub::lease::{self, Election};
@@ -148,6 +149,9 @@ pub struct SweepArgs {
     /// How old the aggregator's heartbeat may get before open gates are closed
     #[arg(long, env = "STATUSBRIDGE_HEARTBEAT_TIMEOUT", default_value = "60s", value_parser = duration)]
     heartbeat_timeout: Duration,
+    /// Name of this process in Events
+    #[arg(long, env = "HOSTNAME", default_value = "statusbridge-sweeper", hide = true)]
+    identity: String,
 }
 
 /// Runs the aggregator until it is told to stop.
@@ -180,13 +184,16 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     };
     let reception = PushServer::new(metrics.clone());
     let plan = plan(&args, pace.poll_interval, metrics.clone(), reception);
+    let events = Events::start(client.clone(), "aggregator", &identity, metrics.clone());
     // Each leadership starts from nothing: what was known before may have been overtaken.
     let fresh = |epoch: i64| -> Result<Controller> {
         let file = ConfigFile::open(args.config.clone())?;
         let forget_after = args.forget_exporters_after.as_secs_f64();
         let fleet = FleetSettings { forget_after, ..args.backend.fleet() };
         let heartbeat = Heartbeat::new(client.clone(), namespace, identity.clone(), seconds);
-        let settings = Settings { pace, fleet, epoch, discovery: args.discover.settings() };
+        let (discovery, events) = (args.discover.settings(), events.clone());
+        let lease_namespace = namespace.clone();
+        let settings = Settings { pace, fleet, epoch, discovery, events, lease_namespace };
         let (client, plan, shown) = (client.clone(), plan.clone(), (board.clone(), desk.clone()));
         Controller::new(client, file, plan, settings, heartbeat, metrics.clone(), health.clone(), shown)
     };
@@ -252,7 +259,8 @@ pub async fn sweep(args: SweepArgs) -> Result<()> {
         bail!("--heartbeat-timeout must be more than 0s");
     }
     let shown = Shown { metrics: metrics.clone(), health: health.clone(), board: None, api: None };
-    let sweeper = Sweeper { client: client.clone(), namespace, timeout, metrics, health };
+    let events = Events::start(client.clone(), "sweeper", &args.identity, metrics.clone());
+    let sweeper = Sweeper { client: client.clone(), namespace, timeout, metrics, health, events };
     run(&args.hub, client, shown, async |stop| {
         sweeper.run(stop).await;
         Ok(())

@@ -6,6 +6,7 @@ use statusbridge_core::reconcile::profiles;
 use statusbridge_core::reconcile::tenancy::Tenancy;
 
 use crate::feed;
+use crate::notify;
 use crate::yaml_file::{self, FromYaml, YamlFile};
 
 /// What `--config` names.
@@ -20,6 +21,8 @@ pub struct Config {
     pub cluster_profiles: profiles::Settings,
     /// What each namespace may see; left out: everything.
     pub tenants: Tenancy,
+    /// Who is told how each revision fares in each wave.
+    pub(crate) notify: notify::Settings,
 }
 
 /// The file that `--config` names.

@@ -29,7 +29,7 @@ use statusbridge_core::reconcile::profiles::News;
 use statusbridge_core::reconcile::reconciler::Reconciler;
 use statusbridge_core::reconcile::references::Evaluated;
 use statusbridge_core::reconcile::state::{Rules, State};
-use statusbridge_core::reconcile::store::{Event, Key, Kind};
+use statusbridge_core::reconcile::store::{Event, GateObject, HubObject, Key, Kind};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -42,12 +42,14 @@ use crate::feed::promql::poll::PollReport;
 use crate::feed::{self, Feeds, Message, Plan, Polled};
 use crate::gate_cache::GateCache;
 use crate::health::Health;
-use crate::hub::announce::Announcer;
+use crate::hub::announce::{Announcer, Change};
+use crate::hub::events::Events;
 use crate::hub::heartbeat::{Heartbeat, Renewed};
 use crate::hub::references::References;
 use crate::hub::write::{self, HubError, Written};
 use crate::hub::{self, discover as discovery, slices};
 use crate::metrics::{GateState, Metrics, Poll, WriteResult};
+use crate::notify::{self, About, Message as Notice, Notifier};
 use crate::serve::config::{Config, ConfigFile};
 use crate::serve::desk::Desk;
 
@@ -102,6 +104,12 @@ pub struct Controller {
     /// The hub was restored to an older state.
     restored: bool,
     announcer: Announcer,
+    events: Events,
+    lease_namespace: String,
+    /// None before it runs.
+    notifier: Option<Notifier>,
+    /// What the sinks of messages were made of.
+    notified: notify::Settings,
     board: Arc<GateCache>,
     desk: Arc<Desk>,
     metrics: Arc<Metrics>,
@@ -123,6 +131,10 @@ pub struct Settings {
     pub epoch: i64,
     /// Where FleetPackages are made of what the clusters report, if they are.
     pub discovery: Option<discover::Settings>,
+    /// Where changes of verdicts are told.
+    pub(crate) events: Events,
+    /// Namespace of the Leases.
+    pub lease_namespace: String,
 }
 
 impl Controller {
@@ -141,7 +153,7 @@ impl Controller {
         health: Arc<Health>,
         (board, desk): (Arc<GateCache>, Arc<Desk>),
     ) -> anyhow::Result<Self> {
-        let Settings { pace, fleet, epoch, discovery } = settings;
+        let Settings { pace, fleet, epoch, discovery, events, lease_namespace } = settings;
         let feeds = Feeds::new(plan(&config.current().feeds)?);
         let current = config.current();
         let state = State::new(Fleet::new(fleet), current.profiles(), rules(current), epoch);
@@ -164,7 +176,11 @@ impl Controller {
             rounds: Rounds::default(),
             evaluations: JoinSet::new(),
             restored: false,
-            announcer: Announcer::default(),
+            announcer: Announcer::new(epoch),
+            events,
+            lease_namespace,
+            notifier: None,
+            notified: notify::Settings::default(),
             board,
             desk,
             metrics,
@@ -178,7 +194,11 @@ impl Controller {
         self.board.begin();
         self.board.has_tenants(self.config.current().tenants.is_configured());
         let _silence = SilenceAtTheEnd(self.board.clone());
+        self.notify();
         self.follow(stop).await;
+        if let Some(notifier) = self.notifier.take() {
+            notifier.stop().await;
+        }
         self.restored
     }
 
@@ -241,6 +261,7 @@ impl Controller {
                     let current = self.config.current();
                     let (settings, rules) = (current.profiles(), rules(current));
                     self.replan();
+                    self.notify();
                     if *self.reconciler.state().profiles.settings() != settings {
                         self.reconciler.forget_profiles(settings);
                         profiles = self.watch_profiles();
@@ -433,21 +454,50 @@ impl Controller {
         }
     }
 
+    /// Sends messages to the sinks that the configuration names now.
+    fn notify(&mut self) {
+        let wanted = &self.config.current().notify;
+        if self.notifier.is_some() && self.notified == *wanted {
+            return;
+        }
+        self.notified = wanted.clone();
+        let (namespace, metrics, before) = (&self.lease_namespace, &self.metrics, self.notifier.take());
+        self.notifier = Some(Notifier::start(&self.client, namespace, &self.notified, metrics, before));
+    }
+
     /// Tells whoever shows it how an object stands in the hub.
     fn show(&mut self, kind: Kind, key: &Key) {
-        let state = self.reconciler.state();
-        match kind {
+        let (state, now) = (self.reconciler.state(), self.clock.now().wall);
+        let told = match kind {
             Kind::RolloutGate => {
                 let gate = state.gates.get(key);
-                self.announcer.see::<RolloutGateSpec>(key, gate);
                 self.board.gate(key, gate);
+                let change = self.announcer.see::<RolloutGateSpec>(key, gate, now);
+                change.zip(gate.map(HubObject::version))
             }
             Kind::FleetPackage => {
                 let package = state.packages.get(key);
-                self.announcer.see::<FleetPackageSpec>(key, package);
                 self.board.package(key, package);
+                let change = self.announcer.see::<FleetPackageSpec>(key, package, now);
+                change.zip(package.map(HubObject::version))
             }
-            Kind::FleetPackageSlice => {}
+            Kind::FleetPackageSlice => None,
+        };
+        let Some((Change { before, now, what }, version)) = told else { return };
+        if what.verdict {
+            self.events.tell(kind, &version, before.as_ref(), &now);
+        }
+        let notifier = self.notifier.as_ref().filter(|notifier| what.outcome && notifier.has_sinks());
+        if let Some(notifier) = notifier {
+            let (about, package) = match kind {
+                Kind::RolloutGate => (About::RolloutGate, state.gates.get(key).and_then(GateObject::package)),
+                _ => (About::FleetPackage, Some(key.clone())),
+            };
+            let package = package.unwrap_or_else(|| key.beside(""));
+            let of = (package.name.as_str(), state.packages.get(&package));
+            if let Some(notice) = Notice::new(about, &version, of, &now) {
+                notifier.tell(&notice);
+            }
         }
     }
 

@@ -152,6 +152,11 @@ pub struct FleetPackageStatus {
     /// hands. A new leader writes every object once, so that what an earlier one sent late is
     /// refused.
     pub epoch: Option<i64>,
+    /// When the revision, Ready or its reason last changed. An Event of the FleetPackage tells each such change once.
+    pub verdict_since: Option<Time>,
+    /// When the rollout of the revision last came to something else: when it set off, when the package was first Ready at
+    /// it, when it stalled. A message tells each such change once.
+    pub outcome_since: Option<Time>,
     /// The revision that is wanted: the spec's, or what `revisionFrom` gives now. Empty while
     /// `revisionFrom` gives none.
     pub revision: Option<String>,

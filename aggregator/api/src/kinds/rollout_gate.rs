@@ -180,6 +180,11 @@ pub struct RolloutGateStatus {
     pub started_at: Option<Time>,
     /// When Open last changed.
     pub since: Option<Time>,
+    /// When the revision, Open or its reason last changed. An Event of the gate tells each such change once.
+    pub verdict_since: Option<Time>,
+    /// When the rollout of the revision last came to something else: when it set off, when the gate first opened in this
+    /// generation, when it stalled. A message tells each such change once.
+    pub outcome_since: Option<Time>,
     /// The revision that was judged.
     pub revision: Option<String>,
     /// `revision` as 12 hex digits, for columns and for comparison with rows and metrics. `spec.revision` takes these too.

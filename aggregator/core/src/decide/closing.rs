@@ -7,7 +7,7 @@ use statusbridge_api::rollout_gate::{OverrideState, RolloutGateSpec, RolloutGate
 
 use super::conditions::Conditions;
 use super::rollout_gate::holds;
-use super::{Moment, time};
+use super::{Moment, time, transition};
 use crate::time::Seconds;
 
 /// Why the sweeper closes gates.
@@ -49,7 +49,7 @@ pub fn unwatched(
         conditions.keep(opened_once.clone());
     }
     conditions.set(RECONCILING, true, Reason::AggregatorSilent, message.clone());
-    Some(RolloutGateStatus {
+    let closed = RolloutGateStatus {
         since: Some(time(now)),
         waiting_for: vec![Waiting {
             reason: Reason::AggregatorSilent.name().to_owned(),
@@ -60,7 +60,8 @@ pub fn unwatched(
         }],
         conditions: conditions.finish(),
         ..status.clone()
-    })
+    };
+    Some(transition::dated(closed, Some(status), now))
 }
 
 /// The least that says that a gate is closed, as `closed` does at length: as JSON it is never longer than the open
@@ -84,6 +85,8 @@ pub fn least(open: &RolloutGateStatus, closed: &RolloutGateStatus) -> RolloutGat
         revision: open.revision.clone(),
         fingerprint: open.fingerprint.clone(),
         started_at: open.started_at.clone(),
+        verdict_since: open.verdict_since.as_ref().and(closed.verdict_since.clone()),
+        outcome_since: open.outcome_since.as_ref().and(closed.outcome_since.clone()),
         tenancy: open.tenancy.clone(),
         conditions: [READY, OPEN, OPENED_ONCE].into_iter().filter_map(condition).collect(),
         ..RolloutGateStatus::default()

@@ -14,7 +14,7 @@ use super::trace::{self, Trace};
 use super::words::{named, phrase};
 use super::{
     Backend, Membership, Moment, Target, cluster_set_error, digits, list, list_by, older, oldest_evidence,
-    revisions, shorten, time, too_few, unanswered, unix,
+    revisions, shorten, time, too_few, transition, unanswered, unix,
 };
 use crate::fleet::observation::{Standing, reason};
 use crate::time::Seconds;
@@ -131,7 +131,7 @@ pub fn least_stale_after(interval: Seconds, settle: Seconds) -> Seconds {
 /// The status that follows.
 pub fn decide(input: &Input<'_>) -> FleetPackageStatus {
     let checked = input.spec.map_err(str::to_owned).and_then(|spec| Ok((spec, check(spec)?)));
-    match checked {
+    let status = match checked {
         Err(message) => {
             without_counts(input, &Obstacle { reason: Reason::InvalidSpec, message, stalled: true })
         }
@@ -146,7 +146,8 @@ pub fn decide(input: &Input<'_>) -> FleetPackageStatus {
                 (None, ..) => judge(input, spec, stale_after),
             }
         }
-    }
+    };
+    transition::dated(status, input.previous, input.moment.now)
 }
 
 /// After a restart, until all that is needed has been read once: what was said stays while its
@@ -286,6 +287,8 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
         as_of: input.stages.iter().fold(oldest_evidence(input.targets), |at, it| older(at, it.evidence())),
         epoch: None,
         fingerprint: digits(revision.as_deref()),
+        verdict_since: None,
+        outcome_since: None,
         revision,
         last_healthy_revision,
         last_counted: None,

@@ -22,6 +22,7 @@ mod membership;
 pub mod rollout_gate;
 pub mod rows;
 pub mod trace;
+pub mod transition;
 pub(crate) mod words;
 
 use std::collections::BTreeMap;

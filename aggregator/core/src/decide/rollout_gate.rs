@@ -17,7 +17,7 @@ use super::classify::{Demand, for_gate, is_under_way, unobserved};
 use super::conditions::Conditions;
 use super::{
     Backend, Moment, Target, cluster_set_error, clusters, digits, older, oldest_evidence, shorten, time,
-    too_few, trace, unanswered, unix,
+    too_few, trace, transition, unanswered, unix,
 };
 use crate::time::Seconds;
 
@@ -439,13 +439,15 @@ fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding)
         None => (previous.revision, previous.started_at),
     };
     let evidence = older(oldest_evidence(input.targets), stage_evidence(input, spec));
-    RolloutGateStatus {
+    let status = RolloutGateStatus {
         observed_generation: Some(input.generation),
         as_of: evidence.map(|at| oldest_answer.map(time).map_or(at.clone(), |answer| answer.min(at))),
         epoch: None,
         started_at,
         since: find(&conditions, OPEN).map(|open| open.last_transition_time.clone()),
         fingerprint: digits(revision.as_deref()),
+        verdict_since: None,
+        outcome_since: None,
         revision,
         healthy: counts.map(|counts| format!("{}/{}", counts.healthy, counts.total)),
         clusters: counts,
@@ -453,7 +455,8 @@ fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding)
         checks,
         tenancy: None,
         conditions,
-    }
+    };
+    transition::dated(status, input.previous, input.moment.now)
 }
 
 fn satisfied(spec: Option<&RolloutGateSpec>, counts: Option<&GateCounts>) -> (bool, Reason, String) {

@@ -2,9 +2,7 @@
 
 use std::fmt::Debug;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::de::DeserializeOwned;
-use statusbridge_api::conditions::{OPEN, READY, find};
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
 
 use super::command::Status;
@@ -13,11 +11,12 @@ use super::state::State;
 use super::store::{Kind, Object, Store};
 use crate::decide::Evidence;
 use crate::decide::closing::least;
+use crate::decide::transition::Reported;
 
 /// A spec that a status can be decided for.
 pub trait Judged: DeserializeOwned + PartialEq + Clone + Debug + Sized {
     /// Its status.
-    type Status: DeserializeOwned + PartialEq + Clone + Evidence + Debug;
+    type Status: DeserializeOwned + PartialEq + Clone + Evidence + Reported + Debug;
     /// Its kind.
     const KIND: Kind;
 
@@ -31,8 +30,6 @@ pub trait Judged: DeserializeOwned + PartialEq + Clone + Debug + Sized {
     fn status(object: &Object<Self, Self::Status>, status: Self::Status) -> Status;
     /// What may stand there once that was sent.
     fn sent(status: &Status) -> Vec<Self::Status>;
-    /// The condition that people look at first.
-    fn verdict(status: &Self::Status) -> Option<&Condition>;
 }
 
 impl Judged for FleetPackageSpec {
@@ -60,10 +57,6 @@ impl Judged for FleetPackageSpec {
             Status::Package(status) => vec![*status.clone()],
             Status::Gate { .. } => Vec::new(),
         }
-    }
-
-    fn verdict(status: &Self::Status) -> Option<&Condition> {
-        find(&status.conditions, READY)
     }
 }
 
@@ -96,9 +89,5 @@ impl Judged for RolloutGateSpec {
             }
             Status::Package(_) => Vec::new(),
         }
-    }
-
-    fn verdict(status: &Self::Status) -> Option<&Condition> {
-        find(&status.conditions, OPEN)
     }
 }

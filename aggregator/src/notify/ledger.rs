@@ -1,0 +1,177 @@
+//! What one sink was told, and what waits for it. Plain data, with the time passed in.
+//!
+//! A ledger does not remember every message: all that is older than its floor counts as told. The floor of a new sink is
+//! the time at which it came to be, so that it is not told of the past; afterwards it follows the oldest that is remembered,
+//! never beyond what waits.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::message::Message;
+
+/// Messages that wait for one sink, at most.
+const MOST_WAITING: usize = 2_000;
+/// Messages that are remembered as told, at most.
+const MOST_TOLD: usize = 400;
+/// Bytes that the waiting messages of one sink take in the hub, at most: the rest is found again in the statuses.
+const MOST_KEPT: usize = 12 * 1024;
+
+/// The ledger of one sink.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Ledger {
+    /// Unix seconds.
+    floor: i64,
+    /// When what was told came to be, by the message's ID.
+    told: BTreeMap<String, i64>,
+    waiting: VecDeque<Message>,
+}
+
+/// What became of a message that was offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Offered {
+    /// It waits now.
+    Waits,
+    /// It was told, it waits, or it is older than the sink.
+    Known,
+    /// There is no room for it.
+    Full,
+}
+
+impl Ledger {
+    /// That of a sink which is new at `now`.
+    pub(super) fn new(now: i64) -> Self {
+        Self { floor: now, ..Self::default() }
+    }
+
+    /// Takes in a message unless the sink knows it.
+    pub(super) fn offer(&mut self, message: &Message) -> Offered {
+        let waits = || self.waiting.iter().any(|other| other.id == message.id);
+        if message.at < self.floor || self.told.contains_key(&message.id) || waits() {
+            return Offered::Known;
+        }
+        if self.waiting.len() >= MOST_WAITING {
+            return Offered::Full;
+        }
+        self.waiting.push_back(message.clone());
+        Offered::Waits
+    }
+
+    /// What is to be sent next.
+    pub(super) fn next(&self) -> Option<&Message> {
+        self.waiting.front()
+    }
+
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The first was sent, or was given up.
+    pub(super) fn done(&mut self, id: &str) {
+        if self.next().is_none_or(|next| next.id != id) {
+            return;
+        }
+        let Some(message) = self.waiting.pop_front() else { return };
+        self.told.insert(message.id, message.at);
+        while self.told.len() > MOST_TOLD {
+            let Some((id, at)) =
+                self.told.iter().min_by_key(|(_, at)| **at).map(|(id, at)| (id.clone(), *at))
+            else {
+                return;
+            };
+            self.told.remove(&id);
+            let oldest_waiting = self.waiting.iter().map(|message| message.at).min().unwrap_or(i64::MAX);
+            self.floor = self.floor.max((at + 1).min(oldest_waiting));
+        }
+    }
+
+    /// The same with as many waiting messages as there is room for in the hub.
+    pub(super) fn kept(&self) -> Self {
+        let mut bytes = 0;
+        let fits = |message: &&Message| {
+            bytes += serde_json::to_string(message).map_or(MOST_KEPT, |text| text.len());
+            bytes <= MOST_KEPT
+        };
+        let waiting = self.waiting.iter().take_while(fits).cloned().collect();
+        Self { waiting, floor: self.floor, told: self.told.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use statusbridge_core::decide::transition::Outcome;
+
+    use super::super::message::tests::message;
+    use super::*;
+
+    fn at(time: i64) -> Message {
+        message(Outcome::Succeeded, time)
+    }
+
+    /// What another process makes of it.
+    fn restarted(ledger: &Ledger) -> Ledger {
+        serde_json::from_str(&serde_json::to_string(&ledger.kept()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn each_message_is_told_once_across_restarts_and_the_past_of_a_new_sink_is_not() {
+        let mut ledger = Ledger::new(100);
+        assert_eq!(ledger.offer(&at(99)), Offered::Known, "older than the sink");
+        assert_eq!(ledger.offer(&at(100)), Offered::Waits);
+        assert_eq!(ledger.offer(&at(100)), Offered::Known, "it waits");
+        let mut ledger = restarted(&ledger);
+        assert_eq!(ledger.next(), Some(&at(100)), "what waited waits");
+        assert_eq!(ledger.offer(&at(100)), Offered::Known);
+        ledger.done("another");
+        assert_eq!(ledger.waiting(), 1);
+        ledger.done(&at(100).id);
+        let mut ledger = restarted(&ledger);
+        assert_eq!(ledger.next(), None);
+        assert_eq!(ledger.offer(&at(100)), Offered::Known, "it was told");
+    }
+
+    #[test]
+    fn it_stays_small_and_forgets_nothing_that_it_does_not_count_as_told() {
+        let mut ledger = Ledger::new(0);
+        for time in 1..2_000 {
+            assert_eq!(ledger.offer(&at(time)), Offered::Waits);
+            ledger.done(&at(time).id);
+        }
+        assert!(ledger.told.len() <= MOST_TOLD);
+        assert!((1..2_000).all(|time| ledger.offer(&at(time)) == Offered::Known));
+        assert_eq!(ledger.offer(&at(2_000)), Offered::Waits);
+    }
+
+    #[test]
+    fn the_floor_stays_below_what_waits() {
+        let mut ledger = Ledger::new(0);
+        for time in 1..1_000 {
+            ledger.offer(&at(time));
+            ledger.done(&at(time).id);
+        }
+        // One from long ago, of a leader whose clock was behind.
+        let late = at(ledger.floor);
+        for message in std::iter::once(late.clone()).chain((1_000..2_000).map(at)) {
+            ledger.offer(&message);
+        }
+        let waits = ledger.kept();
+        assert!(waits.floor <= late.at);
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_and_not_for_more() {
+        let mut ledger = Ledger::new(0);
+        let full = (1..=MOST_WAITING as i64 + 1).map(|time| ledger.offer(&at(time))).last();
+        assert_eq!((full, ledger.waiting()), (Some(Offered::Full), MOST_WAITING));
+        let kept = serde_json::to_string(&ledger.kept()).unwrap();
+        assert!(kept.len() < MOST_KEPT + 100, "{}", kept.len());
+        let mut ledger = restarted(&ledger);
+        assert_eq!(
+            ledger.offer(&at(MOST_WAITING as i64)),
+            Offered::Waits,
+            "what was not kept is found again"
+        );
+    }
+}

@@ -1,0 +1,172 @@
+//! One message for each revision and wave, whatever becomes of the aggregator and of who is told.
+
+use crate::e2e::world::{SOON, job};
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+use statusbridge_tests::*;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
+
+/// Takes messages, or hangs.
+struct Receiver {
+    port: Port,
+    told: Arc<Mutex<Vec<(String, Value)>>>,
+    hangs: Arc<AtomicBool>,
+    _task: JoinSet<()>,
+}
+
+impl Receiver {
+    async fn start() -> Result<Self> {
+        let port = Port::reserve()?;
+        let listener = TcpListener::bind(port.address()).await?;
+        let (told, hangs) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let (mut task, kept, hanging) = (JoinSet::new(), told.clone(), hangs.clone());
+        task.spawn(async move {
+            let mut open = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (told, hangs) = (kept.clone(), hanging.clone());
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let (told, hangs) = (told.clone(), hangs.clone());
+                    async move {
+                        if hangs.load(Ordering::Relaxed) {
+                            std::future::pending::<()>().await;
+                        }
+                        let path = request.uri().path().to_owned();
+                        let body = request.into_body().collect().await.unwrap().to_bytes();
+                        told.lock().unwrap().push((path, serde_json::from_slice(&body).unwrap()));
+                        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"{}"))))
+                    }
+                });
+                open.spawn(async move {
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        });
+        Ok(Self { port, told, hangs, _task: task })
+    }
+
+    /// What was told at a path of an object, in order: outcome and ID.
+    fn told(&self, path: &str, name: &str) -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let told = self.told.lock().unwrap();
+        let of = told.iter().filter(|(at, it)| at == path && it["data"]["customData"]["name"] == name);
+        of.map(|(_, it)| (text(&it["data"]["customData"]["outcome"]), text(&it["id"]))).collect()
+    }
+
+    /// Waits until the wave's outcomes are these.
+    async fn hears(&self, path: &str, expected: &[&str]) -> Result<()> {
+        eventually(SOON, &format!("{path} is told {expected:?}"), async || {
+            let told = self.told(path, "wave");
+            let outcomes: Vec<&str> = told.iter().map(|(outcome, _)| outcome.as_str()).collect();
+            ensure!(outcomes == expected, "{outcomes:?}");
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Waits until the hub knows that the wave's last message was told, and nothing waits.
+async fn is_noted(hub: &Hub, receiver: &Receiver) -> Result<()> {
+    let last = receiver.told("/all", "wave").pop().context("nothing was told")?.1;
+    let maps = Api::<ConfigMap>::namespaced(hub.api.client(), hub::LEASES);
+    eventually(SOON, "the hub knows what was told", async || {
+        let data = maps.get("statusbridge-aggregator-notifications").await?.data.unwrap_or_default();
+        let ledger: Value = serde_json::from_str(data.get("all").context("no ledger")?)?;
+        ensure!(!ledger["told"][&last].is_null() && ledger["waiting"] == json!([]), "{ledger}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn whoever_leads_and_whatever_hangs_each_outcome_of_a_wave_is_told_once() {
+    run("e2e-notifications", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let fleet = FakeFleet::start().await?;
+        fleet.says("c1", "app", FakePackage::healthy_at("r0"));
+        // Two scrapes within a second of the clusters' clocks would look like one exposition, repeated.
+        let config = PrometheusConfig {
+            scrape_interval: Duration::from_secs(2),
+            ..PrometheusConfig::with_jobs([fleet.target(job(), "c1", &[])])
+        };
+        let prometheus = Prometheus::start(rig, &config).await?;
+        let receiver = Receiver::start().await?;
+        let (file, url) = (rig.dir().join("config.yaml"), format!("http://{}", receiver.port.address()));
+        std::fs::write(
+            &file,
+            format!(
+                "notify:\n- {{name: all, to: webhook, url: \"{url}/all\", kinds: [RolloutGate]}}\n\
+                 - {{name: others, to: webhook, url: \"{url}/others\", namespaces: [team-a]}}\n\
+                 - {{name: labelled, to: webhook, url: \"{url}/labelled\", selector: {{matchLabels: {{tier: gold}}}}}}\n"
+            ),
+        )?;
+        let mut options = AggregatorOptions::new(prometheus.url());
+        options.more = vec!["--config".to_owned(), file.display().to_string()];
+        let hub = Hub::start_with(rig, &etcd, options).await?;
+        hub.report("app", "1m", json!({})).await?;
+        hub.gate("wave", "app", R1, json!({"clusters": {"names": ["c1"]}})).await?;
+        hub.closes("wave", "RevisionNeverSeen", SOON).await?;
+        receiver.hears("/all", &["Started"]).await?;
+        fleet.says("c1", "app", FakePackage::healthy_at(R1));
+        hub.opens("wave", SOON).await?;
+        receiver.hears("/all", &["Started", "Succeeded"]).await?;
+        let said = receiver.told.lock().unwrap().last().cloned().context("nothing")?.1;
+        ensure!(said["type"] == "dev.cdevents.taskrun.finished.0.2.0", "{said}");
+        ensure!(said["data"]["customData"]["commit"] == R1.trim_start_matches("main@sha1:"), "{said}");
+        is_noted(&hub, &receiver).await?;
+
+        // Neither a restart nor a crash repeats anything.
+        ensure!(hub.aggregator.process().terminate(SOON).await?.success());
+        hub.aggregator.process().start()?;
+        hub.aggregator.wait_ready().await?;
+        hub.aggregator.process().kill();
+        hub.aggregator.process().start()?;
+        hub.aggregator.wait_ready().await?;
+
+        // A receiver that hangs delays no verdict, and is told once it takes it, by whichever process.
+        receiver.hangs.store(true, Ordering::Relaxed);
+        let before = Instant::now();
+        fleet.says("c1", "app", FakePackage::failed_at(R1));
+        hub.closes("wave", "FailureBudgetExceeded", SOON).await?;
+        let took = before.elapsed();
+        ensure!(took < Duration::from_secs(30), "the gate closed after {took:?}");
+        hub.aggregator.process().kill();
+        hub.aggregator.process().start()?;
+        hub.aggregator.wait_ready().await?;
+        receiver.hangs.store(false, Ordering::Relaxed);
+        receiver.hears("/all", &["Started", "Succeeded", "Failed"]).await?;
+
+        // Who is told of nothing here was told nothing; with the label, what comes from now on.
+        for path in ["/others", "/labelled"] {
+            ensure!(receiver.told(path, "wave").is_empty(), "{path} was told");
+        }
+        let packages = hub.api.dynamic(&hub::kind("FleetPackage"), Some("default")).await?;
+        let label = json!({"metadata": {"labels": {"tier": "gold"}}});
+        packages.patch("app", &PatchParams::default(), &Patch::Merge(&label)).await?;
+        fleet.says("c1", "app", FakePackage::healthy_at(R1));
+        hub.opens("wave", SOON).await?;
+        receiver.hears("/all", &["Started", "Succeeded", "Failed", "Succeeded"]).await?;
+        receiver.hears("/labelled", &["Succeeded"]).await?;
+        let told = receiver.told("/all", "wave");
+        let ids: std::collections::BTreeSet<&String> = told.iter().map(|(_, id)| id).collect();
+        ensure!(ids.len() == told.len(), "{told:?}");
+        Ok(())
+    })
+    .await;
+}
