@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use rstest::rstest;
 use statusbridge_contract::Fingerprint;
 
 use super::{DigestSample, Digests, Exposition, FEED_LABEL, Fleet, FleetSettings, Heard, Since, Standing};
@@ -281,6 +282,39 @@ fn names_that_come_and_go_do_not_fill_the_memory_and_their_packages_count_as_cha
     assert!(fleet.changes.packages() <= 2048, "{} names are known", fleet.changes.packages());
     let (mark, clusters) = before.unwrap();
     assert_eq!(fleet.since(mark, &super::key(&package("p100")), &clusters), Since::Changed);
+}
+
+/// Two clusters that said so at 1000, and two feeds, of which `lost` does not answer.
+fn quiet() -> Fleet {
+    let mut fleet = Fleet::new(FleetSettings::default());
+    fleet.unanswered("lost", "gone".into());
+    say(&mut fleet, "c", [healthy("r1", 10), healthy("r1", 10)], 1000.0);
+    say(&mut fleet, "d", [healthy("r1", 10), healthy("r1", 10)], 1000.0);
+    fleet
+}
+
+/// What a cluster says of `p` and `q`.
+fn say(fleet: &mut Fleet, cluster: &str, [p, q]: [testing::Values; 2], at: Seconds) {
+    tell(fleet, &[("cluster", cluster)], &testing::Exposition::new(1).with("p", p).with("q", q), at);
+}
+
+#[rstest]
+#[case::nothing(|_: &mut Fleet| (), Since::Same(Some(1000.0)))]
+#[case::the_same_again(|it: &mut Fleet| say(it, "c", [healthy("r1", 10), healthy("r1", 10)], 1015.0), Since::Same(Some(1015.0)))]
+#[case::the_package(|it: &mut Fleet| say(it, "c", [failed("r1", 10), healthy("r1", 10)], 1015.0), Since::Changed)]
+#[case::the_package_elsewhere(|it: &mut Fleet| say(it, "d", [failed("r1", 10), healthy("r1", 10)], 1015.0), Since::Changed)]
+#[case::another_package(|it: &mut Fleet| say(it, "c", [healthy("r1", 10), failed("r1", 10)], 1015.0), Since::Same(Some(1015.0)))]
+#[case::a_feed_answers(|it: &mut Fleet| it.answered("", 1000.0), Since::Same(Some(1000.0)))]
+#[case::a_feed_fails(|it: &mut Fleet| it.unanswered("", "gone".into()), Since::Changed)]
+#[case::a_feed_that_failed_answers(|it: &mut Fleet| it.answered("lost", 1000.0), Since::Changed)]
+#[case::too_many_streams(|it: &mut Fleet| it.crowd("c", 1000.0), Since::Changed)]
+#[case::too_many_streams_elsewhere(|it: &mut Fleet| it.crowd("d", 1000.0), Since::Same(Some(1000.0)))]
+#[case::another_fleet(|it: &mut Fleet| *it = quiet(), Since::Changed)]
+fn what_is_news_of_a_package_that_was_fresh_in_a_cluster(#[case] happens: fn(&mut Fleet), #[case] is: Since) {
+    let mut fleet = quiet();
+    let (mark, clusters) = (fleet.mark(), fleet.clusters_of(["c"].into_iter()).unwrap());
+    happens(&mut fleet);
+    assert_eq!(fleet.since(mark, &super::key(&package("p")), &clusters), is);
 }
 
 #[test]

@@ -9,10 +9,11 @@ use statusbridge_api::conditions::{OPEN, is_true};
 use super::Reconciler;
 use crate::fleet::{Fleet, FleetSettings};
 use crate::reconcile::command::{Answer, Command, Number, Status, StatusWrite, Unreadable};
-use crate::reconcile::feeds::{Planned, Polled};
+use crate::reconcile::feeds::{Failure, Planned, Polled};
 use crate::reconcile::judging::Judges;
 use crate::reconcile::lazy_object::LazyObject;
 use crate::reconcile::profiles;
+use crate::reconcile::slices::Change;
 use crate::reconcile::state::{Rules, State};
 use crate::reconcile::store::{Event, Key, Kind};
 use crate::reconcile::tenancy::Tenancy;
@@ -20,6 +21,8 @@ use crate::testing::{Exposition, failed, healthy, tell};
 use crate::time::{Now, Seconds};
 
 const START: Seconds = 1_000_000.0;
+/// Nothing leads to more than that.
+const MOST_TURNS: usize = 2000;
 
 fn key(name: &str) -> Key {
     Key { namespace: "fleet".into(), name: name.into() }
@@ -59,6 +62,8 @@ struct World {
     hanging: Vec<StatusWrite>,
     /// Gates cannot be read.
     unreadable: bool,
+    /// The hub knows nothing of who wrote a status, as with an older CRD.
+    cuts: bool,
 }
 
 impl World {
@@ -79,6 +84,7 @@ impl World {
             hangs: String::new(),
             hanging: Vec::new(),
             unreadable: false,
+            cuts: false,
         };
         let now = world.now();
         let package = json!({
@@ -123,7 +129,8 @@ impl World {
         loop {
             let now = self.now();
             self.reconciler.tick(now);
-            while self.act() {}
+            let turns = (0..MOST_TURNS).take_while(|_| self.act()).count();
+            assert!(turns < MOST_TURNS, "it does not come to rest");
             if self.millis >= until {
                 return;
             }
@@ -182,6 +189,9 @@ impl World {
         let next: u64 = known.parse::<u64>().unwrap() + 1;
         gate["metadata"]["resourceVersion"] = json!(next.to_string());
         gate["status"] = json!(write.status);
+        if self.cuts {
+            gate["status"].as_object_mut().unwrap().remove("epoch");
+        }
         let answer = Answer::Done(Box::new(object(gate)));
         self.answer(write, answer);
     }
@@ -344,6 +354,10 @@ fn a_closing_that_is_not_sent_or_not_answered_is_tried_again_after_a_second() {
         assert_eq!(world.take("WRITE "), ["wave False"]);
         world.happened.push("WRITE wave False".into());
     }
+    assert!(!world.reconciler.state().unconfirmed.is_empty());
+    let sent = world.hanging.pop().unwrap();
+    world.arrives(&sent);
+    assert!(world.reconciler.state().unconfirmed.is_empty(), "it is known again what the hub has");
 }
 
 #[test]
@@ -404,6 +418,76 @@ fn an_answer_that_comes_after_a_later_version_changes_nothing() {
     world.reconciler.gate(Event::Apply(object(&later)), world.now());
     world.answer(&opening, Answer::Done(Box::new(object(&written))));
     assert_eq!(world.reconciler.state().gates.get(&key("wave")).unwrap().generation, 2);
+}
+
+#[test]
+fn an_opening_of_which_a_part_lands_after_its_evidence_is_too_old_is_closed_at_once() {
+    let (mut world, opening) = opening_that_hangs();
+    world.hangs.clear();
+    world.cuts = true;
+    world.take("WRITE ");
+    world.millis += 7_200_000;
+    world.arrives(&opening);
+    world.pass(0);
+    assert_eq!(world.take("WRITE "), ["wave False"]);
+}
+
+#[test]
+fn what_was_sent_for_one_spec_does_not_stand_for_the_next() {
+    let (mut world, opening) = opening_that_hangs();
+    world.hangs.clear();
+    let mut written = gate("wave", 1, &[], json!(opening.status));
+    written["metadata"]["resourceVersion"] = json!("11");
+    let mut later = gate("wave", 2, &[], json!(opening.status));
+    (later["metadata"]["resourceVersion"], later["spec"]["revision"]) = (json!("12"), json!("r2"));
+    world.gates.insert("wave".into(), later.clone());
+    world.take("WRITE ");
+    world.reconciler.gate(Event::Apply(object(&later)), world.now());
+    world.answer(&opening, Answer::Done(Box::new(object(&written))));
+    world.pass(0);
+    assert_eq!(world.take("WRITE "), ["wave False"]);
+}
+
+#[test]
+fn a_poll_that_finds_our_clock_hours_behind_closes_what_is_too_old_at_once() {
+    let mut world = world(&[gate("wave", 1, &[], open(1))]);
+    world.pass(0);
+    world.take("WRITE ");
+    let now = world.now();
+    let outcome = Err(Failure { error: "our clock lags".into(), clock_lags: Some(7200.0) });
+    world.reconciler.polled(0, Polled { t: now.wall - 5.0, settle: 5.0, outcome }, now);
+    world.pass(0);
+    assert_eq!(world.take("WRITE "), ["wave False"]);
+}
+
+#[test]
+fn slices_of_a_report_that_went_while_nobody_watched_are_removed() {
+    let mut world = world(&[]);
+    let slice = json!({
+        "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackageSlice",
+        "metadata": {"namespace": "fleet", "name": "gone-0", "uid": "gone-0", "resourceVersion": "9", "ownerReferences": [{
+            "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage", "name": "gone", "uid": "gone", "controller": true}]},
+        "fleetPackageGeneration": 1, "clusters": [],
+    });
+    for event in [Event::Init, Event::InitApply(object(&slice)), Event::InitDone] {
+        world.reconciler.slice(event);
+    }
+    world.polled();
+    while world.reconciler.has_writes() {
+        world.reconciler.next_write(world.now());
+    }
+    let commands = world.reconciler.commands();
+    let removed: Vec<&str> = commands
+        .iter()
+        .filter_map(|it| match it {
+            Command::WriteSlice(write) => match &write.change {
+                Change::Delete(slice) => Some(slice.key.name.as_str()),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect();
+    assert_eq!(removed, ["gone-0"]);
 }
 
 #[test]

@@ -473,6 +473,19 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_late_of_an_earlier_version_changes_nothing() {
+        let mut store = Store::<RolloutGateSpec, RolloutGateStatus>::default();
+        for (version, is_news) in [("9", true), ("10", true), ("10", false), ("9", false), ("11", true)] {
+            assert_eq!(
+                !store.apply(Event::Apply(gate("one", version, good()))).is_empty(),
+                is_news,
+                "{version}"
+            );
+        }
+        assert_eq!(store.iter().next().unwrap().resource_version, "11");
+    }
+
+    #[test]
     fn a_new_list_replaces_the_old_and_names_what_changed() {
         let mut store = Store::<RolloutGateSpec, RolloutGateStatus>::default();
         for (name, version) in [("gone", "1"), ("same", "2"), ("changed", "3")] {

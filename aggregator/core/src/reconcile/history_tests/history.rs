@@ -291,10 +291,10 @@ impl History {
                     self.poll_ends(feed);
                 }
             }
-            Step::Replanned => {
-                self.reconciler.planned(feeds(), fleet());
-                let rules =
-                    Rules { tenancy: self.reconciler.state().rules.tenancy.clone(), ..Rules::default() };
+            Step::Replanned => self.reconciler.planned(feeds(), fleet()),
+            Step::Reread => {
+                let rules = self.reconciler.state().rules.clone();
+                self.reconciler.forget_profiles(profiles::Settings::default());
                 self.reconciler.configured(rules, self.now());
             }
             Step::Tenants(rules) => {
@@ -394,6 +394,14 @@ impl History {
         let state = self.reconciler.state();
         let world = World::new(state, self.reconciler.present(self.now()));
         let mut unsaid = 0;
+        let known = |kind: Kind, key: &Key| match kind {
+            Kind::RolloutGate => state.gates.get(key).is_some(),
+            _ => state.packages.get(key).is_some(),
+        };
+        let names = |kind, all: &[_]| all.iter().map(|name| (kind, key(*name))).collect::<Vec<_>>();
+        for (kind, key) in [names(Kind::FleetPackage, &PACKAGES), names(Kind::RolloutGate, &GATES)].concat() {
+            prop_assert!(known(kind, &key) || state.verdicts.number(kind, &key).is_none(), "{} is gone", key);
+        }
         for gate in state.gates.iter() {
             let (nothing, observations) = Default::default();
             let anew = World { verdicts: &nothing, observations: &observations, ..world }.gate(gate);

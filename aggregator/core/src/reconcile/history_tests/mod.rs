@@ -4,13 +4,14 @@
 use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
-use serde_json::json;
+use rstest::rstest;
+use serde_json::{Value, json};
 
 mod history;
 mod steps;
 
 use history::History;
-use steps::{Change, Landing, Step, steps};
+use steps::{Change, Landing, Read, Step, steps};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
@@ -71,6 +72,75 @@ fn an_exporter_that_takes_over_in_the_same_second_is_believed_as_soon_as_it_is_y
     let moved_on = Step::Change { cluster: 0, package: 0, to: Change::Healthy(false) };
     let takes_over = Step::Restart { cluster: 0 };
     for step in [Step::Round(15), moved_on, takes_over, Step::Polled(0), Step::Round(15)] {
+        history.happens(step);
+        plays_out(&mut history);
+    }
+}
+
+/// Any FleetPackage or gate about all clusters that report the package, with `more` in its spec.
+fn about_all(more: Value) -> Value {
+    let mut spec = json!({"clusters": {"reporting": {"minClusters": 1}}});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    spec
+}
+
+fn report(more: Value) -> Step {
+    Step::Package(0, about_all(more))
+}
+
+fn gate(at: usize, more: Value) -> Step {
+    let mut spec = about_all(more);
+    spec["fleetPackageRef"] = json!({"name": "p"});
+    Step::Gate(at, spec)
+}
+
+fn refers() -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "stable", "expression": "object.data.revision"})
+}
+
+/// The profile of a cluster, in a list and after it, whichever comes first.
+fn listed(cluster: usize, unhealthy: bool) -> [Step; 3] {
+    let profile = || Step::Profile { cluster, label: true, unhealthy };
+    [profile(), Step::Touched(5), profile()]
+}
+
+/// Random histories rarely come by these.
+#[rstest]
+#[case::a_reference_comes_to_another_revision([
+    vec![report(json!({"staleAfter": "2m", "revisionFrom": refers()}))],
+    vec![Step::Reference { namespace: 0, news: Read::Listed([Some(true), None]) }, Step::Round(15)],
+    vec![Step::Reference { namespace: 0, news: Read::Holds(0, Some(false)) }],
+].concat())]
+#[case::a_reference_is_not_read_for_long([
+    vec![Step::Round(15); 5],
+    vec![report(json!({"staleAfter": "2m", "revisionFrom": refers()}))],
+    vec![Step::Round(15); 4],
+].concat())]
+#[case::a_soak_ends_and_nothing_else_happens([
+    vec![gate(0, json!({"revision": "r1", "minSuccessTime": "6m"}))],
+    vec![Step::Round(15); 6],
+].concat())]
+#[case::a_selector_selects_another_cluster([
+    vec![gate(0, json!({"revision": "r1", "clusters": {"selector": {"matchLabels": {"in": "true"}}}}))],
+    listed(0, false).to_vec(),
+    vec![Step::Round(15), Step::Round(15), Step::Profile { cluster: 1, label: true, unhealthy: false }],
+].concat())]
+#[case::profiles_of_which_one_was_unhealthy_are_read_anew([
+    listed(2, true).to_vec(),
+    vec![Step::Round(15), Step::Scraped { cluster: 2, instance: 0 }, Step::Round(150), Step::Reread],
+].concat())]
+#[case::our_clock_was_behind_while_scrapes_are_rare([
+    vec![report(json!({"staleAfter": "50s", "revision": "r1"}))],
+    vec![Step::Round(60); 6],
+    vec![Step::OwnClock(-60), Step::Tenants(Value::Null), Step::OwnClock(5)],
+].concat())]
+#[case::another_gate_closes_a_circle([
+    vec![gate(0, json!({"revision": "r2"})), gate(1, json!({"revision": "r1", "dependsOn": [{"name": "g0"}]}))],
+    vec![Step::Round(15), gate(0, json!({"revision": "r2", "dependsOn": [{"name": "g1"}]}))],
+].concat())]
+fn judging_again_comes_to_the_same_where(#[case] steps: Vec<Step>) {
+    let mut history = History::new();
+    for step in steps {
         history.happens(step);
         plays_out(&mut history);
     }

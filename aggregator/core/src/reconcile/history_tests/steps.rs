@@ -64,6 +64,8 @@ pub(super) enum Step {
     Tenants(Value),
     /// There are other ClusterProfiles.
     Profile { cluster: usize, label: bool, unhealthy: bool },
+    /// ClusterProfiles are to be read anew.
+    Reread,
     /// ClusterProfiles cannot be read.
     Unlisted,
     /// Our own clock is set.
@@ -174,6 +176,7 @@ fn of_hub() -> BoxedStrategy<Step> {
         3 => tenants().prop_map(Step::Tenants),
         2 => profile.prop_map(|(cluster, label, unhealthy)| Step::Profile { cluster, label, unhealthy }),
         1 => Just(Step::Unlisted),
+        1 => Just(Step::Reread),
         1 => Just(Step::Leads),
     ]
     .boxed()

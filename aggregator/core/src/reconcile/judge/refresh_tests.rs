@@ -1,5 +1,8 @@
 //! When a status is written again that says nothing new.
 
+use std::sync::atomic::Ordering;
+
+use rstest::rstest;
 use serde_json::{Value, json};
 use statusbridge_api::common::ClusterSet;
 use statusbridge_api::{FleetPackageStatus, RolloutGateStatus, conditions};
@@ -93,14 +96,39 @@ fn quiet_objects_are_written_once_by_a_new_leader_and_when_a_write_is_in_doubt()
 fn a_verdict_stands_only_on_what_does_not_change_unseen() {
     let mut state = testing::state(fleet(T));
     state.packages = packages();
-    let world = World::new(&state, Moment { t: T, now: T });
-    let stands = |clusters: Value, checks: Value| {
+    let stands = |state: &State, clusters: &Value, checks: Value| {
         let spec = json!({"fleetPackageRef": {"name": "it"}, "revision": "r", "clusters": clusters, "checks": checks});
+        let world = World::new(state, Moment { t: T, now: T });
         world.basis_of_gate(&object("RolloutGate", spec, None)).is_some()
     };
     let named = json!({"names": ["c"]});
-    assert!(stands(named.clone(), json!([])));
+    assert!(stands(&state, &named, json!([])));
     let check = json!([{"name": "errors", "query": "q", "max": 0.5}]);
-    assert!(!stands(named, check), "its answer is another at the next poll");
-    assert!(!stands(json!({"selector": {}}), json!([])), "no ClusterProfile was read yet");
+    assert!(!stands(&state, &named, check), "its answer is another at the next poll");
+    assert!(!stands(&state, &json!({"selector": {}}), json!([])), "no ClusterProfile was read yet");
+    let key = Key { namespace: "fleet".into(), name: "it".into() };
+    state.unconfirmed = [(Kind::RolloutGate, key)].into();
+    assert!(!stands(&state, &named, json!([])), "nobody knows what the hub has");
+}
+
+#[rstest]
+#[case::the_same("u", "1", [1, 0, 1])]
+#[case::another_object_of_that_name("v", "1", [0, 0, 2])]
+#[case::another_version("u", "2", [0, 0, 2])]
+fn a_verdict_is_on_one_version_of_one_object(
+    #[case] uid: &str,
+    #[case] version: &str,
+    #[case] stood_refreshed_unknown: [u64; 3],
+) {
+    let mut state = testing::state(fleet(T));
+    state.packages = packages();
+    let world = World::new(&state, Moment { t: T, now: T });
+    let mut it = gate(None);
+    (it.uid, it.resource_version) = ("u".into(), "1".into());
+    it.status = world.gate(&it);
+    assert_eq!(world.gate(&it), None);
+    (it.uid, it.resource_version) = (uid.into(), version.into());
+    assert_eq!(world.gate(&it), None);
+    let counts = state.verdicts.counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(counts, stood_refreshed_unknown);
 }
