@@ -20,6 +20,7 @@ const PATIENCE = 20_000;
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 15_000;
 
+/** What was read is of no use any more. */
 class Reset extends Error {}
 const RESTARTED = 'restarted';
 
@@ -135,8 +136,7 @@ export class Connection {
           await new Promise<void>((wake) => (this.wake = wake));
           continue;
         }
-        // After an error within an answer, such as one that is no JSON, nothing is built on what was read.
-        reread ||= error instanceof Reset || error instanceof SyntaxError;
+        reread ||= error instanceof Reset;
         const why = signal.aborted ? (signal.reason as Error).message : (error as Error).message;
         const since = this.link.kind === 'lost' ? this.link.since : this.heard || Date.now();
         this.set({ kind: 'lost', since, why, retryAt: Date.now() + pause });
@@ -185,7 +185,12 @@ export class Connection {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
-      for (const event of take(value)) this.take(event.event, event.data);
+      try {
+        for (const event of take(value)) this.take(event.event, event.data);
+      } catch (error) {
+        // Half of it may be in the fleet.
+        throw error instanceof Reset ? error : new Reset(`what the server sent cannot be read: ${(error as Error).message}`);
+      }
     }
   }
 

@@ -30,7 +30,7 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
   const asked = new URLSearchParams({ limit: String(picks ? Math.max(most, MOST_SEARCHED) : most) });
   if (state) asked.set('state', state);
   if (cluster && isWhole) asked.set('cluster', cluster);
-  const path = `packages/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}?${asked}`;
+  const path = `packages/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}?${plain(asked)}`;
   const detail = useDetail<PackageDetail>(item ? path : null, item);
   const gates = useMemo(() => byPackage(fleet.gates.values()).get(key) ?? [], [fleet, fleet.changed, key]);
   if (!item) return <Missing kind="FleetPackage" name={key} namespace={namespace} />;
@@ -50,7 +50,7 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
           <Fact name="Wanted">
             {item.wanted ? <Revision words={item.wanted} /> : <span class="dim">each cluster's own</span>}
           </Fact>
-          <Fact name="Source">{item.spec.package.source}</Fact>
+          <Fact name="Source">{item.spec.package.source || <span class="alarm">the spec cannot be read</span>}</Fact>
           <Fact name="Evidence">
             <Since at={item.status?.asOf} now={now} />
           </Fact>
@@ -152,6 +152,9 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
     </article>
   );
 }
+
+/** Without plus signs for spaces, which the server takes as they are. */
+const plain = (query: URLSearchParams) => query.toString().replaceAll('+', '%20');
 
 /** Rows that are looked through for a wave or a part of a name: more would cost the server too much, each second. */
 const MOST_SEARCHED = 1000;
