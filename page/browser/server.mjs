@@ -49,6 +49,8 @@ export class FleetServer {
     this.gates = new Map();
     /** @type {string | null} */
     this.silent = null;
+    /** @type {number | null} The time that every picture is from, once the server makes no new ones. */
+    this.frozen = null;
     /** Seconds by which the newest evidence is old. */
     this.lag = 2;
     /** @type {string | null} */
@@ -90,7 +92,7 @@ export class FleetServer {
   }
 
   get asOf() {
-    return new Date(Date.now() - this.lag * 1000).toISOString();
+    return new Date((this.frozen ?? Date.now()) - this.lag * 1000).toISOString();
   }
 
   /** @param {any} object @param {Partial<Cells>} cells */
@@ -125,7 +127,7 @@ export class FleetServer {
   }
 
   event() {
-    return { cursor: `${this.epoch}-${this.count}`, asOf: this.asOf, evaluatedAt: new Date().toISOString(), silent: this.silent };
+    return { cursor: `${this.epoch}-${this.count}`, asOf: this.asOf, evaluatedAt: new Date(this.frozen ?? Date.now()).toISOString(), silent: this.silent };
   }
 
   /** Sends all that was changed since the last time. */

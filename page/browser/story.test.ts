@@ -133,8 +133,21 @@ describe('old states', () => {
     const begin = performance.now();
     await isGrey(page);
     expect(performance.now() - begin).toBeGreaterThan(3900);
-    expect(await page.getByRole('alert').innerText()).toContain('the server has said nothing for 5 s');
+    expect(await page.getByRole('alert').innerText()).toContain('the server has told nothing new for 5 s');
     expect(await page.locator('.evidence').innerText()).toMatch(/Lost.*evidence [67]s old/s);
+    await isCurrent(page);
+    await close();
+  });
+
+  test('a server that repeats an old picture is not current, and its evidence grows older', async () => {
+    const { page, close } = await shows('');
+    await isCurrent(page);
+    server.frozen = Date.now();
+    await isGrey(page);
+    await page.locator('.evidence', { hasText: /Lost evidence ([6-9]|1\d)s old/ }).waitFor();
+    server.silent = 'the loop does not answer';
+    await page.locator('.evidence', { hasText: /Silent evidence ([7-9]|1\d)s old/ }).waitFor();
+    [server.frozen, server.silent] = [null, null];
     await isCurrent(page);
     await close();
   });
