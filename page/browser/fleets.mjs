@@ -3,7 +3,7 @@
 import { FleetServer } from './server.mjs';
 
 /** In the order of the aggregator's enum. */
-export const STATES = ['Failed', 'TimeOut', 'Conflict', 'ClockSkew', 'Unverified', 'Stale', 'Missing', 'Superseded', 'NotUpdated', 'Paused', 'Deleting', 'HealthUnknown', 'Progressing', 'Soaking', 'Healthy'];
+export const STATES = ['Failed', 'TimeOut', 'Conflict', 'ClockSkew', 'Unverified', 'BackendUnavailable', 'Stale', 'Missing', 'Superseded', 'NotUpdated', 'Paused', 'Deleting', 'HealthUnknown', 'Progressing', 'Soaking', 'Healthy'];
 
 const number = (/** @type {string} */ word) => STATES.indexOf(word);
 

@@ -49,6 +49,8 @@ export class FleetServer {
     this.gates = new Map();
     /** @type {string | null} */
     this.silent = null;
+    /** @type {number | null} The time that every picture is from, once the server makes no new ones. */
+    this.frozen = null;
     /** Seconds by which the newest evidence is old. */
     this.lag = 2;
     /** @type {string | null} */
@@ -90,7 +92,7 @@ export class FleetServer {
   }
 
   get asOf() {
-    return new Date(Date.now() - this.lag * 1000).toISOString();
+    return new Date((this.frozen ?? Date.now()) - this.lag * 1000).toISOString();
   }
 
   /** @param {any} object @param {Partial<Cells>} cells */
@@ -125,7 +127,7 @@ export class FleetServer {
   }
 
   event() {
-    return { cursor: `${this.epoch}-${this.count}`, asOf: this.asOf, evaluatedAt: new Date().toISOString(), silent: this.silent };
+    return { cursor: `${this.epoch}-${this.count}`, asOf: this.asOf, evaluatedAt: new Date(this.frozen ?? Date.now()).toISOString(), silent: this.silent };
   }
 
   /** Sends all that was changed since the last time. */
@@ -181,7 +183,9 @@ export class FleetServer {
       this.encoded.set(key, encoded);
       return { ...it, cells: encoded };
     });
-    return { ...this.event(), states: this.states, clusters: this.clusters, packages, gates: [...this.gates.values()].filter(inside) };
+    const all = { states: this.states, clusters: this.clusters, packages, gates: [...this.gates.values()].filter(inside) };
+    // As the aggregator does it: what is empty is left out.
+    return { ...this.event(), ...Object.fromEntries(Object.entries(all).filter(([, list]) => list.length > 0)) };
   }
 
   /** @param {string} key @param {number} at */
@@ -189,7 +193,7 @@ export class FleetServer {
     const cells = /** @type {Cells} */ (this.cells.get(key));
     const item = this.packages.get(key);
     const word = this.states[cells.state[at] ?? -1] ?? '';
-    const known = !['Stale', 'Missing', 'Unverified', 'Conflict', 'ClockSkew'].includes(word);
+    const known = !['Stale', 'Missing', 'Unverified', 'Conflict', 'ClockSkew', 'BackendUnavailable'].includes(word);
     const applied = item.revisions[cells.revision[at] ?? -1];
     const desired = word === 'NotUpdated' ? applied : (item.wanted ?? applied);
     return {
@@ -209,7 +213,8 @@ export class FleetServer {
 
   /** @param {import('node:http').IncomingMessage} request @param {import('node:http').ServerResponse} response */
   answer(request, response) {
-    const url = new URL(request.url ?? '/', 'http://server');
+    // A plus sign stands for itself, as in the aggregator.
+    const url = new URL((request.url ?? '/').replaceAll('+', '%2B'), 'http://server');
     this.requests.push(request.url ?? '');
     if (this.refuses) {
       request.socket.destroy();

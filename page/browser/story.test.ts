@@ -133,8 +133,21 @@ describe('old states', () => {
     const begin = performance.now();
     await isGrey(page);
     expect(performance.now() - begin).toBeGreaterThan(3900);
-    expect(await page.getByRole('alert').innerText()).toContain('the server has said nothing for 5 s');
+    expect(await page.getByRole('alert').innerText()).toContain('the server has told nothing new for 5 s');
     expect(await page.locator('.evidence').innerText()).toMatch(/Lost.*evidence [67]s old/s);
+    await isCurrent(page);
+    await close();
+  });
+
+  test('a server that repeats an old picture is not current, and its evidence grows older', async () => {
+    const { page, close } = await shows('');
+    await isCurrent(page);
+    server.frozen = Date.now();
+    await isGrey(page);
+    await page.locator('.evidence', { hasText: /Lost evidence ([6-9]|1\d)s old/ }).waitFor();
+    server.silent = 'the loop does not answer';
+    await page.locator('.evidence', { hasText: /Silent evidence ([7-9]|1\d)s old/ }).waitFor();
+    [server.frozen, server.silent] = [null, null];
     await isCurrent(page);
     await close();
   });
@@ -300,14 +313,35 @@ test('nothing moves for those who do not want it', async () => {
   await close();
 });
 
+test('a fleet without anything, and objects that cannot be read, are shown as that', async () => {
+  server.packages.clear();
+  server.gates.clear();
+  server.clusters.length = 0;
+  const { page, close } = await shows('');
+  await has(page, 'There are no FleetPackages here that you may see.');
+  const verdict = { open: false, state: 'Stalled', reason: 'InvalidSpec', message: 'missing field revision' };
+  server.setGate({ metadata: { namespace: 'a', name: 'broken', generation: 1 }, verdict });
+  server.addPackage({ metadata: { namespace: 'a', name: 'odd' }, spec: undefined, wanted: undefined, status: undefined }, {});
+  server.pending.set('a/odd', new Map());
+  server.commit();
+  await has(page, '1 stalled');
+  await page.evaluate(() => (location.hash = '#/gate/a/broken'));
+  await has(page, 'the spec cannot be read');
+  await page.evaluate(() => (location.hash = '#/rollout/a/odd'));
+  await has(page, 'the spec cannot be read');
+  await close();
+});
+
 test('names are text, whatever stands in them', async () => {
-  const name = '"><img src=x onerror=alert(1)>';
+  const name = '"><img src=x onerror=alert(1)> + 1';
   server.clusters[4] = { name, labels: { region: '<b>eu</b>' } };
   const { page, close } = await shows(`#/?group=region&cell=team-a/payments@${encodeURIComponent(name)}`);
   await isCurrent(page);
   expect(await page.getByRole('gridcell').getAttribute('aria-label')).toContain(name);
   await page.locator('.inspector').getByRole('link', { name }).click();
   await page.getByRole('heading', { name }).waitFor();
+  await page.getByRole('link', { name: 'payments' }).click();
+  await expect.poll(() => page.locator('table.rows tbody tr').count()).toBe(1);
   expect(await page.locator('main img').count()).toBe(0);
   await close();
 });

@@ -20,6 +20,7 @@ const PATIENCE = 20_000;
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 15_000;
 
+/** What was read is of no use any more. */
 class Reset extends Error {}
 const RESTARTED = 'restarted';
 
@@ -30,8 +31,10 @@ export class Connection {
   fleet: Fleet | null = null;
   /** Only this namespace is asked for; all of them where it is empty. */
   namespace = sessionStorage.getItem(NAMESPACE) ?? '';
-  /** By how much the server's clock is ahead of this machine's, in seconds. */
-  ahead = 0;
+  /** By how much the server's clock is ahead of this machine's, in seconds: at least, since this attempt began. */
+  private ahead = 0;
+  /** Time of the newest picture that the server has told of, in milliseconds since 1970. */
+  private evaluated = -Infinity;
   /** When the server was heard last: milliseconds since 1970, and since this page was opened. */
   private heard = 0;
   private heardMonotonic = 0;
@@ -75,14 +78,18 @@ export class Connection {
 
   /** The present by the server's clock. */
   now(): number {
-    return Date.now() / 1000 + this.ahead;
+    return Date.now() / 1000 + this.offset;
   }
 
   /** Up to when anything is known: no soak goes on without evidence. */
   known(): number {
-    if (this.link.kind === 'lost') return this.heard / 1000 + this.ahead;
+    if (this.link.kind === 'lost') return this.heard / 1000 + this.offset;
     const asOf = Date.parse(this.fleet?.asOf ?? '') / 1000;
     return this.fleet?.silent && asOf ? asOf : this.now();
+  }
+
+  private get offset(): number {
+    return Number.isFinite(this.ahead) ? this.ahead : 0;
   }
 
   private emit(): void {
@@ -98,11 +105,11 @@ export class Connection {
     // The one clock stands still while the machine sleeps, the other one may be set.
     const quiet = Math.max(Date.now() - this.heard, performance.now() - this.heardMonotonic);
     if (this.link.kind === 'live' && quiet > SILENCE) {
-      this.lose(`the server has said nothing for ${SILENCE / 1000} s`);
+      this.lose(`the server has told nothing new for ${SILENCE / 1000} s`);
     }
     const waits = this.link.kind === 'lost' || this.link.kind === 'starting';
     if (waits && Date.now() - this.began > PATIENCE) {
-      this.attempt.abort(new Error(`the server has not answered for ${PATIENCE / 1000} s`));
+      this.attempt.abort(new Reset(`the server has told nothing new for ${PATIENCE / 1000} s`));
     }
   }
 
@@ -135,8 +142,7 @@ export class Connection {
           await new Promise<void>((wake) => (this.wake = wake));
           continue;
         }
-        // After an error within an answer, such as one that is no JSON, nothing is built on what was read.
-        reread ||= error instanceof Reset || error instanceof SyntaxError;
+        reread ||= error instanceof Reset || signal.reason instanceof Reset;
         const why = signal.aborted ? (signal.reason as Error).message : (error as Error).message;
         const since = this.link.kind === 'lost' ? this.link.since : this.heard || Date.now();
         this.set({ kind: 'lost', since, why, retryAt: Date.now() + pause });
@@ -166,14 +172,20 @@ export class Connection {
     const snapshot = (await response.json()) as Snapshot;
     signal.throwIfAborted();
     this.fleet = read(snapshot, this.fleet?.steps);
-    this.hear();
-    this.set({ kind: 'live' });
+    this.evaluated = this.ahead = -Infinity;
+    if (this.hear()) this.set({ kind: 'live' });
   }
 
-  private hear(): void {
-    this.heard = Date.now();
+  /** Whether the server says anything new: one that repeats an old picture is not heard. */
+  private hear(): boolean {
+    const [at, now] = [Date.parse(this.fleet?.evaluatedAt ?? ''), Date.now()];
+    // A picture is never from the future, so that the server's clock is at least as far. It may be old, while the server is silent.
+    this.ahead = Math.max(this.ahead, (at - now) / 1000 || -Infinity);
+    if (at <= this.evaluated && this.fleet?.silent === null) return false;
+    this.evaluated = at;
+    this.heard = now;
     this.heardMonotonic = performance.now();
-    this.ahead = (Date.parse(this.fleet?.evaluatedAt ?? '') - this.heard) / 1000 || 0;
+    return true;
   }
 
   private async follow(signal: AbortSignal): Promise<void> {
@@ -185,7 +197,12 @@ export class Connection {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
-      for (const event of take(value)) this.take(event.event, event.data);
+      try {
+        for (const event of take(value)) this.take(event.event, event.data);
+      } catch (error) {
+        // Half of it may be in the fleet.
+        throw error instanceof Reset ? error : new Reset(`what the server sent cannot be read: ${(error as Error).message}`);
+      }
     }
   }
 
@@ -193,8 +210,7 @@ export class Connection {
     if (event === 'reset') throw new Reset((JSON.parse(data) as { message?: string }).message ?? 'the server began anew');
     if (event !== 'changes' || !this.fleet) return;
     apply(this.fleet, JSON.parse(data) as Changes);
-    this.hear();
-    if (this.link.kind === 'live') this.emit();
-    else this.set({ kind: 'live' });
+    if (this.hear() && this.link.kind !== 'live') this.set({ kind: 'live' });
+    else this.emit();
   }
 }

@@ -143,25 +143,36 @@ export interface Gate {
   verdict: GateVerdict;
 }
 
+/** An object as it is sent: what is null may be left out, and so is a spec that cannot be read. */
+type Sent<T extends { spec: unknown; status: unknown }> = Omit<T, 'spec' | 'status' | 'wanted'> & {
+  spec?: T['spec'] | null;
+  status?: T['status'];
+  wanted?: string | null;
+};
+
+export type SentPackage = Sent<PackageObject>;
+export type SentGate = Sent<Gate>;
+
+/** Empty lists may be left out. */
 export interface Snapshot {
   cursor: string;
-  asOf: string | null;
-  evaluatedAt: string;
-  silent: string | null;
-  states: string[];
-  clusters: Cluster[];
-  packages: (PackageObject & { cells: Run[] })[];
-  gates: Gate[];
+  asOf?: string | null;
+  evaluatedAt?: string | null;
+  silent?: string | null;
+  states?: string[];
+  clusters?: Cluster[];
+  packages?: (SentPackage & { cells: Run[] })[];
+  gates?: SentGate[];
 }
 
 export interface Changes {
   cursor: string;
-  asOf: string | null;
-  evaluatedAt: string;
-  silent: string | null;
+  asOf?: string | null;
+  evaluatedAt?: string | null;
+  silent?: string | null;
   clusters?: (Cluster & { index: number })[];
-  packages?: (PackageObject & { changes?: CellChange[] })[];
-  gates?: Gate[];
+  packages?: (SentPackage & { changes?: CellChange[] })[];
+  gates?: SentGate[];
   gone?: { packages?: string[]; gates?: string[] };
 }
 

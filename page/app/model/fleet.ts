@@ -1,6 +1,6 @@
 // The fleet as the page knows it: a snapshot, and every change since.
 
-import type { Changes, Cluster, Gate, PackageObject, Snapshot } from './api';
+import type { Changes, Cluster, Gate, PackageObject, Run, SentGate, SentPackage, Snapshot } from './api';
 import { type Cells, change, countStates, decode, emptyCells, grown } from './cells';
 
 export interface Package extends PackageObject {
@@ -43,26 +43,34 @@ export function keyOf(object: { metadata: { namespace: string; name: string } })
   return `${object.metadata.namespace}/${object.metadata.name}`;
 }
 
-function counted(object: PackageObject, cells: Cells, states: number): Package {
+/** An object whose spec cannot be read has an empty one; its status says what is wrong with it. */
+function withSpec(gate: SentGate): Gate {
+  const { metadata, spec, status = null, verdict } = gate;
+  return { metadata, spec: spec ?? { fleetPackageRef: { name: '' }, revision: '', clusters: {} }, status, verdict };
+}
+
+function counted(object: SentPackage, cells: Cells, states: number): Package {
   const counts = countStates(cells, states);
   const total = counts.reduce((sum, count) => sum + count, 0);
   const { metadata, spec, status = null, wanted = null, revisions = [] } = object;
-  return { metadata, spec, status, wanted, revisions, key: keyOf(object), cells, counts, total };
+  const own = spec ?? { package: { source: '', name: '' } };
+  return { metadata, spec: own, status, wanted, revisions, key: keyOf(object), cells, counts, total };
 }
 
 export function read(snapshot: Snapshot, steps: Step[] = []): Fleet {
-  const { cursor, asOf = null, evaluatedAt, silent = null, states, clusters, packages, gates } = snapshot;
-  const sized = (object: Snapshot['packages'][number]) =>
+  const { cursor, asOf = null, evaluatedAt, silent = null } = snapshot;
+  const { states = [], clusters = [], packages = [], gates = [] } = snapshot;
+  const sized = (object: SentPackage & { cells: Run[] }) =>
     counted(object, decode(object.cells, clusters.length), states.length);
   return {
     cursor,
     asOf,
-    evaluatedAt,
+    evaluatedAt: evaluatedAt ?? '',
     silent,
     states,
     clusters: [...clusters],
     packages: new Map(packages.map((object) => [keyOf(object), sized(object)])),
-    gates: new Map(gates.map((gate) => [keyOf(gate), gate])),
+    gates: new Map(gates.map((gate) => [keyOf(gate), withSpec(gate)])),
     changed: 0,
     steps,
   };
@@ -72,7 +80,8 @@ export function read(snapshot: Snapshot, steps: Step[] = []): Fleet {
 export function apply(fleet: Fleet, changes: Changes): void {
   fleet.cursor = changes.cursor;
   fleet.asOf = changes.asOf ?? null;
-  fleet.evaluatedAt = changes.evaluatedAt;
+  const at = changes.evaluatedAt ?? fleet.evaluatedAt;
+  fleet.evaluatedAt = at;
   fleet.silent = changes.silent ?? null;
   const { clusters = [], packages = [], gates = [], gone = {} } = changes;
   fleet.changed += clusters.length + packages.length + gates.length;
@@ -90,16 +99,17 @@ export function apply(fleet: Fleet, changes: Changes): void {
       if (old === undefined || old === state || steps.length >= MOST_STEPS) continue;
       const word = (number: number) => fleet.states[number] ?? 'no target';
       const name = fleet.clusters[cluster]?.name ?? '';
-      steps.push({ at: changes.evaluatedAt, kind: 'cell', key, cluster: name, from: word(old), to: word(state) });
+      steps.push({ at, kind: 'cell', key, cluster: name, from: word(old), to: word(state) });
     }
     change(cells, object.changes ?? []);
     fleet.packages.set(key, counted(object, cells, fleet.states.length));
   }
-  for (const gate of gates) {
+  for (const sent of gates) {
+    const gate = withSpec(sent);
     const key = keyOf(gate);
     const before = fleet.gates.get(key);
     if (before && before.verdict.state !== gate.verdict.state) {
-      steps.push({ at: changes.evaluatedAt, kind: 'gate', key, from: before.verdict.state, to: gate.verdict.state });
+      steps.push({ at, kind: 'gate', key, from: before.verdict.state, to: gate.verdict.state });
     }
     fleet.gates.set(key, gate);
   }

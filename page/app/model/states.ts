@@ -16,6 +16,7 @@ const LOOKS: Record<string, Look> = {
   Conflict: { kind: 'unproved', letter: 'C', meaning: 'two clusters report under this name' },
   ClockSkew: { kind: 'unproved', letter: 'K', meaning: 'its clock cannot be believed' },
   Unverified: { kind: 'unproved', letter: 'U', meaning: 'its data does not add up to what it attests' },
+  BackendUnavailable: { kind: 'unproved', letter: 'B', meaning: 'nothing can be told: the metrics backend does not answer' },
   Stale: { kind: 'unproved', letter: 'S', meaning: 'not heard from in time' },
   Missing: { kind: 'unproved', letter: 'M', meaning: 'never heard from, or reports no such package' },
   Superseded: { kind: 'waiting', letter: '»', meaning: 'moved on to another revision' },

@@ -4,8 +4,9 @@ import { clock, span, unix } from '../model/time';
 
 const [WIDTH, HEIGHT] = [420, 120];
 
-/** A line in steps: a count holds until the next one. */
+/** A line in steps: a count holds until the next one. Without points there is none. */
 export function steps(points: [number, number][], from: number, to: number, total: number): string {
+  if (points.length === 0) return '';
   const x = (at: number) => (to > from ? ((at - from) / (to - from)) * WIDTH : WIDTH).toFixed(1);
   const y = (count: number) => (HEIGHT - (total > 0 ? count / total : 0) * (HEIGHT - 8)).toFixed(1);
   const path = points.map(([at, count], place) => `${place === 0 ? 'M' : 'H'}${place === 0 ? `${x(at)},${y(0)}` : x(at)}V${y(count)}`);
@@ -19,8 +20,9 @@ export function Adoption({ points, total, now }: { points: [string, number][]; t
   });
   const first = known[0]?.[0] ?? now;
   const last = known.at(-1);
+  if (!last) return null;
   const line = steps(known, first, Math.max(now, first + 1), total);
-  const words = `${last?.[1] ?? 0} of ${total} clusters are healthy at the wanted revision; the first since ${clock(first, now)}`;
+  const words = `${last[1]} of ${total} clusters are healthy at the wanted revision; the first since ${clock(first, now)}`;
   return (
     <figure class="adoption">
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={words} preserveAspectRatio="none">
@@ -31,7 +33,7 @@ export function Adoption({ points, total, now }: { points: [string, number][]; t
       <figcaption class="dim num">
         <span>{span(now - first)} ago</span>
         <span>
-          {last?.[1] ?? 0} of {total}
+          {last[1]} of {total}
         </span>
         <span>now</span>
       </figcaption>

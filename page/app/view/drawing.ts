@@ -229,7 +229,7 @@ export class Painter {
   ): void {
     const { sideWidth, headHeight, rowHeight, cellWidth, width, scrollLeft, scrollTop, lefts } = scene;
     const h = rowHeight - (rowHeight > 20 ? 8 : 4);
-    const strips = scene.fleet.states.map((word) => this.strip(word, cellWidth, h, ratio));
+    const strips: (HTMLCanvasElement | undefined)[] = [];
     const [hoverRow, hoverColumn] = scene.hover;
     if (hoverColumn >= 0) {
       context.fillStyle = this.palette.stripe!;
@@ -261,8 +261,8 @@ export class Painter {
           if (!same || (shows !== null && shows(own, revision[next] ?? -1) === faint)) break;
         }
         place += count;
-        const strip = strips[own];
-        if (!strip) continue;
+        if (own < 0) continue;
+        const strip = (strips[own] ??= this.strip(scene.fleet.states[own] ?? '', cellWidth, h, ratio));
         const wide = count * cellWidth;
         context.globalAlpha = faint ? 0.18 : 1;
         context.drawImage(strip, 0, 0, wide * ratio, strip.height, sideWidth + left - scrollLeft, top, wide, strip.height / ratio);

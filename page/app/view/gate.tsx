@@ -36,7 +36,11 @@ export function GateView({ namespace, name }: { namespace: string; name: string 
         </p>
         <dl class="facts">
           <Fact name="Package">
-            <a href={rolloutAddress(rollout)}>{spec.fleetPackageRef.name}</a>
+            {spec.fleetPackageRef.name ? (
+              <a href={rolloutAddress(rollout)}>{spec.fleetPackageRef.name}</a>
+            ) : (
+              <span class="alarm">the spec cannot be read</span>
+            )}
           </Fact>
           <Fact name="Revision">
             <Revision words={spec.revision} />

@@ -5,7 +5,7 @@ import type { Gate, PackageDetail, Waiting } from '../model/api';
 import { countRevisions } from '../model/cells';
 import { membership, needAndBudget } from '../model/clusters';
 import type { Fleet, Package } from '../model/fleet';
-import { gateParts } from '../model/states';
+import { gateParts, rank } from '../model/states';
 import { deadlineBar, soakBar, unix } from '../model/time';
 import { byPackage, waves } from '../model/waves';
 import { namesIn, plural, short } from '../model/words';
@@ -24,13 +24,13 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
   const item = fleet.packages.get(key);
   const [state, cluster, wave] = [query.get('state') ?? '', query.get('cluster') ?? '', query.get('wave') ?? ''];
   const most = Number(query.get('limit')) || 100;
-  // The server knows states and whole names; waves and parts of names are looked for in all of its rows.
+  // The server knows states and whole names; waves and parts of names are looked for in the rows that it gives.
   const isWhole = useMemo(() => fleet.clusters.some((it) => it.name === cluster), [fleet, fleet.clusters.length, cluster]);
   const picks = wave !== '' || (cluster !== '' && !isWhole);
-  const asked = new URLSearchParams({ limit: String(picks ? Math.max(most, fleet.clusters.length) : most) });
+  const asked = new URLSearchParams({ limit: String(picks ? Math.max(most, MOST_SEARCHED) : most) });
   if (state) asked.set('state', state);
   if (cluster && isWhole) asked.set('cluster', cluster);
-  const path = `packages/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}?${asked}`;
+  const path = `packages/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}?${plain(asked)}`;
   const detail = useDetail<PackageDetail>(item ? path : null, item);
   const gates = useMemo(() => byPackage(fleet.gates.values()).get(key) ?? [], [fleet, fleet.changed, key]);
   if (!item) return <Missing kind="FleetPackage" name={key} namespace={namespace} />;
@@ -50,7 +50,7 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
           <Fact name="Wanted">
             {item.wanted ? <Revision words={item.wanted} /> : <span class="dim">each cluster's own</span>}
           </Fact>
-          <Fact name="Source">{item.spec.package.source}</Fact>
+          <Fact name="Source">{item.spec.package.source || <span class="alarm">the spec cannot be read</span>}</Fact>
           <Fact name="Evidence">
             <Since at={item.status?.asOf} now={now} />
           </Fact>
@@ -107,7 +107,7 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
           {detail.value?.adoption && detail.value.adoption.points.length > 0 ? (
             <Adoption points={detail.value.adoption.points} total={item.total} now={now} />
           ) : (
-            <p class="dim">{item.wanted ? 'No cluster is healthy at the wanted revision yet.' : 'No revision is wanted.'}</p>
+            <p class="dim">{noAdoption(item, fleet)}</p>
           )}
         </section>
         <Skew item={item} />
@@ -151,6 +151,21 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
       <Steps steps={steps} now={now} title="Changes since you opened this page" />
     </article>
   );
+}
+
+/** Without plus signs for spaces, which the server takes as they are. */
+const plain = (query: URLSearchParams) => query.toString().replaceAll('+', '%20');
+
+/** Rows that are looked through for a wave or a part of a name: more would cost the server too much, each second. */
+const MOST_SEARCHED = 1000;
+
+/** Why there is no line of adoption. */
+function noAdoption(item: Package, fleet: Fleet): string {
+  if (item.wanted === null) return 'No revision is wanted.';
+  const healthy = item.counts[fleet.states.indexOf('Healthy')] ?? 0;
+  return healthy === 0
+    ? 'No cluster is healthy at the wanted revision yet.'
+    : `${plural(healthy, 'cluster')} healthy at the wanted revision; since when is not known.`;
 }
 
 /** What a gate's spec asks for, in one line. */
@@ -340,6 +355,7 @@ function Clusters({ detail, error, fleet, gates, filter: { wave, part, most }, n
   const found = detail.clusters.filter(
     ({ row }) => row.clusterName.includes(part) && (!wave || inGates(row.clusterName).includes(wave)),
   );
+  found.sort((a, b) => rank(a.row.state) - rank(b.row.state));
   const rows = found.slice(0, most);
   const isCut = rows.length < found.length || detail.more === true;
   if (rows.length === 0) return <p class="dim">No cluster matches.</p>;
