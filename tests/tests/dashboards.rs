@@ -232,7 +232,7 @@ async fn every_panel_shows_something_where_something_happens() {
         }
         let blocked = panel_with("Gates", "gate_reason_info").await?;
         let reasons: BTreeMap<_, _> = blocked.iter().map(|row| (row.label("gate"), row.label("reason"))).collect();
-        let right = [("open", "Healthy"), ("blocked", "FailureBudgetExceeded")];
+        let right = [("open", "Superseded"), ("blocked", "FailureBudgetExceeded")];
         ensure!(right.iter().all(|(gate, reason)| reasons.get(gate) == Some(reason)), "{reasons:?}");
         let at = panel("Gates for the revision").await?;
         ensure!(at.len() == 1 && at[0].label("gate") == "blocked" && at[0].value == 5.0, "{at:?}");
