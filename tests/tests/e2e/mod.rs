@@ -17,6 +17,7 @@ mod history;
 mod http_api;
 mod leadership;
 mod logs;
+mod mcp;
 mod mimir;
 mod missing_clusters;
 mod notifications;
