@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use futures::StreamExt;
-use futures::stream::{BoxStream, select_all};
+use futures::stream::{BoxStream, FuturesUnordered, select_all};
 use kube::api::Api as Kube;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
@@ -29,7 +29,7 @@ use statusbridge_core::reconcile::judge::World;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::profiles;
 use statusbridge_core::reconcile::state::{Rules, State};
-use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::reconcile::store::{Event, Gates, Kind, Packages};
 use statusbridge_core::time::Seconds;
 use statusbridge_serving::options::ServerOptions;
 use statusbridge_serving::signals::told_to_stop;
@@ -77,7 +77,7 @@ pub(crate) async fn run(access: &Access, args: UiArgs) -> Result<Exit> {
     let metrics = Arc::new(Metrics::aggregator());
     let api = Api::new(desk.clone(), board.clone());
     let shown = Shown { metrics, health: Health::new(PATIENCE), board: Some(board.clone()), api: Some(api) };
-    let query = namespace.as_ref().map(|namespace| format!("#/?ns={namespace}")).unwrap_or_default();
+    let query = namespace.as_ref().map(|namespace| format!("#/?namespace={namespace}")).unwrap_or_default();
     say(&format!("the page is at http://{}/ui/{query}", listener.local_addr()?));
     let stop = CancellationToken::new();
     let stopped = told_to_stop()?;
@@ -110,7 +110,9 @@ fn events(
 async fn follow(hub: &Hub, namespace: Option<&str>, desk: &Desk, board: &GateCache) -> Result<()> {
     let fleet = Fleet::new(FleetSettings::default());
     let mut state = State::new(fleet, profiles::Settings::default(), Rules::default(), 0);
+    (state.packages, state.gates) = (Packages::of_others(), Gates::of_others());
     let mut events = events(hub, namespace);
+    let mut asked = FuturesUnordered::new();
     let mut questions = desk.open();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -126,7 +128,12 @@ async fn follow(hub: &Hub, namespace: Option<&str>, desk: &Desk, board: &GateCac
                     board.silence(why);
                 }
             },
-            _ = ticks.tick() => match hub.now().await {
+            _ = ticks.tick() => if asked.is_empty() {
+                asked.push(hub.now());
+            } else {
+                board.silence("the hub does not answer");
+            },
+            Some(answer) = asked.next() => match answer {
                 Ok(now) => {
                     ahead = now - clock::now();
                     if state.has_listed() && state.slices.complete() {
@@ -143,12 +150,7 @@ async fn follow(hub: &Hub, namespace: Option<&str>, desk: &Desk, board: &GateCac
     }
 }
 
-fn apply(
-    state: &mut State,
-    kind: Kind,
-    event: statusbridge_core::reconcile::store::Event<LazyObject>,
-    board: &GateCache,
-) {
+fn apply(state: &mut State, kind: Kind, event: Event<LazyObject>, board: &GateCache) {
     match kind {
         Kind::RolloutGate => {
             for key in state.gates.apply(event) {

@@ -318,11 +318,17 @@ async fn without_a_hub_the_command_line_judges_as_the_aggregator_would() {
         is_as_described("#/components/schemas/RevisionVerdict", &open)?;
         let (code, closed) = ask(&["--clusters", "c1,c2", "--revision", R2]).await?;
         ensure!(code == Some(4) && closed["reason"] == "RevisionNeverSeen", "{code:?} {closed}");
-        let (code, stale) = ask(&["--clusters", "c1,c2", "--revision", R1, "--stale-after", "1s"]).await?;
-        ensure!(
-            code == Some(5) || stale["open"] == true,
-            "evidence is as old as the last scrape: {code:?} {stale}"
-        );
+        for cluster in ["c1", "c2"] {
+            fleet.is_silent(cluster);
+        }
+        eventually(SOON, "nothing can be said of silent clusters", async || {
+            let (code, stale) =
+                ask(&["--clusters", "c1,c2", "--revision", R1, "--stale-after", "5s"]).await?;
+            ensure!(code == Some(5) && stale["state"] == "Unknown", "{code:?} {stale}");
+            Ok(())
+        })
+        .await?;
+        fleet.says("c1", "payments", FakePackage::healthy_at(R1));
         let (code, invalid) = ask(&["--clusters", "c1", "--revision", " "]).await?;
         ensure!(code == Some(2) && invalid["state"] == "Invalid", "{code:?} {invalid}");
         fleet.says("c2", "payments", FakePackage::failed_at(R2));
@@ -344,6 +350,61 @@ async fn without_a_hub_the_command_line_judges_as_the_aggregator_would() {
         let status: Value = serde_json::from_slice(&output.stdout)?;
         ensure!(output.status.success() && status.to_string().contains("payments"), "{status}");
         Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_page_on_ones_own_machine_shows_what_the_hub_says_and_no_more() {
+    run("e2e-ui", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let fleet = FakeFleet::start().await?;
+        fleet.says("c1", "payments", FakePackage::healthy_at(R1));
+        let exporters = fleet.target(ScrapeJob::new("statusbridge"), "c1", &[]);
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([exporters])).await?;
+        let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
+        hub.report("payments", "8s", json!({"detail": "All", "revision": R1})).await?;
+        hub.gate("wave", "payments", R1, json!({"clusters": {"names": ["c1"]}})).await?;
+        hub.opens("wave", SOON).await?;
+        let kubeconfig = hub.api.kubeconfig().display().to_string();
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let address = format!("127.0.0.1:{port}");
+        let args = ["ui", "--kubeconfig", &kubeconfig, "--namespace", "default", "--listen", &address];
+        let refused = own_command("statusbridge", &["ui", "--listen", "0.0.0.0:0"]).await?.output().await?;
+        ensure!(refused.status.code() == Some(2), "{refused:?}");
+        let _ui = own_command("statusbridge", &args).await?.spawn()?;
+        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20)).build()?;
+        let shows = async |what: &str, is_so: &dyn Fn(&Value) -> bool| {
+            eventually(SOON, what, async || {
+                let answer =
+                    http.get(format!("http://{address}/v1alpha1/fleet?namespace=default")).send().await?;
+                let all: Value = answer.json().await?;
+                ensure!(is_so(&all), "{all}");
+                Ok(())
+            })
+            .await
+        };
+        let state = |all: &Value| {
+            all["states"][all["packages"][0]["cells"][0][1].as_u64().unwrap_or(9999) as usize].clone()
+        };
+        shows("the cluster and the gate", &|all| {
+            all["silent"].is_null() && state(all) == "Healthy" && all["gates"][0]["verdict"]["open"] == true
+        })
+        .await?;
+        let page = http.get(format!("http://{address}/ui/")).send().await?;
+        ensure!(page.status() == 200 && page.headers().contains_key("content-security-policy"), "{page:?}");
+        let rebound = http
+            .get(format!("http://{address}/v1alpha1/fleet"))
+            .header("host", "evil.example")
+            .send()
+            .await?;
+        ensure!(rebound.status() == 403, "{rebound:?}");
+        // What the aggregator writes later counts, too.
+        fleet.says("c1", "payments", FakePackage::failed_at(R2));
+        shows("what failed", &|all| state(all) == "Failed" && all["gates"][0]["verdict"]["open"] == false)
+            .await?;
+        hub.api.stop();
+        shows("that the hub is gone", &|all| all["silent"].is_string()).await
     })
     .await;
 }

@@ -11,7 +11,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::{Deserialize, Serialize};
-use statusbridge_api::conditions::{OPEN, READY, STALLED, OPENED_ONCE, find, is_true};
+use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, STALLED, find, is_true};
 use statusbridge_api::{FleetPackageStatus, RolloutGateStatus};
 
 use super::time;

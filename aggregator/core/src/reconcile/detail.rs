@@ -18,7 +18,7 @@ const POINTS: usize = 100;
 /// One cluster of a package, and what its state rests on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ClusterDetail {
+struct ClusterDetail {
     row: ClusterRow,
     /// Time of the evidence.
     as_of: Option<Time>,

@@ -258,6 +258,8 @@ pub struct Mirror<O> {
     complete: bool,
     foreign: u64,
     revision: u64,
+    /// Whether statuses are taken as they stand: this process writes none.
+    only_reads: bool,
 }
 
 impl<O> Default for Mirror<O> {
@@ -268,11 +270,17 @@ impl<O> Default for Mirror<O> {
             complete: false,
             foreign: 0,
             revision: serial::next(),
+            only_reads: false,
         }
     }
 }
 
 impl<O: HubObject> Mirror<O> {
+    /// One whose statuses others write: they are taken as they stand.
+    pub fn of_others() -> Self {
+        Self { only_reads: true, ..Self::default() }
+    }
+
     /// Whether the first list is in.
     pub fn complete(&self) -> bool {
         self.complete
@@ -329,7 +337,7 @@ impl<O: HubObject> Mirror<O> {
             Event::InitDone => {
                 let before = std::mem::replace(&mut self.objects, self.listing.take().unwrap_or_default());
                 // What stands there when this process begins is all that it can build upon.
-                if self.complete {
+                if self.complete && !self.only_reads {
                     for (key, object) in &mut self.objects {
                         self.foreign += foreign(key, object, before.get(key));
                     }
@@ -370,7 +378,9 @@ impl<O: HubObject> Mirror<O> {
     pub fn insert(&mut self, object: LazyObject) -> Option<Key> {
         let mut object = O::read(object)?;
         let key = object.identity().0.clone();
-        self.foreign += foreign(&key, &mut object, self.objects.get(&key));
+        if !self.only_reads {
+            self.foreign += foreign(&key, &mut object, self.objects.get(&key));
+        }
         self.keep(object).then_some(key)
     }
 
@@ -428,6 +438,28 @@ mod tests {
 
     fn good() -> serde_json::Value {
         json!({"fleetPackageRef": {"name": "p"}, "revision": "r", "clusters": {"names": ["a"]}})
+    }
+
+    #[test]
+    fn a_status_that_somebody_else_wrote_counts_for_those_only_who_write_none() {
+        let written = |version: &str, open: &str| -> LazyObject {
+            serde_json::from_value(json!({
+                "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate",
+                "metadata": {"namespace": "fleet", "name": "g", "uid": "u", "resourceVersion": version, "generation": 1},
+                "spec": good(),
+                "status": {"observedGeneration": 1, "conditions": [{
+                    "type": "Open", "status": open, "reason": "Healthy", "message": "", "observedGeneration": 1,
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }]},
+            }))
+            .unwrap()
+        };
+        for (mut gates, counts) in [(Gates::default(), false), (Gates::of_others(), true)] {
+            gates.apply(Event::Apply(written("1", "False")));
+            let changed = gates.apply(Event::Apply(written("2", "True")));
+            let gate = changed.iter().next().and_then(|key| gates.get(key)).unwrap();
+            assert_eq!(gate.is_open_now(), counts);
+        }
     }
 
     #[test]
