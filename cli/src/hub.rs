@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use clap::Args;
-use http::{Request, StatusCode, header};
+use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::Client;
 use statusbridge_aggregator::clock;
@@ -40,6 +40,11 @@ pub(crate) struct Hub {
 }
 
 impl Access {
+    /// The namespace that the command line names.
+    pub(crate) fn named_namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
     /// A client of the hub.
     ///
     /// # Errors
@@ -52,6 +57,13 @@ impl Access {
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         Ok(Hub { client: Client::try_from(config).context("client of the hub")?, namespace })
     }
+}
+
+/// When a server answered, by its own clock; by ours, where it does not say.
+pub(crate) fn time(headers: &HeaderMap) -> Seconds {
+    let date = headers.get(header::DATE).and_then(|date| date.to_str().ok());
+    let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
+    date.map_or_else(clock::now, |date| date.timestamp().as_duration().as_secs_f64())
 }
 
 /// What the API server answered.
@@ -74,10 +86,7 @@ impl Hub {
             let answer = self.client.send(request).await.map_err(|error| error.to_string())?;
             let (head, body) = answer.into_parts();
             let body = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
-            let date = head.headers.get(header::DATE).and_then(|date| date.to_str().ok());
-            let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
-            let now = date.map_or_else(clock::now, |date| date.timestamp().as_duration().as_secs_f64());
-            Ok(Answer { status: head.status, body, now })
+            Ok(Answer { status: head.status, body, now: time(&head.headers) })
         };
         let late = |_| Err(format!("no answer within {} s", CALL_TIMEOUT.as_secs()));
         tokio::time::timeout(CALL_TIMEOUT, asked).await.unwrap_or_else(late)

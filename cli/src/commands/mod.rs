@@ -5,6 +5,7 @@
 //! | `status`, `wait`, `explain`, `set-revision` | the hub's API server, by [`crate::hub`] |
 //! | `doctor`, `history` | metrics backends too, by [`crate::feeds`] |
 //! | `verdict`, `status --without-hub` | metrics backends alone |
+//! | `mcp` | the aggregator's HTTP API |
 //! | `source …`, `kstatus` | files |
 //! | `completion` | nothing |
 
@@ -13,6 +14,7 @@ mod doctor;
 mod explain;
 mod history;
 mod kstatus;
+mod mcp;
 mod set_revision;
 mod source;
 mod status;
@@ -40,6 +42,10 @@ pub(crate) enum Command {
     History(Box<history::HistoryArgs>),
     /// Say whether clusters, metrics pipeline and backend are fit, and what to change
     Doctor(Box<doctor::DoctorArgs>),
+    /// Answer the questions of a chat or an editor about the fleet: a read-only server of the Model Context Protocol
+    ///
+    /// It speaks on standard input and output, reads the aggregator's HTTP API with your rights, and writes nothing.
+    Mcp(mcp::McpArgs),
     /// Move a FleetPackage and its gates to another revision, gates first
     SetRevision(set_revision::SetRevisionArgs),
     /// Look at sources, which tell the exporter how to read packages, and try them on saved objects
@@ -64,6 +70,7 @@ impl Command {
             Self::Explain(args) => block_on(explain::run(access, args)),
             Self::History(args) => block_on(history::run(access, *args)),
             Self::Doctor(args) => block_on(doctor::run(access, *args)),
+            Self::Mcp(args) => block_on(mcp::run(access, args)),
             Self::SetRevision(args) => block_on(set_revision::run(access, args)),
             Self::Source(command) => source::run(&command),
             Self::Kstatus(args) => kstatus::run(&args),
