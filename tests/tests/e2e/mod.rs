@@ -15,6 +15,7 @@ mod history;
 mod http_api;
 mod leadership;
 mod logs;
+mod mcp;
 mod mimir;
 mod missing_clusters;
 mod odd_names;
