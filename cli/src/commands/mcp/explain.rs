@@ -213,7 +213,7 @@ fn rows<'a>(clusters: impl Iterator<Item = &'a Cluster>, limit: usize, text: &mu
 
 fn left_out(listed: &Listed, what: &str, text: &mut String) {
     if listed.left_out > 0 {
-        *text += &format!("\n{} more {what} are left out: raise limit to see them.", listed.left_out);
+        *text += &format!("\n{what} left out: {}. Raise limit to see more.", listed.left_out);
     }
 }
 

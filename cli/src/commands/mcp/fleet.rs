@@ -72,7 +72,7 @@ impl<S, T> Group<S, T> {
         if let (Some(it), 1..) = (self.wanted.first(), listed.left_out) {
             let more = listed.left_out;
             lines.push(format!(
-                "{more} more {}s are left out: name a namespace or a fleetPackage, or raise limit.",
+                "{}s left out: {more}. Name a namespace or a fleetPackage, or raise limit.",
                 it.kind
             ));
         }

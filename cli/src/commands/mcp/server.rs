@@ -47,8 +47,9 @@ impl Server {
     /// None when there is no such tool.
     async fn call(&self, tool: &str, mut arguments: JsonObject) -> Option<Result<Told, String>> {
         let namespace = if tool == "verdict" { "hubNamespace" } else { "namespace" };
-        if let Some(own) = &self.namespace {
-            arguments.entry(namespace).or_insert_with(|| json!(own));
+        let names_one = arguments.get(namespace).is_some_and(|it| !it.is_null());
+        if let Some(own) = self.namespace.as_ref().filter(|_| !names_one) {
+            arguments.insert(namespace.to_owned(), json!(own));
         }
         let arguments = Value::Object(arguments);
         let api = &self.api;
@@ -90,7 +91,8 @@ fn tools() -> Vec<Tool> {
             "verdict",
             "Verdict on a revision",
             "Says whether a revision of a package is healthy in the clusters that count, whether or not a gate names it: \
-             Open, Closed with the reason, or Unknown when there is no fresh evidence. Unknown is never a yes.",
+             Open, Closed with the reason, or Unknown when there is no fresh evidence. Unknown is never a yes. Give exactly one \
+             of clusters, selector and reporting.",
         ),
         tool::<ExplainQuestion>(
             "explain",
