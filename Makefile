@@ -10,7 +10,7 @@ attack_threads = $(shell n=$$(( $(RUST_TEST_THREADS) / 3 )); echo $$(( n > 0 ? n
 KEEP ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults demo bench bench-fleet dashboards page lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
+.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults demo bench bench-fleet dashboards page page-rig lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,12 @@ bench-fleet: cargo bench-fleet-servers ## Measure the aggregator over ten thousa
 	STATUSBRIDGE_BIN_DIR=$(release) $(release)/bench_fleet
 
 # The binaries have page/dist in them, so that building them needs no Node. CHROMIUM=program tests in another browser.
+page-rig: export FLEET = $(abspath $(or $(CARGO_TARGET_DIR),target))/debug/fleet_on_command
+page-rig: cargo programs ## Try the page in a real browser over a real aggregator, hub and Prometheus
+	@tests/servers/install.sh kubernetes etcd prometheus
+	@page/install
+	cd page && node_modules/.bin/vitest run --dir rig
+
 page: ## Build the page of packages by clusters, and test it in a real browser
 	@page/check
 

@@ -62,6 +62,7 @@ impl World {
         let account = hub.kubeconfig_of_service_account(NAMESPACE, "statusbridge-aggregator").await?;
         let mut options = AggregatorOptions::new(prometheus.url());
         options.namespace = hub::LEASES.to_owned();
+        options.more.push("--serve-fleet".to_owned());
         let aggregator = Aggregator::start(rig, "aggregator", &account, &options).await?;
         let account = hub.kubeconfig_of_service_account(NAMESPACE, "statusbridge-sweeper").await?;
         let sweep = ["--heartbeat-timeout", "20s"];
@@ -131,6 +132,7 @@ impl World {
         }
         say(&format!("  {:<12} {}", "Prometheus", self.prometheus.url()));
         say(&format!("  {:<12} http://{}/metrics", "aggregator", self.aggregator.address()));
+        say(&format!("  {:<12} http://{}/ui/", "page", self.aggregator.address()));
         narrate::paragraph(&format!("  {:<12} {}", "logs", self.hub.process().rig().dir().display()));
     }
 
