@@ -2,6 +2,7 @@
 
 use crate::generated::{Generated, Millis, cluster_name, now};
 use crate::hub::{Account, Hub, POLL_SECONDS, Running};
+use crate::viewers::{VIEWERS, Viewers, Watched};
 use crate::{Source, query};
 use anyhow::{Context, Result, ensure};
 use statusbridge_tests::bench::say;
@@ -47,6 +48,8 @@ pub(crate) struct Figures {
     pub(crate) quiet: Work,
     /// Writes that the hub accepted in that time, and the bytes of their bodies.
     pub(crate) quiet_writes: (u64, u64),
+    /// The same while people look at the page.
+    pub(crate) watched: Watched,
     /// One package changed in so many clusters, above what quiet polls take.
     pub(crate) changed: (usize, Work),
     /// The wave: all that was done until its gate was open and the writes were over, above what quiet polls take.
@@ -135,6 +138,11 @@ impl Stage<'_> {
         say(&format!("quiet with objects: {quiet:.1?}, writes {quiet_writes:?}"));
         let resident_objects = usage::resident(running.pid()?)?;
 
+        let viewers = Viewers::come(&running).await?;
+        let seen = self.quiet(&running, self.run.quiet).await?;
+        let watched = viewers.end(&running, seen, &self.fleet.packages).await?;
+        say(&format!("{VIEWERS} viewers: {watched:.1?}"));
+
         let changed = self.some_change(&running, &quiet).await?;
         say(&format!("{} clusters changed: {:.1?}", changed.0, changed.1));
         let (wave, opened, wave_writes) = self.wave(&running, &quiet).await?;
@@ -150,6 +158,7 @@ impl Stage<'_> {
             judged: (objects, judged),
             quiet,
             quiet_writes,
+            watched,
             changed,
             wave,
             opened,

@@ -82,7 +82,9 @@ impl Hub {
             poll_interval: POLL_INTERVAL,
             settle_delay: SETTLE_DELAY,
             namespace: hub::LEASES.to_owned(),
-            more: ["--backend-timeout", "120s", "--writes-per-second", "100"].map(str::to_owned).to_vec(),
+            more: ["--backend-timeout", "120s", "--writes-per-second", "100", "--serve-fleet"]
+                .map(str::to_owned)
+                .to_vec(),
             ..AggregatorOptions::new(backend)
         };
         let gates = api.dynamic(&hub::kind("RolloutGate"), Some("default")).await?;

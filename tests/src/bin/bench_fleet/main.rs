@@ -13,6 +13,7 @@ mod propagation;
 mod query;
 mod report;
 mod victoria;
+mod viewers;
 
 use anyhow::{Result, bail, ensure};
 use backend::Backend;

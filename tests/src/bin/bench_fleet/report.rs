@@ -2,6 +2,7 @@
 
 use crate::figures::{Figures, Run, Work};
 use crate::generated::Generated;
+use crate::viewers::VIEWERS;
 use std::time::Duration;
 
 /// What a row asks for: in words, and whether the value is good enough.
@@ -69,6 +70,21 @@ pub(crate) fn render(
     };
     row("writes to the hub a minute while quiet", rate(f.quiet_writes), None);
 
+    let watched = &f.watched;
+    let more = each(&watched.quiet).saturating_sub(each(&f.quiet));
+    let aim = Duration::from_millis(50);
+    row(
+        &format!("CPU of a quiet poll more, while {VIEWERS} look at the page"),
+        millis(more),
+        Some(("50 ms", more <= aim)),
+    );
+    row("memory more for it", mega(watched.memory), Some(("30 MB", watched.memory <= 30_000_000)));
+    row("first picture", millis(watched.first), Some(("1 s", watched.first <= Duration::from_secs(1))));
+    row("its bytes", mega(watched.bytes), None);
+    let [half, most] = watched.verdicts;
+    row("a verdict on any revision in 100 clusters, median", tenths(half), None);
+    row("the same at the 99th percentile", tenths(most), Some(("20 ms", most <= Duration::from_millis(20))));
+
     let (objects, judged) = &f.judged;
     row(&format!("from {objects} new objects to a status on each"), seconds(judged.took), None);
     row("CPU for it, polls included", seconds(judged.account.processor), None);
@@ -109,6 +125,10 @@ fn seconds(time: Duration) -> String {
 
 fn millis(time: Duration) -> String {
     format!("{:.0} ms", time.as_secs_f64() * 1e3)
+}
+
+fn tenths(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
 fn mega(bytes: u64) -> String {
