@@ -9,6 +9,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde_json::Value;
 use statusbridge_core::sample::excerpt;
+use statusbridge_serving::address::Address;
 
 use crate::feed::{Connector, TlsFiles, chain, client_builder};
 
@@ -85,7 +86,9 @@ pub(super) async fn send(request: RequestBuilder) -> Result<Value, Failure> {
     match judge(status, &headers, Timestamp::now()) {
         None => Ok(serde_json::from_slice(&body).unwrap_or_default()),
         Some(failure) => {
-            let said = excerpt(&String::from_utf8_lossy(&body), EXCERPT).to_string();
+            // A receiver may repeat the address, in whose query there may be a token.
+            let said = Address::from(response.url().as_str()).without_query(&String::from_utf8_lossy(&body));
+            let said = excerpt(&said, EXCERPT).to_string();
             let text = format!("HTTP {}: {said}", status.as_u16());
             Err(match failure {
                 Failure::Later(_, wait) => Failure::Later(text, wait),

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 /// Questions that wait at the same time: the rest wait for a place.
 const WAITING: usize = 4;
 /// How long a question may take altogether.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is done with all that is known at one moment.
 pub type Question = Box<dyn FnOnce(&World<'_>) + Send>;

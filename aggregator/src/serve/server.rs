@@ -22,7 +22,7 @@ use crate::clock;
 use crate::gate_cache::GateCache;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::serve::api::{Api, Body, Endpoint, gates, whole};
+use crate::serve::api::{Api, Body, Endpoint, gates, is_local, whole};
 use crate::serve::ui;
 
 /// What is shown of this process.
@@ -54,6 +54,15 @@ async fn answer(
 ) -> Response<Body> {
     let path = request.uri().path().to_owned();
     let path = path.as_str();
+    if shown.api.is_some()
+        && guard.is_none()
+        && !is_local(&request)
+        && !["/healthz", "/readyz"].contains(&path)
+    {
+        let message = "without authorization only requests for an address or localhost are answered, so that no web site \
+                       can ask through somebody's browser\n";
+        return whole(respond(StatusCode::FORBIDDEN, PLAIN, message));
+    }
     if let Some(board) = &shown.board
         && path.starts_with(gates::PATH)
     {

@@ -4,6 +4,7 @@
 //!   lists and watches ─> State ─(questions)─> the aggregator's API and page, on a loopback address
 //! ```
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,14 +12,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use futures::StreamExt;
-use futures::stream::{BoxStream, FuturesUnordered, select_all};
+use futures::stream::{BoxStream, FuturesUnordered, SelectAll, select_all};
 use kube::api::Api as Kube;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
 use statusbridge_aggregator::clock;
 use statusbridge_aggregator::gate_cache::GateCache;
 use statusbridge_aggregator::health::Health;
-use statusbridge_aggregator::hub::{event, write};
+use statusbridge_aggregator::hub::{self, write};
 use statusbridge_aggregator::metrics::Metrics;
 use statusbridge_aggregator::serve::api::Api;
 use statusbridge_aggregator::serve::desk::Desk;
@@ -34,7 +35,7 @@ use statusbridge_core::time::Seconds;
 use statusbridge_serving::options::ServerOptions;
 use statusbridge_serving::signals::told_to_stop;
 use tokio::net::TcpListener;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::Exit;
@@ -91,10 +92,12 @@ pub(crate) async fn run(access: &Access, args: UiArgs) -> Result<Exit> {
 
 type Events = BoxStream<'static, (Kind, watcher::Result<watcher::Event<LazyObject>>)>;
 
-fn events(
-    hub: &Hub,
-    namespace: Option<&str>,
-) -> impl futures::Stream<Item = <Events as futures::Stream>::Item> + Unpin {
+/// What is read.
+const KINDS: [Kind; 3] = [Kind::FleetPackage, Kind::RolloutGate, Kind::FleetPackageSlice];
+/// Time until the hub is read anew after an error.
+const AGAIN: Duration = Duration::from_secs(1);
+
+fn events(hub: &Hub, namespace: Option<&str>) -> SelectAll<Events> {
     let of = |kind: Kind| -> Events {
         let api: Kube<LazyObject> = match namespace {
             Some(namespace) => write::within(&hub.client, kind, namespace),
@@ -103,15 +106,18 @@ fn events(
         let events = watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff();
         events.map(move |event| (kind, event)).boxed()
     };
-    select_all([Kind::FleetPackage, Kind::RolloutGate, Kind::FleetPackageSlice].map(of))
+    select_all(KINDS.map(of))
 }
 
 /// Keeps up with the hub, and answers questions about it.
-async fn follow(hub: &Hub, namespace: Option<&str>, desk: &Desk, board: &GateCache) -> Result<()> {
+async fn follow(connected: &Hub, namespace: Option<&str>, desk: &Desk, board: &GateCache) -> Result<()> {
     let fleet = Fleet::new(FleetSettings::default());
     let mut state = State::new(fleet, profiles::Settings::default(), Rules::default(), 0);
     (state.packages, state.gates) = (Packages::of_others(), Gates::of_others());
-    let mut events = events(hub, namespace);
+    let mut heard = events(connected, namespace);
+    // Kinds whose list is whole since nothing went wrong.
+    let mut whole = BTreeSet::new();
+    let mut again = None;
     let mut asked = FuturesUnordered::new();
     let mut questions = desk.open();
     let mut ticks = interval(TICK);
@@ -120,23 +126,36 @@ async fn follow(hub: &Hub, namespace: Option<&str>, desk: &Desk, board: &GateCac
     let mut ahead: Seconds = 0.0;
     loop {
         tokio::select! {
-            Some((kind, heard)) = events.next() => match heard {
-                Ok(heard) => apply(&mut state, kind, event(heard), board),
+            Some((kind, event)) = heard.next() => match event {
+                Ok(event) => {
+                    if matches!(event, watcher::Event::InitDone) {
+                        whole.insert(kind);
+                    }
+                    apply(&mut state, kind, hub::event(event), board);
+                }
                 Err(error) => {
                     let why = format!("{}s of the hub cannot be read: {error}", kind.name());
                     warn(&why);
                     board.silence(why);
+                    whole.clear();
+                    // What was missed shows in whole lists alone.
+                    heard = select_all([]);
+                    again = Some(Box::pin(sleep(AGAIN)));
                 }
             },
+            () = async { if let Some(rest) = &mut again { rest.await } }, if again.is_some() => {
+                again = None;
+                heard = events(connected, namespace);
+            }
             _ = ticks.tick() => if asked.is_empty() {
-                asked.push(hub.now());
+                asked.push(connected.now());
             } else {
                 board.silence("the hub does not answer");
             },
             Some(answer) = asked.next() => match answer {
                 Ok(now) => {
                     ahead = now - clock::now();
-                    if state.has_listed() && state.slices.complete() {
+                    if whole.len() == KINDS.len() {
                         board.spoke(Instant::now());
                     }
                 }

@@ -25,7 +25,7 @@ pub struct LabelSelector {
     pub match_labels: Labels,
     /// Further requirements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(max = MOST), extend("x-kubernetes-list-type" = "atomic"))]
     pub match_expressions: Vec<Requirement>,
 }
 
@@ -67,6 +67,10 @@ pub enum Operator {
     DoesNotExist,
 }
 
+/// Most labels and most requirements, and most values of a requirement.
+const MOST: usize = 32;
+const MOST_VALUES: usize = 256;
+
 const KEY: &str = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
 const VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$";
 static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(KEY).ok());
@@ -76,7 +80,7 @@ fn match_labels(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "additionalProperties": {"type": "string", "maxLength": 63, "pattern": VALUE},
-        "maxProperties": 32,
+        "maxProperties": MOST,
     })
 }
 
@@ -88,7 +92,7 @@ fn label_values(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "items": {"type": "string", "maxLength": 63, "pattern": VALUE},
-        "maxItems": 256,
+        "maxItems": MOST_VALUES,
         "x-kubernetes-list-type": "atomic",
     })
 }
@@ -103,6 +107,12 @@ impl LabelSelector {
     /// What is wrong with it, if anything. A key or value that no label can have would otherwise
     /// silently select nothing, or with `NotIn` and `DoesNotExist` everything.
     pub fn error(&self) -> Option<String> {
+        let most_values = self.match_expressions.iter().map(|it| it.values.len()).max().unwrap_or_default();
+        if self.match_labels.len().max(self.match_expressions.len()) > MOST || most_values > MOST_VALUES {
+            return Some(format!(
+                "clusters.selector takes at most {MOST} labels, {MOST} expressions and {MOST_VALUES} values of each"
+            ));
+        }
         let keys = self.match_labels.keys().chain(self.match_expressions.iter().map(|it| &it.key));
         let values =
             self.match_labels.values().chain(self.match_expressions.iter().flat_map(|it| &it.values));
@@ -118,10 +128,16 @@ impl LabelSelector {
 
 /// Why a text is no label selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is no requirement such as tier=canary, tier!=canary, tier in (a, b), tier notin (a, b), tier or !tier"
-)]
-pub struct BadSelector(String);
+pub enum BadSelector {
+    /// One of its parts is no requirement.
+    #[error(
+        "{0:?} is no requirement such as tier=canary, tier!=canary, tier in (a, b), tier notin (a, b), tier or !tier"
+    )]
+    Requirement(String),
+    /// It has too many of them.
+    #[error("there are more than {MOST} requirements")]
+    TooMany,
+}
 
 /// As `kubectl -l` takes it: requirements with commas between them.
 impl FromStr for LabelSelector {
@@ -131,6 +147,9 @@ impl FromStr for LabelSelector {
         let mut selector = Self::default();
         let mut rest = text.trim();
         while !rest.is_empty() {
+            if selector.match_expressions.len() >= MOST {
+                return Err(BadSelector::TooMany);
+            }
             // The values of a set have commas between them, too.
             let mut depth = 0;
             let end = rest.find(|letter| {
@@ -141,7 +160,7 @@ impl FromStr for LabelSelector {
             selector.match_expressions.push(Requirement::read(requirement.trim())?);
             rest = tail.strip_prefix(',').unwrap_or_default().trim_start();
             if rest.is_empty() && tail.starts_with(',') {
-                return Err(BadSelector(String::new()));
+                return Err(BadSelector::Requirement(String::new()));
             }
         }
         Ok(selector)
@@ -150,7 +169,7 @@ impl FromStr for LabelSelector {
 
 impl Requirement {
     fn read(text: &str) -> Result<Self, BadSelector> {
-        let bad = || BadSelector(text.to_owned());
+        let bad = || BadSelector::Requirement(text.to_owned());
         let one = |value: &str| vec![value.trim().to_owned()];
         let (key, operator, values) = if let Some((key, set)) = text.split_once('(') {
             let set = set.trim_end().strip_suffix(')').ok_or_else(bad)?;
@@ -233,6 +252,17 @@ mod tests {
     ]}))]
     fn a_selector_is_read_as_kubectl_reads_it(#[case] text: &str, #[case] expected: serde_json::Value) {
         assert_eq!(serde_json::to_value(text.parse::<LabelSelector>().unwrap()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_selector_is_bounded() {
+        let of = |count: usize| vec!["!a"; count].join(",").parse::<LabelSelector>();
+        assert_eq!(of(32).unwrap().error(), None);
+        assert_eq!(of(33), Err(BadSelector::TooMany));
+        let values =
+            |count: usize| format!("a in ({})", vec!["b"; count].join(",")).parse::<LabelSelector>().unwrap();
+        assert_eq!(values(256).error(), None);
+        assert!(values(257).error().is_some());
     }
 
     #[rstest]

@@ -10,7 +10,7 @@
 
 mod view;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::label_selector::Labels;
@@ -25,7 +25,7 @@ use super::tenancy::Tenancy;
 use super::verdict_cache::{Basis, Found, Still, VerdictCache};
 use super::written;
 use crate::decide::rows::Evident;
-use crate::decide::{Moment, Target, rows, time};
+use crate::decide::{Moment, Target, rows, time, unix};
 use crate::fleet::{Mark, serial};
 use crate::time::Seconds;
 
@@ -92,7 +92,7 @@ struct Seen {
     profiles: u64,
     /// Where these are all that is known of clusters.
     slices: Option<u64>,
-    unclosed: usize,
+    unclosed: BTreeSet<Key>,
     answers: bool,
 }
 
@@ -140,6 +140,11 @@ impl Picture {
         }
     }
 
+    /// When it was brought up to date, in seconds of the world's clock.
+    pub fn evaluated_at(&self) -> Option<Seconds> {
+        self.evaluated_at.as_ref().map(unix)
+    }
+
     /// Whether it shows everything: one that is new is made in several updates.
     pub fn is_whole(&self) -> bool {
         self.seen.is_some()
@@ -169,11 +174,13 @@ impl Picture {
             gates: state.gates.revision(),
             profiles: state.profiles.revision(),
             slices: world.reads_the_hub_alone().then(|| state.slices.revision()),
-            unclosed: world.closing.len(),
+            unclosed: world.closing.clone(),
             answers: state.feeds.all_answer(),
         };
         self.evaluated_at = Some(time(world.moment.now));
-        self.as_of = state.fleet.newest_evidence().map(time);
+        // A tenant is not told when the clusters of others were heard.
+        let told = !state.rules.tenancy.is_configured();
+        self.as_of = state.fleet.newest_evidence().filter(|_| told).map(time);
         if let Some((before, at)) = &self.seen
             && *before == seen
             && (0.0..IDLE).contains(&(world.moment.now - at))
@@ -222,8 +229,9 @@ impl Picture {
             let spec = package.and_then(|package| package.spec.as_ref().ok());
             let stale_after = spec.and_then(gate_verdict::stale_after);
             let question = Question { revision: None, stale_after, slack: 0.0, now: world.moment.now };
-            let verdict = gate_verdict::present(&Gate::from(object), &question, unclosed);
-            let says_the_same = known.is_some_and(|it| it.it.verdict.says_the_same(&verdict));
+            // The picture is looked at later: what it says of the evidence is its time.
+            let verdict = gate_verdict::present(&Gate::from(object), &question, unclosed).undated();
+            let says_the_same = known.is_some_and(|it| it.it.verdict == verdict);
             if is_same && says_the_same {
                 continue;
             }

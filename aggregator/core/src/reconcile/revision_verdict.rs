@@ -14,12 +14,17 @@ use super::store::{GateObject, Key, Object, PackageObject};
 use crate::decide::rollout_gate;
 use crate::time::Seconds;
 
-/// Longest revision, in bytes: as in a RolloutGate.
-const LONGEST_REVISION: usize = 4096;
-/// Most clusters by name: as in a RolloutGate.
-const MOST_NAMES: usize = 10_000;
-/// Longest name of a cluster, in bytes: as in a RolloutGate.
-const LONGEST_NAME: usize = 253;
+/// Most of each text, in bytes: as in the schemas of FleetPackage and RolloutGate.
+const LONGEST: [(&str, usize); 6] = [
+    ("source", 253),
+    ("namespace", 63),
+    ("package", 512),
+    ("revision", 4096),
+    ("minSuccessTime", 21),
+    ("staleAfter", 21),
+];
+/// Most clusters by name, and most bytes of a name and of all together: as in a RolloutGate.
+const MOST_NAMES: (usize, usize, usize) = (10_000, 253, 320_000);
 
 /// Which revision of which package in which clusters, and what has to be true of them. The terms are those of a RolloutGate
 /// that needs no history: there are no deadline, dependencies and checks.
@@ -98,25 +103,40 @@ pub struct RevisionVerdict {
 impl RevisionQuestion {
     /// What of it the API server would refuse in an object.
     fn error(&self) -> Option<String> {
-        let names = self.clusters.names.iter().flatten();
-        let misnamed = names.clone().any(|name| name.is_empty() || name.len() > LONGEST_NAME);
+        let PackageRef { source, namespace, name } = &self.package;
+        let texts = [
+            source.as_str(),
+            namespace.as_deref().unwrap_or_default(),
+            name,
+            &self.revision,
+            self.min_success_time.as_deref().unwrap_or_default(),
+            &self.stale_after,
+        ];
+        if let Some((field, most)) =
+            LONGEST.iter().zip(texts).find(|((_, most), text)| text.len() > *most).map(|it| it.0)
+        {
+            return Some(format!("{field} takes more than {most} bytes"));
+        }
+        let (most, longest, most_bytes) = MOST_NAMES;
+        let names = self.clusters.names.as_deref().unwrap_or_default();
         match () {
             () if self.revision.trim() != self.revision || self.revision.is_empty() => {
                 Some("revision must not be empty, nor begin or end with white space".to_owned())
             }
-            () if self.revision.len() > LONGEST_REVISION => Some(format!(
-                "revision has {} bytes, at most {LONGEST_REVISION} are read",
-                self.revision.len()
-            )),
-            () if self.package.source.is_empty() => Some("source must not be empty".to_owned()),
-            () if self.package.name.is_empty() => Some("package must not be empty".to_owned()),
-            () if names.count() > MOST_NAMES => Some(format!(
-                "clusters names more than {MOST_NAMES} clusters: select them by their labels instead"
-            )),
-            () if self.clusters.names.as_ref().is_some_and(Vec::is_empty) => {
+            () if source.is_empty() => Some("source must not be empty".to_owned()),
+            () if name.is_empty() => Some("package must not be empty".to_owned()),
+            () if names.len() > most || names.iter().map(String::len).sum::<usize>() > most_bytes => {
+                Some(format!(
+                    "clusters takes at most {most} names of {most_bytes} bytes together: select clusters by their labels instead"
+                ))
+            }
+            () if self.clusters.names.is_some() && names.is_empty() => {
                 Some("clusters must name at least one cluster".to_owned())
             }
-            () => misnamed.then(|| format!("clusters: the name of a cluster has 1 to {LONGEST_NAME} bytes")),
+            () => names
+                .iter()
+                .any(|name| name.is_empty() || name.len() > longest)
+                .then(|| format!("clusters: the name of a cluster has 1 to {longest} bytes")),
         }
     }
 

@@ -12,7 +12,7 @@ use super::params::Params;
 use super::{Api, Body};
 
 /// Clusters of a package that are told of where nothing else is asked for, and at most.
-const CLUSTERS: (usize, usize) = (100, 10_000);
+const CLUSTERS: (usize, usize) = (100, 1_000);
 
 /// One FleetPackage, cluster by cluster.
 pub(super) async fn package<B>(
@@ -31,7 +31,7 @@ pub(super) async fn package<B>(
     }
     let message = format!("there is no FleetPackage {key}");
     let told =
-        api.desk.ask(move |world| world.package_in_detail(&key, state.as_deref(), cluster.as_deref(), limit));
+        api.ask(move |world| world.package_in_detail(&key, state.as_deref(), cluster.as_deref(), limit));
     let told = told.await?.ok_or_else(|| Failure::not_found(message))?;
     Ok(super::json(StatusCode::OK, &told))
 }
@@ -51,12 +51,12 @@ pub(super) async fn cluster<B>(
         return Err(Failure::silent(silent));
     }
     let (keys, labels) = {
-        let picture = shown.picture();
+        let picture = shown.picture()?;
         (picture.packages_in(&cluster), picture.labels_of(&cluster).cloned())
     };
     let missing = || Failure::not_found(format!("no FleetPackage is meant to be in cluster {cluster:?}"));
     let labels = labels.filter(|_| !keys.is_empty()).ok_or_else(missing)?;
     let name = cluster.clone();
-    let packages = api.desk.ask(move |world| world.packages_in_cluster(&keys, &cluster)).await?;
+    let packages = api.ask(move |world| world.packages_in_cluster(&keys, &cluster)).await?;
     Ok(super::json(StatusCode::OK, &json!({"name": name, "labels": labels, "packages": packages})))
 }

@@ -33,9 +33,9 @@ pub(super) async fn all<B>(
     let namespace = params.get("namespace");
     api.admit(guard, request, namespace).await?;
     let shown = api.pictures.of(namespace.map(str::to_owned)).await?;
-    let silent = api.silent();
-    let picture = shown.picture();
-    Ok(super::json(StatusCode::OK, &picture.all(silent.as_deref())))
+    let sent = shown.send(None, api.silent());
+    let (_, body) = sent.ok_or_else(|| Failure::silent("the fleet cannot be put into JSON"))?;
+    Ok(super::json_text(StatusCode::OK, body))
 }
 
 struct Reader {
@@ -92,7 +92,7 @@ impl Reader {
         })
     }
 
-    async fn next(&mut self) -> Option<String> {
+    async fn next(&mut self) -> Option<Vec<u8>> {
         let cursor = self.cursor.take()?;
         if !std::mem::take(&mut self.is_first) {
             self.follower.changed(PULSE).await;
@@ -104,16 +104,14 @@ impl Reader {
             self.admitted = Instant::now();
         }
         self.shown.is_seen();
-        let silent = self.api.silent().or_else(|| self.shown.silent());
-        let picture = self.shown.picture();
-        Some(match picture.since(&cursor, silent.as_deref()) {
-            Some(view) => {
-                self.cursor = Some(picture.cursor());
-                format!("event: changes\ndata: {}\n\n", serde_json::to_string(&view).ok()?)
+        Some(match self.shown.send(Some(&cursor), self.api.silent()) {
+            Some((cursor, body)) => {
+                self.cursor = Some(cursor);
+                [b"event: changes\ndata: ", body.as_ref(), b"\n\n"].concat()
             }
             None => {
                 let message = json!({"message": "the cursor is not known here: read the fleet anew"});
-                format!("event: reset\ndata: {message}\n\n")
+                format!("event: reset\ndata: {message}\n\n").into_bytes()
             }
         })
     }

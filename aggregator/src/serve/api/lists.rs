@@ -26,7 +26,7 @@ pub(super) async fn packages<B>(
     if let Some(silent) = api.silent() {
         return Err(Failure::silent(silent));
     }
-    let picture = shown.picture();
+    let picture = shown.picture()?;
     let wanted = picture.packages().filter(|package| {
         let of = package.spec.map(|spec| &spec.package);
         let conditions = package.status.map(|status| status.conditions.as_slice()).unwrap_or_default();
@@ -52,7 +52,7 @@ pub(super) async fn gates<B>(
     if let Some(silent) = api.silent() {
         return Err(Failure::silent(silent));
     }
-    let picture = shown.picture();
+    let picture = shown.picture()?;
     let revision = params.get("revision").map(Fingerprint::of);
     let wanted = picture.gates().filter(|gate| {
         let is_of = |name: &str| gate.spec.is_some_and(|spec| spec.fleet_package_ref.name == name);

@@ -24,12 +24,15 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use statusbridge_api::{GROUP, fleet_package_slice};
+use statusbridge_core::reconcile::judge::World;
 use statusbridge_core::reconcile::store::Key;
 use statusbridge_serving::authorize::{Guard, Wanted};
 use statusbridge_serving::response::respond;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::gate_cache::{GateCache, NOT_AUTHORIZED};
-use crate::serve::desk::Desk;
+use crate::serve::desk::{Desk, PATIENCE, Unanswered};
 use failure::Failure;
 use params::Params;
 use pictures::Pictures;
@@ -102,12 +105,22 @@ pub struct Api {
     desk: Arc<Desk>,
     board: Arc<GateCache>,
     pictures: Arc<Pictures>,
+    /// Turns to ask the loop, so that pictures of the fleet find a place there whoever asks how much.
+    questions: Semaphore,
+    /// Turns to have a body read.
+    bodies: Semaphore,
 }
+
+/// Questions to the loop at the same time: fewer than find a place there.
+const QUESTIONS: usize = 2;
+/// Bodies that are read at the same time.
+const BODIES: usize = 8;
 
 impl Api {
     /// The API over what the loop behind this desk knows, as long as the board says that it speaks for the hub.
     pub fn new(desk: Arc<Desk>, board: Arc<GateCache>) -> Arc<Self> {
-        Arc::new(Self { pictures: Pictures::new(desk.clone()), desk, board })
+        let (questions, bodies) = (Semaphore::new(QUESTIONS), Semaphore::new(BODIES));
+        Arc::new(Self { pictures: Pictures::new(desk.clone()), desk, board, questions, bodies })
     }
 
     /// The answer to a request.
@@ -127,11 +140,6 @@ impl Api {
         guard: Option<&Arc<Guard>>,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Failure> {
-        if guard.is_none() && !is_local(&request) {
-            let message = "without authorization only requests for an address or localhost are answered, so that no web \
-                           site can ask through somebody's browser";
-            return Err(Failure::new(StatusCode::FORBIDDEN, "Forbidden", message));
-        }
         let is_read = [Method::GET, Method::HEAD].contains(request.method());
         if endpoint != Endpoint::Verdict && !is_read {
             return Err(Failure::not_allowed("GET, HEAD"));
@@ -168,6 +176,16 @@ impl Api {
         Ok(())
     }
 
+    /// What the loop says to a question, when it is its turn.
+    async fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&World<'_>) -> R + Send + 'static,
+    ) -> Result<R, Failure> {
+        let turn = timeout(PATIENCE, self.questions.acquire()).await;
+        let _turn = turn.map_err(|_| Unanswered::Busy)?;
+        Ok(self.desk.ask(question).await?)
+    }
+
     /// Why nothing can be said at this moment, if so.
     fn silent(&self) -> Option<String> {
         self.board.silent(Instant::now())
@@ -176,7 +194,7 @@ impl Api {
 
 /// Whether a request names this server by an address or as localhost. A web site that makes its own name mean this address
 /// has that name in the header.
-fn is_local<B>(request: &Request<B>) -> bool {
+pub(crate) fn is_local<B>(request: &Request<B>) -> bool {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|it| it.is_ascii_digit()));
     let name = name.map_or(host, |(name, _)| name).trim_matches(['[', ']']);
@@ -195,11 +213,17 @@ pub(crate) fn whole(response: Response<Full<Bytes>>) -> Response<Body> {
 }
 
 fn json(status: StatusCode, value: &impl serde::Serialize) -> Response<Body> {
-    let response = match serde_json::to_vec(value) {
-        Ok(body) => respond(status, JSON, body),
-        Err(error) => Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "Error", error.to_string()).respond(),
-    };
-    let mut response = whole(response);
+    match serde_json::to_vec(value) {
+        Ok(body) => json_text(status, body),
+        Err(error) => {
+            let error = error.to_string();
+            whole(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "Error", error).respond())
+        }
+    }
+}
+
+fn json_text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = whole(respond(status, JSON, body));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

@@ -1,6 +1,7 @@
 //! `/v1alpha1/verdict`: whether a revision is where it should be, whatever gates there are.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
@@ -13,12 +14,16 @@ use statusbridge_api::rollout_gate::Require;
 use statusbridge_core::reconcile::revision_verdict::{RevisionQuestion, RevisionState};
 use statusbridge_serving::authorize::Guard;
 
+use tokio::time::timeout;
+
 use super::failure::Failure;
 use super::params::Params;
 use super::{Api, Body};
 
 /// Longest body of a request: ten thousand names.
 const LONGEST_BODY: usize = 512 << 10;
+/// How long a body may take to come.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Age that evidence may have where nothing else is said: as in a FleetPackage.
 const STALE_AFTER: &str = "3m";
 
@@ -50,25 +55,26 @@ pub(super) async fn answer(
         return Err(Failure::not_allowed("GET, HEAD, POST"));
     }
     let (head, body) = request.into_parts();
-    if head.method == Method::POST {
-        let body = Limited::new(body, LONGEST_BODY).collect().await;
+    let request = Request::from_parts(head, ());
+    // Nobody has a body read who may not ask.
+    let asker = params.get("hubNamespace").filter(|namespace| !namespace.is_empty());
+    api.admit(guard, &request, asker).await?;
+    if request.method() == Method::POST {
+        let _turn = api.bodies.acquire().await;
+        let body = timeout(PATIENCE, Limited::new(body, LONGEST_BODY).collect()).await;
+        let body =
+            body.map_err(|_| Failure::bad(format!("the body took more than {} s", PATIENCE.as_secs())))?;
         let body = body.map_err(|_| {
-            Failure::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "TooLarge",
-                format!("the body has more than {LONGEST_BODY} bytes"),
-            )
+            let message = format!("the body has more than {LONGEST_BODY} bytes");
+            Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", message)
         })?;
         add_body(&mut params, &body.to_bytes())?;
     }
     let question = read(&params)?;
-    let request = Request::from_parts(head, ());
-    let asker = params.get("hubNamespace").filter(|namespace| !namespace.is_empty());
-    api.admit(guard, &request, asker).await?;
     if let Some(silent) = api.silent() {
         return Err(Failure::silent(silent));
     }
-    let verdict = api.desk.ask(move |world| world.revision(&question)).await?;
+    let verdict = api.ask(move |world| world.revision(&question)).await?;
     let status = match verdict.state {
         RevisionState::Open => StatusCode::OK,
         RevisionState::Closed => StatusCode::CONFLICT,
@@ -102,6 +108,9 @@ fn add_body(params: &mut Params, body: &[u8]) -> Result<(), Failure> {
             Value::Array(values) => values.iter().map(text).collect::<Result<Vec<_>, _>>()?.join(","),
             value => text(value)?,
         };
+        if name == "hubNamespace" {
+            return Err(bad("hubNamespace stands in the query alone".to_owned()));
+        }
         params.insert(&name, value, &PARAMS)?;
     }
     Ok(())
@@ -189,10 +198,10 @@ mod tests {
         );
         let told = json!({
             "namespace": "ns", "package": "p", "revision": "main@sha1:ab", "clusters": ["a", "b"], "maxFailures": 1,
-            "minHealthy": "50%", "minSuccessTime": "10m", "require": "Applied", "hubNamespace": "team",
+            "minHealthy": "50%", "minSuccessTime": "10m", "require": "Applied",
         });
         for body in [told.clone(), json!({"name": "podinfo", "phase": "Progressing", "metadata": told})] {
-            let mut params = Params::read(Some("source=flux"), &PARAMS).unwrap();
+            let mut params = Params::read(Some("source=flux&hubNamespace=team"), &PARAMS).unwrap();
             add_body(&mut params, body.to_string().as_bytes()).unwrap();
             assert_eq!(read(&params), Ok(question.clone()), "{body}");
         }
@@ -217,6 +226,7 @@ mod tests {
     #[case::no_object("[]")]
     #[case::no_parameter(r#"{"phase": "x"}"#)]
     #[case::no_text(r#"{"source": {"a": 1}}"#)]
+    #[case::who_asks_is_known_before(r#"{"hubNamespace": "team"}"#)]
     #[case::bad_metadata(r#"{"metadata": 1}"#)]
     #[case::twice(r#"{"source": "t"}"#)]
     fn a_body_that_makes_no_sense_is_refused(#[case] body: &str) {

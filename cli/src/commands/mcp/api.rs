@@ -188,6 +188,10 @@ impl Api {
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(TIMEOUT)
             .user_agent(concat!("statusbridge/", env!("CARGO_PKG_VERSION")));
+        if is_on_this_machine(&self.0.server) {
+            // A proxy would be another machine.
+            client = client.no_proxy();
+        }
         if let Some(file) = &self.0.ca_file {
             let error = |error: reqwest::Error| format!("--ca-file {}: {}", file.display(), chain(&error));
             let bundle = Certificate::from_pem_bundle(&read("--ca-file", file).await?).map_err(error)?;

@@ -11,6 +11,9 @@ use super::{Cell, Dated, Package, Picture, ShownGate};
 use crate::reconcile::gate_verdict::GateVerdict;
 use crate::reconcile::store::{Key, Kind, Object};
 
+/// Most cells that are sent one by one: with more, the viewer reads all of it anew.
+const MOST_CHANGES: usize = 50_000;
+
 /// Why nothing that is shown counts now; None while it does.
 pub type Silence<'a> = Option<&'a str>;
 
@@ -104,6 +107,11 @@ impl Picture {
             return Some(self.pulse(silent));
         }
         let is_new = |at: u64| at > version;
+        let cells = self.packages.values().flat_map(|package| &package.it.cells);
+        // All of it is shorter, as runs.
+        if cells.filter(|cell| is_new(cell.version)).count() > MOST_CHANGES {
+            return None;
+        }
         let clusters = self.clusters.iter().enumerate().filter(|(_, cluster)| is_new(cluster.version));
         let clusters = clusters.map(|(index, cluster)| ClusterView {
             index: Some(index),
