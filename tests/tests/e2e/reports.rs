@@ -217,9 +217,14 @@ async fn the_history_of_revisions_outlives_the_aggregator() {
         hub.aggregator.process().start()?;
         hub.reports(APP, "Ready", "True", "Healthy", SOON).await?;
         let mut after = history().await?;
-        let healthy_at =
-            after[0].as_object_mut().and_then(|it| it.remove("healthyAt")).context("no healthyAt")?;
-        ensure!(healthy_at.as_str() >= before[0]["appliedAt"].as_str(), "{healthy_at}");
+        // What failed before is over at the same moment.
+        for reached in ["healthyAt", "restoredAt"] {
+            let at = after[0]
+                .as_object_mut()
+                .and_then(|it| it.remove(reached))
+                .with_context(|| format!("no {reached}"))?;
+            ensure!(at.as_str() >= before[0]["appliedAt"].as_str(), "{reached} {at}");
+        }
         ensure!(after == before, "{after:?} is not {before:?}");
         ensure!(hub.get_report(APP).await?.data["status"]["lastHealthyRevision"] == json!(revision(2)));
         // Back again is another rollout.
