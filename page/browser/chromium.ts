@@ -14,6 +14,12 @@ export function launch(): Promise<Browser> {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ARGUMENTS });
 }
 
+/** Times hold on a machine that does nothing else, where MEASURE=1 asks for them: else they are printed alone. */
+export function within(took: number, most: number) {
+  if (process.env.MEASURE === '1') expect(took).toBeLessThan(most);
+  else expect(took).toBeGreaterThan(0);
+}
+
 export interface Watched {
   page: Page;
   /** Fails when the page asked another host, broke its policy, or had an error; `allowed` are parts of errors to expect. */

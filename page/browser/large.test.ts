@@ -1,8 +1,8 @@
 // Ten thousand clusters by a hundred packages: how soon they are seen, and how smoothly they scroll and are filtered.
 
 import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { isCurrent, launch, open } from './chromium';
+import { afterAll, beforeAll, test } from 'vitest';
+import { isCurrent, launch, open, within } from './chromium';
 import { generated } from './fleets.mjs';
 
 const server = generated(10_000, 100);
@@ -61,8 +61,9 @@ async function frames(page: Page, count: number, step: string): Promise<Frames> 
 
 test('the first picture is there within a second', async () => {
   const times: number[] = [];
+  const most = process.env.MEASURE === '1' ? 10 : 1;
   // Others use the machine, too: it must be possible once.
-  while (times.length < 10 && Math.min(...times) >= 1000) {
+  while (times.length < most && Math.min(...times) >= 1000) {
     const { page, close } = await open(browser, url);
     await isCurrent(page);
     const painted = await page.waitForFunction(() => document.querySelector('.side') && performance.now());
@@ -70,7 +71,7 @@ test('the first picture is there within a second', async () => {
     await close();
   }
   console.log(`first picture of 10,000 x 100 after ${times.map((time) => time.toFixed(0)).join(', ')} ms`);
-  expect(Math.min(...times)).toBeLessThan(1000);
+  within(Math.min(...times), 1000);
 });
 
 test('it scrolls and is filtered smoothly', async () => {
@@ -91,7 +92,7 @@ test('it scrolls and is filtered smoothly', async () => {
     const { cpu, median, worst } = await frames(page, 90, step);
     const took = [cpu, median, worst].map((time) => time.toFixed(1));
     console.log(`scrolling ${way}: ${took[0]} ms of CPU a frame, one every ${took[1]} ms, 95 % within ${took[2]} ms`);
-    expect(cpu).toBeLessThan(16);
+    within(cpu, 16);
   }
 
   // From the click to the frame in which the result stands.
@@ -109,7 +110,7 @@ test('it scrolls and is filtered smoothly', async () => {
   for (const name of ['Failed', 'Stale', 'Failed', 'Stale', 'Healthy']) {
     const took = await filter(name);
     console.log(`filtering a million cells by ${name}: ${took.toFixed(0)} ms`);
-    expect(took).toBeLessThan(250);
+    within(took, 250);
   }
   await close();
 });
@@ -141,6 +142,6 @@ test('a poll that changes a thousand cells is drawn without a stop', async () =>
   server.commit();
   const took = await longest;
   console.log(`a thousand changes: the longest frame took ${took.toFixed(0)} ms`);
-  expect(took).toBeLessThan(300);
+  within(took, 300);
   await close();
 });
