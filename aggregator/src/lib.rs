@@ -29,4 +29,3 @@ mod notify;
 pub mod serve;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-mod yaml_file;

@@ -21,6 +21,7 @@ pub mod scrape;
 mod settings;
 mod status;
 mod tls;
+pub(crate) mod yaml_file;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -6,8 +6,8 @@ use statusbridge_core::reconcile::profiles;
 use statusbridge_core::reconcile::tenancy::Tenancy;
 
 use crate::feed;
+use crate::feed::yaml_file::{self, FromYaml, YamlFile};
 use crate::notify;
-use crate::yaml_file::{self, FromYaml, YamlFile};
 
 /// What `--config` names.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

@@ -93,7 +93,7 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     use super::*;
-    use crate::yaml_file::FromYaml;
+    use crate::feed::yaml_file::FromYaml;
 
     fn id(token: &str) -> TokenId {
         let hash: String = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::yaml_file::{self, FromYaml, YamlFile};
+use crate::feed::yaml_file::{self, FromYaml, YamlFile};
 
 /// A line of the file.
 #[derive(Deserialize)]
