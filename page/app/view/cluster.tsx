@@ -5,7 +5,8 @@ import { rank } from '../model/states';
 import { fleetAddress, rolloutAddress } from '../route';
 import { useConnection, useDetail, useRoute, useSeconds } from './context';
 import { Missing } from './missing';
-import { Fact, Revision, Since, State, Steps } from './parts';
+import { Fact, Since, Steps } from './parts';
+import { Rows } from './rows';
 
 export function ClusterView({ name }: { name: string }) {
   const connection = useConnection();
@@ -53,51 +54,20 @@ export function ClusterView({ name }: { name: string }) {
         {!detail.error && !detail.value && <p class="dim">Reading…</p>}
         {detail.value && rows.length === 0 && <p class="dim">No package is targeted at this cluster.</p>}
         {rows.length > 0 && (
-          <div class="scroll" tabIndex={0} role="region" aria-label="Packages, table">
-            <table class="rows">
-              <thead>
-                <tr>
-                  <th>Package</th>
-                  <th>State</th>
-                  <th>Reason</th>
-                  <th>Desired</th>
-                  <th>Applied</th>
-                  <th>Healthy</th>
-                  <th>Since</th>
-                  <th>Evidence</th>
-                </tr>
-              </thead>
-              <tbody>
-                {rows.map(({ namespace, name: own, row, asOf, message }) => (
-                  <tr key={`${namespace}/${own}`}>
-                    <td>
-                      <a href={rolloutAddress(`${namespace}/${own}`, { cluster: name })}>{own}</a>{' '}
-                      <span class="dim">{namespace}</span>
-                    </td>
-                    <td>
-                      <State word={row.state} />
-                    </td>
-                    <td class="why">
-                      {row.reason !== row.state && <b>{row.reason}</b>} {message}
-                    </td>
-                    <td>
-                      <Revision words={row.desiredRevision} />
-                    </td>
-                    <td>
-                      <Revision words={row.appliedRevision} />
-                    </td>
-                    <td>
-                      <Revision words={row.healthyRevision} />
-                    </td>
-                    <td class="num">
-                      <Since at={row.lastTransitionTime} now={now} />
-                    </td>
-                    <td class="num">{asOf ? <Since at={asOf} now={now} /> : <span class="dim">none</span>}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Rows
+            label="Packages, table"
+            about="Package"
+            now={now}
+            lines={rows.map(({ namespace, name: own, row, asOf, message }) => {
+              const key = `${namespace}/${own}`;
+              const about = (
+                <>
+                  <a href={rolloutAddress(key, { cluster: name })}>{own}</a> <span class="dim">{namespace}</span>
+                </>
+              );
+              return { key, about, row, asOf, message };
+            })}
+          />
         )}
       </section>
       <Steps steps={fleet.steps.filter((step) => step.cluster === name)} now={now} title="Changes since you opened this page" />

@@ -6,7 +6,7 @@ import { countRevisions } from '../model/cells';
 import { membership, needAndBudget } from '../model/clusters';
 import type { Fleet, Package } from '../model/fleet';
 import { gateParts, rank } from '../model/states';
-import { deadlineBar, soakBar, unix } from '../model/time';
+import { deadlineBar, soakBar } from '../model/time';
 import { byPackage, waves } from '../model/waves';
 import { namesIn, plural, short } from '../model/words';
 import { clusterAddress, gateAddress, replaceQuery, rolloutAddress } from '../route';
@@ -14,6 +14,7 @@ import { Adoption } from './adoption';
 import { useConnection, useDetail, useRoute, useSeconds } from './context';
 import { Fact, GateState, Revision, Running, Since, Stack, State, Steps, packageParts } from './parts';
 import { Missing } from './missing';
+import { Rows } from './rows';
 
 export function RolloutView({ namespace, name }: { namespace: string; name: string }) {
   const connection = useConnection();
@@ -359,55 +360,22 @@ function Clusters({ detail, error, fleet, gates, filter: { wave, part, most }, n
   const rows = found.slice(0, most);
   const isCut = rows.length < found.length || detail.more === true;
   if (rows.length === 0) return <p class="dim">No cluster matches.</p>;
+  const lines = rows.map(({ row, asOf, message }) => ({
+    key: row.clusterName,
+    about: <a href={clusterAddress(row.clusterName)}>{row.clusterName}</a>,
+    waves: gates.length > 0 ? inGates(row.clusterName).join(', ') : undefined,
+    row,
+    asOf,
+    message,
+  }));
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Clusters, table">
-      <table class="rows">
-        <thead>
-          <tr>
-            <th>Cluster</th>
-            <th>State</th>
-            <th>Reason</th>
-            {gates.length > 0 && <th>Waves</th>}
-            <th>Desired</th>
-            <th>Applied</th>
-            <th>Healthy</th>
-            <th>Since</th>
-            <th>Evidence</th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(({ row, asOf, message }) => (
-            <tr key={row.clusterName}>
-              <td>
-                <a href={clusterAddress(row.clusterName)}>{row.clusterName}</a>
-              </td>
-              <td>
-                <State word={row.state} />
-              </td>
-              <td class="why">
-                {row.reason !== row.state && <b>{row.reason}</b>} {message}
-              </td>
-              {gates.length > 0 && <td class="dim">{inGates(row.clusterName).join(', ')}</td>}
-              <td>
-                <Revision words={row.desiredRevision} />
-              </td>
-              <td>
-                <Revision words={row.appliedRevision} />
-              </td>
-              <td>
-                <Revision words={row.healthyRevision} />
-              </td>
-              <td class="num">
-                <Since at={row.lastTransitionTime} now={now} />
-              </td>
-              <td class="num">
-                {unix(asOf) === null ? <span class="dim">none</span> : <Since at={asOf} now={now} />}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      {isCut && <button onClick={() => replaceQuery({ limit: String(most * 4) })}>Show more than these {rows.length}</button>}
-    </div>
+    <Rows label="Clusters, table" about="Cluster" now={now} lines={lines}>
+      {isCut &&
+        (most < MOST_SEARCHED ? (
+          <button onClick={() => replaceQuery({ limit: String(most * 4) })}>Show more than these {rows.length}</button>
+        ) : (
+          <p class="dim">These are the first {rows.length}: choose a state, a wave or a name to see others.</p>
+        ))}
+    </Rows>
   );
 }

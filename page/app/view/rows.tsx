@@ -1,0 +1,73 @@
+// What is known of a package in a cluster, a line each.
+
+import type { ComponentChildren } from 'preact';
+import type { Row } from '../model/api';
+import { unix } from '../model/time';
+import { Revision, Since, State } from './parts';
+
+export interface Line {
+  key: string;
+  /** What the line is about. */
+  about: ComponentChildren;
+  /** Names of the waves that it counts for; left out where there are no waves. */
+  waves?: string;
+  row: Row;
+  asOf: string | null;
+  message: string;
+}
+
+interface Props {
+  label: string;
+  about: string;
+  lines: Line[];
+  now: number;
+  /** What stands below them. */
+  children?: ComponentChildren;
+}
+
+export function Rows({ label, about, lines, now, children }: Props) {
+  const hasWaves = lines.some((line) => line.waves !== undefined);
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
+      <table class="rows">
+        <thead>
+          <tr>
+            <th>{about}</th>
+            <th>State</th>
+            <th>Reason</th>
+            {hasWaves && <th>Waves</th>}
+            <th>Desired</th>
+            <th>Applied</th>
+            <th>Healthy</th>
+            <th>Since</th>
+            <th>Evidence</th>
+          </tr>
+        </thead>
+        <tbody>
+          {lines.map(({ key, about, waves, row, asOf, message }) => (
+            <tr key={key}>
+              <td>{about}</td>
+              <td>
+                <State word={row.state} />
+              </td>
+              <td class="why">
+                {row.reason !== row.state && <b>{row.reason}</b>} {message}
+              </td>
+              {hasWaves && <td class="dim">{waves}</td>}
+              {[row.desiredRevision, row.appliedRevision, row.healthyRevision].map((words, place) => (
+                <td key={place}>
+                  <Revision words={words} />
+                </td>
+              ))}
+              <td class="num">
+                <Since at={row.lastTransitionTime} now={now} />
+              </td>
+              <td class="num">{unix(asOf) === null ? <span class="dim">none</span> : <Since at={asOf} now={now} />}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {children}
+    </div>
+  );
+}
