@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use statusbridge_core::decide::transition::Outcome;
 
 use super::commit::Commit;
-use super::http::{Failure, Http, secret, send};
+use super::http::{Failure, Http, send};
 use super::message::Message;
 use super::settings::Forge;
 
@@ -62,8 +62,7 @@ async fn request(
     path: &[&str],
     query: &[(&str, &str)],
 ) -> Result<RequestBuilder, Failure> {
-    let token = secret(&forge.token_file).await?;
-    let request = http.request(method, path, query).await?.bearer_auth(token);
+    let request = http.authorized(&forge.token_file, method, path, query).await?;
     Ok(request.header("accept", "application/vnd.github+json").header("x-github-api-version", "2022-11-28"))
 }
 

@@ -1,11 +1,11 @@
 //! GitLab: a status of the commit, and a deployment of it.
 
-use reqwest::{Method, RequestBuilder};
+use reqwest::Method;
 use serde_json::{Value, json};
 use statusbridge_core::decide::transition::Outcome;
 
 use super::commit::Commit;
-use super::http::{Failure, Http, secret, send};
+use super::http::{Failure, Http, send};
 use super::message::Message;
 use super::settings::Forge;
 
@@ -26,7 +26,7 @@ pub(super) async fn tell(
     let project = ["projects", forge.repository.as_str()];
     if forge.commit_statuses && *steps == 0 {
         let path = [&project[..], &["statuses", &commit.sha]].concat();
-        let request = request(http, forge, Method::POST, &path, &[]).await?;
+        let request = http.authorized(&forge.token_file, Method::POST, &path, &[]).await?;
         told(send(request.json(&commit_status(message))).await)?;
         *steps = 1;
     }
@@ -36,7 +36,7 @@ pub(super) async fn tell(
     let environment = forge.environment(message);
     let path = [&project[..], &["deployments"]].concat();
     let query = [("environment", environment), ("order_by", "id"), ("sort", "desc"), ("per_page", "20")];
-    let newest = send(request(http, forge, Method::GET, &path, &query).await?).await?;
+    let newest = send(http.authorized(&forge.token_file, Method::GET, &path, &query).await?).await?;
     let status = state(message.outcome);
     match known(&newest, &commit.sha, status) {
         // Only the answer was lost.
@@ -44,11 +44,11 @@ pub(super) async fn tell(
         Known::Goes(id) => {
             let id = id.to_string();
             let path = [&path[..], &[id.as_str()]].concat();
-            let request = request(http, forge, Method::PUT, &path, &[]).await?;
+            let request = http.authorized(&forge.token_file, Method::PUT, &path, &[]).await?;
             told(send(request.json(&json!({"status": status}))).await)
         }
         Known::Nothing => {
-            let request = request(http, forge, Method::POST, &path, &[]).await?;
+            let request = http.authorized(&forge.token_file, Method::POST, &path, &[]).await?;
             send(request.json(&deployment(message, commit, environment))).await.map(drop)
         }
     }
@@ -83,17 +83,6 @@ fn known(deployments: &Value, sha: &str, status: &str) -> Known {
         (Some("created" | "running"), Some(id)) => Known::Goes(id),
         _ => Known::Nothing,
     }
-}
-
-async fn request(
-    http: &Http,
-    forge: &Forge,
-    method: Method,
-    path: &[&str],
-    query: &[(&str, &str)],
-) -> Result<RequestBuilder, Failure> {
-    let token = secret(&forge.token_file).await?;
-    Ok(http.request(method, path, query).await?.bearer_auth(token))
 }
 
 /// GitLab's word, the same for commits and deployments.

@@ -66,6 +66,21 @@ impl Http {
         }
         Ok(client.request(method, url).timeout(self.timeout))
     }
+
+    /// The same with the token in this file, which is read for it.
+    ///
+    /// # Errors
+    /// When there can be no client now, or the file cannot be read.
+    pub(super) async fn authorized(
+        &self,
+        token_file: &Path,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<RequestBuilder, Failure> {
+        let token = secret(token_file).await?;
+        Ok(self.request(method, path, query).await?.bearer_auth(token))
+    }
 }
 
 /// Sends a request. What the receiver answers if it takes it; null where that is no JSON.

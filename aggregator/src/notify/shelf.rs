@@ -94,7 +94,9 @@ impl Shelf {
             state.ledgers = Some(ledgers);
             std::mem::take(&mut state.early)
         };
-        early.iter().for_each(|message| self.offer(message));
+        for message in &early {
+            self.offer(message);
+        }
         self.wakes.values().for_each(Notify::notify_one);
         // A new sink begins now, whatever comes later.
         self.changed.notify_one();
