@@ -6,11 +6,19 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use clap::Args;
+use futures::StreamExt;
+use futures::stream::{BoxStream, SelectAll, select_all};
 use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::Client;
+use kube::api::Api;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, watcher};
 use statusbridge_aggregator::clock;
+use statusbridge_aggregator::hub::write;
 use statusbridge_core::reconcile::command::CALL_TIMEOUT;
+use statusbridge_core::reconcile::lazy_object::LazyObject;
+use statusbridge_core::reconcile::store::Kind;
 use statusbridge_core::time::Seconds;
 use statusbridge_serving::kubeconfig;
 
@@ -74,7 +82,26 @@ pub(crate) struct Answer {
     pub(crate) now: Seconds,
 }
 
+/// Objects of a page of a list: slices are large.
+const PAGE: u32 = 50;
+
+/// What lists and watches say.
+pub(crate) type Events = SelectAll<BoxStream<'static, (Kind, watcher::Result<watcher::Event<LazyObject>>)>>;
+
 impl Hub {
+    /// Lists objects of these kinds in a namespace, or in all, and goes on with what changes.
+    pub(crate) fn events(&self, kinds: &[Kind], namespace: Option<&str>) -> Events {
+        let of = |kind: Kind| {
+            let api: Api<LazyObject> = match namespace {
+                Some(namespace) => write::within(&self.client, kind, namespace),
+                None => write::everywhere(&self.client, kind),
+            };
+            let events = watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff();
+            events.map(move |event| (kind, event)).boxed()
+        };
+        select_all(kinds.iter().map(|kind| of(*kind)))
+    }
+
     /// Asks for a path.
     ///
     /// # Errors

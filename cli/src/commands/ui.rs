@@ -12,14 +12,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use futures::StreamExt;
-use futures::stream::{BoxStream, FuturesUnordered, SelectAll, select_all};
-use kube::api::Api as Kube;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, watcher};
+use futures::stream::{FuturesUnordered, SelectAll};
+use kube::runtime::watcher;
 use statusbridge_aggregator::clock;
 use statusbridge_aggregator::gate_cache::GateCache;
 use statusbridge_aggregator::health::Health;
-use statusbridge_aggregator::hub::{self, write};
+use statusbridge_aggregator::hub;
 use statusbridge_aggregator::metrics::Metrics;
 use statusbridge_aggregator::serve::api::Api;
 use statusbridge_aggregator::serve::desk::Desk;
@@ -46,8 +44,6 @@ use crate::output::{say, warn};
 const TICK: Duration = Duration::from_secs(5);
 /// How long the page counts without an answer of the hub.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Objects of a page of a list.
-const PAGE: u32 = 50;
 
 /// Flags of `ui`.
 #[derive(Debug, Clone, Args)]
@@ -90,31 +86,17 @@ pub(crate) async fn run(access: &Access, args: UiArgs) -> Result<Exit> {
     }
 }
 
-type Events = BoxStream<'static, (Kind, watcher::Result<watcher::Event<LazyObject>>)>;
-
 /// What is read.
 const KINDS: [Kind; 3] = [Kind::FleetPackage, Kind::RolloutGate, Kind::FleetPackageSlice];
 /// Time until the hub is read anew after an error.
 const AGAIN: Duration = Duration::from_secs(1);
-
-fn events(hub: &Hub, namespace: Option<&str>) -> SelectAll<Events> {
-    let of = |kind: Kind| -> Events {
-        let api: Kube<LazyObject> = match namespace {
-            Some(namespace) => write::within(&hub.client, kind, namespace),
-            None => write::everywhere(&hub.client, kind),
-        };
-        let events = watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff();
-        events.map(move |event| (kind, event)).boxed()
-    };
-    select_all(KINDS.map(of))
-}
 
 /// Keeps up with the hub, and answers questions about it.
 async fn follow(connected: &Hub, namespace: Option<&str>, desk: &Desk, board: &GateCache) -> Result<()> {
     let fleet = Fleet::new(FleetSettings::default());
     let mut state = State::new(fleet, profiles::Settings::default(), Rules::default(), 0);
     (state.packages, state.gates) = (Packages::of_others(), Gates::of_others());
-    let mut heard = events(connected, namespace);
+    let mut heard = connected.events(&KINDS, namespace);
     // Kinds whose list is whole since nothing went wrong.
     let mut whole = BTreeSet::new();
     let mut again = None;
@@ -139,13 +121,13 @@ async fn follow(connected: &Hub, namespace: Option<&str>, desk: &Desk, board: &G
                     board.silence(why);
                     whole.clear();
                     // What was missed shows in whole lists alone.
-                    heard = select_all([]);
+                    heard = SelectAll::new();
                     again = Some(Box::pin(sleep(AGAIN)));
                 }
             },
             () = async { if let Some(rest) = &mut again { rest.await } }, if again.is_some() => {
                 again = None;
-                heard = events(connected, namespace);
+                heard = connected.events(&KINDS, namespace);
             }
             _ = ticks.tick() => if asked.is_empty() {
                 asked.push(connected.now());

@@ -8,7 +8,6 @@
 //! been judged, is not shown as open, whatever stands in its status.
 
 mod entry;
-mod objects;
 mod text;
 
 use std::collections::BTreeMap;
@@ -16,16 +15,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use futures::stream::{BoxStream, select};
 use futures::{FutureExt, StreamExt};
-use kube::api::Api;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher;
 use serde_json::json;
-use statusbridge_aggregator::hub::write;
-use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
+use statusbridge_aggregator::hub;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::{GateObject, Key, Kind};
+use statusbridge_core::reconcile::store::{GateObject, Gates, Key, Kind, Packages};
 use statusbridge_core::time::Seconds;
 use statusbridge_serving::signals::told_to_stop;
 use tokio::time::{Instant, sleep, timeout};
@@ -36,7 +31,6 @@ use crate::hub::{Access, Hub};
 use crate::output::{Output, OutputArgs, warn};
 use crate::target::{Target, target};
 use entry::{Entry, Report};
-use objects::Objects;
 
 /// Longest wait for the first lists.
 const LIST: Duration = Duration::from_secs(60);
@@ -100,7 +94,7 @@ async fn show_reported(args: &StatusArgs) -> Result<()> {
 async fn show(hub: &Hub, args: &StatusArgs) -> Result<()> {
     let namespace = (!args.all_namespaces).then_some(hub.namespace.as_str());
     let mut fleet = Fleet::default();
-    let mut events = events(hub, namespace);
+    let mut events = hub.events(&[Kind::FleetPackage, Kind::RolloutGate], namespace);
     let lists = timeout(LIST, async {
         while !fleet.is_listed() {
             let (kind, event) = events.next().await.context("the hub's API server ended the list")?;
@@ -180,37 +174,28 @@ impl Clock {
     }
 }
 
-type Events = BoxStream<'static, (Kind, watcher::Result<Event<LazyObject>>)>;
-
-/// Lists both kinds, and goes on with what changes.
-fn events(hub: &Hub, namespace: Option<&str>) -> Events {
-    let of = |kind: Kind| {
-        let api: Api<LazyObject> = match namespace {
-            Some(namespace) => write::within(&hub.client, kind, namespace),
-            None => write::everywhere(&hub.client, kind),
-        };
-        let events = watcher(api, watcher::Config::default()).default_backoff();
-        events.map(move |event| (kind, event)).boxed()
-    };
-    select(of(Kind::FleetPackage), of(Kind::RolloutGate)).boxed()
+/// Packages and gates as they stand in the hub.
+struct Fleet {
+    packages: Packages,
+    gates: Gates,
 }
 
-/// Packages and gates as they stand in the hub.
-#[derive(Default)]
-struct Fleet {
-    packages: Objects<FleetPackageSpec, FleetPackageStatus>,
-    gates: Objects<RolloutGateSpec, RolloutGateStatus>,
+impl Default for Fleet {
+    fn default() -> Self {
+        Self { packages: Packages::of_others(), gates: Gates::of_others() }
+    }
 }
 
 impl Fleet {
     fn is_listed(&self) -> bool {
-        self.packages.is_listed() && self.gates.is_listed()
+        self.packages.complete() && self.gates.complete()
     }
 
-    fn apply(&mut self, kind: Kind, event: Event<LazyObject>) {
+    fn apply(&mut self, kind: Kind, event: watcher::Event<LazyObject>) {
+        let event = hub::event(event);
         match kind {
-            Kind::RolloutGate => self.gates.apply(event),
-            Kind::FleetPackage => self.packages.apply(event),
+            Kind::RolloutGate => drop(self.gates.apply(event)),
+            Kind::FleetPackage => drop(self.packages.apply(event)),
             Kind::FleetPackageSlice => {}
         }
     }
