@@ -2,7 +2,7 @@
 //! asked of the hub, where a hundred real API servers would teach nothing more.
 
 use crate::exposition::{Attestation, Page};
-use crate::{FileServer, ScrapeJob};
+use crate::{FileServer, Prometheus, PrometheusConfig, Rig, ScrapeJob};
 use anyhow::Result;
 use bytes::Bytes;
 use statusbridge_contract::{ApplyState, Fingerprint, Health, Metric, label, reason};
@@ -250,6 +250,25 @@ impl FakeFleet {
     pub fn is_silent(&self, cluster: &str) {
         self.clusters().remove(cluster);
         self.server.remove(&path(cluster));
+    }
+
+    /// A fleet of these clusters, each with `package` as `it` says, and a Prometheus that scrapes them one by one.
+    ///
+    /// # Errors
+    /// When something does not come up.
+    pub async fn scraped(
+        rig: &Rig,
+        clusters: &[&str],
+        package: &str,
+        it: impl Fn() -> FakePackage,
+    ) -> Result<(Self, Prometheus)> {
+        let fleet = Self::start().await?;
+        let mut jobs = Vec::new();
+        for cluster in clusters {
+            fleet.says(cluster, package, it());
+            jobs.push(fleet.target(ScrapeJob::new(cluster), cluster, &[]));
+        }
+        Ok((fleet, Prometheus::start(rig, &PrometheusConfig::with_jobs(jobs)).await?))
     }
 
     /// Where all exporters listen.

@@ -17,6 +17,21 @@ pub const NAMESPACE: &str = "statusbridge-system";
 /// Namespace of its Leases.
 pub const LEASES: &str = "kube-system";
 
+/// Lets the service account `reader` of a namespace have a ClusterRole there.
+///
+/// # Errors
+/// When the API server refuses it.
+pub async fn bind_reader(api: &ApiServer, namespace: &str, role: &str) -> Result<()> {
+    let group = "rbac.authorization.k8s.io";
+    let binding = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+        "metadata": {"name": "reader", "namespace": namespace},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": namespace}],
+    });
+    api.apply_object(&binding).await.map(drop)
+}
+
 /// The hub: an API server with our CRDs, and an aggregator and a sweeper with no more rights than ship.
 pub struct Hub {
     /// The API server.

@@ -28,13 +28,8 @@ fn main() -> Result<()> {
 
 async fn serve(rig: &Rig) -> Result<()> {
     let etcd = Etcd::start(rig).await?;
-    let fleet = FakeFleet::start().await?;
-    let mut jobs = Vec::new();
-    for cluster in CLUSTERS {
-        fleet.says(cluster, "payments", FakePackage::healthy_at(R1));
-        jobs.push(fleet.target(ScrapeJob::new(cluster), cluster, &[]));
-    }
-    let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs(jobs)).await?;
+    let healthy = || FakePackage::healthy_at(R1);
+    let (fleet, prometheus) = FakeFleet::scraped(rig, &CLUSTERS, "payments", healthy).await?;
     let mut options = AggregatorOptions::new(prometheus.url());
     options.more = ["--serve-fleet", "--backend-timeout", "2s"].map(str::to_owned).to_vec();
     let hub = Hub::start_with(rig, &etcd, options).await?;

@@ -199,15 +199,8 @@ async fn with_tenants_a_gate_is_for_those_who_may_get_it_in_the_hub_and_for_nobo
         answers(&authorized, &a, None, 401, "\"open\":false").await?;
         answers(&authorized, &a, Some(&token), 403, "may not get rolloutgates.statusbridge.dev team-a/wave")
             .await?;
-        let group = "rbac.authorization.k8s.io";
         api.apply(include_str!("../../../deploy/rbac/wait.yaml")).await?;
-        api.apply_object(&json!({
-            "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
-            "metadata": {"name": "reader", "namespace": "team-a"},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "statusbridge-wait"},
-            "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "team-a"}],
-        }))
-        .await?;
+        hub::bind_reader(&api, "team-a", "statusbridge-wait").await?;
         // Nothing was judged here, which those are told who may know.
         answers(&authorized, &a, Some(&token), 503, "AggregatorSilent").await?;
         for path in [&b, &unknown] {

@@ -105,13 +105,8 @@ impl Viewer {
 async fn any_revision_gets_a_verdict_and_a_viewer_sees_what_changes() {
     run("e2e-http-api", async |rig| {
         let etcd = Etcd::start(rig).await?;
-        let fleet = FakeFleet::start().await?;
-        let mut jobs = Vec::new();
-        for cluster in ["c1", "c2"] {
-            fleet.says(cluster, "payments", FakePackage::healthy_at(R1));
-            jobs.push(fleet.target(ScrapeJob::new(cluster), cluster, &[]));
-        }
-        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs(jobs)).await?;
+        let healthy = || FakePackage::healthy_at(R1);
+        let (fleet, prometheus) = FakeFleet::scraped(rig, &["c1", "c2"], "payments", healthy).await?;
         let mut options = AggregatorOptions::new(prometheus.url());
         options.more = ["--serve-fleet", "--backend-timeout", "2s"].map(str::to_owned).to_vec();
         let hub = Hub::start_with(rig, &etcd, options).await?;
@@ -222,10 +217,8 @@ async fn any_revision_gets_a_verdict_and_a_viewer_sees_what_changes() {
 async fn the_api_is_for_those_who_may_list_the_same_in_the_hub() {
     run("e2e-http-api-rights", async |rig| {
         let etcd = Etcd::start(rig).await?;
-        let fleet = FakeFleet::start().await?;
-        fleet.says("c1", "payments", FakePackage::healthy_at(R1));
-        let exporters = fleet.target(ScrapeJob::new("statusbridge"), "c1", &[]);
-        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([exporters])).await?;
+        let healthy = || FakePackage::healthy_at(R1);
+        let (_fleet, prometheus) = FakeFleet::scraped(rig, &["c1"], "payments", healthy).await?;
         let api = ApiServer::start(rig, &etcd, "hub").await?;
         let accounts = hub::install(&api).await?;
         api.apply(include_str!("../../../deploy/rbac/authorize.yaml")).await?;
@@ -240,15 +233,8 @@ async fn the_api_is_for_those_who_may_list_the_same_in_the_hub() {
         let options = options.over_tls(rig.dir(), &Authority::new("ours")?)?;
         let aggregator = Aggregator::start(rig, "aggregator", &accounts.aggregator, &options).await?;
         let token = api.token_of_service_account("team-a", "reader", &[]).await?;
-        let group = "rbac.authorization.k8s.io";
         api.apply(include_str!("../../../deploy/rbac/viewer.yaml")).await?;
-        api.apply_object(&json!({
-            "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
-            "metadata": {"name": "reader", "namespace": "team-a"},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "statusbridge-viewer"},
-            "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "team-a"}],
-        }))
-        .await?;
+        hub::bind_reader(&api, "team-a", "statusbridge-viewer").await?;
         let own = about(&format!("revision={R1}&clusters=c1&hubNamespace=team-a"));
         eventually(SOON, "the tenant gets its verdict", async || {
             let (code, body) = get(&aggregator, &own, Some(&token)).await?;
@@ -293,13 +279,8 @@ async fn the_api_is_for_those_who_may_list_the_same_in_the_hub() {
 #[tokio::test]
 async fn without_a_hub_the_command_line_judges_as_the_aggregator_would() {
     run("e2e-verdict-command", async |rig| {
-        let fleet = FakeFleet::start().await?;
-        let mut jobs = Vec::new();
-        for cluster in ["c1", "c2"] {
-            fleet.says(cluster, "payments", FakePackage::healthy_at(R1));
-            jobs.push(fleet.target(ScrapeJob::new(cluster), cluster, &[]));
-        }
-        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs(jobs)).await?;
+        let healthy = || FakePackage::healthy_at(R1);
+        let (fleet, prometheus) = FakeFleet::scraped(rig, &["c1", "c2"], "payments", healthy).await?;
         let package = format!("{}/{FLUX_NAMESPACE}/payments", fake_fleet::SOURCE);
         let url = prometheus.url();
         let backend = ["--backend", url.as_str(), "--trust-all", "--settle-delay", "1s", "-o", "json"];
@@ -358,10 +339,8 @@ async fn without_a_hub_the_command_line_judges_as_the_aggregator_would() {
 async fn the_page_on_ones_own_machine_shows_what_the_hub_says_and_no_more() {
     run("e2e-ui", async |rig| {
         let etcd = Etcd::start(rig).await?;
-        let fleet = FakeFleet::start().await?;
-        fleet.says("c1", "payments", FakePackage::healthy_at(R1));
-        let exporters = fleet.target(ScrapeJob::new("statusbridge"), "c1", &[]);
-        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([exporters])).await?;
+        let healthy = || FakePackage::healthy_at(R1);
+        let (fleet, prometheus) = FakeFleet::scraped(rig, &["c1"], "payments", healthy).await?;
         let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
         hub.report("payments", "8s", json!({"detail": "All", "revision": R1})).await?;
         hub.gate("wave", "payments", R1, json!({"clusters": {"names": ["c1"]}})).await?;

@@ -29,14 +29,7 @@ async fn a_chat_learns_what_blocks_a_wave_with_the_rights_of_its_token() {
         api.apply(include_str!("../../../deploy/rbac/authorize.yaml")).await?;
         api.apply(include_str!("../../../deploy/rbac/viewer.yaml")).await?;
         let token = api.token_of_service_account("team-a", "reader", &[]).await?;
-        let rbac = "rbac.authorization.k8s.io";
-        api.apply_object(&json!({
-            "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding",
-            "metadata": {"name": "reader", "namespace": "team-a"},
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "statusbridge-viewer"},
-            "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "team-a"}],
-        }))
-        .await?;
+        hub::bind_reader(&api, "team-a", "statusbridge-viewer").await?;
         let object = |kind: &str, name: &str, spec: Value| {
             json!({
                 "apiVersion": "statusbridge.dev/v1alpha1", "kind": kind,
