@@ -66,7 +66,7 @@ pub(crate) struct VerdictArgs {
 }
 
 fn amount(text: &str) -> Result<Amount, String> {
-    let amount = text.parse().map_or_else(|_| Amount::Percent(text.to_owned()), Amount::Count);
+    let amount = Amount::from(text);
     amount.of_rounded_up(1).map(|_| amount).map_err(|error| error.to_string())
 }
 

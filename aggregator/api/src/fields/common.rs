@@ -107,6 +107,13 @@ pub enum Amount {
 #[error("{0:?} is neither a number of clusters nor a percentage from 0% to 100%")]
 pub struct BadAmount(pub String);
 
+/// A number as such; any other text is taken for a share, and read when that is counted.
+impl From<&str> for Amount {
+    fn from(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Percent(text.to_owned()), Self::Count)
+    }
+}
+
 impl Amount {
     fn share(&self) -> Result<(u64, u64), BadAmount> {
         let bad = || {

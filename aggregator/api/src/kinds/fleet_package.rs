@@ -128,6 +128,20 @@ impl FleetPackageStatus {
 }
 
 impl FleetPackageSpec {
+    /// A report on this package in these clusters, and nothing else. `stale_after` is a duration such as `3m`.
+    pub fn of(package: PackageRef, clusters: ClusterSet, stale_after: &str) -> Self {
+        Self {
+            package,
+            revision: None,
+            revision_from: None,
+            trace: Vec::new(),
+            clusters,
+            stale_after: stale_after.to_owned(),
+            detail: Detail::default(),
+            managed_by: None,
+        }
+    }
+
     /// The revision that is wanted, as far as a reader of the object can tell: the spec's own, or what
     /// `status` says that `revisionFrom` gives.
     pub fn wanted<'a>(&'a self, status: Option<&'a FleetPackageStatus>) -> Option<&'a str> {

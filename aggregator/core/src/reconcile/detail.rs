@@ -2,12 +2,14 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
-use serde_json::{Value, json};
-use statusbridge_api::Reason;
+use serde_json::Value;
 use statusbridge_api::fleet_package_slice::ClusterRow;
+use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason};
 
 use super::judge::{Rows, World, stale_after};
+use super::picture::metadata;
 use super::store::{Key, PackageObject};
+use super::written::wanted_revision;
 use crate::decide::fleet_package::Wanted;
 use crate::decide::rows::Evident;
 use crate::decide::{Target, rows, time};
@@ -35,12 +37,60 @@ pub struct PackageDetail {
     cluster: ClusterDetail,
 }
 
+/// A FleetPackage, and the clusters that were asked for.
+#[derive(Debug, Serialize)]
+pub struct FleetPackageDetail<'a> {
+    metadata: Value,
+    spec: Option<&'a FleetPackageSpec>,
+    status: Option<&'a FleetPackageStatus>,
+    #[serde(flatten)]
+    clusters: Clusters,
+}
+
+/// Some clusters of a package, and what is known of all of them together.
+#[derive(Debug, Default, Serialize)]
+struct Clusters {
+    wanted: Option<String>,
+    adoption: Option<Adoption>,
+    clusters: Vec<ClusterDetail>,
+    /// There are more that were asked for.
+    more: bool,
+}
+
+/// Which clusters of a package are asked for.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    /// Those of this state.
+    pub state: Option<String>,
+    /// The one of this name.
+    pub cluster: Option<String>,
+    /// So many at most.
+    pub limit: usize,
+}
+
 /// When clusters came to be healthy at a revision.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Adoption {
     revision: Option<String>,
     /// Since then so many clusters are healthy at it, and have been since.
     points: Vec<(Time, usize)>,
+}
+
+impl Filter {
+    fn wants(&self, cluster: &str, state: &str) -> bool {
+        self.cluster.as_ref().is_none_or(|name| name == cluster)
+            && self.state.as_ref().is_none_or(|wanted| wanted == state)
+    }
+
+    /// What `tell` makes of the first of those that are wanted, and whether there are more.
+    fn first<T>(
+        &self,
+        mut wanted: impl Iterator<Item = T>,
+        tell: impl Fn(T) -> Option<ClusterDetail>,
+    ) -> (Vec<ClusterDetail>, bool) {
+        let told = wanted.by_ref().take(self.limit).filter_map(tell).collect();
+        (told, wanted.next().is_some())
+    }
 }
 
 impl From<Evident> for ClusterDetail {
@@ -68,82 +118,49 @@ fn adoption(wanted: Wanted<'_>, targets: &[Target]) -> Adoption {
 }
 
 impl World<'_> {
-    /// A FleetPackage, and its clusters of this state or name, at most `limit`; None where there is none.
-    pub fn package_in_detail(
-        &self,
-        key: &Key,
-        state: Option<&str>,
-        cluster: Option<&str>,
-        limit: usize,
-    ) -> Option<Value> {
+    /// A FleetPackage, and its clusters that are asked for; None where there is none.
+    pub fn package_in_detail(&self, key: &Key, filter: &Filter) -> Option<FleetPackageDetail<'_>> {
         let object = self.state.packages.get(key)?;
         let told = if self.reads_the_hub_alone() {
             self.written(object).map_or(Rows::Unknown, |rows| {
-                let is_asked_for = |it: &Evident| {
-                    cluster.is_none_or(|name| it.row.cluster_name == name)
-                        && state.is_none_or(|state| it.row.state == state)
-                };
-                let mut asked_for = rows.into_iter().filter(is_asked_for);
-                let clusters: Vec<_> = asked_for.by_ref().take(limit).map(ClusterDetail::from).collect();
-                let more = asked_for.next().is_some();
-                let wanted = object.spec.as_ref().ok().and_then(|spec| spec.wanted(object.status.as_ref()));
-                Rows::Known(json!({"clusters": clusters, "more": more, "adoption": null, "wanted": wanted}))
+                let wanted = rows.into_iter().filter(|it| filter.wants(&it.row.cluster_name, &it.row.state));
+                let (clusters, more) = filter.first(wanted, |row| Some(row.into()));
+                Rows::Known(Clusters { wanted: wanted_revision(object), adoption: None, clusters, more })
             })
         } else {
-            self.heard_in_detail(object, state, cluster, limit)
+            self.each_cluster(object, |revision, targets| {
+                let state = |target: &Target| rows::state(target, revision).0.name();
+                let wanted = targets.iter().filter(|target| filter.wants(&target.cluster, state(target)));
+                let (clusters, more) = filter.first(wanted, |target| detail(target, revision));
+                let adoption = Some(adoption(revision, targets));
+                Clusters { wanted: revision.text().map(str::to_owned), adoption, clusters, more }
+            })
         };
-        let mut all = match told {
-            Rows::Known(told) if told.is_object() => told,
-            _ => json!({"clusters": [], "more": false, "adoption": null, "wanted": null}),
+        let clusters = match told {
+            Rows::Known(clusters) => clusters,
+            Rows::Unknown | Rows::NotOurs => Clusters::default(),
         };
-        let metadata = json!({
-            "namespace": key.namespace, "name": key.name, "generation": object.generation, "labels": object.labels,
-        });
-        let fields = all.as_object_mut()?;
-        fields.insert("metadata".to_owned(), metadata);
-        fields.insert("spec".to_owned(), json!(object.spec.as_ref().ok()));
-        fields.insert("status".to_owned(), json!(object.status));
-        Some(all)
-    }
-
-    fn heard_in_detail(
-        &self,
-        object: &PackageObject,
-        state: Option<&str>,
-        cluster: Option<&str>,
-        limit: usize,
-    ) -> Rows<Value> {
-        self.each_cluster(object, |wanted, targets| {
-            let is_asked_for = |target: &&Target| {
-                cluster.is_none_or(|name| target.cluster == name)
-                    && state.is_none_or(|state| rows::state(target, wanted).0.name() == state)
-            };
-            let mut asked_for = targets.iter().filter(is_asked_for);
-            let clusters: Vec<_> =
-                asked_for.by_ref().take(limit).filter_map(|target| detail(target, wanted)).collect();
-            let more = asked_for.next().is_some();
-            json!({"clusters": clusters, "more": more, "adoption": adoption(wanted, targets), "wanted": wanted.text()})
-        })
+        let (spec, status) = (object.spec.as_ref().ok(), object.status.as_ref());
+        Some(FleetPackageDetail { metadata: metadata(object), spec, status, clusters })
     }
 
     /// What is known of these FleetPackages in one cluster, as far as their namespaces may see it.
     pub fn packages_in_cluster(&self, keys: &[Key], cluster: &str) -> Vec<PackageDetail> {
         let look = |key: &Key| {
-            let object = self.state.packages.get(key)?;
-            if self.reads_the_hub_alone() {
-                let row = self.written(object)?.into_iter().find(|it| it.row.cluster_name == cluster)?;
-                return Some(PackageDetail {
-                    namespace: key.namespace.clone(),
-                    name: key.name.clone(),
-                    cluster: row.into(),
-                });
-            }
-            let spec = object.spec.as_ref().ok().filter(|_| self.may_show(object, cluster))?;
-            let grant = self.state.rules.tenancy.grant(&key.namespace, &spec.package);
-            let target = self.sources(&grant).see(cluster, &spec.package, stale_after(spec));
-            let detail = self.with_wanted(object, spec, |wanted| detail(&target, wanted))??;
-            Some(PackageDetail { namespace: key.namespace.clone(), name: key.name.clone(), cluster: detail })
+            let cluster = self.cluster_of(self.state.packages.get(key)?, cluster)?;
+            Some(PackageDetail { namespace: key.namespace.clone(), name: key.name.clone(), cluster })
         };
         keys.iter().filter_map(look).collect()
+    }
+
+    fn cluster_of(&self, object: &PackageObject, cluster: &str) -> Option<ClusterDetail> {
+        if self.reads_the_hub_alone() {
+            let mut rows = self.written(object)?.into_iter();
+            return rows.find(|it| it.row.cluster_name == cluster).map(ClusterDetail::from);
+        }
+        let spec = object.spec.as_ref().ok().filter(|_| self.may_show(object, cluster))?;
+        let grant = self.state.rules.tenancy.grant(&object.key.namespace, &spec.package);
+        let target = self.sources(&grant).see(cluster, &spec.package, stale_after(spec));
+        self.with_wanted(object, spec, |wanted| detail(&target, wanted))?
     }
 }

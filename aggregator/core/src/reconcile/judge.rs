@@ -321,7 +321,7 @@ impl World<'_> {
     }
 
     /// The FleetPackage of a gate, if the hub has it.
-    fn package_of(&self, object: &GateObject) -> Option<&PackageObject> {
+    pub(super) fn package_of(&self, object: &GateObject) -> Option<&PackageObject> {
         self.state.packages.get(&object.package()?)
     }
 

@@ -29,6 +29,7 @@ use crate::decide::{Moment, Target, rows, time, unix};
 use crate::fleet::{Mark, serial};
 use crate::time::Seconds;
 
+pub(super) use view::metadata;
 pub use view::{Silence, View};
 
 /// Clusters of packages that one update looks at, at most: then it goes on with the next one. A look takes about half a
@@ -225,8 +226,7 @@ impl Picture {
             if is_same && !unclosed && known.is_some_and(|it| !it.it.verdict.is_open()) {
                 continue;
             }
-            let package = object.package().and_then(|key| world.state.packages.get(&key));
-            let spec = package.and_then(|package| package.spec.as_ref().ok());
+            let spec = world.package_of(object).and_then(|package| package.spec.as_ref().ok());
             let stale_after = spec.and_then(gate_verdict::stale_after);
             let question = Question { revision: None, stale_after, slack: 0.0, now: world.moment.now };
             // The picture is looked at later: what it says of the evidence is its time.
@@ -340,6 +340,8 @@ impl Picture {
         if package.revisions.len() > 64 + 2 * states.len().min(512) {
             package.revisions.clear();
             package.places.clear();
+            // A place may mean another revision from now on, in cells that say the same.
+            changed = true;
         }
         for (fingerprint, place) in &package.places {
             if let (Some(words), Some(known)) =
@@ -448,12 +450,11 @@ fn as_heard(
 /// By what stands in the hub.
 fn as_written(own: &World<'_>, object: &PackageObject) -> Rows<Told> {
     let Some(rows) = own.written(object) else { return Rows::Unknown };
-    let wanted = object.spec.as_ref().ok().and_then(|spec| spec.wanted(object.status.as_ref()));
     let state = |Evident { row, .. }: Evident| {
         let applied = row.applied_revision.as_deref().map_or(Fingerprint::NONE, Fingerprint::of);
         (row.cluster_name, written::state(&row.state), applied)
     };
-    Rows::Known((wanted.map(str::to_owned), rows.into_iter().map(state).collect()))
+    Rows::Known((written::wanted_revision(object), rows.into_iter().map(state).collect()))
 }
 
 /// The state of a cluster of which nothing can be told any more.

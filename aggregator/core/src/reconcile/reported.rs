@@ -16,16 +16,7 @@ impl World<'_> {
                 namespace: package.namespace.clone().unwrap_or_default(),
                 name: format!("{}/{}", package.source, package.name),
             };
-            let spec = FleetPackageSpec {
-                package,
-                revision: None,
-                revision_from: None,
-                trace: Vec::new(),
-                clusters: ClusterSet::any_reporting(),
-                stale_after: stale_after.to_owned(),
-                detail: Default::default(),
-                managed_by: None,
-            };
+            let spec = FleetPackageSpec::of(package, ClusterSet::any_reporting(), stale_after);
             let mut object = Object::made_up(key, spec);
             object.status = self.package(&object);
             object

@@ -142,16 +142,7 @@ impl RevisionQuestion {
 
     fn objects(&self) -> (GateObject, PackageObject) {
         let key = Key { namespace: self.asker.clone(), name: "question".to_owned() };
-        let package = FleetPackageSpec {
-            package: self.package.clone(),
-            revision: None,
-            revision_from: None,
-            trace: Vec::new(),
-            clusters: self.clusters.clone(),
-            stale_after: self.stale_after.clone(),
-            detail: Default::default(),
-            managed_by: None,
-        };
+        let package = FleetPackageSpec::of(self.package.clone(), self.clusters.clone(), &self.stale_after);
         let gate = RolloutGateSpec {
             fleet_package_ref: FleetPackageRef { name: key.name.clone() },
             revision: self.revision.clone(),

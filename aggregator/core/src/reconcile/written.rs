@@ -46,6 +46,12 @@ impl World<'_> {
     }
 }
 
+/// The revision that a FleetPackage wants, as the hub has it.
+pub(super) fn wanted_revision(object: &PackageObject) -> Option<String> {
+    let spec = object.spec.as_ref().ok()?;
+    spec.wanted(object.status.as_ref()).map(str::to_owned)
+}
+
 fn row(problem: &Problem) -> ClusterRow {
     let status = if state(&problem.state) == Reason::Failed {
         RolloutStatus::Failed

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
 use serde_json::json;
+use statusbridge_core::reconcile::detail::Filter;
 use statusbridge_core::reconcile::store::Key;
 use statusbridge_serving::authorize::Guard;
 
@@ -24,16 +25,14 @@ pub(super) async fn package<B>(
 ) -> Result<Response<Body>, Failure> {
     let (usual, most) = CLUSTERS;
     let limit = params.parse::<usize>("limit", &format!("a number up to {most}"))?.unwrap_or(usual).min(most);
-    let (state, cluster) = (params.get("state").map(str::to_owned), params.get("cluster").map(str::to_owned));
+    let owned = |name: &str| params.get(name).map(str::to_owned);
+    let filter = Filter { state: owned("state"), cluster: owned("cluster"), limit };
     api.admit(guard, request, Some(&key.namespace)).await?;
-    if let Some(silent) = api.silent() {
-        return Err(Failure::silent(silent));
-    }
+    api.speaks()?;
     let message = format!("there is no FleetPackage {key}");
-    let told =
-        api.ask(move |world| world.package_in_detail(&key, state.as_deref(), cluster.as_deref(), limit));
+    let told = api.ask(move |world| world.package_in_detail(&key, &filter).map(|it| serde_json::to_vec(&it)));
     let told = told.await?.ok_or_else(|| Failure::not_found(message))?;
-    Ok(super::json(StatusCode::OK, &told))
+    told.map(|told| super::json_text(StatusCode::OK, told)).map_err(|error| Failure::broken(&error))
 }
 
 /// One cluster, package by package.
@@ -44,12 +43,8 @@ pub(super) async fn cluster<B>(
     cluster: String,
     params: &Params,
 ) -> Result<Response<Body>, Failure> {
-    let namespace = params.get("namespace");
-    api.admit(guard, request, namespace).await?;
-    let shown = api.pictures.of(namespace.map(str::to_owned)).await?;
-    if let Some(silent) = api.silent() {
-        return Err(Failure::silent(silent));
-    }
+    let shown = api.picture(guard, request, params.get("namespace")).await?;
+    api.speaks()?;
     let (keys, labels) = {
         let picture = shown.picture()?;
         (picture.packages_in(&cluster), picture.labels_of(&cluster).cloned())

@@ -36,6 +36,10 @@ impl Failure {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "AggregatorSilent", message)
     }
 
+    pub(super) fn broken(error: &serde_json::Error) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Error", error.to_string())
+    }
+
     pub(super) fn not_allowed(allow: &'static str) -> Self {
         let message = format!("only {allow} are answered");
         Self { allow: Some(allow), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message) }

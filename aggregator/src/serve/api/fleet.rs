@@ -30,9 +30,7 @@ pub(super) async fn all<B>(
     request: &Request<B>,
     params: &Params,
 ) -> Result<Response<Body>, Failure> {
-    let namespace = params.get("namespace");
-    api.admit(guard, request, namespace).await?;
-    let shown = api.pictures.of(namespace.map(str::to_owned)).await?;
+    let shown = api.picture(guard, request, params.get("namespace")).await?;
     let sent = shown.send(None, api.silent());
     let (_, body) = sent.ok_or_else(|| Failure::silent("the fleet cannot be put into JSON"))?;
     Ok(super::json_text(StatusCode::OK, body))
@@ -61,8 +59,7 @@ pub(super) async fn changes(
     let namespace = params.get("namespace").map(str::to_owned);
     let cursor = params.need("cursor")?.to_owned();
     let request = request.map(drop);
-    api.admit(guard, &request, namespace.as_deref()).await?;
-    let shown = api.pictures.of(namespace.clone()).await?;
+    let shown = api.picture(guard, &request, namespace.as_deref()).await?;
     let reader = Reader {
         api: api.clone(),
         guard: guard.cloned(),

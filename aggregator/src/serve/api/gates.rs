@@ -61,8 +61,7 @@ async fn look<B>(
     }
     admit(board, guard, request, &key).await?;
     match board.answer(&key, revision, now, at) {
-        Answer::Known(verdict) => serde_json::to_string(&verdict)
-            .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "Error", error.to_string())),
+        Answer::Known(verdict) => serde_json::to_string(&verdict).map_err(|error| Failure::broken(&error)),
         Answer::Unknown => Err(Failure::not_found(format!("there is no RolloutGate {key}"))),
         Answer::Silent(why) => Err(Failure::silent(why)),
     }

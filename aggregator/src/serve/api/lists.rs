@@ -20,12 +20,8 @@ pub(super) async fn packages<B>(
     params: &Params,
 ) -> Result<Response<Body>, Failure> {
     let ready: Option<bool> = params.parse("ready", "true or false")?;
-    let namespace = params.get("namespace");
-    api.admit(guard, request, namespace).await?;
-    let shown = api.pictures.of(namespace.map(str::to_owned)).await?;
-    if let Some(silent) = api.silent() {
-        return Err(Failure::silent(silent));
-    }
+    let shown = api.picture(guard, request, params.get("namespace")).await?;
+    api.speaks()?;
     let picture = shown.picture()?;
     let wanted = picture.packages().filter(|package| {
         let of = package.spec.map(|spec| &spec.package);
@@ -46,12 +42,8 @@ pub(super) async fn gates<B>(
     params: &Params,
 ) -> Result<Response<Body>, Failure> {
     let open: Option<bool> = params.parse("open", "true or false")?;
-    let namespace = params.get("namespace");
-    api.admit(guard, request, namespace).await?;
-    let shown = api.pictures.of(namespace.map(str::to_owned)).await?;
-    if let Some(silent) = api.silent() {
-        return Err(Failure::silent(silent));
-    }
+    let shown = api.picture(guard, request, params.get("namespace")).await?;
+    api.speaks()?;
     let picture = shown.picture()?;
     let revision = params.get("revision").map(Fingerprint::of);
     let wanted = picture.gates().filter(|gate| {
@@ -65,8 +57,5 @@ pub(super) async fn gates<B>(
 }
 
 fn items(all: impl Iterator<Item = impl serde::Serialize>) -> Result<Vec<Value>, Failure> {
-    let error = |error: serde_json::Error| {
-        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "Error", error.to_string())
-    };
-    all.map(serde_json::to_value).collect::<Result<_, _>>().map_err(error)
+    all.map(serde_json::to_value).collect::<Result<_, _>>().map_err(|error| Failure::broken(&error))
 }

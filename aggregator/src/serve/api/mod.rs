@@ -35,7 +35,7 @@ use crate::gate_cache::{GateCache, NOT_AUTHORIZED};
 use crate::serve::desk::{Desk, PATIENCE, Unanswered};
 use failure::Failure;
 use params::Params;
-use pictures::Pictures;
+use pictures::{Pictures, Shown};
 
 /// Body of an answer, which may go on for as long as somebody reads it.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -176,6 +176,22 @@ impl Api {
         Ok(())
     }
 
+    /// The picture of a namespace, or of all, for those who may see it.
+    async fn picture<B>(
+        &self,
+        guard: Option<&Arc<Guard>>,
+        request: &Request<B>,
+        namespace: Option<&str>,
+    ) -> Result<Arc<Shown>, Failure> {
+        self.admit(guard, request, namespace).await?;
+        self.pictures.of(namespace.map(str::to_owned)).await
+    }
+
+    /// Nothing is answered by one that does not speak for the hub.
+    fn speaks(&self) -> Result<(), Failure> {
+        self.silent().map_or(Ok(()), |silent| Err(Failure::silent(silent)))
+    }
+
     /// What the loop says to a question, when it is its turn.
     async fn ask<R: Send + 'static>(
         &self,
@@ -215,10 +231,7 @@ pub(crate) fn whole(response: Response<Full<Bytes>>) -> Response<Body> {
 fn json(status: StatusCode, value: &impl serde::Serialize) -> Response<Body> {
     match serde_json::to_vec(value) {
         Ok(body) => json_text(status, body),
-        Err(error) => {
-            let error = error.to_string();
-            whole(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "Error", error).respond())
-        }
+        Err(error) => whole(Failure::broken(&error).respond()),
     }
 }
 

@@ -71,9 +71,7 @@ pub(super) async fn answer(
         add_body(&mut params, &body.to_bytes())?;
     }
     let question = read(&params)?;
-    if let Some(silent) = api.silent() {
-        return Err(Failure::silent(silent));
-    }
+    api.speaks()?;
     let verdict = api.ask(move |world| world.revision(&question)).await?;
     let status = match verdict.state {
         RevisionState::Open => StatusCode::OK,
@@ -118,11 +116,7 @@ fn add_body(params: &mut Params, body: &[u8]) -> Result<(), Failure> {
 
 fn read(params: &Params) -> Result<RevisionQuestion, Failure> {
     let owned = |name: &str| params.get(name).map(str::to_owned);
-    let amount = |name: &str| {
-        params
-            .get(name)
-            .map(|text| text.parse().map_or_else(|_| Amount::Percent(text.to_owned()), Amount::Count))
-    };
+    let amount = |name: &str| params.get(name).map(Amount::from);
     let require = match params.get("require") {
         None | Some("Healthy") => Require::Healthy,
         Some("Applied") => Require::Applied,

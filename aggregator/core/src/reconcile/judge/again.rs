@@ -48,7 +48,7 @@ impl World<'_> {
         object: &GateObject,
     ) -> Option<(Basis, &FleetPackageSpec)> {
         let gate = object.spec.as_ref().ok()?;
-        let package = self.state.packages.get(&object.package()?)?;
+        let package = self.package_of(object)?;
         let spec = package.spec.as_ref().ok()?;
         // What the backend says to checks is other at every poll.
         if !gate.checks.is_empty() || !self.knows(gate.clusters.selector.is_some()) {

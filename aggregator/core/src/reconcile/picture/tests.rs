@@ -29,6 +29,10 @@ fn object(
     .unwrap()
 }
 
+fn key(name: &str) -> Key {
+    Key { namespace: "tenant".into(), name: name.into() }
+}
+
 fn package(name: &str, clusters: &Value) -> Value {
     json!({"package": {"source": "flux", "namespace": "ns", "name": name}, "staleAfter": "3m", "clusters": clusters})
 }
@@ -120,7 +124,7 @@ impl Hub {
                 ));
             }
             Step::Gone(name) => {
-                let key = Key { namespace: "tenant".into(), name: PACKAGES[*name].into() };
+                let key = key(PACKAGES[*name]);
                 self.state.packages.forget(&key);
             }
             Step::Gate { name, revision } => {
@@ -136,7 +140,7 @@ impl Hub {
                 ));
             }
             Step::GateGone(name) => {
-                let key = Key { namespace: "tenant".into(), name: PACKAGES[*name].into() };
+                let key = key(PACKAGES[*name]);
                 self.state.gates.forget(&key);
             }
             Step::Labels { cluster, region } => {
@@ -323,7 +327,7 @@ fn a_namespace_sees_its_own_objects_and_what_it_is_granted_of_clusters() {
         picture.packages().filter_map(|it| it.spec).map(|it| &it.package.name).collect::<Vec<_>>(),
         ["p"]
     );
-    assert_eq!(picture.packages_in("b"), [Key { namespace: "tenant".into(), name: "p".into() }]);
+    assert_eq!(picture.packages_in("b"), [key("p")]);
     let before = picture.cursor();
     hub.state.rules.tenancy = serde_json::from_value(json!([
         {"namespaces": ["tenant"], "clusters": ["a"], "packageNamespaces": ["*"], "sources": ["*"]},
@@ -347,4 +351,25 @@ fn a_cursor_of_another_picture_is_none() {
     }
     let view = serde_json::to_value(picture.since(&picture.cursor(), Some("why")).unwrap()).unwrap();
     assert_eq!(view["silent"], "why");
+}
+
+#[test]
+fn revisions_of_long_ago_are_forgotten_and_nobody_takes_another_one_for_them() {
+    const MANY: usize = 100;
+    let (mut hub, mut picture) = (Hub::new(), Picture::new(None));
+    let spec = package("p", &json!({"reporting": {"minClusters": 1}}));
+    hub.state.packages.insert(object("FleetPackage", "tenant", "p", 1, &spec));
+    picture.update(&hub.world());
+    let mut viewer = Viewer::all(&picture);
+    for number in 0..MANY {
+        hub.now += 31.0;
+        hub.state.observations.clear();
+        let said = Exposition::new(1).with("p", healthy(&format!("revision-{number}"), 100));
+        tell(&mut hub.state.fleet, &[("cluster", "a")], &said, hub.now);
+        picture.update(&hub.world());
+        viewer.take(&serde_json::to_value(picture.since(&viewer.cursor, None).unwrap()).unwrap());
+        let now = Fingerprint::of(&format!("revision-{number}")).to_string();
+        assert_eq!(viewer.cells("tenant/p"), [("a".to_owned(), "Healthy", Some(now))].into(), "{number}");
+    }
+    assert!(viewer.packages["tenant/p"].0["revisions"].as_array().unwrap().len() < MANY);
 }

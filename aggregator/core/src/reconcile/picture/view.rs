@@ -214,7 +214,8 @@ impl ShownGate {
     }
 }
 
-fn metadata<S, T>(object: &Object<S, T>) -> Value {
+/// What of an object's metadata is shown.
+pub(in crate::reconcile) fn metadata<S, T>(object: &Object<S, T>) -> Value {
     let Key { namespace, name } = &object.key;
     json!({"namespace": namespace, "name": name, "generation": object.generation, "labels": object.labels})
 }
