@@ -1,12 +1,16 @@
-//! The task of one sink: its messages one after another, each until it is sent, refused, or old.
+//! The task of one sink: the messages of each namespace one after another, each until it is sent, refused, or old. A
+//! namespace whose message is refused keeps those of no other waiting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use kube::Client;
 use kube::api::Api;
 use statusbridge_api::FleetPackage;
+use tokio::sync::Mutex;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -25,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest of them.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// For so long a message is tried. Others wait behind it meanwhile.
+/// For so long a message is tried. Those of its namespace wait behind it meanwhile.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// What became of a message.
@@ -54,23 +58,38 @@ pub(super) async fn run(
             return;
         }
     };
-    let http = Http::new(base, &sink.tls, TIMEOUT);
+    let (http, turn) = (Http::new(base, &sink.tls, TIMEOUT), Mutex::new(()));
+    let deliver = async |message: Message| {
+        let result = deliver(&hub, &http, &turn, &sink, &message, &metrics, &stop).await;
+        (message, result)
+    };
+    let (mut deliveries, mut under_way) = (FuturesUnordered::new(), BTreeSet::new());
     loop {
-        let message = tokio::select! {
+        tokio::select! {
             biased;
-            () = stop.cancelled() => return,
-            message = shelf.next(&sink.name) => message,
-        };
-        let Some(result) = deliver(&hub, &http, &sink, &message, &metrics, &stop).await else { return };
-        metrics.message(&sink.name, result);
-        shelf.done(&sink.name, &message.id);
+            () = stop.cancelled(), if deliveries.is_empty() => return,
+            Some(ended) = deliveries.next() => {
+                let (message, result): (Message, Option<MessageResult>) = ended;
+                under_way.remove(&message.namespace);
+                if let Some(result) = result {
+                    metrics.message(&sink.name, result);
+                    shelf.done(&sink.name, &message.id);
+                }
+            }
+            message = shelf.next(&sink.name, &under_way), if !stop.is_cancelled() => {
+                under_way.insert(message.namespace.clone());
+                deliveries.push(deliver(message));
+            }
+        }
     }
 }
 
-/// Tries until it is over; nothing when told to stop before.
+/// Tries until it is over; nothing when told to stop before. Each try waits for its turn, behind all others that do:
+/// between two steps of a message there is none of another, which may be about the same deployment.
 async fn deliver(
     hub: &Client,
     http: &Http,
+    turn: &Mutex<()>,
     sink: &Sink,
     message: &Message,
     metrics: &Metrics,
@@ -79,7 +98,13 @@ async fn deliver(
     let (begun, mut pause, mut steps) = (Instant::now(), FIRST_PAUSE, 0);
     let (sink_name, about) = (&sink.name, format!("{}/{}", message.namespace, message.name));
     loop {
-        let (error, wait) = match send(hub, http, sink, message, &mut steps).await {
+        let turn = turn.lock().await;
+        if stop.is_cancelled() {
+            return None;
+        }
+        let sent = send(hub, http, sink, message, &mut steps).await;
+        drop(turn);
+        let (error, wait) = match sent {
             Ok(Sent::Yes) => {
                 debug!(sink = sink_name, object = about, outcome = ?message.outcome, "told");
                 return Some(MessageResult::Sent);

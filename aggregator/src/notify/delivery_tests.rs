@@ -1,6 +1,6 @@
 //! Deliveries to real servers that refuse, hang, and lose answers.
 
-use std::sync::Mutex;
+use std::sync::Mutex as Lock;
 
 use reqwest::Url;
 use rstest::rstest;
@@ -36,7 +36,7 @@ type Acts = Box<dyn Fn(&[Asked]) -> Does + Send + Sync>;
 
 /// A server on this machine.
 struct Receiver {
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Lock<Vec<Asked>>>,
     port: u16,
     _task: JoinSet<()>,
 }
@@ -46,7 +46,7 @@ impl Receiver {
     async fn start(acts: impl Fn(&[Asked]) -> Does + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let asked = Arc::new(Mutex::new(Vec::new()));
+        let asked = Arc::new(Lock::new(Vec::new()));
         let (mut task, acts, seen) = (JoinSet::new(), Arc::new(Box::new(acts) as Acts), asked.clone());
         task.spawn(async move {
             let mut open = JoinSet::new();
@@ -82,7 +82,7 @@ impl Receiver {
         let http = Http::new(Url::parse(&url).unwrap(), &sink.tls, Duration::from_millis(300));
         let hub = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
         let metrics = Metrics::aggregator();
-        let result = deliver(&hub, &http, &sink, message, &metrics, stop).await?;
+        let result = deliver(&hub, &http, &Mutex::default(), &sink, message, &metrics, stop).await?;
         Some(match result {
             MessageResult::Sent => "sent",
             MessageResult::Skipped => "skipped",
@@ -92,7 +92,7 @@ impl Receiver {
     }
 }
 
-async fn answer(mut stream: TcpStream, acts: Arc<Acts>, seen: Arc<Mutex<Vec<Asked>>>) {
+async fn answer(mut stream: TcpStream, acts: Arc<Acts>, seen: Arc<Lock<Vec<Asked>>>) {
     let mut bytes = Vec::new();
     let (head, body) = loop {
         let mut chunk = [0; 4096];
@@ -178,6 +178,42 @@ async fn a_message_is_signed_with_what_is_in_the_file_now() {
 }
 
 #[tokio::test]
+async fn a_namespace_whose_message_is_refused_keeps_no_other_waiting() {
+    let receiver =
+        Receiver::start(|asked| match asked.last().unwrap().body["data"]["customData"]["namespace"] {
+            Value::String(ref namespace) if namespace == "refused" => {
+                Does::Answers(503, "retry-after: 3600\r\n", json!({}))
+            }
+            _ => ok(),
+        })
+        .await;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let url = format!("http://127.0.0.1:{}/", receiver.port);
+    let sink = sink(&format!("[{{name: a, to: webhook, url: \"{url}\"}}]"));
+    let hub = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+    let metrics = Arc::new(Metrics::aggregator());
+    let shelf = Arc::new(Shelf::new(&hub, "hub", std::slice::from_ref(&sink), metrics.clone()));
+    shelf.read_as_empty();
+    let of =
+        |namespace: &str, at| Message { namespace: namespace.to_owned(), ..message(Outcome::Succeeded, at) };
+    for told in [of("refused", 1), of("refused", 2), of("fleet", 3), of("fleet", 4)] {
+        shelf.offer(&told);
+    }
+    let stop = CancellationToken::new();
+    let sends = tokio::spawn(run(hub, sink, shelf, metrics, stop.clone()));
+    let ids = || receiver.asked.lock().unwrap().iter().map(|it| it.body["id"].clone()).collect::<Vec<_>>();
+    let told = async {
+        while ids().len() < 3 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, told).await.unwrap();
+    stop.cancel();
+    tokio::time::timeout(TIMEOUT, sends).await.unwrap().unwrap();
+    assert_eq!(ids(), [1, 3, 4].map(|at| message(Outcome::Succeeded, at).id));
+}
+
+#[tokio::test]
 async fn who_is_told_to_stop_does_not_wait_for_the_next_try() {
     let stop = CancellationToken::new();
     let told = stop.clone();
@@ -216,7 +252,10 @@ const SHA: &str = "4f0e2a91c3d5b7e6f80912a4b6c8d0e2f4a6b8c0";
 #[tokio::test]
 async fn github_gets_one_deployment_whichever_answer_is_lost(#[case] loses: usize) {
     let (github, file) = (github(loses).await, secret_file("token"));
-    let fields = format!("to: github, repository: acme/fleet, tokenFile: \"{}\"", file.path().display());
+    let fields = format!(
+        "to: github, namespaces: [fleet], repository: acme/fleet, tokenFile: \"{}\"",
+        file.path().display()
+    );
     assert_eq!(github.tell(&fields, &message(Outcome::Succeeded, 1)).await, Some("sent"));
     let lines = github.lines();
     let count = |line: &str| lines.iter().filter(|it| it.as_str() == line).count();
@@ -250,7 +289,7 @@ async fn gitlab_gets_a_deployment_that_goes_on(
     .await;
     let file = secret_file("token");
     let fields = format!(
-        "to: gitlab, repository: acme/sub/fleet, tokenFile: \"{}\", environment: production",
+        "to: gitlab, namespaces: [fleet], repository: acme/sub/fleet, tokenFile: \"{}\", environment: production",
         file.path().display()
     );
     assert_eq!(gitlab.tell(&fields, &message(outcome, 1)).await, Some("sent"));
@@ -269,7 +308,10 @@ async fn gitlab_gets_a_deployment_that_goes_on(
 async fn a_forge_is_told_nothing_of_a_revision_without_a_commit() {
     let forge = Receiver::start(|_| ok()).await;
     let file = secret_file("token");
-    let fields = format!("to: github, repository: acme/fleet, tokenFile: \"{}\"", file.path().display());
+    let fields = format!(
+        "to: github, namespaces: [fleet], repository: acme/fleet, tokenFile: \"{}\"",
+        file.path().display()
+    );
     let message = Message { commit: None, ..message(Outcome::Succeeded, 1) };
     assert_eq!(forge.tell(&fields, &message).await, Some("skipped"));
     assert_eq!(forge.lines(), Vec::<String>::new());

@@ -4,14 +4,15 @@
 //! the time at which it came to be, so that it is not told of the past; afterwards it follows the oldest that is remembered,
 //! never beyond what waits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use super::message::Message;
 
-/// Messages that wait for one sink, at most.
+/// Messages that wait for one sink, at most; and those of one namespace among them.
 const MOST_WAITING: usize = 2_000;
+const MOST_OF_A_NAMESPACE: usize = 200;
 /// Messages that are remembered as told, at most.
 const MOST_TOLD: usize = 400;
 /// Bytes that the waiting messages of one sink take in the hub, at most: the rest is found again in the statuses.
@@ -51,16 +52,17 @@ impl Ledger {
         if message.at < self.floor || self.told.contains_key(&message.id) || waits() {
             return Offered::Known;
         }
-        if self.waiting.len() >= MOST_WAITING {
+        let of_its_namespace = self.waiting.iter().filter(|other| other.namespace == message.namespace);
+        if self.waiting.len() >= MOST_WAITING || of_its_namespace.count() >= MOST_OF_A_NAMESPACE {
             return Offered::Full;
         }
         self.waiting.push_back(message.clone());
         Offered::Waits
     }
 
-    /// What is to be sent next.
-    pub(super) fn next(&self) -> Option<&Message> {
-        self.waiting.front()
+    /// What is to be sent next: the oldest whose namespace is none of those that have a message under way.
+    pub(super) fn next(&self, under_way: &BTreeSet<String>) -> Option<&Message> {
+        self.waiting.iter().find(|message| !under_way.contains(&message.namespace))
     }
 
     /// How many wait.
@@ -68,12 +70,10 @@ impl Ledger {
         self.waiting.len()
     }
 
-    /// The first was sent, or was given up.
+    /// One was sent, or was given up.
     pub(super) fn done(&mut self, id: &str) {
-        if self.next().is_none_or(|next| next.id != id) {
-            return;
-        }
-        let Some(message) = self.waiting.pop_front() else { return };
+        let place = self.waiting.iter().position(|message| message.id == id);
+        let Some(message) = place.and_then(|place| self.waiting.remove(place)) else { return };
         self.told.insert(message.id, message.at);
         while self.told.len() > MOST_TOLD {
             let Some((id, at)) =
@@ -110,6 +110,14 @@ mod tests {
         message(Outcome::Succeeded, time)
     }
 
+    fn of(namespace: &str, time: i64) -> Message {
+        Message { namespace: namespace.to_owned(), ..at(time) }
+    }
+
+    fn next<'a>(ledger: &'a Ledger, under_way: &[&str]) -> Option<&'a Message> {
+        ledger.next(&under_way.iter().map(|&namespace| namespace.to_owned()).collect())
+    }
+
     /// What another process makes of it.
     fn restarted(ledger: &Ledger) -> Ledger {
         serde_json::from_str(&serde_json::to_string(&ledger.kept()).unwrap()).unwrap()
@@ -122,13 +130,13 @@ mod tests {
         assert_eq!(ledger.offer(&at(100)), Offered::Waits);
         assert_eq!(ledger.offer(&at(100)), Offered::Known, "it waits");
         let mut ledger = restarted(&ledger);
-        assert_eq!(ledger.next(), Some(&at(100)), "what waited waits");
+        assert_eq!(next(&ledger, &[]), Some(&at(100)), "what waited waits");
         assert_eq!(ledger.offer(&at(100)), Offered::Known);
         ledger.done("another");
         assert_eq!(ledger.waiting(), 1);
         ledger.done(&at(100).id);
         let mut ledger = restarted(&ledger);
-        assert_eq!(ledger.next(), None);
+        assert_eq!(next(&ledger, &[]), None);
         assert_eq!(ledger.offer(&at(100)), Offered::Known, "it was told");
     }
 
@@ -153,7 +161,7 @@ mod tests {
         }
         // One from long ago, of a leader whose clock was behind.
         let late = at(ledger.floor);
-        for message in std::iter::once(late.clone()).chain((1_000..2_000).map(at)) {
+        for message in std::iter::once(late.clone()).chain((1_000..1_100).map(at)) {
             ledger.offer(&message);
         }
         let waits = ledger.kept();
@@ -161,15 +169,34 @@ mod tests {
     }
 
     #[test]
+    fn each_namespace_has_its_turn_its_order_and_its_room() {
+        let mut ledger = Ledger::new(0);
+        for message in [of("a", 1), of("a", 2), of("b", 3)] {
+            ledger.offer(&message);
+        }
+        assert_eq!(next(&ledger, &[]), Some(&of("a", 1)));
+        assert_eq!(next(&ledger, &["a"]), Some(&of("b", 3)));
+        assert_eq!(next(&ledger, &["a", "b"]), None);
+        ledger.done(&of("b", 3).id);
+        assert_eq!(next(&ledger, &[]), Some(&of("a", 1)), "one that is under way waits on");
+
+        let offered = (4..).map(|time| ledger.offer(&of("a", time)));
+        let found = offered.take_while(|offered| *offered == Offered::Waits).count();
+        assert_eq!(found, MOST_OF_A_NAMESPACE - 2);
+        assert_eq!(ledger.offer(&of("b", 1_000)), Offered::Waits);
+    }
+
+    #[test]
     fn there_is_room_for_so_many_and_not_for_more() {
         let mut ledger = Ledger::new(0);
-        let full = (1..=MOST_WAITING as i64 + 1).map(|time| ledger.offer(&at(time))).last();
+        let from_all_over = |time| of(&format!("team-{}", time % 100), time);
+        let full = (1..=MOST_WAITING as i64 + 1).map(|time| ledger.offer(&from_all_over(time))).last();
         assert_eq!((full, ledger.waiting()), (Some(Offered::Full), MOST_WAITING));
         let kept = serde_json::to_string(&ledger.kept()).unwrap();
         assert!(kept.len() < MOST_KEPT + 100, "{}", kept.len());
         let mut ledger = restarted(&ledger);
         assert_eq!(
-            ledger.offer(&at(MOST_WAITING as i64)),
+            ledger.offer(&from_all_over(MOST_WAITING as i64)),
             Offered::Waits,
             "what was not kept is found again"
         );

@@ -95,8 +95,8 @@ struct Entry {
     deployments: Option<bool>,
     commit_statuses: Option<bool>,
     environment: Option<String>,
-    #[serde(default = "everywhere")]
-    namespaces: Vec<Glob>,
+    #[serde(default, deserialize_with = "given")]
+    namespaces: Option<Vec<Glob>>,
     #[serde(default, deserialize_with = "given")]
     selector: Option<LabelSelector>,
     #[serde(default = "everything")]
@@ -105,17 +105,13 @@ struct Entry {
     tls: TlsFiles,
 }
 
-fn everywhere() -> Vec<Glob> {
-    vec![Glob::from("*")]
-}
-
 fn everything() -> Vec<About> {
     vec![About::RolloutGate, About::FleetPackage]
 }
 
-/// A selector without a value is an empty one, not one that is left out.
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LabelSelector>, D::Error> {
-    LabelSelector::deserialize(deserializer).map(Some)
+/// A field without a value is not one that is left out.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 impl Settings {
@@ -154,7 +150,7 @@ fn sink(entry: Entry) -> Result<Sink, String> {
         return Err(format!("name must have 1 to {LONGEST_NAME} letters a-z, digits and hyphens"));
     }
     let empty = [
-        ("namespaces", entry.namespaces.is_empty()),
+        ("namespaces", entry.namespaces.as_ref().is_some_and(Vec::is_empty)),
         ("kinds", entry.kinds.is_empty()),
         ("selector", entry.selector == Some(LabelSelector::default())),
     ];
@@ -170,6 +166,11 @@ fn sink(entry: Entry) -> Result<Sink, String> {
         To::GitLab => Target::GitLab(forge(&entry, "https://gitlab.com/api/v4")?),
     };
     let Entry { name, namespaces, selector, kinds, tls, .. } = entry;
+    // Whoever may write a gate says which commit it is about, so no forge believes every namespace unasked.
+    let everywhere = || matches!(target, Target::Webhook { .. }).then(|| vec![Glob::from("*")]);
+    let namespaces = namespaces.or_else(everywhere).ok_or(
+        "namespaces is missing: it says whose gates may write to the repository; [\"*\"] if those of every namespace may",
+    )?;
     Ok(Sink { name, target, namespaces, selector, kinds, tls })
 }
 
@@ -270,19 +271,19 @@ pub(super) mod tests {
         serde_saphyr::from_str::<Settings>(text).unwrap().0.remove(0)
     }
 
-    const GITHUB: &str = "repository: acme/fleet, tokenFile: /t";
+    const GITHUB: &str = "repository: acme/fleet, tokenFile: /t, namespaces: [fleet]";
 
     #[rstest]
     #[case::a_webhook("{name: a, to: webhook, url: \"http://ci.example/hook\", secretFile: /s}")]
     #[case::github(&format!("{{name: a, to: github, {GITHUB}}}"))]
     #[case::an_enterprise(
-        "{name: a, to: github, repository: a/b, tokenFile: /t, url: \"https://git.example/api/v3\"}"
+        "{name: a, to: github, repository: a/b, tokenFile: /t, url: \"https://git.example/api/v3\", namespaces: [\"*\"]}"
     )]
     #[case::gitlab(
-        "{name: a, to: gitlab, repository: group/sub/project, tokenFile: /t, environment: production}"
+        "{name: a, to: gitlab, repository: group/sub/project, tokenFile: /t, environment: production, namespaces: [\"*\"]}"
     )]
     #[case::this_machine(
-        "{name: a, to: gitlab, repository: a/b, tokenFile: /t, url: \"http://127.0.0.1:80\"}"
+        "{name: a, to: gitlab, repository: a/b, tokenFile: /t, url: \"http://127.0.0.1:80\", namespaces: [\"*\"]}"
     )]
     fn what_can_be_told(#[case] entry: &str) {
         serde_saphyr::from_str::<Settings>(&format!("[{entry}]")).unwrap();
@@ -302,6 +303,10 @@ pub(super) mod tests {
         "https only"
     )]
     #[case::no_token("{name: a, to: github, repository: a/b}", "tokenFile")]
+    #[case::nobody_in_particular(
+        "{name: a, to: github, repository: a/b, tokenFile: /t}",
+        "namespaces is missing"
+    )]
     #[case::no_repository("{name: a, to: github, tokenFile: /t}", "repository")]
     #[case::another_path("{name: a, to: github, repository: a/../b, tokenFile: /t}", "owner/name")]
     #[case::up("{name: a, to: gitlab, repository: a/.., tokenFile: /t}", "owner/name")]

@@ -1,7 +1,7 @@
 //! Where the ledgers lie: in memory for the tasks of the sinks, and in one ConfigMap of the hub beside the Leases, where
 //! tenants write nothing, for the next leader. The ConfigMap is written at most once a second, and only by the leader.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -131,12 +131,13 @@ impl Shelf {
         }
     }
 
-    /// What a sink is to be sent next; waits until there is something.
-    pub(super) async fn next(&self, sink: &str) -> Message {
+    /// What a sink is to be sent next while messages of these namespaces are under way; waits until there is something.
+    pub(super) async fn next(&self, sink: &str, under_way: &BTreeSet<String>) -> Message {
         loop {
             let next = {
                 let state = self.state();
-                state.ledgers.as_ref().and_then(|all| all.get(sink)).and_then(Ledger::next).cloned()
+                let ledger = state.ledgers.as_ref().and_then(|all| all.get(sink));
+                ledger.and_then(|ledger| ledger.next(under_way)).cloned()
             };
             match (next, self.wakes.get(sink)) {
                 (Some(message), _) => return message,
@@ -191,5 +192,14 @@ impl Shelf {
             warn!(%error, "the ConfigMap {NAME} could not be written: a message may be sent twice after a restart");
         }
         saved.is_ok()
+    }
+}
+
+#[cfg(test)]
+impl Shelf {
+    /// As if it had been read and there were nothing: sinks are told of whatever comes.
+    pub(super) fn read_as_empty(&self) {
+        let ledgers = self.sinks.iter().map(|sink| (sink.name.clone(), Ledger::new(0)));
+        self.state().ledgers = Some(ledgers.collect());
     }
 }

@@ -56,7 +56,9 @@ async fn a_delivery_is_counted_once_across_restarts() {
                 .await
         };
 
-        // It ran before anybody looked: that is no deployment.
+        // It ran before anybody wanted it: that is no deployment.
+        hub.report("payments", "10s", json!({"clusters": {"names": CLUSTERS}})).await?;
+        hub.reports("payments", "Ready", "True", "HealthyAtOwnRevision", SOON).await?;
         wants(R1).await?;
         hub.reports("payments", "Ready", "True", "Healthy", SOON).await?;
         counts(&hub.aggregator, [0.0; 4]).await?;
