@@ -5,7 +5,6 @@
 //! lately, and is told to try again beyond that; tokens that were allowed lately have turns of their own.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,6 +25,7 @@ use tracing::{debug, warn};
 
 use crate::answer::refusal::Refusal;
 use crate::listen::peer::Peer;
+use crate::listen::places::{Place, Places};
 use crate::metrics::ServerMetrics;
 
 /// How long an answer of the API server holds: what is granted or taken away takes effect within this.
@@ -154,7 +154,7 @@ impl Guard {
     /// # Errors
     /// When it may not, or that cannot be found out.
     pub async fn admit<B>(&self, request: &Request<B>, wanted: Wanted<'_>) -> Result<(), Refusal> {
-        let peer = request.extensions().get().copied().unwrap_or(Peer::NONE);
+        let peer = Peer::of(request);
         let answer = match bearer_token(request.headers()) {
             Some(token) => self.review(token, peer, wanted).await,
             None => Err(Refusal::Unauthenticated),
@@ -274,20 +274,20 @@ impl Key {
 /// Turns for tokens that were not allowed lately.
 struct Unfamiliar {
     turns: Semaphore,
-    /// How many requests of each peer have a turn or wait for one.
-    of_peer: Mutex<HashMap<Peer, usize>>,
+    /// For requests that have a turn or wait for one.
+    places: Places,
 }
 
 impl Default for Unfamiliar {
     fn default() -> Self {
-        Self { turns: Semaphore::new(AT_ONCE), of_peer: Mutex::default() }
+        Self { turns: Semaphore::new(AT_ONCE), places: Places::new(OF_PEER) }
     }
 }
 
 impl Unfamiliar {
     /// Waits for a turn, unless the peer waits for too many already.
     async fn turn(&self, peer: Peer) -> Result<Turn<'_>, Refusal> {
-        let place = Place::take(&self.of_peer, peer).ok_or_else(|| {
+        let place = self.places.take_for(peer).ok_or_else(|| {
             Refusal::Unavailable(format!("{OF_PEER} other unknown tokens of this client are being looked at"))
         })?;
         Ok(Turn { _permit: self.turns.acquire().await.ok(), _place: place })
@@ -296,36 +296,7 @@ impl Unfamiliar {
 
 struct Turn<'a> {
     _permit: Option<SemaphorePermit<'a>>,
-    _place: Place<'a>,
-}
-
-/// One of the requests that a peer may have under way.
-struct Place<'a> {
-    of_peer: &'a Mutex<HashMap<Peer, usize>>,
-    peer: Peer,
-}
-
-impl<'a> Place<'a> {
-    fn take(of_peer: &'a Mutex<HashMap<Peer, usize>>, peer: Peer) -> Option<Self> {
-        let mut counts = of_peer.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(peer).or_default();
-        (*count < OF_PEER).then(|| {
-            *count += 1;
-            Self { of_peer, peer }
-        })
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        let mut counts = self.of_peer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut count) = counts.entry(self.peer) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
-    }
+    _place: Place,
 }
 
 /// What the API server answered lately.
@@ -537,7 +508,5 @@ mod tests {
         assert!(futures::poll!(&mut other).is_pending());
         turns.pop();
         assert!(other.await.is_ok());
-        turns.clear();
-        assert!(unfamiliar.of_peer.lock().unwrap().is_empty());
     }
 }

@@ -20,5 +20,5 @@ pub mod options;
 mod process;
 
 pub use answer::{format, page, refusal, response};
-pub use listen::{http, tls};
+pub use listen::{http, places, tls};
 pub use process::{kubeconfig, log, signals};

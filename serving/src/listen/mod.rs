@@ -3,4 +3,5 @@
 mod descriptors;
 pub mod http;
 pub(crate) mod peer;
+pub mod places;
 pub mod tls;

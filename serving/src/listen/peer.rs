@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use http::Request;
+
 /// Bits of an IPv6 address that one host cannot choose for itself.
 const IPV6_NETWORK: u32 = 64;
 
@@ -12,7 +14,12 @@ pub(crate) struct Peer(IpAddr);
 
 impl Peer {
     /// For requests that came over no connection.
-    pub(crate) const NONE: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    const NONE: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+
+    /// Whom a request comes from.
+    pub(crate) fn of<B>(request: &Request<B>) -> Self {
+        request.extensions().get().copied().unwrap_or(Self::NONE)
+    }
 }
 
 impl From<IpAddr> for Peer {

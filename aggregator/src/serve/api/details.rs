@@ -30,7 +30,8 @@ pub(super) async fn package<B>(
     api.admit(guard, request, Some(&key.namespace)).await?;
     api.speaks()?;
     let message = format!("there is no FleetPackage {key}");
-    let told = api.ask(move |world| world.package_in_detail(&key, &filter).map(|it| serde_json::to_vec(&it)));
+    let told = api
+        .ask(request, move |world| world.package_in_detail(&key, &filter).map(|it| serde_json::to_vec(&it)));
     let told = told.await?.ok_or_else(|| Failure::not_found(message))?;
     told.map(|told| super::json_text(StatusCode::OK, told)).map_err(|error| Failure::broken(&error))
 }
@@ -52,6 +53,6 @@ pub(super) async fn cluster<B>(
     let missing = || Failure::not_found(format!("no FleetPackage is meant to be in cluster {cluster:?}"));
     let labels = labels.filter(|_| !keys.is_empty()).ok_or_else(missing)?;
     let name = cluster.clone();
-    let packages = api.ask(move |world| world.packages_in_cluster(&keys, &cluster)).await?;
+    let packages = api.ask(request, move |world| world.packages_in_cluster(&keys, &cluster)).await?;
     Ok(super::json(StatusCode::OK, &json!({"name": name, "labels": labels, "packages": packages})))
 }

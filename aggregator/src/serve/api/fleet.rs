@@ -23,7 +23,10 @@ const PULSE: Duration = Duration::from_secs(1);
 /// How long nobody is asked again whether who reads may go on reading.
 const ADMITTED: Duration = Duration::from_secs(30);
 
-/// Everything that the page shows.
+/// Bytes that are sent at once.
+const CHUNK: usize = 64 << 10;
+
+/// Everything that the page shows. The reader's place is taken until all of it is sent.
 pub(super) async fn all<B>(
     api: &Arc<Api>,
     guard: Option<&Arc<Guard>>,
@@ -33,7 +36,12 @@ pub(super) async fn all<B>(
     let shown = api.picture(guard, request, params.get("namespace")).await?;
     let sent = shown.send(None, api.silent());
     let (_, body) = sent.ok_or_else(|| Failure::silent("the fleet cannot be put into JSON"))?;
-    Ok(super::json_text(StatusCode::OK, body))
+    let unsent = (body, api.place(request)?);
+    let chunks = stream::unfold(unsent, |(mut body, place)| async move {
+        let chunk = body.split_to(CHUNK.min(body.len()));
+        (!chunk.is_empty()).then(|| (Ok(Frame::data(chunk)), (body, place)))
+    });
+    Ok(super::json_text(StatusCode::OK, Bytes::new()).map(|_| StreamBody::new(chunks).boxed_unsync()))
 }
 
 struct Reader {

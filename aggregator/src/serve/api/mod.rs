@@ -27,6 +27,7 @@ use statusbridge_api::{GROUP, fleet_package_slice};
 use statusbridge_core::reconcile::judge::World;
 use statusbridge_core::reconcile::store::Key;
 use statusbridge_serving::authorize::{Guard, Wanted};
+use statusbridge_serving::places::{Place, Places};
 use statusbridge_serving::response::respond;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -109,18 +110,24 @@ pub struct Api {
     questions: Semaphore,
     /// Turns to have a body read.
     bodies: Semaphore,
+    /// For questions that wait or are answered, and for fleets that are sent: somebody who asks for much, or reads nothing,
+    /// takes nobody's turn and little memory.
+    places: Places,
 }
 
 /// Questions to the loop at the same time: fewer than find a place there.
 const QUESTIONS: usize = 2;
 /// Bodies that are read at the same time.
 const BODIES: usize = 8;
+/// Questions and whole fleets that one client may have under way.
+const OF_CLIENT: usize = 16;
 
 impl Api {
     /// The API over what the loop behind this desk knows, as long as the board says that it speaks for the hub.
     pub fn new(desk: Arc<Desk>, board: Arc<GateCache>) -> Arc<Self> {
         let (questions, bodies) = (Semaphore::new(QUESTIONS), Semaphore::new(BODIES));
-        Arc::new(Self { pictures: Pictures::new(desk.clone()), desk, board, questions, bodies })
+        let (pictures, places) = (Pictures::new(desk.clone()), Places::new(OF_CLIENT));
+        Arc::new(Self { desk, board, pictures, questions, bodies, places })
     }
 
     /// The answer to a request.
@@ -192,11 +199,19 @@ impl Api {
         self.silent().map_or(Ok(()), |silent| Err(Failure::silent(silent)))
     }
 
+    /// A place of the client that this request is from.
+    fn place<B>(&self, request: &Request<B>) -> Result<Place, Failure> {
+        let full = || Failure::silent(format!("{OF_CLIENT} other requests of this client are under way"));
+        self.places.take(request).ok_or_else(full)
+    }
+
     /// What the loop says to a question, when it is its turn.
-    async fn ask<R: Send + 'static>(
+    async fn ask<B, R: Send + 'static>(
         &self,
+        request: &Request<B>,
         question: impl FnOnce(&World<'_>) -> R + Send + 'static,
     ) -> Result<R, Failure> {
+        let _place = self.place(request)?;
         let turn = timeout(PATIENCE, self.questions.acquire()).await;
         let _turn = turn.map_err(|_| Unanswered::Busy)?;
         Ok(self.desk.ask(question).await?)

@@ -60,6 +60,7 @@ pub(super) async fn answer(
     let asker = params.get("hubNamespace").filter(|namespace| !namespace.is_empty());
     api.admit(guard, &request, asker).await?;
     if request.method() == Method::POST {
+        let _place = api.place(&request)?;
         let _turn = api.bodies.acquire().await;
         let body = timeout(PATIENCE, Limited::new(body, LONGEST_BODY).collect()).await;
         let body =
@@ -72,7 +73,7 @@ pub(super) async fn answer(
     }
     let question = read(&params)?;
     api.speaks()?;
-    let verdict = api.ask(move |world| world.revision(&question)).await?;
+    let verdict = api.ask(&request, move |world| world.revision(&question)).await?;
     let status = match verdict.state {
         RevisionState::Open => StatusCode::OK,
         RevisionState::Closed => StatusCode::CONFLICT,
