@@ -27,6 +27,7 @@ thanos|github.com/thanos-io/thanos|thanos|github.com/thanos-io/thanos/cmd/thanos
 mimir|github.com/grafana/mimir|mimir|github.com/grafana/mimir/cmd/mimir|netgo stringlabels|5 minutes|-X '$mimir'.Version=@V@
 victoria-metrics-cluster|github.com/VictoriaMetrics/VictoriaMetrics|vminsert vmselect vmstorage|github.com/VictoriaMetrics/VictoriaMetrics/app/vminsert github.com/VictoriaMetrics/VictoriaMetrics/app/vmselect github.com/VictoriaMetrics/VictoriaMetrics/app/vmstorage||1 minute|-X github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version=v@V@
 kustomize-controller|github.com/fluxcd/kustomize-controller|kustomize-controller|github.com/fluxcd/kustomize-controller||2 minutes|
+source-controller|github.com/fluxcd/source-controller|source-controller registry flux|github.com/fluxcd/source-controller github.com/distribution/distribution/v3/cmd/registry statusbridge.dev/tests/servers/source-controller||3 minutes|
 kpt|github.com/kptdev/kpt|kpt-live|statusbridge.dev/tests/servers/kpt||2 minutes|-X main.version=v@V@
 kstatus|sigs.k8s.io/cli-utils|kstatus|statusbridge.dev/tests/servers/kstatus||1 minute|
 argocd-lua|github.com/yuin/gopher-lua|argocd-lua|statusbridge.dev/tests/servers/argocd-lua||some seconds|
@@ -42,7 +43,7 @@ kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconfor
 '
 # kube-state-metrics is what the benchmark measures against, kubeconform and actionlint are what deploy/check runs,
 # otel-collector is what `make pipelines` tries: no other test needs them.
-default_names="kubernetes etcd etcd-old prometheus thanos mimir victoria-metrics victoria-metrics-cluster kustomize-controller kpt kstatus argocd-lua crossplane-changelog argo-rollouts kubefleet ocm-placement helm"
+default_names="kubernetes etcd etcd-old prometheus thanos mimir victoria-metrics victoria-metrics-cluster kustomize-controller source-controller kpt kstatus argocd-lua crossplane-changelog argo-rollouts kubefleet ocm-placement helm"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }

@@ -4,6 +4,7 @@
 //! Rig ── a directory of its own, reserved ports, logs kept when something failed
 //!  ├─ Etcd ── ApiServer … ApiServer            several API servers share one etcd by prefix
 //!  │            ├─ KustomizeController, Flux   packages delivered by somebody else's controller
+//!  │            ├─ SourceController, Registry  the same from a registry
 //!  │            ├─ Kpt                          packages applied by a command that leaves an inventory
 //!  │            └─ Exporter, Aggregator        our own programs
 //!  ├─ Prometheus, VictoriaMetrics (one node, or a cluster of them), Thanos, Mimir
@@ -53,6 +54,7 @@ pub mod hub;
 mod kpt;
 mod kubeconfig;
 mod mimir;
+mod oci;
 mod own;
 mod pipelines;
 mod ports;
@@ -86,6 +88,7 @@ pub use hub::Hub;
 pub use kpt::{Kpt, KptPackage, config_map_manifest, put_inventory, revision_manifest};
 pub use kubeconfig::Kubeconfig;
 pub use mimir::{Mimir, MimirIngester, MimirTenant};
+pub use oci::{Registry, SourceController};
 pub use own::{Aggregator, AggregatorOptions, Exporter, PROGRAMS, Sweeper, own_command, own_program};
 pub use pipelines::{Pipeline, Route};
 pub use ports::Port;

@@ -3,6 +3,7 @@
 
 mod analysis;
 mod fleets;
+mod flux_waves;
 mod pod;
 mod task;
 
