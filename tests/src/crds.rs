@@ -98,8 +98,8 @@ pub fn monitoring() -> Result<Vec<PathBuf>> {
     yaml_files(&repository().join("tests/monitoring-crds"))
 }
 
-/// Those of a tool that reads gates, by its name in `tests/consumer-crds`: `argo-rollouts`, `kubefleet`,
-/// `open-cluster-management`, `tekton`.
+/// Those of a tool that waits for gates or verdicts, by its name in `tests/consumer-crds`: `argo-rollouts`, `flagger`,
+/// `gitops-promoter`, `kargo`, `kubefleet`, `open-cluster-management`, `tekton`.
 ///
 /// # Errors
 /// When the directory cannot be read.

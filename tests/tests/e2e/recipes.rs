@@ -6,6 +6,7 @@ mod fleets;
 mod flux_waves;
 mod pod;
 mod task;
+mod verdict;
 
 use crate::e2e::world::*;
 use anyhow::{Context, Result, anyhow, ensure};
@@ -184,18 +185,22 @@ async fn flux_goes_on_once_the_gate_is_open_and_never_while_nobody_judges_it() {
     .await;
 }
 
+/// What a program answers to a question: a line of JSON each.
+fn told(name: &str, question: &Value) -> Result<Value> {
+    let mut child = Command::new(program(name)?)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting {name}"))?;
+    child.stdin.take().context("no stdin")?.write_all(question.to_string().as_bytes())?;
+    Ok(serde_json::from_slice(&child.wait_with_output()?.stdout)?)
+}
+
 /// What Argo CD makes of an object, by the script for its kind.
 fn argo_cd(scripts: &Value, object: &DynamicObject) -> Result<(String, String)> {
     let kind = &object.types.as_ref().context("no kind")?.kind;
     let script = &scripts["data"][format!("resource.customizations.health.statusbridge.dev_{kind}")];
-    let mut child = Command::new(program("argocd-lua")?)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("starting Lua")?;
-    let question = json!({"script": script, "object": object}).to_string();
-    child.stdin.take().context("no stdin")?.write_all(question.as_bytes())?;
-    let answer: Value = serde_json::from_slice(&child.wait_with_output()?.stdout)?;
+    let answer = told("argocd-lua", &json!({"script": script, "object": object}))?;
     ensure!(answer["error"].is_null(), "{answer}");
     let text = |field: &str| answer[field].as_str().unwrap_or_default().to_owned();
     Ok((text("status"), text("message")))
