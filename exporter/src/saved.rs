@@ -81,7 +81,7 @@ impl Saved {
         if start.starts_with(['{', '[']) && self.add_json(origin, start) {
             return;
         }
-        let documents = yaml_documents(text);
+        let documents = yaml::documents(text);
         let several = documents.len() > 1;
         for (number, document) in documents.into_iter().enumerate() {
             let origin =
@@ -167,27 +167,6 @@ pub fn each_object(mut value: Value, found: &mut impl FnMut(Value)) {
         return;
     }
     found(value);
-}
-
-/// The documents of a YAML text, cut before they are parsed so that one cannot break the others.
-fn yaml_documents(text: &str) -> Vec<String> {
-    let mut documents = vec![String::new()];
-    for line in text.lines() {
-        if let Some(rest) = line.strip_prefix("---")
-            && (rest.is_empty() || rest.starts_with([' ', '\t']))
-        {
-            documents.push(rest.to_owned());
-        } else if let Some(document) = documents.last_mut() {
-            document.push_str(line);
-        }
-        if let Some(document) = documents.last_mut() {
-            document.push('\n');
-        }
-    }
-    let is_empty =
-        |d: &String| d.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
-    documents.retain(|document| !is_empty(document));
-    documents
 }
 
 #[cfg(test)]

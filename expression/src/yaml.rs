@@ -34,6 +34,27 @@ pub fn from_multiple<T: DeserializeOwned + Send>(text: &str) -> Result<Vec<T>, S
     on_own_stack(MAX_DEPTH, || serde_saphyr::from_multiple_with_options(text, of_file(text)))
 }
 
+/// The documents of a YAML text, cut before they are parsed so that one cannot break the others.
+pub fn documents(text: &str) -> Vec<String> {
+    let mut documents = vec![String::new()];
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("---")
+            && (rest.is_empty() || rest.starts_with([' ', '\t']))
+        {
+            documents.push(rest.to_owned());
+        } else if let Some(document) = documents.last_mut() {
+            document.push_str(line);
+        }
+        if let Some(document) = documents.last_mut() {
+            document.push('\n');
+        }
+    }
+    let is_empty =
+        |d: &String| d.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+    documents.retain(|document| !is_empty(document));
+    documents
+}
+
 /// What a field of an object holds as text, at no more than [`field_work`].
 pub(crate) fn from_field(text: &str) -> Result<Value, String> {
     on_own_stack(MAX_FIELD_DEPTH, || {

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod announce;
+pub(crate) mod directory;
 pub mod discover;
 pub(crate) mod events;
 pub mod heartbeat;

@@ -28,6 +28,7 @@ use crate::feed::{self, Plan};
 use crate::gate_cache::GateCache;
 use crate::health::Health;
 use crate::hub::access::Access;
+use crate::hub::directory::Directory;
 use crate::hub::events::Events;
 use crate::hub::heartbeat::{Heartbeat, NAMESPACE};
 use crate::hub::leadership_guard::LeadershipGuard;
@@ -63,6 +64,16 @@ pub(crate) struct HubArgs {
 pub struct ServeArgs {
     #[command(flatten)]
     hub: HubArgs,
+    /// A directory of YAML files instead of a hub's API server, to try things out and for pipelines without a hub: what is
+    /// written goes to PATH/status
+    #[arg(
+        long = "hub",
+        env = "STATUSBRIDGE_HUB",
+        value_name = "dir:PATH",
+        value_parser = directory,
+        conflicts_with_all = ["kubeconfig", "context"]
+    )]
+    directory: Option<PathBuf>,
     #[command(flatten)]
     backend: BackendArgs,
     /// Time between polls of the metrics backend
@@ -122,6 +133,12 @@ pub(crate) struct DiscoverArgs {
     discover_forget_after: Duration,
 }
 
+/// What `--hub` names.
+fn directory(text: &str) -> Result<PathBuf, String> {
+    let path = text.strip_prefix("dir:").filter(|path| !path.is_empty());
+    path.map(PathBuf::from).ok_or_else(|| "expected dir:PATH, with the path of a directory".to_owned())
+}
+
 impl DiscoverArgs {
     fn settings(&self) -> Option<discover::Settings> {
         let namespace = self.discover_into.clone().filter(|it| !it.is_empty())?;
@@ -159,12 +176,10 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     args.hub.log_format.log_to(std::io::stderr);
     args.leader.times.check().context("flags of leader election")?;
     let identity = args.leader.identity()?;
-    let (config, installation) = args.hub.access.configure(args.leader.installation.as_deref()).await?;
     let namespace = &args.hub.lease_namespace;
     let fence = LeadershipGuard::shut();
     // Whatever works for the leader goes through the fence; only the leader's lease does not.
-    let client = ClientBuilder::try_from(config.clone()).context("client of the hub")?;
-    let client = client.with_layer(&fence.layer(CALL_TIMEOUT)).build();
+    let Hub { fenced: client, unfenced, installation, _directory } = hub(&args, &fence).await?;
     let named = ConfigFile::open(args.config.clone())?;
     let timeouts = named.current().feeds.backends.iter().map(|backend| backend.timeout);
     let timeout = timeouts.fold(args.backend.timeout, Duration::max);
@@ -199,8 +214,6 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     };
     // What is wrong with the flags is said now, not when this process comes to lead.
     fresh(0)?;
-    // Who may ask is asked of the hub by those too who do not lead.
-    let unfenced = Client::try_from(config).context("client of the hub")?;
     let api = args.fleet.then(|| Api::new(desk.clone(), board.clone()));
     if args.fleet && !args.hub.server.authorize_scrapes && !args.hub.listen.ip().is_loopback() {
         bail!(
@@ -221,6 +234,39 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
             .await
     })
     .await
+}
+
+/// The hub, as this process reaches it.
+struct Hub {
+    /// Passes what changes something only while this process leads.
+    fenced: Client,
+    /// Who may ask is asked by those too who do not lead.
+    unfenced: Client,
+    installation: String,
+    /// As long as this is kept no other process has it.
+    _directory: Option<Directory>,
+}
+
+async fn hub(args: &ServeArgs, fence: &LeadershipGuard) -> Result<Hub> {
+    let installation = args.leader.installation.as_deref();
+    if let Some(path) = &args.directory {
+        if args.hub.server.authorize_scrapes {
+            bail!(
+                "--authorize-scrapes asks the hub's API server who may read, and --hub dir:{} has none: leave it out and \
+                 listen on 127.0.0.1",
+                path.display()
+            );
+        }
+        let directory = Directory::open(path).await?;
+        let (fenced, unfenced) = directory.clients(fence, CALL_TIMEOUT);
+        let installation = installation.unwrap_or("directory").to_owned();
+        return Ok(Hub { fenced, unfenced, installation, _directory: Some(directory) });
+    }
+    let (config, installation) = args.hub.access.configure(installation).await?;
+    let fenced = ClientBuilder::try_from(config.clone()).context("client of the hub")?;
+    let fenced = fenced.with_layer(&fence.layer(CALL_TIMEOUT)).build();
+    let unfenced = Client::try_from(config).context("client of the hub")?;
+    Ok(Hub { fenced, unfenced, installation, _directory: None })
 }
 
 /// How the feeds are made that flags and the configuration name.

@@ -20,6 +20,10 @@ use crate::reconcile::lazy_object::LazyObject;
 /// again in `managedFields`, 256 KiB of annotations, and any status.
 const MOST_SPEC: usize = 384 * 1024;
 
+/// Field of an object beside its spec: why the spec counts for nothing, where a hub takes in what it has to refuse. An API
+/// server refuses it before, and keeps no field of this name.
+pub const REFUSED: &str = "refused";
+
 /// Most statuses that are remembered as sent and not heard of.
 const MOST_SENT: usize = 4;
 
@@ -150,9 +154,12 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
     /// Reads what the API server sent. `None` without a name.
     pub fn read(object: LazyObject) -> Option<Self> {
         let mut terms = DefaultHasher::new();
-        (&object.metadata.uid, object.metadata.generation, object.text("spec")).hash(&mut terms);
-        let spec = match object.text("spec").len() {
-            bytes if bytes > MOST_SPEC => {
+        (&object.metadata.uid, object.metadata.generation, object.text("spec"), object.text(REFUSED))
+            .hash(&mut terms);
+        let refused = object.read::<Option<String>>(REFUSED).ok().flatten();
+        let spec = match (refused, object.text("spec").len()) {
+            (Some(why), _) => Err(why),
+            (None, bytes) if bytes > MOST_SPEC => {
                 Err(format!("the spec takes {bytes} bytes, at most {MOST_SPEC} leave room for the status"))
             }
             _ => object.read("spec").map_err(|error| error.to_string()),
