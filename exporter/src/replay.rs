@@ -347,7 +347,7 @@ impl<'a> Replay<'a> {
 }
 
 /// The newest time in an object's metadata and status, in unix milliseconds.
-fn newest_time(object: &Value) -> Option<i64> {
+pub(crate) fn newest_time(object: &Value) -> Option<i64> {
     fn newest(value: &Value) -> Option<i64> {
         match value {
             Value::String(text) if text.len() >= 20 && text.as_bytes().get(10) == Some(&b'T') => {

@@ -68,6 +68,11 @@ impl ServerState {
         }
     }
 
+    /// What tells the cluster from others.
+    pub(super) fn is_cluster(&self, uid: &str) {
+        self.cluster_uid.store(Fingerprint::of(uid).value(), Ordering::Relaxed);
+    }
+
     /// The engine has gone round.
     pub(super) fn engine_is_alive(&self) {
         self.alive.store(self.start.elapsed().as_secs(), Ordering::Relaxed);
@@ -140,9 +145,7 @@ pub(super) async fn learn_cluster_uid(client: Client, state: Arc<ServerState>) {
     loop {
         match namespaces.get(CLUSTER_NAMESPACE).await {
             Ok(namespace) => {
-                let uid = Fingerprint::of(namespace.metadata.uid.as_deref().unwrap_or(""));
-                state.cluster_uid.store(uid.value(), Ordering::Relaxed);
-                return;
+                return state.is_cluster(namespace.metadata.uid.as_deref().unwrap_or(""));
             }
             Err(error) if !told => {
                 warn!(%error, "cannot read namespace {CLUSTER_NAMESPACE}: its UID tells clusters apart");

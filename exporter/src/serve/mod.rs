@@ -4,13 +4,14 @@ mod duration;
 pub mod exposition;
 mod http;
 mod listener;
+mod playback;
 mod push;
 mod reload;
 mod work;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use kube::Client;
 use statusbridge_serving::{kubeconfig, log::LogFormat, options::ServerArgs, signals::told_to_stop};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -26,8 +27,9 @@ use crate::{
 };
 use duration::duration;
 use http::{ServerState, learn_cluster_uid};
+use playback::{Playback, Recording, ReplayArgs};
 use push::PushArgs;
-use work::Work;
+use work::{Server, Tasks, Work};
 
 /// Updates that may wait for the engine. Few: parsed objects are many times larger than kept ones.
 const QUEUE: usize = 64;
@@ -44,6 +46,9 @@ pub struct ServeArgs {
     /// Context of the kubeconfig.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
+    /// A recording, for where there is no cluster.
+    #[command(flatten)]
+    pub replay: ReplayArgs,
     /// Address to serve /metrics, /healthz and /readyz on.
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:9477")]
     pub listen: SocketAddr,
@@ -80,14 +85,38 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     // Some other part of the process may have chosen a provider already; either will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let pusher = args.push.pusher()?;
-    let client = client(&args).await?;
+    let clock = Arc::new(Clock::default());
+    clock.run().context("cannot start the clock's thread")?;
+    let recording = args.replay.replay.as_ref();
+    let recording =
+        recording.map(|path| Recording::read(path, args.replay.speed, clock.now())).transpose()?;
     let metrics = Arc::new(OwnMetrics::default());
     let engine =
         Engine::new(sources.into_iter().map(Arc::new).collect(), args.limits.clone(), metrics.clone());
-    let clock = Arc::new(Clock::default());
-    clock.run().context("cannot start the clock's thread")?;
     let state =
         Arc::new(ServerState::new(clock.clone(), engine.published(), metrics.clone(), args.contact_timeout));
+    let (sender, updates) = mpsc::channel(QUEUE);
+    let mut tasks = JoinSet::new();
+    let server = match recording {
+        Some(recording) => {
+            state.is_cluster(&recording.cluster);
+            Server::Recording(Playback::new(Arc::new(recording), clock.clone(), sender.clone()))
+        }
+        None => {
+            let client = client(&args).await?;
+            tasks.spawn(learn_cluster_uid(client.clone(), state.clone()));
+            Server::Cluster(Box::new(Tasks::new(WatcherSettings {
+                discovery: Arc::new(Discovery::new(client.clone())),
+                metrics: metrics.clone(),
+                life: (args.contact_timeout / 2).min(LIFE),
+                idle: args.contact_timeout.mul_f64(0.75),
+                look: args.discovery_interval.min(args.contact_timeout / 2),
+                updates: sender.clone(),
+                client,
+                clock: clock.clone(),
+            })))
+        }
+    };
 
     let stop = CancellationToken::new();
     let reviewer = args.clone();
@@ -100,24 +129,11 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
         stop.clone(),
     )
     .await?;
-    let (sender, updates) = mpsc::channel(QUEUE);
-    let settings = WatcherSettings {
-        discovery: Arc::new(Discovery::new(client.clone())),
-        metrics: metrics.clone(),
-        life: (args.contact_timeout / 2).min(LIFE),
-        idle: args.contact_timeout.mul_f64(0.75),
-        look: args.discovery_interval.min(args.contact_timeout / 2),
-        updates: sender.clone(),
-        client: client.clone(),
-        clock,
-    };
-    let mut tasks = JoinSet::new();
     if let Some(pusher) = pusher {
         tasks.spawn(pusher.run(state.clone(), metrics.clone()));
     }
-    tasks.spawn(learn_cluster_uid(client, state.clone()));
     tasks.spawn(reload::follow(of, seen, metrics, sender));
-    let work = Work::new(engine, settings, state.clone());
+    let work = Work::new(engine, clock, server, state.clone());
     let work = tokio::spawn(work.drive(updates, stop.clone()));
 
     told_to_stop()?.await;
@@ -129,6 +145,9 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
 }
 
 async fn client(args: &ServeArgs) -> anyhow::Result<Client> {
+    if args.replay.replay.is_some() {
+        bail!("--replay has no API server that could be asked who may read: leave out what asks it");
+    }
     let config = kubeconfig::find(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     Client::try_from(config).context("cannot make a client")
 }

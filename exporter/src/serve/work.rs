@@ -8,7 +8,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::http::ServerState;
+use super::{http::ServerState, playback::Playback};
 use crate::{
     clock::Clock,
     state::{Command, Engine},
@@ -18,17 +18,25 @@ use crate::{
 /// Single reads that may be under way at once.
 const READS: usize = 8;
 
+/// Whom the engine asks.
+pub(super) enum Server {
+    /// The cluster's API server.
+    Cluster(Box<Tasks>),
+    /// A recording.
+    Recording(Playback),
+}
+
 /// The engine and all that it has under way.
 pub(super) struct Work {
     clock: Arc<Clock>,
     engine: Engine,
-    tasks: Tasks,
+    server: Server,
     state: Arc<ServerState>,
 }
 
 impl Work {
-    pub(super) fn new(engine: Engine, settings: WatcherSettings, state: Arc<ServerState>) -> Self {
-        Self { clock: settings.clock.clone(), engine, tasks: Tasks::new(settings), state }
+    pub(super) fn new(engine: Engine, clock: Arc<Clock>, server: Server, state: Arc<ServerState>) -> Self {
+        Self { clock, engine, server, state }
     }
 
     /// Feeds the engine until `stop`.
@@ -36,7 +44,12 @@ impl Work {
         // Often enough for the liveness probe to see the engine at work.
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         loop {
-            self.engine.commands().into_iter().for_each(|command| self.tasks.obey(command));
+            for command in self.engine.commands() {
+                match &mut self.server {
+                    Server::Cluster(tasks) => tasks.obey(command),
+                    Server::Recording(playback) => playback.obey(command),
+                }
+            }
             let due =
                 self.engine.next_deadline().map(|at| u64::try_from(at - self.clock.now().boot).unwrap_or(0));
             let deadline = async {
@@ -64,7 +77,7 @@ impl Work {
 }
 
 /// What the engine has asked for and is under way.
-struct Tasks {
+pub(super) struct Tasks {
     settings: WatcherSettings,
     watching: HashMap<KindId, AbortHandle>,
     finding: HashMap<SourceId, AbortHandle>,
@@ -76,7 +89,7 @@ struct Tasks {
 }
 
 impl Tasks {
-    fn new(settings: WatcherSettings) -> Self {
+    pub(super) fn new(settings: WatcherSettings) -> Self {
         let (watching, finding, reading) = Default::default();
         let turns = Arc::new(Semaphore::new(READS));
         Self { settings, watching, finding, reading, turns, all: JoinSet::new() }
