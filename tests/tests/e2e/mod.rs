@@ -8,6 +8,7 @@ mod checks;
 mod clocks;
 mod deliveries;
 mod detours;
+mod directory;
 mod doctor;
 mod events;
 mod exporter_silent;
