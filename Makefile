@@ -6,8 +6,9 @@ CARGO ?= cargo
 export RUST_TEST_THREADS ?= $(shell n=$$(( 3 * $$(nproc 2>/dev/null || echo 1) )); echo $$(( n > 8 ? 8 : n )))
 # Attacks keep the processor busy and say how long others wait meanwhile: a third as many at a time.
 attack_threads = $(shell n=$$(( $(RUST_TEST_THREADS) / 3 )); echo $$(( n > 0 ? n : 1 )))
-# make demo KEEP=1 leaves the demo running until Ctrl-C.
+# make demo KEEP=1 leaves the demo running until Ctrl-C, make demo REAL=1 shows it on real API servers with the real Flux.
 KEEP ?=
+REAL ?=
 export KEEP
 
 .PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults demo bench bench-fleet dashboards page page-rig lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
@@ -46,8 +47,14 @@ pipelines: cargo programs ## Try the OpenTelemetry Collector as pipeline too, wh
 demo-servers:
 	@tests/servers/install.sh kubernetes etcd prometheus kustomize-controller
 
-demo: cargo demo-servers programs ## Watch a rollout through the gates, on the real servers (KEEP=1 leaves it running)
+ifeq ($(REAL),)
+demo: cargo ## Watch a rollout through the gates, with no cluster (REAL=1: on the real servers; KEEP=1 leaves it running)
+	$(CARGO) build -p statusbridge-exporter -p statusbridge-aggregator --bins
+	@demo/run $(debug)
+else
+demo: cargo demo-servers programs
 	@$(debug)/demo
+endif
 
 # SEED tries the same ones again.
 model: cargo ## Try N generated histories (default 5000), always new ones, on the code that decides
