@@ -270,6 +270,11 @@ impl Picture {
         };
         let mut changed = shown.version == version;
         if shown.it.object.resource_version != object.resource_version {
+            // Where the status alone is other, each cluster still is what it was.
+            if let Some(status) = &object.status {
+                let number = self.verdicts.number(Kind::FleetPackage, &object.key);
+                self.verdicts.landed(Kind::FleetPackage, number, &shown.it.object, status, object);
+            }
             shown.it.object = object.clone();
             changed = true;
         }

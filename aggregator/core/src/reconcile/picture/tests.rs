@@ -40,14 +40,33 @@ fn package(name: &str, clusters: &Value) -> Value {
 /// What happens to the fleet or the hub between two looks.
 #[derive(Debug, Clone)]
 enum Step {
-    Says { cluster: usize, package: usize, revision: &'static str, well: bool },
+    Says {
+        cluster: usize,
+        package: usize,
+        revision: &'static str,
+        well: bool,
+    },
     Passes(Seconds),
-    Package { name: usize, clusters: BTreeSet<usize> },
-    Wants { name: usize, revision: &'static str },
+    Package {
+        name: usize,
+        clusters: BTreeSet<usize>,
+    },
+    Wants {
+        name: usize,
+        revision: &'static str,
+    },
+    /// A status was written, and nothing else.
+    Judged(usize),
     Gone(usize),
-    Gate { name: usize, revision: &'static str },
+    Gate {
+        name: usize,
+        revision: &'static str,
+    },
     GateGone(usize),
-    Labels { cluster: usize, region: &'static str },
+    Labels {
+        cluster: usize,
+        region: &'static str,
+    },
     Fails,
     Answers,
 }
@@ -61,6 +80,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..3usize, prop::collection::btree_set(0..4usize, 1..4))
             .prop_map(|(name, clusters)| Step::Package { name, clusters }),
         2 => (0..3usize, revision()).prop_map(|(name, revision)| Step::Wants { name, revision }),
+        2 => (0..3usize).prop_map(Step::Judged),
         1 => (0..3usize).prop_map(Step::Gone),
         2 => (0..3usize, revision()).prop_map(|(name, revision)| Step::Gate { name, revision }),
         1 => (0..3usize).prop_map(Step::GateGone),
@@ -122,6 +142,20 @@ impl Hub {
                     self.version,
                     &spec,
                 ));
+            }
+            Step::Judged(name) => {
+                let known = self.state.packages.get(&key(PACKAGES[*name]));
+                if let Some(Ok(spec)) = known.map(|it| it.spec.as_ref()) {
+                    let object = json!({
+                        "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetPackage",
+                        "metadata": {
+                            "namespace": "tenant", "name": PACKAGES[*name], "uid": "u", "generation": 1,
+                            "resourceVersion": self.version.to_string(),
+                        },
+                        "spec": spec, "status": {"observedGeneration": self.version},
+                    });
+                    self.state.packages.insert(serde_json::from_value(object).unwrap());
+                }
             }
             Step::Gone(name) => {
                 let key = key(PACKAGES[*name]);
@@ -309,6 +343,27 @@ fn nothing_is_looked_at_again_while_nothing_is_heard() {
     assert!(picture.update(&hub.world()), "time alone makes evidence old");
     let seen = Viewer::all(&picture);
     assert_eq!(seen.cells("tenant/p").into_iter().map(|it| it.1).collect::<Vec<_>>(), ["Stale"]);
+}
+
+#[test]
+fn a_status_that_is_written_has_no_cluster_looked_at_again() {
+    let (mut hub, mut picture) = (Hub::new(), Picture::new(None));
+    hub.take(&Step::Wants { name: 0, revision: "r1" });
+    hub.take(&Step::Says { cluster: 0, package: 0, revision: "r1", well: true });
+    let judged_in_full = |picture: &Picture| picture.verdicts.number(Kind::FleetPackage, &key("p"));
+    // The spec is written in the same words from now on.
+    hub.take(&Step::Judged(0));
+    picture.update(&hub.world());
+    let first = judged_in_full(&picture);
+    assert!(first.is_some());
+    for _ in 0..3 {
+        hub.take(&Step::Judged(0));
+        assert!(picture.update(&hub.world()), "the status is shown");
+        assert_eq!(judged_in_full(&picture), first);
+    }
+    hub.take(&Step::Wants { name: 0, revision: "r2" });
+    picture.update(&hub.world());
+    assert_ne!(judged_in_full(&picture), first, "the spec is another one");
 }
 
 #[test]
