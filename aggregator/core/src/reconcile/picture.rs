@@ -73,6 +73,8 @@ struct Package {
     places: HashMap<Fingerprint, u32>,
     /// By the numbers of clusters; `None` where the package is not meant to be.
     cells: Vec<Dated<Option<Cell>>>,
+    /// In which version one of them was last other.
+    filled: u64,
     /// Whether all of its clusters are looked at in the next update, whatever is known of them.
     looks: bool,
 }
@@ -383,12 +385,17 @@ impl Picture {
         }
         // A viewer may still have the cells of an earlier package of this name.
         let since = if package.cells.is_empty() { version } else { 0 };
+        let mut filled = package.cells.len() < cells.len() && since == version;
         package.cells.resize(cells.len(), Dated { it: None, version: since });
         for (known, cell) in package.cells.iter_mut().zip(cells) {
             if known.it != cell {
                 *known = Dated { it: cell, version };
-                changed = true;
+                filled = true;
             }
+        }
+        if filled {
+            package.filled = version;
+            changed = true;
         }
         changed
     }
@@ -473,6 +480,7 @@ impl Package {
             revisions: Vec::new(),
             places: HashMap::new(),
             cells: Vec::new(),
+            filled: 0,
             looks: true,
         }
     }

@@ -107,7 +107,9 @@ impl Picture {
             return Some(self.pulse(silent));
         }
         let is_new = |at: u64| at > version;
-        let cells = self.packages.values().flat_map(|package| &package.it.cells);
+        // Most packages have a new status and no new cell.
+        let filled = self.packages.values().filter(|package| is_new(package.it.filled));
+        let cells = filled.flat_map(|package| &package.it.cells);
         // All of it is shorter, as runs.
         if cells.filter(|cell| is_new(cell.version)).count() > MOST_CHANGES {
             return None;
@@ -119,7 +121,8 @@ impl Picture {
             labels: &cluster.it.labels,
         });
         let packages = self.packages.values().filter(|package| is_new(package.version)).map(|package| {
-            let changed = package.it.cells.iter().enumerate().filter(|(_, cell)| is_new(cell.version));
+            let cells = if is_new(package.it.filled) { package.it.cells.as_slice() } else { &[] };
+            let changed = cells.iter().enumerate().filter(|(_, cell)| is_new(cell.version));
             let change = |(index, cell): (usize, &Dated<Option<Cell>>)| {
                 let [state, revision] = numbers(cell.it);
                 [index as i64, state, revision]
