@@ -126,11 +126,6 @@ impl Flux {
         revision: &str,
         files: &[(&str, &str)],
     ) -> Result<()> {
-        let archive = archive(api.process().rig().dir(), files).await?;
-        let digest: String = Sha256::digest(&archive).iter().map(|b| format!("{b:02x}")).collect();
-        let path = format!("/{}/{name}/{digest}.tar.gz", api.name());
-        let size = archive.len();
-        self.files.put(&path, archive);
         api.ensure_namespace(NAMESPACE).await?;
         api.apply_object(&json!({
             "apiVersion": "source.toolkit.fluxcd.io/v1",
@@ -139,8 +134,32 @@ impl Flux {
             "spec": {},
         }))
         .await?;
+        self.store(api, "ExternalArtifact", name, revision, files).await
+    }
+
+    /// Writes into the status of a source that is there, of any kind, that its artifact is now `revision` with `files`,
+    /// as source-controller does.
+    ///
+    /// # Errors
+    /// When the archive cannot be made, there is no such source, or the API server refuses.
+    pub async fn store(
+        &self,
+        api: &ApiServer,
+        kind: &str,
+        name: &str,
+        revision: &str,
+        files: &[(&str, &str)],
+    ) -> Result<()> {
+        let archive = archive(api.process().rig().dir(), files).await?;
+        let digest: String = Sha256::digest(&archive).iter().map(|b| format!("{b:02x}")).collect();
+        let path = format!("/{}/{name}/{digest}.tar.gz", api.name());
+        let size = archive.len();
+        self.files.put(&path, archive);
+        let kind = GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", kind);
+        let sources = api.dynamic(&kind, Some(NAMESPACE)).await?;
+        let generation = sources.get(name).await?.metadata.generation.unwrap_or(1);
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let status = json!({"status": {
+        let mut status = json!({"status": {
             "artifact": {
                 "url": self.files.url(&path),
                 "path": path.trim_start_matches('/'),
@@ -150,13 +169,14 @@ impl Flux {
                 "size": size,
             },
             "conditions": [{
-                "type": "Ready", "status": "True", "reason": "Succeeded", "observedGeneration": 1,
+                "type": "Ready", "status": "True", "reason": "Succeeded", "observedGeneration": generation,
                 "message": format!("stored artifact for revision {revision}"), "lastTransitionTime": now,
             }],
         }});
-        let kind = GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", "ExternalArtifact");
-        let artifacts = api.dynamic(&kind, Some(NAMESPACE)).await?;
-        artifacts
+        if kind.kind != "ExternalArtifact" {
+            status["status"]["observedGeneration"] = json!(generation);
+        }
+        sources
             .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
             .await
             .context("writing the artifact's status")?;

@@ -2,13 +2,18 @@
 
 mod accepted;
 mod by_hand;
+mod getting_started;
+mod kind;
 mod kudo;
 mod lifecycle;
 mod memory;
 mod monitoring;
 mod openshift;
+mod other_clusters;
+mod pods;
 mod rights;
 mod runs;
+mod stand_ins;
 mod version;
 
 use anyhow::{Context, Result, ensure};

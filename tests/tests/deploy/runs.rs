@@ -1,44 +1,16 @@
 //! The programs work with exactly the rights and the arguments that the charts give them.
 
+use super::pods::{aggregator_options, arguments, container, flags};
 use super::*;
 use statusbridge_tests::workload::kustomization_kind;
 use statusbridge_tests::{
-    Aggregator, AggregatorOptions, Etcd, Exporter, Hub, Prometheus, PrometheusConfig, Rig, ScrapeJob,
-    Workload, eventually, own_command, run,
+    Aggregator, Etcd, Exporter, Hub, Prometheus, PrometheusConfig, Rig, ScrapeJob, Workload, eventually,
+    own_command, run,
 };
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(90);
 const REVISION: &str = "main@sha1:1111111111111111111111111111111111111111";
-
-/// The container of a Deployment.
-fn container<'a>(objects: &'a [Value], deployment: &str) -> Result<&'a Value> {
-    Ok(&the(objects, "Deployment", deployment)?["spec"]["template"]["spec"]["containers"][0])
-}
-
-/// Its arguments, but the command and where it listens.
-fn arguments(container: &Value) -> Vec<&str> {
-    let all = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    all.skip(1).filter(|arg| !arg.starts_with("--listen=")).collect()
-}
-
-/// Its environment as the flags that it stands for. That the program knows the variables by these names is looked up
-/// in its help.
-async fn flags(container: &Value) -> Result<Vec<(String, String)>> {
-    let command = container["args"][0].as_str().context("no command")?;
-    let help = own_command("statusbridge-aggregator", &[command, "--help"]).await?.output().await?;
-    let help = String::from_utf8(help.stdout)?;
-    let mut flags = Vec::new();
-    for variable in container["env"].as_array().into_iter().flatten() {
-        let name = variable["name"].as_str().context("a variable without a name")?;
-        let Some(flag) = name.strip_prefix("STATUSBRIDGE_") else { continue };
-        let is_known = ["=", "]"].iter().any(|end| help.contains(&format!("[env: {name}{end}")));
-        ensure!(is_known, "{command} does not know the variable {name}");
-        let value = variable["value"].as_str().with_context(|| format!("{name} is no text"))?;
-        flags.push((format!("--{}", flag.to_lowercase().replace('_', "-")), value.to_owned()));
-    }
-    Ok(flags)
-}
 
 /// Everything of the chart but CRDs, which are there.
 async fn install(api: &ApiServer, chart: Chart, more: &[&str]) -> Result<Vec<Value>> {
@@ -57,12 +29,13 @@ fn nothing_was_forbidden(what: &str, log: &str) -> Result<()> {
     Ok(())
 }
 
-/// The kubeconfig of the account that a Deployment names.
-async fn account(api: &ApiServer, objects: &[Value], deployment: &str) -> Result<std::path::PathBuf> {
-    let pod = &the(objects, "Deployment", deployment)?["spec"]["template"]["spec"];
-    let account = pod["serviceAccountName"].as_str().context("no account")?;
+/// The kubeconfig of the account that a Deployment names, which is among the objects.
+async fn account(api: &ApiServer, objects: &[Value], deployment: &str) -> Result<PathBuf> {
+    let deployment = the(objects, "Deployment", deployment)?;
+    let account =
+        deployment["spec"]["template"]["spec"]["serviceAccountName"].as_str().context("no account")?;
     the(objects, "ServiceAccount", account)?;
-    api.kubeconfig_of_service_account(NAMESPACE, account).await
+    pods::account(api, deployment).await
 }
 
 /// Whether the pod of `helm test` succeeds: its container is run here, with `more` for what this machine has elsewhere.
@@ -94,7 +67,7 @@ async fn cluster(rig: &Rig, etcd: &Etcd) -> Result<Workload> {
     api.ensure_namespace(statusbridge_tests::FLUX_NAMESPACE).await?;
     let objects = install(&api, Chart::Exporter, &[]).await?;
     let account = account(&api, &objects, "").await?;
-    let arguments = arguments(container(&objects, "")?);
+    let arguments = arguments(container(the(&objects, "Deployment", "")?));
     let exporter = Exporter::start(rig, "exporter", &account, &arguments).await?;
     let map = the(&objects, "ConfigMap", "-test")?["data"]["config.yaml"].as_str().context("no config")?;
     let service = "statusbridge-exporter.statusbridge-system.svc:9477";
@@ -151,21 +124,12 @@ async fn from_a_package_to_a_gate_and_its_closing() {
             ["--set", "pollInterval=1s,settleDelay=1s,sweeper.heartbeatTimeout=5s,discover.into=found"];
         let objects = install(&api, Chart::Aggregator, &[&["--set", &backend], &fast[..]].concat()).await?;
 
-        let container_of = container(&objects, "statusbridge-aggregator")?;
-        let mut options = AggregatorOptions::new(prometheus.url());
-        let given = ["--backend", "--trust", "--poll-interval", "--settle-delay", "--cluster-label"];
-        for (flag, value) in flags(container_of).await? {
-            match flag.as_str() {
-                "--backend" => ensure!(value == options.backend, "another backend: {value}"),
-                "--cluster-label" => options.cluster_label = value,
-                "--trust" => options.trust = Some(value),
-                "--lease-namespace" => options.namespace = value,
-                "--poll-interval" | "--settle-delay" => ensure!(value == "1s", "{flag} {value}"),
-                _ => options.more.extend([flag, value]),
-            }
-        }
-        ensure!(given.iter().all(|flag| !options.more.iter().any(|more| more == flag)), "given twice");
-        options.more.extend(arguments(container_of).into_iter().map(str::to_owned));
+        let container_of = container(the(&objects, "Deployment", "statusbridge-aggregator")?);
+        let given = flags(container_of).await?;
+        let has = |flag: &str, value: &str| given.iter().any(|(f, v)| f == flag && v == value);
+        ensure!(has("--backend", &prometheus.url()), "another backend: {given:?}");
+        ensure!(has("--poll-interval", "1s") && has("--settle-delay", "1s"), "another pace: {given:?}");
+        let options = aggregator_options(container_of, &prometheus.url()).await?;
         let accounts = (
             account(&api, &objects, "statusbridge-aggregator").await?,
             account(&api, &objects, "statusbridge-aggregator-sweeper").await?,
@@ -194,7 +158,7 @@ async fn from_a_package_to_a_gate_and_its_closing() {
         .await?;
         nothing_was_forbidden("the aggregator", &hub.aggregator.process().log())?;
 
-        let sweeping = container(&objects, "statusbridge-aggregator-sweeper")?;
+        let sweeping = container(the(&objects, "Deployment", "statusbridge-aggregator-sweeper")?);
         let timeout = flags(sweeping).await?.into_iter().find(|(flag, _)| flag == "--heartbeat-timeout");
         let sweeper = hub.start_sweeper(rig, &timeout.context("no timeout for the heartbeat")?.1).await?;
         hub.aggregator.process().kill();
@@ -221,7 +185,7 @@ async fn scrapes_are_for_those_whom_the_values_name() {
         let api = ApiServer::start(rig, &etcd, "c1").await?;
         let set = "authorizeScrapes=true,scrapers[0].name=prometheus,scrapers[0].namespace=monitoring,presets={flux-kustomization}";
         let objects = install(&api, Chart::Exporter, &["--set", set]).await?;
-        let arguments = arguments(container(&objects, "")?);
+        let arguments = arguments(container(the(&objects, "Deployment", "")?));
         let account = account(&api, &objects, "").await?;
         let exporter = Exporter::start(rig, "exporter", &account, &arguments).await?;
         let named = api.token_of_service_account("monitoring", "prometheus", &[]).await?;

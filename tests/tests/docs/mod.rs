@@ -3,7 +3,7 @@
 
 mod commands;
 mod imports;
-mod markdown;
+pub(crate) mod markdown;
 mod objects;
 mod visibility;
 
@@ -77,7 +77,7 @@ fn every_page_can_be_reached_from_the_readme() {
 }
 
 /// Directories of the repository that pages name files in.
-const DIRECTORIES: [&str; 12] = [
+const DIRECTORIES: [&str; 13] = [
     "aggregator",
     "cli",
     "contract",
@@ -86,6 +86,7 @@ const DIRECTORIES: [&str; 12] = [
     "docs",
     "expression",
     "exporter",
+    "hack",
     "page",
     "reference",
     "serving",
