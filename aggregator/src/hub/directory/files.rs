@@ -200,6 +200,10 @@ fn texts(directory: &Path) -> io::Result<Texts> {
 
 fn read(path: &Path, most: u64) -> Result<String, String> {
     let read = || {
+        // Whoever opens a pipe waits until somebody writes to it.
+        if !fs::metadata(path)?.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
         let mut text = String::new();
         fs::File::open(path)?.take(most + 1).read_to_string(&mut text)?;
         io::Result::Ok(text)

@@ -176,6 +176,18 @@ fn what_is_broken_is_refused_with_file_field_and_expectation_and_keeps_its_statu
 }
 
 #[test]
+fn what_is_no_regular_file_is_not_waited_for() {
+    let mut hub = Hub::new();
+    hub.write("app.yaml", &gate("wave-1", "r1"));
+    hub.look();
+    let path = hub.directory.path().join("app.yaml");
+    fs::remove_file(&path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    hub.look();
+    assert_eq!(why(&hub.gate("wave-1").unwrap()), "app.yaml: cannot be read: it is no regular file");
+}
+
+#[test]
 fn an_object_that_two_files_declare_is_refused() {
     let mut hub = Hub::new();
     hub.write("a.yaml", &gate("wave-1", "r1"));
