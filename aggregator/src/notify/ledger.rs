@@ -2,7 +2,7 @@
 //!
 //! A ledger does not remember every message: all that is older than its floor counts as told. The floor of a new sink is
 //! the time at which it came to be, so that it is not told of the past; afterwards it follows the oldest that is remembered,
-//! never beyond what waits.
+//! never beyond what waits and is not kept in the hub: a leader finds that again in the statuses.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,8 +13,9 @@ use super::message::Message;
 /// Messages that wait for one sink, at most; and those of one namespace among them.
 const MOST_WAITING: usize = 2_000;
 const MOST_OF_A_NAMESPACE: usize = 200;
-/// Messages that are remembered as told, at most.
+/// Messages that are remembered as told, at most, as long as the floor can follow; and whatever waits.
 const MOST_TOLD: usize = 400;
+const MOST_TOLD_EVER: usize = 4_000;
 /// Bytes that the waiting messages of one sink take in the hub, at most: the rest is found again in the statuses.
 const MOST_KEPT: usize = 12 * 1024;
 
@@ -75,26 +76,32 @@ impl Ledger {
         let place = self.waiting.iter().position(|message| message.id == id);
         let Some(message) = place.and_then(|place| self.waiting.remove(place)) else { return };
         self.told.insert(message.id, message.at);
+        let unkept = self.waiting.iter().skip(self.kept_messages().count());
+        let follows_to = unkept.map(|message| message.at).min().unwrap_or(i64::MAX);
         while self.told.len() > MOST_TOLD {
-            let Some((id, at)) =
-                self.told.iter().min_by_key(|(_, at)| **at).map(|(id, at)| (id.clone(), *at))
-            else {
+            let oldest = self.told.iter().min_by_key(|(_, at)| **at);
+            let Some((id, at)) = oldest.map(|(id, at)| (id.clone(), *at)) else { return };
+            // Without its ID, and with the floor below it, a message would be told again.
+            if at >= follows_to && self.told.len() <= MOST_TOLD_EVER {
                 return;
-            };
+            }
             self.told.remove(&id);
-            let oldest_waiting = self.waiting.iter().map(|message| message.at).min().unwrap_or(i64::MAX);
-            self.floor = self.floor.max((at + 1).min(oldest_waiting));
+            self.floor = self.floor.max((at + 1).min(follows_to));
         }
+    }
+
+    /// Those that wait and for which there is room in the hub.
+    fn kept_messages(&self) -> impl Iterator<Item = &Message> {
+        let mut bytes = 0;
+        self.waiting.iter().take_while(move |message| {
+            bytes += serde_json::to_string(message).map_or(MOST_KEPT, |text| text.len());
+            bytes <= MOST_KEPT
+        })
     }
 
     /// The same with as many waiting messages as there is room for in the hub.
     pub(super) fn kept(&self) -> Self {
-        let mut bytes = 0;
-        let fits = |message: &&Message| {
-            bytes += serde_json::to_string(message).map_or(MOST_KEPT, |text| text.len());
-            bytes <= MOST_KEPT
-        };
-        let waiting = self.waiting.iter().take_while(fits).cloned().collect();
+        let waiting = self.kept_messages().cloned().collect();
         Self { waiting, floor: self.floor, told: self.told.clone() }
     }
 }
@@ -153,19 +160,30 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_stays_below_what_waits() {
+    fn nothing_is_told_twice_or_lost_while_a_namespace_waits_for_long() {
         let mut ledger = Ledger::new(0);
-        for time in 1..1_000 {
-            ledger.offer(&at(time));
-            ledger.done(&at(time).id);
+        let waits: Vec<Message> = (1..=100).map(|time| of("hangs", time)).collect();
+        let told: Vec<Message> = (101..=2_000).map(at).collect();
+        for message in &waits {
+            ledger.offer(message);
         }
-        // One from long ago, of a leader whose clock was behind.
-        let late = at(ledger.floor);
-        for message in std::iter::once(late.clone()).chain((1_000..1_100).map(at)) {
-            ledger.offer(&message);
+        for message in &told {
+            ledger.offer(message);
+            ledger.done(&message.id);
         }
-        let waits = ledger.kept();
-        assert!(waits.floor <= late.at);
+        let mut ledger = restarted(&ledger);
+        let kept = ledger.waiting();
+        assert!((1..100).contains(&kept), "{kept}");
+        assert!(told.iter().all(|message| ledger.offer(message) == Offered::Known));
+        assert!(waits.iter().take(kept).all(|message| ledger.offer(message) == Offered::Known));
+        assert!(waits.iter().skip(kept).all(|message| ledger.offer(message) == Offered::Waits));
+        // One that is kept holds nothing up.
+        let mut ledger = Ledger::new(0);
+        for message in waits.iter().take(1).chain(&told) {
+            ledger.offer(message);
+        }
+        told.iter().for_each(|message| ledger.done(&message.id));
+        assert!(ledger.told.len() <= MOST_TOLD);
     }
 
     #[test]

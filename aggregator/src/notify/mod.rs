@@ -33,6 +33,7 @@ mod message;
 mod settings;
 mod shelf;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,9 +93,15 @@ impl Notifier {
     }
 
     /// Ends deliveries that are under way, or lets go of them, and writes down what was told.
-    pub(crate) async fn stop(mut self) {
+    pub(crate) async fn stop(self) {
+        let _ = self.end().await;
+    }
+
+    /// The same; what was told and what waits is there to be inherited.
+    async fn end(mut self) -> Arc<Shelf> {
         self.stop.cancel();
         let _ = timeout(3 * GRACE, self.task.join_next()).await;
+        self.shelf
     }
 }
 
@@ -105,7 +112,8 @@ async fn run(
     stop: CancellationToken,
 ) {
     if let Some(before) = before {
-        Box::pin(before.stop()).await;
+        let before: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(before.end());
+        shelf.inherit(&*before.await);
     }
     let mut deliveries: JoinSet<()> = deliveries.into_iter().collect();
     tokio::select! {

@@ -44,6 +44,8 @@ pub(super) struct Shelf {
 struct State {
     /// By the names of their sinks; none before they were read.
     ledgers: Option<BTreeMap<String, Ledger>>,
+    /// What another shelf of this process knew: more than lies in the hub.
+    inherited: BTreeMap<String, Ledger>,
     early: Vec<Message>,
 }
 
@@ -71,17 +73,31 @@ impl Shelf {
         !self.sinks.is_empty()
     }
 
+    /// Goes on where another one of this process has ended. To be called before the ledgers are read.
+    pub(super) fn inherit(&self, other: &Self) {
+        let State { ledgers, inherited, early } = std::mem::take(&mut *other.state());
+        let mut state = self.state();
+        state.inherited = ledgers.unwrap_or(inherited);
+        state.early.splice(0..0, early);
+        state.early.truncate(MOST_EARLY);
+    }
+
     /// Reads the ledgers, if that is possible now.
     async fn load(&self) {
-        let found = match in_time(self.api.get_opt(NAME)).await {
-            Ok(found) => found.and_then(|map| map.data).unwrap_or_default(),
-            Err(error) => {
-                warn!(%error, "the ConfigMap {NAME} could not be read: no message is sent before");
-                return;
-            }
-        };
+        match in_time(self.api.get_opt(NAME)).await {
+            Ok(found) => self.begin(&found.and_then(|map| map.data).unwrap_or_default()),
+            Err(error) => warn!(%error, "the ConfigMap {NAME} could not be read: no message is sent before"),
+        }
+    }
+
+    /// Begins with what was inherited, and of the other sinks with what was found in the hub.
+    fn begin(&self, found: &BTreeMap<String, String>) {
         let now = Timestamp::now().as_second();
-        let ledger = |sink: &Sink| {
+        let mut inherited = std::mem::take(&mut self.state().inherited);
+        let mut ledger = |sink: &Sink| {
+            if let Some(ledger) = inherited.remove(&sink.name) {
+                return ledger;
+            }
             let Some(text) = found.get(&sink.name) else { return Ledger::new(now) };
             serde_json::from_str(text).unwrap_or_else(|error| {
                 warn!(sink = sink.name, %error, "what it was told cannot be read in {NAME}: it begins anew");
@@ -105,7 +121,7 @@ impl Shelf {
     /// Takes in a message for all sinks that it is for.
     pub(super) fn offer(&self, message: &Message) {
         let mut state = self.state();
-        let State { ledgers, early } = &mut *state;
+        let State { ledgers, early, .. } = &mut *state;
         for sink in self.sinks.iter().filter(|sink| sink.is_for(message)) {
             let Some(ledgers) = ledgers else {
                 if early.len() < MOST_EARLY {
@@ -199,7 +215,46 @@ impl Shelf {
 impl Shelf {
     /// As if it had been read and there were nothing: sinks are told of whatever comes.
     pub(super) fn read_as_empty(&self) {
-        let ledgers = self.sinks.iter().map(|sink| (sink.name.clone(), Ledger::new(0)));
-        self.state().ledgers = Some(ledgers.collect());
+        self.state().inherited = self.sinks.iter().map(|sink| (sink.name.clone(), Ledger::new(0))).collect();
+        self.begin(&BTreeMap::new());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use statusbridge_core::decide::transition::Outcome;
+
+    use super::super::message::tests::message;
+    use super::super::settings::tests::sink;
+    use super::*;
+
+    /// Another sink in the configuration is no reason to lose what waits and does not lie in the hub.
+    #[tokio::test]
+    async fn one_that_inherits_loses_nothing_of_a_sink_that_stays() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let hub = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let shelf = |names: &[&str]| {
+            let sink =
+                |name: &&str| sink(&format!("[{{name: {name}, to: webhook, url: \"http://127.0.0.1:1\"}}]"));
+            let sinks: Vec<Sink> = names.iter().map(sink).collect();
+            Shelf::new(&hub, "hub", &sinks, Arc::new(Metrics::aggregator()))
+        };
+        let waiting = |shelf: &Shelf, sink| {
+            shelf.state().ledgers.as_ref().map(|all| all.get(sink).map(Ledger::waiting))
+        };
+        let first = shelf(&["stays"]);
+        first.read_as_empty();
+        for at in 1..=100 {
+            first.offer(&message(Outcome::Succeeded, at));
+        }
+        let second = shelf(&["stays", "new"]);
+        second.inherit(&first);
+        second.offer(&message(Outcome::Succeeded, 101));
+        // It was told to stop before it had read anything.
+        let third = shelf(&["stays"]);
+        third.inherit(&second);
+        third.begin(&BTreeMap::new());
+        assert_eq!(waiting(&third, "stays"), Some(Some(101)));
+        assert_eq!((waiting(&first, "stays"), waiting(&second, "stays")), (None, None));
     }
 }
