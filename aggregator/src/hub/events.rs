@@ -1,7 +1,7 @@
 //! Events (`events.k8s.io/v1`) of FleetPackages and gates: one for each change of a verdict.
 //!
 //! ```text
-//!   controller, sweeper ──change──> queue ──limits──> create ──> written, or known: it was written before
+//!   controller, sweeper ──change──> turns of namespaces ──limits──> create ──> written, or known: it was written before
 //! ```
 //!
 //! The name of an Event follows from the object, the verdict and the time since which the status says so. All processes
@@ -9,10 +9,12 @@
 //! one of them. kube's own `Recorder` cannot promise that: it names Events by the time at which it writes them, remembers
 //! in one process what it wrote, without a bound, merges different verdicts of the same reason, and has no limits.
 //!
-//! Nothing waits for an Event: what finds the queue full is dropped and counted.
+//! Nothing waits for an Event: what finds no room is dropped and counted.
 
 mod limits;
+mod turns;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use crate::hub::events::limits::Limits;
+use crate::hub::events::turns::Turns;
 use crate::hub::write::{HubError, in_time};
 use crate::metrics::{EventResult, Metrics};
 
@@ -117,31 +120,49 @@ fn cut(text: &str, most: usize) -> &str {
     end.and_then(|end| text.get(..end)).unwrap_or_default()
 }
 
-async fn write_all(client: Client, mut waiting: mpsc::Receiver<Event>, metrics: Arc<Metrics>) {
+async fn write_all(client: Client, mut told: mpsc::Receiver<Event>, metrics: Arc<Metrics>) {
     let (begun, mut limits) = (Instant::now(), Limits::default());
+    let mut waiting = Turns::new(MOST_WAITING);
     let mut said = String::new();
-    while let Some(event) = waiting.recv().await {
-        let uid = event.regarding.as_ref().and_then(|object| object.uid.clone()).unwrap_or_default();
-        match limits.admit(&uid, begun.elapsed()) {
-            Some(pause) => sleep(pause).await,
-            None => {
+    while let Some(event) = told.recv().await {
+        wait(&mut waiting, event, &metrics);
+        while let Some(event) = waiting.next() {
+            let uid = event.regarding.as_ref().and_then(|object| object.uid.clone()).unwrap_or_default();
+            let Some(pause) = limits.admit(&uid, begun.elapsed()) else {
                 metrics.event(EventResult::Dropped);
                 continue;
+            };
+            let mut writing = pin!(async {
+                sleep(pause).await;
+                create(&client, &event).await
+            });
+            let written = loop {
+                tokio::select! {
+                    biased;
+                    Some(event) = told.recv() => wait(&mut waiting, event, &metrics),
+                    written = &mut writing => break written,
+                }
+            };
+            metrics.event(match &written {
+                Ok(true) => EventResult::Written,
+                Ok(false) => EventResult::Known,
+                Err(_) => EventResult::Failed,
+            });
+            if let Err(error) = written {
+                let error = error.to_string();
+                if error != said {
+                    warn!(error, "an Event could not be written");
+                    said = error;
+                }
             }
         }
-        let written = create(&client, &event).await;
-        metrics.event(match &written {
-            Ok(true) => EventResult::Written,
-            Ok(false) => EventResult::Known,
-            Err(_) => EventResult::Failed,
-        });
-        if let Err(error) = written {
-            let error = error.to_string();
-            if error != said {
-                warn!(error, "an Event could not be written");
-                said = error;
-            }
-        }
+    }
+}
+
+fn wait(waiting: &mut Turns<Event>, event: Event, metrics: &Metrics) {
+    let namespace = event.metadata.namespace.clone().unwrap_or_default();
+    if waiting.push(namespace, event).is_some() {
+        metrics.event(EventResult::Dropped);
     }
 }
 
