@@ -108,8 +108,8 @@ pub struct Api {
     pictures: Arc<Pictures>,
     /// Turns to ask the loop, so that pictures of the fleet find a place there whoever asks how much.
     questions: Semaphore,
-    /// Turns to have a body read.
-    bodies: Semaphore,
+    /// For bodies that are read.
+    bodies: Places,
     /// For questions that wait or are answered, and for fleets that are sent: somebody who asks for much, or reads nothing,
     /// takes nobody's turn and little memory.
     places: Places,
@@ -117,16 +117,16 @@ pub struct Api {
 
 /// Questions to the loop at the same time: fewer than find a place there.
 const QUESTIONS: usize = 2;
-/// Bodies that are read at the same time.
-const BODIES: usize = 8;
+/// Bodies of one client that are read at the same time.
+const BODIES: usize = 2;
 /// Questions and whole fleets that one client may have under way.
 const OF_CLIENT: usize = 16;
 
 impl Api {
     /// The API over what the loop behind this desk knows, as long as the board says that it speaks for the hub.
     pub fn new(desk: Arc<Desk>, board: Arc<GateCache>) -> Arc<Self> {
-        let (questions, bodies) = (Semaphore::new(QUESTIONS), Semaphore::new(BODIES));
-        let (pictures, places) = (Pictures::new(desk.clone()), Places::new(OF_CLIENT));
+        let (questions, pictures) = (Semaphore::new(QUESTIONS), Pictures::new(desk.clone()));
+        let (bodies, places) = (Places::new(BODIES), Places::new(OF_CLIENT));
         Arc::new(Self { desk, board, pictures, questions, bodies, places })
     }
 
@@ -201,8 +201,12 @@ impl Api {
 
     /// A place of the client that this request is from.
     fn place<B>(&self, request: &Request<B>) -> Result<Place, Failure> {
-        let full = || Failure::silent(format!("{OF_CLIENT} other requests of this client are under way"));
-        self.places.take(request).ok_or_else(full)
+        self.places.take(request).ok_or_else(|| busy(OF_CLIENT))
+    }
+
+    /// The same for the body of this request.
+    fn place_of_body<B>(&self, request: &Request<B>) -> Result<Place, Failure> {
+        self.bodies.take(request).ok_or_else(|| busy(BODIES))
     }
 
     /// What the loop says to a question, when it is its turn.
@@ -221,6 +225,10 @@ impl Api {
     fn silent(&self) -> Option<String> {
         self.board.silent(Instant::now())
     }
+}
+
+fn busy(others: usize) -> Failure {
+    Failure::silent(format!("{others} other requests of this client are under way"))
 }
 
 /// Whether a request names this server by an address or as localhost. A web site that makes its own name mean this address

@@ -60,8 +60,7 @@ pub(super) async fn answer(
     let asker = params.get("hubNamespace").filter(|namespace| !namespace.is_empty());
     api.admit(guard, &request, asker).await?;
     if request.method() == Method::POST {
-        let _place = api.place(&request)?;
-        let _turn = api.bodies.acquire().await;
+        let _place = api.place_of_body(&request)?;
         let body = timeout(PATIENCE, Limited::new(body, LONGEST_BODY).collect()).await;
         let body =
             body.map_err(|_| Failure::bad(format!("the body took more than {} s", PATIENCE.as_secs())))?;
