@@ -75,6 +75,8 @@ struct Package {
     cells: Vec<Dated<Option<Cell>>>,
     /// In which version one of them was last other.
     filled: u64,
+    /// How many clusters it is meant to be in.
+    meant: usize,
     /// Whether all of its clusters are looked at in the next update, whatever is known of them.
     looks: bool,
 }
@@ -107,6 +109,8 @@ pub struct Picture {
     version: u64,
     clusters: Vec<Dated<Cluster>>,
     numbers: HashMap<String, usize>,
+    /// Of which revision of ClusterProfiles the labels are, and of how many clusters.
+    labelled: Option<(u64, usize)>,
     packages: BTreeMap<Key, Dated<Package>>,
     gates: BTreeMap<Key, Dated<ShownGate>>,
     /// Versions in which an object went.
@@ -130,6 +134,7 @@ impl Picture {
             version: 0,
             clusters: Vec::new(),
             numbers: HashMap::new(),
+            labelled: None,
             packages: BTreeMap::new(),
             gates: BTreeMap::new(),
             gone: BTreeMap::new(),
@@ -206,8 +211,7 @@ impl Picture {
 
     /// Whether so much more is remembered than shown that it is better begun anew.
     fn is_worn(&self) -> bool {
-        let meant = |package: &Dated<Package>| package.it.cells.iter().filter(|it| it.it.is_some()).count();
-        let most = self.packages.values().map(meant).max().unwrap_or_default();
+        let most = self.packages.values().map(|package| package.it.meant).max().unwrap_or_default();
         self.gone.len() > GONE || self.clusters.len() > SPARE + 2 * most
     }
 
@@ -394,6 +398,7 @@ impl Picture {
             }
         }
         if filled {
+            package.meant = package.cells.iter().filter(|cell| cell.it.is_some()).count();
             package.filled = version;
             changed = true;
         }
@@ -401,6 +406,11 @@ impl Picture {
     }
 
     fn update_labels(&mut self, world: &World<'_>, version: u64) -> bool {
+        let labelled = Some((world.state.profiles.revision(), self.clusters.len()));
+        if self.labelled == labelled {
+            return false;
+        }
+        self.labelled = labelled;
         let mut changed = false;
         for cluster in &mut self.clusters {
             let labels = world.state.profiles.labels(&cluster.it.name);
@@ -481,6 +491,7 @@ impl Package {
             places: HashMap::new(),
             cells: Vec::new(),
             filled: 0,
+            meant: 0,
             looks: true,
         }
     }

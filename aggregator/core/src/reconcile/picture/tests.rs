@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fleet::{Fleet, FleetSettings};
-use crate::reconcile::profiles::{News, Profiles, Settings};
+use crate::reconcile::profiles::News;
 use crate::reconcile::state::State;
 use crate::reconcile::store::Event;
 use crate::testing::{self, Exposition, failed, feeds, healthy, tell};
@@ -179,15 +179,13 @@ impl Hub {
             }
             Step::Labels { cluster, region } => {
                 self.profiles.insert(*cluster, region);
-                let mut profiles = Profiles::new(Settings::default());
                 let made = self.profiles.iter().map(|(cluster, region)| -> kube_core::DynamicObject {
                     let metadata = json!({"namespace": "fleet", "name": CLUSTERS[*cluster], "labels": {"region": region}});
                     serde_json::from_value(json!({"metadata": metadata})).unwrap()
                 });
                 let events =
                     [Event::Init].into_iter().chain(made.map(Event::InitApply)).chain([Event::InitDone]);
-                profiles.apply(events.map(News::from), self.now);
-                self.state.profiles = profiles;
+                self.state.profiles.apply(events.map(News::from), self.now);
             }
             Step::Fails => self.state.feeds = feeds(&[("", &[Err("refused")])]),
             Step::Answers => self.state.feeds = feeds(&[("", &[Ok(())])]),
