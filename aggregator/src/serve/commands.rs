@@ -179,7 +179,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
     let namespace = &args.hub.lease_namespace;
     let fence = LeadershipGuard::shut();
     // Whatever works for the leader goes through the fence; only the leader's lease does not.
-    let Hub { fenced: client, unfenced, installation, _directory } = hub(&args, &fence).await?;
+    let Hub { fenced: client, unfenced, installation, directory } = hub(&args, &fence).await?;
     let named = ConfigFile::open(args.config.clone())?;
     let timeouts = named.current().feeds.backends.iter().map(|backend| backend.timeout);
     let timeout = timeouts.fold(args.backend.timeout, Duration::max);
@@ -226,12 +226,22 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         let candidate =
             Candidate { installation, identity: identity.clone(), term: args.leader.times.term() };
         let retry = args.leader.times.retry_period;
-        Election::new(unfenced, namespace, candidate, retry, fence, metrics.clone(), health.clone())
-            .run(&stop, async |epoch| {
-                while fresh(epoch)?.run(stop.clone()).await {}
-                Ok(())
-            })
-            .await
+        let election =
+            Election::new(unfenced, namespace, candidate, retry, fence, metrics.clone(), health.clone());
+        let leads = election.run(&stop, async |epoch| {
+            while fresh(epoch)?.run(stop.clone()).await {}
+            Ok(())
+        });
+        let lost = async {
+            match directory {
+                Some(directory) => directory.lost().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            outcome = leads => outcome,
+            error = lost => Err(error),
+        }
     })
     .await
 }
@@ -243,8 +253,7 @@ struct Hub {
     /// Who may ask is asked by those too who do not lead.
     unfenced: Client,
     installation: String,
-    /// As long as this is kept no other process has it.
-    _directory: Option<Directory>,
+    directory: Option<Directory>,
 }
 
 async fn hub(args: &ServeArgs, fence: &LeadershipGuard) -> Result<Hub> {
@@ -260,13 +269,13 @@ async fn hub(args: &ServeArgs, fence: &LeadershipGuard) -> Result<Hub> {
         let directory = Directory::open(path).await?;
         let (fenced, unfenced) = directory.clients(fence, CALL_TIMEOUT);
         let installation = installation.unwrap_or("directory").to_owned();
-        return Ok(Hub { fenced, unfenced, installation, _directory: Some(directory) });
+        return Ok(Hub { fenced, unfenced, installation, directory: Some(directory) });
     }
     let (config, installation) = args.hub.access.configure(installation).await?;
     let fenced = ClientBuilder::try_from(config.clone()).context("client of the hub")?;
     let fenced = fenced.with_layer(&fence.layer(CALL_TIMEOUT)).build();
     let unfenced = Client::try_from(config).context("client of the hub")?;
-    Ok(Hub { fenced, unfenced, installation, _directory: None })
+    Ok(Hub { fenced, unfenced, installation, directory: None })
 }
 
 /// How the feeds are made that flags and the configuration name.

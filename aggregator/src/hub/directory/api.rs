@@ -27,7 +27,11 @@ type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// Answers requests.
 #[derive(Clone)]
-pub(super) struct Api(pub(super) Arc<Mutex<Store>>);
+pub(super) struct Api {
+    /// Whoever writes waits for the disk, and others for that: it is locked on threads that may wait.
+    store: Arc<Mutex<Store>>,
+    changed: watch::Receiver<u64>,
+}
 
 /// What a path names.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,6 +75,10 @@ impl Target {
 }
 
 impl Api {
+    pub(super) fn new(store: Arc<Mutex<Store>>, changed: watch::Receiver<u64>) -> Self {
+        Self { store, changed }
+    }
+
     pub(super) async fn answer(self, request: Request<Body>) -> Result<Answer, Infallible> {
         let (head, body) = request.into_parts();
         let query = head.uri.query().unwrap_or_default();
@@ -115,7 +123,7 @@ impl Api {
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn answer_at_once(
@@ -204,9 +212,8 @@ impl Api {
         };
         let number = |name: &str| parameters.get(name).and_then(|text| text.parse::<u64>().ok());
         let seconds = number("timeoutSeconds").unwrap_or(WATCH).min(WATCH);
-        let changed = self.store().changed();
         let watching = Watching {
-            changed,
+            changed: self.changed.clone(),
             api: self,
             seen: number("resourceVersion").unwrap_or_default(),
             until: Instant::now() + Duration::from_secs(seconds),
@@ -215,8 +222,8 @@ impl Api {
             group: group.clone(),
             is_one: Box::new(move |place| is_of(place, &group, &plural, namespace.as_deref())),
         };
-        let events = stream::unfold(watching, |mut watching| async move {
-            let text = watching.next().await?;
+        let events = stream::unfold(watching, |watching| async move {
+            let (text, watching) = watching.next().await?;
             Some((Ok(Frame::data(Bytes::from(text))), watching))
         });
         Response::new(UnsyncBoxBody::new(StreamBody::new(events)))
@@ -237,17 +244,19 @@ struct Watching {
 
 impl Watching {
     /// The next lines.
-    async fn next(&mut self) -> Option<String> {
+    async fn next(mut self) -> Option<(String, Self)> {
         while !self.ended {
             self.changed.borrow_and_update();
-            let lines = self.lines();
+            let looked = tokio::task::spawn_blocking(move || (self.lines(), self)).await;
+            let lines;
+            (lines, self) = looked.ok()?;
             if !lines.is_empty() {
-                return Some(lines);
+                return Some((lines, self));
             }
             self.ended = !matches!(timeout_at(self.until, self.changed.changed()).await, Ok(Ok(())));
             if self.ended {
                 set_metadata(&mut self.bookmark, "resourceVersion", json!(self.seen.to_string()));
-                return Some(line("BOOKMARK", &self.bookmark));
+                return Some((line("BOOKMARK", &self.bookmark), self));
             }
         }
         None

@@ -5,13 +5,13 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use statusbridge_api::GROUP;
 use statusbridge_api::names::is_subdomain;
 use statusbridge_expression::yaml;
 use tracing::error;
 
-use super::schema::Schemas;
+use super::schema::{Schemas, shown};
 use super::stored::{FILE, Place, REFUSED, set, set_metadata};
 
 /// Most files, and most bytes of one and of all together.
@@ -41,38 +41,53 @@ pub(super) struct Declared {
 pub(super) struct Files {
     directory: PathBuf,
     schemas: Schemas,
-    last: Texts,
-    /// What was the same in two looks, so that nobody is still writing it.
+    last: Option<Texts>,
+    /// What was the same in two looks one after the other, so that nobody is still writing any of it.
     settled: Texts,
+    /// Whether that counts no longer.
+    is_lost: bool,
     /// What was last said to be wrong.
     said: Vec<String>,
 }
 
+/// What a look at the files has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Looked {
+    /// What they said before.
+    Same,
+    /// Something else, in two looks.
+    Changed,
+    /// Something else than a look ago.
+    Unsettled,
+}
+
 impl Files {
     pub(super) fn new(directory: PathBuf, schemas: Schemas) -> Self {
-        Self { directory, schemas, last: Texts::new(), settled: Texts::new(), said: Vec::new() }
+        Self { directory, schemas, last: None, settled: Texts::new(), is_lost: true, said: Vec::new() }
     }
 
-    /// Looks at all files: whether any of them settled on something new.
+    /// Looks at all files. They change together: of two files that belong together never one is new and the other old.
     ///
     /// # Errors
     /// When the directory cannot be read.
-    pub(super) fn look(&mut self) -> io::Result<bool> {
+    pub(super) fn look(&mut self) -> io::Result<Looked> {
         let now = texts(&self.directory)?;
-        let mut changed = false;
-        let names: Vec<String> = now.keys().chain(self.settled.keys()).cloned().collect();
-        for name in names {
-            let text = now.get(&name);
-            if self.last.get(&name) == text && self.settled.get(&name) != text {
-                changed = true;
-                match text {
-                    Some(text) => self.settled.insert(name, text.clone()),
-                    None => self.settled.remove(&name),
-                };
-            }
+        if self.last.as_ref() != Some(&now) {
+            self.last = Some(now);
+            return Ok(Looked::Unsettled);
         }
-        self.last = now;
-        Ok(changed)
+        if self.settled == now && !self.is_lost {
+            return Ok(Looked::Same);
+        }
+        (self.settled, self.is_lost) = (now, false);
+        Ok(Looked::Changed)
+    }
+
+    /// What they declare when nobody knows what they say: all of them are broken, for this reason.
+    pub(super) fn lose(&mut self, why: &str) -> Declared {
+        self.is_lost = true;
+        let broken = self.settled.keys().map(|name| (name.clone(), format!("{name}: {why}"))).collect();
+        Declared { objects: BTreeMap::new(), broken }
     }
 
     /// What the files declare. What is wrong is logged once.
@@ -96,15 +111,24 @@ impl Files {
 
     fn add(&self, declared: &mut Declared, file: &str, text: &str) {
         let documents = yaml::documents(text);
+        let why = match () {
+            () if documents.is_empty() => {
+                "found no object: remove the file if what it declared is to be removed"
+            }
+            () if !text.ends_with('\n') => {
+                "found no newline at the end, so that it may be half written: add one"
+            }
+            () => "",
+        };
+        if !why.is_empty() {
+            declared.broken.insert(file.to_owned(), format!("{file}: {why}"));
+            return;
+        }
         let several = documents.len() > 1;
         for (number, document) in documents.into_iter().enumerate() {
             let at = if several { format!("{file}, document {}", number + 1) } else { file.to_owned() };
-            let object = match yaml::from_str::<Value>(&document) {
-                Ok(Value::Null) => continue,
-                Ok(object) => self.object(declared, file, &at, object),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = object {
+            let object = yaml::from_str::<Value>(&document);
+            if let Err(error) = object.and_then(|object| self.object(declared, file, &at, object)) {
                 declared.broken.entry(file.to_owned()).or_insert_with(|| format!("{at}: {error}"));
             }
         }
@@ -124,6 +148,16 @@ impl Files {
                 return Err(format!(
                     "metadata.{field}: found {name:?}, expected a name of at most {most} small letters, digits, hyphens \
                      and dots"
+                ));
+            }
+        }
+        for field in ["labels", "annotations"] {
+            let texts = object.pointer(&format!("/metadata/{field}")).filter(|texts| !texts.is_null());
+            let are_texts = |it: &Map<String, Value>| it.values().all(Value::is_string);
+            if let Some(texts) = texts.filter(|texts| !texts.as_object().is_some_and(are_texts)) {
+                return Err(format!(
+                    "metadata.{field}: found {}, expected a map of texts (put numbers in quotes)",
+                    shown(texts)
                 ));
             }
         }
@@ -184,21 +218,25 @@ fn texts(directory: &Path) -> io::Result<Texts> {
             names.push((name, entry.path()));
         }
     }
+    if names.len() > MOST_FILES {
+        return Err(io::Error::other(format!(
+            "found {} files, and at most {MOST_FILES} are read: move some of them elsewhere",
+            names.len()
+        )));
+    }
     names.sort();
     let mut left = MOST_BYTES;
     let mut texts = Texts::new();
-    for (number, (name, path)) in names.into_iter().enumerate() {
-        let text = match number < MOST_FILES {
-            true => read(&path, left.min(LONGEST)),
-            false => Err(format!("found more than {MOST_FILES} files, which is the most that is read")),
-        };
+    for (name, path) in names {
+        let text = read(&path, left.min(LONGEST));
         left = left.saturating_sub(text.as_ref().map_or(0, |text| text.len() as u64));
         texts.insert(name, text);
     }
     Ok(texts)
 }
 
-fn read(path: &Path, most: u64) -> Result<String, String> {
+/// A file of at most so many bytes.
+pub(super) fn read(path: &Path, most: u64) -> Result<String, String> {
     let read = || {
         // Whoever opens a pipe waits until somebody writes to it.
         if !fs::metadata(path)?.is_file() {

@@ -15,20 +15,22 @@ mod schema;
 mod store;
 mod stored;
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, Metadata, TryLockError};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use kube::Client;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tower::Layer;
-use tracing::{info, warn};
+use tracing::{error, info};
 
 use crate::hub::leadership_guard::LeadershipGuard;
 use api::Api;
-use files::Files;
+use files::{Files, Looked};
 use store::Store;
 
 /// Time between two looks at the files.
@@ -36,35 +38,45 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Folder of the directory that this program writes.
 const STATUS: &str = "status";
 
+/// After so long without a look that shows what the files say, they say nothing any more.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A directory that this process alone works on.
 pub(crate) struct Directory {
     api: Api,
-    _lock: File,
+    followed: JoinHandle<anyhow::Error>,
 }
 
 impl Directory {
     /// Reads the directory, and follows its files from then on.
     ///
     /// # Errors
-    /// When it is not there, cannot be written, or another process has it.
+    /// When it is not there, cannot be written, another process has it, or its files do not keep still.
     pub(crate) async fn open(path: &Path) -> Result<Self> {
         if !path.is_dir() {
             bail!("--hub dir:{}: there is no such directory", path.display());
         }
         let status = path.join(STATUS);
-        let lock = lock(&status)?;
+        let lock = Lock::take(&status)?;
         let mut files = Files::new(path.to_owned(), schema::Schemas::new()?);
-        let (changed, _) = watch::channel(0);
+        let (changed, changes) = watch::channel(0);
         let mut store = Store::open(status, changed)?;
-        // What is being written while this begins shows by a second look.
-        files.look().with_context(|| format!("reading {}", path.display()))?;
-        tokio::time::sleep(LOOK).await;
-        files.look().with_context(|| format!("reading {}", path.display()))?;
+        let begun = Instant::now();
+        while files.look().with_context(|| format!("reading {}", path.display()))? != Looked::Changed {
+            if begun.elapsed() > PATIENCE {
+                bail!(
+                    "{}: its files change without end: write them elsewhere and rename them",
+                    path.display()
+                );
+            }
+            tokio::time::sleep(LOOK).await;
+        }
         store.take(files.read());
         info!(directory = %path.display(), objects = store.len(), "a directory is the hub");
         let store = Arc::new(Mutex::new(store));
-        tokio::spawn(follow(files, Arc::downgrade(&store)));
-        Ok(Self { api: Api(store), _lock: lock })
+        let follower = Follower { files, lock, good: Instant::now(), said: String::new() };
+        let followed = tokio::spawn(follow(follower, store.clone()));
+        Ok(Self { api: Api::new(store, changes), followed })
     }
 
     /// A client of it, and one that passes what changes something only while the fence holds.
@@ -76,47 +88,115 @@ impl Directory {
         let fenced = fence.layer(call).layer(service());
         (Client::new(fenced, "default"), Client::new(service(), "default"))
     }
-}
 
-/// Takes the directory for this process.
-fn lock(status: &Path) -> Result<File> {
-    std::fs::create_dir_all(status).with_context(|| format!("making {}", status.display()))?;
-    let path: PathBuf = status.join("lock");
-    let file = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = file.with_context(|| format!("opening {}", path.display()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            bail!(
-                "{} is locked: another aggregator works on this directory, and only one may",
-                path.display()
-            )
-        }
-        Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("locking {}", path.display())),
+    /// Ends when this process cannot work on the directory any more, and says why.
+    pub(crate) async fn lost(self) -> anyhow::Error {
+        self.followed.await.unwrap_or_else(|error| anyhow!("following the files of the directory: {error}"))
     }
 }
 
-/// Looks at the files again and again, as long as anybody uses the store.
-async fn follow(mut files: Files, store: std::sync::Weak<Mutex<Store>>) {
+/// The lock by which this process has the directory.
+struct Lock {
+    path: PathBuf,
+    file: File,
+}
+
+impl Lock {
+    fn take(status: &Path) -> Result<Self> {
+        std::fs::create_dir_all(status).with_context(|| format!("making {}", status.display()))?;
+        let path: PathBuf = status.join("lock");
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = file.with_context(|| format!("opening {}", path.display()))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { path, file }),
+            Err(TryLockError::WouldBlock) => {
+                bail!(
+                    "{} is locked: another aggregator works on this directory, and only one may",
+                    path.display()
+                )
+            }
+            Err(TryLockError::Error(error)) => {
+                Err(error).with_context(|| format!("locking {}", path.display()))
+            }
+        }
+    }
+
+    /// Whether another process would find the same file locked. Somebody may have removed it.
+    fn check(&self) -> Result<()> {
+        let place = |metadata: Metadata| (metadata.dev(), metadata.ino());
+        let there = std::fs::metadata(&self.path).map(place);
+        if there.ok() == Some(place(self.file.metadata()?)) {
+            return Ok(());
+        }
+        bail!(
+            "{} was removed or replaced, so that another aggregator could work on this directory: start this one again",
+            self.path.display()
+        )
+    }
+}
+
+/// Keeps a store up to date with the files.
+struct Follower {
+    files: Files,
+    lock: Lock,
+    /// When a look last showed what they say.
+    good: Instant,
+    /// What was last logged.
+    said: String,
+}
+
+impl Follower {
+    /// Looks at the files once.
+    ///
+    /// # Errors
+    /// When the directory is no longer this process's own.
+    fn look(&mut self, store: &Mutex<Store>, now: Instant) -> Result<()> {
+        self.lock.check()?;
+        let locked = || store.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = match self.files.look() {
+            Ok(looked) if looked != Looked::Unsettled => {
+                self.good = now;
+                let is_behind = locked().is_behind();
+                if looked == Looked::Changed || is_behind {
+                    let declared = self.files.read();
+                    locked().take(declared);
+                }
+                self.said.clear();
+                return Ok(());
+            }
+            Ok(_) => "the files of the directory change without end".to_owned(),
+            Err(error) => format!("the directory cannot be read: {error}"),
+        };
+        if now.saturating_duration_since(self.good) < PATIENCE {
+            return Ok(());
+        }
+        locked().take(self.files.lose(&why));
+        if self.said != why {
+            error!(error = why, "all gates are closed");
+            self.said = why;
+        }
+        Ok(())
+    }
+}
+
+/// Looks at the files again and again, until that makes no sense any more.
+async fn follow(mut follower: Follower, store: Arc<Mutex<Store>>) -> anyhow::Error {
     let mut ticks = tokio::time::interval(LOOK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut said = String::new();
     loop {
         ticks.tick().await;
-        let Some(store) = store.upgrade() else { return };
+        let store = store.clone();
         let looked = tokio::task::spawn_blocking(move || {
-            let changed = files.look();
-            if changed.as_ref().is_ok_and(|changed| *changed) {
-                store.lock().unwrap_or_else(PoisonError::into_inner).take(files.read());
-            }
-            (files, changed)
+            let looked = follower.look(&store, Instant::now());
+            looked.map(|()| follower)
         });
-        let Ok((back, changed)) = looked.await else { return };
-        files = back;
-        let error = changed.err().map(|error| error.to_string()).unwrap_or_default();
-        if error != said && !error.is_empty() {
-            warn!(error, "the directory cannot be read: what it said before stays");
+        match looked.await {
+            Ok(Ok(back)) => follower = back,
+            Ok(Err(error)) => return error,
+            Err(error) => return anyhow!("looking at the files of the directory: {error}"),
         }
-        said = error;
     }
 }
+
+#[cfg(test)]
+mod tests;

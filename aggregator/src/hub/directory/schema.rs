@@ -264,7 +264,7 @@ fn below(at: &str, name: &str) -> String {
 }
 
 /// What was found, and not too much of it.
-fn shown(value: &Value) -> String {
+pub(super) fn shown(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(SHOWN).and_then(|(end, _)| text.get(..end)) {
         Some(beginning) => format!("{beginning}…"),

@@ -24,6 +24,10 @@ use crate::hub::lease::LEASE;
 /// How many changes are remembered for watches that have fallen behind; a watch that needs more reads everything anew.
 const MOST_CHANGES: usize = 1024;
 
+/// Most files that are read of what this program has written, and most bytes of one.
+const MOST_WRITTEN: usize = 100_000;
+const LONGEST_WRITTEN: u64 = 4 << 20;
+
 /// What became of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
@@ -96,6 +100,8 @@ pub(super) struct Store {
     changed: watch::Sender<u64>,
     /// Why a file cannot be read, if there is one: who selects by all objects of a kind does not know them all.
     broken: Option<String>,
+    /// What of the files could not be taken in, and why.
+    untaken: BTreeMap<Place, String>,
 }
 
 impl Store {
@@ -108,6 +114,7 @@ impl Store {
             changes: VecDeque::new(),
             changed,
             broken: None,
+            untaken: BTreeMap::new(),
         };
         for path in written(&store.status).with_context(|| format!("reading {}", store.status.display()))? {
             match read(&path) {
@@ -142,10 +149,6 @@ impl Store {
         self.version
     }
 
-    pub(super) fn changed(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Place, &Arc<Value>)> {
         self.objects.iter()
     }
@@ -156,14 +159,16 @@ impl Store {
 
     /// The changes after a version; `None` where some of them are no longer known.
     pub(super) fn since(&self, version: u64) -> Option<impl Iterator<Item = &Change>> {
-        let first = self.changes.front().map_or(self.version + 1, |first| first.version);
-        (version + 1 >= first && version <= self.version)
+        let first = self.changes.front().map_or(self.version.saturating_add(1), |first| first.version);
+        (version.saturating_add(1) >= first && version <= self.version)
             .then(|| self.changes.iter().filter(move |change| change.version > version))
     }
 
-    /// Takes in what the files declare now.
+    /// Takes in what the files declare now. Where that cannot be written, the object counts for nothing until a later try
+    /// succeeds.
     pub(super) fn take(&mut self, files: Declared) {
         let Declared { objects, broken } = files;
+        let said = std::mem::take(&mut self.untaken);
         let gone: Vec<_> = self
             .objects
             .iter()
@@ -177,14 +182,37 @@ impl Store {
                 (Some(_), None) => continue,
                 (None, _) => self.delete(&place, &Expected::default()).map(drop),
             };
-            told(&place, taken);
+            self.taken(&place, taken, &said);
         }
         for (place, object) in objects {
             let taken = self.declare(&place, object);
-            told(&place, taken);
+            self.taken(&place, taken, &said);
         }
         self.broken = broken.into_values().next();
         self.changed.send_replace(self.version);
+    }
+
+    /// Whether something of the files is to be taken in again.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.untaken.is_empty()
+    }
+
+    /// Notes what could not be taken in.
+    fn taken(&mut self, place: &Place, taken: Result<(), Refusal>, said: &BTreeMap<Place, String>) {
+        let Err(error) = taken else { return };
+        let why = format!("what its file says could not be taken in: {error}");
+        if said.get(place) != Some(&why) {
+            error!(object = %place, error = why, "the gates that it may be about are closed");
+        }
+        if let Some(known) = self.get(place).filter(|_| place.kind().is_some()) {
+            let mut refused = refused(&known, &why);
+            if declared(&refused) != declared(&known) {
+                set(&mut refused, "status", known.get("status").cloned());
+                follow(&known, &mut refused);
+                self.keep(place.clone(), refused, What::Modified);
+            }
+        }
+        self.untaken.insert(place.clone(), why);
     }
 
     /// Why not all objects of a kind are known, where somebody has to know all of them.
@@ -264,7 +292,7 @@ impl Store {
         }
         self.objects.remove(place);
         let mut object = known.as_ref().clone();
-        set_metadata(&mut object, "resourceVersion", json!((self.version + 1).to_string()));
+        set_metadata(&mut object, "resourceVersion", json!(self.next_version()));
         Ok(self.note(place.clone(), Arc::new(object), What::Deleted))
     }
 
@@ -274,28 +302,33 @@ impl Store {
     }
 
     fn replace(&mut self, place: &Place, known: &Value, mut object: Value) -> Result<Arc<Value>, Refusal> {
-        for field in ["uid", "creationTimestamp"] {
-            set_metadata(&mut object, field, json!(metadata(known, field)));
-        }
-        let changed = content(known) != content(&object);
-        set_metadata(&mut object, "generation", json!(generation(known) + i64::from(changed)));
+        follow(known, &mut object);
         self.put(place.clone(), object, What::Modified)
     }
 
     /// Writes an object to its file, and only then here.
     fn put(&mut self, place: Place, mut object: Value, what: What) -> Result<Arc<Value>, Refusal> {
-        set_metadata(&mut object, "resourceVersion", json!((self.version + 1).to_string()));
+        set_metadata(&mut object, "resourceVersion", json!(self.next_version()));
         // A ConfigMap that a file declares is only read.
         if place.is_written() && (place.plural != "configmaps" || file(&object).is_none()) {
             write(&self.path(&place), &object)?;
         }
+        Ok(self.keep(place, object, what))
+    }
+
+    fn keep(&mut self, place: Place, mut object: Value, what: What) -> Arc<Value> {
+        set_metadata(&mut object, "resourceVersion", json!(self.next_version()));
         let object = Arc::new(object);
         self.objects.insert(place.clone(), object.clone());
-        Ok(self.note(place, object, what))
+        self.note(place, object, what)
+    }
+
+    fn next_version(&self) -> String {
+        self.version.saturating_add(1).to_string()
     }
 
     fn note(&mut self, place: Place, object: Arc<Value>, what: What) -> Arc<Value> {
-        self.version += 1;
+        self.version = self.version.saturating_add(1);
         self.changes.push_back(Change { version: self.version, what, place, object: object.clone() });
         if self.changes.len() > MOST_CHANGES {
             self.changes.pop_front();
@@ -316,10 +349,13 @@ fn refused(object: &Value, why: &str) -> Value {
     object
 }
 
-fn told(place: &Place, taken: Result<(), Refusal>) {
-    if let Err(error) = taken {
-        error!(object = %place, %error, "what its file says could not be taken in");
+/// Makes an object the next version of one that is known.
+fn follow(known: &Value, object: &mut Value) {
+    for field in ["uid", "creationTimestamp"] {
+        set_metadata(object, field, json!(metadata(known, field)));
     }
+    let changed = content(known) != content(object);
+    set_metadata(object, "generation", json!(generation(known).saturating_add(i64::from(changed))));
 }
 
 /// A name that no other object has.
@@ -343,6 +379,12 @@ fn written(status: &Path) -> io::Result<Vec<PathBuf>> {
         for path in level.into_iter().filter(|path| path.is_dir()) {
             for entry in fs::read_dir(path)? {
                 below.push(entry?.path());
+                if below.len() > MOST_WRITTEN {
+                    return Err(io::Error::other(format!(
+                        "found more than {MOST_WRITTEN} files, which is the most that is read: remove what the \
+                         aggregator did not write"
+                    )));
+                }
             }
         }
         level = below;
@@ -354,7 +396,7 @@ fn written(status: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn read(path: &Path) -> Result<(Place, Value), String> {
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = super::files::read(path, LONGEST_WRITTEN)?;
     let object: Value = yaml::from_str(&text)?;
     let place = Place::of(&object).filter(Place::is_written);
     place.map(|place| (place, object)).ok_or_else(|| "it is no object that the aggregator writes".to_owned())
@@ -370,7 +412,11 @@ fn write(path: &Path, object: &Value) -> io::Result<()> {
     // JSON is YAML, too.
     let text = text.filter(same).unwrap_or_else(|| format!("{object}\n"));
     let new = path.with_extension("new");
-    let mut file = fs::File::create(&new)?;
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = fs::File::options().write(true).create_new(true).open(&new)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(new, path)

@@ -1,6 +1,8 @@
 use std::fs;
 
-use super::super::files::Files;
+use rstest::rstest;
+
+use super::super::files::{Files, Looked};
 use super::super::schema::Schemas;
 use super::*;
 
@@ -53,6 +55,10 @@ impl Hub {
         self.files.look().unwrap();
         self.files.look().unwrap();
         self.store.take(self.files.read());
+    }
+
+    fn remove(&self, name: &str) {
+        fs::remove_file(self.directory.path().join(name)).unwrap();
     }
 
     fn place(name: &str) -> Place {
@@ -117,7 +123,7 @@ fn a_generation_counts_changes_of_the_spec_and_a_status_stays() {
         (2, &before["status"], metadata(&before, "uid"))
     );
     // Another file may have it.
-    hub.write("app.yaml", "");
+    hub.remove("app.yaml");
     hub.write("other.yaml", &gate("wave-1", "r2"));
     hub.look();
     assert_eq!(generation(&hub.gate("wave-1").unwrap()), 2);
@@ -216,7 +222,7 @@ fn clusters_are_not_all_known_while_any_file_is_broken_and_none_is_forgotten_for
         assert!(why.starts_with("clusters.yaml"), "{why:?}");
         assert_eq!((hub.store.unknown("statusbridge.dev"), known(&hub)), (None, 1));
     }
-    hub.write("clusters.yaml", "");
+    hub.remove("clusters.yaml");
     hub.look();
     assert_eq!((hub.store.unknown(profiles::GROUP), known(&hub)), (None, 0));
 }
@@ -236,13 +242,98 @@ fn what_never_changes_of_an_object_makes_another_one_of_it() {
 }
 
 #[test]
-fn what_is_still_being_written_is_not_read() {
+fn files_change_together_once_nobody_writes_any_of_them() {
+    let mut hub = Hub::new();
+    hub.write("a.yaml", &gate("wave-1", "r1"));
+    hub.write("b.yaml", &gate("wave-2", "r1"));
+    assert_eq!(hub.files.look().unwrap(), Looked::Unsettled);
+    hub.write("b.yaml", &gate("wave-2", "r2"));
+    assert_eq!(hub.files.look().unwrap(), Looked::Unsettled);
+    assert_eq!(hub.files.read().objects.len(), 0, "a.yaml is not ahead of b.yaml");
+    assert_eq!([(); 2].map(|()| hub.files.look().unwrap()), [Looked::Changed, Looked::Same]);
+    assert_eq!(hub.files.read().objects.len(), 2);
+}
+
+#[rstest]
+#[case::half(
+    "kind: RolloutGate",
+    "a.yaml: found no newline at the end, so that it may be half written: add one"
+)]
+#[case::emptied("", "a.yaml: found no object: remove the file")]
+#[case::comments(
+    "# nothing\n",
+    "a.yaml: found no object: remove the file if what it declared is to be removed"
+)]
+#[case::nothing("null\n", "a.yaml: found no Kubernetes object")]
+fn a_file_that_was_not_written_to_its_end_closes_what_it_declared(
+    #[case] text: &str,
+    #[case] expected: &str,
+) {
+    let mut hub = Hub::new();
+    hub.write("a.yaml", &gate("wave-1", "r1"));
+    hub.look();
+    hub.write("a.yaml", text);
+    hub.look();
+    let why = why(&hub.gate("wave-1").unwrap()).to_owned();
+    assert!(why.starts_with(expected), "{why}");
+}
+
+#[rstest]
+#[case(
+    "labels: {wave: 1}",
+    "metadata.labels: found {\"wave\":1}, expected a map of texts (put numbers in quotes)"
+)]
+#[case("annotations: [a]", "metadata.annotations: found [\"a\"], expected a map of texts")]
+fn labels_and_annotations_are_texts(#[case] metadata: &str, #[case] expected: &str) {
+    let mut hub = Hub::new();
+    hub.write(
+        "a.yaml",
+        &gate("wave-1", "r1").replace("namespace: fleet", &format!("namespace: fleet, {metadata}")),
+    );
+    hub.look();
+    assert_eq!(hub.gate("wave-1"), None);
+    let broken = hub.files.read().broken.remove("a.yaml").unwrap();
+    assert!(broken.contains(expected), "{broken}");
+}
+
+#[test]
+fn what_cannot_be_written_counts_for_nothing_until_it_can() {
     let mut hub = Hub::new();
     hub.write("app.yaml", &gate("wave-1", "r1"));
-    assert!(!hub.files.look().unwrap());
+    hub.look();
+    hub.open("wave-1");
+    // Whatever is to be renamed to its file finds a folder.
+    let path = hub.directory.path().join("status/rolloutgates/fleet/wave-1.yaml");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
     hub.write("app.yaml", &gate("wave-1", "r2"));
-    assert!(!hub.files.look().unwrap());
-    assert!(hub.files.look().unwrap() && !hub.files.look().unwrap());
+    hub.look();
+    let refused = hub.gate("wave-1").unwrap();
+    let why = why(&refused);
+    assert!(
+        why.starts_with("what its file says could not be taken in: cannot be written to its file"),
+        "{why}"
+    );
+    assert_eq!((generation(&refused), &refused["spec"]["revision"]), (2, &json!("r1")));
+    assert!(hub.store.is_behind());
+    let begin = hub.store.version();
+    hub.store.take(hub.files.read());
+    assert_eq!(hub.store.version(), begin, "it is said once");
+    fs::remove_dir(&path).unwrap();
+    hub.store.take(hub.files.read());
+    let taken = hub.gate("wave-1").unwrap();
+    assert_eq!((self::why(&taken), &taken["spec"]["revision"]), ("", &json!("r2")));
+    assert_eq!((hub.store.is_behind(), hub.file("wave-1").unwrap()), (false, taken.as_ref().clone()));
+}
+
+#[test]
+fn too_many_files_are_one_error() {
+    let mut hub = Hub::new();
+    for number in 0..1001 {
+        hub.write(&format!("{number}.yaml"), "\n");
+    }
+    let error = hub.files.look().unwrap_err().to_string();
+    assert_eq!(error, "found 1001 files, and at most 1000 are read: move some of them elsewhere");
 }
 
 #[test]
@@ -252,7 +343,7 @@ fn watches_hear_every_change_and_those_that_fell_behind_hear_that() {
     hub.look();
     let begin = hub.store.version();
     hub.open("wave-1");
-    hub.write("app.yaml", "");
+    hub.remove("app.yaml");
     hub.look();
     let heard: Vec<What> = hub.store.since(begin).unwrap().map(|change| change.what).collect();
     assert_eq!(heard, [What::Modified, What::Deleted]);
