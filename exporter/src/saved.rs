@@ -11,6 +11,9 @@ use statusbridge_expression::yaml;
 
 use crate::source::{ENDINGS, files_of};
 
+/// Most bytes of one file.
+const LONGEST: u64 = 256 << 20;
+
 /// A saved object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedObject {
@@ -52,15 +55,14 @@ impl Saved {
     fn add_path(&mut self, path: &Path) {
         let name = path.display().to_string();
         if path == Path::new("-") {
-            let mut text = String::new();
-            match io::stdin().read_to_string(&mut text) {
-                Ok(_) => self.add_text("standard input", &text),
+            match text_of(io::stdin()) {
+                Ok(text) => self.add_text("standard input", &text),
                 Err(error) => self.broken("standard input", error),
             }
             return;
         }
         if !path.is_dir() {
-            match fs::read_to_string(path) {
+            match fs::File::open(path).and_then(text_of) {
                 Ok(text) => self.add_text(&name, &text),
                 Err(error) => self.broken(&name, error),
             }
@@ -144,6 +146,20 @@ impl Saved {
     fn broken(&mut self, origin: &str, message: impl ToString) {
         self.broken.push(BrokenObject { origin: origin.to_owned(), message: message.to_string() });
     }
+}
+
+/// All that can be read.
+///
+/// # Errors
+/// When it is no UTF-8, or longer than [`LONGEST`].
+fn text_of(reader: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    reader.take(LONGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST {
+        let why = format!("found more than {LONGEST} bytes, which is the most that is read: split it");
+        return Err(io::Error::other(why));
+    }
+    Ok(text)
 }
 
 /// Hands over the objects of lists of any depth one by one, and everything else as it is.
