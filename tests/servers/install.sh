@@ -30,6 +30,7 @@ kustomize-controller|github.com/fluxcd/kustomize-controller|kustomize-controller
 source-controller|github.com/fluxcd/source-controller|source-controller registry flux|github.com/fluxcd/source-controller github.com/distribution/distribution/v3/cmd/registry statusbridge.dev/tests/servers/source-controller||3 minutes|
 kpt|github.com/kptdev/kpt|kpt-live|statusbridge.dev/tests/servers/kpt||2 minutes|-X main.version=v@V@
 kstatus|sigs.k8s.io/cli-utils|kstatus|statusbridge.dev/tests/servers/kstatus||1 minute|
+argocd|github.com/argoproj/argo-cd/v3|argocd|statusbridge.dev/tests/servers/argocd||8 minutes|
 argocd-lua|github.com/yuin/gopher-lua|argocd-lua|statusbridge.dev/tests/servers/argocd-lua||some seconds|
 promotion-steps|github.com/expr-lang/expr|promotion-steps|statusbridge.dev/tests/servers/promotion-steps||some seconds|
 argo-rollouts|github.com/argoproj/argo-rollouts|rollouts-controller|github.com/argoproj/argo-rollouts/cmd/rollouts-controller||4 minutes|
@@ -44,7 +45,7 @@ kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconfor
 '
 # kube-state-metrics is what the benchmark measures against, kubeconform and actionlint are what deploy/check runs,
 # otel-collector is what `make pipelines` tries: no other test needs them.
-default_names="kubernetes etcd etcd-old prometheus thanos mimir victoria-metrics victoria-metrics-cluster kustomize-controller source-controller kpt kstatus argocd-lua promotion-steps crossplane-changelog argo-rollouts kubefleet ocm-placement helm"
+default_names="kubernetes etcd etcd-old prometheus thanos mimir victoria-metrics victoria-metrics-cluster kustomize-controller source-controller kpt kstatus argocd argocd-lua promotion-steps crossplane-changelog argo-rollouts kubefleet ocm-placement helm"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }

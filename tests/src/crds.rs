@@ -98,13 +98,23 @@ pub fn monitoring() -> Result<Vec<PathBuf>> {
     yaml_files(&repository().join("tests/monitoring-crds"))
 }
 
-/// Those of a tool that waits for gates or verdicts, by its name in `tests/consumer-crds`: `argo-rollouts`, `flagger`,
+/// Those of a tool that waits for gates or verdicts, by its name in `tests/consumer-crds`: `argo-cd`, `argo-rollouts`, `flagger`,
 /// `gitops-promoter`, `kargo`, `kubefleet`, `open-cluster-management`, `tekton`.
 ///
 /// # Errors
 /// When the directory cannot be read.
 pub fn consumer(name: &str) -> Result<Vec<PathBuf>> {
     yaml_files(&repository().join("tests/consumer-crds").join(name))
+}
+
+/// Argo CD's Application, ApplicationSet and AppProject.
+///
+/// # Errors
+/// When a directory cannot be read.
+pub fn argo_cd() -> Result<Vec<PathBuf>> {
+    let mut files = yaml_files(&repository().join("tests/crds/argocd"))?;
+    files.append(&mut consumer("argo-cd")?);
+    Ok(files)
 }
 
 /// Every CRD in `tests/crds` by its name, in sets that one API server can have: a CRD that several files define

@@ -5,6 +5,7 @@
 //!  ├─ Etcd ── ApiServer … ApiServer            several API servers share one etcd by prefix
 //!  │            ├─ KustomizeController, Flux   packages delivered by somebody else's controller
 //!  │            ├─ SourceController, Registry  the same from a registry
+//!  │            ├─ ArgoCd, GitRepository        the same from git
 //!  │            ├─ Kpt                          packages applied by a command that leaves an inventory
 //!  │            └─ Exporter, Aggregator        our own programs
 //!  ├─ Prometheus, VictoriaMetrics (one node, or a cluster of them), Thanos, Mimir
@@ -38,6 +39,7 @@
 #![allow(clippy::indexing_slicing, clippy::string_slice)] // what cannot be ends a test
 
 mod apiserver;
+mod argocd;
 mod authority;
 pub mod bench;
 mod changelog;
@@ -72,6 +74,7 @@ pub mod watchdog;
 pub mod workload;
 
 pub use apiserver::ApiServer;
+pub use argocd::{ArgoCd, GitRepository};
 pub use authority::{Authority, Certified};
 pub use changelog::{Changelog, Sent};
 pub use etcd::Etcd;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 /// Path of a server's program: `kube-apiserver`, `kubectl`, `etcd`, `etcd-old`, `prometheus`, `promtool`,
 /// `thanos`, `mimir`, `victoria-metrics`, `vmagent`, `vminsert`, `vmselect`, `vmstorage`, `otel-collector`,
-/// `kustomize-controller`, `source-controller`, `registry`, `flux`, `kpt-live`, `kstatus`, `argocd-lua`, `promotion-steps`,
+/// `kustomize-controller`, `source-controller`, `registry`, `flux`, `kpt-live`, `kstatus`, `argocd`, `argocd-lua`, `promotion-steps`,
 /// `rollouts-controller`, `kubefleet-updaterun`, `ocm-placement`, `changelog-client`, `helm`, `kube-state-metrics`, `kubeconform`.
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 //! revision that is rolled out, nor while nobody judges it.
 
 mod analysis;
+mod argocd_waves;
 mod fleets;
 mod flux_waves;
 mod pod;
@@ -198,12 +199,63 @@ fn told(name: &str, question: &Value) -> Result<Value> {
 
 /// What Argo CD makes of an object, by the script for its kind.
 fn argo_cd(scripts: &Value, object: &DynamicObject) -> Result<(String, String)> {
-    let kind = &object.types.as_ref().context("no kind")?.kind;
-    let script = &scripts["data"][format!("resource.customizations.health.statusbridge.dev_{kind}")];
+    let types = object.types.as_ref().context("no kind")?;
+    let group = types.api_version.split('/').next().unwrap_or_default();
+    let script = &scripts["data"][format!("resource.customizations.health.{group}_{}", types.kind)];
     let answer = told("argocd-lua", &json!({"script": script, "object": object}))?;
     ensure!(answer["error"].is_null(), "{answer}");
     let text = |field: &str| answer[field].as_str().unwrap_or_default().to_owned();
     Ok((text("status"), text("message")))
+}
+
+#[test]
+fn argo_cd_takes_an_application_for_healthy_only_once_it_is_synced_to_its_revision() {
+    let scripts = recipe("argocd-cm.yaml").unwrap().pop().unwrap();
+    let about = |revision: &str| json!({"source": {"repoURL": "https://git.example.com", "targetRevision": revision}});
+    let said = |operation: Value, status: Value| {
+        let mut object = json!({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": {"name": "payments"},
+            "spec": about("new"), "status": status,
+        });
+        if !operation.is_null() {
+            object["operation"] = operation;
+        }
+        argo_cd(&scripts, &serde_json::from_value(object).unwrap()).unwrap().0
+    };
+    let status = |sync: &str, compared: &str, health: &str, operation: Value| {
+        json!({
+            "sync": {"status": sync, "comparedTo": about(compared)}, "health": {"status": health},
+            "operationState": operation,
+        })
+    };
+    let ended = |phase: &str, revision: &str, retries: u32| json!({"phase": phase, "retryCount": retries, "syncResult": about(revision)});
+    let good = || ended("Succeeded", "new", 0);
+    for (status, health) in [
+        (json!({}), "Progressing"),
+        (json!({"health": {"status": "Healthy"}}), "Progressing"),
+        (status("Synced", "new", "Healthy", good()), "Healthy"),
+        // A commit that changes nothing needs no operation.
+        (status("Synced", "new", "Healthy", ended("Succeeded", "old", 0)), "Healthy"),
+        (status("Synced", "new", "Healthy", ended("Failed", "old", 5)), "Healthy"),
+        (status("Synced", "new", "Degraded", good()), "Degraded"),
+        (status("Synced", "new", "Progressing", good()), "Progressing"),
+        (status("Synced", "new", "Missing", good()), "Missing"),
+        // What Argo CD found at the revision before.
+        (status("Synced", "old", "Healthy", ended("Succeeded", "old", 0)), "Progressing"),
+        (status("Synced", "old", "Healthy", good()), "Progressing"),
+        (status("OutOfSync", "new", "Healthy", good()), "Progressing"),
+        (status("Unknown", "new", "Healthy", good()), "Progressing"),
+        (status("OutOfSync", "new", "Healthy", ended("Running", "new", 0)), "Progressing"),
+        (status("OutOfSync", "new", "Healthy", ended("Failed", "old", 5)), "Progressing"),
+        // The sync to the new revision is refused.
+        (status("OutOfSync", "new", "Healthy", ended("Running", "new", 1)), "Degraded"),
+        (status("OutOfSync", "new", "Healthy", ended("Failed", "new", 5)), "Degraded"),
+        (status("OutOfSync", "old", "Healthy", ended("Error", "new", 0)), "Degraded"),
+    ] {
+        assert_eq!(said(json!(null), status.clone()), health, "{status}");
+    }
+    let status = status("Synced", "new", "Healthy", good());
+    assert_eq!(said(json!({"sync": {}}), status), "Progressing", "an operation has begun");
 }
 
 /// Whether Crossplane takes an object for ready.

@@ -87,20 +87,7 @@ async fn perform(api: &ApiServer, job: &Job) -> Result<pod::Ended> {
     let name = job.metadata.name.as_deref().context("no name")?;
     let pod = serde_json::to_value(&job.spec)?["template"]["spec"].take();
     let ended = pod::run(&pod, &pod::account(api, &pod).await?).await?;
-    let condition =
-        |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": jiff::Timestamp::now()});
-    let mut status = json!({"startTime": jiff::Timestamp::now()});
-    if ended.code == 0 {
-        status["completionTime"] = json!(jiff::Timestamp::now());
-        status["succeeded"] = json!(1);
-        status["conditions"] = json!([condition("SuccessCriteriaMet"), condition("Complete")]);
-    } else {
-        status["failed"] = json!(1);
-        status["conditions"] = json!([condition("FailureTarget"), condition("Failed")]);
-    }
-    let jobs = Api::<Job>::namespaced(api.client(), "default");
-    let patch = Patch::Merge(json!({"status": status}));
-    jobs.patch_status(name, &PatchParams::default(), &patch).await?;
+    pod::ends(&Api::namespaced(api.client(), "default"), name, &ended).await?;
     Ok(ended)
 }
 

@@ -2,7 +2,9 @@
 //! rights of its service account.
 
 use anyhow::{Context, Result};
-use serde_json::Value;
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
 use statusbridge_tests::{ApiServer, own_program, program};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -67,6 +69,24 @@ pub(super) async fn run_container(container: &Value, account: &Path) -> Result<E
     let said = [out.stdout, out.stderr].concat();
     let code = out.status.code().context("it was killed")?;
     Ok(Ended { code, said: String::from_utf8_lossy(&said).into_owned() })
+}
+
+/// Says in a Job's status how its pod ended.
+pub(super) async fn ends(jobs: &Api<Job>, name: &str, ended: &Ended) -> Result<()> {
+    let condition =
+        |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": jiff::Timestamp::now()});
+    let mut status = json!({"startTime": jiff::Timestamp::now()});
+    if ended.code == 0 {
+        status["completionTime"] = json!(jiff::Timestamp::now());
+        status["succeeded"] = json!(1);
+        status["conditions"] = json!([condition("SuccessCriteriaMet"), condition("Complete")]);
+    } else {
+        status["failed"] = json!(1);
+        status["conditions"] = json!([condition("FailureTarget"), condition("Failed")]);
+    }
+    let patch = Patch::Merge(json!({"status": status}));
+    jobs.patch_status(name, &PatchParams::default(), &patch).await?;
+    Ok(())
 }
 
 /// An object with words of a recipe replaced by a test's own, wherever they stand.

@@ -1,0 +1,360 @@
+//! The recipes `argocd-waves-*` with what they are for: a real Argo CD that delivers from git, and gates that the aggregator
+//! judges by what exporters read of its Applications.
+
+use super::{file, pod, recipe, wait_role};
+use crate::e2e::world::*;
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use statusbridge_tests::*;
+use std::path::Path;
+use std::time::Duration;
+
+const PACKAGE: &str = "payments";
+/// The commit that the recipes name.
+const COMMIT: &str = "4f0e2a91c3d5b7e6f80912a4b6c8d0e2f4a6b8c0";
+/// A rollout through all waves, on a busy machine.
+const LATER: Duration = Duration::from_secs(150);
+
+/// Content of the package at a version.
+fn content(version: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": PACKAGE, "namespace": "default"},
+        "data": {"version": version},
+    })
+}
+
+/// The same, as no API server takes it.
+fn refused(version: &str) -> Value {
+    let mut content = content(version);
+    content["metadata"]["labels"] = json!({"no name of a label": ""});
+    content
+}
+
+/// What a cluster runs, if anything.
+async fn runs(cluster: &ApiServer) -> Result<Option<String>> {
+    let maps = Api::<ConfigMap>::namespaced(cluster.client(), "default");
+    Ok(maps.get_opt(PACKAGE).await?.and_then(|map| map.data?.remove("version")))
+}
+
+/// Fails unless the clusters run these versions.
+async fn run_now(clusters: &[&ApiServer], versions: [&str; 2]) -> Result<()> {
+    let found = try_join_all(clusters.iter().map(|cluster| runs(cluster))).await?;
+    ensure!(found.iter().map(Option::as_deref).eq(versions.map(Some)), "the clusters run {found:?}");
+    Ok(())
+}
+
+/// Waits until the clusters run these versions.
+async fn come_to_run(clusters: &[&ApiServer], versions: [&str; 2]) -> Result<()> {
+    eventually(LATER, &format!("the clusters run {versions:?}"), async || run_now(clusters, versions).await)
+        .await
+}
+
+/// The last operation of an Application.
+async fn operation(api: &ApiServer, application: &str) -> Result<Value> {
+    Ok(ArgoCd::application(api, application).await?.data["status"]["operationState"].clone())
+}
+
+/// Waits until the sync of an Application waits for the health of an object.
+async fn waits_in_sync(api: &ApiServer, application: &str, object: &str) -> Result<()> {
+    eventually(LATER, &format!("{application} waits for {object}"), async || {
+        let operation = operation(api, application).await?;
+        let message = operation["message"].as_str().unwrap_or_default();
+        ensure!(operation["phase"] == "Running" && message.contains(object), "{operation}");
+        Ok(())
+    })
+    .await
+}
+
+/// Repositories of the package and of the fleet.
+struct Repositories {
+    payments: GitRepository,
+    fleet: GitRepository,
+}
+
+impl Repositories {
+    async fn start(rig: &Rig) -> Result<Self> {
+        let (payments, fleet) =
+            tokio::try_join!(GitRepository::start(rig, "payments"), GitRepository::start(rig, "fleet"))?;
+        Ok(Self { payments, fleet })
+    }
+
+    /// The objects of a recipe, about a commit in these repositories and with shorter times.
+    fn objects(&self, name: &str, commit: &str) -> Result<Vec<Value>> {
+        let (payments, fleet) = (self.payments.url(), self.fleet.url());
+        let words = [
+            (COMMIT, commit),
+            ("https://git.example.com/payments.git", &payments),
+            ("https://git.example.com/fleet.git", &fleet),
+            ("\"10m\"", "\"2s\""),
+            ("\"10s\"", "\"1s\""),
+            ("\"3m\"", "\"5s\""),
+        ];
+        let prepared = recipe(name)?.into_iter().map(|object| {
+            let text = words.iter().fold(object.to_string(), |text, (old, new)| text.replace(old, new));
+            Ok(serde_json::from_str(&text)?)
+        });
+        prepared.collect()
+    }
+
+    /// Commits objects to the fleet's repository, a file each in a directory.
+    async fn commit(&self, directory: &str, objects: &[Value]) -> Result<()> {
+        let files: Vec<(String, String)> = objects
+            .iter()
+            .enumerate()
+            .map(|(number, object)| (format!("{directory}/{number}.json"), object.to_string()))
+            .collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
+        self.fleet.commit(&files).await.map(drop)
+    }
+}
+
+/// A hub whose Argo CD delivers to two clusters, beside an exporter.
+struct Central {
+    repositories: Repositories,
+    clusters: [ApiServer; 2],
+    hub: Hub,
+    _argo_cd: ArgoCd,
+    _exporter: Exporter,
+    _prometheus: Prometheus,
+    _etcd: Etcd,
+}
+
+impl Central {
+    async fn start(rig: &Rig) -> Result<Self> {
+        let repositories = Repositories::start(rig).await?;
+        let etcd = Etcd::start(rig).await?;
+        let (eu_1, eu_2) =
+            tokio::try_join!(ApiServer::start(rig, &etcd, "eu-1"), ApiServer::start(rig, &etcd, "eu-2"))?;
+        let clusters = [eu_1, eu_2];
+        let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job()])).await?;
+        let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
+        hub.api.ensure_namespace("fleet").await?;
+        let scripts = recipe("argocd-cm.yaml")?.pop().context("no ConfigMap")?;
+        let argo_cd = ArgoCd::start(rig, &hub.api, &scripts).await?;
+        for cluster in &clusters {
+            ArgoCd::register(&hub.api, cluster).await?;
+        }
+        let presets = ["--presets", "argocd-application"];
+        let exporter = Exporter::start(rig, "exporter-hub", hub.api.kubeconfig(), &presets).await?;
+        let job = job().target(exporter.address(), &[("cluster", "hub")]);
+        prometheus.reload(&PrometheusConfig::with_jobs([job])).await?;
+        Ok(Self {
+            repositories,
+            clusters,
+            hub,
+            _argo_cd: argo_cd,
+            _exporter: exporter,
+            _prometheus: prometheus,
+            _etcd: etcd,
+        })
+    }
+
+    fn clusters(&self) -> [&ApiServer; 2] {
+        self.clusters.each_ref()
+    }
+}
+
+#[tokio::test]
+async fn an_app_of_apps_goes_on_to_the_second_wave_once_the_gate_of_the_first_is_open() {
+    run("e2e-recipes-argocd-hub", async |rig| {
+        let central = Central::start(rig).await?;
+        let (hub, repositories) = (&central.hub, &central.repositories);
+        let rolls_out = async |content: Value| -> Result<()> {
+            let commit = repositories.payments.commit(&[("app/app.json", &content.to_string())]).await?;
+            let objects = repositories.objects("argocd-waves-hub.yaml", &commit)?;
+            let (root, rest) = objects.split_first().context("an empty recipe")?;
+            repositories.commit("rollout", rest).await?;
+            hub.api.apply_object(root).await.map(drop)
+        };
+        rolls_out(content("v1")).await?;
+        come_to_run(&central.clusters(), ["v1", "v1"]).await?;
+
+        // The bridge is dead, and the gate's last word was that it is open.
+        hub.aggregator.process().kill();
+        rolls_out(content("v2")).await?;
+        waits_in_sync(&hub.api, "rollout", "RolloutGate/payments-eu-1").await?;
+        run_now(&central.clusters(), ["v2", "v1"]).await?;
+        hub.aggregator.process().start()?;
+        come_to_run(&central.clusters(), ["v2", "v2"]).await?;
+
+        // The first wave refuses a revision: the sync fails, and takes the next commit by itself.
+        rolls_out(refused("v3")).await?;
+        eventually(LATER, "the sync is tried again", async || {
+            let operation = operation(&hub.api, "rollout").await?;
+            ensure!(operation["retryCount"].as_u64() > Some(0), "{operation}");
+            Ok(())
+        })
+        .await?;
+        run_now(&central.clusters(), ["v2", "v2"]).await?;
+        rolls_out(content("v4")).await?;
+        come_to_run(&central.clusters(), ["v4", "v4"]).await
+    })
+    .await;
+}
+
+/// What RollingSync makes of an Application of the set: its step's state.
+async fn step(hub: &Hub, application: &str) -> Result<String> {
+    let set = hub.api.kubectl(&["get", "applicationset", PACKAGE, "-n", "argocd", "-o", "json"]).await?;
+    let set: Value = serde_json::from_str(&set)?;
+    let all = set["status"]["applicationStatus"].as_array().context("no status")?;
+    let one = all.iter().find(|one| one["application"] == application).context("no such Application")?;
+    Ok(one["status"].as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn a_rolling_sync_takes_the_step_behind_a_gate_once_that_is_open() {
+    run("e2e-recipes-argocd-rolling", async |rig| {
+        let central = Central::start(rig).await?;
+        let (hub, repositories) = (&central.hub, &central.repositories);
+        let gate = std::fs::read_to_string(file("argocd-waves-gate.jsonnet"))?.replace("10m", "2s");
+        let rolls_out = async |content: Value| -> Result<()> {
+            let content = content.to_string();
+            let files = [("app/app.json", &*content), ("gates/wave-1.jsonnet", &*gate)];
+            let commit = repositories.payments.commit(&files).await?;
+            for object in repositories.objects("argocd-waves-rollingsync.yaml", &commit)? {
+                hub.api.apply_object(&object).await?;
+            }
+            Ok(())
+        };
+        let waits = async |application: &str, states: [&str; 2]| {
+            eventually(LATER, &format!("the step of {application} goes on, and no further"), async || {
+                let (first, last) = (step(hub, application).await?, step(hub, "payments-eu-2").await?);
+                ensure!(states.contains(&&*first) && last == "Waiting", "{first}, {last}");
+                Ok(())
+            })
+            .await
+        };
+        rolls_out(content("v1")).await?;
+        come_to_run(&central.clusters(), ["v1", "v1"]).await?;
+
+        // The bridge is dead, and the gate's last word was that it is open.
+        hub.aggregator.process().kill();
+        rolls_out(content("v2")).await?;
+        waits("payments-gate", ["Progressing"; 2]).await?;
+        run_now(&central.clusters(), ["v2", "v1"]).await?;
+        hub.aggregator.process().start()?;
+        come_to_run(&central.clusters(), ["v2", "v2"]).await?;
+
+        // The first wave refuses a revision: its own step does not end.
+        rolls_out(refused("v3")).await?;
+        waits("payments-eu-1", ["Pending", "Progressing"]).await?;
+        run_now(&central.clusters(), ["v2", "v2"]).await?;
+        rolls_out(content("v4")).await?;
+        come_to_run(&central.clusters(), ["v4", "v4"]).await
+    })
+    .await;
+}
+
+/// Does for the Jobs of a cluster what its kubelet and its controllers would: runs their pods, and lets go what is deleted.
+async fn keeps_jobs(cluster: &ApiServer, hub_account: &str) -> Result<()> {
+    let jobs = Api::<Job>::namespaced(cluster.client(), "argocd");
+    loop {
+        let job = eventually(LATER * 4, "there is a Job to do", async || {
+            let ended = |job: &Job| job.status.as_ref().is_some_and(|status| status.conditions.is_some());
+            let to_do = |job: &Job| job.metadata.deletion_timestamp.is_some() || !ended(job);
+            jobs.list(&ListParams::default()).await?.into_iter().find(to_do).context("none")
+        })
+        .await?;
+        let name = job.metadata.name.as_deref().context("a Job without a name")?;
+        // By the next moment Argo CD may have removed it.
+        if job.metadata.deletion_timestamp.is_some() {
+            let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            let _ = jobs.patch(name, &PatchParams::default(), &free).await;
+            continue;
+        }
+        let container = &serde_json::to_value(&job)?["spec"]["template"]["spec"]["containers"][0];
+        let container = pod::with(container, &[("/hub/kubeconfig", hub_account), ("1h", "15s")])?;
+        let ended = pod::run_container(&container, Path::new("/nowhere/kubeconfig")).await?;
+        let _ = pod::ends(&jobs, name, &ended).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_syncs_once_the_job_before_has_seen_the_gate_of_the_wave_before_open() {
+    run("e2e-recipes-argocd-cluster", async |rig| {
+        let repositories = Repositories::start(rig).await?;
+        let world = World::start(rig, &["eu-1", "eu-2"], &["--presets", "argocd-application"]).await?;
+        let hub = &world.hub;
+        hub.api.ensure_namespace("fleet").await?;
+        wait_role(&hub.api).await?;
+        let account = hub.api.kubeconfig_of_service_account("fleet", "rollout").await?;
+        let group = "rbac.authorization.k8s.io";
+        hub.api
+            .apply_object(&json!({
+                "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+                "metadata": {"name": "rollout", "namespace": "fleet"},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "statusbridge-wait"},
+                "subjects": [{"kind": "ServiceAccount", "name": "rollout", "namespace": "fleet"}],
+            }))
+            .await?;
+        let scripts = recipe("argocd-cm.yaml")?.pop().context("no ConfigMap")?;
+        let clusters: Vec<&ApiServer> = world.clusters.iter().map(|cluster| &cluster.api).collect();
+        let _argo_cds =
+            try_join_all(clusters.iter().map(|cluster| ArgoCd::start(rig, cluster, &scripts))).await?;
+
+        let rolls_out = async |content: Value| -> Result<()> {
+            let commit = repositories.payments.commit(&[("app/app.json", &content.to_string())]).await?;
+            for mut object in recipe("flux-waves-hub.yaml")? {
+                let spec = &mut object["spec"];
+                spec["revision"] = json!(commit);
+                if object["kind"] == "FleetPackage" {
+                    object["spec"]["package"] =
+                        json!({"source": "argocd-application", "namespace": "argocd", "name": PACKAGE});
+                } else if object["metadata"]["name"] == "payments-wave-1" {
+                    object["spec"]["minSuccessTime"] = json!("2s");
+                }
+                hub.api.apply_object(&object).await?;
+            }
+            let objects = repositories.objects("argocd-waves-cluster.yaml", &commit)?;
+            let [root, job, application] = &objects[..] else { anyhow::bail!("{objects:?}") };
+            repositories.commit("wave-1", std::slice::from_ref(application)).await?;
+            repositories.commit("wave-2", &[job.clone(), application.clone()]).await?;
+            for (cluster, wave) in clusters.iter().zip(["wave-1", "wave-2"]) {
+                let mut root = root.clone();
+                root["spec"]["source"]["path"] = json!(wave);
+                cluster.apply_object(&root).await?;
+            }
+            Ok(())
+        };
+        let account = account.to_str().context("where the kubeconfig is")?;
+        let second = clusters.last().context("no cluster")?;
+        let rollouts = async {
+            rolls_out(content("v1")).await?;
+            come_to_run(&clusters, ["v1", "v1"]).await?;
+
+            // The bridge is dead: the Job fails when its time is over, and with it the sync.
+            hub.aggregator.process().kill();
+            rolls_out(content("v2")).await?;
+            eventually(LATER, "the sync is tried again", async || {
+                let operation = operation(second, "rollout").await?;
+                ensure!(operation["retryCount"].as_u64() > Some(0), "{operation}");
+                Ok(())
+            })
+            .await?;
+            run_now(&clusters, ["v2", "v1"]).await?;
+            hub.aggregator.process().start()?;
+            come_to_run(&clusters, ["v2", "v2"]).await?;
+
+            // The first wave refuses a revision: the Job fails at once, and the next commit is taken.
+            rolls_out(refused("v3")).await?;
+            eventually(LATER, "the sync is tried again", async || {
+                let operation = operation(second, "rollout").await?;
+                ensure!(operation["retryCount"].as_u64() > Some(0), "{operation}");
+                Ok(())
+            })
+            .await?;
+            run_now(&clusters, ["v2", "v2"]).await?;
+            rolls_out(content("v4")).await?;
+            come_to_run(&clusters, ["v4", "v4"]).await
+        };
+        tokio::select! {
+            ended = rollouts => ended,
+            ended = keeps_jobs(second, account) => ended,
+        }
+    })
+    .await;
+}
