@@ -55,6 +55,13 @@ async fn kubectl_describe_tells_the_story_of_a_gate_once_whoever_leads() {
         fleet.says("c1", "app", FakePackage::healthy_at(R1));
         hub.opens("wave", SOON).await?;
         let before = told(&hub, "Healthy").await?;
+        eventually(SOON, "an Event says that the package is Ready", async || {
+            let events = events(&hub, "FleetPackage", "app").await?;
+            let is_ready = |event: &Event| event.note.as_deref().is_some_and(|it| it.starts_with("Ready at"));
+            ensure!(events.iter().any(is_ready), "{:?}", reasons(&events));
+            Ok(())
+        })
+        .await?;
 
         // A restart repeats nothing, and makes up for what a leader did not come to tell.
         let lost = before.last().and_then(|event| event.metadata.name.clone()).context("no Event")?;
