@@ -1,6 +1,7 @@
 //! The aggregator's program: `serve` (default), `sweep`, `crds`. What people type is `statusbridge`, a program of its own.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -42,6 +43,12 @@ fn main() -> Result<()> {
     }
 }
 
+/// Time in which what is being written to a disk may end, once the work has.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_timeout(PATIENCE);
+    outcome
 }

@@ -11,8 +11,8 @@ use statusbridge_expression::yaml;
 
 use crate::source::{ENDINGS, files_of};
 
-/// Most bytes of one file.
-const LONGEST: u64 = 256 << 20;
+/// Most bytes of all files together.
+const MOST: u64 = 256 << 20;
 
 /// A saved object.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,24 +45,28 @@ pub struct Saved {
 impl Saved {
     /// Reads files, the files of directories, and standard input for `-`.
     pub fn read(paths: &[PathBuf]) -> Self {
-        let mut saved = Self::default();
+        let (mut saved, mut left) = (Self::default(), Some(MOST));
         for path in paths {
-            saved.add_path(path);
+            saved.add_path(path, &mut left);
         }
         saved
     }
 
-    fn add_path(&mut self, path: &Path) {
+    /// Reads at most the bytes that are left, and takes away those that it has read. None are left after one too many.
+    fn add_path(&mut self, path: &Path, left: &mut Option<u64>) {
+        if left.is_none() {
+            return;
+        }
         let name = path.display().to_string();
         if path == Path::new("-") {
-            match text_of(io::stdin()) {
+            match text_of(io::stdin(), left) {
                 Ok(text) => self.add_text("standard input", &text),
                 Err(error) => self.broken("standard input", error),
             }
             return;
         }
         if !path.is_dir() {
-            match fs::File::open(path).and_then(text_of) {
+            match fs::File::open(path).and_then(|file| text_of(file, left)) {
                 Ok(text) => self.add_text(&name, &text),
                 Err(error) => self.broken(&name, error),
             }
@@ -72,7 +76,7 @@ impl Saved {
             Ok(files) if files.is_empty() => {
                 self.broken(&name, format!("has no file that ends in {}", ENDINGS.join(", ")))
             }
-            Ok(files) => files.iter().for_each(|file| self.add_path(file)),
+            Ok(files) => files.iter().for_each(|file| self.add_path(file, left)),
             Err(error) => self.broken(&name, error),
         }
     }
@@ -148,18 +152,21 @@ impl Saved {
     }
 }
 
-/// All that can be read.
+/// All that can be read, which is taken from the bytes that are left.
 ///
 /// # Errors
-/// When it is no UTF-8, or longer than [`LONGEST`].
-fn text_of(reader: impl Read) -> io::Result<String> {
-    let mut text = String::new();
-    reader.take(LONGEST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LONGEST {
-        let why = format!("found more than {LONGEST} bytes, which is the most that is read: split it");
-        return Err(io::Error::other(why));
+/// When it is no UTF-8, or longer than that; then none are left.
+fn text_of(reader: impl Read, left: &mut Option<u64>) -> io::Result<String> {
+    let most = left.unwrap_or_default();
+    let mut bytes = Vec::new();
+    reader.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    *left = most.checked_sub(bytes.len() as u64);
+    if left.is_none() {
+        return Err(io::Error::other(format!(
+            "found more than {MOST} bytes in all files together, which is the most that is read: read fewer at a time"
+        )));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(io::Error::other)
 }
 
 /// Hands over the objects of lists of any depth one by one, and everything else as it is.
@@ -236,5 +243,27 @@ mod tests {
         let (read, broken) = read(text);
         assert_eq!((read.len(), broken.len()), (objects, 1), "{read:?} {broken:?}");
         assert!(broken[0].starts_with(message), "{broken:?}");
+    }
+
+    #[test]
+    fn so_many_bytes_are_read_of_all_files_and_one_error_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c", "d"] {
+            fs::write(directory.path().join(format!("{name}.json")), A).unwrap();
+        }
+        let read = |bytes| {
+            let mut left = Some(bytes);
+            let mut saved = Saved::default();
+            saved.add_path(directory.path(), &mut left);
+            let broken: Vec<_> = saved.broken.iter().map(ToString::to_string).collect();
+            (saved.objects.len(), broken)
+        };
+        let length = A.len() as u64;
+        assert_eq!(read(4 * length), (4, vec![]));
+        for bytes in [2 * length, 3 * length - 1] {
+            let (objects, broken) = read(bytes);
+            assert_eq!((objects, broken.len()), (2, 1), "{broken:?}");
+            assert!(broken[0].contains("c.json: found more than 268435456 bytes in all files"), "{broken:?}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::bail;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
@@ -27,6 +28,8 @@ pub struct Heartbeat {
     api: Api<Lease>,
     holder: String,
     seconds: i32,
+    /// Whether a sweeper closes what it names.
+    has_sweeper: bool,
     /// The version that was written last, and when it says that it was renewed.
     written: Option<(String, Timestamp)>,
 }
@@ -44,15 +47,26 @@ pub enum Renewed {
 impl Heartbeat {
     /// A heartbeat in `namespace`, renewed by `holder`, meant to come at least every `seconds`.
     pub fn new(client: Client, namespace: &str, holder: String, seconds: i32) -> Self {
-        Self { api: Api::namespaced(client, namespace), holder, seconds, written: None }
+        Self { api: Api::namespaced(client, namespace), holder, seconds, has_sweeper: true, written: None }
+    }
+
+    /// The same where nobody closes the gates that it names: it comes only once all are closed.
+    pub(crate) fn without_sweeper(self) -> Self {
+        Self { has_sweeper: false, ..self }
     }
 
     /// Says that everything that had to be closed is closed but `unclosed`.
     ///
     /// # Errors
-    /// When the hub does not take it.
-    pub(crate) async fn beat(&mut self, unclosed: &BTreeSet<Key>) -> Result<Renewed, HubError> {
+    /// When the hub does not take it, or has no sweeper to close these.
+    pub(crate) async fn beat(&mut self, unclosed: &BTreeSet<Key>) -> anyhow::Result<Renewed> {
         let names: Vec<String> = unclosed.iter().map(Key::to_string).collect();
+        if !self.has_sweeper && !names.is_empty() {
+            bail!(
+                "these gates have to be closed first, and their files could not be written: {}",
+                names.join(", ")
+            );
+        }
         let now = Timestamp::from_microsecond(Timestamp::now().as_microsecond()).unwrap_or_default();
         let mut metadata = Map::from_iter([
             ("name".to_owned(), json!(LEASE)),
@@ -117,4 +131,31 @@ pub async fn read(client: &Client, namespace: &str) -> Result<Option<Beat>, HubE
             unclosed: named.split(' ').filter_map(|name| name.split_once('/')).map(key).collect(),
         }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn without_a_sweeper_it_comes_once_all_gates_are_closed() {
+        let hub = tower::service_fn(async |_: Request<Body>| {
+            let lease = json!({"metadata": {"name": LEASE, "resourceVersion": "1"}}).to_string();
+            Ok::<_, Infallible>(Response::new(Body::from(lease.into_bytes())))
+        });
+        let client = Client::new(hub, "default");
+        let with = || Heartbeat::new(client.clone(), NAMESPACE, "me".to_owned(), 60);
+        let key = |name: &str| Key { namespace: "fleet".to_owned(), name: name.to_owned() };
+        let unclosed = BTreeSet::from([key("wave-1"), key("wave-2")]);
+        assert_eq!(with().beat(&unclosed).await.unwrap(), Renewed::Later);
+        let mut without = with().without_sweeper();
+        let error = without.beat(&unclosed).await.unwrap_err().to_string();
+        assert!(error.ends_with("could not be written: fleet/wave-1, fleet/wave-2"), "{error}");
+        assert_eq!(without.beat(&BTreeSet::new()).await.unwrap(), Renewed::Later);
+    }
 }

@@ -206,6 +206,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         let forget_after = args.forget_exporters_after.as_secs_f64();
         let fleet = FleetSettings { forget_after, ..args.backend.fleet() };
         let heartbeat = Heartbeat::new(client.clone(), namespace, identity.clone(), seconds);
+        let heartbeat = if args.directory.is_some() { heartbeat.without_sweeper() } else { heartbeat };
         let (discovery, events) = (args.discover.settings(), events.clone());
         let lease_namespace = namespace.clone();
         let settings = Settings { pace, fleet, epoch, discovery, events, lease_namespace };

@@ -77,7 +77,7 @@ enum Done {
     Read(Number, Kind, Key, Found),
     WroteSlice(Box<SliceWrite>, Answer),
     Discovered(Result<Written, HubError>),
-    Beaten(Heartbeat, Result<Renewed, HubError>),
+    Beaten(Heartbeat, anyhow::Result<Renewed>),
 }
 
 /// The main loop and all that it has to do with.

@@ -95,14 +95,15 @@ impl Recording {
         let mut timed = Vec::new();
         for object in objects {
             let is_first = seen.insert((kind(&object), key(&object)));
-            if !is_first && start.is_none() {
-                start = Some(clock);
+            // No time has been seen while the clock stands there.
+            if !is_first && clock > i64::MIN {
+                start.get_or_insert(clock);
             }
             clock = clock.max(newest_time(&object).unwrap_or(clock));
             timed.push((is_first, clock, object));
         }
         let start = start.unwrap_or(clock);
-        let begin = now.run + now.offset;
+        let begin = now.run.saturating_add(now.offset);
         let since = |time: i64| (time.saturating_sub(start) as f64 / speed) as i64;
         let mut versions = Vec::new();
         for (number, (is_first, time, mut object)) in timed.into_iter().enumerate() {
@@ -245,7 +246,7 @@ fn is_read(reading: &Reading, key: &PackageKey, object: &Value) -> bool {
 impl Player {
     /// How long it has been playing, in milliseconds.
     fn elapsed(&self) -> i64 {
-        self.clock.now().boot - self.recording.began
+        self.clock.now().boot.saturating_sub(self.recording.began)
     }
 
     /// `None` when nobody listens any more.
@@ -270,7 +271,7 @@ impl Player {
             contact.hear(now);
             self.tell(kind, Change::Contact(now)).await?;
             let next = self.recording.of(&of).map(|version| version.at).find(|at| *at > shown);
-            let pause = next.map_or(BEAT, |at| (at - self.elapsed()).clamp(0, BEAT));
+            let pause = next.map_or(BEAT, |at| at.saturating_sub(self.elapsed()).clamp(0, BEAT));
             sleep(Duration::from_millis(pause.unsigned_abs())).await;
             let now = self.elapsed();
             for version in self.recording.of(&of).filter(|version| shown < version.at && version.at <= now) {
@@ -354,6 +355,16 @@ mod tests {
             recording.at(&kind(), 4_000).values().map(|it| &it["status"]["since"]).collect::<Vec<_>>(),
             ["2027-07-07T07:07:11Z", "2027-07-07T07:07:12Z"]
         );
+    }
+
+    #[test]
+    fn a_recording_begins_with_the_first_time_that_it_has() {
+        let without = || json!({"apiVersion": "example.org/v1", "kind": "App", "metadata": {"name": "a"}});
+        let objects = vec![without(), without(), version("b", "2026-01-01T00:01:00Z")];
+        let objects = [objects, vec![version("b", "2026-01-01T00:01:30Z")]].concat();
+        let recording = Recording::new(objects, 1.0, Moment::unix(0));
+        let plan: Vec<_> = recording.versions.iter().map(|it| (it.at, it.key.name.as_ref())).collect();
+        assert_eq!(plan, [(0, "a"), (0, "a"), (0, "b"), (30_000, "b")]);
     }
 
     #[test]

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use statusbridge_tests::*;
 
 const SOON: Duration = Duration::from_secs(60);
+/// The heartbeat in `status`.
+const BEAT: &str = "leases/kube-system/statusbridge-aggregator-heartbeat.yaml";
 
 fn revision(number: u8) -> String {
     format!("main@sha1:{}", number.to_string().repeat(40))
@@ -201,16 +203,39 @@ async fn a_directory_is_a_hub_and_a_recording_is_a_cluster() {
         world.write(&revision(2))?;
         world.gate_is(true, 6, "").await?;
 
+        // No file can take the place of a folder: the gate that cannot be closed takes the heartbeat from all.
+        let path = world.hub.join("status/rolloutgates/default/wave-1.yaml");
+        std::fs::remove_file(&path)?;
+        std::fs::create_dir(&path)?;
+        world.write(&revision(3))?;
+        eventually(SOON, "the gates are closed, and the log says why", async || {
+            let why =
+                "these gates have to be closed first, and their files could not be written: default/wave-1";
+            ensure!(world.aggregator.log().contains(why));
+            let gate = world.gate().await?;
+            ensure!(
+                gate["open"] == false && gate.to_string().contains("has not been able to judge"),
+                "{gate}"
+            );
+            Ok(())
+        })
+        .await?;
+        ensure!(world.file(BEAT)?["metadata"]["annotations"]["statusbridge.dev/unclosed-gates"] == "");
+        std::fs::remove_dir(&path)?;
+        // Refused, and as its file says again.
+        world.gate_is(false, 8, "333333333333").await?;
+        world.write(&revision(2))?;
+        world.gate_is(true, 9, "").await?;
+
         // What nobody watches over says when it was watched over last.
         let before = world.gate_file()?;
         world.aggregator.kill();
         ensure!(world.gate_file()? == before);
-        let beat = "leases/kube-system/statusbridge-aggregator-heartbeat.yaml";
         let last: jiff::Timestamp =
-            world.file(beat)?["spec"]["renewTime"].as_str().context("no heartbeat")?.parse()?;
+            world.file(BEAT)?["spec"]["renewTime"].as_str().context("no heartbeat")?.parse()?;
         ensure!(last < jiff::Timestamp::now());
         world.aggregator.start()?;
-        world.gate_is(true, 6, "").await?;
+        world.gate_is(true, 9, "").await?;
         let after = world.gate_file()?;
         for field in ["/metadata/uid", "/status/startedAt", "/status/outcomeSince"] {
             ensure!(before.pointer(field) == after.pointer(field), "{field}: {before} {after}");

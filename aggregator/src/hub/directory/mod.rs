@@ -16,6 +16,7 @@ mod store;
 mod stored;
 
 use std::fs::{File, Metadata, TryLockError};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -150,10 +151,15 @@ impl Follower {
     ///
     /// # Errors
     /// When the directory is no longer this process's own.
-    fn look(&mut self, store: &Mutex<Store>, now: Instant) -> Result<()> {
+    fn look(&mut self) -> Result<io::Result<Looked>> {
         self.lock.check()?;
+        Ok(self.files.look())
+    }
+
+    /// Takes in what a look has shown that began `now`.
+    fn take(&mut self, looked: io::Result<Looked>, store: &Mutex<Store>, now: Instant) {
         let locked = || store.lock().unwrap_or_else(PoisonError::into_inner);
-        let why = match self.files.look() {
+        let why = match looked {
             Ok(looked) if looked != Looked::Unsettled => {
                 self.good = now;
                 let is_behind = locked().is_behind();
@@ -162,20 +168,19 @@ impl Follower {
                     locked().take(declared);
                 }
                 self.said.clear();
-                return Ok(());
+                return;
             }
             Ok(_) => "the files of the directory change without end".to_owned(),
             Err(error) => format!("the directory cannot be read: {error}"),
         };
         if now.saturating_duration_since(self.good) < PATIENCE {
-            return Ok(());
+            return;
         }
         locked().take(self.files.lose(&why));
         if self.said != why {
             error!(error = why, "all gates are closed");
             self.said = why;
         }
-        Ok(())
     }
 }
 
@@ -185,16 +190,36 @@ async fn follow(mut follower: Follower, store: Arc<Mutex<Store>>) -> anyhow::Err
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let store = store.clone();
-        let looked = tokio::task::spawn_blocking(move || {
-            let looked = follower.look(&store, Instant::now());
-            looked.map(|()| follower)
+        let now = Instant::now();
+        let looked = in_time(PATIENCE, move || {
+            let looked = follower.look();
+            looked.map(|looked| (follower, looked))
         });
-        match looked.await {
-            Ok(Ok(back)) => follower = back,
-            Ok(Err(error)) => return error,
-            Err(error) => return anyhow!("looking at the files of the directory: {error}"),
+        let (mut back, looked) = match looked.await.flatten() {
+            Ok(looked) => looked,
+            Err(error) => return error,
+        };
+        // However long writing takes, nobody else gets at the store meanwhile, so that no heartbeat is written.
+        let store = store.clone();
+        let taken = tokio::task::spawn_blocking(move || {
+            back.take(looked, &store, now);
+            back
+        });
+        match taken.await {
+            Ok(back) => follower = back,
+            Err(error) => return anyhow!("taking in the files of the directory: {error}"),
         }
+    }
+}
+
+/// What a look gives, which may wait for a disk, but not for ever: nothing else would notice that nobody looks any more.
+async fn in_time<T: Send + 'static>(
+    patience: Duration,
+    look: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
+    match tokio::time::timeout(patience, tokio::task::spawn_blocking(look)).await {
+        Ok(looked) => looked.context("looking at the files of the directory"),
+        Err(_) => bail!("the directory could not be read within {patience:?}: see whether its disk answers"),
     }
 }
 

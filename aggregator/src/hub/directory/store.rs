@@ -10,14 +10,14 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use statusbridge_core::reconcile::profiles;
+use statusbridge_api::GROUP;
 use statusbridge_expression::yaml;
 use tokio::sync::watch;
 use tracing::{error, warn};
 
 use super::files::Declared;
 use super::stored::{
-    Place, REFUSED, content, declared, file, generation, identity, metadata, set, set_metadata,
+    LEASES, Place, REFUSED, content, declared, file, generation, identity, metadata, set, set_metadata,
 };
 use crate::hub::lease::LEASE;
 
@@ -98,7 +98,7 @@ pub(super) struct Store {
     version: u64,
     changes: VecDeque<Change>,
     changed: watch::Sender<u64>,
-    /// Why a file cannot be read, if there is one: who selects by all objects of a kind does not know them all.
+    /// Why a file cannot be read, if there is one: any object that is only read may be in it, and be another one by now.
     broken: Option<String>,
     /// What of the files could not be taken in, and why.
     untaken: BTreeMap<Place, String>,
@@ -215,9 +215,9 @@ impl Store {
         self.untaken.insert(place.clone(), why);
     }
 
-    /// Why not all objects of a kind are known, where somebody has to know all of them.
+    /// Why not all objects of a group are known. Ours are, and those that this program writes: each is refused by itself.
     pub(super) fn unknown(&self, group: &str) -> Option<&str> {
-        self.broken.as_deref().filter(|_| group == profiles::GROUP)
+        self.broken.as_deref().filter(|_| ![GROUP, LEASES].contains(&group))
     }
 
     /// Takes in an object as a file declares it.

@@ -6,6 +6,7 @@ use super::super::files::{Files, Looked};
 use super::super::schema::Schemas;
 use super::*;
 
+const PROFILES: &str = statusbridge_core::reconcile::profiles::GROUP;
 const PACKAGE: &str = "\
 apiVersion: statusbridge.dev/v1alpha1
 kind: FleetPackage
@@ -207,24 +208,26 @@ fn an_object_that_two_files_declare_is_refused() {
 }
 
 #[test]
-fn clusters_are_not_all_known_while_any_file_is_broken_and_none_is_forgotten_for_it() {
+fn objects_that_are_only_read_are_not_known_while_any_file_is_broken_and_none_is_forgotten_for_it() {
     let profile =
         "apiVersion: multicluster.x-k8s.io/v1alpha1\nkind: ClusterProfile\nmetadata: {name: eu-1}\n";
     let mut hub = Hub::new();
     hub.write("clusters.yaml", profile);
     hub.look();
     let known = |hub: &Hub| hub.store.iter().filter(|(place, _)| place.plural == "clusterprofiles").count();
-    assert_eq!((hub.store.unknown(profiles::GROUP), known(&hub)), (None, 1));
+    assert_eq!((hub.store.unknown(PROFILES), known(&hub)), (None, 1));
     for broken in ["metadata: [\n", "kind: Cluster\n", &format!("{profile}---\n{profile}")] {
         hub.write("clusters.yaml", broken);
         hub.look();
-        let why = hub.store.unknown(profiles::GROUP).unwrap_or_default();
+        let why = hub.store.unknown(PROFILES).unwrap_or_default();
         assert!(why.starts_with("clusters.yaml"), "{why:?}");
-        assert_eq!((hub.store.unknown("statusbridge.dev"), known(&hub)), (None, 1));
+        assert_eq!(hub.store.unknown(""), Some(why), "a revision may be in it");
+        assert_eq!([GROUP, LEASES].map(|group| hub.store.unknown(group)), [None; 2]);
+        assert_eq!(known(&hub), 1);
     }
     hub.remove("clusters.yaml");
     hub.look();
-    assert_eq!((hub.store.unknown(profiles::GROUP), known(&hub)), (None, 0));
+    assert_eq!((hub.store.unknown(PROFILES), known(&hub)), (None, 0));
 }
 
 #[test]

@@ -6,6 +6,8 @@ use statusbridge_core::reconcile::store::Kind;
 
 /// Annotation: the file that an object was read from.
 pub(super) const FILE: &str = "statusbridge.dev/file";
+/// Group of Leases.
+pub(super) const LEASES: &str = "coordination.k8s.io";
 /// Field of an object beside its spec: why that counts for nothing.
 pub(super) const REFUSED: &str = statusbridge_core::reconcile::store::REFUSED;
 
@@ -42,7 +44,7 @@ impl Place {
 
     /// Whether this program writes objects of this kind.
     pub(super) fn is_written(&self) -> bool {
-        let written = [("coordination.k8s.io", "leases"), ("", "configmaps")];
+        let written = [(LEASES, "leases"), ("", "configmaps")];
         self.group == GROUP || written.contains(&(self.group.as_str(), self.plural.as_str()))
     }
 }

@@ -34,7 +34,8 @@ impl Hub {
     /// Why the gate counts for nothing, after another look; none while it counts.
     fn look(&mut self) -> Option<String> {
         self.now += LOOK;
-        self.follower.look(&self.store, self.now).unwrap();
+        let looked = self.follower.look().unwrap();
+        self.follower.take(looked, &self.store, self.now);
         let store = self.store.lock().unwrap();
         let (_, gate) = store.iter().next()?;
         gate.get(stored::REFUSED).map(|why| why.as_str().unwrap().to_owned())
@@ -78,10 +79,21 @@ fn a_lock_that_is_gone_ends_the_work() {
     let hub = Hub::new();
     let mut follower = hub.follower;
     assert!(Lock::take(&hub.directory.path().join(STATUS)).is_err(), "it is taken");
-    follower.look(&hub.store, hub.now).unwrap();
+    follower.look().unwrap().unwrap();
     fs::remove_dir_all(hub.directory.path().join(STATUS)).unwrap();
-    let error = follower.look(&hub.store, hub.now).unwrap_err().to_string();
+    let error = follower.look().unwrap_err().to_string();
     assert!(error.ends_with("start this one again"), "{error}");
     let _another = Lock::take(&hub.directory.path().join(STATUS)).unwrap();
-    assert!(follower.look(&hub.store, hub.now).is_err());
+    assert!(follower.look().is_err());
+}
+
+#[tokio::test]
+async fn a_look_that_hangs_or_panics_ends_the_work() {
+    assert_eq!(in_time(PATIENCE, || 5).await.unwrap(), 5);
+    let (disk, hangs) = std::sync::mpsc::channel::<()>();
+    let error = in_time(Duration::from_millis(10), move || hangs.recv()).await.unwrap_err().to_string();
+    assert_eq!(error, "the directory could not be read within 10ms: see whether its disk answers");
+    drop(disk);
+    let error = in_time(PATIENCE, || panic!("no more")).await.map(|()| "").unwrap_err();
+    assert!(format!("{error:#}").contains("panicked"), "{error:#}");
 }
