@@ -123,6 +123,58 @@ fn in_loops(text: &str) -> Vec<String> {
     in_loops("object.text == object.same").into_iter().map(|e| format!("{e} || true")).collect::<Vec<_>>(),
     one("true"),
 ].concat())]
+#[case::texts_replaced(one("object.text.replace('x', object.text)"))]
+#[case::texts_replaced_by_nothing(in_loops("object.text.replace('x', '') == ''"))]
+#[case::texts_grow_between_characters(one("object.text.replace('', 'abcdefgh')"))]
+#[case::texts_joined(one("object.ids.join(object.text)"))]
+#[case::texts_joined_often(in_loops("object.ids.join() == ''"))]
+#[case::texts_split(one("object.text.split('')"))]
+#[case::texts_split_often(in_loops("object.yaml.split(',') == []"))]
+#[case::texts_searched_for_a_place(in_loops("object.text.indexOf('xy') == 0"))]
+#[case::texts_searched_for_the_last_place(in_loops("object.text.lastIndexOf('yx') == 0"))]
+#[case::texts_reversed(in_loops("object.text.reverse() == ''"))]
+#[case::texts_quoted(doubling("'\"'", "strings.quote($)"))]
+#[case::texts_formatted(doubling("'abcdefgh'", "'%s%s'.format([$, $])"))]
+#[case::lists_formatted(one("'%s'.format([object.lists.map(l, object.lists)])"))]
+#[case::objects_formatted(in_loops("'%s'.format([object.map]) == ''"))]
+#[case::deep_objects_formatted(one("'%s'.format([object.nested])"))]
+#[case::numbers_formatted(one("object.numbers.map(n, '%.100f%.100f%.100f'.format([1.0, 1.0, 1.0]))"))]
+#[case::lists_sorted(in_loops("object.numbers.sort() == []"))]
+#[case::long_texts_sorted(one("object.items.map(i, object.text).sort()"))]
+#[case::lists_sorted_by_keys(one("object.numbers.exists(i, object.items.sortBy(x, x.name) == [])"))]
+#[case::lists_made_distinct(one("object.numbers.distinct()"))]
+#[case::lists_flattened(in_loops("object.lists.flatten() == []"))]
+#[case::lists_reversed(doubling("[1]", "$.reverse() + $"))]
+#[case::lists_of_numbers(one("lists.range(1000000)"))]
+#[case::lists_of_numbers_often(one("object.items.map(i, lists.range(60000))"))]
+#[case::lists_summed(in_loops("object.numbers.sum() == 1"))]
+#[case::lists_searched_for_the_largest(in_loops("object.numbers.max() == 1"))]
+#[case::largest_of_math(in_loops("math.greatest(object.numbers) == 1"))]
+#[case::lists_searched_for_a_place(in_loops("object.numbers.indexOf(-1) == 0"))]
+#[case::large_optionals_of_lists([one("[object.numbers.map(x, x)]"), one("v0.first()")].concat())]
+#[case::sets_compared(one("sets.equivalent(object.numbers, object.numbers)"))]
+#[case::sets_of_others(one("sets.intersects(object.numbers, object.ids)"))]
+#[case::bytes_encoded(doubling("'abcdefgh'", "base64.encode(bytes($)) + $"))]
+#[case::all_matches(one("object.text.findAll('x')"))]
+#[case::all_matches_that_look_ahead(one("object.text.findAll('x*y|x')"))]
+#[case::all_groups(one("regex.extractAll(object.yaml, '(a),')"))]
+#[case::all_matches_replaced(one("regex.replace(object.yaml, 'a', object.text)"))]
+#[case::groups_replaced(doubling("'ab'", r"regex.replace($, '(.*)', r'\1\1')"))]
+#[case::patterns_of_an_object_found(one("object.items.map(i, 'a'.find(i.name))"))]
+#[case::json_read_often(one("object.numbers.map(n, json.unmarshal('[[1,2],[3,4]]'))"))]
+#[case::json_written(in_loops("json.marshal(object.map) == ''"))]
+#[case::json_of_much(one("json.marshal(object.lists.map(l, object.lists))"))]
+#[case::deep_json(one("json.marshal(object.nested)"))]
+#[case::json_in_json(doubling("'\"'", "json.marshal($)"))]
+#[case::squares_with_two_variables(one("object.numbers.all(i, a, object.numbers.all(j, b, a + b >= 0))"))]
+#[case::copies_with_two_variables([one("object.text + 'x'"), one("object.numbers.transformList(i, n, v0)")].concat())]
+#[case::maps_of_two_variables(one("object.numbers.transformMap(i, n, object.items.map(x, i))"))]
+#[case::maps_joined(one(
+    "object.items.transformMapEntry(i, item, object.numbers.transformMap(j, n, {i * 100000 + j: 1}))"
+))]
+#[case::names_double(doubling("'abcdefgh'", "cel.bind(a, $ + $, a + a)"))]
+#[case::versions_read_often(in_loops("isSemver('1.2.3-' + string(i) + string(j)) && i < 0"))]
+#[case::quantities_read_often(in_loops("quantity('1e400').add(quantity('1e-9')).sign() < 0"))]
 #[case::excess_in_an_optional([one("object.numbers.map(x, [x, x, x, x, x])[?0].orValue('fine')")].concat())]
 fn what_would_cost_too_much_is_an_error(#[case] expressions: Vec<String>) {
     let object = large();
@@ -210,6 +262,8 @@ fn hostile_patterns_are_errors(#[case] text: &str, #[case] message: &str) {
 #[rstest]
 #[case("'a'.matches('((a{50}){50}){50}')", "cannot be used as a pattern")]
 #[case("'a'.matches('(')", "cannot be used as a pattern")]
+#[case("'a'.findAll('((a{50}){50}){50}')", "cannot be used as a pattern")]
+#[case("regex.replace('a', '(', '')", "cannot be used as a pattern")]
 fn hostile_patterns_that_are_written_do_not_compile(#[case] text: &str, #[case] message: &str) {
     let error = Expression::compile("f", text, &[]).expect_err(text);
     assert!(error.contains(message), "{error}");
@@ -385,7 +439,15 @@ fn any_expression() -> impl Strategy<Value = String> {
             (
                 inner.clone(),
                 inner.clone(),
-                prop::sample::select(vec!["map", "filter", "exists", "all", "exists_one", "optMap"])
+                prop::sample::select(vec![
+                    "map",
+                    "filter",
+                    "exists",
+                    "all",
+                    "exists_one",
+                    "optMap",
+                    "sortBy"
+                ])
             )
                 .prop_map(|(a, b, f)| format!("{a}.{f}(x, {b} == x)")),
             (
