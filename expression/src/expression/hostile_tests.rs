@@ -291,6 +291,93 @@ fn what_is_only_large_is_evaluated(#[case] text: &str) {
     assert_eq!(outcome, Ok(true), "{text}");
 }
 
+/// The fewest steps that an expression is evaluated in.
+fn steps(object: &Value, text: &str) -> u64 {
+    let expression = Expression::compile("f", text, &["object"]).expect(text);
+    let fits = |steps: u64| {
+        let mut scope = Scope::with_steps(steps);
+        scope.bind("object", object);
+        expression.truth(&scope).is_ok()
+    };
+    assert!(fits(MAX_STEPS), "{text}");
+    let (mut few, mut enough) = (0, MAX_STEPS);
+    while enough - few > 1 {
+        let middle = few.midpoint(enough);
+        if fits(middle) { enough = middle } else { few = middle }
+    }
+    enough
+}
+
+/// What is compared with a literal, or of which one item is taken, is not looked at as a whole: so it is the function
+/// itself that pays. A thousand items, texts of 64,000 bytes: a thousand steps.
+#[rstest]
+#[case::sorted("object.list.sort()[0] == 0", 10_000)]
+#[case::sorted_texts("object.names.sort()[0] == ''", 20_000)]
+#[case::distinct("object.list.slice(0, 500).distinct()[0] == 0", 249_500)]
+#[case::range("lists.range(1000)[0] == 0", 1000)]
+#[case::reversed("object.list.reverse()[0] == 999", 2000)]
+#[case::flattened("[object.list].flatten()[0] == 0", 2000)]
+#[case::summed("object.list.sum() == 499500", 2000)]
+#[case::largest("object.names.max() == ''", 4000)]
+#[case::in_order("!object.names.isSorted()", 3000)]
+#[case::place("object.list.indexOf(-1) == -1", 3000)]
+#[case::set("!sets.contains(object.list, [-1])", 3000)]
+#[case::replaced("object.text.replace('x', 'yz') == ''", 2000 + 64_000)]
+#[case::replaced_by_nothing("object.text.replace('x', '') == ''", 1000 + 64_000)]
+#[case::joined("object.names.join(object.text.substring(0, 640)) == ''", 1000 + 1000 * 10)]
+#[case::split("object.text.substring(0, 30000).split('')[0] == 'x'", 30_000)]
+#[case::lower("object.text.lowerAscii() == ''", 2000)]
+#[case::upper("object.text.upperAscii() == ''", 2000)]
+#[case::trimmed("object.text.trim() == ''", 2000)]
+#[case::cut("object.text.substring(1) == ''", 2000)]
+#[case::cut_in_two("object.text.substring(0, 63000) == ''", 1900)]
+#[case::reversed_text("object.text.reverse() == ''", 2000)]
+#[case::quoted("strings.quote(object.text) == ''", 3000)]
+#[case::formatted("'%s'.format([object.text]) == ''", 8000)]
+#[case::formatted_list("'%s'.format([object.names]) == ''", 1000 * 2)]
+#[case::formatted_number("'%.100f'.format([1.0]) == ''", 8)]
+#[case::found("object.text.find('x+') == ''", 64_000 + 1000)]
+#[case::found_all("object.few.findAll('x')[0] == 'x'", 640 * 640 / 2)]
+#[case::found_all_groups("regex.extractAll(object.few.substring(0, 300), '(x)')[0] == 'x'", 4 * 300 * 300 / 2)]
+#[case::extracted("regex.extract(object.text, 'x(y?)').hasValue() == false", 4 * 64_000)]
+#[case::replaced_matches("regex.replace(object.few, 'x', object.few.substring(0, 64)) == ''", 640 * 640 / 2 + 640 * 2)]
+#[case::pattern_of_an_object("object.few.find(object.few.substring(0, 1)) == 'x'", 20_000)]
+#[case::json_read("json.unmarshal(object.json)[0] == 1", 4 * 2000)]
+#[case::json_written("json.marshal(object.names) == ''", 1000 * 3)]
+#[case::entries_of_a_list("[object.text + 'x'].all(i, v, i == 0)", 3000)]
+#[case::entries_of_an_object("object.list.all(i, v, i == v)", 1000 * 7)]
+#[case::map_of_pairs("object.list.transformMap(i, v, v)[0] == 0", 1000 * 8)]
+fn functions_pay_for_what_they_do(#[case] text: &str, #[case] least: u64) {
+    let object = json!({
+        "text": "x".repeat(64_000),
+        "few": "x".repeat(640),
+        "list": (0..1000).collect::<Vec<_>>(),
+        "names": (0..1000).map(|n| format!("{:064}", (n * 7) % 1000)).collect::<Vec<_>>(),
+        "json": format!("[1{}]", ",1".repeat(999)),
+    });
+    let steps = steps(&object, text);
+    assert!(steps >= least, "{text}: {steps} steps, not {least} or more");
+}
+
+/// As the outcome is not looked at, either: what is too large is not even made.
+#[rstest]
+#[case::replaced("object.few.replace('', object.text) == ''")]
+#[case::replaced_matches("regex.replace(object.few, '.', object.text) == ''")]
+#[case::joined("object.list.map(n, '').join(object.text) == ''")]
+#[case::split("object.text.split('')[0] == 'x'")]
+#[case::formatted("'%s'.format([object.list.map(n, object.text)]) == ''")]
+#[case::range("lists.range(70000)[0] == 0")]
+#[case::json("json.marshal(object.list.map(n, object.text)) == ''")]
+#[case::flattened("object.list.map(n, object.list).flatten()[0] == 0")]
+fn what_is_too_large_is_not_made(#[case] text: &str) {
+    let object =
+        json!({"text": "x".repeat(64_000), "few": "x".repeat(640), "list": (0..640).collect::<Vec<_>>()});
+    let mut scope = Scope::with_steps(u64::MAX / 2);
+    scope.bind("object", &object);
+    let error = Expression::compile("f", text, &["object"]).expect(text).truth(&scope).expect_err(text);
+    assert!(error.message.starts_with("builds a value larger"), "{error}");
+}
+
 /// A text of about `length` bytes that nests or chains `part`.
 fn repeated(before: &str, part: &str, between: &str, after: &str, length: usize) -> String {
     let times = length.saturating_sub(between.len()) / (part.len() + after.len()).max(1);

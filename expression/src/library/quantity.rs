@@ -95,7 +95,7 @@ impl Quantity {
     fn parse(text: &str) -> Result<Self, String> {
         let problem = |what: &str| format!("`{text}` is no quantity: {what}");
         if text.is_empty() || text.len() > MAX_TEXT {
-            return Err(problem(&format!("it has {} bytes, not 1 to {MAX_TEXT}", text.len())));
+            return Err(format!("a text of {} bytes is no quantity, which has 1 to {MAX_TEXT}", text.len()));
         }
         let negative = text.starts_with('-');
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);

@@ -94,6 +94,11 @@ fn libraries_read_what_lies_in_an_object(#[case] text: &str) {
 #[case("[1].all(i, 1, true)", "argument must be a simple name")]
 #[case("[1].transformMapEntry(i, v, 'x') == {}", "transformMapEntry makes maps")]
 #[case("json.unmarshal('{') == 1", "EOF while parsing")]
+#[case("json.unmarshal(object.deep) == 1", "the text is nested more than 32 deep")]
+#[case("json.unmarshal(object.long) == 1", "the text is longer than 65536 bytes")]
+#[case("semver('1.0.0-' + object.long) == 1", "the version is longer than 1024 bytes")]
+#[case("quantity(object.long) == 1", "a text of 66000 bytes is no quantity, which has 1 to 256")]
+#[case("quantity('1e401') == 1", "or e with a power of ten")]
 #[case("json.marshal(b'a') == ''", "JSON cannot hold this bytes: give base64.encode(…) of it")]
 #[case("json.marshal([timestamp(0)]) == ''", "JSON cannot hold this google.protobuf.Timestamp")]
 #[case("semver('1.0') == semver('1.0.0')", "`1.0` is no semantic version")]
@@ -106,7 +111,10 @@ fn libraries_read_what_lies_in_an_object(#[case] text: &str) {
 #[case("lists.range(-1) == []", "the size -1 is negative")]
 #[case("optional.some(1).hasValue()", "there is no function `optional.some`")]
 fn what_does_not_work_says_why(#[case] text: &str, #[case] message: &str) {
-    let error = outcome(text, &object()).expect_err(text);
+    let mut object = object();
+    object["deep"] = json!(["[".repeat(33), "]".repeat(33)].concat());
+    object["long"] = json!("1".repeat(66_000));
+    let error = outcome(text, &object).expect_err(text);
     assert!(error.contains(message), "{text}: {error}");
 }
 
