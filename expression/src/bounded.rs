@@ -5,21 +5,18 @@
 //! wrapped into, a function of this module that pays first. What costs a step at most is left alone:
 //! to compare with a literal, to pass on what lies in the object. Nothing is given another meaning.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
 use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue,
     MapEntryExpr, MapExpr, SelectExpr, operators,
 };
-use cel::common::types::{
-    CelBool, CelBytes, CelInt, CelOptional, CelString, DYN_TYPE, INT_TYPE, Kind, STRING_TYPE,
-};
-use cel::common::value::{CowVal, Val};
+use cel::common::types::{CelBool, CelInt, CelString, DYN_TYPE, INT_TYPE, Kind};
+use cel::common::value::CowVal;
 use cel::{Env, ExecutionError};
-use regex::{Regex, RegexBuilder};
 
-use super::budget::{charge, charge_for, check_size, steps_of_bytes};
+use crate::budget::{charge, charge_for, check_size, steps_of_bytes};
+use crate::equality::equal;
+use crate::library::arguments::{Args, Outcome, take};
+use crate::library::{self, comprehensions, regex};
 
 /// Name of the variable that holds the object that an expression is about.
 pub const OBJECT: &str = "object";
@@ -31,10 +28,9 @@ const EQUAL: &str = "@bounded_equal";
 const UNEQUAL: &str = "@bounded_unequal";
 const MEMBER: &str = "@bounded_in";
 const ADD: &str = "@bounded_add";
-const MATCHES: &str = "@bounded_matches";
 
-/// Functions and operators whose outcome is small, whatever they are given.
-const SCALAR: &[&str] = &[
+/// Operators whose outcome is small, whatever they are given.
+const SCALAR: [&str; 11] = [
     operators::EQUALS,
     operators::NOT_EQUALS,
     operators::LESS,
@@ -46,31 +42,7 @@ const SCALAR: &[&str] = &[
     operators::LOGICAL_NOT,
     operators::NOT_STRICTLY_FALSE,
     operators::IN,
-    "bool",
-    "contains",
-    "double",
-    "endsWith",
-    "hasValue",
-    "int",
-    "matches",
-    "size",
-    "startsWith",
-    "type",
-    "uint",
 ];
-
-/// Bytes of a pattern's program that make it a small one, of which matching takes a step for a byte.
-const SMALL_PATTERN: usize = 4 << 10;
-/// Longest pattern, in bytes.
-const MAX_PATTERN_TEXT: usize = 1024;
-/// Most bytes of a pattern's program.
-const MAX_PATTERN: usize = 128 << 10;
-/// Steps for a byte of text with a pattern that is not small.
-const LARGE_PATTERN_STEPS: u64 = 8;
-/// Steps for a pattern that is only known when the expression runs.
-const COMPILE_STEPS: u64 = 20_000;
-/// Patterns that are kept compiled.
-const KEPT_PATTERNS: usize = 64;
 
 /// Adds the functions to an environment.
 pub(super) fn declare(env: &mut Env) -> Result<(), cel::DeclarationError> {
@@ -82,25 +54,38 @@ pub(super) fn declare(env: &mut Env) -> Result<(), cel::DeclarationError> {
         compare(args).map(|equal| CowVal::owned(CelBool::from(!equal)))
     })?;
     env.add_overload(MEMBER, MEMBER, two(), member)?;
-    env.add_overload(ADD, ADD, two(), add)?;
-    env.add_overload(MATCHES, MATCHES, vec![STRING_TYPE, STRING_TYPE, INT_TYPE], matches)
+    env.add_overload(ADD, ADD, two(), add)
 }
 
 /// The tree to run in place of a tree that was parsed, and its number of nodes.
 pub(super) fn bounded(parsed: &IdedExpr) -> Result<(IdedExpr, u64), String> {
-    let mut rewriter = Rewriter { names: vec![(OBJECT.to_owned(), true)] };
+    let object = Name { name: OBJECT.to_owned(), view: true, stands_for: None };
+    let mut rewriter = Rewriter { names: vec![object] };
     Ok((rewriter.node(parsed)?, nodes(parsed)))
 }
 
 struct Rewriter {
-    /// Variables, innermost last, and whether they stand for something that lies in the object.
-    names: Vec<(String, bool)>,
+    /// Innermost last.
+    names: Vec<Name>,
+}
+
+/// A variable.
+struct Name {
+    name: String,
+    /// Whether it is something that lies in the object.
+    view: bool,
+    /// What it is in the tree that runs, where that has no such variable.
+    stands_for: Option<Expr>,
 }
 
 impl Rewriter {
     fn node(&mut self, node: &IdedExpr) -> Result<IdedExpr, String> {
         let expr = match &node.expr {
-            Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) | Expr::Struct(_) => node.expr.clone(),
+            Expr::Unspecified | Expr::Literal(_) | Expr::Struct(_) => node.expr.clone(),
+            Expr::Ident(name) => {
+                let half = self.find(name).and_then(|name| name.stands_for.clone());
+                half.unwrap_or_else(|| node.expr.clone())
+            }
             Expr::Select(select) => Expr::Select(SelectExpr {
                 operand: Box::new(self.node(&select.operand)?),
                 field: select.field.clone(),
@@ -119,6 +104,10 @@ impl Rewriter {
             }
         };
         Ok(IdedExpr { id: node.id, expr })
+    }
+
+    fn find(&self, name: &str) -> Option<&Name> {
+        self.names.iter().rev().find(|n| n.name == name)
     }
 
     fn entry(&mut self, entry: &IdedEntryExpr) -> Result<IdedEntryExpr, String> {
@@ -151,7 +140,12 @@ impl Rewriter {
     fn call(&mut self, c: &CallExpr) -> Result<Expr, String> {
         let plain =
             |args: Vec<IdedExpr>| Expr::Call(CallExpr { func_name: c.func_name.clone(), target: None, args });
-        let target = c.target.as_deref();
+        let namespaced = library::has_namespace(c);
+        let target = c.target.as_deref().filter(|_| !namespaced);
+        let given: Vec<&IdedExpr> = target.into_iter().chain(&c.args).collect();
+        if let (Some(name), [text, pattern, rest @ ..]) = (library::searches(c), given.as_slice()) {
+            return self.search(name, text, pattern, rest);
+        }
         Ok(match (c.func_name.as_str(), c.args.as_slice(), target) {
             (
                 operators::CONDITIONAL
@@ -182,49 +176,77 @@ impl Rewriter {
                 plain(vec![self.passed(base)?, index.clone()])
             }
             ("condition", [object, kind], None) => plain(vec![self.passed(object)?, self.sized(kind)?]),
-            ("matches", [pattern], Some(text)) | ("matches", [text, pattern], None) => {
-                self.matches(text, pattern)?
-            }
-            (name, args, Some(target)) => {
-                let passes = matches!(name, "hasValue" | "value" | "or" | "orValue");
+            (name, args, _) => {
+                let passes = target.is_some() && matches!(name, "hasValue" | "value" | "or" | "orValue");
                 let mut argument = |node: &IdedExpr| match passes {
                     true => self.passed(node),
                     false => self.sized(node),
                 };
-                let target = if is_optional_namespace(target) { target.clone() } else { argument(target)? };
+                let target = match c.target.as_deref() {
+                    Some(namespace) if namespaced => Some(namespace.clone()),
+                    target => target.map(&mut argument).transpose()?,
+                };
                 let args = args.iter().map(argument).collect::<Result<_, _>>()?;
-                Expr::Call(CallExpr { func_name: name.to_owned(), target: Some(Box::new(target)), args })
+                Expr::Call(CallExpr { func_name: name.to_owned(), target: target.map(Box::new), args })
             }
-            (_, args, None) => plain(args.iter().map(|arg| self.sized(arg)).collect::<Result<_, _>>()?),
         })
     }
 
-    fn matches(&mut self, text: &IdedExpr, pattern: &IdedExpr) -> Result<Expr, String> {
+    fn search(
+        &mut self,
+        name: &str,
+        text: &IdedExpr,
+        pattern: &IdedExpr,
+        rest: &[&IdedExpr],
+    ) -> Result<Expr, String> {
         let steps = match &pattern.expr {
             Expr::Literal(LiteralValue::String(literal)) => {
-                Pattern::compile(literal.inner())?;
+                regex::check(literal.inner())?;
                 0
             }
-            _ => COMPILE_STEPS,
+            _ => regex::COMPILE_STEPS,
         };
-        Ok(call(MATCHES, vec![self.node(text)?, self.sized(pattern)?, number(steps)]).expr)
+        let mut args = vec![self.node(text)?, self.sized(pattern)?, number(steps)];
+        for one in rest {
+            args.push(self.sized(one)?);
+        }
+        Ok(call(name, args).expr)
     }
 
     fn comprehension(&mut self, c: &ComprehensionExpr) -> Result<ComprehensionExpr, String> {
         // `optMap` expands to a loop over nothing.
         let binds = matches!(&c.iter_range.expr, Expr::List(list) if list.elements.is_empty());
         let body = 1 + nodes(&c.loop_cond) + nodes(&c.loop_step);
-        let iter_range = self.node(&c.iter_range)?;
-        let iter_range = if binds { iter_range } else { call(LOOP, vec![iter_range, number(body)]) };
+        let mut iter_range = self.node(&c.iter_range)?;
+        if c.iter_var2.is_some() {
+            iter_range = call(comprehensions::ENTRIES, vec![iter_range]);
+        }
+        if !binds {
+            iter_range = call(LOOP, vec![iter_range, number(body)]);
+        }
         let accu_init = self.passed(&c.accu_init)?;
         let (item_view, init_view) = (self.is_view(&c.iter_range), self.is_view(&c.accu_init));
         let outside = self.names.len();
-        self.names.push((c.iter_var.clone(), item_view));
-        self.names.push((c.accu_var.clone(), binds && init_view));
+        let iter_var = match &c.iter_var2 {
+            Some(value) => {
+                let entry = format!("@entry{outside}");
+                let half = |n| call(operators::INDEX, vec![ident(&entry), number(n)]).expr;
+                let key = Name { name: c.iter_var.clone(), view: false, stands_for: Some(half(0)) };
+                let value = Name { name: value.clone(), view: item_view, stands_for: Some(half(1)) };
+                self.names.extend([key, value]);
+                entry
+            }
+            None => {
+                self.names.push(Name { name: c.iter_var.clone(), view: item_view, stands_for: None });
+                c.iter_var.clone()
+            }
+        };
+        let view = binds && init_view;
+        self.names.push(Name { name: c.accu_var.clone(), view, stands_for: None });
         let rewritten = ComprehensionExpr {
             iter_range,
-            iter_var: c.iter_var.clone(),
-            iter_var2: c.iter_var2.clone(),
+            iter_var,
+            iter_var2: None,
             accu_var: c.accu_var.clone(),
             accu_init,
             loop_cond: self.node(&c.loop_cond)?,
@@ -263,9 +285,7 @@ impl Rewriter {
     /// Whether a value lies in the object, so that it is never copied.
     fn is_view(&self, node: &IdedExpr) -> bool {
         match &node.expr {
-            Expr::Ident(name) => {
-                self.names.iter().rev().find(|(n, _)| n == name).is_some_and(|(_, view)| *view)
-            }
+            Expr::Ident(name) => self.find(name).is_some_and(|name| name.view),
             Expr::Select(select) => !select.test && self.is_view(&select.operand),
             Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice(), &call.target) {
                 (operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT, [base, _], None) => {
@@ -281,6 +301,10 @@ impl Rewriter {
 
 fn call(name: &str, args: Vec<IdedExpr>) -> IdedExpr {
     IdedExpr { id: 0, expr: Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }) }
+}
+
+fn ident(name: &str) -> IdedExpr {
+    IdedExpr { id: 0, expr: Expr::Ident(name.to_owned()) }
 }
 
 fn number(n: u64) -> IdedExpr {
@@ -307,7 +331,7 @@ fn is_scalar(node: &IdedExpr) -> bool {
     match &node.expr {
         Expr::Literal(_) => true,
         Expr::Select(select) => select.test,
-        Expr::Call(call) => SCALAR.contains(&call.func_name.as_str()),
+        Expr::Call(call) => SCALAR.contains(&call.func_name.as_str()) || library::gives_scalar(call),
         _ => false,
     }
 }
@@ -333,9 +357,6 @@ fn nodes(node: &IdedExpr) -> u64 {
     }
 }
 
-type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
-type Outcome<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
-
 fn sized<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let [value] = take(args)?;
     charge_for(&*value)?;
@@ -355,70 +376,6 @@ fn enter_loop<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
 fn compare(args: Args<'_, '_>) -> Result<bool, ExecutionError> {
     let [a, b] = take(args)?;
     equal(&*a, &*b)
-}
-
-/// Whether two values are equal, wherever each of them lies.
-pub(super) fn equal(a: &dyn Val, b: &dyn Val) -> Result<bool, ExecutionError> {
-    charge(1)?;
-    match (a.get_type().kind(), b.get_type().kind()) {
-        (Kind::List, Kind::List) => {
-            let (Some(sizes), Some(items)) =
-                (a.as_sizer().zip(b.as_sizer()), a.as_iterable().zip(b.as_iterable()))
-            else {
-                return Ok(false);
-            };
-            if sizes.0.size() != sizes.1.size() {
-                return Ok(false);
-            }
-            let (mut left, mut right) = (items.0.iter(), items.1.iter());
-            while let (Some(x), Some(y)) = (left.next(), right.next()) {
-                if !equal(x, y)? {
-                    return Ok(false);
-                }
-            }
-            // A list that could not be paid for looks empty.
-            charge(1)?;
-            Ok(true)
-        }
-        (Kind::Map, Kind::Map) => {
-            let (Some(sizes), Some(keys), Some(maps)) =
-                (a.as_sizer().zip(b.as_sizer()), a.as_iterable(), a.as_indexer().zip(b.as_indexer()))
-            else {
-                return Ok(false);
-            };
-            if sizes.0.size() != sizes.1.size() {
-                return Ok(false);
-            }
-            let mut keys = keys.iter();
-            while let Some(key) = keys.next() {
-                charge_for(key)?;
-                match (maps.0.get(key), maps.1.get(key)) {
-                    (Ok(x), Ok(y)) if equal(&*x, &*y)? => {}
-                    _ => return Ok(false),
-                }
-            }
-            Ok(true)
-        }
-        // Also keeps a view, which comes here to be compared, from being asked again.
-        (Kind::List | Kind::Map, _) | (_, Kind::List | Kind::Map) => Ok(false),
-        (Kind::Opaque, Kind::Opaque) => {
-            match (a.downcast_ref::<CelOptional>(), b.downcast_ref::<CelOptional>()) {
-                (Some(a), Some(b)) => match (a.option(), b.option()) {
-                    (Some(a), Some(b)) => equal(a, b),
-                    (a, b) => Ok(a.is_none() && b.is_none()),
-                },
-                _ => Ok(a.equals(b)),
-            }
-        }
-        _ => {
-            let length = |value: &dyn Val| {
-                let text = value.downcast_ref::<CelString>().map(|text| text.inner().len());
-                text.or_else(|| value.downcast_ref::<CelBytes>().map(|bytes| bytes.inner().len()))
-            };
-            charge(steps_of_bytes(length(a).zip(length(b)).map_or(0, |(a, b)| a.min(b))))?;
-            Ok(a.equals(b))
-        }
-    }
 }
 
 fn member<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
@@ -461,77 +418,4 @@ fn add<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
     let sum = a.as_adder().ok_or_else(no_overload)?.add(&*b)?.into_owned();
     charge_for(&*sum)?;
     Ok(CowVal::Owned(sum))
-}
-
-fn matches<'b, 'v>(args: Args<'b, 'v>) -> Outcome<'b, 'v> {
-    let [text, pattern, steps] = take(args)?;
-    let (Some(text), Some(pattern), Some(steps)) = (
-        text.downcast_ref::<CelString>(),
-        pattern.downcast_ref::<CelString>(),
-        steps.downcast_ref::<CelInt>(),
-    ) else {
-        return Err(ExecutionError::function_error("matches", "takes a string and a pattern"));
-    };
-    charge(steps.inner().unsigned_abs())?;
-    let found = Pattern::with(pattern.inner(), |pattern| {
-        charge(1 + text.inner().len() as u64 * pattern.steps)?;
-        Ok(pattern.regex.is_match(text.inner()))
-    })?;
-    Ok(CowVal::owned(CelBool::from(found)))
-}
-
-/// A pattern, compiled.
-struct Pattern {
-    regex: Regex,
-    /// For a byte of text.
-    steps: u64,
-}
-
-impl Pattern {
-    fn compile(text: &str) -> Result<Self, String> {
-        if text.len() > MAX_PATTERN_TEXT {
-            return Err(format!("is a pattern longer than {MAX_PATTERN_TEXT} bytes"));
-        }
-        let build =
-            |size: usize| RegexBuilder::new(text).size_limit(size).dfa_size_limit(MAX_PATTERN).build();
-        match build(SMALL_PATTERN) {
-            Ok(regex) => Ok(Self { regex, steps: 1 }),
-            Err(regex::Error::CompiledTooBig(_)) => match build(MAX_PATTERN) {
-                Ok(regex) => Ok(Self { regex, steps: LARGE_PATTERN_STEPS }),
-                Err(error) => Err(format!("cannot be used as a pattern: {error}")),
-            },
-            Err(error) => Err(format!("cannot be used as a pattern: {error}")),
-        }
-    }
-
-    /// Uses a pattern; compiled ones are kept, which makes no difference to what they cost.
-    fn with(
-        text: &str,
-        run: impl FnOnce(&Self) -> Result<bool, ExecutionError>,
-    ) -> Result<bool, ExecutionError> {
-        thread_local! {
-            static KEPT: RefCell<HashMap<String, Pattern>> = RefCell::default();
-        }
-        KEPT.with_borrow_mut(|kept| {
-            if let Some(pattern) = kept.get(text) {
-                return run(pattern);
-            }
-            let compiled =
-                Self::compile(text).map_err(|error| ExecutionError::function_error("matches", error))?;
-            if kept.len() >= KEPT_PATTERNS {
-                kept.clear();
-            }
-            run(kept.entry(text.to_owned()).or_insert(compiled))
-        })
-    }
-}
-
-fn take<'b, 'v, const N: usize>(args: Args<'b, 'v>) -> Result<[CowVal<'b, 'v>; N], ExecutionError> {
-    <[CowVal<'b, 'v>; N]>::try_from(args)
-        .map_err(|args| ExecutionError::invalid_argument_count(N, args.len()))
-}
-
-/// Whether a call's target is the `optional` of `optional.of(…)`.
-pub fn is_optional_namespace(target: &IdedExpr) -> bool {
-    matches!(&target.expr, Expr::Ident(name) if name == "optional")
 }

@@ -151,11 +151,14 @@ pub(super) fn check_size(steps: u64) -> Result<(), ExecutionError> {
     if steps > MAX_SIZE { Err(exceed(Excess::Size)) } else { Ok(()) }
 }
 
+/// Refuses a value that would be nested too deep.
+pub(super) fn check_depth(depth: usize) -> Result<(), ExecutionError> {
+    if depth > MAX_DEPTH { Err(exceed(Excess::Depth)) } else { Ok(()) }
+}
+
 /// The size of what was built; adds what looking at all of it takes to `looked`.
 fn measure(value: &dyn Val, looked: &mut u64, depth: usize) -> Result<u64, ExecutionError> {
-    if depth > MAX_DEPTH {
-        return Err(exceed(Excess::Depth));
-    }
+    check_depth(depth)?;
     let mut built = 1;
     if let Some(text) = value.downcast_ref::<CelString>() {
         let steps = steps_of_bytes(text.inner().len());

@@ -10,11 +10,9 @@ use cel::common::value::{CowVal, Val};
 use cel::{Context, Program};
 use serde_json::Value;
 
-use crate::{
-    bounded::{self, is_optional_namespace},
-    budget::{self, Budget, charge, charge_for},
-    functions, value,
-};
+use crate::budget::{self, Budget, charge, charge_for};
+use crate::environment::environment;
+use crate::{bounded, library, value};
 
 /// Longest expression, in bytes.
 const MAX_SOURCE: usize = 8 * 1024;
@@ -32,8 +30,19 @@ const MAX_DEPTH: usize = 24;
 const MAX_COMPREHENSIONS: usize = 2;
 
 /// Names of types, to compare with `type(x)`.
-const TYPES: &[&str] =
-    &["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
+const TYPES: &[&str] = &[
+    "bool",
+    "bytes",
+    "double",
+    "int",
+    "list",
+    "map",
+    "null_type",
+    "optional_type",
+    "string",
+    "type",
+    "uint",
+];
 
 /// An expression that failed on an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +80,7 @@ pub struct Scope<'v> {
 
 impl<'v> Default for Scope<'v> {
     fn default() -> Self {
-        Self { context: Context::with_env(functions::environment()), budget: Cell::default() }
+        Self { context: Context::with_env(environment()), budget: Cell::default() }
     }
 }
 
@@ -180,7 +189,7 @@ impl Expression {
 fn parse(text: &str) -> Result<Program, String> {
     std::thread::scope(|scope| {
         let parser = std::thread::Builder::new().stack_size(PARSER_STACK).spawn_scoped(scope, || {
-            let program = functions::environment().compile(text).map_err(|errors| errors.to_string())?;
+            let program = environment().compile(text).map_err(|errors| errors.to_string())?;
             check_depth(program.expression(), 0)?;
             Ok(program)
         });
@@ -229,12 +238,13 @@ fn check<'e>(node: &'e IdedExpr, variables: &mut Vec<&'e str>, depth: usize) -> 
         }),
         Expr::Struct(message) => Err(format!("there is no message type `{}`", message.type_name)),
         Expr::Call(call) => {
-            let operator = !call.func_name.starts_with(|c: char| c.is_ascii_alphabetic());
-            if !operator && !functions::FUNCTIONS.contains(&call.func_name.as_str()) {
-                return Err(format!("there is no function `{}`", call.func_name));
+            if !library::has_function(call) {
+                let name = library::written(call);
+                let nearest = library::nearest(&name);
+                let hint = nearest.map(|nearest| format!(" (nearest: `{nearest}`)")).unwrap_or_default();
+                return Err(format!("there is no function `{name}`{hint}"));
             }
-            let namespace = call.target.as_ref().is_some_and(|t| is_optional_namespace(t));
-            if let Some(target) = call.target.as_deref().filter(|_| !namespace) {
+            if let Some(target) = call.target.as_deref().filter(|_| !library::has_namespace(call)) {
                 check(target, variables, depth)?;
             }
             call.args.iter().try_for_each(|arg| check(arg, variables, depth))
@@ -269,6 +279,8 @@ pub fn cut(mut text: String, limit: usize) -> String {
     text
 }
 
+#[cfg(test)]
+mod conformance_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]

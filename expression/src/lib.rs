@@ -12,14 +12,17 @@
 
 mod bounded;
 mod budget;
+mod environment;
+mod equality;
 mod expression;
-mod functions;
 #[cfg(any(test, feature = "testing"))]
 pub mod hostile_yaml;
+mod library;
 mod outcome;
 mod value;
 pub mod yaml;
 
-pub use bounded::{OBJECT, is_optional_namespace};
+pub use bounded::OBJECT;
 pub use expression::{EvaluationError, Expression, MAX_MESSAGE, Scope, cut};
+pub use library::{MAP_OF_MAPS, MAP_OF_PAIRS, has_namespace};
 pub use outcome::{Item, MAX_REASON, MAX_REVISION};

@@ -13,8 +13,8 @@ use cel::common::types::{
 use cel::common::value::{CowVal, Val};
 use serde_json::{Map, Value};
 
-use super::bounded;
 use super::budget::{charge, is_exceeded};
+use super::equality::equal;
 
 /// Entries of a map that are passed over in one step.
 const ENTRIES: usize = 16;
@@ -98,7 +98,7 @@ impl Val for JsonMap<'_> {
     }
 
     fn equals(&self, other: &dyn Val) -> bool {
-        bounded::equal(self, other).unwrap_or(false)
+        equal(self, other).unwrap_or(false)
     }
 
     fn clone_as_boxed<'w>(&self) -> Box<dyn Val + 'w>
@@ -230,7 +230,7 @@ impl Val for JsonList<'_> {
     }
 
     fn equals(&self, other: &dyn Val) -> bool {
-        bounded::equal(self, other).unwrap_or(false)
+        equal(self, other).unwrap_or(false)
     }
 
     fn clone_as_boxed<'w>(&self) -> Box<dyn Val + 'w>
@@ -282,7 +282,7 @@ impl Indexer for JsonList<'_> {
 impl Container for JsonList<'_> {
     fn contains(&self, value: &dyn Val) -> Result<bool, ExecutionError> {
         for item in self.list {
-            if bounded::equal(&*wrap(item), value)? {
+            if equal(&*wrap(item), value)? {
                 return Ok(true);
             }
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 
-use statusbridge_expression::{Expression, is_optional_namespace};
+use statusbridge_expression::{Expression, MAP_OF_MAPS, MAP_OF_PAIRS, has_namespace};
 
 use super::projection::Projection;
 
@@ -153,7 +153,7 @@ impl Footprint {
 
     fn call(&mut self, call: &CallExpr) -> Origin {
         let target = match call.target.as_deref() {
-            Some(target) if !is_optional_namespace(target) => Some(self.origin(target)),
+            Some(target) if !has_namespace(call) => Some(self.origin(target)),
             _ => None,
         };
         match (call.func_name.as_str(), call.args.as_slice(), target) {
@@ -196,6 +196,15 @@ impl Footprint {
                 self.keep_keys(&value);
                 Origin::default()
             }
+            ("first" | "last", [], Some(list)) => {
+                self.keep_keys(&list);
+                self.step(list, &Step::Item)
+            }
+            (MAP_OF_PAIRS | MAP_OF_MAPS, [list], None) => {
+                let contents = |origin: Origin| origin.contents.map(|contents| *contents).unwrap_or_default();
+                let list = self.origin(list);
+                Origin::containing(vec![contents(contents(list))])
+            }
             ("hasValue", [], Some(_)) => Origin::default(),
             ("value", [], Some(value)) => value,
             ("orValue" | "or", [other], Some(value)) => value.join(self.origin(other)),
@@ -224,7 +233,13 @@ impl Footprint {
         let mut settled = false;
         for _ in 0..MAX_ROUNDS {
             self.variables.truncate(outside);
-            self.variables.push((c.iter_var.clone(), item.clone()));
+            match &c.iter_var2 {
+                Some(value) => {
+                    self.variables.push((c.iter_var.clone(), Origin::default()));
+                    self.variables.push((value.clone(), item.clone()));
+                }
+                None => self.variables.push((c.iter_var.clone(), item.clone())),
+            }
             self.variables.push((c.accu_var.clone(), accumulated.clone()));
             self.consume(&c.loop_cond);
             let joined = accumulated.clone().join(self.origin(&c.loop_step));
@@ -296,6 +311,15 @@ mod tests {
     #[case("condition(object, 'Ready').status == ''", &["status.conditions[].status", "status.conditions[].type"])]
     #[case("object.spec.?a.optMap(a, a.b).orValue(1) == 1", &["spec.a.b"])]
     #[case("[object.spec.a, object.spec.b].exists(x, x.c == 1)", &["spec.a.c", "spec.b.c"])]
+    #[case("object.spec.items.exists(i, item, i == 0 && item.a == 1)", &["spec.items[].a"])]
+    #[case("object.spec.items.transformList(i, item, item.a)[0] == 1", &["spec.items[].a"])]
+    #[case("object.spec.items.transformMap(i, item, item.a)[0].b == 1", &["spec.items[].a.b"])]
+    #[case("object.spec.items.transformMapEntry(i, item, {item.a: item.b}).x.c == 1", &["spec.items[].a", "spec.items[].b.c"])]
+    #[case("object.spec.items.sortBy(item, item.a)[0].b == 1", &["spec.items"])]
+    #[case("object.spec.items.first().?a.orValue(1) == 1", &["spec.items[].a"])]
+    #[case("cel.bind(a, object.spec.a, a.b == 1)", &["spec.a.b"])]
+    #[case("sets.contains(object.spec.a, object.spec.b)", &["spec.a", "spec.b"])]
+    #[case("math.greatest(object.spec.a, object.spec.b) == 1", &["spec.a", "spec.b"])]
     fn the_footprint_of_an_expression_is_what_it_reads(#[case] text: &str, #[case] expected: &[&str]) {
         let expression = Expression::compile("f", text, &["object"]).expect(text);
         let mut footprint = Footprint::default();

@@ -116,7 +116,7 @@ fn one_file_holds_several_sources() {
 #[case(
     "condition(object, 'Ready')",
     "conditions(object, 'Ready')",
-    "source widgets: variables.ready: there is no function `conditions` in `conditions(object, 'Ready')`"
+    "source widgets: variables.ready: there is no function `conditions` (nearest: `condition`) in `conditions(object, 'Ready')`"
 )]
 #[case(
     "config.?data.?version",

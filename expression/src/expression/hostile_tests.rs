@@ -123,6 +123,58 @@ fn in_loops(text: &str) -> Vec<String> {
     in_loops("object.text == object.same").into_iter().map(|e| format!("{e} || true")).collect::<Vec<_>>(),
     one("true"),
 ].concat())]
+#[case::texts_replaced(one("object.text.replace('x', object.text)"))]
+#[case::texts_replaced_by_nothing(in_loops("object.text.replace('x', '') == ''"))]
+#[case::texts_grow_between_characters(one("object.text.replace('', 'abcdefgh')"))]
+#[case::texts_joined(one("object.ids.join(object.text)"))]
+#[case::texts_joined_often(in_loops("object.ids.join() == ''"))]
+#[case::texts_split(one("object.text.split('')"))]
+#[case::texts_split_often(in_loops("object.yaml.split(',') == []"))]
+#[case::texts_searched_for_a_place(in_loops("object.text.indexOf('xy') == 0"))]
+#[case::texts_searched_for_the_last_place(in_loops("object.text.lastIndexOf('yx') == 0"))]
+#[case::texts_reversed(in_loops("object.text.reverse() == ''"))]
+#[case::texts_quoted(doubling("'\"'", "strings.quote($)"))]
+#[case::texts_formatted(doubling("'abcdefgh'", "'%s%s'.format([$, $])"))]
+#[case::lists_formatted(one("'%s'.format([object.lists.map(l, object.lists)])"))]
+#[case::objects_formatted(in_loops("'%s'.format([object.map]) == ''"))]
+#[case::deep_objects_formatted(one("'%s'.format([object.nested])"))]
+#[case::numbers_formatted(one("object.numbers.map(n, '%.100f%.100f%.100f'.format([1.0, 1.0, 1.0]))"))]
+#[case::lists_sorted(in_loops("object.numbers.sort() == []"))]
+#[case::long_texts_sorted(one("object.items.map(i, object.text).sort()"))]
+#[case::lists_sorted_by_keys(one("object.numbers.exists(i, object.items.sortBy(x, x.name) == [])"))]
+#[case::lists_made_distinct(one("object.numbers.distinct()"))]
+#[case::lists_flattened(in_loops("object.lists.flatten() == []"))]
+#[case::lists_reversed(doubling("[1]", "$.reverse() + $"))]
+#[case::lists_of_numbers(one("lists.range(1000000)"))]
+#[case::lists_of_numbers_often(one("object.items.map(i, lists.range(60000))"))]
+#[case::lists_summed(in_loops("object.numbers.sum() == 1"))]
+#[case::lists_searched_for_the_largest(in_loops("object.numbers.max() == 1"))]
+#[case::largest_of_math(in_loops("math.greatest(object.numbers) == 1"))]
+#[case::lists_searched_for_a_place(in_loops("object.numbers.indexOf(-1) == 0"))]
+#[case::large_optionals_of_lists([one("[object.numbers.map(x, x)]"), one("v0.first()")].concat())]
+#[case::sets_compared(one("sets.equivalent(object.numbers, object.numbers)"))]
+#[case::sets_of_others(one("sets.intersects(object.numbers, object.ids)"))]
+#[case::bytes_encoded(doubling("'abcdefgh'", "base64.encode(bytes($)) + $"))]
+#[case::all_matches(one("object.text.findAll('x')"))]
+#[case::all_matches_that_look_ahead(one("object.text.findAll('x*y|x')"))]
+#[case::all_groups(one("regex.extractAll(object.yaml, '(a),')"))]
+#[case::all_matches_replaced(one("regex.replace(object.yaml, 'a', object.text)"))]
+#[case::groups_replaced(doubling("'ab'", r"regex.replace($, '(.*)', r'\1\1')"))]
+#[case::patterns_of_an_object_found(one("object.items.map(i, 'a'.find(i.name))"))]
+#[case::json_read_often(one("object.numbers.map(n, json.unmarshal('[[1,2],[3,4]]'))"))]
+#[case::json_written(in_loops("json.marshal(object.map) == ''"))]
+#[case::json_of_much(one("json.marshal(object.lists.map(l, object.lists))"))]
+#[case::deep_json(one("json.marshal(object.nested)"))]
+#[case::json_in_json(doubling("'\"'", "json.marshal($)"))]
+#[case::squares_with_two_variables(one("object.numbers.all(i, a, object.numbers.all(j, b, a + b >= 0))"))]
+#[case::copies_with_two_variables([one("object.text + 'x'"), one("object.numbers.transformList(i, n, v0)")].concat())]
+#[case::maps_of_two_variables(one("object.numbers.transformMap(i, n, object.items.map(x, i))"))]
+#[case::maps_joined(one(
+    "object.items.transformMapEntry(i, item, object.numbers.transformMap(j, n, {i * 100000 + j: 1}))"
+))]
+#[case::names_double(doubling("'abcdefgh'", "cel.bind(a, $ + $, a + a)"))]
+#[case::versions_read_often(in_loops("isSemver('1.2.3-' + string(i) + string(j)) && i < 0"))]
+#[case::quantities_read_often(in_loops("quantity('1e400').add(quantity('1e-9')).sign() < 0"))]
 #[case::excess_in_an_optional([one("object.numbers.map(x, [x, x, x, x, x])[?0].orValue('fine')")].concat())]
 fn what_would_cost_too_much_is_an_error(#[case] expressions: Vec<String>) {
     let object = large();
@@ -210,6 +262,8 @@ fn hostile_patterns_are_errors(#[case] text: &str, #[case] message: &str) {
 #[rstest]
 #[case("'a'.matches('((a{50}){50}){50}')", "cannot be used as a pattern")]
 #[case("'a'.matches('(')", "cannot be used as a pattern")]
+#[case("'a'.findAll('((a{50}){50}){50}')", "cannot be used as a pattern")]
+#[case("regex.replace('a', '(', '')", "cannot be used as a pattern")]
 fn hostile_patterns_that_are_written_do_not_compile(#[case] text: &str, #[case] message: &str) {
     let error = Expression::compile("f", text, &[]).expect_err(text);
     assert!(error.contains(message), "{error}");
@@ -235,6 +289,93 @@ fn what_is_only_large_is_evaluated(#[case] text: &str) {
         Expression::compile("f", text, &["object"]).expect(text).truth(&scope)
     });
     assert_eq!(outcome, Ok(true), "{text}");
+}
+
+/// The fewest steps that an expression is evaluated in.
+fn steps(object: &Value, text: &str) -> u64 {
+    let expression = Expression::compile("f", text, &["object"]).expect(text);
+    let fits = |steps: u64| {
+        let mut scope = Scope::with_steps(steps);
+        scope.bind("object", object);
+        expression.truth(&scope).is_ok()
+    };
+    assert!(fits(MAX_STEPS), "{text}");
+    let (mut few, mut enough) = (0, MAX_STEPS);
+    while enough - few > 1 {
+        let middle = few.midpoint(enough);
+        if fits(middle) { enough = middle } else { few = middle }
+    }
+    enough
+}
+
+/// What is compared with a literal, or of which one item is taken, is not looked at as a whole: so it is the function
+/// itself that pays. A thousand items, texts of 64,000 bytes: a thousand steps.
+#[rstest]
+#[case::sorted("object.list.sort()[0] == 0", 10_000)]
+#[case::sorted_texts("object.names.sort()[0] == ''", 20_000)]
+#[case::distinct("object.list.slice(0, 500).distinct()[0] == 0", 249_500)]
+#[case::range("lists.range(1000)[0] == 0", 1000)]
+#[case::reversed("object.list.reverse()[0] == 999", 2000)]
+#[case::flattened("[object.list].flatten()[0] == 0", 2000)]
+#[case::summed("object.list.sum() == 499500", 2000)]
+#[case::largest("object.names.max() == ''", 4000)]
+#[case::in_order("!object.names.isSorted()", 3000)]
+#[case::place("object.list.indexOf(-1) == -1", 3000)]
+#[case::set("!sets.contains(object.list, [-1])", 3000)]
+#[case::replaced("object.text.replace('x', 'yz') == ''", 2000 + 64_000)]
+#[case::replaced_by_nothing("object.text.replace('x', '') == ''", 1000 + 64_000)]
+#[case::joined("object.names.join(object.text.substring(0, 640)) == ''", 1000 + 1000 * 10)]
+#[case::split("object.text.substring(0, 30000).split('')[0] == 'x'", 30_000)]
+#[case::lower("object.text.lowerAscii() == ''", 2000)]
+#[case::upper("object.text.upperAscii() == ''", 2000)]
+#[case::trimmed("object.text.trim() == ''", 2000)]
+#[case::cut("object.text.substring(1) == ''", 2000)]
+#[case::cut_in_two("object.text.substring(0, 63000) == ''", 1900)]
+#[case::reversed_text("object.text.reverse() == ''", 2000)]
+#[case::quoted("strings.quote(object.text) == ''", 3000)]
+#[case::formatted("'%s'.format([object.text]) == ''", 8000)]
+#[case::formatted_list("'%s'.format([object.names]) == ''", 1000 * 2)]
+#[case::formatted_number("'%.100f'.format([1.0]) == ''", 8)]
+#[case::found("object.text.find('x+') == ''", 64_000 + 1000)]
+#[case::found_all("object.few.findAll('x')[0] == 'x'", 640 * 640 / 2)]
+#[case::found_all_groups("regex.extractAll(object.few.substring(0, 300), '(x)')[0] == 'x'", 4 * 300 * 300 / 2)]
+#[case::extracted("regex.extract(object.text, 'x(y?)').hasValue() == false", 4 * 64_000)]
+#[case::replaced_matches("regex.replace(object.few, 'x', object.few.substring(0, 64)) == ''", 640 * 640 / 2 + 640 * 2)]
+#[case::pattern_of_an_object("object.few.find(object.few.substring(0, 1)) == 'x'", 20_000)]
+#[case::json_read("json.unmarshal(object.json)[0] == 1", 4 * 2000)]
+#[case::json_written("json.marshal(object.names) == ''", 1000 * 3)]
+#[case::entries_of_a_list("[object.text + 'x'].all(i, v, i == 0)", 3000)]
+#[case::entries_of_an_object("object.list.all(i, v, i == v)", 1000 * 7)]
+#[case::map_of_pairs("object.list.transformMap(i, v, v)[0] == 0", 1000 * 8)]
+fn functions_pay_for_what_they_do(#[case] text: &str, #[case] least: u64) {
+    let object = json!({
+        "text": "x".repeat(64_000),
+        "few": "x".repeat(640),
+        "list": (0..1000).collect::<Vec<_>>(),
+        "names": (0..1000).map(|n| format!("{:064}", (n * 7) % 1000)).collect::<Vec<_>>(),
+        "json": format!("[1{}]", ",1".repeat(999)),
+    });
+    let steps = steps(&object, text);
+    assert!(steps >= least, "{text}: {steps} steps, not {least} or more");
+}
+
+/// As the outcome is not looked at, either: what is too large is not even made.
+#[rstest]
+#[case::replaced("object.few.replace('', object.text) == ''")]
+#[case::replaced_matches("regex.replace(object.few, '.', object.text) == ''")]
+#[case::joined("object.list.map(n, '').join(object.text) == ''")]
+#[case::split("object.text.split('')[0] == 'x'")]
+#[case::formatted("'%s'.format([object.list.map(n, object.text)]) == ''")]
+#[case::range("lists.range(70000)[0] == 0")]
+#[case::json("json.marshal(object.list.map(n, object.text)) == ''")]
+#[case::flattened("object.list.map(n, object.list).flatten()[0] == 0")]
+fn what_is_too_large_is_not_made(#[case] text: &str) {
+    let object =
+        json!({"text": "x".repeat(64_000), "few": "x".repeat(640), "list": (0..640).collect::<Vec<_>>()});
+    let mut scope = Scope::with_steps(u64::MAX / 2);
+    scope.bind("object", &object);
+    let error = Expression::compile("f", text, &["object"]).expect(text).truth(&scope).expect_err(text);
+    assert!(error.message.starts_with("builds a value larger"), "{error}");
 }
 
 /// A text of about `length` bytes that nests or chains `part`.
@@ -385,7 +526,15 @@ fn any_expression() -> impl Strategy<Value = String> {
             (
                 inner.clone(),
                 inner.clone(),
-                prop::sample::select(vec!["map", "filter", "exists", "all", "exists_one", "optMap"])
+                prop::sample::select(vec![
+                    "map",
+                    "filter",
+                    "exists",
+                    "all",
+                    "exists_one",
+                    "optMap",
+                    "sortBy"
+                ])
             )
                 .prop_map(|(a, b, f)| format!("{a}.{f}(x, {b} == x)")),
             (

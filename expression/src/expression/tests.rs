@@ -97,8 +97,14 @@ fn what_does_not_fit_is_an_error_with_field_and_expression(#[case] text: &str, #
 #[case("object.metadata.name = 'a'", "Syntax error")]
 #[case("nope == 1", "there is no variable `nope`")]
 #[case("object.status.conditions.exists(c, d.type == '')", "there is no variable `d`")]
-#[case("object.metadata.name.lower() == ''", "there is no function `lower`")]
-#[case("object.metadata.name.split('-') == []", "there is no function `split`")]
+#[case("object.metadata.name.trimm() == ''", "there is no function `trimm` (nearest: `trim`)")]
+#[case(
+    "object.metadata.name.loweRAscii() == ''",
+    "there is no function `loweRAscii` (nearest: `lowerAscii`)"
+)]
+#[case("sets.contain([], [])", "there is no function `sets.contain` (nearest: `sets.contains`)")]
+#[case("range(3) == []", "there is no function `range` (nearest: `lists.range`)")]
+#[case("object.metadata.name.url() == ''", "there is no function `url`")]
 #[case("[1].map(a, [1].map(b, [1].map(c, a)))", "nested more than 2 deep")]
 #[case("Message{a: 1}", "no message type `Message`")]
 #[case("  ", "is empty")]
@@ -198,30 +204,35 @@ proptest! {
 /// Rows of the tables below a heading of the reference, as cells.
 fn rows<'d>(reference: &'d str, heading: &str) -> Vec<Vec<&'d str>> {
     let section = reference.split(heading).nth(1).and_then(|rest| rest.split("\n#").next());
-    let lines = section.expect(heading).lines().filter(|line| line.starts_with("| `"));
+    let lines =
+        section.expect(heading).lines().filter(|line| line.starts_with("| `") || line.starts_with("| ["));
     lines.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
 }
 
 #[test]
 fn the_reference_has_every_function_and_its_examples_hold() {
-    const MACROS: [&str; 9] =
-        ["all", "exists", "existsOne", "exists_one", "filter", "has", "map", "optFlatMap", "optMap"];
     let reference = include_str!("../../../docs/sources.md");
     let source = reference.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next());
     let source: Value = serde_saphyr::from_str(source.expect("an example")).expect("it is YAML");
     let sample = &source["samples"][0];
     let functions = rows(reference, "### Functions");
-    let mut named: Vec<&str> = functions.iter().map(|row| row[0].trim_matches('`')).collect();
-    named.sort_unstable();
-    let mut known: Vec<&str> = functions::FUNCTIONS.iter().copied().chain(MACROS).collect();
-    known.sort_unstable();
+    let libraries = rows(reference, "### Libraries");
+    let names_of = |cell: &'static str| cell.split('`').skip(1).step_by(2);
+    let mut named: Vec<&str> = functions.iter().flat_map(|row| names_of(row[0])).collect();
+    named.extend(libraries.iter().flat_map(|row| names_of(row[1])));
+    let mut known: Vec<&str> = library::names().collect();
+    for names in [&mut named, &mut known] {
+        names.sort_unstable();
+        names.dedup();
+    }
     assert_eq!(named, known);
     let operators = rows(reference, "### Operators");
     assert_eq!(operators.len(), 10);
-    for row in functions.iter().chain(&operators) {
+    let examples = functions.iter().chain(&operators).map(|row| (row[0], row));
+    for (names, row) in examples.chain(libraries.iter().map(|row| (row[1], row))) {
         let text = row.last().expect("a cell").trim_matches('`');
-        let name = row[0].trim_matches('`');
-        assert!(row.len() == 2 || text.contains(name), "{text} does not show {name}");
+        let shown = |name: &str| text.contains(name.rsplit('.').next().expect("a name"));
+        assert!(row.len() == 2 || names_of(names).any(shown), "{text} does not show {names}");
         let mut scope = Scope::default();
         scope.bind("object", &sample["object"]);
         scope.bind_optional("config", Some(&sample["related"]["config"]));
@@ -229,7 +240,7 @@ fn the_reference_has_every_function_and_its_examples_hold() {
             "parts",
             &sample["related"]["parts"].as_array().expect("parts").iter().collect::<Vec<_>>(),
         );
-        let expression = Expression::compile(name, text, &["object", "config", "parts"])
+        let expression = Expression::compile("f", text, &["object", "config", "parts"])
             .unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(expression.truth(&scope), Ok(true), "{text}");
     }

@@ -20,8 +20,6 @@ const SHOWN: usize = 80;
 enum Rule {
     /// On one version.
     Expression(Box<Expression>),
-    /// With a function that the expressions of sources do not have.
-    Function(fn(&Value) -> bool),
     /// On two versions: what differs there is another object (`stored::identity`).
     Immutable,
 }
@@ -54,22 +52,12 @@ impl Schemas {
 
     fn compile(&mut self, schema: &Value) -> Result<()> {
         for (text, _) in rules(schema) {
-            let rule = match text {
-                text if text.contains("oldSelf") => Rule::Immutable,
-                "self.trim() == self" => Rule::Function(|it| it.as_str().is_none_or(|it| it.trim() == it)),
-                "self.kind.lowerAscii() != 'secret'" => Rule::Function(|it| {
-                    let kind = it.get("kind").and_then(Value::as_str).unwrap_or_default();
-                    !kind.eq_ignore_ascii_case("secret")
-                }),
-                "self.map(name, size(name)).sum() <= 320000" => Rule::Function(|it| {
-                    let names = it.as_array().into_iter().flatten().filter_map(Value::as_str);
-                    names.map(|name| name.chars().count()).sum::<usize>() <= 320_000
-                }),
-                text => {
-                    let compiled = Expression::compile("rule", text, &["self"]);
-                    let compiled = compiled.map_err(|error| anyhow!("rule `{text}` of a CRD: {error}"))?;
-                    Rule::Expression(Box::new(compiled))
-                }
+            let rule = if text.contains("oldSelf") {
+                Rule::Immutable
+            } else {
+                let compiled = Expression::compile("rule", text, &["self"]);
+                let compiled = compiled.map_err(|error| anyhow!("rule `{text}` of a CRD: {error}"))?;
+                Rule::Expression(Box::new(compiled))
             };
             self.rules.insert(text.to_owned(), rule);
         }
@@ -200,7 +188,6 @@ impl Schemas {
                     scope.bind("self", value);
                     rule.truth(&scope).map_err(|error| format!("{at}: {error}"))?
                 }
-                Some(Rule::Function(holds)) => holds(value),
                 Some(Rule::Immutable) | None => true,
             };
             if !holds {
