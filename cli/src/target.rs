@@ -1,5 +1,6 @@
-//! An object of the hub as it is named on a command line: `gate/NAME`, `package/NAME`.
+//! What is named on a command line: an object of the hub (`gate/NAME`, `package/NAME`), a revision.
 
+use statusbridge_contract::wanted;
 use statusbridge_core::reconcile::store::Kind;
 
 /// A gate or a FleetPackage.
@@ -41,6 +42,21 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err(format!("{text:?} cannot be a name"))
+    }
+}
+
+/// Reads a revision that is asked for.
+///
+/// # Errors
+/// In words for a user, when no cluster can report it.
+pub(crate) fn revision(text: &str) -> Result<String, wanted::Unmatchable> {
+    wanted::fingerprint(text).map(|_| text.to_owned())
+}
+
+/// Warns on standard error of a revision that looks like a shortened commit.
+pub(crate) fn warn_of(revision: &str) {
+    if let Some(doubt) = wanted::doubt(revision) {
+        eprintln!("warning: {doubt}");
     }
 }
 

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 pub const MAX_48_BITS: u64 = (1 << 48) - 1;
 
 /// How many hex digits of a commit or a digest are kept, and shown to people.
-const HEX_DIGITS: usize = 12;
+pub(crate) const HEX_DIGITS: usize = 12;
 
 /// Fingerprint of a revision; [`Fingerprint::NONE`] where there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -73,14 +73,24 @@ impl fmt::Display for Fingerprint {
 
 /// The hex digits of a revision that names its content, at least [`HEX_DIGITS`] of them.
 fn content_digits(revision: &str) -> Option<&str> {
-    let is_hex = |s: &str| s.bytes().all(|b| b.is_ascii_hexdigit());
     if matches!(revision.len(), HEX_DIGITS | 40 | 64) && is_hex(revision) {
         return Some(revision);
     }
-    let (head, digits) = revision.rsplit_once(':')?;
+    named_digits(revision).map(|(_, digits)| digits).filter(|digits| digits.len() >= HEX_DIGITS)
+}
+
+/// What stands before the hex digits of a revision that names an algorithm, such as `main@sha1:`, and the digits, of
+/// which there may be any number.
+pub(crate) fn named_digits(revision: &str) -> Option<(&str, &str)> {
+    let (name, digits) = revision.split_at_checked(revision.rfind(':')? + 1)?;
+    let head = name.strip_suffix(':')?;
     let algorithm = head.rsplit_once('@').map_or(head, |(_, a)| a);
     let named = matches!(algorithm, "sha1" | "sha256" | "sha512");
-    (named && digits.len() >= HEX_DIGITS && is_hex(digits)).then_some(digits)
+    (named && is_hex(digits)).then_some((name, digits))
+}
+
+pub(crate) fn is_hex(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// The first `n` bytes of the SHA-256 of a text, big-endian.

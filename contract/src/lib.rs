@@ -22,6 +22,7 @@ pub mod sample;
 pub mod state;
 pub mod stream;
 pub mod version;
+pub mod wanted;
 
 pub use digest::Digest;
 pub use fingerprint::{Fingerprint, MAX_48_BITS};

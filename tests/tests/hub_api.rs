@@ -141,6 +141,7 @@ async fn bad_specs_are_refused_in_words_that_help() {
             ),
             ("empty", package("p", json!({"revision": ""})), "should be at least 1 chars long"),
             ("space", package("p", json!({"revision": "main "})), "must not begin or end with white space"),
+            ("short digest", package("p", json!({"revision": "main@sha1:489d0f70"})), "at least 12 hex digits"),
             (
                 "word",
                 package("p", json!({"staleAfter": "soon"})),

@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::exit::Exit;
 use crate::feeds::{Evidence, FeedArgs};
 use crate::output::{Output, OutputArgs, say};
+use crate::target::{revision, warn_of};
 use crate::text::{Colour, one_line, paint};
 
 /// Flags of `verdict`.
@@ -32,7 +33,7 @@ pub(crate) struct VerdictArgs {
     #[arg(long, value_parser = package)]
     package: PackageRef,
     /// The revision: in the delivery system's words, or 12 hex digits
-    #[arg(long)]
+    #[arg(long, value_parser = revision)]
     revision: String,
     /// The clusters that count, by name, separated by commas
     #[arg(long, value_delimiter = ',')]
@@ -106,6 +107,7 @@ impl VerdictArgs {
 /// # Errors
 /// When no feed can be asked, or the question makes no sense.
 pub(crate) async fn run(args: VerdictArgs) -> Result<Exit> {
+    warn_of(&args.revision);
     let (question, output) = (args.question(), args.output.output);
     let until = args.wait.and_then(|wait| Instant::now().checked_add(wait));
     let stopped = told_to_stop()?;

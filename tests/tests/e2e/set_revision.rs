@@ -262,7 +262,8 @@ async fn what_cannot_be_moved_is_refused_and_what_is_odd_is_said() {
             (vec!["theirs", &r2], "is filled by them (managedBy)"),
             (vec!["nobody", &r2], "there is no FleetPackage \"nobody\""),
             (vec![APP, ""], "a revision has 1 to 4096 characters"),
-            (vec![APP, " v2"], "no white space around it"),
+            (vec![APP, " v2"], "must not begin or end with white space"),
+            (vec![APP, "main@sha1:489d0f70"], "at least 12 hex digits behind main@sha1:, found 8"),
             (
                 vec![APP, &r2, "--gates", "wave-1,wave-9"],
                 "no RolloutGate of this FleetPackage is called wave-9",

@@ -62,10 +62,16 @@ pub struct FleetPackageSpec {
     pub package: PackageRef,
     /// The revision that should run, in the words of the delivery system (a commit, a digest, a
     /// version) or as the 12 hex digits that a status shows. Left out: only report what runs.
-    #[schemars(length(min = 1, max = 4096), extend("x-kubernetes-validations" = [{
-        "rule": "self.trim() == self",
-        "message": "revision must not begin or end with white space"
-    }]))]
+    #[schemars(length(min = 1, max = 4096), extend("x-kubernetes-validations" = [
+        {
+            "rule": "self.trim() == self",
+            "message": "revision must not begin or end with white space"
+        },
+        {
+            "rule": "!self.matches('(^|@)sha(1|256|512):[0-9a-fA-F]{0,11}$')",
+            "message": "revision must have at least 12 hex digits of a commit or digest: write all of them, or the first 12 alone"
+        }
+    ]))]
     pub revision: Option<String>,
     /// Where to read the revision that should run, instead of writing it down: from another object
     /// in the same namespace, whenever that changes.

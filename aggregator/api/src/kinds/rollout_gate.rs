@@ -44,10 +44,16 @@ pub struct RolloutGateSpec {
     pub fleet_package_ref: FleetPackageRef,
     /// The revision to wait for, in the words of the delivery system or as the 12 hex digits that
     /// a status shows. Changing it makes a new generation, which starts closed.
-    #[schemars(length(min = 1, max = 4096), extend("x-kubernetes-validations" = [{
-        "rule": "self.trim() == self",
-        "message": "revision must not begin or end with white space"
-    }]))]
+    #[schemars(length(min = 1, max = 4096), extend("x-kubernetes-validations" = [
+        {
+            "rule": "self.trim() == self",
+            "message": "revision must not begin or end with white space"
+        },
+        {
+            "rule": "!self.matches('(^|@)sha(1|256|512):[0-9a-fA-F]{0,11}$')",
+            "message": "revision must have at least 12 hex digits of a commit or digest: write all of them, or the first 12 alone"
+        }
+    ]))]
     pub revision: String,
     /// The clusters of this wave.
     pub clusters: ClusterSet,

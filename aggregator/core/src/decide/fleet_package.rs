@@ -4,7 +4,7 @@ use statusbridge_api::conditions::{READY, RECONCILING, REPORTING, STALLED, is_tr
 use statusbridge_api::fleet_package::{Detail, LastCounted, PackageCounts, Problem, RevisionCount};
 use statusbridge_api::trace::StageStatus;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, common};
-use statusbridge_contract::Fingerprint;
+use statusbridge_contract::{Fingerprint, wanted};
 
 use super::classify::{PackageState, for_package, unobserved};
 use super::conditions::Conditions;
@@ -177,7 +177,12 @@ pub fn check(spec: &FleetPackageSpec) -> Result<Seconds, String> {
         }
         (Err(error), _) => Err(error.to_string()),
         (_, Some(error)) => Err(error),
-        (Ok(stale_after), None) => trace::check(&spec.trace).map(|()| stale_after),
+        (Ok(stale_after), None) => {
+            if let Some(revision) = &spec.revision {
+                wanted::fingerprint(revision).map_err(|error| error.to_string())?;
+            }
+            trace::check(&spec.trace).map(|()| stale_after)
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use statusbridge_api::check::CheckStatus;
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, RECONCILING, STALLED, find};
 use statusbridge_api::rollout_gate::{GateCounts, Override, OverrideState, Require, Waiting};
 use statusbridge_api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
-use statusbridge_contract::Fingerprint;
+use statusbridge_contract::{Fingerprint, wanted};
 
 use super::classify::{Demand, for_gate, is_under_way, unobserved};
 use super::conditions::Conditions;
@@ -170,9 +170,7 @@ fn terms<'a>(
     if let Some(error) = cluster_set_error(&spec.clusters) {
         return Err(error);
     }
-    if Fingerprint::of(&spec.revision).is_none() {
-        return Err("revision must not be empty".to_owned());
-    }
+    wanted::fingerprint(&spec.revision).map_err(|error| error.to_string())?;
     let revision = input.artifact.unwrap_or(Fingerprint::NONE);
     let min_success = match &spec.min_success_time {
         Some(text) => common::seconds(text).map_err(|error| error.to_string())?,

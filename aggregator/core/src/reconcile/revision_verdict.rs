@@ -6,7 +6,7 @@ use serde_with::skip_serializing_none;
 use statusbridge_api::common::{Amount, ClusterSet};
 use statusbridge_api::rollout_gate::{FleetPackageRef, GateCounts, Require, Waiting};
 use statusbridge_api::{FleetPackageSpec, PackageRef, Reason, RolloutGateSpec};
-use statusbridge_contract::Fingerprint;
+use statusbridge_contract::{Fingerprint, wanted};
 
 use super::gate_verdict::{self, Gate, GateVerdict};
 use super::judge::World;
@@ -119,10 +119,10 @@ impl RevisionQuestion {
         }
         let (most, longest, most_bytes) = MOST_NAMES;
         let names = self.clusters.names.as_deref().unwrap_or_default();
+        if let Err(error) = wanted::fingerprint(&self.revision) {
+            return Some(error.to_string());
+        }
         match () {
-            () if self.revision.trim() != self.revision || self.revision.is_empty() => {
-                Some("revision must not be empty, nor begin or end with white space".to_owned())
-            }
             () if source.is_empty() => Some("source must not be empty".to_owned()),
             () if name.is_empty() => Some("package must not be empty".to_owned()),
             () if names.len() > most || names.iter().map(String::len).sum::<usize>() > most_bytes => {

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use statusbridge_api::GROUP;
-use statusbridge_contract::Fingerprint;
 use statusbridge_core::reconcile::store::Key;
 use statusbridge_core::time::Seconds;
 use statusbridge_serving::authorize::{Guard, Wanted};
@@ -55,10 +54,7 @@ async fn look<B>(
     };
     let key = Key { namespace: namespace.to_owned(), name: name.to_owned() };
     let params = Params::read(request.uri().query(), &["revision"])?;
-    let revision = params.get("revision").map(Fingerprint::of);
-    if revision.is_some_and(Fingerprint::is_none) {
-        return Err(Failure::bad("revision must not be empty"));
-    }
+    let revision = params.revision()?;
     admit(board, guard, request, &key).await?;
     match board.answer(&key, revision, now, at) {
         Answer::Known(verdict) => serde_json::to_string(&verdict).map_err(|error| Failure::broken(&error)),

@@ -45,7 +45,7 @@ pub(super) async fn gates<B>(
     let shown = api.picture(guard, request, params.get("namespace")).await?;
     api.speaks()?;
     let picture = shown.picture()?;
-    let revision = params.get("revision").map(Fingerprint::of);
+    let revision = params.revision()?;
     let wanted = picture.gates().filter(|gate| {
         let is_of = |name: &str| gate.spec.is_some_and(|spec| spec.fleet_package_ref.name == name);
         params.get("fleetPackage").is_none_or(is_of)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use percent_encoding::percent_decode_str;
+use statusbridge_contract::{Fingerprint, wanted};
 
 use super::failure::Failure;
 
@@ -53,6 +54,14 @@ impl Params {
             Some(value) if !value.is_empty() => Ok(value),
             _ => Err(Failure::bad(format!("{name} is missing"))),
         }
+    }
+
+    /// The parameter `revision`, if it is there.
+    pub(super) fn revision(&self) -> Result<Option<Fingerprint>, Failure> {
+        self.get("revision")
+            .map(wanted::fingerprint)
+            .transpose()
+            .map_err(|error| Failure::bad(error.to_string()))
     }
 
     /// The value of a parameter as something else.

@@ -29,6 +29,7 @@ use tokio::time::{Instant, sleep};
 use crate::exit::Exit;
 use crate::hub::{Access, Hub};
 use crate::output::say;
+use crate::target::{revision, warn_of};
 use plan::{Gate, Plan, plan};
 
 /// Who changes the specs.
@@ -59,18 +60,12 @@ pub(crate) struct SetRevisionArgs {
     dry_run: bool,
 }
 
-fn revision(text: &str) -> Result<String, &'static str> {
-    if text.is_empty() || text.trim() != text || text.chars().count() > 4096 {
-        return Err("a revision has 1 to 4096 characters and no white space around it");
-    }
-    Ok(text.to_owned())
-}
-
 /// Moves the gates, then the FleetPackage, and prints what it does.
 ///
 /// # Errors
 /// When it may not or cannot be done, or only half-way; the message says how far it got.
 pub(crate) async fn run(access: &Access, args: SetRevisionArgs) -> Result<Exit> {
+    warn_of(&args.revision);
     let Hub { client, namespace } = access.connect().await?;
     let mut mover = Mover {
         packages: write::within(&client, Kind::FleetPackage, &namespace),

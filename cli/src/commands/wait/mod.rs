@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::exit::Exit;
 use crate::hub::{Access, Hub};
 use crate::output::OutputArgs;
-use crate::target::{Target, target};
+use crate::target::{Target, revision, target, warn_of};
 use look::look;
 use patience::{Outcome, Patience};
 use printer::Printer;
@@ -50,7 +50,7 @@ pub(crate) struct WaitArgs {
     target: Target,
     /// The revision that it has to be open for: in the delivery system's words, or 12 hex digits
     #[arg(long, value_parser = revision)]
-    revision: Fingerprint,
+    revision: String,
     /// How long to wait at most [default: as long as it takes]
     #[arg(long, value_parser = duration)]
     timeout: Option<Duration>,
@@ -69,18 +69,12 @@ pub(crate) struct WaitArgs {
     output: OutputArgs,
 }
 
-fn revision(text: &str) -> Result<Fingerprint, String> {
-    match Fingerprint::of(text) {
-        fingerprint if !fingerprint.is_none() && text.trim() == text => Ok(fingerprint),
-        _ => Err("a revision is not empty and does not begin or end with white space".to_owned()),
-    }
-}
-
 /// Waits. Prints a line on standard output whenever the state changes, and on standard error how far the clusters are.
 ///
 /// # Errors
 /// When there is no way to reach the hub's API server.
 pub(crate) async fn run(access: &Access, args: WaitArgs) -> Result<Exit> {
+    warn_of(&args.revision);
     let until = deadline(&args)?;
     let hub = access.connect().await?;
     let key = Key { namespace: hub.namespace.clone(), name: args.target.name.clone() };
@@ -107,13 +101,13 @@ fn deadline(args: &WaitArgs) -> Result<Option<Instant>> {
 
 async fn follow(hub: &Hub, args: &WaitArgs, printer: &mut Printer) -> Outcome {
     let (kind, key) = (args.target.kind, printer.key().clone());
-    let slack = args.slack.as_secs_f64();
+    let (revision, slack) = (Fingerprint::of(&args.revision), args.slack.as_secs_f64());
     let mut patience = Patience::new(args.grace, slack);
     let only = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
     let mut changes =
         watcher(write::within(&hub.client, kind, &key.namespace), only).default_backoff().boxed();
     loop {
-        let seen = look(hub, kind, &key, args.revision, slack).await.unwrap_or_else(|seen| seen);
+        let seen = look(hub, kind, &key, revision, slack).await.unwrap_or_else(|seen| seen);
         if let Some(outcome) = patience.see(&seen, Instant::now()) {
             printer.keep(seen);
             return outcome;

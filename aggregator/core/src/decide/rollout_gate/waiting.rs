@@ -2,7 +2,7 @@
 
 use statusbridge_api::rollout_gate::Waiting;
 use statusbridge_api::{Reason, RolloutGateSpec};
-use statusbridge_contract::Fingerprint;
+use statusbridge_contract::{Fingerprint, wanted};
 
 use super::{Input, Terms};
 use crate::decide::words::{lasting, named, phrase};
@@ -79,5 +79,6 @@ fn never_seen(input: &Input<'_>, spec: &RolloutGateSpec, wanted: Fingerprint) ->
         if instead.is_empty() { String::new() } else { format!("; seen instead: {}", list(&instead)) };
     // As it is compared, unless the spec writes it so.
     let short = if spec.revision == wanted.to_string() { String::new() } else { format!(" ({wanted})") };
-    format!("no cluster has reported revision {}{short}{instead}", shorten(&spec.revision))
+    let doubt = wanted::doubt(&spec.revision).map(|doubt| format!("; {doubt}")).unwrap_or_default();
+    format!("no cluster has reported revision {}{short}{instead}{doubt}", shorten(&spec.revision))
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use statusbridge_api::{GROUP, RevisionFrom};
+use statusbridge_contract::wanted;
 use statusbridge_expression::{Expression, OBJECT, Scope};
 
 /// Longest revision, in bytes.
@@ -101,7 +102,10 @@ pub(super) fn read(expression: &Expression, place: &Place, json: &str) -> Result
     if revision.is_empty() {
         return Err(expression.error("gives nothing").to_string());
     }
-    Ok(revision.to_owned())
+    match wanted::fingerprint(revision) {
+        Ok(_) => Ok(revision.to_owned()),
+        Err(error) => Err(expression.error(format!("gives {revision:?}: {error}")).to_string()),
+    }
 }
 
 /// Whether a word is a DNS label, as versions and the parts of a group are.
