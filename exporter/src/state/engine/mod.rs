@@ -13,6 +13,7 @@ mod held;
 mod kept;
 mod key;
 mod kind;
+mod label_index;
 mod listing;
 mod published;
 mod resource_kind;
@@ -31,7 +32,7 @@ pub(crate) use published::SharedPublished;
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
+    collections::{BTreeSet, BinaryHeap, HashMap},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -197,15 +198,15 @@ impl Engine {
         }
         // Everything that is kept about an object shares one key.
         let key = state.objects.get_key_value(&key).map_or(key, |(known, _)| known.clone());
-        let before = state.objects.insert(key.clone(), Held { kept, stamp });
+        state.objects.insert(key.clone(), Held { kept, stamp });
+        let referrers = state.referrers(&key, Some(&object));
         for source in self.sources_of(kind) {
             if self.can_evaluate(source, kind) {
                 let package = self.package_of(source, kind, &key);
                 self.evaluate(source, &package, &object, known, now);
             }
         }
-        let versions = [before.and_then(|before| before.kept.parse()), Some(object)];
-        self.referrers_again(kind, &key, &versions, known, now);
+        self.evaluate_again(referrers, known, now);
     }
 
     fn deleted(&mut self, kind: KindId, key: &Key, known: Known, now: Moment) {
@@ -213,12 +214,15 @@ impl Engine {
         if let Some(named) = &mut state.named {
             named.remove(key);
         }
-        let Some(before) = state.objects.remove(key) else { return };
+        if state.objects.remove(key).is_none() {
+            return;
+        }
+        let referrers = state.referrers(key, None);
         for source in self.sources_of(kind) {
             let package = self.package_of(source, kind, key);
             self.forget(source, &package);
         }
-        self.referrers_again(kind, key, &[before.kept.parse()], known, now);
+        self.evaluate_again(referrers, known, now);
     }
 
     /// After a list of a kind: evaluates the packages that look for objects by label, or for one that there is not. What
@@ -226,10 +230,13 @@ impl Engine {
     fn doubt_what_has_no_version(&mut self, kind: KindId, now: Moment) {
         let state = &self.kinds[kind];
         let missing = state.by_name.iter().filter(|(name, _)| !state.objects.contains_key(*name));
-        let referrers = missing.flat_map(|(_, referrers)| referrers).chain(state.by_labels.keys());
-        let again: Vec<Referrer> = referrers.cloned().collect();
-        for (source, key) in again {
-            self.evaluate_kept(source, &key, Known::Anew, now);
+        let referrers = missing.flat_map(|(_, referrers)| referrers).chain(state.labels.referrers());
+        self.evaluate_again(referrers.cloned().collect(), Known::Anew, now);
+    }
+
+    fn evaluate_again(&mut self, packages: BTreeSet<Referrer>, known: Known, now: Moment) {
+        for (source, key) in packages {
+            self.evaluate_kept(source, &key, known, now);
         }
     }
 
@@ -250,8 +257,10 @@ impl Engine {
             return self.forget(source, key);
         }
         let joins = reading.join_keys(object);
-        let found: Vec<(usize, Vec<Value>)> =
-            joins.iter().map(|join| (join.related(), self.look_up(source, join))).collect();
+        let found: Vec<(usize, Vec<Value>)> = joins
+            .iter()
+            .map(|join| (join.related(), self.kinds[self.join_kind(source, join)].find(join)))
+            .collect();
         let related = RelatedObjects(
             reading
                 .related
@@ -407,65 +416,15 @@ impl Engine {
     fn link(&mut self, source: SourceId, key: &Key, joins: &[JoinKey]) {
         for join in joins {
             let kind = self.join_kind(source, join);
-            let kind = &mut self.kinds[kind];
-            match join_name(join) {
-                Some(name) => {
-                    kind.by_name.entry(name).or_default().insert((source, key.clone()));
-                }
-                None => kind.by_labels.entry((source, key.clone())).or_default().push(join.clone()),
-            }
+            self.kinds[kind].link(join, (source, key.clone()));
         }
     }
 
     fn unlink(&mut self, source: SourceId, key: &Key, joins: &[JoinKey]) {
+        let referrer = (source, key.clone());
         for join in joins {
             let kind = self.join_kind(source, join);
-            let kind = &mut self.kinds[kind];
-            let referrer = (source, key.clone());
-            match join_name(join) {
-                Some(name) => {
-                    if let Some(referrers) = kind.by_name.get_mut(&name) {
-                        referrers.remove(&referrer);
-                        if referrers.is_empty() {
-                            kind.by_name.remove(&name);
-                        }
-                    }
-                }
-                None => {
-                    kind.by_labels.remove(&referrer);
-                }
-            }
-        }
-    }
-
-    fn look_up(&self, source: SourceId, join: &JoinKey) -> Vec<Value> {
-        let objects = &self.kinds[self.join_kind(source, join)].objects;
-        match join_name(join) {
-            Some(name) => objects.get(&name).and_then(|held| held.kept.parse()).into_iter().collect(),
-            None => {
-                objects.values().filter_map(|held| held.kept.parse()).filter(|o| join.matches(o)).collect()
-            }
-        }
-    }
-
-    /// Evaluates the packages that look for an object of which these are the last versions.
-    fn referrers_again(
-        &mut self,
-        kind: KindId,
-        key: &Key,
-        versions: &[Option<Value>],
-        known: Known,
-        now: Moment,
-    ) {
-        let state = &self.kinds[kind];
-        let mut again: Vec<Referrer> = state.by_name.get(key).into_iter().flatten().cloned().collect();
-        if !state.by_labels.is_empty() {
-            let concerns = |join: &JoinKey| versions.iter().flatten().any(|object| join.matches(object));
-            let concerned = state.by_labels.iter().filter(|(_, joins)| joins.iter().any(concerns));
-            again.extend(concerned.map(|(referrer, _)| referrer.clone()));
-        }
-        for (source, key) in again {
-            self.evaluate_kept(source, &key, known, now);
+            self.kinds[kind].unlink(join, &referrer);
         }
     }
 }
@@ -491,14 +450,4 @@ fn log_transition(source: &str, key: &PackageKey, before: Option<&Shown>, after:
         reason = verdict.reason.as_deref(),
         message = detail.message,
     );
-}
-
-/// The object that a join by reference means; `None` for one by labels.
-fn join_name(join: &JoinKey) -> Option<Key> {
-    match join {
-        JoinKey::Reference { namespace, name, .. } => {
-            Some(Arc::new(PackageKey::new(namespace.as_deref(), name)))
-        }
-        JoinKey::Labels { .. } => None,
-    }
 }

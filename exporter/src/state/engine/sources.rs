@@ -61,6 +61,11 @@ impl Engine {
             reader.related = related
                 .map(|r| r.kinds.iter().map(|kind| self.kind_id(first_kind, kind, &r.projection)).collect())
                 .collect();
+            for (related, kinds) in source.related.iter().zip(&reader.related) {
+                if let Some(names) = related.label_names() {
+                    kinds.iter().for_each(|kind| self.kinds[*kind].labels.add(&names));
+                }
+            }
             if source.reads_versions() {
                 reader.kinds().for_each(|kind| self.kinds[kind].versions = true);
             }
