@@ -1,10 +1,14 @@
 //! The engine at work: it is fed what watches hear, and what it asks for is done.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::{
     sync::{Semaphore, mpsc},
-    task::{AbortHandle, JoinSet},
+    task::{AbortHandle, JoinSet, yield_now},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +21,9 @@ use crate::{
 
 /// Single reads that may be under way at once.
 const READS: usize = 8;
+
+/// How long the engine may be at work before others on its thread have their turn: those who watch, push and ask.
+const TURN: Duration = Duration::from_millis(5);
 
 /// Whom the engine asks.
 pub(super) enum Server {
@@ -63,7 +70,7 @@ impl Work {
                 event = updates.recv() => match event {
                     Some(Event::Heard(update)) => self.engine.apply(update, self.clock.now()),
                     Some(Event::Found { source, kinds, at }) => {
-                        self.engine.found(source, kinds, at, self.clock.now());
+                        self.engine.found(source, kinds, at);
                     }
                     Some(Event::Sources(sources)) => self.engine.use_sources(sources),
                     None => return,
@@ -71,8 +78,28 @@ impl Work {
                 () = deadline => self.engine.expire(self.clock.now()),
                 _ = tick.tick() => {}
             }
-            self.state.engine_is_alive();
+            if !self.finish(&stop).await {
+                return;
+            }
         }
+    }
+
+    /// Has the engine do what follows from an update, and lets others have their turn now and then; whether it was done
+    /// before `stop`.
+    async fn finish(&mut self, stop: &CancellationToken) -> bool {
+        let mut begun = Instant::now();
+        while self.engine.go_on(self.clock.now()) {
+            if begun.elapsed() > TURN {
+                self.state.engine_is_alive();
+                yield_now().await;
+                if stop.is_cancelled() {
+                    return false;
+                }
+                begun = Instant::now();
+            }
+        }
+        self.state.engine_is_alive();
+        true
     }
 }
 

@@ -82,6 +82,14 @@ impl Related {
         matches!(self.by, By::Reference { .. })
     }
 
+    /// The labels by which the objects are found, in the order of [`JoinKey::Labels`]; `None` by reference.
+    pub(crate) fn label_names(&self) -> Option<Vec<&str>> {
+        match &self.by {
+            By::Reference { .. } => None,
+            By::Labels { labels, .. } => Some(labels.iter().map(|(name, _)| name.as_str()).collect()),
+        }
+    }
+
     /// Adds the keys for one package. What cannot be evaluated or is empty is followed nowhere: the
     /// related objects are then missing, which no source may take for a good sign.
     pub(super) fn keys(&self, index: usize, object: &Value, scope: &Scope<'_>, keys: &mut Vec<JoinKey>) {

@@ -101,7 +101,18 @@ impl Store {
         rows.states.values_mut().for_each(|count| *count = 0);
     }
 
-    /// Publishes a package's state: in its own slot, or in a new one. `None` when a limit resources it
+    /// Whether a source may have another package.
+    pub(crate) fn has_room(&self, source: usize) -> bool {
+        self.sources[source].packages() < self.limits.max_packages
+    }
+
+    /// Whether a package's namespace and name are short enough.
+    pub(crate) fn can_name(&self, key: &PackageKey) -> bool {
+        let longest = key.name.len().max(key.namespace.as_ref().map_or(0, |namespace| namespace.len()));
+        longest <= self.limits.max_label_length
+    }
+
+    /// Publishes a package's state: in its own slot, or in a new one. `None` when a limit leaves it
     /// out.
     pub fn put(
         &mut self,
@@ -110,12 +121,10 @@ impl Store {
         key: &PackageKey,
         shown: &Shown,
     ) -> Option<Slot> {
-        let rows = &mut self.sources[source];
-        let length = key.name.len().max(key.namespace.as_ref().map_or(0, |n| n.len()));
-        let full = slot.is_none() && rows.packages() >= self.limits.max_packages;
-        if full || length > self.limits.max_label_length {
+        if !self.can_name(key) || (slot.is_none() && !self.has_room(source)) {
             return None;
         }
+        let rows = &mut self.sources[source];
         let reason = shown.verdict.reason.as_ref();
         let code = reason.map_or(0, |reason| rows.reason_code(reason, self.limits.max_reasons));
         let row = Row::new(&rows.name, key, shown, code, self.offset);

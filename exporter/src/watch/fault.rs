@@ -59,6 +59,11 @@ impl Fault {
         matches!(self, Self::Server { code: 401 | 403, .. })
     }
 
+    /// Whether the server does not understand the request, so that it will refuse the same one again.
+    pub(super) const fn refuses_request(&self) -> bool {
+        matches!(self, Self::Server { code: 400 | 422, .. })
+    }
+
     /// Whether the same request may be answered a moment later.
     pub(super) const fn may_pass(&self) -> bool {
         matches!(self, Self::Server { code: 429 | 500..=599, .. } | Self::Connection(_) | Self::Silent(_))

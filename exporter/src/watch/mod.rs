@@ -21,6 +21,8 @@ mod key;
 mod path;
 mod progress;
 mod read;
+#[cfg(test)]
+mod tests;
 mod update;
 mod watcher;
 

@@ -95,7 +95,8 @@ pub struct Watcher {
     kind: KindRef,
     parser: Arc<Parser>,
     contact: Contact,
-    /// Whether to ask for streaming lists: until the server refuses one.
+    /// Whether to ask for a streaming list: not after the server refused one, until it has given a plain one. Another
+    /// server may answer the next time, one with a newer version or one that is no longer in trouble.
     streaming: bool,
     backoff: Duration,
     /// The newest version that was heard of; 0 = none.
@@ -164,12 +165,19 @@ impl Watcher {
         let path = path.as_str();
         info!(group = self.kind.group, kind = self.kind.kind, path, "watching");
         let mut resume: Option<String> = None;
+        let mut listed = Instant::now();
         loop {
             let (started, resumed) = (Instant::now(), resume.is_some());
             let ended = match (&resume, self.streaming) {
                 (Some(_), _) | (None, true) => self.watch(path, &mut resume).await,
-                (None, false) => self.list(path).await.map(|version| resume = Some(version)),
+                (None, false) => self.list(path).await.map(|version| {
+                    resume = Some(version);
+                    self.streaming = true;
+                }),
             };
+            if !resumed {
+                listed = Instant::now();
+            }
             if ended.is_err() {
                 self.contact.end(self.settings.clock.now().boot);
             }
@@ -198,8 +206,10 @@ impl Watcher {
                     if let Err(stopping) = self.tell_if_forbidden(&fault).await {
                         return stopping;
                     }
-                    // Whoever was told so hears by a list that it is over.
-                    resume = resume.filter(|_| !fault.is_forbidden());
+                    // Whoever was told that it is forbidden hears by a list that it is over. A version that the server cannot
+                    // read it would refuse for ever; but where it takes no watch at all, few lists have to do.
+                    let is_stuck = fault.refuses_request() && listed.elapsed() >= self.settings.look;
+                    resume = resume.filter(|_| !fault.is_forbidden() && !is_stuck);
                     self.wait().await;
                 }
             }

@@ -1,6 +1,9 @@
 //! A kind of objects that is watched: what is known of it.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -8,12 +11,13 @@ use super::{
     held::{Held, Stamp},
     kept::Packer,
     key::{Key, Referrer},
+    label_index::LabelIndex,
     listing::Listing,
     resource_kind::ResourceKind,
 };
 use crate::{
     source::{JoinKey, KindRef, Projection},
-    watch::Contact,
+    watch::{Contact, PackageKey},
 };
 
 #[derive(Debug)]
@@ -33,9 +37,10 @@ pub(super) struct KindState {
     /// Packages, or what they are joined with.
     pub(super) objects: HashMap<Key, Held>,
     pub(super) packer: Packer,
-    /// Packages that look for objects of this kind, by what they look for.
+    /// Packages that look for objects of this kind by name.
     pub(super) by_name: HashMap<Key, HashSet<Referrer>>,
-    pub(super) by_labels: HashMap<Referrer, Vec<JoinKey>>,
+    /// And by labels.
+    pub(super) labels: LabelIndex,
     /// For a kind that is watched because packages consist of its objects; there are no `objects` then.
     pub(super) resources: Option<ResourceKind>,
 }
@@ -54,7 +59,7 @@ impl KindState {
             objects: HashMap::new(),
             packer: Packer::default(),
             by_name: HashMap::new(),
-            by_labels: HashMap::new(),
+            labels: LabelIndex::default(),
             resources,
         }
     }
@@ -99,8 +104,65 @@ impl KindState {
         self.objects.keys().filter(|key| !named.contains(*key)).cloned().collect()
     }
 
+    /// A package looks for objects of this kind.
+    pub(super) fn link(&mut self, join: &JoinKey, referrer: Referrer) {
+        match join {
+            JoinKey::Reference { namespace, name, .. } => {
+                self.by_name.entry(name_of(namespace.as_deref(), name)).or_default().insert(referrer);
+            }
+            JoinKey::Labels { namespace, labels, .. } => {
+                self.labels.link(namespace.as_deref(), labels, referrer);
+            }
+        }
+    }
+
+    /// A package no longer looks for them.
+    pub(super) fn unlink(&mut self, join: &JoinKey, referrer: &Referrer) {
+        match join {
+            JoinKey::Reference { namespace, name, .. } => {
+                let key = name_of(namespace.as_deref(), name);
+                let Some(referrers) = self.by_name.get_mut(&key) else { return };
+                referrers.remove(referrer);
+                if referrers.is_empty() {
+                    self.by_name.remove(&key);
+                }
+            }
+            JoinKey::Labels { namespace, labels, .. } => {
+                self.labels.unlink(namespace.as_deref(), labels, referrer);
+            }
+        }
+    }
+
+    /// The objects that a package looks for.
+    pub(super) fn find(&self, join: &JoinKey) -> Vec<Value> {
+        let object = |key: &Key| self.objects.get(key)?.kept.parse();
+        match join {
+            JoinKey::Reference { namespace, name, .. } => {
+                object(&name_of(namespace.as_deref(), name)).into_iter().collect()
+            }
+            JoinKey::Labels { namespace, labels, .. } => {
+                self.labels.find(namespace.as_deref(), labels).filter_map(object).collect()
+            }
+        }
+    }
+
+    /// Takes note of an object as it is now, `None` for one that is gone. Returns the packages that look for it as it was
+    /// or is.
+    pub(super) fn referrers(&mut self, key: &Key, object: Option<&Value>) -> BTreeSet<Referrer> {
+        let mut referrers = match object {
+            Some(object) => self.labels.put(key, object),
+            None => self.labels.remove(key),
+        };
+        referrers.extend(self.by_name.get(key).into_iter().flatten().cloned());
+        referrers
+    }
+
     /// The kind for people.
     pub(super) fn name(&self) -> String {
         format!("{}.{}", self.of.kind, self.of.group)
     }
+}
+
+fn name_of(namespace: Option<&str>, name: &str) -> Key {
+    Arc::new(PackageKey::new(namespace, name))
 }

@@ -7,12 +7,17 @@
 //! ```
 //!
 //! One engine runs in one task; only the store is shared. Time is passed in.
+//!
+//! One update may concern every package. So what follows from it is queued, and [`Engine::go_on`] does it piece by piece;
+//! whoever drives the engine lets others have their turn in between, and hands in the next update when nothing is left.
 
 mod command;
+mod due;
 mod held;
 mod kept;
 mod key;
 mod kind;
+mod label_index;
 mod listing;
 mod published;
 mod resource_kind;
@@ -31,7 +36,7 @@ pub(crate) use published::SharedPublished;
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
+    collections::{BTreeSet, BinaryHeap, HashMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -50,6 +55,7 @@ use crate::{
     source::{Detail, JoinKey, RelatedObject, RelatedObjects, ResourceSet, Source},
     watch::{Change, KindId, PackageKey, Reading, SourceId, Update},
 };
+use due::Due;
 use held::{Held, Stamp};
 use kept::PackedObject;
 use key::{Key, Referrer};
@@ -57,6 +63,9 @@ use kind::KindState;
 use listing::Listing;
 use published::{Published, Visibility};
 use source_state::{Package, PackageResources, SourceState};
+
+/// Most holds that end at one go.
+const MOST_EXPIRED: usize = 500;
 
 /// What has to be shown of a package, and what it was made of.
 struct Look {
@@ -78,6 +87,8 @@ pub(crate) struct Engine {
     resource_kinds: HashMap<(Box<str>, Box<str>), KindId>,
     published: SharedPublished,
     deadlines: BinaryHeap<Reverse<(i64, SourceId, Key)>>,
+    /// What still follows from the last update, in order.
+    due: VecDeque<Due>,
     commands: Vec<Command>,
     /// Objects to read once more, by kind.
     to_read: HashMap<KindId, Vec<Reading>>,
@@ -96,6 +107,7 @@ impl Engine {
             resource_kinds: HashMap::new(),
             published: Arc::new(Mutex::new(published)),
             deadlines: BinaryHeap::new(),
+            due: VecDeque::new(),
             commands: Vec::new(),
             to_read: HashMap::new(),
             count: 0,
@@ -121,7 +133,22 @@ impl Engine {
         self.deadlines.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Takes in what a watch heard.
+    /// Does the next piece of what follows from the last update; whether there was any. Each takes as long as evaluating
+    /// one package, or looking which packages were not evaluated yet.
+    pub(crate) fn go_on(&mut self, now: Moment) -> bool {
+        match self.due.pop_front() {
+            Some(Due::Evaluate(source, package, known)) => self.evaluate_kept(source, &package, known, now),
+            Some(Due::Refresh(source)) => self.refresh(source),
+            Some(Due::Reveal(source)) => self.reveal(source),
+            None => {
+                self.due = VecDeque::new();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes in what a watch heard; [`Engine::go_on`] does what follows from it.
     pub(crate) fn apply(&mut self, update: Update, now: Moment) {
         self.count += 1;
         let kind = update.kind;
@@ -138,34 +165,36 @@ impl Engine {
         match update.change {
             Change::ListStarted { server, restored } => {
                 state.start_list(server, restored);
-                self.refresh_visibility(kind, now);
+                self.refresh_visibility(kind);
             }
             Change::Object(key, object) => self.object(kind, Arc::new(key), object, now),
-            Change::Deleted(key) => self.deleted(kind, &Arc::new(key), Known::Watched, now),
+            Change::Deleted(key) => self.deleted(kind, &Arc::new(key), Known::Watched),
             Change::ListDone => {
                 let gone = state.finish_list();
-                gone.iter().for_each(|key| self.deleted(kind, key, Known::Anew, now));
-                self.doubt_what_has_no_version(kind, now);
-                self.refresh_visibility(kind, now);
+                gone.iter().for_each(|key| self.deleted(kind, key, Known::Anew));
+                self.doubt_what_has_no_version(kind);
+                self.refresh_visibility(kind);
             }
             Change::Absent if state.listing != Listing::Absent => {
                 state.listing = Listing::Absent;
                 state.named = None;
                 let gone: Vec<Key> = state.objects.keys().cloned().collect();
-                gone.iter().for_each(|key| self.deleted(kind, key, Known::Anew, now));
-                self.refresh_visibility(kind, now);
+                gone.iter().for_each(|key| self.deleted(kind, key, Known::Anew));
+                self.refresh_visibility(kind);
             }
-            Change::Read { reading, objects, asked } => self.confirmed(kind, &reading, objects, asked, now),
+            Change::Read { reading, objects, asked } => self.confirmed(kind, &reading, objects, asked),
             // That a source's own kind may not be read shows in its contact.
             Change::Absent | Change::Forbidden(_) | Change::Contact(_) => {}
         }
     }
 
-    /// Ends the holds that have run out at `now`.
+    /// Ends the holds that have run out at `now`: so many of them that others have to wait for milliseconds at most. The
+    /// next deadline is in the past while there are more.
     pub(crate) fn expire(&mut self, now: Moment) {
-        while let Some(Reverse((at, ..))) = self.deadlines.peek()
-            && *at <= now.boot
-        {
+        for _ in 0..MOST_EXPIRED {
+            if self.next_deadline().is_none_or(|at| at > now.boot) {
+                return;
+            }
             let Some(Reverse((_, source, key))) = self.deadlines.pop() else { return };
             let package = self.readers[source].packages.get(&key);
             if let Some(settled) = package.and_then(|p| hold::expire(&p.settled, now.boot)) {
@@ -197,46 +226,51 @@ impl Engine {
         }
         // Everything that is kept about an object shares one key.
         let key = state.objects.get_key_value(&key).map_or(key, |(known, _)| known.clone());
-        let before = state.objects.insert(key.clone(), Held { kept, stamp });
+        state.objects.insert(key.clone(), Held { kept, stamp });
+        let referrers = state.referrers(&key, Some(&object));
         for source in self.sources_of(kind) {
             if self.can_evaluate(source, kind) {
                 let package = self.package_of(source, kind, &key);
                 self.evaluate(source, &package, &object, known, now);
             }
         }
-        let versions = [before.and_then(|before| before.kept.parse()), Some(object)];
-        self.referrers_again(kind, &key, &versions, known, now);
+        self.evaluate_again(referrers, known);
     }
 
-    fn deleted(&mut self, kind: KindId, key: &Key, known: Known, now: Moment) {
+    fn deleted(&mut self, kind: KindId, key: &Key, known: Known) {
         let state = &mut self.kinds[kind];
         if let Some(named) = &mut state.named {
             named.remove(key);
         }
-        let Some(before) = state.objects.remove(key) else { return };
+        if state.objects.remove(key).is_none() {
+            return;
+        }
+        let referrers = state.referrers(key, None);
         for source in self.sources_of(kind) {
             let package = self.package_of(source, kind, key);
             self.forget(source, &package);
         }
-        self.referrers_again(kind, key, &[before.kept.parse()], known, now);
+        self.evaluate_again(referrers, known);
     }
 
     /// After a list of a kind: evaluates the packages that look for objects by label, or for one that there is not. What
     /// came and went between two lists leaves no version behind that would tell.
-    fn doubt_what_has_no_version(&mut self, kind: KindId, now: Moment) {
+    fn doubt_what_has_no_version(&mut self, kind: KindId) {
         let state = &self.kinds[kind];
         let missing = state.by_name.iter().filter(|(name, _)| !state.objects.contains_key(*name));
-        let referrers = missing.flat_map(|(_, referrers)| referrers).chain(state.by_labels.keys());
-        let again: Vec<Referrer> = referrers.cloned().collect();
-        for (source, key) in again {
-            self.evaluate_kept(source, &key, Known::Anew, now);
-        }
+        let referrers = missing.flat_map(|(_, referrers)| referrers).chain(state.labels.referrers());
+        self.evaluate_again(referrers.cloned().collect(), Known::Anew);
+    }
+
+    fn evaluate_again(&mut self, packages: BTreeSet<Referrer>, known: Known) {
+        self.due.extend(packages.into_iter().map(|(source, key)| Due::Evaluate(source, key, known)));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Published> {
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Evaluates a package as it was last heard.
     fn evaluate_kept(&mut self, source: SourceId, package: &Key, known: Known, now: Moment) {
         let Some((kind, key)) = self.object_of(source, package) else { return };
         if let Some(object) = self.kinds[kind].objects.get(&key).and_then(|held| held.kept.parse()) {
@@ -250,8 +284,10 @@ impl Engine {
             return self.forget(source, key);
         }
         let joins = reading.join_keys(object);
-        let found: Vec<(usize, Vec<Value>)> =
-            joins.iter().map(|join| (join.related(), self.look_up(source, join))).collect();
+        let found: Vec<(usize, Vec<Value>)> = joins
+            .iter()
+            .map(|join| (join.related(), self.kinds[self.join_kind(source, join)].find(join)))
+            .collect();
         let related = RelatedObjects(
             reading
                 .related
@@ -370,13 +406,14 @@ impl Engine {
 
     /// Takes note of whether a package is left out of the series.
     fn note_left_out(&mut self, source: SourceId, key: &Key, left_out: bool) {
+        let can_be_named = self.lock().store.can_name(key);
         let reader = &mut self.readers[source];
-        let changed =
-            if left_out { reader.left_out.insert(key.clone()) } else { reader.left_out.remove(key) };
+        let set = if can_be_named { &mut reader.waiting } else { &mut reader.unnameable };
+        let changed = if left_out { set.insert(key.clone()) } else { set.remove(key) };
         if !changed {
             return;
         }
-        let (count, name) = (reader.left_out.len(), reader.source.name.clone());
+        let (count, name) = (reader.waiting.len() + reader.unnameable.len(), reader.source.name.clone());
         if left_out && count == 1 {
             warn!(
                 source = name, namespace = key.namespace.as_deref(), package = %key.name,
@@ -389,16 +426,16 @@ impl Engine {
         }
     }
 
-    /// Gives the room that there is to packages that were left out.
+    /// Gives the room that there is to packages that were left out for want of it.
     fn let_in(&mut self, source: SourceId) {
-        let waiting: Vec<Key> = self.readers[source].left_out.iter().cloned().collect();
-        for key in waiting {
-            let Some(package) = self.readers[source].packages.get(&key) else { continue };
-            let shown = package.shown.clone();
-            let slot = self.lock().store.put(source, None, &key, &shown);
-            let Some(slot) = slot else { continue };
-            if let Some(package) = self.readers[source].packages.get_mut(&key) {
-                package.slot = Some(slot);
+        while self.lock().store.has_room(source)
+            && let Some(key) = self.readers[source].waiting.first().cloned()
+        {
+            if let Some(package) = self.readers[source].packages.get(&key) {
+                let slot = self.lock().store.put(source, None, &key, &package.shown);
+                if let Some(package) = self.readers[source].packages.get_mut(&key) {
+                    package.slot = slot;
+                }
             }
             self.note_left_out(source, &key, false);
         }
@@ -407,65 +444,15 @@ impl Engine {
     fn link(&mut self, source: SourceId, key: &Key, joins: &[JoinKey]) {
         for join in joins {
             let kind = self.join_kind(source, join);
-            let kind = &mut self.kinds[kind];
-            match join_name(join) {
-                Some(name) => {
-                    kind.by_name.entry(name).or_default().insert((source, key.clone()));
-                }
-                None => kind.by_labels.entry((source, key.clone())).or_default().push(join.clone()),
-            }
+            self.kinds[kind].link(join, (source, key.clone()));
         }
     }
 
     fn unlink(&mut self, source: SourceId, key: &Key, joins: &[JoinKey]) {
+        let referrer = (source, key.clone());
         for join in joins {
             let kind = self.join_kind(source, join);
-            let kind = &mut self.kinds[kind];
-            let referrer = (source, key.clone());
-            match join_name(join) {
-                Some(name) => {
-                    if let Some(referrers) = kind.by_name.get_mut(&name) {
-                        referrers.remove(&referrer);
-                        if referrers.is_empty() {
-                            kind.by_name.remove(&name);
-                        }
-                    }
-                }
-                None => {
-                    kind.by_labels.remove(&referrer);
-                }
-            }
-        }
-    }
-
-    fn look_up(&self, source: SourceId, join: &JoinKey) -> Vec<Value> {
-        let objects = &self.kinds[self.join_kind(source, join)].objects;
-        match join_name(join) {
-            Some(name) => objects.get(&name).and_then(|held| held.kept.parse()).into_iter().collect(),
-            None => {
-                objects.values().filter_map(|held| held.kept.parse()).filter(|o| join.matches(o)).collect()
-            }
-        }
-    }
-
-    /// Evaluates the packages that look for an object of which these are the last versions.
-    fn referrers_again(
-        &mut self,
-        kind: KindId,
-        key: &Key,
-        versions: &[Option<Value>],
-        known: Known,
-        now: Moment,
-    ) {
-        let state = &self.kinds[kind];
-        let mut again: Vec<Referrer> = state.by_name.get(key).into_iter().flatten().cloned().collect();
-        if !state.by_labels.is_empty() {
-            let concerns = |join: &JoinKey| versions.iter().flatten().any(|object| join.matches(object));
-            let concerned = state.by_labels.iter().filter(|(_, joins)| joins.iter().any(concerns));
-            again.extend(concerned.map(|(referrer, _)| referrer.clone()));
-        }
-        for (source, key) in again {
-            self.evaluate_kept(source, &key, known, now);
+            self.kinds[kind].unlink(join, &referrer);
         }
     }
 }
@@ -491,14 +478,4 @@ fn log_transition(source: &str, key: &PackageKey, before: Option<&Shown>, after:
         reason = verdict.reason.as_deref(),
         message = detail.message,
     );
-}
-
-/// The object that a join by reference means; `None` for one by labels.
-fn join_name(join: &JoinKey) -> Option<Key> {
-    match join {
-        JoinKey::Reference { namespace, name, .. } => {
-            Some(Arc::new(PackageKey::new(namespace.as_deref(), name)))
-        }
-        JoinKey::Labels { .. } => None,
-    }
 }

@@ -16,6 +16,7 @@ use tracing::warn;
 use super::{
     Engine,
     command::Command,
+    due::Due,
     key::{Key, Referrer},
     listing::Listing,
     published::Visibility,
@@ -107,7 +108,6 @@ impl Engine {
         reading: &Reading,
         objects: Vec<(PackageKey, Value)>,
         asked: u64,
-        now: Moment,
     ) {
         let objects: HashMap<Key, Value> = objects.into_iter().map(|(k, o)| (Arc::new(k), o)).collect();
         for source in self.sources_of(kind) {
@@ -134,12 +134,12 @@ impl Engine {
                 let confirmed = resources.confirmed;
                 self.readers[source].unconfirmed.remove(&package);
                 if confirmed {
-                    self.evaluate_kept(source, &package, Known::Watched, now);
+                    self.due.push_back(Due::Evaluate(source, package, Known::Watched));
                 }
             }
             // One that is seen already waits for nothing: going over all its packages would be in vain.
             if self.visibility(source) != Visibility::Visible {
-                self.refresh_source(source, now);
+                self.due.push_back(Due::Refresh(source));
             }
         }
     }
@@ -297,10 +297,10 @@ impl Engine {
         };
         for (source, package) in again {
             let known = if anew.contains(&(source, package.clone())) { Known::Anew } else { known };
-            self.evaluate_kept(source, &package, known, now);
+            self.due.push_back(Due::Evaluate(source, package, known));
         }
         if all {
-            self.refresh_visibility(kind, now);
+            self.refresh_visibility(kind);
         }
     }
 

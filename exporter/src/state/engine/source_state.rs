@@ -29,8 +29,10 @@ pub(super) struct SourceState {
     pub(super) packages: HashMap<Key, Box<Package>>,
     /// What an earlier version of the source showed, until this one shows anything.
     pub(super) carried: HashMap<Key, (Settled, Shown)>,
-    /// Packages that are left out of the series.
-    pub(super) left_out: BTreeSet<Key>,
+    /// Packages that are left out of the series until there is room.
+    pub(super) waiting: BTreeSet<Key>,
+    /// And those whose names are too long.
+    pub(super) unnameable: BTreeSet<Key>,
     /// Packages that are being read once more.
     pub(super) unconfirmed: BTreeSet<Key>,
 }
@@ -70,7 +72,8 @@ impl SourceState {
             resource_kinds: BTreeSet::new(),
             packages: HashMap::new(),
             carried: HashMap::new(),
-            left_out: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            unnameable: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
         }
     }

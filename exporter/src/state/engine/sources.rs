@@ -10,6 +10,7 @@ use tracing::info;
 use super::{
     Engine,
     command::Command,
+    due::Due,
     key::Key,
     kind::KindState,
     listing::Listing,
@@ -61,6 +62,11 @@ impl Engine {
             reader.related = related
                 .map(|r| r.kinds.iter().map(|kind| self.kind_id(first_kind, kind, &r.projection)).collect())
                 .collect();
+            for (related, kinds) in source.related.iter().zip(&reader.related) {
+                if let Some(names) = related.label_names() {
+                    kinds.iter().for_each(|kind| self.kinds[*kind].labels.add(&names));
+                }
+            }
             if source.reads_versions() {
                 reader.kinds().for_each(|kind| self.kinds[kind].versions = true);
             }
@@ -78,24 +84,24 @@ impl Engine {
 
     /// The API server has been asked at `at` (milliseconds by the `boot` clock) for the kinds of a source by categories;
     /// `None` when they are what they were.
-    pub(crate) fn found(&mut self, source: SourceId, kinds: Option<Vec<KindRef>>, at: i64, now: Moment) {
+    pub(crate) fn found(&mut self, source: SourceId, kinds: Option<Vec<KindRef>>, at: i64) {
         self.count += 1;
         let reader = &self.readers[source];
         let Some((contact, _)) = reader.finding.clone().filter(|_| !reader.retired) else { return };
         if let Some(kinds) = kinds {
-            self.use_kinds(source, kinds, now);
+            self.use_kinds(source, kinds);
         }
         contact.note(at);
     }
 
-    fn use_kinds(&mut self, source: SourceId, kinds: Vec<KindRef>, now: Moment) {
+    fn use_kinds(&mut self, source: SourceId, kinds: Vec<KindRef>) {
         let reader = &self.readers[source];
         let projection = reader.source.projection().clone();
         let gone: Vec<KindId> =
             reader.kinds.iter().copied().filter(|kind| !kinds.contains(&self.kinds[*kind].of)).collect();
         for kind in gone {
             let objects: Vec<Key> = self.kinds[kind].objects.keys().cloned().collect();
-            objects.iter().for_each(|key| self.deleted(kind, key, Known::Anew, now));
+            objects.iter().for_each(|key| self.deleted(kind, key, Known::Anew));
             self.readers[source].kinds.retain(|k| *k != kind);
         }
         self.retire_unused_kinds();
@@ -110,7 +116,7 @@ impl Engine {
         if let Some((_, known)) = &mut self.readers[source].finding {
             *known = true;
         }
-        self.refresh_source(source, now);
+        self.due.push_back(Due::Refresh(source));
     }
 
     /// The watch of a kind, one of those from `first` on: sources that come together share them.
@@ -182,7 +188,8 @@ impl Engine {
         let reader = &mut self.readers[source];
         reader.retired = true;
         (reader.kinds, reader.related, reader.resource_kinds) = Default::default();
-        (reader.carried, reader.left_out, reader.unconfirmed) = Default::default();
+        (reader.carried, reader.unconfirmed) = Default::default();
+        (reader.waiting, reader.unnameable) = Default::default();
         self.metrics.left_out(&reader.source.name, 0);
         let mut published = self.lock();
         published.standing[source] = None;
@@ -300,41 +307,48 @@ impl Engine {
     }
 
     /// A kind's listing has moved on: sources that wait for it may be ready to be seen.
-    pub(super) fn refresh_visibility(&mut self, kind: KindId, now: Moment) {
-        for source in 0..self.readers.len() {
-            if self.readers[source].kinds().any(|k| k == kind) {
-                self.refresh_source(source, now);
-            }
-        }
+    pub(super) fn refresh_visibility(&mut self, kind: KindId) {
+        let sources =
+            (0..self.readers.len()).filter(|source| self.readers[*source].kinds().any(|k| k == kind));
+        self.due.extend(sources.map(Due::Refresh));
     }
 
-    pub(super) fn refresh_source(&mut self, source: SourceId, now: Moment) {
+    /// A list that a source needs has moved on.
+    pub(super) fn refresh(&mut self, source: SourceId) {
         self.refresh_contacts(source);
         let own = self.own_listing(source);
         match (self.visibility(source), own) {
             (Visibility::Visible, _) => {
                 if self.readers[source].waits_for_lists() {
-                    self.evaluate_missing(source, now);
+                    self.evaluate_missing(source);
                 }
             }
             (Visibility::NeverServed, Listing::Unheard | Listing::Absent) => {}
             (_, Listing::Complete) if self.joins_known(source) => {
                 let reader = &self.readers[source];
                 if !reader.related.is_empty() || reader.waits_for_lists() {
-                    self.evaluate_missing(source, now);
+                    self.evaluate_missing(source);
                 }
-                if !self.resources_known(source) {
-                    return self.set_visibility(source, Visibility::Loading);
-                }
-                self.set_visibility(source, Visibility::Visible);
-                let reader = &mut self.readers[source];
-                reader.carried = HashMap::new();
-                let packages = reader.packages.len();
-                info!(source = reader.source.name, packages, "first lists are complete");
+                self.due.push_back(Due::Reveal(source));
             }
             (_, Listing::Absent) => self.set_visibility(source, Visibility::NeverServed),
             _ => self.set_visibility(source, Visibility::Loading),
         }
+    }
+
+    /// Shows the packages of a source, unless what they consist of is not known yet.
+    pub(super) fn reveal(&mut self, source: SourceId) {
+        if self.visibility(source) == Visibility::Visible {
+            return;
+        }
+        if !self.resources_known(source) {
+            return self.set_visibility(source, Visibility::Loading);
+        }
+        self.set_visibility(source, Visibility::Visible);
+        let reader = &mut self.readers[source];
+        reader.carried = HashMap::new();
+        let packages = reader.packages.len();
+        info!(source = reader.source.name, packages, "first lists are complete");
     }
 
     /// How much is known of the packages of a source.
@@ -351,15 +365,17 @@ impl Engine {
         }
     }
 
-    /// Evaluates the packages that came before everything that they need was known.
-    fn evaluate_missing(&mut self, source: SourceId, now: Moment) {
+    /// Has the packages evaluated that came before everything that they need was known.
+    fn evaluate_missing(&mut self, source: SourceId) {
+        let reader = &self.readers[source];
         let mut missing = Vec::new();
-        for kind in self.readers[source].kinds.clone() {
-            if self.kinds[kind].listing == Listing::Complete {
-                let packages = self.kinds[kind].objects.keys().map(|key| self.package_of(source, kind, key));
-                missing.extend(packages.filter(|p| !self.readers[source].packages.contains_key(p)));
+        for kind in &reader.kinds {
+            let state = &self.kinds[*kind];
+            if state.listing == Listing::Complete {
+                let packages = state.objects.keys().map(|key| self.package_of(source, *kind, key));
+                missing.extend(packages.filter(|package| !reader.packages.contains_key(package)));
             }
         }
-        missing.iter().for_each(|package| self.evaluate_kept(source, package, Known::Anew, now));
+        self.due.extend(missing.into_iter().map(|package| Due::Evaluate(source, package, Known::Anew)));
     }
 }

@@ -115,6 +115,7 @@ impl Fixture {
 
     pub(super) fn apply(&mut self, kind: KindId, change: Change) {
         self.engine.apply(Update { kind, change }, Moment::unix(self.now));
+        while self.engine.go_on(Moment::unix(self.now)) {}
     }
 
     fn package(&mut self, name: &str, revision: &str) {
@@ -253,18 +254,98 @@ fn a_silent_watch_of_any_kind_takes_the_source_down_and_keeps_what_was_known() {
 #[test]
 fn a_version_in_which_nothing_that_is_read_changed_is_not_evaluated() {
     let mut f = ready();
-    let evaluations = |f: &Fixture| {
-        let text = f.engine.metrics.render(Format::Text).unwrap();
-        text.lines()
-            .filter(|l| l.starts_with("statusbridge_exporter_evaluations_total"))
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
     let before = evaluations(&f);
     f.package("a", "r1");
     assert_eq!(evaluations(&f), before);
     f.package("a", "r7");
     assert_ne!(evaluations(&f), before);
+}
+
+/// How many times packages were evaluated.
+fn evaluations(f: &Fixture) -> u64 {
+    let text = f.engine.metrics.render(Format::Text).unwrap();
+    let counts = text.lines().filter(|line| line.starts_with("statusbridge_exporter_evaluations_total"));
+    counts.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn a_change_of_a_related_object_costs_the_packages_that_look_for_it() {
+    let mut f = Fixture::new();
+    f.list("Owner", |f| (0..30).for_each(|n| f.owner(&format!("o{n}"), "r1", &format!("p{}", n % 10))));
+    f.list("Package", |f| (0..20).for_each(|n| f.package(&format!("p{n}"), "r1")));
+    let mut spent = |change: &dyn Fn(&mut Fixture)| {
+        let before = evaluations(&f);
+        change(&mut f);
+        evaluations(&f) - before
+    };
+    assert_eq!(spent(&|f| f.owner("o3", "r9", "p3")), 1);
+    assert_eq!(
+        spent(&|f| f.owner("o3", "r9", "p4")),
+        2,
+        "the one that it leaves and the one that it comes to"
+    );
+    assert_eq!(spent(&|f| f.owner("o3", "r9", "nobody")), 1);
+    assert_eq!(spent(&|f| f.owner("o3", "r8", "nobody")), 0);
+    assert_eq!(spent(&|f| f.hear("Owner", Change::Deleted(PackageKey::new(Some("n"), "o4")))), 1);
+    assert_eq!(spent(&|f| f.owner("o", "r1", "nobody")), 20, "all look for this one by name");
+}
+
+#[test]
+fn what_concerns_every_package_is_done_one_by_one_and_shown_when_all_are_done() {
+    let mut f = Fixture::new();
+    f.list("Package", |f| (0..50).for_each(|n| f.package(&format!("p{n}"), "r1")));
+    f.hear("Owner", LIST);
+    f.owner("o", "r1", "p1");
+    let (owner, now) = (f.kind("Owner"), Moment::unix(f.now));
+    f.engine.apply(Update { kind: owner, change: Change::ListDone }, now);
+    let mut before = evaluations(&f);
+    assert_eq!(before, 0);
+    while f.engine.go_on(now) {
+        let after = evaluations(&f);
+        assert!(after - before <= 1, "{} at one go", after - before);
+        before = after;
+        let (shown, named) = (f.text(), "statusbridge_source_packages{package_source=\"named\"}");
+        assert!(
+            shown.contains(&format!("{named} 0\n")) || shown.contains(&format!("{named} 50\n")),
+            "{shown}"
+        );
+    }
+    assert_eq!(before, 100);
+    assert!(f.text().contains("statusbridge_source_up{package_source=\"labelled\"} 1\n"));
+}
+
+#[test]
+fn packages_that_a_limit_leaves_out_come_in_as_others_go() {
+    let limits = Limits { max_packages: 2_000, max_label_length: 10, ..Limits::default() };
+    let source = SOURCES.split_once("---").unwrap().1.replace("name: labelled", "name: named");
+    let mut f = Fixture::of(&source, limits);
+    let shown = |f: &Fixture| {
+        let text = f.text_within(Duration::from_secs(100_000));
+        let value = |metric: &str| {
+            let start = format!("statusbridge_source_{metric}{{package_source=\"named\"}} ");
+            text.lines().find_map(|line| line.strip_prefix(start.as_str())?.parse::<usize>().ok()).unwrap()
+        };
+        (value("packages"), value("up"))
+    };
+    f.list("Owner", |_| {});
+    f.list("Package", |f| {
+        (0..4_000).for_each(|n| f.package(&format!("p{n}"), "r1"));
+        f.package("too-long-a-name", "r1");
+    });
+    assert_eq!(shown(&f), (2_000, 0));
+    let gone = |f: &mut Fixture, name: &str| {
+        f.hear("Package", Change::Deleted(PackageKey::new(Some("n"), name)));
+    };
+    for n in 0..1_999 {
+        gone(&mut f, &format!("p{n}"));
+    }
+    assert_eq!(shown(&f), (2_000, 0), "one is left out still, and one that has no name");
+    gone(&mut f, "p1999");
+    assert_eq!(shown(&f), (2_000, 0), "nobody waits for room");
+    gone(&mut f, "too-long-a-name");
+    assert_eq!(shown(&f), (2_000, 1));
+    gone(&mut f, "p3000");
+    assert_eq!(shown(&f), (1_999, 1));
 }
 
 #[test]
