@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     saved::{BrokenObject, SavedObject},
     source::{
-        JoinKey, KindRef, PackageKind, RelatedObject, RelatedObjects, ResourceSet, ResourceState,
+        JoinKey, KindRef, PackageKinds, RelatedObject, RelatedObjects, ResourceSet, ResourceState,
         ResourceSummary, Source, Verdict, kstatus,
     },
     state::{
@@ -80,8 +80,8 @@ pub fn replay(sources: &[Source], objects: &[SavedObject], clock: Clock) -> Hist
         history: History::default(),
     };
     let categories = Categories::of(objects);
-    let is_package = |object: &Value| sources.iter().any(|s| categories.prefix(&s.kind, object).is_some());
-    let resources = sources.iter().any(Source::looks_at_resources);
+    let is_package = |object: &Value| sources.iter().any(|s| categories.prefix(&s.kinds, object).is_some());
+    let resources = sources.iter().any(Source::watches_resources);
     let read = |object: &Value| {
         sources.iter().flat_map(|s| &s.related).flat_map(|r| &r.kinds).any(|k| k.matches(object))
     };
@@ -117,7 +117,7 @@ pub fn replay(sources: &[Source], objects: &[SavedObject], clock: Clock) -> Hist
             replay.look_again(now);
         }
         for (source, s) in sources.iter().enumerate() {
-            let Some(prefix) = categories.prefix(&s.kind, &saved.value) else { continue };
+            let Some(prefix) = categories.prefix(&s.kinds, &saved.value) else { continue };
             replay.history.sources.insert(source);
             let package = format!("{prefix}{}", name.name);
             let id = PackageId { source, namespace: name.namespace.clone(), name: package };
@@ -166,7 +166,7 @@ impl<'a> Categories<'a> {
     }
 
     /// What comes before an object's name in the name of its package; `None` when it is none.
-    fn prefix(&self, kind: &PackageKind, object: &Value) -> Option<String> {
+    fn prefix(&self, kind: &PackageKindss, object: &Value) -> Option<String> {
         match kind {
             PackageKind::Kind(kind) => kind.matches(object).then(String::new),
             PackageKind::Categories(wanted) => {

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use super::{
-    error::SourceError,
+    error::SourceProblem,
     files::files_of,
     preset::{PRESETS, Preset},
     program::Source,
@@ -31,7 +31,7 @@ pub(crate) type SourceTexts = Vec<(String, Result<String, String>)>;
 
 impl SourceArgs {
     /// Compiles the sources, in order of their names.
-    pub fn load(&self) -> Result<Vec<Source>, SourceError> {
+    pub fn load(&self) -> Result<Vec<Source>, SourceProblem> {
         self.compile(&self.texts())
     }
 
@@ -54,19 +54,19 @@ impl SourceArgs {
     }
 
     /// Compiles the presets and these files.
-    pub fn compile(&self, texts: &SourceTexts) -> Result<Vec<Source>, SourceError> {
+    pub fn compile(&self, texts: &SourceTexts) -> Result<Vec<Source>, SourceProblem> {
         let mut sources = Vec::new();
         for preset in self.presets()? {
             sources.push((true, preset.source()?));
         }
         for (name, text) in texts {
-            let text = text.as_ref().map_err(|error| SourceError::of_file(name, error))?;
+            let text = text.as_ref().map_err(|error| SourceProblem::of_file(name, error))?;
             for source in Source::parse(name, text)? {
                 match sources.iter_mut().find(|(_, other)| other.name == source.name) {
                     Some(replaced @ (true, _)) => *replaced = (false, source),
                     Some(_) => {
                         let message = format!("there is already a source {} in these files", source.name);
-                        return Err(SourceError::of_file(name, message));
+                        return Err(SourceProblem::of_file(name, message));
                     }
                     None => sources.push((false, source)),
                 }
@@ -79,24 +79,24 @@ impl SourceArgs {
             let (name, enabled) = name.strip_prefix('-').map_or((name, true), |name| (name, false));
             let Some(source) = sources.iter_mut().find(|s| s.name == name) else {
                 let message = format!("there is no source `{name}`");
-                return Err(SourceError::of_file("--resource-health", message));
+                return Err(SourceProblem::of_file("--resource-health", message));
             };
-            if !source.look_at_resources(enabled) {
+            if !source.watch_resources(enabled) {
                 let message = format!("source `{name}` does not say what its packages consist of");
-                return Err(SourceError::of_file("--resource-health", message));
+                return Err(SourceProblem::of_file("--resource-health", message));
             }
         }
         Ok(sources)
     }
 
-    fn presets(&self) -> Result<Vec<Preset>, SourceError> {
+    fn presets(&self) -> Result<Vec<Preset>, SourceProblem> {
         let Some(names) = &self.presets else { return Ok(Preset::usual().collect()) };
         let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
         names
             .map(|name| {
                 let known = || PRESETS.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
                 let message = || format!("there is no preset `{name}`; there are {}", known());
-                Preset::find(name).ok_or_else(|| SourceError::of_file("--presets", message()))
+                Preset::find(name).ok_or_else(|| SourceProblem::of_file("--presets", message()))
             })
             .collect()
     }

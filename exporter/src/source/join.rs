@@ -92,9 +92,9 @@ impl Related {
 
     /// Adds the keys for one package. What cannot be evaluated or is empty is followed nowhere: the
     /// related objects are then missing, which no source may take for a good sign.
-    pub(super) fn keys(&self, index: usize, object: &Value, scope: &Scope<'_>, keys: &mut Vec<JoinKey>) {
+    pub(super) fn keys(&self, index: usize, object: &Value, scope: &mut Scope<'_>, keys: &mut Vec<JoinKey>) {
         let own = || object.get("metadata")?.get("namespace")?.as_str().map(str::to_owned);
-        let text = |e: &Expression| e.text_of(scope, MAX_NAME).ok().flatten();
+        let mut text = |e: &Expression| e.text_of(scope, MAX_NAME).ok().flatten();
         match &self.by {
             By::Reference { kind, namespace, name } => {
                 let kind = match kind {
@@ -104,13 +104,13 @@ impl Related {
                     }
                     None => Some(0),
                 };
-                let namespace = namespace.as_deref().map_or_else(own, text);
+                let namespace = namespace.as_deref().map_or_else(own, &mut text);
                 if let (Some(kind), Some(name)) = (kind, text(name)) {
                     keys.push(JoinKey::Reference { related: index, kind, namespace, name });
                 }
             }
             By::Labels { namespace, labels } => {
-                let namespace = namespace.as_deref().map_or_else(own, text);
+                let namespace = namespace.as_deref().map_or_else(own, &mut text);
                 let labels: Option<Vec<_>> =
                     labels.iter().map(|(name, value)| Some((name.clone(), text(value)?))).collect();
                 if let Some(labels) = labels {

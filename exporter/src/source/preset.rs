@@ -1,6 +1,6 @@
 //! The sources that come with the program. Their names are API: never renamed, only aliased.
 
-use super::{error::SourceError, program::Source};
+use super::{error::SourceProblem, program::Source};
 
 /// A source that comes with the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,12 +63,12 @@ impl Preset {
     }
 
     /// Compiles it. That this works for every preset is tested.
-    pub fn source(self) -> Result<Source, SourceError> {
+    pub fn source(self) -> Result<Source, SourceProblem> {
         let file = format!("{}.yaml", self.name);
         let mut sources = Source::parse(&file, self.yaml)?;
         match sources.pop() {
             Some(source) if sources.is_empty() && source.name == self.name => Ok(source),
-            _ => Err(SourceError::of_file(&file, "must hold one source of the same name")),
+            _ => Err(SourceProblem::of_file(&file, "must hold one source of the same name")),
         }
     }
 }

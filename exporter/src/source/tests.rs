@@ -49,7 +49,7 @@ samples:
       parts: [{status: {ok: true}}]
 "#;
 
-fn parse(yaml: &str) -> Result<Vec<Source>, SourceError> {
+fn parse(yaml: &str) -> Result<Vec<Source>, SourceProblem> {
     Source::parse("widgets.yaml", yaml)
 }
 
