@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     saved::{BrokenObject, SavedObject},
     source::{
-        JoinKey, KindRef, PackageKinds, RelatedObject, RelatedObjects, ResourceSet, ResourceState,
+        Identity, JoinKey, KindRef, PackageKinds, RelatedObject, RelatedObjects, ResourceSet, ResourceState,
         ResourceSummary, Source, Verdict, kstatus,
     },
     state::{
@@ -80,7 +80,7 @@ pub fn replay(sources: &[Source], objects: &[SavedObject], clock: Clock) -> Hist
         history: History::default(),
     };
     let categories = Categories::of(objects);
-    let is_package = |object: &Value| sources.iter().any(|s| categories.prefix(&s.kinds, object).is_some());
+    let is_package = |object: &Value| sources.iter().any(|s| categories.has(&s.kinds, object));
     let resources = sources.iter().any(Source::watches_resources);
     let read = |object: &Value| {
         sources.iter().flat_map(|s| &s.related).flat_map(|r| &r.kinds).any(|k| k.matches(object))
@@ -117,10 +117,13 @@ pub fn replay(sources: &[Source], objects: &[SavedObject], clock: Clock) -> Hist
             replay.look_again(now);
         }
         for (source, s) in sources.iter().enumerate() {
-            let Some(prefix) = categories.prefix(&s.kinds, &saved.value) else { continue };
+            if !categories.has(&s.kinds, &saved.value) {
+                continue;
+            }
             replay.history.sources.insert(source);
-            let package = format!("{prefix}{}", name.name);
-            let id = PackageId { source, namespace: name.namespace.clone(), name: package };
+            let Identity { namespace, name: package } =
+                s.identity(&saved.value).unwrap_or_else(|_| Identity::of(&saved.value));
+            let id = PackageId { source, namespace, name: package };
             let evaluation_error = replay.look(&id, &saved.value, version, now);
             if let Some(message) = evaluation_error {
                 let message = format!(
@@ -165,16 +168,18 @@ impl<'a> Categories<'a> {
         !self.0.is_empty() && Self::is_crd(object)
     }
 
-    /// What comes before an object's name in the name of its package; `None` when it is none.
-    fn prefix(&self, kind: &PackageKindss, object: &Value) -> Option<String> {
-        match kind {
-            PackageKind::Kind(kind) => kind.matches(object).then(String::new),
-            PackageKind::Categories(wanted) => {
-                let (group, kind) = group_kind(object);
-                let names = self.0.get(&(group.clone(), kind))?;
-                let mut categories = names.get("categories")?.as_array()?.iter().filter_map(Value::as_str);
-                let plural = names.get("plural")?.as_str()?;
-                categories.any(|c| wanted.iter().any(|w| w == c)).then(|| format!("{plural}.{group}/"))
+    /// Whether an object is of one of these kinds.
+    fn has(&self, kinds: &PackageKinds, object: &Value) -> bool {
+        match kinds {
+            PackageKinds::Listed(kinds) => kinds.iter().any(|kind| kind.matches(object)),
+            PackageKinds::Categories(wanted) => {
+                let names = self.0.get(&group_kind(object));
+                let categories = names.and_then(|names| names.get("categories")?.as_array());
+                categories
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str)
+                    .any(|c| wanted.iter().any(|w| w == c))
             }
         }
     }

@@ -15,7 +15,7 @@ fn check(preset: Preset, table: &Table) {
     let source = preset.source().unwrap_or_else(|error| panic!("{error}"));
     let mut problems = String::new();
     let mut looking = preset.source().unwrap_or_else(|error| panic!("{error}"));
-    looking.look_at_resources(true);
+    looking.watch_resources(true);
     for case in &table.cases {
         let source = if case.leaf_health { &looking } else { &source };
         let objects = table.objects(case);

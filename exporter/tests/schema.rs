@@ -77,22 +77,29 @@ fn every_field_is_described() {
 }
 
 const SOURCE: &str = r#"
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: widgets
-object: {group: example.com, kind: Widget, versions: [v1]}
-related:
-  - name: config
-    kinds: [{group: "", kind: ConfigMap, versions: [v1]}]
-    reference: {name: object.?spec.?config}
-revisions: {applied: object.?status.?version}
-apply:
-  - {when: object.?status.?done.orValue(false), state: Applied, reason: Fine}
-health:
-  - {when: object.?status.?ok.orValue(false), state: Current}
-  - {state: Leaves}
-leaves: {objects: object.?status.?objects}
-hold: {when: "false", key: object.?status.?version}
+metadata:
+  name: widgets
+spec:
+  kinds:
+    - {group: example.com, kind: Widget, versions: [v1]}
+  related:
+    - name: config
+      kinds: [{group: "", kind: ConfigMap, versions: [v1]}]
+      reference:
+        nameExpression: object.?spec.?config
+  revisions:
+    appliedExpression: object.?status.?version
+  apply:
+    - {whenExpression: object.?status.?done.orValue(false), state: Applied, reason: Fine}
+  health:
+    - {whenExpression: object.?status.?ok.orValue(false), state: Current}
+    - {state: Resources, unwatched: {state: Unknown}}
+  resources:
+    watch:
+      referencesExpression: object.?status.?objects
+  hold: {whenExpression: "false", key: object.?status.?version}
 "#;
 
 #[test]

@@ -128,14 +128,18 @@ fn of_kind(kind: &str, name: &str) -> Value {
 }
 
 const BY_CATEGORY: &str = "
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: by-category
-object: {categories: [things]}
-revisions: {desired: object.?revision, applied: object.?revision}
-apply: [{state: Applied}]
-health: [{state: Current}]
-samples: [{object: {metadata: {name: a}, revision: r1}}]
+metadata:
+  name: by-category
+spec:
+  categories: [things]
+  revisions:
+    desiredExpression: object.?revision
+    appliedExpression: object.?revision
+  apply: [{state: Applied}]
+  health: [{state: Current}]
+  samples: [{object: {metadata: {name: a}, revision: r1}}]
 ";
 
 #[tokio::test]

@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(names(&args), Ok(vec!["another".into(), "flux-kustomization".into()]));
         let sources = args.load().expect("they compile");
         assert_eq!(
-            sources[1].kind.one().map(|k| &*k.kind),
+            sources[1].kinds.listed().first().map(|k| &*k.kind),
             Some("RootSync"),
             "the file's source took the preset's place"
         );

@@ -81,7 +81,7 @@ impl Source {
         let attempted = revisions(&program.attempted, &mut scope)?;
         let applied = revisions(&program.applied, &mut scope)?;
         let apply = match &program.apply {
-            Some(rules) => match Rule::first(rules, &mut scope, |_| true)? {
+            Some(rules) => match Rule::first(rules, &mut scope)? {
                 Some(rule) => found(rule.state, rule, &mut scope)?,
                 None => Found::no_rule(ApplyState::Unknown),
             },
@@ -205,14 +205,12 @@ fn health(
     resources: Option<&ResourceSummary>,
     scope: &mut Scope<'_>,
 ) -> Result<Found<Health>, EvaluationError> {
-    let usable = |state: &HealthState| resources.is_some() || !matches!(state, HealthState::Resources(None));
-    let Some(rule) = Rule::first(rules, scope, usable)? else { return Ok(Found::no_rule(Health::Unknown)) };
+    let Some(rule) = Rule::first(rules, scope)? else { return Ok(Found::no_rule(Health::Unknown)) };
     match (&rule.state, resources) {
         (HealthState::Is(health), _) => found(*health, rule, scope),
-        (HealthState::Resources(None), None) => Ok(Found::no_rule(Health::Unknown)),
-        (HealthState::Resources(Some(unwatched)), None) => Ok(Found {
+        (HealthState::Resources(unwatched), None) => Ok(Found {
             state: unwatched.health,
-            reason: Some(unwatched.reason.clone()),
+            reason: unwatched.reason.clone(),
             message: unwatched.message.clone(),
         }),
         (HealthState::Resources(_), Some(resources)) => {

@@ -334,8 +334,7 @@ pub(super) struct RuleDefinition {
     /// What to tell people: a CEL expression that gives a text.
     #[schemars(length(min = 1))]
     pub(super) message_expression: Option<String>,
-    /// For the state `Resources`: what holds where they are not watched. When left out, the rule does not
-    /// hold there.
+    /// What holds where they are not watched: for the state `Resources`, which needs it.
     pub(super) unwatched: Option<UnwatchedDefinition>,
 }
 
@@ -346,7 +345,7 @@ pub(super) struct UnwatchedDefinition {
     pub(super) state: String,
     /// Why: one CamelCase word.
     #[schemars(length(max = 128), regex(pattern = r"^[A-Z][A-Za-z0-9]*$"))]
-    pub(super) reason: String,
+    pub(super) reason: Option<String>,
     /// What to tell people.
     #[schemars(length(max = 1024))]
     pub(super) message: Option<String>,

@@ -27,7 +27,7 @@ pub(crate) enum Words<T> {
 pub(crate) enum HealthState {
     Is(Health),
     /// What the objects of the package say.
-    Resources(Option<Unwatched>),
+    Resources(Unwatched),
 }
 
 /// The name of [`HealthState::Resources`] in a source.
@@ -37,7 +37,7 @@ pub(super) const RESOURCES: &str = "Resources";
 #[derive(Debug)]
 pub(crate) struct Unwatched {
     pub(crate) health: Health,
-    pub(crate) reason: Arc<str>,
+    pub(crate) reason: Option<Arc<str>>,
     pub(crate) message: Option<String>,
 }
 
@@ -51,13 +51,12 @@ impl fmt::Display for HealthState {
 }
 
 impl<S> Rule<S> {
-    /// The first rule of `rules` that holds and whose state is `usable`.
+    /// The first rule of `rules` that holds.
     pub(crate) fn first<'r>(
         rules: &'r [Self],
         scope: &mut Scope<'_>,
-        usable: impl Fn(&S) -> bool,
     ) -> Result<Option<&'r Self>, EvaluationError> {
-        for rule in rules.iter().filter(|rule| usable(&rule.state)) {
+        for rule in rules {
             match &rule.when {
                 Some(when) if !when.truth(scope)? => {}
                 _ => return Ok(Some(rule)),

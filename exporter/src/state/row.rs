@@ -224,7 +224,7 @@ mod tests {
 
     #[rstest]
     #[case::at_rest(ApplyState::Applied, Health::Current, [R1, R1, R1], None, &[])]
-    #[case::at_rest_with_an_inventory(
+    #[case::at_rest_and_counted(
         ApplyState::Applied, Health::Current, [R1, R1, R1], counts(3, 3, 0), &["resources"])]
     #[case::nothing_to_apply(ApplyState::Applied, Health::Current, [R1, R1, R1], counts(0, 0, 0), &["resources"])]
     #[case::no_revision_is_known(ApplyState::Applied, Health::Current, [NONE, NONE, NONE], None, &[])]
@@ -248,7 +248,7 @@ mod tests {
     ) {
         let [desired, applied, healthy] = revisions.map(Fingerprint::of);
         let verdict =
-            Verdict { apply, health, desired, applied, healthy, reason: None, since: None, inventory };
+            Verdict { apply, health, desired, applied, healthy, reason: None, since: None, resources };
         let code = u64::from(!verdict.good()) * 7;
         let shown = Shown { verdict, since: 1_699_996_400_001 };
         let row = Row::new("s", &PackageKey::new(Some("n"), "p"), &shown, code, 3_600_000);

@@ -103,7 +103,7 @@ impl Expected {
             ("healthy", revision(or(self.healthy, &base.healthy))),
             ("since", or(self.since, &base.since)),
             ("undecided", undecided.to_string()),
-            ("inventory", or(self.inventory, &base.inventory)),
+            ("resources", or(self.inventory, &base.inventory)),
             ("error", or(self.error, &base.error)),
         ])
     }
@@ -120,7 +120,7 @@ pub(crate) fn describe(evaluation: &Evaluation) -> String {
     let verdict = &evaluation.verdict;
     let time = |seconds| jiff::Timestamp::from_second(seconds).expect("a time that fits").to_string();
     let counts =
-        |i: statusbridge_exporter::source::Inventory| format!("{}/{}/{}", i.total, i.current, i.failed);
+        |i: statusbridge_exporter::source::Counts| format!("{}/{}/{}", i.total, i.current, i.failed);
     lines([
         ("apply", verdict.apply.to_string()),
         ("health", verdict.health.to_string()),
@@ -130,7 +130,7 @@ pub(crate) fn describe(evaluation: &Evaluation) -> String {
         ("healthy", verdict.healthy.to_string()),
         ("since", verdict.since.map(time).unwrap_or_default()),
         ("undecided", evaluation.hold.is_some_and(|hold| hold.undecided).to_string()),
-        ("inventory", verdict.inventory.map(counts).unwrap_or_default()),
+        ("resources", verdict.resources.map(counts).unwrap_or_default()),
         ("error", evaluation.error.as_ref().map(|e| e.field.clone()).unwrap_or_default()),
     ])
 }

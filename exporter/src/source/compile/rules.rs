@@ -38,8 +38,11 @@ impl Compiler<'_> {
     ) -> Result<Vec<Rule<HealthState>>, SourceProblem> {
         self.rules("spec.health", rules, variables, |field, rule| {
             if watches && rule.state == RESOURCES {
-                let unwatched = rule.unwatched.as_ref().map(|d| self.unwatched(field, d)).transpose()?;
-                return Ok(HealthState::Resources(unwatched));
+                let Some(unwatched) = &rule.unwatched else {
+                    let message = format!("`{RESOURCES}` needs `unwatched`: what holds where they are not watched");
+                    return Err(self.wrong(&format!("{field}.state"), message));
+                };
+                return self.unwatched(field, unwatched).map(HealthState::Resources);
             }
             if rule.unwatched.is_some() {
                 let message = format!("stands beside the state `{}`: it is for `{RESOURCES}`", rule.state);
@@ -54,7 +57,7 @@ impl Compiler<'_> {
         let field = format!("{field}.unwatched");
         Ok(Unwatched {
             health: self.state(&field, &d.state, Health::ALL, &[])?,
-            reason: self.reason(&field, &d.reason)?,
+            reason: d.reason.as_ref().map(|word| self.reason(&field, word)).transpose()?,
             message: d.message.as_ref().map(|text| self.message(&field, text)).transpose()?,
         })
     }
@@ -116,7 +119,7 @@ impl Compiler<'_> {
             let earlier = conditions.get(..i).unwrap_or_default();
             let field = format!("{field}[{i}]");
             if earlier.iter().any(Option::is_none) {
-                let message = "is never reached: the rule before it has no `whenExpression`";
+                let message = "is never reached: a rule before it has no `whenExpression`";
                 return Err(self.wrong(&field, message));
             }
             if let Some(why) = unreachable(earlier, *condition) {

@@ -11,29 +11,36 @@ use super::{
 use crate::watch::ReadRequest;
 
 const SOURCE: &str = r"
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: named
-object: {group: test.dev, kind: Package, versions: [v1]}
-revisions:
-  applied: object.?status.?revision
-apply:
-  - when: object.?status.?revision.orValue('') == object.?spec.?revision.orValue('')
-    state: Applied
-  - state: Applying
-health:
-  - state: Leaves
-leaves:
-  enabled: true
-  objects: object.?status.?things
-  labelled: {label: object.?status.?label, kinds: '[{''group'': ''test.dev'', ''kind'': ''Part''}]'}
-samples:
-  - object:
-      apiVersion: test.dev/v1
-      kind: Package
-      metadata: {name: a, namespace: n}
-      spec: {revision: r1}
-      status: {revision: r1, things: [{group: test.dev, kind: Thing, name: t}], label: 'part-of=a'}
+metadata:
+  name: named
+spec:
+  kinds:
+    - {group: test.dev, kind: Package, versions: [v1]}
+  revisions:
+    appliedExpression: object.?status.?revision
+  apply:
+    - whenExpression: object.?status.?revision.orValue('') == object.?spec.?revision.orValue('')
+      state: Applied
+    - state: Applying
+  health:
+    - state: Resources
+      unwatched: {state: Unknown}
+  resources:
+    watch:
+      enabled: true
+      referencesExpression: object.?status.?things
+      labelled:
+        labelExpression: object.?status.?label
+        kindsExpression: '[{''group'': ''test.dev'', ''kind'': ''Part''}]'
+  samples:
+    - object:
+        apiVersion: test.dev/v1
+        kind: Package
+        metadata: {name: a, namespace: n}
+        spec: {revision: r1}
+        status: {revision: r1, things: [{group: test.dev, kind: Thing, name: t}], label: 'part-of=a'}
 ";
 
 const NAMED: usize = 0;
