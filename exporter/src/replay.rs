@@ -374,21 +374,27 @@ mod tests {
     use super::*;
 
     const SOURCE: &str = r#"
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: widgets
-object: {group: example.com, kind: Widget, versions: [v1]}
-related:
-  - name: wanted
-    kinds: [{group: "", kind: ConfigMap, versions: [v1]}]
-    reference: {name: object.metadata.name}
-revisions: {desired: wanted.?data.?revision, applied: object.?status.?revision}
-apply:
-  - {when: "wanted.?data.?revision.orValue('') != object.?status.?revision.orValue('')", state: Pending}
-  - {state: Applied}
-health: [{when: object.?status.?busy.orValue(false), state: InProgress}, {state: Current}]
-hold: {when: object.?status.?busy.orValue(false), key: object.?status.?revision}
-samples: [{object: {apiVersion: example.com/v1, kind: Widget, metadata: {name: a}}}]
+metadata:
+  name: widgets
+spec:
+  kinds:
+    - {group: example.com, kind: Widget, versions: [v1]}
+  related:
+    - name: wanted
+      kinds: [{group: "", kind: ConfigMap, versions: [v1]}]
+      reference:
+        nameExpression: object.metadata.name
+  revisions:
+    desiredExpression: wanted.?data.?revision
+    appliedExpression: object.?status.?revision
+  apply:
+    - {whenExpression: "wanted.?data.?revision.orValue('') != object.?status.?revision.orValue('')", state: Pending}
+    - {state: Applied}
+  health: [{whenExpression: object.?status.?busy.orValue(false), state: InProgress}, {state: Current}]
+  hold: {whenExpression: object.?status.?busy.orValue(false), keyExpression: object.?status.?revision}
+  samples: [{object: {apiVersion: example.com/v1, kind: Widget, metadata: {name: a}}}]
 "#;
 
     fn widget(revision: &str, second: u32, busy: bool) -> Value {

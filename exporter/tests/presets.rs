@@ -57,6 +57,7 @@ fn every_preset_passes_its_table() {
         }
     }
     covered.sort();
+    covered.dedup();
     let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-    assert_eq!(covered, presets, "every preset has one table");
+    assert_eq!(covered, presets, "every preset has a table");
 }

@@ -17,7 +17,7 @@ pub struct SourceArgs {
     #[arg(long = "sources", value_name = "FILE|DIR", env = "STATUSBRIDGE_SOURCES", value_delimiter = ',')]
     pub files: Vec<PathBuf>,
     /// Use only these presets; an empty value for none. When left out: all of them but those of what
-    /// other packages are made of (flux-gitrepository, flux-ocirepository, olm-clustercatalog).
+    /// other packages are made of (flux-source, olm-clustercatalog).
     #[arg(long, value_name = "NAME,…", env = "STATUSBRIDGE_PRESETS")]
     pub presets: Option<String>,
     /// Sources whose packages' objects are to be looked at, with kstatus, beside those that have it
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(names(&every), Ok(all.iter().map(ToString::to_string).collect()));
         let usual: Vec<String> = Preset::usual().map(|p| p.name.to_owned()).collect();
         assert!(
-            usual.contains(&"flux-kustomization".into()) && !usual.contains(&"flux-gitrepository".into())
+            usual.contains(&"flux-kustomization".into()) && !usual.contains(&"flux-source".into())
         );
         assert_eq!(names(&SourceArgs::default()), Ok(usual));
         let none = SourceArgs { presets: Some(String::new()), ..SourceArgs::default() };
@@ -138,7 +138,7 @@ mod tests {
         };
         let own = file("own.yaml", &with("another", "flux-kustomization"));
         file("ignored.txt", "nothing");
-        let replacing = file("replacing.yml", &with("flux-kustomization", "configsync-rootsync"));
+        let replacing = file("replacing.yml", &with("flux-kustomization", "configsync"));
         let args = SourceArgs {
             files: vec![directory.path().to_owned()],
             presets: Some("flux-kustomization".into()),

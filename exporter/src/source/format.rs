@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Health};
 
 use super::{
@@ -274,6 +274,10 @@ pub(super) struct ReferenceDefinition {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct LabelsDefinition {
+    /// The kind, where only one of several is meant: a CEL expression that gives a text. All of them when left
+    /// out.
+    #[schemars(length(min = 1))]
+    pub(super) kind_expression: Option<String>,
     /// The namespace: a CEL expression that gives a text. The package's own when left out.
     #[schemars(length(min = 1))]
     pub(super) namespace_expression: Option<String>,
@@ -390,6 +394,11 @@ fn health_rules(generator: &mut SchemaGenerator) -> Schema {
     let state = schema.pointer_mut("/items/properties/unwatched/properties/state");
     if let Some(state) = state.and_then(Value::as_object_mut) {
         state.insert("enum".to_owned(), states().collect());
+    }
+    if let Some(rule) = schema.pointer_mut("/items").and_then(Value::as_object_mut) {
+        rule.insert("if".to_owned(), json!({"properties": {"state": {"const": RESOURCES}}}));
+        rule.insert("then".to_owned(), json!({"required": ["unwatched"]}));
+        rule.insert("else".to_owned(), json!({"properties": {"unwatched": false}}));
     }
     schema
 }

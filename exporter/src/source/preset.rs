@@ -25,16 +25,13 @@ pub const PRESETS: &[Preset] = presets![
     "cartographer-workload",
     "carvel-app",
     "carvel-packageinstall",
-    "configsync-reposync",
-    "configsync-rootsync",
+    "configsync",
     "crossplane-composite",
     "crossplane-configuration",
-    "crossplane-function",
-    "crossplane-provider",
-    "flux-gitrepository",
+    "crossplane-package",
     "flux-helmrelease",
     "flux-kustomization",
-    "flux-ocirepository",
+    "flux-source",
     "kpt-resourcegroup",
     "kudo-instance",
     "olm-clustercatalog",
@@ -44,7 +41,7 @@ pub const PRESETS: &[Preset] = presets![
 
 /// Those that have to be asked for by name: what they read is what other packages are made of, and
 /// would be counted beside these.
-const ON_REQUEST: [&str; 3] = ["flux-gitrepository", "flux-ocirepository", "olm-clustercatalog"];
+const ON_REQUEST: [&str; 2] = ["flux-source", "olm-clustercatalog"];
 
 impl Preset {
     /// Those that are used when none is named.

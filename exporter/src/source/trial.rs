@@ -69,7 +69,9 @@ impl Related {
             By::Reference { kind, namespace, name } => {
                 ([kind.as_deref(), namespace.as_deref(), Some(&**name)], &[][..])
             }
-            By::Labels { namespace, labels } => ([None, namespace.as_deref(), None], &labels[..]),
+            By::Labels { kind, namespace, labels } => {
+                ([kind.as_deref(), namespace.as_deref(), None], &labels[..])
+            }
         };
         options.into_iter().flatten().chain(labels.iter().map(|(_, e)| e))
     }

@@ -342,8 +342,11 @@ impl Compiler<'_> {
                     let value = *expression(&format!("{at}.valueExpression"), &label.value_expression)?;
                     labels.push((label.label, value));
                 }
-                let namespace = optional("labels.namespaceExpression", wanted.namespace_expression)?;
-                By::Labels { namespace, labels }
+                By::Labels {
+                    kind: optional("labels.kindExpression", wanted.kind_expression)?,
+                    namespace: optional("labels.namespaceExpression", wanted.namespace_expression)?,
+                    labels,
+                }
             }
             _ => return Err(self.wrong(field, "needs either `reference` or `labels`")),
         };

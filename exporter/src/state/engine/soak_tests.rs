@@ -29,7 +29,7 @@ spec:
     - {state: Applied}
   health: [{state: Current}]
   sinceExpression: object.?spec.?since
-  hold: {whenExpression: object.?spec.?state.orValue('') == 'busy', key: object.?spec.?revision}
+  hold: {whenExpression: object.?spec.?state.orValue('') == 'busy', keyExpression: object.?spec.?revision}
   samples: [{object: {apiVersion: test.dev/v1, kind: Alone, metadata: {name: a, namespace: n}, spec: {revision: r1}}}]
 ---
 apiVersion: sources.statusbridge.dev/v1alpha1
