@@ -62,10 +62,10 @@ fn generated() -> String {
     let mut usual = BTreeSet::new();
     for Preset { name, .. } in PRESETS {
         let source = Preset::find(name).expect("a preset").source().expect("presets compile");
-        let off = source.looks_at_resources().then(|| format!("-{name}"));
+        let off = source.watches_resources().then(|| format!("-{name}"));
         let own = watched(name, off.as_deref());
         let _ = writeln!(yaml, "  {name}:");
-        if source.looks_at_resources() {
+        if source.watches_resources() {
             let _ = writeln!(yaml, "    leaves: true");
             usual = watched(name, None).difference(&own).cloned().collect();
         }
@@ -111,7 +111,7 @@ fn the_chart_knows_every_preset() {
         values["presets"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for preset in PRESETS {
         let source = preset.source().expect("presets compile");
-        let depends = source.looks_at_resources() || watched(preset.name, None).is_empty();
+        let depends = source.watches_resources() || watched(preset.name, None).is_empty();
         assert_eq!(
             chosen.contains(preset.name),
             preset.is_usual() && !depends,

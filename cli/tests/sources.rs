@@ -195,10 +195,10 @@ fn presets_are_listed_and_one_is_printed() {
         described.is_some_and(|line| line.ends_with("Flux Kustomizations (kustomize.toolkit.fluxcd.io)")),
         "{list}"
     );
-    let printed = statusbridge(&["source", "show", "configsync-rootsync"], None);
+    let printed = statusbridge(&["source", "show", "configsync"], None);
     assert_eq!(
         printed.out,
-        fs::read_to_string(here("../exporter/sources/configsync-rootsync.yaml")).expect("the preset")
+        fs::read_to_string(here("../exporter/sources/configsync.yaml")).expect("the preset")
     );
     let unknown = statusbridge(&["source", "show", "nope"], None);
     assert_eq!(unknown.code, 7);

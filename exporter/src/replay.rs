@@ -470,7 +470,7 @@ spec:
         assert_eq!(
             failures,
             [
-                "f: Widget n/a: source widgets: revisions.applied: gives int, where a string or a list of strings is needed in `object.?status.?revision`"
+                "f: Widget n/a: source widgets: spec.revisions.appliedExpression: gives int, where a string or a list of strings is needed in `object.?status.?revision`"
             ]
         );
         assert_eq!(history.packages.len(), 1, "it is shown as Unknown all the same");

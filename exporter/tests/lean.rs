@@ -58,7 +58,7 @@ fn objects() -> Vec<Value> {
     let recorded = recorded.map(|line| serde_json::from_str(line).expect("a line is an object"));
     let samples = PRESETS.iter().flat_map(|preset| {
         let yaml: Value = serde_saphyr::from_str(preset.yaml).expect("a preset is YAML");
-        let samples = yaml["samples"].as_array().cloned().expect("samples");
+        let samples = yaml["spec"]["samples"].as_array().cloned().expect("samples");
         samples.into_iter().flat_map(|s| {
             let related = s["related"].as_object().cloned().unwrap_or_default();
             std::iter::once(s["object"].clone()).chain(related.into_iter().map(|(_, v)| v))

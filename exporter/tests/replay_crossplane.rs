@@ -77,7 +77,7 @@ fn truth(all: &[Value], provider: &Value, revisions: &BTreeMap<String, Value>) -
 
 /// Replays both recordings, the revisions seen `lag` writes too late (or, when negative, too early).
 fn replay(lag: isize) -> Vec<Look> {
-    let source = Preset::find("crossplane-provider").expect("a preset").source().expect("it compiles");
+    let source = Preset::find("crossplane-package").expect("a preset").source().expect("it compiles");
     let all = versions();
     let of_revisions: Vec<Value> = all.iter().filter(|v| v["kind"] == "ProviderRevision").cloned().collect();
     let mut replay = Replay::default();

@@ -18,7 +18,7 @@ use kube::discovery::{ApiResource, Discovery, Scope};
 use serde_json::{Map, Value, json};
 use statusbridge_contract::Fingerprint;
 use statusbridge_exporter::source::{
-    KindRef, PRESETS, PackageKind, Preset, ResourceRef, ResourceSet, ResourceSummary, Source,
+    KindRef, PRESETS, PackageKinds, Preset, ResourceRef, ResourceSet, ResourceSummary, Source,
 };
 use statusbridge_tests::exposition::Exposition;
 use statusbridge_tests::*;
@@ -82,10 +82,10 @@ impl Cluster {
 
     /// The CRDs of what a source reads.
     fn crds_of(&self, source: &Source) -> Vec<&Value> {
-        let kinds = own_kinds(source).iter().chain(source.related.iter().flat_map(|r| &r.kinds));
-        let categories: &[String] = match &source.kind {
-            PackageKind::Categories(categories) => categories,
-            PackageKind::Kind(_) => &[],
+        let kinds = source.kinds.listed().iter().chain(source.related.iter().flat_map(|r| &r.kinds));
+        let categories: &[String] = match &source.kinds {
+            PackageKinds::Categories(categories) => categories,
+            PackageKinds::Listed(_) => &[],
         };
         let is = |spec: &Value| {
             let named = spec["names"]["categories"].as_array().into_iter().flatten();
@@ -223,14 +223,9 @@ struct Part<'a> {
     object: &'a Value,
 }
 
-/// The kind of a source's packages, where there is only one.
-fn own_kinds(source: &Source) -> &[KindRef] {
-    source.kind.one().map(std::slice::from_ref).unwrap_or_default()
-}
-
 /// The package and what is related to it.
 fn parts<'a>(source: &'a Source, objects: &'a Value) -> Vec<Part<'a>> {
-    let mut all = vec![Part { of: None, kinds: own_kinds(source), object: &objects["object"] }];
+    let mut all = vec![Part { of: None, kinds: source.kinds.listed(), object: &objects["object"] }];
     for r in &source.related {
         let part = |object| Part { of: Some(&r.name), kinds: &r.kinds, object };
         match objects.pointer(&format!("/related/{}", r.name)) {
@@ -298,7 +293,7 @@ async fn check(
 ) -> Result<String> {
     let mut looking = Preset::find(&source.name).context("no such preset")?.source()?;
     let source = if case.leaf_health {
-        ensure!(looking.look_at_resources(true), "{} has no leaves", source.name);
+        ensure!(looking.watch_resources(true), "{} has no leaves", source.name);
         &looking
     } else {
         source
@@ -508,14 +503,9 @@ async fn the_exporter_finds_every_package_and_what_is_related_to_it() {
             let expect = &table.expect;
             let states = [text(&expect.apply), text(&expect.health)];
             let revisions = [&expect.desired, &expect.applied, &expect.healthy].map(revision);
-            for (source, kind) in table.of.iter().zip(sources.iter().map(|source| &source.kind)) {
-                // Where several kinds are packages, the name says of which kind it is.
-                let package = match (kind, cluster.kind(&[], &table.base["object"])) {
-                    (PackageKind::Categories(_), Ok(Some(kind))) => {
-                        format!("{}.{}/{package}", kind.resource.plural, kind.resource.group)
-                    }
-                    _ => package.to_owned(),
-                };
+            for (name, source) in table.of.iter().zip(&sources) {
+                let package = source.identity(&table.base["object"])?.name;
+                let source = name;
                 eventually(SOON, &format!("{source} shows {package} as the table says"), async || {
                     let says = Exposition::parse(&exporter.metrics().await?)?;
                     let shown = says.package(source, &package).context("nothing is said of it")?;

@@ -352,7 +352,7 @@ fn two_variables_of_one_name_are_refused() {
 
 #[test]
 fn identity_names_packages() {
-    let object = json!({"kind": "Widget", "metadata": {"name": "a", "namespace": "b"}, "spec": {"app": "shop", "in": "c"}});
+    let object = json!({"kind": "Widget", "metadata": {"name": "a", "namespace": "b"}, "spec": {"app": "shop", "of": "c"}});
     let of = |identity: &str| {
         let yaml = SOURCE.replacen("  related:", &format!("  identity: {{{identity}}}\n  related:"), 1);
         let yaml = yaml.split("  samples:").next().expect("the source").to_owned();
@@ -361,7 +361,7 @@ fn identity_names_packages() {
     };
     let named = |namespace: &str, name: &str| Ok((namespace.to_owned(), name.to_owned()));
     assert_eq!(of("nameExpression: \"object.?kind.orValue('x').lowerAscii() + '/' + object.metadata.name\""), named("b", "widget/a"));
-    assert_eq!(of("nameExpression: object.?spec.?app.orValue('x'), namespaceExpression: object.?spec.?in"), named("c", "shop"));
+    assert_eq!(of("nameExpression: object.?spec.?app.orValue('x'), namespaceExpression: object.?spec.?of"), named("c", "shop"));
     assert_eq!(of("namespaceExpression: \"''\""), named("", "a"));
     assert_eq!(source().identity(&object).map(|i| i.name).map_err(|e| e.message), Ok("a".to_owned()));
 }

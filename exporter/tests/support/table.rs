@@ -84,7 +84,7 @@ pub(crate) struct Expected {
     pub(crate) healthy: Option<String>,
     pub(crate) since: Option<String>,
     pub(crate) undecided: Option<bool>,
-    pub(crate) inventory: Option<String>,
+    pub(crate) resources: Option<String>,
     pub(crate) error: Option<String>,
 }
 
@@ -103,7 +103,7 @@ impl Expected {
             ("healthy", revision(or(self.healthy, &base.healthy))),
             ("since", or(self.since, &base.since)),
             ("undecided", undecided.to_string()),
-            ("resources", or(self.inventory, &base.inventory)),
+            ("resources", or(self.resources, &base.resources)),
             ("error", or(self.error, &base.error)),
         ])
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use anyhow::Result;
-use statusbridge_exporter::source::{PackageKind, Source, SourceArgs};
+use statusbridge_exporter::source::{PackageKinds, Source, SourceArgs};
 
 /// Arguments of `source rbac`.
 #[derive(Debug, clap::Args)]
@@ -59,18 +59,13 @@ fn cluster_role(name: &str, sources: &[Source], resources: &[String], leaves: &[
     let mut rules: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut found = Vec::new();
     for source in sources {
-        match &source.kind {
-            PackageKind::Kind(kind) => {
-                rules.entry(&kind.group).or_default().insert(kind.resource());
-            }
-            PackageKind::Categories(names) => {
-                found.push(format!("{}: every kind of category {}", source.name, names.join(" or ")));
-            }
+        if let PackageKinds::Categories(names) = &source.kinds {
+            found.push(format!("{}: every kind of category {}", source.name, names.join(" or ")));
         }
-        for kind in source.related.iter().flat_map(|r| &r.kinds) {
+        for kind in source.kinds.listed().iter().chain(source.related.iter().flat_map(|r| &r.kinds)) {
             rules.entry(&kind.group).or_default().insert(kind.resource());
         }
-        if source.looks_at_resources() {
+        if source.watches_resources() {
             found.push(format!("{}: every kind that its packages consist of", source.name));
         }
     }
@@ -78,7 +73,7 @@ fn cluster_role(name: &str, sources: &[Source], resources: &[String], leaves: &[
         let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
         rules.entry(group).or_default().insert(plural.to_owned());
     }
-    if leaves.is_empty() && sources.iter().any(Source::looks_at_resources) {
+    if leaves.is_empty() && sources.iter().any(Source::watches_resources) {
         for (group, plurals) in USUAL_LEAVES {
             rules.entry(group).or_default().extend(plurals.iter().map(ToString::to_string));
         }
@@ -126,7 +121,7 @@ mod tests {
 
     #[test]
     fn sources_need_this_and_no_more() {
-        let presets = Some("configsync-reposync,configsync-rootsync,flux-kustomization".to_owned());
+        let presets = Some("configsync,flux-kustomization".to_owned());
         let args = SourceArgs { presets, ..SourceArgs::default() };
         let sources = args.load().expect("presets compile");
         insta::assert_snapshot!(cluster_role("statusbridge-exporter", &sources, &[], &[]), @r#"

@@ -349,7 +349,7 @@ fn a_source_that_changes_vouches_for_nothing_of_before() {
     let at = f.value(Metric::PackageTransitionTimestamp, NAMED, "a");
     f.engine.use_sources(compile(SOURCE));
     assert!(f.obey().is_empty(), "nothing has changed");
-    f.engine.use_sources(compile(&SOURCE.replace("spec:", "spec:\n  description: new")));
+    f.engine.use_sources(compile(&SOURCE.replacen("spec:", "spec:\n  description: new", 1)));
     f.obey();
     assert!(!f.text().contains("package=\"a\""), "not before its first lists are complete");
     f.list("Package", |f| f.hear("Package", put(package("a", "r1", "r1", &["t"]))));
