@@ -31,7 +31,11 @@ impl Expression {
 
     /// A whole text; none when empty, null or an empty optional, and an error when longer than `limit`
     /// bytes.
-    pub fn whole_text_of(&self, scope: &mut Scope<'_>, limit: usize) -> Result<Option<String>, EvaluationError> {
+    pub fn whole_text_of(
+        &self,
+        scope: &mut Scope<'_>,
+        limit: usize,
+    ) -> Result<Option<String>, EvaluationError> {
         let value = self.run(scope)?;
         let Some(value) = present(&*value) else { return Ok(None) };
         let text = value.downcast_ref::<CelString>().ok_or_else(|| self.mismatch("a string", value))?.inner();

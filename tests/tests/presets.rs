@@ -497,7 +497,6 @@ async fn the_exporter_finds_every_package_and_what_is_related_to_it() {
             let name = format!("exporter-{}", table.of[0]);
             let exporter =
                 Exporter::start(rig, &name, cluster.api.kubeconfig(), &["--presets", &what]).await?;
-            let package = table.base["object"]["metadata"]["name"].as_str().context("a name")?;
             let text = |field: &Option<String>| field.clone().unwrap_or_default();
             let revision = |field: &Option<String>| Fingerprint::of(&text(field)).to_string();
             let expect = &table.expect;

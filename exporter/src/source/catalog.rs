@@ -120,9 +120,7 @@ mod tests {
         let every = SourceArgs { presets: Some(all.join(",")), ..SourceArgs::default() };
         assert_eq!(names(&every), Ok(all.iter().map(ToString::to_string).collect()));
         let usual: Vec<String> = Preset::usual().map(|p| p.name.to_owned()).collect();
-        assert!(
-            usual.contains(&"flux-kustomization".into()) && !usual.contains(&"flux-source".into())
-        );
+        assert!(usual.contains(&"flux-kustomization".into()) && !usual.contains(&"flux-source".into()));
         assert_eq!(names(&SourceArgs::default()), Ok(usual));
         let none = SourceArgs { presets: Some(String::new()), ..SourceArgs::default() };
         assert_eq!(names(&none), Ok(vec![]));

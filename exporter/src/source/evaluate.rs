@@ -46,13 +46,19 @@ impl Source {
 
     /// The state of a package that several objects claim to be; `rivals` names them.
     pub(crate) fn conflict(&self, rivals: &str) -> Evaluation {
-        let detail = Detail { message: format!("several objects are this package: {rivals}"), ..Detail::default() };
+        let detail =
+            Detail { message: format!("several objects are this package: {rivals}"), ..Detail::default() };
         Evaluation { verdict: self.unknown(reason::IDENTITY_CONFLICT), detail, hold: None, error: None }
     }
 
     fn failure(&self, error: EvaluationError) -> Evaluation {
         let detail = Detail { message: error.to_string(), ..Detail::default() };
-        Evaluation { verdict: self.unknown(reason::EVALUATION_FAILED), detail, hold: None, error: Some(error) }
+        Evaluation {
+            verdict: self.unknown(reason::EVALUATION_FAILED),
+            detail,
+            hold: None,
+            error: Some(error),
+        }
     }
 
     fn unknown(&self, reason: &str) -> Verdict {

@@ -40,17 +40,17 @@ pub(crate) use catalog::SourceTexts;
 pub use error::SourceProblem;
 pub(crate) use files::ENDINGS;
 pub use files::files_of;
-pub use join::{JoinKey, Related, RelatedObject, RelatedObjects};
 pub use identity::Identity;
+pub use join::{JoinKey, Related, RelatedObject, RelatedObjects};
 pub use kind::{KindRef, PackageKinds};
 pub use preset::{PRESETS, Preset};
 pub use program::Source;
 pub use projection::Projection;
+pub(crate) use resource_health::ResourceHealth;
 pub use resources::{ResourceLabel, ResourceRef, ResourceSet, ResourceState, ResourceSummary};
 pub use schema::schema;
 pub use selector::Selector;
-pub(crate) use resource_health::ResourceHealth;
-pub use verdict::{Detail, Evaluation, Counts, Hold, HoldKey, Verdict};
+pub use verdict::{Counts, Detail, Evaluation, Hold, HoldKey, Verdict};
 
 #[cfg(test)]
 mod tests;

@@ -96,9 +96,10 @@ struct Walk<'t> {
 
 impl<'t> Walk<'t> {
     fn in_samples(&self) -> bool {
-        SAMPLES.iter().zip(self.open.iter().map(Some).chain([None; 2])).all(
-            |(wanted, place)| matches!(place, Some(Place::Value(key, _)) if key == wanted),
-        )
+        SAMPLES
+            .iter()
+            .zip(self.open.iter().map(Some).chain([None; 2]))
+            .all(|(wanted, place)| matches!(place, Some(Place::Value(key, _)) if key == wanted))
     }
 
     /// Moves on to the place of the node that comes after this event.

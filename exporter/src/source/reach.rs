@@ -86,7 +86,11 @@ mod tests {
     #[case(&["a"], "!a", None)]
     #[case(&["a"], "a || b", None)]
     #[case(&["[x].exists(i, i == 1)"], "a && [x].exists(i, i == 1)", Some("rule [0] holds"))]
-    fn rules_behind_others(#[case] earlier: &[&str], #[case] condition: &str, #[case] expected: Option<&str>) {
+    fn rules_behind_others(
+        #[case] earlier: &[&str],
+        #[case] condition: &str,
+        #[case] expected: Option<&str>,
+    ) {
         let compile =
             |text: &&str| Expression::compile("f", text, &["a", "b", "c", "x"]).expect("an expression");
         let compiled: Vec<Expression> = earlier.iter().map(compile).collect();

@@ -103,25 +103,29 @@ fn one_file_holds_several_sources() {
 #[case(
     "kind: Part, versions: [v1]",
     "kind: Part, versions: [v1], selector: =a",
-    "spec.related[1].kinds[0].selector: is no label selector: `` is no name of a label; write one such as `team=web,tier!=db`"
+    "spec.related[parts].kinds[0].selector: is no label selector: `` is no name of a label; write one such as `team=web,tier!=db`"
 )]
 #[case(
     "kindExpression: object.?spec.?from.?kind, nameExpression: ",
     "nameExpression: ",
-    "spec.related[0].reference: needs `kindExpression` to choose among the kinds"
+    "spec.related[config].reference: needs `kindExpression` to choose among the kinds"
 )]
 #[case(
     "object.metadata.name}",
     "objet.metadata.name}",
-    "spec.related[1].labels.match[0].valueExpression: there is no variable `objet` in `objet.metadata.name`"
+    "spec.related[parts].labels.match[0].valueExpression: there is no variable `objet` in `objet.metadata.name`"
 )]
 #[case("name: ready", "name: object", "spec.variables[0].name: there is already a variable `object`")]
 #[case("name: ready", "name: apply", "spec.variables[0].name: `apply` cannot be the name of a variable")]
-#[case("name: ready", "name: my-ready", "spec.variables[0].name: `my-ready` cannot be the name of a variable")]
+#[case(
+    "name: ready",
+    "name: my-ready",
+    "spec.variables[0].name: `my-ready` cannot be the name of a variable"
+)]
 #[case(
     "condition(object, 'Ready')",
     "conditions(object, 'Ready')",
-    "spec.variables[0].expression: there is no function `conditions` (nearest: `condition`) in `conditions(object, 'Ready')`"
+    "spec.variables[ready].expression: there is no function `conditions` (nearest: `condition`) in `conditions(object, 'Ready')`"
 )]
 #[case(
     "config.?data.?version",
@@ -153,7 +157,11 @@ fn one_file_holds_several_sources() {
     "apply == 'Aplied'",
     "spec.health[0].whenExpression: `apply` is never `Aplied`: it is one of Applied, Applying, Pending, Paused, Deleting, Unknown, Failed in `apply == 'Aplied'"
 )]
-#[case("apply == 'Applied'", "'Current' != apply", "spec.health[0].whenExpression: `apply` is never `Current`")]
+#[case(
+    "apply == 'Applied'",
+    "'Current' != apply",
+    "spec.health[0].whenExpression: `apply` is never `Current`"
+)]
 #[case(
     "apply == 'Applied'",
     "!(apply in ['Applied', 'Pendig'])",
@@ -230,19 +238,27 @@ fn what_is_wrong_is_found_at_load(#[case] right: &str, #[case] wrong: &str, #[ca
 }
 
 #[rstest]
-#[case::no_kinds("  kinds:\n    - {group: example.com, kind: Widget, versions: [v1]}\n", "", "spec: needs either `kinds` or `categories`")]
-#[case::both(
-    "  related:",
-    "  categories: [all]\n  related:",
+#[case::no_kinds(
+    "  kinds:\n    - {group: example.com, kind: Widget, versions: [v1]}\n",
+    "",
     "spec: needs either `kinds` or `categories`"
 )]
-#[case::an_empty_list("kinds:\n    - {group: example.com, kind: Widget, versions: [v1]}\n", "kinds: []\n", "spec.kinds: needs at least one kind")]
+#[case::both("  related:", "  categories: [all]\n  related:", "spec: needs either `kinds` or `categories`")]
+#[case::an_empty_list(
+    "kinds:\n    - {group: example.com, kind: Widget, versions: [v1]}\n",
+    "kinds: []\n",
+    "spec.kinds: needs at least one kind"
+)]
 #[case::twins(
     "  related:",
     "    - {group: example.com, kind: Widget, versions: [v2]}\n  related:",
     "spec.kinds[1]: there is already a kind `Widget`"
 )]
-#[case::no_identity("  related:", "  identity: {}\n  related:", "spec.identity: needs `namespaceExpression` or `nameExpression`")]
+#[case::no_identity(
+    "  related:",
+    "  identity: {}\n  related:",
+    "spec.identity: needs `namespaceExpression` or `nameExpression`"
+)]
 #[case::no_name(
     "  related:",
     "  identity: {nameExpression: object.?spec.?name}\n  related:",
@@ -253,7 +269,11 @@ fn what_is_wrong_is_found_at_load(#[case] right: &str, #[case] wrong: &str, #[ca
     "    healthRules: [{group: a, kind: B, currentExpression: \"true\"}]\n    counts:",
     "spec.resources.healthRules: are for resources that are watched: say which these are in `watch`"
 )]
-#[case::no_objects("    counts:", "    watch: {enabled: true}\n    counts:", "spec.resources.watch: needs `referencesExpression` or `labelled`")]
+#[case::no_objects(
+    "    counts:",
+    "    watch: {enabled: true}\n    counts:",
+    "spec.resources.watch: needs `referencesExpression` or `labelled`"
+)]
 #[case::a_word_that_is_none(
     "reasonExpression: ready.reason",
     "reasonExpression: \"apply == 'Aplied' ? 'a' : 'b'\"",
@@ -289,12 +309,12 @@ fn another_kind_or_version_is_shown_the_form(#[case] right: &str, #[case] wrong:
 #[case::unread(
     "    - {name: fresh,",
     "    - {name: stray, expression: ready.reason}\n    - {name: fresh,",
-    Some("line 20: source widgets: spec.variables[1]: nothing reads the variable `stray`")
+    Some("line 20: source widgets: spec.variables[stray]: is read by nothing")
 )]
 #[case::read_by_what_is_unread(
     "    - {name: fresh,",
     "    - {name: one, expression: \"1\"}\n    - {name: two, expression: one}\n    - {name: fresh,",
-    Some("line 21: source widgets: spec.variables[2]: nothing reads the variable `two`")
+    Some("line 21: source widgets: spec.variables[two]: is read by nothing")
 )]
 #[case::behind_another(
     "whenExpression: ready.status == 'False'",
@@ -324,7 +344,7 @@ fn a_variable_is_tried_where_it_is_used() {
     };
     assert!(add("!fresh && false && risky").is_ok());
     let error = add("!fresh || risky").expect_err("it fails").to_string();
-    assert!(error.contains("spec.variables[1].expression: on spec.samples[0]: No such key"), "{error}");
+    assert!(error.contains("spec.variables[risky].expression: on spec.samples[0]: No such key"), "{error}");
 }
 
 #[rstest]
@@ -360,8 +380,14 @@ fn identity_names_packages() {
         found.map(|identity| (identity.namespace.unwrap_or_default(), identity.name)).map_err(|e| e.message)
     };
     let named = |namespace: &str, name: &str| Ok((namespace.to_owned(), name.to_owned()));
-    assert_eq!(of("nameExpression: \"object.?kind.orValue('x').lowerAscii() + '/' + object.metadata.name\""), named("b", "widget/a"));
-    assert_eq!(of("nameExpression: object.?spec.?app.orValue('x'), namespaceExpression: object.?spec.?of"), named("c", "shop"));
+    assert_eq!(
+        of("nameExpression: \"object.?kind.orValue('x').lowerAscii() + '/' + object.metadata.name\""),
+        named("b", "widget/a")
+    );
+    assert_eq!(
+        of("nameExpression: object.?spec.?app.orValue('x'), namespaceExpression: object.?spec.?of"),
+        named("c", "shop")
+    );
     assert_eq!(of("namespaceExpression: \"''\""), named("", "a"));
     assert_eq!(source().identity(&object).map(|i| i.name).map_err(|e| e.message), Ok("a".to_owned()));
 }
@@ -451,12 +477,12 @@ fn everything_in_a_source_ends_up_in_the_evaluation() {
     object["status"]["versions"] = json!([1]);
     let rubbish = evaluate(&object, None, vec![]);
     assert_eq!(rubbish.verdict.reason.as_deref(), Some("EvaluationFailed"));
-    assert_eq!(
-        rubbish.verdict.resources.map(|i| i.total),
-        Some(0),
-        "a source that counts always counts"
+    assert_eq!(rubbish.verdict.resources.map(|i| i.total), Some(0), "a source that counts always counts");
+    assert!(
+        rubbish.detail.message.contains("spec.revisions.appliedExpression"),
+        "{}",
+        rubbish.detail.message
     );
-    assert!(rubbish.detail.message.contains("spec.revisions.appliedExpression"), "{}", rubbish.detail.message);
 }
 
 #[test]
@@ -631,7 +657,8 @@ proptest::proptest! {
 fn hostile_yaml_is_an_error_that_names_the_file() {
     for (name, text) in statusbridge_expression::hostile_yaml::texts() {
         let indented: String = text.lines().map(|line| format!("    {line}\n")).collect();
-        let within = format!("apiVersion: {}\nkind: Source\nspec:\n  samples:\n{indented}", format::API_VERSION);
+        let within =
+            format!("apiVersion: {}\nkind: Source\nspec:\n  samples:\n{indented}", format::API_VERSION);
         for text in [text, within] {
             let error = parse(&text).expect_err(name).to_string();
             assert!(error.starts_with("widgets.yaml: ") && error.len() < 4_000, "{name}: {error}");
@@ -658,8 +685,14 @@ const BANG: &str = "quote a value that begins with `!`";
 
 /// What stands in the condition, and from the column on the whole message.
 #[rstest]
-#[case::tag("expression: !broken", "19: {AT}.expression: YAML reads `!broken` {TAG}quote the value: expression: \"!broken\"")]
-#[case::space("expression: ! broken", "19: {AT}.expression: YAML reads `!` {TAG}quote the value: expression: \"! broken\"")]
+#[case::tag(
+    "expression: !broken",
+    "19: {AT}.expression: YAML reads `!broken` {TAG}quote the value: expression: \"!broken\""
+)]
+#[case::space(
+    "expression: ! broken",
+    "19: {AT}.expression: YAML reads `!` {TAG}quote the value: expression: \"! broken\""
+)]
 #[case::and(
     "expression: !broken && true",
     "19: {AT}.expression: YAML reads `!broken` {TAG}quote the value: expression: \"!broken && true\""
@@ -668,8 +701,14 @@ const BANG: &str = "quote a value that begins with `!`";
     "expression: !has(a.x) # b",
     "19: {AT}.expression: YAML reads `!has(a.x)` {TAG}quote the value: expression: \"!has(a.x)\""
 )]
-#[case::group("expression: !(a && b)", "19: {AT}.expression: YAML reads `!(a` {TAG}quote the value: expression: \"!(a && b)\"")]
-#[case::twice("expression: !!broken", "19: {AT}.expression: YAML reads `!!broken` {TAG}quote the value: expression: \"!!broken\"")]
+#[case::group(
+    "expression: !(a && b)",
+    "19: {AT}.expression: YAML reads `!(a` {TAG}quote the value: expression: \"!(a && b)\""
+)]
+#[case::twice(
+    "expression: !!broken",
+    "19: {AT}.expression: YAML reads `!!broken` {TAG}quote the value: expression: \"!!broken\""
+)]
 #[case::double_quotes(
     "expression: !a == \"b\"",
     "19: {AT}.expression: YAML reads `!a` {TAG}quote the value: expression: '!a == \"b\"'"
@@ -682,10 +721,19 @@ const BANG: &str = "quote a value that begins with `!`";
 #[case::index("expression: !object.a[0]", "19: {AT}.expression: {SCAN_TAG}{BANG}")]
 #[case::or("expression: !a || b", "22: {AT}.expression: {SCAN_BLOCK}{BANG}")]
 #[case::known_tag("expression: !!str a", "19: {AT}.expression: YAML reads `!!str` {TAG}leave the tag out")]
-#[case::quoted_with_tag("expression: !a \"b\"", "19: {AT}.expression: YAML reads `!a` {TAG}leave the tag out")]
-#[case::block_with_tag("expression: !a |\n  b", "19: {AT}.expression: YAML reads `!a` {TAG}leave the tag out")]
+#[case::quoted_with_tag(
+    "expression: !a \"b\"",
+    "19: {AT}.expression: YAML reads `!a` {TAG}leave the tag out"
+)]
+#[case::block_with_tag(
+    "expression: !a |\n  b",
+    "19: {AT}.expression: YAML reads `!a` {TAG}leave the tag out"
+)]
 #[case::tag_of_a_key("!a expression: b", "7: {AT}: YAML reads `!a` {TAG}leave the tag out")]
-#[case::anchor("expression: &a", "19: {AT}.expression: YAML reads `&a` {ANCHOR}, or quote the value: expression: \"&a\"")]
+#[case::anchor(
+    "expression: &a",
+    "19: {AT}.expression: YAML reads `&a` {ANCHOR}, or quote the value: expression: \"&a\""
+)]
 #[case::anchor_and_text(
     "expression: && a",
     "19: {AT}.expression: YAML reads `&&` {ANCHOR}, or quote the value: expression: \"&& a\""

@@ -39,7 +39,9 @@ fn compared(call: &CallExpr) -> impl Iterator<Item = &IdedExpr> {
         (operators::EQUALS | operators::NOT_EQUALS, [with, apply]) if is_apply(apply) => {
             std::slice::from_ref(with)
         }
-        (operators::IN, [apply, IdedExpr { expr: Expr::List(list), .. }]) if is_apply(apply) => &list.elements,
+        (operators::IN, [apply, IdedExpr { expr: Expr::List(list), .. }]) if is_apply(apply) => {
+            &list.elements
+        }
         _ => &[],
     };
     with.iter()

@@ -119,8 +119,7 @@ fn lines<const N: usize>(fields: [(&str, String); N]) -> String {
 pub(crate) fn describe(evaluation: &Evaluation) -> String {
     let verdict = &evaluation.verdict;
     let time = |seconds| jiff::Timestamp::from_second(seconds).expect("a time that fits").to_string();
-    let counts =
-        |i: statusbridge_exporter::source::Counts| format!("{}/{}/{}", i.total, i.current, i.failed);
+    let counts = |i: statusbridge_exporter::source::Counts| format!("{}/{}/{}", i.total, i.current, i.failed);
     lines([
         ("apply", verdict.apply.to_string()),
         ("health", verdict.health.to_string()),

@@ -454,7 +454,10 @@ fn the_budget_is_one_for_all_expressions_of_a_scope() {
         assert!(done < MAX_STEPS, "it never ends");
     }
     let cheap = Expression::compile("cheap", "true", &[]).expect("it compiles");
-    assert!(cheap.truth(&mut scope).is_err_and(|e| e.message.starts_with("takes more than")), "nothing is left");
+    assert!(
+        cheap.truth(&mut scope).is_err_and(|e| e.message.starts_with("takes more than")),
+        "nothing is left"
+    );
     assert_eq!(cheap.truth(&mut Scope::default()), Ok(true));
     let mut again = Scope::default();
     let counted = (0..).take_while(|_| cheap.truth(&mut again).is_ok()).count() as u64;

@@ -281,8 +281,9 @@ fn variables_are_evaluated_where_they_are_used(#[case] text: &str, #[case] expec
         ("endless", "object.metadata.name.split('').map(a, object.spec.list.map(b, a))"),
     ];
     let names: Vec<&str> = ["object"].into_iter().chain(variables.map(|(name, _)| name)).collect();
-    let compiled = variables
-        .map(|(name, text)| (name, Expression::compile(&format!("variables.{name}"), text, &names).expect(text)));
+    let compiled = variables.map(|(name, text)| {
+        (name, Expression::compile(&format!("variables.{name}"), text, &names).expect(text))
+    });
     let expression = Expression::compile("f", text, &names).expect(text);
     let mut scope = Scope::default();
     scope.bind("object", &object);

@@ -77,14 +77,15 @@ fn parse(file: &str, text: &str) -> Result<Vec<Source>, SourceProblem> {
     let definitions: Vec<SourceDefinition> = yaml::from_multiple(text).map_err(malformed)?;
     let values: Vec<Value> = yaml::from_multiple(text).map_err(malformed)?;
     let located = |document: usize, mut problem: SourceProblem| {
-        problem.line = problem.field.as_ref().and_then(|field| plain::line_of(text, document, field));
+        let field = problem.field.as_deref().map(|field| by_place(field, values.get(document)));
+        problem.line = field.and_then(|field| plain::line_of(text, document, &field));
         problem
     };
     let mut sources = Vec::new();
-    for (document, (definition, value)) in definitions.into_iter().zip(values).enumerate() {
+    for (document, (definition, value)) in definitions.into_iter().zip(&values).enumerate() {
         let compiler =
             Compiler { file, name: definition.metadata.name.clone(), warnings: RefCell::default() };
-        let compiled = compiler.source(definition.spec, value);
+        let compiled = compiler.source(definition.spec, value.clone());
         let mut source = compiled.map_err(|problem| located(document, problem))?;
         source.warnings =
             compiler.warnings.take().into_iter().map(|problem| located(document, problem)).collect();
@@ -120,16 +121,9 @@ impl Compiler<'_> {
         }
     }
 
-    fn expression(
-        &self,
-        field: &str,
-        text: &str,
-        variables: &[&str],
-    ) -> Result<Expression, SourceProblem> {
-        let wrong = |message| SourceProblem {
-            expression: Some(text.to_owned()),
-            ..self.wrong(field, message)
-        };
+    fn expression(&self, field: &str, text: &str, variables: &[&str]) -> Result<Expression, SourceProblem> {
+        let wrong =
+            |message| SourceProblem { expression: Some(text.to_owned()), ..self.wrong(field, message) };
         let expression = Expression::compile(field, text, variables).map_err(wrong)?;
         words::check(expression.tree()).map_err(wrong)?;
         Ok(expression)
@@ -154,9 +148,8 @@ impl Compiler<'_> {
         let identity = match d.identity {
             None => None,
             Some(i) => {
-                let part = |name: &str, text| {
-                    self.optional(&format!("spec.identity.{name}"), text, &[OBJECT])
-                };
+                let part =
+                    |name: &str, text| self.optional(&format!("spec.identity.{name}"), text, &[OBJECT]);
                 let namespace = part("namespaceExpression", i.namespace_expression.as_ref())?;
                 let name = part("nameExpression", i.name_expression.as_ref())?;
                 if namespace.is_none() && name.is_none() {
@@ -167,8 +160,8 @@ impl Compiler<'_> {
             }
         };
         let mut conditions = Vec::new();
-        for (i, NamedExpression { expression, .. }) in d.match_conditions.iter().enumerate() {
-            let field = format!("spec.matchConditions[{i}].expression");
+        for NamedExpression { name, expression } in &d.match_conditions {
+            let field = format!("spec.matchConditions[{name}].expression");
             conditions.push(self.expression(&field, expression, &[OBJECT])?);
         }
         let mut seen: Vec<String> = vec![OBJECT.to_owned()];
@@ -177,7 +170,7 @@ impl Compiler<'_> {
             let field = format!("spec.related[{i}]");
             self.variable(&format!("{field}.name"), &r.name, &seen)?;
             seen.push(r.name.clone());
-            related.push(self.related(&field, r)?);
+            related.push(self.related(&format!("spec.related[{}]", r.name), r)?);
         }
         if d.variables.len() > MAX_VARIABLES {
             return Err(self.wrong("spec.variables", format!("has more than {MAX_VARIABLES} variables")));
@@ -186,7 +179,8 @@ impl Compiler<'_> {
         for (i, NamedExpression { name, expression }) in d.variables.into_iter().enumerate() {
             let field = format!("spec.variables[{i}]");
             self.variable(&format!("{field}.name"), &name, &seen)?;
-            let expression = self.expression(&format!("{field}.expression"), &expression, &names(&seen))?;
+            let field = format!("spec.variables[{name}].expression");
+            let expression = self.expression(&field, &expression, &names(&seen))?;
             seen.push(name.clone());
             variables.push((name, expression));
         }
@@ -355,12 +349,13 @@ impl Compiler<'_> {
 
     /// A variable that nothing reads is a mistake, or left over from one.
     fn warn_of_unread(&self, program: &Program) {
-        let mut read: Vec<&str> = program.outcomes().flat_map(Expression::reads).map(String::as_str).collect();
-        for (i, (name, expression)) in program.variables.iter().enumerate().rev() {
+        let mut read: Vec<&str> =
+            program.outcomes().flat_map(Expression::reads).map(String::as_str).collect();
+        for (name, expression) in program.variables.iter().rev() {
             if read.contains(&name.as_str()) {
                 read.extend(expression.reads().iter().map(String::as_str));
             } else {
-                self.warn(&format!("spec.variables[{i}]"), format!("nothing reads the variable `{name}`"));
+                self.warn(&format!("spec.variables[{name}]"), "is read by nothing");
             }
         }
     }
@@ -394,6 +389,18 @@ impl Compiler<'_> {
         try_all(source, &bare, &RelatedObjects::default())
             .map_err(|e| self.failed(e, "an object that has nothing but a name"))
     }
+}
+
+/// The path of a field with the place of an item of a list instead of its name, as in `spec.variables[2]`.
+fn by_place(field: &str, definition: Option<&Value>) -> String {
+    let place = || {
+        let (list, rest) = field.strip_prefix("spec.")?.split_once('[')?;
+        let (name, rest) = rest.split_once(']')?;
+        let items = definition?.get("spec")?.get(list)?.as_array()?;
+        let place = items.iter().position(|item| item.get("name").is_some_and(|n| n == name))?;
+        Some(format!("spec.{list}[{place}]{rest}"))
+    };
+    place().unwrap_or_else(|| field.to_owned())
 }
 
 /// Whether a definition speaks of resource versions anywhere but in its samples.

@@ -2,12 +2,7 @@
 
 use statusbridge_expression::OBJECT;
 
-use super::super::{
-    footprint::Footprint,
-    join::By,
-    kstatus,
-    program::Source,
-};
+use super::super::{footprint::Footprint, join::By, kstatus, program::Source};
 
 /// Finds out what the expressions read.
 pub(super) fn set(source: &mut Source) {

@@ -39,7 +39,8 @@ impl Compiler<'_> {
         self.rules("spec.health", rules, variables, |field, rule| {
             if watches && rule.state == RESOURCES {
                 let Some(unwatched) = &rule.unwatched else {
-                    let message = format!("`{RESOURCES}` needs `unwatched`: what holds where they are not watched");
+                    let message =
+                        format!("`{RESOURCES}` needs `unwatched`: what holds where they are not watched");
                     return Err(self.wrong(&format!("{field}.state"), message));
                 };
                 return self.unwatched(field, unwatched).map(HealthState::Resources);
