@@ -6,13 +6,14 @@
 //!                           source: what an object says of a package
 //! ```
 //!
-//! `replay` does the same with objects that were `saved`.
+//! `rehearsal` does the same with objects that were `saved`: a `recording` of them stands in for the API server.
 
 #![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
 
 mod clock;
 pub mod metrics;
-pub mod replay;
+pub mod recording;
+pub mod rehearsal;
 pub mod saved;
 pub mod serve;
 pub mod source;

@@ -9,7 +9,7 @@ mod store;
 mod table;
 
 pub use engine::Command;
-pub(crate) use engine::{Engine, SharedPublished};
+pub(crate) use engine::{Engine, Entry, SharedPublished};
 pub use gzip::{Packer, Stream};
 pub use row::Block;
 pub use store::{Limits, Publisher, Slot, Snapshot, SourceStanding, Store};

@@ -2,14 +2,16 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use serde::Serialize;
 use statusbridge_contract::Fingerprint;
 use statusbridge_exporter::{
-    replay::{Clock, Transition, replay},
+    rehearsal::{Clock, Transition, rehearse},
     saved::Saved,
-    source::{Source, SourceArgs},
+    source::{SourceArgs, Verdict},
+    state::Limits,
 };
 
 use super::check::problems;
@@ -32,21 +34,21 @@ pub(crate) struct ReplayArgs {
 /// Replays the objects: a JSON line for each transition to standard output, everything that is wrong with the objects to
 /// standard error.
 pub(crate) fn run(args: &ReplayArgs) -> Result<Exit> {
-    let sources = args.sources.load()?;
-    let saved = Saved::read(&args.paths);
+    let Saved { objects, broken } = Saved::read(&args.paths);
     let clock = match args.now {
         Some(now) => Clock::Fixed(now.as_millisecond()),
         None => Clock::FromObjects(jiff::Timestamp::now().as_millisecond()),
     };
-    let history = replay(&sources, &saved.objects, clock);
+    let sources = args.sources.load()?.into_iter().map(Arc::new).collect();
+    let history = rehearse(sources, objects, Limits::default(), clock).map_err(|error| Exit::Usage.error(error))?;
     let mut out = io::stdout().lock();
     for transition in &history.transitions {
-        writeln!(out, "{}", serde_json::to_string(&Line::new(&sources, transition))?)?;
+        writeln!(out, "{}", serde_json::to_string(&Line::new(transition))?)?;
     }
-    problems(&saved, &history)
+    problems(&broken, &history)
 }
 
-/// A transition as a line of JSON.
+/// A transition as a line of JSON. A package that is gone has neither states nor revisions.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Line<'a> {
@@ -54,31 +56,35 @@ struct Line<'a> {
     source: &'a str,
     namespace: Option<&'a str>,
     package: &'a str,
-    apply_state: &'a str,
-    health: &'a str,
+    apply_state: Option<&'a str>,
+    health: Option<&'a str>,
     desired_revision: Option<String>,
     applied_revision: Option<String>,
     healthy_revision: Option<String>,
     reason: Option<&'a str>,
-    version: usize,
+    version: Option<usize>,
 }
 
 impl<'a> Line<'a> {
-    fn new(sources: &'a [Source], transition: &'a Transition) -> Self {
-        let (id, shown) = (&transition.package, &transition.shown);
-        let revision = |f: Fingerprint| (!f.is_none()).then(|| f.to_string());
+    fn new(transition: &'a Transition) -> Self {
+        let Transition { at, id, package } = transition;
+        let verdict = package.as_ref().map(|package| &package.shown.verdict);
+        let revision = |of: fn(&Verdict) -> Fingerprint| {
+            let fingerprint = verdict.map(of).filter(|it| !it.is_none())?;
+            Some(fingerprint.to_string())
+        };
         Self {
-            time: jiff::Timestamp::from_millisecond(shown.since).ok().map(|time| time.to_string()),
-            source: sources.get(id.source).map_or("", |source| &source.name),
+            time: jiff::Timestamp::from_millisecond(*at).ok().map(|time| time.to_string()),
+            source: &id.source,
             namespace: id.namespace.as_deref(),
             package: &id.name,
-            apply_state: shown.verdict.apply.name(),
-            health: shown.verdict.health.name(),
-            desired_revision: revision(shown.verdict.desired),
-            applied_revision: revision(shown.verdict.applied),
-            healthy_revision: revision(shown.verdict.healthy),
-            reason: shown.verdict.reason.as_deref(),
-            version: transition.version,
+            apply_state: verdict.map(|verdict| verdict.apply.name()),
+            health: verdict.map(|verdict| verdict.health.name()),
+            desired_revision: revision(|verdict| verdict.desired),
+            applied_revision: revision(|verdict| verdict.applied),
+            healthy_revision: revision(|verdict| verdict.healthy),
+            reason: verdict.and_then(|verdict| verdict.reason.as_deref()),
+            version: package.as_ref().map(|package| package.version),
         }
     }
 }

@@ -14,6 +14,7 @@
 mod command;
 mod due;
 mod held;
+mod journal;
 mod kept;
 mod key;
 mod kind;
@@ -32,6 +33,7 @@ mod sources;
 mod tests;
 
 pub use command::Command;
+pub(crate) use journal::Entry;
 pub(crate) use published::SharedPublished;
 
 use std::{
@@ -95,6 +97,8 @@ pub(crate) struct Engine {
     /// How many updates have come: the clock of what is fresh.
     count: u64,
     metrics: Arc<OwnMetrics>,
+    /// What was said and shown of packages, where somebody wants to know.
+    journal: Option<Vec<Entry>>,
 }
 
 impl Engine {
@@ -112,6 +116,7 @@ impl Engine {
             to_read: HashMap::new(),
             count: 0,
             metrics,
+            journal: None,
         };
         engine.use_sources(sources);
         engine
@@ -316,6 +321,7 @@ impl Engine {
             self.unlink_resources(source, key, &unwanted);
         }
         self.metrics.evaluated(&reading.name, evaluation.error.is_some());
+        self.write_down(|| Entry::evaluated(source, key, &evaluation));
         let detail = std::mem::take(&mut evaluation.detail);
         let reader = &mut self.readers[source];
         let previous = reader.packages.get(key).map(|p| &p.settled);
@@ -380,6 +386,7 @@ impl Engine {
             }
         };
         self.note_left_out(source, key, slot.is_none());
+        self.write_down(|| Entry::Shown { source, package: key.clone(), shown: shown.clone() });
         let package = Package { settled, shown, slot, joins, resources };
         self.readers[source].packages.insert(key.clone(), Box::new(package));
     }
@@ -396,6 +403,7 @@ impl Engine {
         if let Some(slot) = package.slot {
             self.lock().store.remove(source, slot);
         }
+        self.write_down(|| Entry::Gone { source, package: key.clone() });
         self.note_left_out(source, key, false);
         self.let_in(source);
         info!(

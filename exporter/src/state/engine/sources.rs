@@ -245,7 +245,7 @@ impl Engine {
     }
 
     /// The object that is a package.
-    pub(super) fn object_of(&self, source: SourceId, package: &Key) -> Option<(KindId, Key)> {
+    pub(crate) fn object_of(&self, source: SourceId, package: &Key) -> Option<(KindId, Key)> {
         let reader = &self.readers[source];
         if reader.finding.is_none() {
             return Some((*reader.kinds.first()?, package.clone()));
