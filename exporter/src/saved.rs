@@ -273,8 +273,12 @@ mod tests {
     }
 
     #[rstest]
-    #[case::lines("{\"type\":\"ADDED\",\"object\":$A}\n{\"type\":\"MODIFIED\",\"object\":$A}\n{\"type\":\"DELETED\",\"object\":$A}\n")]
-    #[case::documents("type: ADDED\nobject: $A\n---\ntype: MODIFIED\nobject: $A\n---\nobject: $A\ntype: DELETED\n")]
+    #[case::lines(
+        "{\"type\":\"ADDED\",\"object\":$A}\n{\"type\":\"MODIFIED\",\"object\":$A}\n{\"type\":\"DELETED\",\"object\":$A}\n"
+    )]
+    #[case::documents(
+        "type: ADDED\nobject: $A\n---\ntype: MODIFIED\nobject: $A\n---\nobject: $A\ntype: DELETED\n"
+    )]
     #[case::with_a_bookmark(
         "{\"type\":\"ADDED\",\"object\":$A}\n{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"A\",\"metadata\":{}}}\n{\"type\":\"MODIFIED\",\"object\":$A}\n{\"type\":\"DELETED\",\"object\":$A}"
     )]

@@ -158,7 +158,8 @@ mod tests {
     #[test]
     fn nothing_else_is_a_definition() {
         assert!(Definition::of(&json!({"apiVersion": "v1", "kind": "ConfigMap", "spec": {}})).is_none());
-        let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": 5});
+        let crd =
+            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": 5});
         assert!(Definition::of(&crd).is_none());
     }
 }

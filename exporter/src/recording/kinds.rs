@@ -84,7 +84,8 @@ impl Kinds {
         let (is_served, converted) = match self.definitions.get(&kind) {
             Some(definition) => {
                 let mut served = definition.versions.iter().filter(|it| it.served && is_read(&it.name));
-                let preferred = of.versions.iter().find(|it| served.clone().any(|served| served.name == **it));
+                let preferred =
+                    of.versions.iter().find(|it| served.clone().any(|served| served.name == **it));
                 let shown = preferred.cloned().filter(|_| definition.converts);
                 let from = definition.versions.iter().map(|version| version.name.clone()).collect();
                 (served.next().is_some(), shown.map(|shown| (shown, from)))

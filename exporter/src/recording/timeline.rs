@@ -198,9 +198,7 @@ mod tests {
 
     #[test]
     fn a_later_version_has_a_greater_resource_version_or_none() {
-        let version = |version: &str| {
-            json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": "a", "resourceVersion": version}})
-        };
+        let version = |version: &str| json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": "a", "resourceVersion": version}});
         let objects = ["5", "5", "x", "4", "7"].map(|it| SavedObject::new("f", version(it)));
         let (versions, _) = timeline(&Kinds::default(), objects.to_vec(), NOW);
         let versions: Vec<_> = versions

@@ -66,7 +66,7 @@ pub fn rehearse(
         now = fixed.unwrap_or(version.at);
         transitions.extend(match version.object {
             Some(object) => rehearsal.put(object, now)?,
-            None => rehearsal.remove(&version.kind, &version.key, now)?,
+            None => rehearsal.take_away(&version.kind, &version.key, now)?,
         });
     }
     let snapshot = rehearsal.snapshot(now);

@@ -113,7 +113,9 @@ impl Rehearsal {
     pub fn put(&mut self, object: Value, now: i64) -> Result<Vec<Transition>, String> {
         let mut transitions = self.wait(now)?;
         let (kind, key) = self.keep(object);
-        let Some(object) = self.objects.get(&kind).and_then(|all| all.get(&key)) else { return Ok(transitions) };
+        let Some(object) = self.objects.get(&kind).and_then(|all| all.get(&key)) else {
+            return Ok(transitions);
+        };
         let seen = |(id, watch): (&KindId, &Watch)| {
             let view = watch.view.as_ref().filter(|view| view.is_of(&kind))?;
             Some(match view.read(object, &watch.projection) {
@@ -131,7 +133,11 @@ impl Rehearsal {
     ///
     /// # Errors
     /// As [`Rehearsal::begin`].
-    pub fn remove(&mut self, kind: &GroupKind, key: &PackageKey, now: i64) -> Result<Vec<Transition>, String> {
+    pub fn remove(&mut self, object: &Value, now: i64) -> Result<Vec<Transition>, String> {
+        self.take_away(&group_kind(object), &key(object), now)
+    }
+
+    fn take_away(&mut self, kind: &GroupKind, key: &PackageKey, now: i64) -> Result<Vec<Transition>, String> {
         let mut transitions = self.wait(now)?;
         if let Some(all) = self.objects.get_mut(kind) {
             all.remove(key);
@@ -268,7 +274,8 @@ impl Rehearsal {
                 state::Entry::Shown { source, package, shown } => {
                     let id = self.id(source, &package);
                     before.entry(id.clone()).or_insert_with(|| self.packages.get(&id).cloned());
-                    let version = self.version_of(source, &package).map(|(_, version)| version).unwrap_or_default();
+                    let version =
+                        self.version_of(source, &package).map(|(_, version)| version).unwrap_or_default();
                     let said = self.said.remove(&id);
                     match self.packages.entry(id) {
                         Entry::Occupied(mut known) => {

@@ -38,7 +38,8 @@ fn wanted(revision: &str) -> Value {
 }
 
 fn run_saved(sources: &str, objects: Vec<SavedObject>, clock: Clock) -> History {
-    let sources = Source::parse("widgets.yaml", sources).expect("it compiles").into_iter().map(Arc::new).collect();
+    let sources =
+        Source::parse("widgets.yaml", sources).expect("it compiles").into_iter().map(Arc::new).collect();
     rehearse(sources, objects, Limits::default(), clock).expect("the selectors are selectors")
 }
 
@@ -282,7 +283,10 @@ fn a_scrape_reads_what_is_shown_in_the_end_and_of_no_kind_that_is_not_there() {
     let history = run_with(&format!("{SOURCE}{RESOURCES}"), &[widget("r1", 0, false)], Clock::Fixed(5_000));
     let text = String::from_utf8(render(&history.snapshot, Format::Text, None)).unwrap();
     assert!(text.contains("statusbridge_source_up{package_source=\"widgets\"} 1\n"), "{text}");
-    assert!(text.contains("statusbridge_source_last_contact_timestamp_seconds{package_source=\"widgets\"} 5\n"), "{text}");
+    assert!(
+        text.contains("statusbridge_source_last_contact_timestamp_seconds{package_source=\"widgets\"} 5\n"),
+        "{text}"
+    );
     assert!(!text.contains("bundles"), "{text}");
 }
 

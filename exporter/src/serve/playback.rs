@@ -87,7 +87,8 @@ impl Recording {
                 && version.key.name.as_ref() == CLUSTER_NAMESPACE
         };
         let namespace = recording.versions.iter().find(is_own).and_then(|version| version.object.as_ref());
-        let uid = namespace.and_then(|object| object.get("metadata")?.get("uid")?.as_str().map(str::to_owned));
+        let uid =
+            namespace.and_then(|object| object.get("metadata")?.get("uid")?.as_str().map(str::to_owned));
         Ok(Self { cluster: uid.unwrap_or_else(|| path.display().to_string()), ..recording })
     }
 
@@ -163,7 +164,9 @@ fn move_times(object: &mut Value, moved: &impl Fn(i64) -> i64) {
             Value::Array(items) => items.iter_mut().for_each(|item| walk(item, moved)),
             Value::Object(fields) => fields.values_mut().for_each(|value| walk(value, moved)),
             other => {
-                if let Some(time) = millis(other).and_then(|it| jiff::Timestamp::from_millisecond(moved(it)).ok()) {
+                if let Some(time) =
+                    millis(other).and_then(|it| jiff::Timestamp::from_millisecond(moved(it)).ok())
+                {
                     *other = format!("{time:.0}").into();
                 }
             }
@@ -213,7 +216,8 @@ impl Playback {
             Command::Read(wanted) => {
                 let seen = player.seen(&wanted.of, wanted.projection);
                 let all = seen.map(|seen| player.recording.at(&seen, player.elapsed())).unwrap_or_default();
-                let objects = all.into_iter().filter(|(key, object)| wanted.reading.is_of(key, object)).collect();
+                let objects =
+                    all.into_iter().filter(|(key, object)| wanted.reading.is_of(key, object)).collect();
                 let change = Change::Read { reading: wanted.reading, objects, asked: wanted.asked };
                 self.all.spawn(async move { player.tell(wanted.kind, change).await });
             }
@@ -329,7 +333,13 @@ mod tests {
         let plan: Vec<_> = recording
             .versions
             .iter()
-            .map(|it| (it.at, it.key.name.as_ref(), it.object.as_ref().unwrap()["status"]["since"].as_str().unwrap()))
+            .map(|it| {
+                (
+                    it.at,
+                    it.key.name.as_ref(),
+                    it.object.as_ref().unwrap()["status"]["since"].as_str().unwrap(),
+                )
+            })
             .collect();
         assert_eq!(
             plan,
@@ -351,7 +361,11 @@ mod tests {
             .collect();
         assert_eq!(versions.len(), 5);
         assert_eq!(
-            recording.at(&seen(&recording), 4_000).values().map(|it| &it["status"]["since"]).collect::<Vec<_>>(),
+            recording
+                .at(&seen(&recording), 4_000)
+                .values()
+                .map(|it| &it["status"]["since"])
+                .collect::<Vec<_>>(),
             ["2027-07-07T07:07:11Z", "2027-07-07T07:07:12Z"]
         );
     }

@@ -40,7 +40,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Exit> {
         None => Clock::FromObjects(jiff::Timestamp::now().as_millisecond()),
     };
     let sources = args.sources.load()?.into_iter().map(Arc::new).collect();
-    let history = rehearse(sources, objects, Limits::default(), clock).map_err(|error| Exit::Usage.error(error))?;
+    let history =
+        rehearse(sources, objects, Limits::default(), clock).map_err(|error| Exit::Usage.error(error))?;
     let mut out = io::stdout().lock();
     for transition in &history.transitions {
         writeln!(out, "{}", serde_json::to_string(&Line::new(transition))?)?;
