@@ -11,7 +11,7 @@ mod support;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::state::soak::Shown;
+use statusbridge_exporter::state::Shown;
 use support::Replay;
 
 fn version(major: u8) -> String {

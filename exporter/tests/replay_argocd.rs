@@ -9,7 +9,7 @@ mod support;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::state::soak::Shown;
+use statusbridge_exporter::state::Shown;
 use support::{Replay, own_time, recording, transitions};
 
 const R1: &str = "1096c9b7dbe0";

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::state::soak::Shown;
+use statusbridge_exporter::state::Shown;
 use support::{Replay, own_time, recording};
 
 /// The first digits of the digests of the images.

@@ -9,7 +9,7 @@ mod support;
 
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::state::soak::Shown;
+use statusbridge_exporter::state::Shown;
 use support::{Replay, own_time, recording, transitions};
 
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";

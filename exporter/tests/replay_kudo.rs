@@ -11,7 +11,7 @@ use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_exporter::{
     source::{Preset, RelatedObjects},
-    state::soak::Shown,
+    state::Shown,
 };
 use support::{Replay, own_time, recording};
 

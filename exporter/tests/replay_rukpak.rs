@@ -9,7 +9,7 @@ mod support;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::state::soak::Shown;
+use statusbridge_exporter::state::Shown;
 use support::{Replay, recording, transitions};
 
 /// The name of the ConfigMap in a source, or nothing.

@@ -1,7 +1,7 @@
 //! The writes of helm-controller in their order, as its source has them (there is no recording): an
 //! interval, an upgrade, a failed upgrade with its rollback and retry.
 
-#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+#![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
 
 mod support;
 

@@ -28,7 +28,7 @@ use crate::{
     metrics::OwnMetrics,
     recording::{GroupKind, Kinds, View, group_kind, key},
     source::{Detail, KindRef, Projection, Source},
-    state::{self, Command, Engine, Limits, Publisher, Snapshot, soak},
+    state::{self, Command, Engine, Limits, Publisher, Snapshot, is_news},
     watch::{Change, KindId, PackageKey, ReadRequest, SourceId, Update},
 };
 
@@ -301,7 +301,7 @@ impl Rehearsal {
         let transition = |(id, before): (PackageId, Option<Package>)| {
             let package = self.packages.get(&id).cloned();
             let is_news = match (&before, &package) {
-                (Some(before), Some(after)) => soak::is_news(&before.shown.verdict, &after.shown.verdict),
+                (Some(before), Some(after)) => is_news(&before.shown.verdict, &after.shown.verdict),
                 (before, after) => before.is_some() != after.is_some(),
             };
             is_news.then_some(Transition { at: now, id, package })

@@ -2,7 +2,7 @@
 
 use statusbridge_expression::EvaluationError;
 
-use crate::{source::Detail, state::soak::Shown};
+use crate::{source::Detail, state::Shown};
 
 /// A package, as its series name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,7 +10,7 @@ use statusbridge_exporter::{
     rehearsal::Rehearsal,
     saved::SavedObject,
     source::Preset,
-    state::{Limits, soak::Shown},
+    state::{Limits, Shown},
 };
 
 /// The versions in a recording, one object a line.

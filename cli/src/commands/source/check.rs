@@ -1,4 +1,4 @@
-//! `source check`: what `/metrics` would say about saved objects, with no cluster at hand.
+//! `source check`: what the exporter would show of saved objects, with no cluster at hand.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use bytes::Bytes;
+use clap::ValueEnum;
+use serde::Serialize;
 use statusbridge_exporter::{
     rehearsal::{Clock, History, rehearse},
     saved::{Remark, Saved},
@@ -15,7 +17,9 @@ use statusbridge_exporter::{
 };
 use statusbridge_serving::format::Format;
 
+use super::package::{PackageReport, table};
 use crate::exit::Exit;
+use crate::output::Output;
 
 /// Arguments of `source check`.
 #[derive(Debug, clap::Args)]
@@ -25,42 +29,64 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     limits: Limits,
     /// Form of what is printed
-    #[arg(long, short, value_enum, default_value_t = OutputFormat::Text)]
-    output: OutputFormat,
+    #[arg(long, short, value_enum, default_value_t = Form::Text)]
+    output: Form,
     /// What time it is [default: the clock's time]
     #[arg(long, value_name = "RFC3339")]
     now: Option<jiff::Timestamp>,
     /// Files with objects, directories of such files, or - for standard input: YAML, JSON, JSON
-    /// lines, lists
+    /// lines, lists. CustomResourceDefinitions among them give defaults and categories
     #[arg(required = true, value_name = "FILE|DIR|-")]
     paths: Vec<PathBuf>,
 }
 
-/// Format of the printed series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum OutputFormat {
-    /// Prometheus text format 0.0.4
+/// Form of what is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// A table for people
     Text,
-    /// OpenMetrics 1.0.0
-    Openmetrics,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+    /// What /metrics would say, in the Prometheus text format 0.0.4
+    Metrics,
 }
 
-/// Checks the objects: series to standard output, everything that is wrong with the objects to standard error.
+/// What is printed as data.
+#[derive(Serialize)]
+struct Report<'a> {
+    packages: Vec<PackageReport<'a>>,
+}
+
+/// Checks the objects: packages to standard output, everything that is wrong with the objects to standard error.
 pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
     let Saved { objects, broken } = Saved::read(&args.paths);
     let now = args.now.unwrap_or_else(jiff::Timestamp::now).as_millisecond();
     let sources = args.sources.load()?.into_iter().map(Arc::new).collect();
     let history = rehearse(sources, objects, args.limits.clone(), Clock::Fixed(now))
         .map_err(|error| Exit::Usage.error(error))?;
-    let format = match args.output {
-        OutputFormat::Text => Format::Text,
-        OutputFormat::Openmetrics => Format::OpenMetrics,
-    };
-    let mut out = io::stdout().lock();
-    for piece in Exposition::new(history.snapshot.clone(), format, None, Bytes::new()).plain() {
-        out.write_all(&piece)?;
+    let packages = history.packages.iter().map(|(id, package)| PackageReport::new(id, Some(package)));
+    let report = Report { packages: packages.collect() };
+    let print = |output: Output| output.print(&text(&report), &report);
+    match args.output {
+        Form::Text => print(Output::Text)?,
+        Form::Json => print(Output::Json)?,
+        Form::Yaml => print(Output::Yaml)?,
+        Form::Metrics => {
+            let mut out = io::stdout().lock();
+            let exposition = Exposition::new(history.snapshot.clone(), Format::Text, None, Bytes::new());
+            exposition.plain().try_for_each(|piece| out.write_all(&piece))?;
+        }
     }
     problems(&broken, &history)
+}
+
+fn text(report: &Report<'_>) -> String {
+    if report.packages.is_empty() {
+        return "there is no package among the objects\n".to_owned();
+    }
+    table(&[], report.packages.iter().map(|package| (Vec::new(), package)))
 }
 
 /// Names on standard error what no source reads, and what is broken; only the latter is a failure.

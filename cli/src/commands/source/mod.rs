@@ -1,6 +1,7 @@
 //! `source`: the presets, and sources of one's own tried on saved objects.
 
 mod check;
+mod package;
 mod rbac;
 mod replay;
 
@@ -25,10 +26,9 @@ pub(crate) enum SourceCommand {
         /// Its name
         name: String,
     },
-    /// Print what /metrics would say about saved objects
+    /// Print what the exporter would show of saved objects
     Check(check::CheckArgs),
-    /// Print one JSON line for each transition in successive versions of saved objects, the first sight of a package
-    /// included
+    /// Print each transition in successive versions of saved objects, the first sight of a package included
     Replay(replay::ReplayArgs),
     /// Print the least ClusterRole that the sources need
     Rbac(rbac::RbacArgs),

@@ -32,7 +32,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-pub use command::Command;
+pub(crate) use command::Command;
 pub(crate) use journal::Entry;
 pub(crate) use published::SharedPublished;
 
