@@ -6,7 +6,8 @@
 //!                           source: what an object says of a package
 //! ```
 //!
-//! `rehearsal` does the same with objects that were `saved`: a `recording` of them stands in for the API server.
+//! `rehearsal` does the same with objects that were `saved`: a `recording` of them stands in for the API server. A `suite`
+//! holds what it shows against what was expected.
 
 #![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
 
@@ -18,4 +19,5 @@ pub mod saved;
 pub mod serve;
 pub mod source;
 pub mod state;
+pub mod suite;
 pub mod watch;

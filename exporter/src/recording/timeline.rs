@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::kinds::{GroupKind, Kinds, group_kind, key};
+use super::kinds::{GroupKind, group_kind, key};
 use crate::{
     saved::{SavedEvent, SavedObject},
     watch::PackageKey,
@@ -25,13 +25,13 @@ pub(crate) struct Version {
     pub(crate) at: i64,
     pub(crate) kind: GroupKind,
     pub(crate) key: PackageKey,
-    /// As an API server keeps it; `None` when it is gone.
+    /// `None` when it is gone.
     pub(crate) object: Option<Value>,
 }
 
 /// Everything that comes, those first that are there from the start; and when the recording begins. `now` (unix milliseconds)
 /// is the time for objects that have none.
-pub(crate) fn timeline(kinds: &Kinds, objects: Vec<SavedObject>, now: i64) -> (Vec<Version>, i64) {
+pub(crate) fn timeline(objects: Vec<SavedObject>, now: i64) -> (Vec<Version>, i64) {
     let begin = beginning(&objects).unwrap_or(now);
     let (mut clock, mut has_begun) = (i64::MIN, false);
     let mut seen = HashSet::new();
@@ -42,7 +42,7 @@ pub(crate) fn timeline(kinds: &Kinds, objects: Vec<SavedObject>, now: i64) -> (V
         let (kind, key) = (group_kind(&value), key(&value));
         let name = (kind.clone(), key.clone());
         let is_new = seen.insert(name.clone());
-        let object = kinds.stored(with_later_version(value, newest.entry(name.clone()).or_default()));
+        let object = with_later_version(value, newest.entry(name.clone()).or_default());
         let comes_later = match created(&object) {
             Some(created) => created > begin,
             None => has_begun && event == Some(SavedEvent::Added),
@@ -72,8 +72,9 @@ pub(crate) fn timeline(kinds: &Kinds, objects: Vec<SavedObject>, now: i64) -> (V
     (versions, begin)
 }
 
-/// When a recording begins: about when the last version was written before the first one that changes something.
-fn beginning(objects: &[SavedObject]) -> Option<i64> {
+/// When a recording begins: about when the last version was written before the first one that changes something. `None`
+/// when no object says a time.
+pub(crate) fn beginning(objects: &[SavedObject]) -> Option<i64> {
     let mut clock = None;
     let mut seen = HashSet::new();
     for SavedObject { value, event, .. } in objects {
@@ -143,7 +144,7 @@ mod tests {
             .iter()
             .map(|(value, event)| SavedObject { event: *event, ..SavedObject::new("f", value.clone()) })
             .collect();
-        let (versions, _) = timeline(&Kinds::of(&objects), objects, NOW);
+        let (versions, _) = timeline(objects, NOW);
         let second = |at: i64| if at == NOW { "now".to_owned() } else { (at / 1000 % 60).to_string() };
         let mark = |version: &Version| match (&version.object, version.is_first) {
             (None, _) => "-",
@@ -200,7 +201,7 @@ mod tests {
     fn a_later_version_has_a_greater_resource_version_or_none() {
         let version = |version: &str| json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": "a", "resourceVersion": version}});
         let objects = ["5", "5", "x", "4", "7"].map(|it| SavedObject::new("f", version(it)));
-        let (versions, _) = timeline(&Kinds::default(), objects.to_vec(), NOW);
+        let (versions, _) = timeline(objects.to_vec(), NOW);
         let versions: Vec<_> = versions
             .iter()
             .map(|it| it.object.as_ref().unwrap()["metadata"]["resourceVersion"].as_str())

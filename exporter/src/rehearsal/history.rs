@@ -55,7 +55,7 @@ pub fn rehearse(
         Clock::Fixed(now) => (Some(now), now),
         Clock::FromObjects(now) => (None, now),
     };
-    let (versions, begin) = timeline(&kinds, objects, fallback);
+    let (versions, begin) = timeline(objects, fallback);
     let later = versions.iter().position(|version| !version.is_first).unwrap_or(versions.len());
     let mut first = versions;
     let later = first.split_off(later);

@@ -180,8 +180,9 @@ impl Rehearsal {
         published.snapshot(Publisher::default(), Duration::MAX, moment)
     }
 
-    /// Puts an object in its place.
+    /// Puts an object in its place, as an API server keeps it.
     fn keep(&mut self, object: Value) -> Object {
+        let object = self.kinds.stored(object);
         let (kind, key) = (group_kind(&object), key(&object));
         *self.versions.entry((kind.clone(), key.clone())).or_default() += 1;
         self.objects.entry(kind.clone()).or_default().insert(key.clone(), object);

@@ -95,10 +95,11 @@ impl Recording {
     fn new(objects: Vec<SavedObject>, speed: f64, now: Moment) -> Self {
         let kinds = Kinds::of(&objects);
         let begin = now.run.saturating_add(now.offset);
-        let (recorded, start) = timeline(&kinds, objects, begin);
+        let (recorded, start) = timeline(objects, begin);
         let since = |time: i64| (time.saturating_sub(start) as f64 / speed) as i64;
         let version = |recorded: crate::recording::Version| {
-            let moved = |mut object: Value| {
+            let moved = |object: Value| {
+                let mut object = kinds.stored(object);
                 move_times(&mut object, &|time| begin.saturating_add(since(time)));
                 if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
                     let number = (recorded.number + 1).to_string();

@@ -17,7 +17,7 @@ use super::{
     join::{By, Related, RelatedObject, RelatedObjects},
     kind::{GroupKind, KindRef, PackageKind},
     kstatus, plain,
-    program::{APPLY, HoldProgram, InventoryProgram, Program, Source},
+    program::{APPLY, HoldProgram, InventoryProgram, Program, Sample, Source},
     projection::Projection,
     resource_rules::{HealthRule, LabelledProgram, ResourcesProgram},
     rule::{Rule, Words},
@@ -187,9 +187,12 @@ impl Compiler<'_> {
             program,
             reads_versions: reads_versions(&definition),
             definition,
+            samples: Vec::new(),
         };
         set_projections(&mut source);
         self.try_samples(&source, &d.samples)?;
+        let sample = |SampleDefinition { object, related, expect }| Sample { object, related, expect };
+        source.samples = d.samples.into_iter().map(sample).collect();
         Ok(source)
     }
 

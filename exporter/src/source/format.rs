@@ -12,6 +12,7 @@ use serde_json::Value;
 use statusbridge_contract::{ApplyState, Health};
 
 use super::{
+    expectation::Expectation,
     kind::{GroupKind, KindRef, PackageKind},
     resource_rules::LEAVES,
 };
@@ -303,6 +304,8 @@ pub(super) struct SampleDefinition {
     #[serde(default)]
     #[schemars(extend("additionalProperties" = {"type": ["object", "array"]}))]
     pub(super) related: BTreeMap<String, Value>,
+    /// What `source test` expects to be shown of it.
+    pub(super) expect: Option<Expectation>,
 }
 
 /// A map of texts in the order in which it was written, each name once.
