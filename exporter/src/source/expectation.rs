@@ -1,9 +1,12 @@
 //! What whoever wrote a source expects it to say about an object.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, SeqAccess, Visitor},
+};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
 /// What is expected to be shown of a package. What is left out may be anything; an empty text means that there is none.
@@ -53,8 +56,8 @@ pub struct Expectation {
 }
 
 /// A revision as it is written or by its 12 digits, or those of a package of several sources. An empty text is none.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(untagged)]
 pub enum Revisions {
     /// One.
     One(String),
@@ -77,6 +80,32 @@ impl Revisions {
             Self::One(revision) => revision.clone(),
             Self::Several(revisions) => revisions.join(", "),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Revisions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Texts;
+        impl<'de> Visitor<'de> for Texts {
+            type Value = Revisions;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a revision, in quotes where YAML takes it for a number, or a list of revisions")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Revisions, E> {
+                Ok(Revisions::One(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Revisions, A::Error> {
+                let mut revisions = Vec::new();
+                while let Some(revision) = seq.next_element()? {
+                    revisions.push(revision);
+                }
+                Ok(Revisions::Several(revisions))
+            }
+        }
+        deserializer.deserialize_any(Texts)
     }
 }
 

@@ -225,6 +225,10 @@ spec:
     "apiVersion: sources.statusbridge.dev/v1alpha1\nkind: SourceTest\nmetadata: {name: t}\nspec: {sources: [a], cases: [{name: a, expect: {apply: Aplied}}]}\n",
     "`Aplied` is no state"
 )]
+#[case::a_revision_that_is_a_number(
+    "apiVersion: sources.statusbridge.dev/v1alpha1\nkind: SourceTest\nmetadata: {name: t}\nspec: {sources: [a], cases: [{name: a, expect: {healthyRevision: 1e7}}]}\n",
+    "in quotes where YAML takes it for a number"
+)]
 #[case::time_that_goes_back(
     "apiVersion: sources.statusbridge.dev/v1alpha1\nkind: SourceTest\nmetadata: {name: t}\nspec: {sources: [a], cases: [{name: a, then: [{after: -5s}]}]}\n",
     "must not be negative"
