@@ -18,10 +18,10 @@ fn chart(file: &str) -> PathBuf {
 }
 
 /// What a ClusterRole for one preset allows to be watched, as `plural.group`.
-fn watched(preset: &str, leaf_health: Option<&str>) -> BTreeSet<String> {
+fn watched(preset: &str, resource_health: Option<&str>) -> BTreeSet<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_statusbridge"));
     command.args(["source", "rbac", "--presets", preset]).env_remove("STATUSBRIDGE_SOURCES");
-    if let Some(names) = leaf_health {
+    if let Some(names) = resource_health {
         command.arg(format!("--resource-health={names}"));
     }
     let out = command.output().expect("the program starts");
@@ -66,7 +66,7 @@ fn generated() -> String {
         let own = watched(name, off.as_deref());
         let _ = writeln!(yaml, "  {name}:");
         if source.watches_resources() {
-            let _ = writeln!(yaml, "    leaves: true");
+            let _ = writeln!(yaml, "    watched: true");
             usual = watched(name, None).difference(&own).cloned().collect();
         }
         if own.is_empty() {
@@ -78,9 +78,9 @@ fn generated() -> String {
     }
     assert!(
         !usual.is_empty(),
-        "no preset looks at leaves: the chart has to learn the usual ones from elsewhere"
+        "no preset watches resources: the chart has to learn the usual ones from elsewhere"
     );
-    yaml.push_str("# What packages usually consist of.\nleaves:\n");
+    yaml.push_str("# What packages usually consist of.\nwatched:\n");
     list(&mut yaml, "", usual);
     yaml
 }

@@ -76,25 +76,29 @@ status: {artifact: {revision: "main@sha1:4f0e2a9c81d3b7650e4f0e2a9c81d3b7650e123
 const NOW: &str = "2026-11-21T01:00:00Z";
 
 #[test]
-fn check_prints_what_metrics_would_say() {
+fn check_prints_a_table_and_what_metrics_would_say() {
     let files = Files::new();
     // The joined object may come before or after the package, in the same file or another.
     let package = files.write("b.yaml", PACKAGE);
     let source = files.write("a.yaml", SOURCE_OBJECT);
     let both = files.write("both.yml", &format!("{PACKAGE}---{SOURCE_OBJECT}"));
-    let run = statusbridge(&["source", "check", "--now", NOW, &package, &source], None);
-    assert_eq!((run.code, run.err.as_str()), (0, ""));
-    insta::assert_snapshot!(run.out);
-    assert_eq!(statusbridge(&["source", "check", "--now", NOW, &both], None).out, run.out);
+    let check = |more: &[&str], stdin: Option<&str>| {
+        let run = statusbridge(&[&["source", "check", "--now", NOW], more].concat(), stdin);
+        assert_eq!((run.code, run.err.as_str()), (0, ""));
+        run.out
+    };
+    let table = check(&[&package, &source], None);
+    insta::assert_snapshot!("check_text", table);
+    assert_eq!(check(&[&both], None), table);
     let stdin = format!("{SOURCE_OBJECT}---{PACKAGE}");
-    assert_eq!(statusbridge(&["source", "check", "--now", NOW, "-"], Some(&stdin)).out, run.out);
-}
-
-#[test]
-fn source_check_speaks_openmetrics_too() {
-    let run = statusbridge(&["source", "check", "-o", "openmetrics", "--now", NOW, "-"], Some(PACKAGE));
-    assert_eq!(run.code, 0);
-    assert!(run.out.ends_with("# EOF\n"), "{}", run.out);
+    assert_eq!(check(&["-"], Some(&stdin)), table);
+    insta::assert_snapshot!("check_metrics", check(&["-o", "metrics", &both], None));
+    let json: serde_json::Value = serde_json::from_str(&check(&["-o", "json", &both], None)).expect("JSON");
+    insta::assert_snapshot!("check_json", format!("{json:#}"));
+    let yaml: serde_json::Value = serde_saphyr::from_str(&check(&["-o", "yaml", &both], None)).expect("YAML");
+    assert_eq!(yaml, json);
+    let nothing = statusbridge(&["source", "check", "--presets", "", &source], None);
+    assert_eq!(nothing.out, "there is no package among the objects\n");
 }
 
 #[test]
@@ -102,16 +106,28 @@ fn replay_prints_the_transitions_of_a_history() {
     let trace = here("../exporter/tests/traces/flux-kustomization-1.7.3.jsonl");
     let run = statusbridge(&["source", "replay", &trace], None);
     assert_eq!((run.code, run.err.as_str()), (0, ""));
-    insta::assert_snapshot!(run.out, @r#"
-    {"time":"2026-11-21T00:15:39Z","source":"flux-kustomization","namespace":"flux-system","package":"payments","applyState":"Applied","health":"Current","desiredRevision":null,"appliedRevision":"111111111111","healthyRevision":"111111111111","reason":null,"version":1}
-    {"time":"2026-11-21T00:50:17Z","source":"flux-kustomization","namespace":"flux-system","package":"payments","applyState":"Applying","health":"InProgress","desiredRevision":null,"appliedRevision":"111111111111","healthyRevision":null,"reason":"Progressing","version":11}
-    {"time":"2026-11-21T00:50:47Z","source":"flux-kustomization","namespace":"flux-system","package":"payments","applyState":"Applied","health":"Failed","desiredRevision":null,"appliedRevision":"222222222222","healthyRevision":null,"reason":"HealthCheckFailed","version":15}
-    {"time":"2026-11-21T00:50:52Z","source":"flux-kustomization","namespace":"flux-system","package":"payments","applyState":"Applied","health":"Current","desiredRevision":null,"appliedRevision":"222222222222","healthyRevision":"222222222222","reason":null,"version":23}
-    {"time":"2026-11-21T00:51:01Z","source":"flux-kustomization","namespace":"flux-system","package":"payments","applyState":"Applying","health":"InProgress","desiredRevision":null,"appliedRevision":"222222222222","healthyRevision":null,"reason":"Progressing","version":26}
-    {"time":"2026-11-21T00:51:01Z","source":"flux-kustomization","namespace":"flux-system","package":"payments","applyState":"Failed","health":"Unknown","desiredRevision":null,"appliedRevision":"222222222222","healthyRevision":null,"reason":"BuildFailed","version":27}
-    "#);
+    insta::assert_snapshot!("replay_text", run.out);
     let fixed = statusbridge(&["source", "replay", "--now", NOW, &trace], None);
     assert_eq!(fixed.out.lines().count(), run.out.lines().count());
+    let json = statusbridge(&["source", "replay", "-o", "json", &trace], None);
+    let last = |field: &str| column(&json, field).pop().expect("a line");
+    assert_eq!((last("applyState"), last("health")), ("Failed".to_owned(), "Unknown".to_owned()));
+    assert_eq!(json.out.lines().count() + 1, run.out.lines().count());
+}
+
+#[test]
+fn replay_tells_of_packages_that_are_gone() {
+    let event = |kind: &str, object: &str| {
+        let object: serde_json::Value = serde_saphyr::from_str(object).expect("YAML");
+        format!("{}\n", serde_json::json!({"type": kind, "object": object}))
+    };
+    let events = event("ADDED", PACKAGE) + &event("DELETED", PACKAGE);
+    let args = ["source", "replay", "--presets", "flux-kustomization", "--now", NOW, "-"];
+    let run = statusbridge(&args, Some(&events));
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    assert!(run.out.lines().last().is_some_and(|line| line.contains("   Gone")), "{}", run.out);
+    let json = statusbridge(&[&args[..], &["-o", "json"]].concat(), Some(&events));
+    assert_eq!(column(&json, "applyState"), ["Applied", "-"]);
 }
 
 #[test]
@@ -122,7 +138,7 @@ fn what_no_source_reads_is_named_and_is_no_failure() {
     let run = statusbridge(&args, Some(&format!("{pod}---{PACKAGE}")));
     assert_eq!(run.code, 0);
     assert_eq!(run.err, "standard input, document 1: v1 Pod n/p is read by no source\n");
-    assert!(run.out.contains("package=\"payments\""), "{}", run.out);
+    assert!(run.out.contains("flux-system/payments "), "{}", run.out);
 }
 
 #[test]
@@ -134,8 +150,12 @@ fn what_is_broken_is_named_fails_in_the_end_and_stops_nothing() {
     files.write("c.yaml", &rubbish);
     let run = statusbridge(&["source", "check", "--now", NOW, &files.path(), "/nonexistent"], None);
     assert_eq!(run.code, 1);
-    assert!(run.out.contains(r#"statusbridge_package_healthy_revision{package="payments",package_namespace="flux-system",package_source="flux-kustomization"} 86922263036371"#), "{}", run.out);
-    assert!(run.out.contains(r#"statusbridge_package_apply_state{package="rubbish",package_namespace="flux-system",package_source="flux-kustomization"} 5"#), "{}", run.out);
+    let states: Vec<Vec<&str>> =
+        run.out.lines().skip(1).map(|line| line.split_whitespace().skip(1).take(3).collect()).collect();
+    assert_eq!(
+        states,
+        [["flux-system/payments", "Applied", "Current"], ["flux-system/rubbish", "Unknown", "Unknown"]]
+    );
     for named in [
         "a.yaml: ",
         "/nonexistent: ",
@@ -175,7 +195,8 @@ fn a_source_of_ones_own_is_read_from_a_file() {
         Some(PACKAGE),
     );
     assert!(
-        run.out.contains("package_source=\"mine\"") && !run.out.contains("flux-kustomization"),
+        run.out.lines().last().is_some_and(|line| line.starts_with("mine "))
+            && !run.out.contains("flux-kustomization"),
         "{}",
         run.out
     );
@@ -302,7 +323,7 @@ fn hostile_yaml_is_told_and_stops_nothing() {
             statusbridge(&["source", "check", "--presets", "flux-kustomization", "--now", NOW, &file], None);
         assert_eq!(run.code, 1, "{name}: {}", run.err);
         assert!(run.err.starts_with(&format!("{file}, document 2: ")), "{name}: {}", run.err);
-        assert!(run.out.contains("package=\"payments\""), "{name}: {}", run.out);
+        assert!(run.out.contains("flux-system/payments "), "{name}: {}", run.out);
         let alone = files.write(&format!("{name}-alone.yaml"), &text);
         let run =
             statusbridge(&["source", "check", "--presets", "flux-kustomization", "--now", NOW, &alone], None);

@@ -6,15 +6,18 @@
 //!                           source: what an object says of a package
 //! ```
 //!
-//! `replay` does the same with objects that were `saved`.
+//! `rehearsal` does the same with objects that were `saved`: a `recording` of them stands in for the API server. A `suite`
+//! holds what it shows against what was expected.
 
 #![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
 
 mod clock;
 pub mod metrics;
-pub mod replay;
+pub mod recording;
+pub mod rehearsal;
 pub mod saved;
 pub mod serve;
 pub mod source;
 pub mod state;
+pub mod suite;
 pub mod watch;

@@ -1,4 +1,4 @@
-//! Kubernetes objects that somebody saved: YAML of several documents, JSON, JSON lines, lists.
+//! Kubernetes objects that somebody saved: YAML of several documents, JSON, JSON lines, lists, and the events of a watch.
 
 use std::{
     fs,
@@ -21,15 +21,34 @@ pub struct SavedObject {
     pub origin: String,
     /// The object, with `apiVersion`, `kind` and `metadata.name`.
     pub value: Value,
+    /// What happened to it, where that was saved.
+    pub event: Option<SavedEvent>,
 }
 
-/// Something that could not be read, and where.
+/// What a watch said about an object, as `kubectl get --watch --output-watch-events` prints it, where the object alone does
+/// not say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SavedEvent {
+    /// It is new.
+    Added,
+    /// It is gone; this is how it was last.
+    Deleted,
+}
+
+impl SavedObject {
+    /// An object of which no event was saved.
+    pub fn new(origin: &str, value: Value) -> Self {
+        Self { origin: origin.to_owned(), value, event: None }
+    }
+}
+
+/// Something to be said about what was saved, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {message}")]
-pub struct BrokenObject {
+pub struct Remark {
     /// The file, and the document or line in it.
     pub origin: String,
-    /// What is wrong.
+    /// What is to be said.
     pub message: String,
 }
 
@@ -39,7 +58,7 @@ pub struct Saved {
     /// The objects.
     pub objects: Vec<SavedObject>,
     /// What is broken; it stops nothing else.
-    pub broken: Vec<BrokenObject>,
+    pub broken: Vec<Remark>,
 }
 
 impl Saved {
@@ -134,13 +153,15 @@ impl Saved {
         true
     }
 
-    /// Adds one object, or the objects of a list.
+    /// Adds one object, the objects of a list, or the object of an event.
     fn add_value(&mut self, origin: &str, value: Value) {
+        let (event, value) = match event_of(value) {
+            Ok(found) => found,
+            Err(error) => return self.broken(origin, error),
+        };
         each_object(value, &mut |value| {
-            let text = |value: Option<&Value>| value.is_some_and(Value::is_string);
-            let name = value.get("metadata").and_then(|metadata| metadata.get("name"));
-            if text(value.get("apiVersion")) && text(value.get("kind")) && text(name) {
-                self.objects.push(SavedObject { origin: origin.to_owned(), value });
+            if is_object(&value) {
+                self.objects.push(SavedObject { event, ..SavedObject::new(origin, value) });
             } else {
                 self.broken(origin, "is no Kubernetes object: needs apiVersion, kind and metadata.name");
             }
@@ -148,8 +169,34 @@ impl Saved {
     }
 
     fn broken(&mut self, origin: &str, message: impl ToString) {
-        self.broken.push(BrokenObject { origin: origin.to_owned(), message: message.to_string() });
+        self.broken.push(Remark { origin: origin.to_owned(), message: message.to_string() });
     }
+}
+
+/// Whether a value has what every Kubernetes object has.
+pub(crate) fn is_object(value: &Value) -> bool {
+    let text = |value: Option<&Value>| value.is_some_and(Value::is_string);
+    let name = value.get("metadata").and_then(|metadata| metadata.get("name"));
+    text(value.get("apiVersion")) && text(value.get("kind")) && text(name)
+}
+
+/// The object of an event with what happened to it; anything else as it is. A bookmark is no object: it gives an empty list.
+fn event_of(mut value: Value) -> Result<(Option<SavedEvent>, Value), String> {
+    let Some(object) = value.get("object").filter(|_| value.get("kind").is_none()) else {
+        return Ok((None, value));
+    };
+    let event = match value.get("type").and_then(Value::as_str) {
+        Some("ADDED") => Some(SavedEvent::Added),
+        Some("MODIFIED") => None,
+        Some("DELETED") => Some(SavedEvent::Deleted),
+        Some("BOOKMARK") => return Ok((None, Value::Array(Vec::new()))),
+        Some("ERROR") => {
+            let message = object.get("message").and_then(Value::as_str).unwrap_or("without a message");
+            return Err(format!("the watch ended with an error: {message}"));
+        }
+        _ => return Ok((None, value)),
+    };
+    Ok((event, value.get_mut("object").map(Value::take).unwrap_or_default()))
 }
 
 /// All that can be read, which is taken from the bytes that are left.
@@ -223,6 +270,31 @@ mod tests {
     #[case::nothing("\n# only a comment\n", &[])]
     fn reads_every_common_form(#[case] text: &str, #[case] expected: &[&str]) {
         assert_eq!(read(text), (expected.iter().map(ToString::to_string).collect(), vec![]));
+    }
+
+    #[rstest]
+    #[case::lines(
+        "{\"type\":\"ADDED\",\"object\":$A}\n{\"type\":\"MODIFIED\",\"object\":$A}\n{\"type\":\"DELETED\",\"object\":$A}\n"
+    )]
+    #[case::documents(
+        "type: ADDED\nobject: $A\n---\ntype: MODIFIED\nobject: $A\n---\nobject: $A\ntype: DELETED\n"
+    )]
+    #[case::with_a_bookmark(
+        "{\"type\":\"ADDED\",\"object\":$A}\n{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"A\",\"metadata\":{}}}\n{\"type\":\"MODIFIED\",\"object\":$A}\n{\"type\":\"DELETED\",\"object\":$A}"
+    )]
+    fn events_of_a_watch_are_told_apart(#[case] text: &str) {
+        let mut saved = Saved::default();
+        saved.add_text("f", &text.replace("$A", A));
+        assert_eq!(saved.broken, []);
+        let events: Vec<_> = saved.objects.iter().map(|object| object.event).collect();
+        assert_eq!(events, [Some(SavedEvent::Added), None, Some(SavedEvent::Deleted)]);
+    }
+
+    #[test]
+    fn a_watch_that_ended_with_an_error_is_broken() {
+        let mut saved = Saved::default();
+        saved.add_text("f", r#"{"type":"ERROR","object":{"kind":"Status","message":"too old"}}"#);
+        assert_eq!(saved.broken[0].to_string(), "f: the watch ended with an error: too old");
     }
 
     #[rstest]

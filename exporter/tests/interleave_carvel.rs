@@ -8,19 +8,11 @@
 
 mod support;
 
-use std::sync::LazyLock;
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{
-    source::{Preset, Source},
-    state::soak::Shown,
-};
-use support::{Related, Replay};
-
-static SOURCE: LazyLock<Source> =
-    LazyLock::new(|| Preset::find("carvel-packageinstall").expect("a preset").source().expect("it compiles"));
+use statusbridge_exporter::state::Shown;
+use support::Replay;
 
 fn version(major: u8) -> String {
     format!("{major}.0.0")
@@ -74,6 +66,8 @@ impl Install {
             })
         };
         json!({
+            "apiVersion": "packaging.carvel.dev/v1alpha1",
+            "kind": "PackageInstall",
             "metadata": {"name": "p", "namespace": "n", "generation": self.generation},
             "spec": {
                 "paused": self.paused,
@@ -85,12 +79,18 @@ impl Install {
 }
 
 impl App {
+    /// One that is not there yet.
+    const NONE: Self =
+        Self { generation: 0, observed: 0, version: 0, paused: false, condition: "", failures: 0 };
+
     fn object(&self) -> Value {
         let conditions: Vec<Value> = match self.condition {
             "" => vec![],
             kind => vec![json!({"type": kind, "status": "True"})],
         };
         json!({
+            "apiVersion": "kappctrl.k14s.io/v1alpha1",
+            "kind": "App",
             "metadata": {
                 "name": "p",
                 "namespace": "n",
@@ -133,6 +133,7 @@ impl World {
     fn new() -> Self {
         let install = Install { generation: 1, wanted: 1, ..Install::default() };
         let installs = vec![install.object()];
+        let replay = Replay::of("carvel-packageinstall", &[install.object(), App::NONE.object()]);
         Self {
             install,
             app: None,
@@ -141,7 +142,7 @@ impl World {
             installs,
             apps: vec![(None, None)],
             seen: (0, 0),
-            replay: Replay::default(),
+            replay,
             now: 1_000_000,
             shown: None,
             transitions: 0,
@@ -157,8 +158,7 @@ impl World {
         self.seen = (install.max(newest.saturating_sub(lag.0)), app.max(newest.saturating_sub(lag.1)));
         self.now += 1_000;
         let (app, deployed) = self.apps[self.seen.1].clone();
-        let (shown, changed) =
-            self.replay.step(&SOURCE, &self.installs[self.seen.0], &[Related::One(app)], self.now);
+        let (shown, changed) = self.replay.step(&self.installs[self.seen.0], app.as_slice(), self.now);
         self.transitions += usize::from(changed);
         let truth = Fingerprint::of(&deployed.map(version).unwrap_or_default());
         for claimed in [shown.verdict.healthy, shown.verdict.applied] {
@@ -206,14 +206,7 @@ impl World {
             Some(app) if app.generation == app.observed && !app.condition.is_empty() => app.condition,
             _ => "Reconciling",
         };
-        let before = self.app.clone().unwrap_or(App {
-            generation: 0,
-            observed: 0,
-            version: 0,
-            paused: false,
-            condition: "",
-            failures: 0,
-        });
+        let before = self.app.clone().unwrap_or(App::NONE);
         if before.version != install.wanted || before.paused != install.paused {
             self.app = Some(App {
                 generation: before.generation + 1,

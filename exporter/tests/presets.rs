@@ -1,63 +1,58 @@
-//! What every preset says about objects, good and bad: tables in tests/cases.
+//! What every preset says about objects, good and bad: the tests in tests/cases, run as `statusbridge source test` runs them.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
+#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
 
-#[path = "support/table.rs"]
-mod table;
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, LazyLock, Mutex},
+};
 
-use std::{fmt::Write as _, path::Path};
+use statusbridge_exporter::{
+    source::{PRESETS, Preset, Source},
+    suite::Suite,
+};
 
-use serde_json::Value;
-use statusbridge_exporter::source::{PRESETS, Preset};
-use table::{Table, describe, evaluate};
+fn suites() -> Vec<Suite> {
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    Suite::read(&[directory]).unwrap_or_else(|error| panic!("{error}"))
+}
 
-fn check(preset: Preset, table: &Table) {
-    let source = preset.source().unwrap_or_else(|error| panic!("{error}"));
-    let mut problems = String::new();
-    let mut looking = preset.source().unwrap_or_else(|error| panic!("{error}"));
-    looking.watch_resources(true);
-    for case in &table.cases {
-        let source = if case.leaf_health { &looking } else { &source };
-        let objects = table.objects(case);
-        let object = &objects["object"];
-        let whole = evaluate(source, &objects);
-        let (expected, found) = (table.expected(case), describe(&whole));
-        if expected != found {
-            let _ = writeln!(problems, "{}\n  expected {expected:?}\n  found    {found:?}", case.name);
-            if let Some(error) = &whole.error {
-                let _ = writeln!(problems, "  {error}");
-            }
-        }
-        let mut lean = objects.clone();
-        lean["object"] = source.projection().project(object);
-        for r in &source.related {
-            if let Some(found) = objects.get("related").and_then(|all| all.get(&r.name)) {
-                lean["related"][&r.name] = match found {
-                    Value::Array(all) => all.iter().map(|one| r.projection.project(one)).collect(),
-                    one => r.projection.project(one),
-                };
-            }
-        }
-        let lean = evaluate(source, &lean);
-        if lean != whole {
-            let _ = writeln!(problems, "{}\n  on the lean object {lean:?}", case.name);
-        }
+/// Compiled presets by their names, and whether the objects that their packages consist of are looked at.
+static COMPILED: LazyLock<Mutex<BTreeMap<(String, Option<bool>), Arc<Source>>>> =
+    LazyLock::new(Mutex::default);
+
+fn preset(name: &str, resources: Option<bool>) -> Result<Arc<Source>, String> {
+    let mut compiled = COMPILED.lock().expect("no panic");
+    if let Some(source) = compiled.get(&(name.to_owned(), resources)) {
+        return Ok(source.clone());
     }
-    assert!(problems.is_empty(), "{}:\n{problems}", preset.name);
+    let preset = Preset::find(name).ok_or_else(|| format!("there is no preset {name}"))?;
+    let mut source = preset.source().map_err(|error| error.to_string())?;
+    if resources.is_some_and(|resources| !source.watch_resources(resources)) {
+        return Err(format!("{name} does not say what its packages consist of"));
+    }
+    let source = Arc::new(source);
+    compiled.insert((name.to_owned(), resources), source.clone());
+    Ok(source)
 }
 
 #[test]
-fn every_preset_passes_its_table() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-    let mut covered = Vec::new();
-    for table in Table::all(&directory) {
-        for name in &table.of {
-            check(Preset::find(name).unwrap_or_else(|| panic!("there is no preset {name}")), &table);
-            covered.push(name.clone());
-        }
-    }
+fn every_preset_passes_its_tests() {
+    let outcomes: Vec<_> = suites().iter().flat_map(|suite| suite.run(&preset)).collect();
+    let problems: Vec<String> = outcomes
+        .iter()
+        .filter(|outcome| !outcome.problems.is_empty())
+        .map(|it| format!("{}: {}\n  {}", it.source, it.case, it.problems.join("\n  ")))
+        .collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    assert!(outcomes.len() > 500, "{}", outcomes.len());
+}
+
+#[test]
+fn every_preset_has_one_test() {
+    let mut covered: Vec<String> = suites().into_iter().flat_map(|suite| suite.sources).collect();
     covered.sort();
-    covered.dedup();
     let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-    assert_eq!(covered, presets, "every preset has a table");
+    assert_eq!(covered, presets);
 }

@@ -9,7 +9,7 @@ mod support;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{source::Preset, state::soak::Shown};
+use statusbridge_exporter::state::Shown;
 use support::{Replay, own_time, recording, transitions};
 
 const R1: &str = "1096c9b7dbe0";
@@ -42,15 +42,15 @@ fn written_at(object: &Value) -> i64 {
 }
 
 fn replay() -> Vec<(Value, Shown, bool)> {
-    let source = Preset::find("argocd-application").expect("a preset").source().expect("it compiles");
-    let mut replay = Replay::default();
+    let versions = versions();
+    let mut replay = Replay::of("argocd-application", &versions);
     let mut at = 0;
     let step = |object: Value| {
         at = written_at(&object).max(at);
-        let (shown, changed) = replay.step(&source, &object, &[], at * 1000);
+        let (shown, changed) = replay.step(&object, &[], at * 1000);
         (object, shown, changed)
     };
-    versions().into_iter().map(step).collect()
+    versions.into_iter().map(step).collect()
 }
 
 /// What the cluster really ran and how it did, version by version: the revision that every resource

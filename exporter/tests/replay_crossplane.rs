@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{source::Preset, state::soak::Shown};
-use support::{Related, Replay, own_time, recording};
+use statusbridge_exporter::state::Shown;
+use support::{Replay, own_time, recording};
 
 /// The first digits of the digests of the images.
 const V1: &str = "af9fe915b259";
@@ -77,10 +77,9 @@ fn truth(all: &[Value], provider: &Value, revisions: &BTreeMap<String, Value>) -
 
 /// Replays both recordings, the revisions seen `lag` writes too late (or, when negative, too early).
 fn replay(lag: isize) -> Vec<Look> {
-    let source = Preset::find("crossplane-package").expect("a preset").source().expect("it compiles");
     let all = versions();
     let of_revisions: Vec<Value> = all.iter().filter(|v| v["kind"] == "ProviderRevision").cloned().collect();
-    let mut replay = Replay::default();
+    let mut replay = Replay::of("crossplane-provider", &all);
     let (mut looks, mut now) = (Vec::new(), 0);
     for (n, version) in all.iter().enumerate() {
         now = now.max(newest(version));
@@ -88,8 +87,8 @@ fn replay(lag: isize) -> Vec<Look> {
         let Some(provider) = so_far.iter().rev().find(|v| v["kind"] == "Provider") else { continue };
         let seen = so_far.iter().filter(|v| v["kind"] == "ProviderRevision").count();
         let seen = seen.saturating_add_signed(-lag).min(of_revisions.len());
-        let related = revisions(of_revisions[..seen].iter()).into_values().collect();
-        let (shown, changed) = replay.step(&source, provider, &[Related::Many(related)], now);
+        let related: Vec<Value> = revisions(of_revisions[..seen].iter()).into_values().collect();
+        let (shown, changed) = replay.step(provider, &related, now);
         let truth = truth(&all, provider, &revisions(so_far.iter()));
         looks.push(Look { written: written(version), truth, shown, changed });
     }

@@ -3,25 +3,18 @@
 //! What is true at each version is worked out here from the recording itself, in a way that has
 //! nothing to do with the preset.
 
-#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+#![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
 
 mod support;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{
-    source::{Preset, Source},
-    state::soak::Shown,
-};
-use support::{Related, Replay, own_time, recording, transitions};
+use statusbridge_exporter::state::Shown;
+use support::{Replay, own_time, recording, transitions};
 
 const R1: &str = "main@sha1:1111111111111111111111111111111111111111";
 const R2: &str = "main@sha1:2222222222222222222222222222222222222222";
 const R3: &str = "main@sha1:3333333333333333333333333333333333333333";
-
-fn source() -> Source {
-    Preset::find("flux-kustomization").expect("a preset").source().expect("it compiles")
-}
 
 /// What one version says, read by hand.
 struct Facts {
@@ -53,14 +46,17 @@ fn facts(object: &Value) -> Facts {
 
 /// Everything shown, version by version; `source_revision` gives the source object's revision.
 fn replay(source_revision: impl Fn(&Facts) -> Option<String>) -> Vec<(Facts, Shown, bool)> {
-    let source = source();
-    let mut replay = Replay::default();
     let versions = recording(include_str!("traces/flux-kustomization-1.7.3.jsonl"));
+    let artifact = |revision: String| {
+        json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "ExternalArtifact",
+            "metadata": {"name": "payments", "namespace": "flux-system"},
+            "status": {"artifact": {"revision": revision}}})
+    };
+    let mut replay = Replay::of("flux-kustomization", &[versions[0].clone(), artifact(String::new())]);
     let step = |object: Value| {
         let facts = facts(&object);
-        let artifact =
-            source_revision(&facts).map(|r| serde_json::json!({"status": {"artifact": {"revision": r}}}));
-        let (shown, changed) = replay.step(&source, &object, &[Related::One(artifact)], facts.at);
+        let artifacts: Vec<Value> = source_revision(&facts).map(artifact).into_iter().collect();
+        let (shown, changed) = replay.step(&object, &artifacts, facts.at);
         (facts, shown, changed)
     };
     versions.into_iter().map(step).collect()

@@ -2,14 +2,15 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 use statusbridge_contract::Fingerprint;
 use statusbridge_exporter::{
-    replay::{Clock, History, replay},
+    rehearsal::{Clock, History, rehearse},
     saved::SavedObject,
     source::{Preset, Source},
+    state::Limits,
 };
 
 fn recording() -> Vec<Value> {
@@ -20,11 +21,9 @@ fn recording() -> Vec<Value> {
 fn run(objects: &[Value]) -> History {
     let source: Source =
         Preset::find("kpt-resourcegroup").expect("the preset").source().expect("it compiles");
-    let objects: Vec<SavedObject> = objects
-        .iter()
-        .map(|value| SavedObject { origin: "recording".into(), value: value.clone() })
-        .collect();
-    let history = replay(&[source], &objects, Clock::FromObjects(0));
+    let objects = objects.iter().map(|value| SavedObject::new("recording", value.clone())).collect();
+    let sources = vec![Arc::new(source)];
+    let history = rehearse(sources, objects, Limits::default(), Clock::FromObjects(0)).expect("no selectors");
     assert!(history.failures.is_empty(), "{:?}", history.failures);
     history
 }
@@ -49,7 +48,8 @@ fn no_revision_is_claimed_healthy_that_does_not_work() {
     let mut claims = 0;
     for seen in 1..=objects.len() {
         let objects = &objects[..seen];
-        let Some(shown) = run(objects).packages.into_values().next() else { continue };
+        let Some(package) = run(objects).packages.into_values().next() else { continue };
+        let shown = package.shown;
         if !shown.verdict.healthy.is_none() {
             claims += 1;
             let revision = working(objects).unwrap_or_else(|| panic!("line {seen}: nothing works"));
@@ -70,9 +70,10 @@ fn every_apply_is_shown_as_what_came_of_it() {
         .transitions
         .iter()
         .map(|t| {
-            let v = &t.shown.verdict;
+            let package = t.package.as_ref().expect("it is never gone");
+            let v = &package.shown.verdict;
             let reason = v.reason.as_deref().unwrap_or_default();
-            format!("{} {}/{} {} {reason}", t.version, v.apply, v.health, name(v.healthy))
+            format!("{} {}/{} {} {reason}", package.version, v.apply, v.health, name(v.healthy))
         })
         .collect();
     // Version of the ResourceGroup, state, healthy revision, reason.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_exporter::{
     source::{Preset, RelatedObjects},
-    state::soak::Shown,
+    state::Shown,
 };
 use support::{Replay, own_time, recording};
 
@@ -36,11 +36,11 @@ fn times(versions: &[Value]) -> Vec<i64> {
 }
 
 fn replay() -> Vec<(Value, Shown, bool)> {
-    let source = Preset::find("kudo-instance").expect("a preset").source().expect("it compiles");
-    let (versions, mut replay) = (versions(), Replay::default());
+    let versions = versions();
+    let mut replay = Replay::of("kudo-instance", &versions);
     let times = times(&versions);
     let step = |(object, at): (Value, i64)| {
-        let (shown, changed) = replay.step(&source, &object, &[], at);
+        let (shown, changed) = replay.step(&object, &[], at);
         (object, shown, changed)
     };
     versions.into_iter().zip(times).map(step).collect()
@@ -116,8 +116,8 @@ fn the_objects_own_time_is_when_the_plan_ended() {
     let at = |n: usize| own_time(&shown[n].1);
     assert_eq!((at(43), at(51)), ("2026-11-21T00:57:52Z".to_owned(), "2026-11-21T00:58:00Z".to_owned()));
     // Found for the first time in that state, it says the same.
-    let source = Preset::find("kudo-instance").expect("a preset").source().expect("it compiles");
-    let (last, _) = Replay::default().step(&source, &shown[51].0, &[], i64::from(u32::MAX) * 1000);
+    let mut anew = Replay::of("kudo-instance", &versions());
+    let (last, _) = anew.step(&shown[51].0, &[], i64::from(u32::MAX) * 1000);
     assert_eq!(last.verdict.since, shown[51].1.verdict.since);
 }
 

@@ -9,15 +9,8 @@ mod support;
 
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::{
-    source::{Preset, Source},
-    state::soak::Shown,
-};
+use statusbridge_exporter::state::Shown;
 use support::{Replay, recording, transitions};
-
-fn source() -> Source {
-    Preset::find("rukpak-bundledeployment").expect("a preset").source().expect("it compiles")
-}
 
 /// The name of the ConfigMap in a source, or nothing.
 fn config_map(source: &Value) -> &str {
@@ -34,11 +27,10 @@ fn written(object: &Value) -> i64 {
 }
 
 fn replay() -> Vec<(Value, Shown, bool)> {
-    let source = source();
-    let mut replay = Replay::default();
     let versions = recording(include_str!("traces/rukpak-bundledeployment-0.24.jsonl"));
+    let mut replay = Replay::of("rukpak-bundledeployment", &versions);
     let step = |object: Value| {
-        let (shown, changed) = replay.step(&source, &object, &[], written(&object));
+        let (shown, changed) = replay.step(&object, &[], written(&object));
         (object, shown, changed)
     };
     versions.into_iter().map(step).collect()

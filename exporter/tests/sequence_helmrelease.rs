@@ -1,16 +1,15 @@
 //! The writes of helm-controller in their order, as its source has them (there is no recording): an
 //! interval, an upgrade, a failed upgrade with its rollback and retry.
 
-#![allow(clippy::expect_used)] // in a test, what cannot be is a failure
+#![allow(clippy::expect_used, clippy::indexing_slicing)] // in a test, what cannot be is a failure
 
 mod support;
 
 use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::source::Preset;
-use support::{Related, Replay};
+use support::Replay;
 
-fn release(version: i64, status: &str, chart: &str) -> Value {
+fn entry(version: i64, status: &str, chart: &str) -> Value {
     json!({"version": version, "status": status, "action": "upgrade", "chartVersion": chart})
 }
 
@@ -26,16 +25,12 @@ fn conditions(ready: &str, reason: &str, reconciling: bool) -> Value {
 
 #[test]
 fn only_upgrades_and_failures_are_transitions_and_nothing_is_healthy_too_early() {
-    let source = Preset::find("flux-helmrelease").expect("a preset").source().expect("it compiles");
     let (ready, busy, failed) = ("True", "Unknown", "False");
-    let one = json!([release(1, "deployed", "1.0.0")]);
-    let two = json!([release(2, "deployed", "2.0.0"), release(1, "superseded", "1.0.0")]);
-    let failing = json!([release(3, "failed", "3.0.0"), release(2, "deployed", "2.0.0")]);
-    let back = json!([
-        release(4, "deployed", "2.0.0"),
-        release(3, "failed", "3.0.0"),
-        release(2, "superseded", "2.0.0")
-    ]);
+    let one = json!([entry(1, "deployed", "1.0.0")]);
+    let two = json!([entry(2, "deployed", "2.0.0"), entry(1, "superseded", "1.0.0")]);
+    let failing = json!([entry(3, "failed", "3.0.0"), entry(2, "deployed", "2.0.0")]);
+    let back =
+        json!([entry(4, "deployed", "2.0.0"), entry(3, "failed", "3.0.0"), entry(2, "superseded", "2.0.0")]);
     // Conditions are written before the rest of the status. In the cluster: what is healthy.
     let writes = [
         // An interval: Reconciling comes and goes.
@@ -59,25 +54,33 @@ fn only_upgrades_and_failures_are_transitions_and_nothing_is_healthy_too_early()
         ("3.0.0", "3.0.0", busy, "Progressing", true, &back, ""),
         ("3.0.0", "3.0.0", failed, "UpgradeFailed", true, &back, ""),
     ];
-    let mut replay = Replay::default();
+    let chart = |revision: &str| {
+        json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "HelmChart",
+            "metadata": {"name": "n-a", "namespace": "n", "generation": 1},
+            "status": {"observedGeneration": 1, "artifact": {"revision": revision}}})
+    };
+    let release = |status: Value| {
+        json!({
+            "apiVersion": "helm.toolkit.fluxcd.io/v2",
+            "kind": "HelmRelease",
+            "metadata": {"name": "a", "namespace": "n", "generation": 1},
+            "spec": {"chart": {"spec": {"chart": "a", "sourceRef": {"kind": "HelmRepository", "name": "a"}}}},
+            "status": status,
+        })
+    };
+    let mut replay = Replay::of("flux-helmrelease", &[release(json!({})), chart("")]);
     let mut transitions = Vec::new();
     for (number, (wanted, attempted, status, reason, reconciling, history, truth)) in
         writes.iter().enumerate()
     {
-        let object = json!({
-            "metadata": {"name": "a", "namespace": "n", "generation": 1},
-            "spec": {"chart": {"spec": {"chart": "a", "sourceRef": {"kind": "HelmRepository", "name": "a"}}}},
-            "status": {
-                "observedGeneration": 1,
-                "lastAttemptedRevision": attempted,
-                "conditions": conditions(status, reason, *reconciling),
-                "history": history,
-            },
-        });
-        let chart = json!({"metadata": {"generation": 1},
-                           "status": {"observedGeneration": 1, "artifact": {"revision": wanted}}});
+        let object = release(json!({
+            "observedGeneration": 1,
+            "lastAttemptedRevision": attempted,
+            "conditions": conditions(status, reason, *reconciling),
+            "history": history,
+        }));
         let at = 1_767_400_000_000 + 1_000 * i64::try_from(number).expect("a small number");
-        let (shown, changed) = replay.step(&source, &object, &[Related::One(Some(chart))], at);
+        let (shown, changed) = replay.step(&object, &[chart(wanted)], at);
         let v = &shown.verdict;
         assert!(v.healthy.is_none() || v.healthy == Fingerprint::of(truth), "write {number}: {}", v.healthy);
         assert_eq!(v.desired, Fingerprint::of(wanted), "write {number}");

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::string_slice)] // what cannot be ends a test
 
 mod attacks;
+mod checked;
 mod dashboards;
 mod deploy;
 mod docs;

@@ -1,28 +1,24 @@
-//! The presets against API servers that have the systems' own CRDs: the objects in their tables are ones that can
-//! exist, what comes back from the API server is read as the table says, and so it is by the exporter itself.
-
-#[path = "../../exporter/tests/support/table.rs"]
-mod table;
+//! The presets against API servers that have the systems' own CRDs: the objects in their tests are ones that can
+//! exist, what comes back from the API server is shown as the test says, and so it is by the exporter itself.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{ApiResource, Discovery, Scope};
 use serde_json::{Map, Value, json};
-use statusbridge_contract::Fingerprint;
-use statusbridge_exporter::source::{
-    KindRef, PRESETS, PackageKinds, Preset, ResourceRef, ResourceSet, ResourceSummary, Source,
-};
-use statusbridge_tests::exposition::Exposition;
+use statusbridge_exporter::source::{PRESETS, PackageKinds, Preset, Source};
+use statusbridge_exporter::suite::{Case, Suite};
 use statusbridge_tests::*;
-use table::{Case, Table, describe, evaluate, related};
+
+use crate::checked;
 
 const SOON: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "cases";
@@ -95,23 +91,12 @@ impl Cluster {
         self.crds.iter().filter(|crd| is(&crd["spec"])).collect()
     }
 
-    /// The kind of an object: the one that it names, or else the only one that the preset expects there, at the
-    /// first version that is served.
-    fn kind(&self, expected: &[KindRef], object: &Value) -> Result<Option<Kind>> {
-        let text = |field: &str| object[field].as_str();
-        let candidates: Vec<GroupVersionKind> = match (text("apiVersion"), text("kind"), expected) {
-            (Some(version), Some(kind), _) => {
-                let (group, version) = version.split_once('/').unwrap_or(("", version));
-                vec![GroupVersionKind::gvk(group, version, kind)]
-            }
-            (None, None, [only]) => {
-                only.versions.iter().map(|v| GroupVersionKind::gvk(&only.group, v, &only.kind)).collect()
-            }
-            _ => {
-                bail!("it needs both apiVersion and kind, or neither where the preset expects one kind only")
-            }
-        };
-        let served = candidates.iter().find_map(|kind| self.kinds.resolve_gvk(kind));
+    /// The kind of an object; `None` when it is not served at the object's version.
+    fn kind(&self, object: &Value) -> Result<Option<Kind>> {
+        let text = |field: &str| object[field].as_str().with_context(|| format!("no {field}"));
+        let version = text("apiVersion")?;
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let served = self.kinds.resolve_gvk(&GroupVersionKind::gvk(group, version, text("kind")?));
         Ok(served.map(|(resource, can)| Kind {
             resource,
             namespaced: can.scope == Scope::Namespaced,
@@ -129,22 +114,15 @@ impl Cluster {
     /// Makes an object with its status, under another name and namespace, and reads it back.
     async fn put(
         &self,
-        expected: &[KindRef],
         object: &Value,
         namespace: &str,
         name: &str,
         status: impl FnOnce(&DynamicObject, Value) -> Value,
     ) -> Result<Fate> {
-        let Some(kind) = self.kind(expected, object)? else {
-            let named = |k: &KindRef| format!("{}.{} {}", k.kind, k.group, k.versions.join(" or "));
-            return Ok(Fate::NotServed(match (&object["apiVersion"], &object["kind"], expected) {
-                (Value::Null, _, [only]) => named(only),
-                (version, kind, _) => format!("{kind} at {version}"),
-            }));
+        let Some(kind) = self.kind(object)? else {
+            return Ok(Fate::NotServed(format!("{} at {}", object["kind"], object["apiVersion"])));
         };
         let mut new = object.clone();
-        new["apiVersion"] = json!(kind.resource.api_version);
-        new["kind"] = json!(kind.resource.kind);
         let given = metadata(&new, |field| KEPT.contains(&field));
         new["metadata"] = Value::Object(given);
         new["metadata"]["name"] = json!(name);
@@ -176,65 +154,45 @@ impl Cluster {
         }
     }
 
-    /// What a preset says of a case's objects once an API server has had them; `Err` says why it could not have them.
+    /// What differs from what is expected of a case once an API server has had its objects; `Err` says why it could not have
+    /// them.
     async fn read(
         &self,
-        source: &Source,
-        objects: &Value,
+        source: &Arc<Source>,
+        suite: &Suite,
+        case: &Case,
         id: &str,
-    ) -> Result<std::result::Result<String, Fate>> {
-        let mut found = json!({"related": {}, "leaves": objects["leaves"]});
-        for (number, Part { of, kinds, object }) in parts(source, objects).into_iter().enumerate() {
+    ) -> Result<std::result::Result<Vec<String>, Fate>> {
+        let mut found = Vec::new();
+        for (number, (what, object)) in objects(suite, source, case)?.into_iter().enumerate() {
             let name = format!("{id}-{number}");
-            let what = of.unwrap_or("object");
-            let stored = self.put(kinds, object, NAMESPACE, &name, |_, status| status).await;
-            let mut stored = match stored.with_context(|| what.to_owned())? {
+            let stored = self.put(&object, NAMESPACE, &name, |_, status| status).await;
+            let mut stored = match stored.with_context(|| what.clone())? {
                 Fate::Taken(stored) => stored,
                 Fate::NotTaken(why) => return Ok(Err(Fate::NotTaken(format!("{what}: {why}")))),
                 not_served => return Ok(Err(not_served)),
             };
             let mut changed = Vec::new();
-            compare(what, &comparable(object), &stored, &mut changed);
+            compare(&what, &comparable(&object), &stored, &mut changed);
             if !changed.is_empty() {
                 return Ok(Err(Fate::NotTaken(changed.join(", "))));
             }
             // Its name, generation and deletion are the case's.
-            let mut own = metadata(object, |field| !KEPT.contains(&field));
+            let mut own = metadata(&object, |field| !KEPT.contains(&field));
             own.extend(metadata(&stored, |field| KEPT.contains(&field)));
             stored["metadata"] = Value::Object(own);
-            match (of, of.map(|of| &objects["related"][of])) {
-                (Some(of), Some(Value::Array(_))) => match &mut found["related"][of] {
-                    Value::Array(list) => list.push(stored),
-                    list => *list = json!([stored]),
-                },
-                (Some(of), _) => found["related"][of] = stored,
-                (None, _) => found["object"] = stored,
-            }
+            found.push(stored);
         }
-        Ok(Ok(describe(&evaluate(source, &found))))
+        found.extend(self.crds_of(source).into_iter().cloned());
+        Ok(Ok(suite.differences(source, case, found).map_err(anyhow::Error::msg)?))
     }
 }
 
-/// One of the objects that a preset reads.
-struct Part<'a> {
-    /// The entry of `related` that finds it; `None` for the package itself.
-    of: Option<&'a str>,
-    kinds: &'a [KindRef],
-    object: &'a Value,
-}
-
-/// The package and what is related to it.
-fn parts<'a>(source: &'a Source, objects: &'a Value) -> Vec<Part<'a>> {
-    let mut all = vec![Part { of: None, kinds: source.kinds.listed(), object: &objects["object"] }];
-    for r in &source.related {
-        let part = |object| Part { of: Some(&r.name), kinds: &r.kinds, object };
-        match objects.pointer(&format!("/related/{}", r.name)) {
-            None | Some(Value::Null) => {}
-            Some(Value::Array(several)) => all.extend(several.iter().map(part)),
-            Some(one) => all.push(part(one)),
-        }
-    }
-    all
+/// The objects of a case, but for the definitions of kinds, which every API server here has.
+fn objects(suite: &Suite, source: &Source, case: &Case) -> Result<Vec<(String, Value)>> {
+    let mut objects = suite.objects(source, case).map_err(anyhow::Error::msg)?;
+    objects.retain(|(_, object)| object["kind"] != "CustomResourceDefinition");
+    Ok(objects)
 }
 
 /// What of an object's metadata an API server keeps as it is given; the rest is its own to say.
@@ -272,8 +230,17 @@ fn compare(at: &str, given: &Value, found: &Value, changed: &mut Vec<String>) {
     }
 }
 
-fn tables() -> Vec<Table> {
-    Table::all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../exporter/tests/cases"))
+fn suites() -> Result<Vec<Suite>> {
+    Ok(Suite::read(&[Path::new(env!("CARGO_MANIFEST_DIR")).join("../exporter/tests/cases")])?)
+}
+
+/// A preset, with or without a look at the objects that its packages consist of.
+fn preset(name: &str, resources: Option<bool>) -> Result<Arc<Source>> {
+    let mut source = Preset::find(name).context("no such preset")?.source()?;
+    if let Some(resources) = resources {
+        ensure!(source.watch_resources(resources), "{name} does not say what its packages consist of");
+    }
+    Ok(Arc::new(source))
 }
 
 async fn clusters(rig: &Rig, etcd: &Etcd) -> Result<Vec<Cluster>> {
@@ -283,23 +250,14 @@ async fn clusters(rig: &Rig, etcd: &Etcd) -> Result<Vec<Cluster>> {
 }
 
 /// What is wrong with a case; empty when nothing is. One of the clusters has to take its objects, and whichever does,
-/// the preset must say of what came back what the table says.
-async fn check(
+/// the preset must show of what came back what the test says.
+async fn problems(
     clusters: &[Cluster],
-    source: &Source,
-    table: &Table,
+    source: &Arc<Source>,
+    suite: &Suite,
     case: &Case,
     id: &str,
 ) -> Result<String> {
-    let mut looking = Preset::find(&source.name).context("no such preset")?.source()?;
-    let source = if case.leaf_health {
-        ensure!(looking.watch_resources(true), "{} has no leaves", source.name);
-        &looking
-    } else {
-        source
-    };
-    let objects = table.objects(case);
-    let expected = table.expected(case);
     let mut problems = String::new();
     let mut fates = BTreeSet::new();
     let mut taken = false;
@@ -309,12 +267,11 @@ async fn check(
         if clusters[..index].iter().any(|before| before.crds_of(source) == crds) {
             continue;
         }
-        match cluster.read(source, &objects, id).await.with_context(|| case.name.clone())? {
-            Ok(found) => {
+        match cluster.read(source, suite, case, id).await.with_context(|| case.name.clone())? {
+            Ok(differences) => {
                 taken = true;
-                if found != expected {
-                    let at = cluster.api.name();
-                    let _ = write!(problems, "\n  {at}: expected {expected:?}\n  {at}: found    {found:?}");
+                for difference in differences {
+                    let _ = write!(problems, "\n  {}: {difference}", cluster.api.name());
                 }
             }
             Err(Fate::NotTaken(why)) => drop(fates.insert(why)),
@@ -331,26 +288,24 @@ async fn check(
 }
 
 #[tokio::test]
-async fn what_the_tables_speak_of_can_exist_and_comes_back_as_it_was() {
-    run("preset-tables", async |rig| {
+async fn what_the_tests_speak_of_can_exist_and_comes_back_as_it_was() {
+    run("preset-tests", async |rig| {
         let etcd = Etcd::start(rig).await?;
         let clusters = clusters(rig, &etcd).await?;
-        let sources: Vec<Source> = PRESETS.iter().map(|p| p.source()).collect::<Result<_, _>>()?;
-        let tables = tables();
-        let of_table =
-            |table: usize| tables[table].cases.iter().enumerate().map(move |(case, _)| (table, case));
+        let suites = suites()?;
         let mut cases = Vec::new();
-        for source in &sources {
-            let covers = |t: &usize| tables[*t].of.contains(&source.name);
-            cases.extend((0..tables.len()).filter(covers).flat_map(of_table).map(|(t, c)| (source, t, c)));
+        for suite in &suites {
+            for name in &suite.sources {
+                for case in suite.cases.iter().filter(|case| !case.rubbish) {
+                    cases.push((preset(name, case.resource_health)?, suite, case));
+                }
+            }
         }
-        cases.retain(|(_, table, case)| !tables[*table].cases[*case].rubbish);
         ensure!(cases.len() >= PRESETS.len(), "{} cases", cases.len());
-        let checks = cases.into_iter().enumerate().map(|(number, (source, table, case))| {
-            let (table, clusters) = (&tables[table], &clusters);
-            let case = &table.cases[case];
+        let checks = cases.into_iter().enumerate().map(|(number, (source, suite, case))| {
+            let clusters = &clusters;
             async move {
-                let problems = check(clusters, source, table, case, &format!("case-{number}")).await?;
+                let problems = problems(clusters, &source, suite, case, &format!("case-{number}")).await?;
                 let name = format!("{}: {}", source.name, case.name);
                 anyhow::Ok(if problems.is_empty() { None } else { Some(format!("{name}{problems}")) })
             }
@@ -383,87 +338,57 @@ fn of_generation(status: &mut Value, given: i64, real: i64) {
     }
 }
 
-/// Makes the objects of a table's base as they are; `None` when the cluster cannot have them.
-async fn put_base(
-    cluster: &Cluster,
-    sources: &[Source],
-    base: &Value,
-) -> Result<Option<Vec<(Api<DynamicObject>, String)>>> {
-    let mut made = Vec::new();
+/// What was made in a cluster.
+#[derive(Default)]
+struct Made {
+    objects: Vec<(Api<DynamicObject>, String)>,
+    /// As the API server gives them.
+    stored: Vec<Value>,
+    /// As they were written, with what only the API server can say: without what it fills in.
+    written: Vec<Value>,
+}
+
+/// Makes the objects that a test's cases change as they are; `None` when the cluster cannot have them.
+async fn put_base(cluster: &Cluster, suite: &Suite, sources: &[Arc<Source>]) -> Result<Option<Made>> {
+    let mut made = Made::default();
     let mut seen = BTreeSet::new();
     for source in sources {
         // The package comes last: its controller would have written it when all else was there.
-        for Part { of, kinds, object } in parts(source, base).into_iter().rev() {
-            let text = |field: &str| object["metadata"][field].as_str();
+        for (what, mut object) in objects(suite, source, &Case::default())?.into_iter().rev() {
+            let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
             let name = text("name").context("a name")?;
-            let namespace = text("namespace").unwrap_or("default");
-            let Some(kind) = cluster.kind(kinds, object)? else { return Ok(None) };
-            // Several presets of a table may share what is related to them.
-            if !seen.insert((kind.resource.kind.clone(), namespace, name)) {
+            let namespace = text("namespace").unwrap_or("default".to_owned());
+            let Some(kind) = cluster.kind(&object)? else { return Ok(None) };
+            // Several presets of a test may share what is related to them.
+            if !seen.insert((kind.resource.kind.clone(), namespace.clone(), name.clone())) {
                 continue;
             }
-            cluster.api.ensure_namespace(namespace).await?;
-            let mut object = object.clone();
+            cluster.api.ensure_namespace(&namespace).await?;
             object["metadata"]["finalizers"] = Value::Null;
             let given = object["metadata"]["generation"].as_i64();
-            let fate = cluster.put(kinds, &object, namespace, name, |stored, mut status| {
+            let fate = cluster.put(&object, &namespace, &name, |stored, mut status| {
                 if let Some((given, real)) = given.zip(stored.metadata.generation) {
                     of_generation(&mut status, given, real);
                 }
                 status
             });
-            match fate.await.with_context(|| of.unwrap_or("object").to_owned())? {
-                Fate::Taken(_) => made.push((cluster.api_of(&kind, namespace), name.to_owned())),
+            match fate.await.with_context(|| what.clone())? {
+                Fate::Taken(stored) => {
+                    made.objects.push((cluster.api_of(&kind, &namespace), name));
+                    for field in ["metadata", "status"] {
+                        object[field] = stored[field].clone();
+                    }
+                    made.written.push(object);
+                    made.stored.push(stored);
+                }
                 Fate::NotServed(_) | Fate::NotTaken(_) => {
-                    remove(made).await?;
+                    remove(made.objects).await?;
                     return Ok(None);
                 }
             }
         }
     }
     Ok(Some(made))
-}
-
-/// The objects that a package of a table's base consists of.
-fn leaves(source: &Source, base: &Value) -> Vec<ResourceRef> {
-    let mut found = Vec::new();
-    let mut look = |set: ResourceSet| {
-        found.extend(set.objects);
-        ResourceSummary::default()
-    };
-    source.evaluate_with(&base["object"], &related(source, base), &mut look);
-    found
-}
-
-/// Makes an object that a package consists of, as good as it can be, unless it is there.
-async fn put_leaf(cluster: &Cluster, leaf: &ResourceRef) -> Result<()> {
-    let (kind, namespace) = (&*leaf.kind, leaf.namespace.as_deref().unwrap_or("default"));
-    let name = &*leaf.name;
-    let mut object = match (&*leaf.group, kind) {
-        ("", "ConfigMap") => json!({"apiVersion": "v1"}),
-        ("apps", "Deployment") => json!({"apiVersion": "apps/v1", "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "app", "image": "example.com/app:1"}]},
-            },
-        }}),
-        ("", "Service") => json!({"apiVersion": "v1", "spec": {"ports": [{"port": 80}]}}),
-        (group, _) => bail!("this test does not know how to make a {kind}.{group}"),
-    };
-    object["kind"] = json!(kind);
-    object["metadata"] = json!({"name": name, "namespace": namespace});
-    let made = cluster.kind(&[], &object)?.context("not served")?;
-    if cluster.api_of(&made, namespace).get_opt(name).await?.is_some() {
-        return Ok(());
-    }
-    cluster.api.ensure_namespace(namespace).await?;
-    cluster.api.apply_object(&object).await?;
-    if kind == "Deployment" {
-        Flux::set_deployment(&cluster.api, namespace, name, Rollout::Ready).await?;
-    }
-    Ok(())
 }
 
 async fn remove(made: Vec<(Api<DynamicObject>, String)>) -> Result<()> {
@@ -475,53 +400,47 @@ async fn remove(made: Vec<(Api<DynamicObject>, String)>) -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_exporter_finds_every_package_and_what_is_related_to_it() {
+async fn the_exporter_shows_every_package_and_check_says_the_same() {
     run("preset-exporter", async |rig| {
         let etcd = Etcd::start(rig).await?;
         let clusters = clusters(rig, &etcd).await?;
-        for table in tables() {
-            let what = table.of.join(",");
-            let source = |name: &String| Ok(Preset::find(name).context("no such preset")?.source()?);
-            let sources = table.of.iter().map(source).collect::<Result<Vec<Source>>>()?;
+        for suite in suites()? {
+            let what = suite.sources.join(",");
+            let sources = suite.sources.iter().map(|name| preset(name, None)).collect::<Result<Vec<_>>>()?;
             let mut found = None;
             for cluster in &clusters {
-                if let Some(made) = put_base(cluster, &sources, &table.base).await.context(what.clone())? {
+                if let Some(made) = put_base(cluster, &suite, &sources).await.context(what.clone())? {
                     found = Some((cluster, made));
                     break;
                 }
             }
             let (cluster, made) = found.with_context(|| format!("{what}: no API server takes the base"))?;
-            for leaf in sources.iter().flat_map(|source| leaves(source, &table.base)) {
-                put_leaf(cluster, &leaf).await.with_context(|| format!("{what}: {leaf:?}"))?;
-            }
-            let name = format!("exporter-{}", table.of[0]);
-            let exporter =
-                Exporter::start(rig, &name, cluster.api.kubeconfig(), &["--presets", &what]).await?;
-            let text = |field: &Option<String>| field.clone().unwrap_or_default();
-            let revision = |field: &Option<String>| Fingerprint::of(&text(field)).to_string();
-            let expect = &table.expect;
-            let states = [text(&expect.apply), text(&expect.health)];
-            let revisions = [&expect.desired, &expect.applied, &expect.healthy].map(revision);
-            for (name, source) in table.of.iter().zip(&sources) {
-                let package = source.identity(&table.base["object"])?.name;
-                let source = name;
-                eventually(SOON, &format!("{source} shows {package} as the table says"), async || {
-                    let says = Exposition::parse(&exporter.metrics().await?)?;
-                    let shown = says.package(source, &package).context("nothing is said of it")?;
-                    let found = [shown.apply.to_string(), shown.health.to_string()];
-                    ensure!(
-                        found == states,
-                        "it shows {found:?} in place of {states:?}, reason {}",
-                        shown.reason
-                    );
-                    let found = [shown.desired, shown.applied, shown.healthy].map(|r| r.to_string());
-                    ensure!(found == revisions, "it shows {found:?} in place of {revisions:?}");
-                    Ok(())
+            let args = ["--presets", &what];
+            let name = format!("exporter-{}", suite.name);
+            let exporter = Exporter::start(rig, &name, cluster.api.kubeconfig(), &args).await?;
+            let crds: Vec<Value> =
+                sources.iter().flat_map(|source| cluster.crds_of(source)).cloned().collect();
+            for (how, objects) in [("stored", &made.stored), ("written", &made.written)] {
+                let objects = [crds.as_slice(), objects].concat();
+                for source in &sources {
+                    let wrong = suite.differences(source, &Case::default(), objects.clone());
+                    let wrong = wrong.map_err(anyhow::Error::msg)?;
+                    ensure!(wrong.is_empty(), "{} as {how}: {}", source.name, wrong.join("\n"));
+                }
+                let (checked, told) =
+                    checked::check(rig, &format!("{}-{how}", suite.name), &args, &objects).await?;
+                // What packages consist of is not looked at everywhere.
+                ensure!(
+                    told.lines().all(|line| line.ends_with("is read by no source")),
+                    "{what} as {how}: {told}"
+                );
+                eventually(SOON, &format!("the exporter and check agree on {what} as {how}"), async || {
+                    checked::agree(&exporter.says().await?, &checked)
                 })
                 .await?;
             }
             drop(exporter);
-            remove(made).await?;
+            remove(made.objects).await?;
         }
         Ok(())
     })

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::{
         source::{Counts, Verdict},
-        state::{Limits, Publisher, SourceStanding, Store, soak::Shown},
+        state::{Limits, Publisher, Shown, SourceStanding, Store},
         watch::PackageKey,
     };
 

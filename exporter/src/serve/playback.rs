@@ -1,10 +1,9 @@
 //! A recording in place of an API server: the engine hears its objects as if they changed now.
 //!
 //! The times in the objects are those of the recording; they are moved so that it begins now, and pressed together by the
-//! speed. Objects come as in [`replay`](crate::replay): the first version of each is there from the start, later ones come
-//! at the newest time that they or earlier ones say. After the last one everything stays as it is.
+//! speed. After the last version everything stays as it is.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +13,15 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
+use tracing::warn;
 
 use crate::{
     clock::{Clock, Moment},
-    replay::newest_time,
-    saved::Saved,
-    source::KindRef,
+    recording::{GroupKind, Kinds, View, millis, timeline},
+    saved::{Saved, SavedObject},
+    source::{KindRef, Projection},
     state::Command,
-    watch::{Change, Contact, Event, KindId, PackageKey, Reading, SourceId, Update},
+    watch::{Change, Contact, Event, KindId, PackageKey, SourceId, Update},
 };
 
 /// Time from one sign of life to the next.
@@ -46,18 +46,21 @@ fn speed(text: &str) -> Result<f64, String> {
     speed.ok_or_else(|| "expected a number from 0.001 to 1000".to_owned())
 }
 
-/// One version of an object.
+/// One version of an object, or its end.
 #[derive(Debug)]
 struct Version {
     /// How long after the beginning it comes, in milliseconds.
     at: i64,
+    kind: GroupKind,
     key: PackageKey,
-    object: Value,
+    /// `None` when it is gone.
+    object: Option<Value>,
 }
 
 /// All versions, in the order in which they come.
 #[derive(Debug)]
 pub(super) struct Recording {
+    kinds: Kinds,
     versions: Vec<Version>,
     /// Stands for the cluster: the UID of its namespace `kube-system`, or the recording's path where that was not recorded.
     pub(super) cluster: String,
@@ -75,105 +78,99 @@ impl Recording {
         if let Some(broken) = saved.broken.first() {
             bail!("{broken}");
         }
-        let objects: Vec<Value> = saved.objects.into_iter().map(|saved| saved.value).collect();
-        if objects.is_empty() {
+        if saved.objects.is_empty() {
             bail!("{}: found no object, expected a recording", path.display());
         }
-        let recording = Self::new(objects, speed, now);
-        let namespace = recording.versions.iter().map(|version| &version.object).find(|object| {
-            object.get("kind").is_some_and(|kind| kind == "Namespace")
-                && key(object).name.as_ref() == CLUSTER_NAMESPACE
-        });
+        let recording = Self::new(saved.objects, speed, now);
+        let is_own = |version: &&Version| {
+            version.kind == (String::new(), "Namespace".to_owned())
+                && version.key.name.as_ref() == CLUSTER_NAMESPACE
+        };
+        let namespace = recording.versions.iter().find(is_own).and_then(|version| version.object.as_ref());
         let uid =
             namespace.and_then(|object| object.get("metadata")?.get("uid")?.as_str().map(str::to_owned));
         Ok(Self { cluster: uid.unwrap_or_else(|| path.display().to_string()), ..recording })
     }
 
-    fn new(objects: Vec<Value>, speed: f64, now: Moment) -> Self {
-        let (mut clock, mut start) = (i64::MIN, None);
-        let mut seen = BTreeSet::new();
-        let mut timed = Vec::new();
-        for object in objects {
-            let is_first = seen.insert((kind(&object), key(&object)));
-            // No time has been seen while the clock stands there.
-            if !is_first && clock > i64::MIN {
-                start.get_or_insert(clock);
-            }
-            clock = clock.max(newest_time(&object).unwrap_or(clock));
-            timed.push((is_first, clock, object));
-        }
-        let start = start.unwrap_or(clock);
+    fn new(objects: Vec<SavedObject>, speed: f64, now: Moment) -> Self {
+        let kinds = Kinds::of(&objects);
         let begin = now.run.saturating_add(now.offset);
+        let (recorded, start) = timeline(objects, begin);
         let since = |time: i64| (time.saturating_sub(start) as f64 / speed) as i64;
-        let mut versions = Vec::new();
-        for (number, (is_first, time, mut object)) in timed.into_iter().enumerate() {
-            move_times(&mut object, &|time| begin.saturating_add(since(time)));
-            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.insert("resourceVersion".to_owned(), json!((number + 1).to_string()));
-            }
-            let at = if is_first || time == i64::MIN { 0 } else { since(time).max(0) };
-            versions.push(Version { at, key: key(&object), object });
-        }
-        // First versions are there from the start, wherever they stand.
-        versions.sort_by_key(|version| version.at);
-        Self { versions, cluster: String::new(), began: now.boot }
-    }
-
-    fn of<'r>(&'r self, kind: &'r KindRef) -> impl Iterator<Item = &'r Version> {
-        self.versions.iter().filter(|version| kind.matches(&version.object))
-    }
-
-    /// Objects of a kind as they are at a time.
-    fn at<'r>(&'r self, kind: &'r KindRef, at: i64) -> BTreeMap<&'r PackageKey, &'r Value> {
-        self.of(kind).take_while(|version| version.at <= at).map(|it| (&it.key, &it.object)).collect()
-    }
-
-    /// The kinds in a category, as recorded CustomResourceDefinitions say.
-    fn kinds_of(&self, categories: &[String]) -> Vec<KindRef> {
-        let kind = |version: &Version| {
-            let spec = version.object.get("spec")?;
-            let names = spec.get("names")?;
-            let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-            let all = names.get("categories")?.as_array()?;
-            all.iter().filter_map(Value::as_str).find(|it| categories.iter().any(|wanted| wanted == it))?;
-            let versions = spec.get("versions")?.as_array()?.iter().filter_map(|it| text(it.get("name")));
-            Some(KindRef {
-                group: text(spec.get("group"))?,
-                kind: text(names.get("kind"))?,
-                versions: versions.collect(),
-                resource: text(names.get("plural")),
-                selector: None,
-            })
+        let version = |recorded: crate::recording::Version| {
+            let moved = |object: Value| {
+                let mut object = kinds.stored(object);
+                move_times(&mut object, &|time| begin.saturating_add(since(time)));
+                if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                    let number = (recorded.number + 1).to_string();
+                    metadata.insert("resourceVersion".to_owned(), json!(number));
+                }
+                object
+            };
+            let object = recorded.object.map(moved);
+            Version { at: since(recorded.at), kind: recorded.kind, key: recorded.key, object }
         };
-        let found: BTreeSet<KindRef> = self.versions.iter().filter_map(kind).collect();
-        found.into_iter().collect()
+        let versions = recorded.into_iter().map(version).collect();
+        Self { kinds, versions, cluster: String::new(), began: now.boot }
+    }
+
+    /// What comes in a time (after the first, up to the last of two moments) of what a watch sees.
+    fn between<'r>(&'r self, seen: &'r Seen, after: i64, to: i64) -> impl Iterator<Item = Change> + 'r {
+        let of_kind = self.versions.iter().filter(|version| seen.view.is_of(&version.kind));
+        of_kind.filter(move |version| after < version.at && version.at <= to).map(|version| {
+            let key = version.key.clone();
+            match seen.lean(version) {
+                Some(object) => Change::Object(key, object),
+                None => Change::Deleted(key),
+            }
+        })
+    }
+
+    /// Objects that a watch sees as they are at a time.
+    fn at(&self, seen: &Seen, at: i64) -> BTreeMap<PackageKey, Value> {
+        let mut objects = BTreeMap::new();
+        for change in self.between(seen, i64::MIN, at) {
+            match change {
+                Change::Object(key, object) => drop(objects.insert(key, object)),
+                Change::Deleted(key) => drop(objects.remove(&key)),
+                _ => {}
+            }
+        }
+        objects
+    }
+
+    /// When something comes next of what a watch sees.
+    fn next(&self, seen: &Seen, after: i64) -> Option<i64> {
+        let of_kind = self.versions.iter().filter(|version| seen.view.is_of(&version.kind));
+        of_kind.map(|version| version.at).find(|at| *at > after)
     }
 }
 
-fn kind(object: &Value) -> (String, String) {
-    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    let group = text("apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
-    (group.to_owned(), text("kind").to_owned())
+/// What a watch sees and keeps.
+struct Seen {
+    view: View,
+    projection: Projection,
 }
 
-fn key(object: &Value) -> PackageKey {
-    let text = |field: &str| object.get("metadata").and_then(|metadata| metadata.get(field)?.as_str());
-    PackageKey::new(text("namespace"), text("name").unwrap_or_default())
+impl Seen {
+    fn lean(&self, version: &Version) -> Option<Value> {
+        self.view.read(version.object.as_ref()?, &self.projection)
+    }
 }
 
 /// Moves every time in an object's metadata and status.
 fn move_times(object: &mut Value, moved: &impl Fn(i64) -> i64) {
     fn walk(value: &mut Value, moved: &impl Fn(i64) -> i64) {
         match value {
-            Value::String(text) if text.len() >= 20 && text.as_bytes().get(10) == Some(&b'T') => {
-                let time = text.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_millisecond);
-                if let Ok(time) = time.map(moved).and_then(jiff::Timestamp::from_millisecond) {
-                    *text = format!("{time:.0}");
-                }
-            }
             Value::Array(items) => items.iter_mut().for_each(|item| walk(item, moved)),
             Value::Object(fields) => fields.values_mut().for_each(|value| walk(value, moved)),
-            _ => {}
+            other => {
+                if let Some(time) =
+                    millis(other).and_then(|it| jiff::Timestamp::from_millisecond(moved(it)).ok())
+                {
+                    *other = format!("{time:.0}").into();
+                }
+            }
         }
     }
     let fields = object.as_object_mut().map(Map::iter_mut).into_iter().flatten();
@@ -206,8 +203,9 @@ impl Playback {
     pub(super) fn obey(&mut self, command: Command) {
         let player = self.player.clone();
         match command {
-            Command::Watch { kind, of, contact, .. } => {
-                self.watching.insert(kind, self.all.spawn(player.watch(kind, of, contact)));
+            Command::Watch { kind, of, projection, contact } => {
+                let seen = player.seen(&of, projection);
+                self.watching.insert(kind, self.all.spawn(player.watch(kind, seen, contact)));
             }
             Command::Unwatch(kind) => self.watching.remove(&kind).iter().for_each(AbortHandle::abort),
             Command::Find { source, categories } => {
@@ -217,29 +215,15 @@ impl Playback {
                 self.finding.remove(&source).iter().for_each(AbortHandle::abort);
             }
             Command::Read(wanted) => {
-                let objects: Vec<_> = player
-                    .recording
-                    .at(&wanted.of, player.elapsed())
-                    .into_iter()
-                    .filter(|(key, object)| is_read(&wanted.reading, key, object))
-                    .map(|(key, object)| (key.clone(), object.clone()))
-                    .collect();
+                let seen = player.seen(&wanted.of, wanted.projection);
+                let all = seen.map(|seen| player.recording.at(&seen, player.elapsed())).unwrap_or_default();
+                let objects =
+                    all.into_iter().filter(|(key, object)| wanted.reading.is_of(key, object)).collect();
                 let change = Change::Read { reading: wanted.reading, objects, asked: wanted.asked };
                 self.all.spawn(async move { player.tell(wanted.kind, change).await });
             }
         }
         while self.all.try_join_next().is_some() {}
-    }
-}
-
-fn is_read(reading: &Reading, key: &PackageKey, object: &Value) -> bool {
-    match reading {
-        Reading::All => true,
-        Reading::Object(wanted) => wanted == key,
-        Reading::Labelled { label, value } => {
-            let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
-            labels.and_then(|labels| labels.get(&**label)).and_then(Value::as_str) == Some(&**value)
-        }
     }
 }
 
@@ -254,35 +238,47 @@ impl Player {
         self.updates.send(Event::Heard(Update { kind, change })).await.ok()
     }
 
-    async fn watch(self, kind: KindId, of: KindRef, contact: Contact) -> Option<()> {
+    /// What a watch of a kind sees; `None` when the kind is not served.
+    fn seen(&self, of: &KindRef, projection: Projection) -> Option<Seen> {
+        let view = self.recording.kinds.view(of).unwrap_or_else(|error| {
+            warn!(group = of.group, kind = of.kind, error, "no object can be selected");
+            None
+        });
+        view.map(|view| Seen { view, projection })
+    }
+
+    async fn watch(self, kind: KindId, seen: Option<Seen>, contact: Contact) -> Option<()> {
         let mut shown = self.elapsed();
-        if self.recording.of(&of).next().is_none() {
-            self.tell(kind, Change::Absent).await?;
-        } else {
-            let server = Some(self.clock.now().offset);
-            self.tell(kind, Change::ListStarted { server, restored: false }).await?;
-            for (key, object) in self.recording.at(&of, shown) {
-                self.tell(kind, Change::Object(key.clone(), object.clone())).await?;
+        match &seen {
+            None => self.tell(kind, Change::Absent).await?,
+            Some(seen) => {
+                let server = Some(self.clock.now().offset);
+                self.tell(kind, Change::ListStarted { server, restored: false }).await?;
+                for (key, object) in self.recording.at(seen, shown) {
+                    self.tell(kind, Change::Object(key, object)).await?;
+                }
+                self.tell(kind, Change::ListDone).await?;
             }
-            self.tell(kind, Change::ListDone).await?;
         }
         loop {
             let now = self.clock.now().boot;
             contact.hear(now);
             self.tell(kind, Change::Contact(now)).await?;
-            let next = self.recording.of(&of).map(|version| version.at).find(|at| *at > shown);
+            let next = seen.as_ref().and_then(|seen| self.recording.next(seen, shown));
             let pause = next.map_or(BEAT, |at| at.saturating_sub(self.elapsed()).clamp(0, BEAT));
             sleep(Duration::from_millis(pause.unsigned_abs())).await;
             let now = self.elapsed();
-            for version in self.recording.of(&of).filter(|version| shown < version.at && version.at <= now) {
-                self.tell(kind, Change::Object(version.key.clone(), version.object.clone())).await?;
+            if let Some(seen) = &seen {
+                for change in self.recording.between(seen, shown, now) {
+                    self.tell(kind, change).await?;
+                }
             }
             shown = now;
         }
     }
 
     async fn find(self, source: SourceId, categories: Vec<String>) -> Option<()> {
-        let mut kinds = Some(self.recording.kinds_of(&categories));
+        let mut kinds = Some(self.recording.kinds.of_categories(&categories));
         loop {
             let at = self.clock.now().boot;
             self.updates.send(Event::Found { source, kinds: kinds.take(), at }).await.ok()?;
@@ -305,15 +301,23 @@ mod tests {
         })
     }
 
-    fn kind() -> KindRef {
+    fn saved(objects: Vec<Value>) -> Vec<SavedObject> {
+        objects.into_iter().map(|object| SavedObject::new("f", object)).collect()
+    }
+
+    /// A watch that keeps everything.
+    fn seen(recording: &Recording) -> Seen {
         let text = |text: &str| text.to_owned();
-        KindRef {
+        let of = KindRef {
             group: text("example.org"),
             kind: text("App"),
             versions: vec![text("v1")],
             resource: None,
             selector: None,
-        }
+        };
+        let mut projection = Projection::default();
+        projection.keep();
+        Seen { view: recording.kinds.view(&of).unwrap().unwrap(), projection }
     }
 
     #[test]
@@ -326,11 +330,17 @@ mod tests {
             version("b", "2026-01-01T00:01:00Z"),
         ];
         let now = "2027-07-07T07:07:07Z".parse::<jiff::Timestamp>().unwrap();
-        let recording = Recording::new(objects, 10.0, Moment::unix(now.as_millisecond()));
+        let recording = Recording::new(saved(objects), 10.0, Moment::unix(now.as_millisecond()));
         let plan: Vec<_> = recording
             .versions
             .iter()
-            .map(|it| (it.at, it.key.name.as_ref(), it.object["status"]["since"].as_str().unwrap()))
+            .map(|it| {
+                (
+                    it.at,
+                    it.key.name.as_ref(),
+                    it.object.as_ref().unwrap()["status"]["since"].as_str().unwrap(),
+                )
+            })
             .collect();
         assert_eq!(
             plan,
@@ -342,17 +352,21 @@ mod tests {
                 (6_000, "b", "2027-07-07T07:07:07Z"),
             ]
         );
-        let first = &recording.versions[0].object;
+        let first = recording.versions[0].object.as_ref().unwrap();
         assert_eq!(first["metadata"]["creationTimestamp"], "2027-07-07T07:07:01Z");
         assert_eq!(first["spec"]["since"], "2026-01-01T00:00:00Z", "what people wrote stays");
-        let versions: BTreeSet<_> = recording
+        let versions: std::collections::BTreeSet<_> = recording
             .versions
             .iter()
-            .map(|it| it.object["metadata"]["resourceVersion"].as_str().unwrap())
+            .map(|it| it.object.as_ref().unwrap()["metadata"]["resourceVersion"].as_str().unwrap())
             .collect();
         assert_eq!(versions.len(), 5);
         assert_eq!(
-            recording.at(&kind(), 4_000).values().map(|it| &it["status"]["since"]).collect::<Vec<_>>(),
+            recording
+                .at(&seen(&recording), 4_000)
+                .values()
+                .map(|it| &it["status"]["since"])
+                .collect::<Vec<_>>(),
             ["2027-07-07T07:07:11Z", "2027-07-07T07:07:12Z"]
         );
     }
@@ -362,9 +376,9 @@ mod tests {
         let without = || json!({"apiVersion": "example.org/v1", "kind": "App", "metadata": {"name": "a"}});
         let objects = vec![without(), without(), version("b", "2026-01-01T00:01:00Z")];
         let objects = [objects, vec![version("b", "2026-01-01T00:01:30Z")]].concat();
-        let recording = Recording::new(objects, 1.0, Moment::unix(0));
+        let recording = Recording::new(saved(objects), 1.0, Moment::unix(0));
         let plan: Vec<_> = recording.versions.iter().map(|it| (it.at, it.key.name.as_ref())).collect();
-        assert_eq!(plan, [(0, "a"), (0, "a"), (0, "b"), (30_000, "b")]);
+        assert_eq!(plan, [(0, "a"), (0, "b"), (0, "a"), (30_000, "b")]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Health};
 
 use super::{
+    expectation::Expectation,
     kind::{GroupKind, KindRef},
     rule::RESOURCES,
 };
@@ -378,6 +379,8 @@ pub(super) struct SampleDefinition {
     #[serde(default)]
     #[schemars(extend("additionalProperties" = {"type": ["object", "array"]}))]
     pub(super) related: BTreeMap<String, Value>,
+    /// What `source test` expects to be shown of it.
+    pub(super) expect: Option<Expectation>,
 }
 
 fn apply_rules(generator: &mut SchemaGenerator) -> Schema {

@@ -1,6 +1,6 @@
 //! A compiled source: its expressions, and what the exporter asks it about an object.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 use statusbridge_contract::ApplyState;
@@ -8,6 +8,7 @@ use statusbridge_expression::{Expression, OBJECT, Scope};
 
 use super::{
     error::SourceProblem,
+    expectation::Expectation,
     identity::IdentityProgram,
     join::{JoinKey, Related, RelatedObjects},
     kind::PackageKinds,
@@ -39,6 +40,18 @@ pub struct Source {
     pub(super) reads_versions: bool,
     /// Its definition, to tell whether another one is the same.
     pub(super) definition: Value,
+    pub(super) samples: Vec<Sample>,
+}
+
+/// An object that a source was tried on.
+#[derive(Debug)]
+pub struct Sample {
+    /// An object of the source's kind.
+    pub object: Value,
+    /// What is related to it, by the variable's name: an object, or a list of objects.
+    pub related: BTreeMap<String, Value>,
+    /// What is expected to be shown of it.
+    pub expect: Option<Expectation>,
 }
 
 /// The expressions of a source.
@@ -84,6 +97,11 @@ impl Source {
     /// What of the package's own object is read.
     pub fn projection(&self) -> &Projection {
         &self.projection
+    }
+
+    /// The objects that it was tried on.
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
     }
 
     /// Whether the resources of its packages are counted.

@@ -11,14 +11,14 @@ const LAST: [u8; 2] = [3, 0];
 
 /// Part of a text, compressed: whole deflate blocks that refer to nothing before them.
 #[derive(Debug)]
-pub struct Part {
+pub(crate) struct Part {
     deflate: Bytes,
     crc: Crc,
 }
 
 /// Compresses parts.
 #[derive(Debug)]
-pub struct Packer {
+pub(crate) struct Packer {
     deflate: Compress,
 }
 
@@ -55,25 +55,25 @@ impl Packer {
 
 /// A stream being put together.
 #[derive(Debug, Default)]
-pub struct Stream {
+pub(crate) struct Stream {
     crc: Crc,
 }
 
 impl Stream {
     /// Begins a stream.
-    pub fn begin(out: &mut Vec<u8>) -> Self {
+    pub(crate) fn begin(out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&HEADER);
         Self::default()
     }
 
     /// Appends a part.
-    pub fn add(&mut self, part: &Part, out: &mut Vec<u8>) {
+    pub(crate) fn add(&mut self, part: &Part, out: &mut Vec<u8>) {
         out.extend_from_slice(&part.deflate);
         self.crc.combine(&part.crc);
     }
 
     /// Ends the stream.
-    pub fn end(self, out: &mut Vec<u8>) {
+    pub(crate) fn end(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&LAST);
         out.extend_from_slice(&self.crc.sum().to_le_bytes());
         out.extend_from_slice(&self.crc.amount().to_le_bytes());

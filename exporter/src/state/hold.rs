@@ -14,7 +14,7 @@ pub(crate) const HOLD_MILLIS: i64 = 30_000;
 
 /// What is shown of a package after the hold, and what the next look needs to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settled {
+pub(crate) struct Settled {
     /// The verdict to show.
     pub shown: Verdict,
     /// When to call [`expire`], in unix milliseconds; `None` when nothing waits.
@@ -27,13 +27,13 @@ pub struct Settled {
 
 impl Settled {
     /// Whether an earlier verdict is shown in place of the object's own.
-    pub fn held(&self) -> bool {
+    pub(crate) fn held(&self) -> bool {
         self.pending.is_some()
     }
 }
 
 /// Folds the next look at an object into what is shown; `now` in unix milliseconds.
-pub fn settle(previous: Option<&Settled>, next: Evaluation, now: i64) -> Settled {
+pub(crate) fn settle(previous: Option<&Settled>, next: Evaluation, now: i64) -> Settled {
     let Some(hold) = next.hold else {
         return plain(next.verdict, None);
     };
@@ -51,7 +51,7 @@ pub fn settle(previous: Option<&Settled>, next: Evaluation, now: i64) -> Settled
 }
 
 /// The state after a hold has run out at `now` (unix milliseconds); `None` when it has not.
-pub fn expire(settled: &Settled, now: i64) -> Option<Settled> {
+pub(crate) fn expire(settled: &Settled, now: i64) -> Option<Settled> {
     match (settled.until, &settled.pending) {
         (Some(until), Some(pending)) if until <= now => Some(plain((**pending).clone(), None)),
         _ => None,

@@ -2,14 +2,18 @@
 
 mod engine;
 mod gzip;
-pub mod hold;
+mod hold;
 mod row;
-pub mod soak;
+mod soak;
 mod store;
 mod table;
 
-pub use engine::Command;
-pub(crate) use engine::{Engine, SharedPublished};
-pub use gzip::{Packer, Stream};
-pub use row::Block;
-pub use store::{Limits, Publisher, Slot, Snapshot, SourceStanding, Store};
+pub(crate) use engine::{Command, Engine, Entry, SharedPublished};
+pub(crate) use gzip::{Packer, Stream};
+pub(crate) use row::Block;
+pub use soak::Shown;
+pub(crate) use soak::is_news;
+pub(crate) use store::Publisher;
+pub use store::{Limits, Snapshot};
+#[cfg(test)]
+pub(crate) use store::{SourceStanding, Store};

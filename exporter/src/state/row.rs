@@ -12,7 +12,7 @@ use crate::{source::Verdict, watch::PackageKey};
 
 /// Everything that one package publishes.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub(crate) struct Row {
     /// The own labels as an exposition has them, braces included.
     labels: Box<str>,
     /// Codes of apply state and health.
@@ -30,7 +30,7 @@ pub struct Row {
 impl Row {
     /// The row of a package of `source` that shows `shown`, with times that are `offset` milliseconds behind unix time. A
     /// sample that follows from the others is left out.
-    pub fn new(source: &str, key: &PackageKey, shown: &Shown, reason_code: u64, offset: i64) -> Self {
+    pub(crate) fn new(source: &str, key: &PackageKey, shown: &Shown, reason_code: u64, offset: i64) -> Self {
         let mut own = vec![(label::PACKAGE_SOURCE, source), (label::PACKAGE, &key.name)];
         if let Some(namespace) = &key.namespace {
             own.push((label::PACKAGE_NAMESPACE, namespace));
@@ -104,17 +104,17 @@ impl Row {
     }
 
     /// Code of the reason, if it has one.
-    pub fn reason(&self) -> Option<u64> {
+    pub(crate) fn reason(&self) -> Option<u64> {
         self.value(REASON)
     }
 
     /// Codes of apply state and health.
-    pub fn state(&self) -> (u64, u64) {
+    pub(crate) fn state(&self) -> (u64, u64) {
         self.state
     }
 
     /// Sum of the hashes of the row's samples.
-    pub fn digest(&self) -> Digest {
+    pub(crate) fn digest(&self) -> Digest {
         self.digest
     }
 }
@@ -131,7 +131,7 @@ fn unix_seconds(millis: i64) -> u64 {
 /// Rows side by side. What is compressed of a metric is kept until one of its samples changes, so a
 /// scrape pays for what has changed since the last one.
 #[derive(Debug, Clone, Default)]
-pub struct Block {
+pub(crate) struct Block {
     rows: Vec<Option<Row>>,
     /// How many rows have a sample of each metric.
     counts: [usize; PACKAGE_METRICS.len()],
@@ -144,7 +144,7 @@ impl Block {
     pub(crate) const ROWS: usize = 128;
 
     /// Puts a row in its place, or takes it away; returns what was there.
-    pub fn set(&mut self, at: usize, row: Option<Row>) -> Option<Row> {
+    pub(crate) fn set(&mut self, at: usize, row: Option<Row>) -> Option<Row> {
         if self.rows.len() <= at {
             self.rows.resize(at + 1, None);
         }
@@ -176,12 +176,12 @@ impl Block {
     }
 
     /// Whether any row has a sample of `PACKAGE_METRICS[index]`.
-    pub fn has(&self, index: usize) -> bool {
+    pub(crate) fn has(&self, index: usize) -> bool {
         self.counts.get(index).is_some_and(|count| *count > 0)
     }
 
     /// Appends the lines of all samples of `PACKAGE_METRICS[index]`.
-    pub fn write(&self, index: usize, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, index: usize, out: &mut Vec<u8>) {
         for row in self.rows.iter().flatten() {
             if row.write_sample(index, out) {
                 out.push(b'\n');
@@ -191,7 +191,7 @@ impl Block {
 
     /// What [`Block::write`] appends, compressed.
     #[expect(clippy::indexing_slicing, reason = "there is one for each of PACKAGE_METRICS")]
-    pub fn packed(&self, index: usize, packer: &mut Packer) -> &Part {
+    pub(crate) fn packed(&self, index: usize, packer: &mut Packer) -> &Part {
         self.packed[index].get_or_init(|| {
             let mut text = Vec::new();
             self.write(index, &mut text);

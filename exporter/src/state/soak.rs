@@ -19,7 +19,7 @@ pub struct Shown {
 
 /// How an exporter came to know what is to be shown now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
+pub(crate) enum Known {
     /// It saw every version since the last verdict.
     Watched,
     /// It may have missed versions: this is the first sight, or something that the verdict rests on is not what it was
@@ -33,7 +33,7 @@ pub enum Known {
 /// With every version seen, the time moves to `now` exactly when apply state, health or a revision changed. Else it is `own`, the time that
 /// the object itself gives (see [`own`]), or `now` without one. No such time reaches back to what was seen to be
 /// otherwise.
-pub fn advance(
+pub(crate) fn advance(
     previous: Option<&Shown>,
     verdict: Verdict,
     known: Known,
@@ -56,7 +56,7 @@ pub fn advance(
 
 /// Whether a verdict differs from the one before in state or healthy revision: then it is a transition to people, and
 /// has a line in the log.
-pub fn is_news(before: &Verdict, after: &Verdict) -> bool {
+pub(crate) fn is_news(before: &Verdict, after: &Verdict) -> bool {
     let state = |v: &Verdict| (v.apply, v.health, v.healthy);
     state(before) != state(after)
 }
@@ -66,7 +66,7 @@ pub fn is_news(before: &Verdict, after: &Verdict) -> bool {
 ///
 /// It is never before the object's creation: a status may have been copied from an earlier one. Rounded so that the age
 /// is never overstated. `None` where the object, or the server, gives no time.
-pub fn own(object: &Value, since: Option<i64>, server: Option<i64>) -> Option<i64> {
+pub(crate) fn own(object: &Value, since: Option<i64>, server: Option<i64>) -> Option<i64> {
     let created = object.get("metadata")?.get("creationTimestamp")?.as_str()?;
     let created: jiff::Timestamp = created.parse().ok()?;
     let second = since?.max(created.as_second());

@@ -41,7 +41,7 @@ impl Default for Limits {
 
 /// Where a package's row is; stays the same for as long as the package is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slot(u32);
+pub(crate) struct Slot(u32);
 
 #[derive(Debug)]
 struct SourceRows {
@@ -61,7 +61,7 @@ struct SourceRows {
 
 /// The rows of all sources.
 #[derive(Debug)]
-pub struct Store {
+pub(crate) struct Store {
     sources: Table<SourceRows>,
     limits: Limits,
     /// What to add to the times of packages for unix time, in milliseconds.
@@ -70,7 +70,7 @@ pub struct Store {
 
 impl Store {
     /// A store without sources, in which times of packages are unix time.
-    pub fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self { sources: Table::new(), limits, offset: 0 }
     }
 
@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// A source more; it is known by its index from then on.
-    pub fn add_source(&mut self, name: &str) {
+    pub(crate) fn add_source(&mut self, name: &str) {
         self.sources.push(SourceRows {
             name: Arc::from(name),
             blocks: Vec::new(),
@@ -114,7 +114,7 @@ impl Store {
 
     /// Publishes a package's state: in its own slot, or in a new one. `None` when a limit leaves it
     /// out.
-    pub fn put(
+    pub(crate) fn put(
         &mut self,
         source: usize,
         slot: Option<Slot>,
@@ -134,7 +134,7 @@ impl Store {
     }
 
     /// Takes a package away. Its slot may be given to another one.
-    pub fn remove(&mut self, source: usize, slot: Slot) {
+    pub(crate) fn remove(&mut self, source: usize, slot: Slot) {
         let rows = &mut self.sources[source];
         if rows.set(slot, None) {
             rows.free.push(slot.0);
@@ -142,7 +142,7 @@ impl Store {
     }
 
     /// One consistent view of the sources that `standing` (by source index) says are published.
-    pub fn snapshot(&self, publisher: Publisher, standing: &[SourceStanding]) -> Snapshot {
+    pub(crate) fn snapshot(&self, publisher: Publisher, standing: &[SourceStanding]) -> Snapshot {
         let mut sources = Vec::new();
         for (rows, standing) in self.sources.iter().zip(standing) {
             let (up, last_contact, hidden) = match *standing {
@@ -251,7 +251,7 @@ impl SourceRows {
 
 /// What is to be said about a source as a whole. Times in unix seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SourceStanding {
+pub(crate) enum SourceStanding {
     /// Its kind has never been served here: nothing is said.
     Unpublished,
     /// Its first lists are not complete: it is not up, and has no packages yet.
@@ -270,7 +270,7 @@ pub enum SourceStanding {
 
 /// Who publishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Publisher {
+pub(crate) struct Publisher {
     /// Fingerprint of the kube-system namespace's UID, once known. Without it nothing is attested.
     pub cluster_uid: Option<Fingerprint>,
     /// Number of the process, from 1 to 2^32 - 1; `None` where no process serves this.

@@ -103,3 +103,17 @@ pub enum Reading {
     /// All of them.
     All,
 }
+
+impl Reading {
+    /// Whether it is about an object of its kind.
+    pub(crate) fn is_of(&self, key: &PackageKey, object: &Value) -> bool {
+        match self {
+            Self::All => true,
+            Self::Object(wanted) => wanted == key,
+            Self::Labelled { label, value } => {
+                let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
+                labels.and_then(|labels| labels.get(&**label)).and_then(Value::as_str) == Some(&**value)
+            }
+        }
+    }
+}

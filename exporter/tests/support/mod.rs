@@ -1,26 +1,22 @@
 //! Replaying recordings of real controllers.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_exporter::{
-    source::{RelatedObject, RelatedObjects, Source},
-    state::{
-        hold::{self, Settled},
-        soak::{self, Known, Shown},
-    },
+    recording::Kinds,
+    rehearsal::Rehearsal,
+    saved::SavedObject,
+    source::Preset,
+    state::{Limits, Shown},
 };
 
 /// The versions in a recording, one object a line.
 #[allow(dead_code)] // a sequence may be made by hand
 pub(crate) fn recording(lines: &str) -> Vec<Value> {
     lines.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
-}
-
-/// What one entry of a source's `related` finds.
-#[allow(dead_code)] // not every recording needs both
-pub(crate) enum Related {
-    One(Option<Value>),
-    Many(Vec<Value>),
 }
 
 /// The transitions among what was shown: version, apply state, health, healthy revision, reason.
@@ -43,33 +39,40 @@ pub(crate) fn own_time(shown: &Shown) -> String {
 }
 
 /// What is shown of one package while versions of it go by.
-#[derive(Default)]
 pub(crate) struct Replay {
-    settled: Option<Settled>,
-    shown: Option<Shown>,
+    rehearsal: Rehearsal,
+    /// What is related to it now, by kind and name.
+    related: BTreeMap<(String, String), Value>,
 }
 
 impl Replay {
-    /// What is shown after a version seen at `at` (unix milliseconds), and whether that is a
-    /// transition. `related` is in the order of the source. An expression that fails is a panic.
-    pub(crate) fn step(
-        &mut self,
-        source: &Source,
-        object: &Value,
-        related: &[Related],
-        at: i64,
-    ) -> (Shown, bool) {
-        let found = related.iter().map(|related| match related {
-            Related::One(object) => RelatedObject::One(object.as_ref()),
-            Related::Many(objects) => RelatedObject::Many(objects.iter().collect()),
-        });
-        let evaluation = source.evaluate(object, &RelatedObjects(found.collect()));
-        assert_eq!(evaluation.error, None);
-        let next = hold::settle(self.settled.as_ref(), evaluation, at);
-        let (after, changed) =
-            soak::advance(self.shown.as_ref(), next.shown.clone(), Known::Watched, None, at);
-        self.settled = Some(next);
-        self.shown = Some(after.clone());
-        (after, changed)
+    /// Of a preset's package and of what is related to it; `kinds` has an object of each kind that ever comes.
+    pub(crate) fn of(preset: &str, kinds: &[Value]) -> Self {
+        let source = Preset::find(preset).expect("a preset").source().expect("it compiles");
+        let kinds: Vec<_> = kinds.iter().map(|value| SavedObject::new("recording", value.clone())).collect();
+        let kinds = Kinds::of(&kinds);
+        let begun = Rehearsal::begin(vec![Arc::new(source)], Limits::default(), kinds, Vec::new(), 0);
+        Self { rehearsal: begun.expect("presets have no selectors").0, related: BTreeMap::new() }
+    }
+
+    /// What is shown after a version seen at `at` (unix milliseconds), with these related objects and no others, and whether
+    /// that is a transition. An expression that fails is a panic.
+    pub(crate) fn step(&mut self, object: &Value, related: &[Value], at: i64) -> (Shown, bool) {
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let name = |object: &Value| (text(&object["kind"]), text(&object["metadata"]["name"]));
+        let related: BTreeMap<_, Value> =
+            related.iter().map(|object| (name(object), object.clone())).collect();
+        let mut changed = false;
+        for (_, gone) in self.related.iter().filter(|(name, _)| !related.contains_key(*name)) {
+            changed |= !self.rehearsal.remove(gone, at).expect("no selectors").is_empty();
+        }
+        let new = related.iter().filter(|(name, object)| self.related.get(*name) != Some(object));
+        for object in new.map(|(_, object)| object).chain([object]) {
+            changed |= !self.rehearsal.put(object.clone(), at).expect("no selectors").is_empty();
+        }
+        self.related = related;
+        let package = self.rehearsal.packages().values().next().expect("a package");
+        assert_eq!(package.error, None);
+        (package.shown.clone(), changed)
     }
 }

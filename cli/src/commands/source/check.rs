@@ -1,22 +1,25 @@
-//! `source check`: what `/metrics` would say about saved objects, with no cluster at hand.
+//! `source check`: what the exporter would show of saved objects, with no cluster at hand.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use bytes::Bytes;
-use serde_json::Value;
+use clap::ValueEnum;
+use serde::Serialize;
 use statusbridge_exporter::{
-    replay::{Clock, History, replay},
-    saved::Saved,
+    rehearsal::{Clock, History, rehearse},
+    saved::{Remark, Saved},
     serve::exposition::Exposition,
-    source::{Source, SourceArgs},
-    state::{Limits, Publisher, SourceStanding, Store},
-    watch::PackageKey,
+    source::SourceArgs,
+    state::Limits,
 };
 use statusbridge_serving::format::Format;
 
+use super::package::{PackageReport, table};
 use crate::exit::Exit;
+use crate::output::Output;
 
 /// Arguments of `source check`.
 #[derive(Debug, clap::Args)]
@@ -26,79 +29,76 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     limits: Limits,
     /// Form of what is printed
-    #[arg(long, short, value_enum, default_value_t = OutputFormat::Text)]
-    output: OutputFormat,
+    #[arg(long, short, value_enum, default_value_t = Form::Text)]
+    output: Form,
     /// What time it is [default: the clock's time]
     #[arg(long, value_name = "RFC3339")]
     now: Option<jiff::Timestamp>,
     /// Files with objects, directories of such files, or - for standard input: YAML, JSON, JSON
-    /// lines, lists
+    /// lines, lists. CustomResourceDefinitions among them give defaults and categories
     #[arg(required = true, value_name = "FILE|DIR|-")]
     paths: Vec<PathBuf>,
 }
 
-/// Format of the printed series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum OutputFormat {
-    /// Prometheus text format 0.0.4
+/// Form of what is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// A table for people
     Text,
-    /// OpenMetrics 1.0.0
-    Openmetrics,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+    /// What /metrics would say, in the Prometheus text format 0.0.4
+    Metrics,
 }
 
-/// Checks the objects: series to standard output, everything that is wrong with the objects to standard error.
+/// What is printed as data.
+#[derive(Serialize)]
+struct Report<'a> {
+    packages: Vec<PackageReport<'a>>,
+}
+
+/// Checks the objects: packages to standard output, everything that is wrong with the objects to standard error.
 pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
-    let sources = args.sources.load()?;
-    let saved = Saved::read(&args.paths);
+    let Saved { objects, broken } = Saved::read(&args.paths);
     let now = args.now.unwrap_or_else(jiff::Timestamp::now).as_millisecond();
-    let history = replay(&sources, &saved.objects, Clock::Fixed(now));
-    let format = match args.output {
-        OutputFormat::Text => Format::Text,
-        OutputFormat::Openmetrics => Format::OpenMetrics,
-    };
-    let mut out = io::stdout().lock();
-    for piece in series(&sources, &history, &args.limits, format, now / 1000).plain() {
-        out.write_all(&piece)?;
+    let sources = args.sources.load()?.into_iter().map(Arc::new).collect();
+    let history = rehearse(sources, objects, args.limits.clone(), Clock::Fixed(now))
+        .map_err(|error| Exit::Usage.error(error))?;
+    let packages = history.packages.iter().map(|(id, package)| PackageReport::new(id, Some(package)));
+    let report = Report { packages: packages.collect() };
+    let print = |output: Output| output.print(&text(&report), &report);
+    match args.output {
+        Form::Text => print(Output::Text)?,
+        Form::Json => print(Output::Json)?,
+        Form::Yaml => print(Output::Yaml)?,
+        Form::Metrics => {
+            let mut out = io::stdout().lock();
+            let exposition = Exposition::new(history.snapshot.clone(), Format::Text, None, Bytes::new());
+            exposition.plain().try_for_each(|piece| out.write_all(&piece))?;
+        }
     }
-    problems(&saved, &history)
+    problems(&broken, &history)
+}
+
+fn text(report: &Report<'_>) -> String {
+    if report.packages.is_empty() {
+        return "there is no package among the objects\n".to_owned();
+    }
+    table(&[], report.packages.iter().map(|package| (Vec::new(), package)))
 }
 
 /// Names on standard error what no source reads, and what is broken; only the latter is a failure.
-pub(super) fn problems(saved: &Saved, history: &History) -> Result<Exit> {
+pub(super) fn problems(broken: &[Remark], history: &History) -> Result<Exit> {
     let mut out = io::stderr().lock();
-    for object in history.unread.iter().filter_map(|index| saved.objects.get(*index)) {
-        writeln!(out, "{}: {} is read by no source", object.origin, describe(&object.value))?;
+    for unread in &history.unread {
+        writeln!(out, "{unread}")?;
     }
-    let mut broken = saved.broken.iter().chain(&history.failures).peekable();
+    let mut broken = broken.iter().chain(&history.failures).peekable();
     let ended = if broken.peek().is_none() { Exit::Done } else { Exit::Failed };
     for broken in broken {
         writeln!(out, "{broken}")?;
     }
     Ok(ended)
-}
-
-/// The exposition of what is shown in the end, of the sources that read any of the objects: in a
-/// cluster, the kinds of the others would not be installed. `now` in unix seconds.
-fn series(sources: &[Source], history: &History, limits: &Limits, format: Format, now: i64) -> Exposition {
-    let mut store = Store::new(limits.clone());
-    sources.iter().for_each(|source| store.add_source(&source.name));
-    for (id, shown) in &history.packages {
-        store.put(id.source, None, &PackageKey::new(id.namespace.as_deref(), &id.name), shown);
-    }
-    let standing: Vec<SourceStanding> = (0..sources.len())
-        .map(|index| match history.sources.contains(&index) {
-            true => SourceStanding::Published { up: true, last_contact: now },
-            false => SourceStanding::Unpublished,
-        })
-        .collect();
-    Exposition::new(store.snapshot(Publisher::default(), &standing), format, None, Bytes::new())
-}
-
-fn describe(object: &Value) -> String {
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
-    let metadata = object.get("metadata");
-    let (namespace, name) =
-        (text(metadata.and_then(|m| m.get("namespace"))), text(metadata.and_then(|m| m.get("name"))));
-    let slash = if namespace.is_empty() { "" } else { "/" };
-    format!("{} {} {namespace}{slash}{name}", text(object.get("apiVersion")), text(object.get("kind")))
 }

@@ -1,8 +1,11 @@
 //! `source`: the presets, and sources of one's own tried on saved objects.
 
 mod check;
+mod junit;
+mod package;
 mod rbac;
 mod replay;
+mod test;
 
 use std::io::{self, Write};
 
@@ -25,11 +28,12 @@ pub(crate) enum SourceCommand {
         /// Its name
         name: String,
     },
-    /// Print what /metrics would say about saved objects
+    /// Print what the exporter would show of saved objects
     Check(check::CheckArgs),
-    /// Print one JSON line for each transition in successive versions of saved objects, the first sight of a package
-    /// included
+    /// Print each transition in successive versions of saved objects, the first sight of a package included
     Replay(replay::ReplayArgs),
+    /// Hold sources against what tests, and their own samples, expect them to show
+    Test(test::TestArgs),
     /// Print the least ClusterRole that the sources need
     Rbac(rbac::RbacArgs),
     /// Print the JSON Schema of the format
@@ -65,6 +69,7 @@ pub(crate) fn run(command: &SourceCommand) -> Result<Exit> {
         },
         SourceCommand::Check(args) => return check::run(args),
         SourceCommand::Replay(args) => return replay::run(args),
+        SourceCommand::Test(args) => return test::run(args),
         SourceCommand::Rbac(args) => rbac::run(args)?,
         SourceCommand::Schema => writeln!(io::stdout(), "{:#}", schema())?,
     }

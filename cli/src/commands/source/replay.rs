@@ -1,84 +1,73 @@
 //! `source replay`: every transition in a history of saved objects, with no cluster at hand.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use serde::Serialize;
-use statusbridge_contract::Fingerprint;
 use statusbridge_exporter::{
-    replay::{Clock, Transition, replay},
+    rehearsal::{Clock, Transition, rehearse},
     saved::Saved,
-    source::{Source, SourceArgs},
+    source::SourceArgs,
+    state::Limits,
 };
 
 use super::check::problems;
+use super::package::{PackageReport, table};
 use crate::exit::Exit;
+use crate::output::{Output, OutputArgs};
 
 /// Arguments of `source replay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplayArgs {
     #[command(flatten)]
     sources: SourceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
     /// What time it is [default: the times in the objects]
     #[arg(long, value_name = "RFC3339")]
     now: Option<jiff::Timestamp>,
     /// Files with objects, directories of such files, or - for standard input: YAML, JSON, JSON
-    /// lines, lists. Objects that come more than once are successive versions
+    /// lines, lists, the events of a watch. Objects that come more than once are successive versions
     #[arg(required = true, value_name = "FILE|DIR|-")]
     paths: Vec<PathBuf>,
 }
 
-/// Replays the objects: a JSON line for each transition to standard output, everything that is wrong with the objects to
-/// standard error.
+/// A transition, or the first sight of a package.
+#[derive(Serialize)]
+struct TransitionReport<'a> {
+    time: String,
+    #[serde(flatten)]
+    package: PackageReport<'a>,
+}
+
+impl<'a> TransitionReport<'a> {
+    fn new(transition: &'a Transition) -> Self {
+        let Transition { at, id, package } = transition;
+        // Whatever the times in objects say, people can read it.
+        let time = jiff::Timestamp::from_millisecond(*at).unwrap_or_default().to_string();
+        Self { time, package: PackageReport::new(id, package.as_ref()) }
+    }
+}
+
+/// Replays the objects: transitions to standard output, everything that is wrong with the objects to standard error.
 pub(crate) fn run(args: &ReplayArgs) -> Result<Exit> {
-    let sources = args.sources.load()?;
-    let saved = Saved::read(&args.paths);
+    let Saved { objects, broken } = Saved::read(&args.paths);
     let clock = match args.now {
         Some(now) => Clock::Fixed(now.as_millisecond()),
         None => Clock::FromObjects(jiff::Timestamp::now().as_millisecond()),
     };
-    let history = replay(&sources, &saved.objects, clock);
-    let mut out = io::stdout().lock();
-    for transition in &history.transitions {
-        writeln!(out, "{}", serde_json::to_string(&Line::new(&sources, transition))?)?;
-    }
-    problems(&saved, &history)
-}
-
-/// A transition as a line of JSON.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Line<'a> {
-    time: Option<String>,
-    source: &'a str,
-    namespace: Option<&'a str>,
-    package: &'a str,
-    apply_state: &'a str,
-    health: &'a str,
-    desired_revision: Option<String>,
-    applied_revision: Option<String>,
-    healthy_revision: Option<String>,
-    reason: Option<&'a str>,
-    version: usize,
-}
-
-impl<'a> Line<'a> {
-    fn new(sources: &'a [Source], transition: &'a Transition) -> Self {
-        let (id, shown) = (&transition.package, &transition.shown);
-        let revision = |f: Fingerprint| (!f.is_none()).then(|| f.to_string());
-        Self {
-            time: jiff::Timestamp::from_millisecond(shown.since).ok().map(|time| time.to_string()),
-            source: sources.get(id.source).map_or("", |source| &source.name),
-            namespace: id.namespace.as_deref(),
-            package: &id.name,
-            apply_state: shown.verdict.apply.name(),
-            health: shown.verdict.health.name(),
-            desired_revision: revision(shown.verdict.desired),
-            applied_revision: revision(shown.verdict.applied),
-            healthy_revision: revision(shown.verdict.healthy),
-            reason: shown.verdict.reason.as_deref(),
-            version: transition.version,
+    let sources = args.sources.load()?.into_iter().map(Arc::new).collect();
+    let history =
+        rehearse(sources, objects, Limits::default(), clock).map_err(|error| Exit::Usage.error(error))?;
+    let reports: Vec<_> = history.transitions.iter().map(TransitionReport::new).collect();
+    match args.output.output {
+        Output::Text => {
+            let rows = reports.iter().map(|it| (vec![it.time.clone(), it.package.version()], &it.package));
+            let table = table(&["TIME", "VERSION"], rows);
+            Output::Text.print(&table, &())?;
         }
+        output => reports.iter().try_for_each(|report| output.print_next("", report))?,
     }
+    problems(&broken, &history)
 }

@@ -20,7 +20,7 @@ use super::{
     join::{By, Related, RelatedObject, RelatedObjects},
     kind::{KindRef, PackageKinds},
     plain,
-    program::{APPLY, HoldProgram, Program, Source},
+    program::{APPLY, HoldProgram, Program, Sample, Source},
     projection::Projection,
     selector::Selector,
     trial::try_all,
@@ -235,9 +235,12 @@ impl Compiler<'_> {
             program,
             reads_versions: reads_versions(&definition),
             definition,
+            samples: Vec::new(),
         };
         projections::set(&mut source);
         self.try_samples(&source, &d.samples)?;
+        let sample = |SampleDefinition { object, related, expect }| Sample { object, related, expect };
+        source.samples = d.samples.into_iter().map(sample).collect();
         Ok(source)
     }
 

@@ -7,7 +7,7 @@ use crate::{
 
 /// Something to do.
 #[derive(Debug)]
-pub enum Command {
+pub(crate) enum Command {
     /// Watch all objects of a kind.
     Watch {
         /// What to call it in updates.

@@ -14,6 +14,7 @@
 mod command;
 mod due;
 mod held;
+mod journal;
 mod kept;
 mod key;
 mod kind;
@@ -32,7 +33,8 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-pub use command::Command;
+pub(crate) use command::Command;
+pub(crate) use journal::Entry;
 pub(crate) use published::SharedPublished;
 
 use std::{
@@ -97,6 +99,8 @@ pub(crate) struct Engine {
     /// How many updates have come: the clock of what is fresh.
     count: u64,
     metrics: Arc<OwnMetrics>,
+    /// What was said and shown of packages, where somebody wants to know.
+    journal: Option<Vec<Entry>>,
 }
 
 impl Engine {
@@ -114,6 +118,7 @@ impl Engine {
             to_read: HashMap::new(),
             count: 0,
             metrics,
+            journal: None,
         };
         engine.use_sources(sources);
         engine
@@ -324,6 +329,7 @@ impl Engine {
             self.unlink_resources(source, key, &unwanted);
         }
         self.metrics.evaluated(&reading.name, evaluation.error.is_some());
+        self.write_down(|| Entry::evaluated(source, key, &evaluation));
         let detail = std::mem::take(&mut evaluation.detail);
         let reader = &mut self.readers[source];
         let previous = reader.packages.get(key).map(|p| &p.settled);
@@ -388,6 +394,7 @@ impl Engine {
             }
         };
         self.note_left_out(source, key, slot.is_none());
+        self.write_down(|| Entry::Shown { source, package: key.clone(), shown: shown.clone() });
         let package = Package { settled, shown, slot, joins, resources };
         self.readers[source].packages.insert(key.clone(), Box::new(package));
     }
@@ -404,6 +411,7 @@ impl Engine {
         if let Some(slot) = package.slot {
             self.lock().store.remove(source, slot);
         }
+        self.write_down(|| Entry::Gone { source, package: key.clone() });
         self.note_left_out(source, key, false);
         self.let_in(source);
         info!(

@@ -292,7 +292,7 @@ impl Engine {
     }
 
     /// An object that is a package: the only one, unless there are rivals.
-    pub(super) fn object_of(&self, source: SourceId, package: &Key) -> Option<(KindId, Key)> {
+    pub(crate) fn object_of(&self, source: SourceId, package: &Key) -> Option<(KindId, Key)> {
         let reader = &self.readers[source];
         match &reader.names {
             None => Some((*reader.kinds.first()?, package.clone())),
