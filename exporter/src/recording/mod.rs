@@ -12,4 +12,4 @@ mod timeline;
 
 pub use kinds::Kinds;
 pub(crate) use kinds::{GroupKind, Hidden, View, group_kind, key, version};
-pub(crate) use timeline::{Version, beginning, millis, timeline};
+pub(crate) use timeline::{Version, beginning, in_order, millis, timeline};

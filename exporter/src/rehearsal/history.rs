@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::{Failure, Object, Package, PackageId, Rehearsal, Transition};
 use crate::{
-    recording::{Hidden, Kinds, group_kind, key, timeline, version},
+    recording::{Hidden, Kinds, group_kind, in_order, key, timeline, version},
     saved::{Remark, SavedEvent, SavedObject},
-    source::{KindRef, PackageKind, Source},
+    source::{KindRef, PackageKind, ResourceLabel, ResourceSet, Source},
     state::{Limits, Snapshot},
+    watch::PackageKey,
 };
 
 /// What time it is when an object comes.
@@ -49,6 +50,7 @@ pub fn rehearse(
     limits: Limits,
     clock: Clock,
 ) -> Result<History, String> {
+    let objects = in_order(objects);
     let kinds = Kinds::of(&objects);
     let names = Names::of(&objects);
     let (fixed, fallback) = match clock {
@@ -118,6 +120,7 @@ impl Names {
         for of in &rehearsal.watched {
             watched.entry((&of.group, &of.kind)).or_default().insert(of);
         }
+        let resources = Resources::of(&rehearsal.resources);
         let mut unread = Vec::new();
         for (((group, kind), key), origin, object) in &self.all {
             if group == "apiextensions.k8s.io" && kind == "CustomResourceDefinition" {
@@ -125,7 +128,7 @@ impl Names {
             }
             let watches = watched.get(&(group.as_str(), kind.as_str()));
             let mut hidden = Vec::new();
-            let mut is_read = false;
+            let mut is_read = resources.have(group, kind, key, object);
             for of in watches.into_iter().flatten() {
                 let shown = match rehearsal.kinds.view(of) {
                     Ok(Some(view)) => view.shows(object),
@@ -149,6 +152,31 @@ impl Names {
             unread.push(Remark { origin: origin.clone(), message: format!("{api} {kind} {name} {why}") });
         }
         unread
+    }
+}
+
+/// What packages consist of, to look up.
+struct Resources<'a> {
+    /// By group, kind, namespace and name.
+    named: HashSet<(&'a str, &'a str, Option<&'a str>, &'a str)>,
+    labelled: HashSet<&'a ResourceLabel>,
+}
+
+impl<'a> Resources<'a> {
+    fn of(set: &'a ResourceSet) -> Self {
+        let named = set.objects.iter();
+        let named = named.map(|it| (&*it.group, &*it.kind, it.namespace.as_deref(), &*it.name)).collect();
+        Self { named, labelled: set.labelled.iter().collect() }
+    }
+
+    fn have(&self, group: &str, kind: &str, key: &PackageKey, object: &Value) -> bool {
+        let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
+        let is_it = |it: &&ResourceLabel| {
+            let value = labels.and_then(|labels| labels.get(&*it.label)?.as_str());
+            (&*it.group, &*it.kind, Some(&*it.value)) == (group, kind, value)
+        };
+        self.named.contains(&(group, kind, key.namespace.as_deref(), &*key.name))
+            || self.labelled.iter().copied().any(|it| is_it(&it))
     }
 }
 

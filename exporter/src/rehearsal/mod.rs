@@ -27,7 +27,7 @@ use crate::{
     clock::Moment,
     metrics::OwnMetrics,
     recording::{GroupKind, Kinds, View, group_kind, key},
-    source::{Detail, KindRef, Projection, Source},
+    source::{Detail, KindRef, Projection, ResourceSet, Source},
     state::{self, Command, Engine, Limits, Publisher, Snapshot, is_news},
     watch::{Change, KindId, PackageKey, ReadRequest, SourceId, Update},
 };
@@ -60,8 +60,10 @@ pub struct Rehearsal {
     sources: Vec<Arc<Source>>,
     engine: Engine,
     watches: BTreeMap<KindId, Watch>,
-    /// Kinds that were ever watched.
+    /// Kinds that were ever watched for packages and what is related to them.
     watched: Vec<KindRef>,
+    /// What packages were ever found to consist of.
+    resources: ResourceSet,
     found: BTreeSet<SourceId>,
     objects: HashMap<GroupKind, BTreeMap<PackageKey, Value>>,
     /// Which version of each object it is, counted from 1.
@@ -92,6 +94,7 @@ impl Rehearsal {
             engine,
             watches: BTreeMap::new(),
             watched: Vec::new(),
+            resources: ResourceSet::default(),
             found: BTreeSet::new(),
             objects: HashMap::new(),
             versions: HashMap::new(),
@@ -236,7 +239,9 @@ impl Rehearsal {
             let seen = all.filter_map(|(key, object)| Some((key.clone(), view.read(object, &projection)?)));
             seen.collect::<Vec<_>>()
         });
-        self.watched.push(of.clone());
+        if !of.versions.is_empty() {
+            self.watched.push(of.clone());
+        }
         self.watches.insert(kind, Watch { of, projection, view });
         let Some(seen) = seen else {
             self.tell(kind, Change::Absent, now);
@@ -291,6 +296,10 @@ impl Rehearsal {
                             new.insert(Package { shown, detail, undecided, error, version });
                         }
                     }
+                }
+                state::Entry::ConsistsOf(set) => {
+                    self.resources.objects.extend(set.objects);
+                    self.resources.labelled.extend(set.labelled);
                 }
                 state::Entry::Gone { source, package } => {
                     let id = self.id(source, &package);

@@ -264,6 +264,17 @@ fn what_is_a_package_may_be_part_of_another_one() {
 }
 
 #[test]
+fn what_no_package_consists_of_is_told() {
+    let widget = |name: &str| {
+        json!({"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": name, "namespace": "n"}})
+    };
+    let objects = [&bundle()[..], &[widget("a"), widget("b")]].concat();
+    let bundles = RESOURCES.trim_start().trim_start_matches("---");
+    let history = run_with(bundles, &objects, Clock::Fixed(0));
+    assert_eq!(messages(&history.unread), ["f: example.com/v2 Widget n/b is read by no source"]);
+}
+
+#[test]
 fn what_a_package_consists_of_is_missed_where_it_is_not_there_yet() {
     let mut late = widget("r1", 9, false);
     late["metadata"]["creationTimestamp"] = "2026-01-01T00:00:08Z".into();

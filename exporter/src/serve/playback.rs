@@ -17,7 +17,7 @@ use tracing::warn;
 
 use crate::{
     clock::{Clock, Moment},
-    recording::{GroupKind, Kinds, View, millis, timeline},
+    recording::{GroupKind, Kinds, View, in_order, millis, timeline},
     saved::{Saved, SavedObject},
     source::{KindRef, Projection},
     state::Command,
@@ -95,7 +95,7 @@ impl Recording {
     fn new(objects: Vec<SavedObject>, speed: f64, now: Moment) -> Self {
         let kinds = Kinds::of(&objects);
         let begin = now.run.saturating_add(now.offset);
-        let (recorded, start) = timeline(objects, begin);
+        let (recorded, start) = timeline(in_order(objects), begin);
         let since = |time: i64| (time.saturating_sub(start) as f64 / speed) as i64;
         let version = |recorded: crate::recording::Version| {
             let moved = |object: Value| {
