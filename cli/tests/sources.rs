@@ -174,7 +174,7 @@ fn a_source_that_is_wrong_is_refused_with_file_and_field() {
     let run = statusbridge(&["source", "check", "--sources", &wrong, "-"], Some(PACKAGE));
     assert_eq!((run.code, run.out.as_str()), (2, ""));
     assert!(
-        run.err.contains("wrong.yaml: source flux-kustomization: ")
+        run.err.contains("wrong.yaml: line 84: source flux-kustomization: ")
             && run.err.contains("no variable `raedy`"),
         "{}",
         run.err

@@ -153,18 +153,17 @@ impl Saved {
         true
     }
 
-    /// Adds one object, the objects of a list, or the object of an event.
+    /// Adds one object, the objects of a list, or those of events.
     fn add_value(&mut self, origin: &str, value: Value) {
-        let (event, value) = match event_of(value) {
-            Ok(found) => found,
-            Err(error) => return self.broken(origin, error),
-        };
-        each_object(value, &mut |value| {
-            if is_object(&value) {
+        each_object(value, &mut |value| match event_of(value) {
+            Ok(None) => {}
+            Ok(Some((event, value))) if is_object(&value) => {
                 self.objects.push(SavedObject { event, ..SavedObject::new(origin, value) });
-            } else {
+            }
+            Ok(Some(_)) => {
                 self.broken(origin, "is no Kubernetes object: needs apiVersion, kind and metadata.name");
             }
+            Err(error) => self.broken(origin, error),
         });
     }
 
@@ -180,23 +179,23 @@ pub(crate) fn is_object(value: &Value) -> bool {
     text(value.get("apiVersion")) && text(value.get("kind")) && text(name)
 }
 
-/// The object of an event with what happened to it; anything else as it is. A bookmark is no object: it gives an empty list.
-fn event_of(mut value: Value) -> Result<(Option<SavedEvent>, Value), String> {
+/// The object of an event with what happened to it; anything else as it is. `None` for a bookmark, which is no object.
+fn event_of(mut value: Value) -> Result<Option<(Option<SavedEvent>, Value)>, String> {
     let Some(object) = value.get("object").filter(|_| value.get("kind").is_none()) else {
-        return Ok((None, value));
+        return Ok(Some((None, value)));
     };
     let event = match value.get("type").and_then(Value::as_str) {
         Some("ADDED") => Some(SavedEvent::Added),
         Some("MODIFIED") => None,
         Some("DELETED") => Some(SavedEvent::Deleted),
-        Some("BOOKMARK") => return Ok((None, Value::Array(Vec::new()))),
+        Some("BOOKMARK") => return Ok(None),
         Some("ERROR") => {
             let message = object.get("message").and_then(Value::as_str).unwrap_or("without a message");
             return Err(format!("the watch ended with an error: {message}"));
         }
-        _ => return Ok((None, value)),
+        _ => return Ok(Some((None, value))),
     };
-    Ok((event, value.get_mut("object").map(Value::take).unwrap_or_default()))
+    Ok(Some((event, value.get_mut("object").map(Value::take).unwrap_or_default())))
 }
 
 /// All that can be read, which is taken from the bytes that are left.
@@ -278,6 +277,9 @@ mod tests {
     )]
     #[case::documents(
         "type: ADDED\nobject: $A\n---\ntype: MODIFIED\nobject: $A\n---\nobject: $A\ntype: DELETED\n"
+    )]
+    #[case::array(
+        "[{\"type\":\"ADDED\",\"object\":$A}, {\"type\":\"MODIFIED\",\"object\":$A}, {\"type\":\"DELETED\",\"object\":$A}]"
     )]
     #[case::with_a_bookmark(
         "{\"type\":\"ADDED\",\"object\":$A}\n{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"A\",\"metadata\":{}}}\n{\"type\":\"MODIFIED\",\"object\":$A}\n{\"type\":\"DELETED\",\"object\":$A}"

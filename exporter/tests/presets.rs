@@ -50,9 +50,10 @@ fn every_preset_passes_its_tests() {
 }
 
 #[test]
-fn every_preset_has_one_test() {
+fn every_preset_has_a_test() {
     let mut covered: Vec<String> = suites().into_iter().flat_map(|suite| suite.sources).collect();
     covered.sort();
+    covered.dedup();
     let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
     assert_eq!(covered, presets);
 }

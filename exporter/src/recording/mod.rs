@@ -7,9 +7,8 @@
 
 mod definition;
 mod kinds;
-mod selector;
 mod timeline;
 
 pub use kinds::Kinds;
 pub(crate) use kinds::{GroupKind, Hidden, View, group_kind, key, version};
-pub(crate) use timeline::{Version, beginning, millis, timeline};
+pub(crate) use timeline::{Version, beginning, in_order, millis, timeline};

@@ -1,8 +1,8 @@
 //! When the versions of saved objects come.
 //!
 //! A recording begins when the first version comes that is not the first of its object. Objects are there from then on in
-//! their first version, unless they were created later. Everything else comes in the order in which it was saved, at the
-//! newest time that it or something before it says: about when it was written.
+//! their first version, unless they were created later. Everything else comes in the order of its resource versions, or else
+//! in that in which it was saved, at the newest time that it or something before it says: about when it was written.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,6 +27,19 @@ pub(crate) struct Version {
     pub(crate) key: PackageKey,
     /// `None` when it is gone.
     pub(crate) object: Option<Value>,
+}
+
+/// Objects in the order in which they were written: by their resource versions, which one cluster gives all of its objects,
+/// if all of them have one. Several files may hold the objects of several watches.
+pub(crate) fn in_order(mut objects: Vec<SavedObject>) -> Vec<SavedObject> {
+    if objects.iter().all(|object| resource_version(&object.value).is_some()) {
+        objects.sort_by_key(|object| resource_version(&object.value));
+    }
+    objects
+}
+
+fn resource_version(object: &Value) -> Option<u64> {
+    object.get("metadata")?.get("resourceVersion")?.as_str()?.parse().ok()
 }
 
 /// Everything that comes, those first that are there from the start; and when the recording begins. `now` (unix milliseconds)
@@ -89,11 +102,10 @@ pub(crate) fn beginning(objects: &[SavedObject]) -> Option<i64> {
 
 /// An object with a resource version that is greater than that of its version before; with none, if it says something else.
 fn with_later_version(mut object: Value, before: &mut Option<u64>) -> Value {
-    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return object };
-    let version = metadata.get("resourceVersion").and_then(|version| version.as_str()?.parse::<u64>().ok());
+    let version = resource_version(&object);
     if version > *before {
         *before = version;
-    } else {
+    } else if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
     }
     object
@@ -195,6 +207,18 @@ mod tests {
         ];
         assert_eq!(plan(&objects), ["2 a=", "2 b=", "4 a-", "5 c", "6 a"]);
         assert_eq!(plan(&[(object("a", "", "01"), deleted)]), ["1 a=", "1 a-"]);
+    }
+
+    #[test]
+    fn the_files_of_several_watches_are_one_history() {
+        let version = |name: &str, version: &str| json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": name, "resourceVersion": version}});
+        let order = |objects: &[(&str, &str)]| {
+            let objects = objects.iter().map(|(name, it)| SavedObject::new("f", version(name, it)));
+            let ordered = in_order(objects.collect());
+            ordered.iter().map(|it| key(&it.value).name.to_string()).collect::<String>()
+        };
+        assert_eq!(order(&[("a", "5"), ("b", "9"), ("c", "7"), ("d", "10")]), "acbd");
+        assert_eq!(order(&[("a", "5"), ("b", "9"), ("c", "7"), ("d", "x")]), "abcd", "as they were saved");
     }
 
     #[test]

@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::{Failure, Object, Package, PackageId, Rehearsal, Transition};
 use crate::{
-    recording::{Hidden, Kinds, group_kind, key, timeline, version},
+    recording::{Hidden, Kinds, group_kind, in_order, key, timeline, version},
     saved::{Remark, SavedEvent, SavedObject},
-    source::{KindRef, Source},
+    source::{KindRef, ResourceLabel, ResourceSet, Source},
     state::{Limits, Snapshot},
+    watch::PackageKey,
 };
 
 /// What time it is when an object comes.
@@ -40,15 +41,13 @@ pub struct History {
 }
 
 /// Has the engine go through saved objects.
-///
-/// # Errors
-/// When the selector of a source's kind is none.
 pub fn rehearse(
     sources: Vec<Arc<Source>>,
     objects: Vec<SavedObject>,
     limits: Limits,
     clock: Clock,
-) -> Result<History, String> {
+) -> History {
+    let objects = in_order(objects);
     let kinds = Kinds::of(&objects);
     let names = Names::of(&objects);
     let (fixed, fallback) = match clock {
@@ -61,18 +60,18 @@ pub fn rehearse(
     let later = first.split_off(later);
     let mut now = fixed.unwrap_or(begin);
     let first = first.into_iter().filter_map(|version| version.object).collect();
-    let (mut rehearsal, mut transitions) = Rehearsal::begin(sources, limits, kinds, first, now)?;
+    let (mut rehearsal, mut transitions) = Rehearsal::begin(sources, limits, kinds, first, now);
     for version in later {
         now = fixed.unwrap_or(version.at);
         transitions.extend(match version.object {
-            Some(object) => rehearsal.put(object, now)?,
-            None => rehearsal.take_away(&version.kind, &version.key, now)?,
+            Some(object) => rehearsal.put(object, now),
+            None => rehearsal.take_away(&version.kind, &version.key, now),
         });
     }
     let snapshot = rehearsal.snapshot(now);
     let failures = rehearsal.failures.iter().map(|failure| names.failure(failure)).collect();
     let unread = names.unread(&rehearsal);
-    Ok(History { packages: rehearsal.packages, transitions, failures, unread, snapshot })
+    History { packages: rehearsal.packages, transitions, failures, unread, snapshot }
 }
 
 /// What saved objects are called, and where they stand.
@@ -118,6 +117,7 @@ impl Names {
         for of in &rehearsal.watched {
             watched.entry((&of.group, &of.kind)).or_default().insert(of);
         }
+        let resources = Resources::of(&rehearsal.resources);
         let mut unread = Vec::new();
         for (((group, kind), key), origin, object) in &self.all {
             if group == "apiextensions.k8s.io" && kind == "CustomResourceDefinition" {
@@ -125,11 +125,11 @@ impl Names {
             }
             let watches = watched.get(&(group.as_str(), kind.as_str()));
             let mut hidden = Vec::new();
-            let mut is_read = false;
+            let mut is_read = resources.have(group, kind, key, object);
             for of in watches.into_iter().flatten() {
                 let shown = match rehearsal.kinds.view(of) {
-                    Ok(Some(view)) => view.shows(object),
-                    _ => Err(Hidden::OtherVersion),
+                    Some(view) => view.shows(object),
+                    None => Err(Hidden::OtherVersion),
                 };
                 match shown {
                     Ok(()) => is_read = true,
@@ -152,6 +152,31 @@ impl Names {
     }
 }
 
+/// What packages consist of, to look up.
+struct Resources<'a> {
+    /// By group, kind, namespace and name.
+    named: HashSet<(&'a str, &'a str, Option<&'a str>, &'a str)>,
+    labelled: HashSet<&'a ResourceLabel>,
+}
+
+impl<'a> Resources<'a> {
+    fn of(set: &'a ResourceSet) -> Self {
+        let named = set.objects.iter();
+        let named = named.map(|it| (&*it.group, &*it.kind, it.namespace.as_deref(), &*it.name)).collect();
+        Self { named, labelled: set.labelled.iter().collect() }
+    }
+
+    fn have(&self, group: &str, kind: &str, key: &PackageKey, object: &Value) -> bool {
+        let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
+        let is_it = |it: &&ResourceLabel| {
+            let value = labels.and_then(|labels| labels.get(&*it.label)?.as_str());
+            (&*it.group, &*it.kind, Some(&*it.value)) == (group, kind, value)
+        };
+        self.named.contains(&(group, kind, key.namespace.as_deref(), &*key.name))
+            || self.labelled.iter().copied().any(|it| is_it(&it))
+    }
+}
+
 /// Why sources that read a kind do not read an object of it.
 fn why_not(sources: &[Arc<Source>], of: &KindRef, why: Hidden, version: &str) -> String {
     let reads = |source: &&Arc<Source>| {
@@ -167,7 +192,8 @@ fn why_not(sources: &[Arc<Source>], of: &KindRef, why: Hidden, version: &str) ->
             of.versions.join(" or ")
         ),
         Hidden::NotSelected => {
-            format!("has not the labels that {names} selects: {}", of.selector.as_deref().unwrap_or_default())
+            let selector = of.selector.as_ref().map(ToString::to_string).unwrap_or_default();
+            format!("has not the labels that {names} selects: {selector}")
         }
     }
 }

@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::selector::Selector;
+
 /// A kind of object, at any of some versions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -21,7 +23,7 @@ pub struct KindRef {
     pub resource: Option<String>,
     /// Label selector of the objects that are watched, such as `team=web`; all of them when left out.
     #[serde(default)]
-    pub selector: Option<String>,
+    pub selector: Option<Selector>,
 }
 
 impl KindRef {

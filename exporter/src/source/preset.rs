@@ -79,6 +79,7 @@ mod tests {
         for preset in PRESETS {
             let source = preset.source().unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(source.name, preset.name);
+            assert_eq!(source.warnings, []);
         }
         assert!(PRESETS.is_sorted_by_key(|preset| preset.name));
         assert!(ON_REQUEST.iter().all(|name| Preset::find(name).is_some()));

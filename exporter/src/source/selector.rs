@@ -1,20 +1,26 @@
 //! Label selectors, as requests to the API server write them (apimachinery, `labels.Parse`).
 
-use std::str::FromStr;
+use std::{borrow::Cow, fmt, str::FromStr};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Conditions on labels, all of which have to hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Selector(Vec<Requirement>);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Selector {
+    text: String,
+    requirements: Vec<Requirement>,
+}
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Requirement {
     label: String,
     wants: Wants,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Wants {
     Exists,
     Missing,
@@ -28,7 +34,7 @@ impl Selector {
     /// Whether an object has such labels.
     pub fn matches(&self, object: &Value) -> bool {
         let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
-        self.0.iter().all(|requirement| {
+        self.requirements.iter().all(|requirement| {
             let value = labels.and_then(|labels| labels.get(&requirement.label)?.as_str());
             let is_one_of = |values: &[String]| value.is_some_and(|value| values.iter().any(|v| v == value));
             match &requirement.wants {
@@ -45,18 +51,50 @@ impl FromStr for Selector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        requirements(text)?.into_iter().map(Requirement::parse).collect::<Result<_, _>>().map(Self)
+        let parts = parts(text).and_then(|parts| parts.into_iter().map(Requirement::parse).collect());
+        let requirements = parts.map_err(|problem: String| {
+            format!("`{text}` is no label selector: {problem}; write one such as `team=web,tier!=db`")
+        })?;
+        Ok(Self { text: text.to_owned(), requirements })
+    }
+}
+
+impl TryFrom<String> for Selector {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl JsonSchema for Selector {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Selector".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
     }
 }
 
 /// The text between commas that are not in brackets.
-fn requirements(text: &str) -> Result<Vec<&str>, String> {
+fn parts(text: &str) -> Result<Vec<&str>, String> {
     let mut found = Vec::new();
     let (mut start, mut open) = (0, false);
     for (at, byte) in text.bytes().enumerate() {
         match byte {
-            b'(' if open => return Err(format!("`{text}` has a `(` in brackets")),
-            b')' if !open => return Err(format!("`{text}` has a `)` without a `(`")),
+            b'(' if open => return Err("it has a `(` in brackets".to_owned()),
+            b')' if !open => return Err("it has a `)` without a `(`".to_owned()),
             b'(' | b')' => open = !open,
             b',' if !open => {
                 found.push(text.get(start..at).unwrap_or_default());
@@ -66,7 +104,7 @@ fn requirements(text: &str) -> Result<Vec<&str>, String> {
         }
     }
     if open {
-        return Err(format!("`{text}` has a `(` without a `)`"));
+        return Err("it has a `(` without a `)`".to_owned());
     }
     found.push(text.get(start..).unwrap_or_default());
     Ok(found)

@@ -96,16 +96,6 @@ fn one_file_holds_several_sources() {
     "spec.kinds[0].versions: needs at least one version, and no empty one"
 )]
 #[case(
-    "kind: Widget, versions: [v1]",
-    "kind: Widget, versions: [v1], selector: team in (web",
-    "spec.kinds[0].selector: is no label selector: `team in (web` has a `(` without a `)`; write one such as `team=web,tier!=db`"
-)]
-#[case(
-    "kind: Part, versions: [v1]",
-    "kind: Part, versions: [v1], selector: =a",
-    "spec.related[parts].kinds[0].selector: is no label selector: `` is no name of a label; write one such as `team=web,tier!=db`"
-)]
-#[case(
     "kindExpression: object.?spec.?from.?kind, nameExpression: ",
     "nameExpression: ",
     "spec.related[config].reference: needs `kindExpression` to choose among the kinds"
@@ -353,6 +343,11 @@ fn a_variable_is_tried_where_it_is_used() {
 #[case("kind: Widget, versions: [v1]", "kind: Widget, versions: [v1], plural: widgets", "plural")]
 #[case("apply:\n", "apples:\n", "apples")]
 #[case("metadata: {name: widgets}", "metadata: {name: widgets, nam: a}", "nam")]
+#[case(
+    "kind: Widget, versions: [v1]",
+    "kind: Widget, versions: [v1], selector: team in (web",
+    "`team in (web` is no label selector: it has a `(` without a `)`; write one such as `team=web,tier!=db`"
+)]
 fn a_field_that_the_format_does_not_have_is_named(
     #[case] right: &str,
     #[case] wrong: &str,

@@ -116,7 +116,7 @@ fn samples_are_tests_when_they_say_what_is_expected() {
     "{name: a, patch: {related: {config: {metadata: {name: other}}}}, expect: {apply: Pending, reason: NewRevision, desiredRevision: '', healthyRevision: ''}}"
 )]
 #[case::an_expression_that_fails(
-    "{name: a, patch: {object: {status: {done: 5}}}, expect: {apply: Unknown, health: Unknown, reason: EvaluationFailed, healthyRevision: '', error: revisions.applied, resources: 0/0/0}}"
+    "{name: a, patch: {object: {status: {done: 5}}}, expect: {apply: Unknown, health: Unknown, reason: EvaluationFailed, healthyRevision: '', error: spec.revisions.appliedExpression, resources: 0/0/0}}"
 )]
 #[case::no_package("{name: a, patch: {object: {spec: {kind: template}}}, expect: {shown: false}}")]
 #[case::what_the_package_consists_of(
@@ -150,7 +150,7 @@ fn what_is_as_expected_passes(#[case] case: &str) {
     &[
         "apply   expected Applied, found Unknown",
         "health  expected Current, found Unknown",
-        "an expression failed: revisions.applied: gives int, where a string or a list of strings is needed in `object.?status.?done`",
+        "an expression failed: spec.revisions.appliedExpression: gives int, where a string or a list of strings is needed in `object.?status.?done`",
     ]
 )]
 #[case::a_later_step(

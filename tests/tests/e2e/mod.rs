@@ -34,6 +34,7 @@ mod references;
 mod reports;
 mod restored_hub;
 mod rubbish;
+mod saved_objects;
 mod secrets;
 mod set_revision;
 mod soak;

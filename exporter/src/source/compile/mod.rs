@@ -22,7 +22,6 @@ use super::{
     plain,
     program::{APPLY, HoldProgram, Program, Sample, Source},
     projection::Projection,
-    selector::Selector,
     trial::try_all,
     words,
 };
@@ -280,10 +279,6 @@ impl Compiler<'_> {
             return Err(
                 self.wrong(&format!("{field}.versions"), "needs at least one version, and no empty one")
             );
-        }
-        if let Some(Err(error)) = kind.selector.as_ref().map(|selector| selector.parse::<Selector>()) {
-            let message = format!("is no label selector: {error}; write one such as `team=web,tier!=db`");
-            return Err(self.wrong(&format!("{field}.selector"), message));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use statusbridge_expression::EvaluationError;
 
 use super::{Engine, key::Key};
 use crate::{
-    source::{Detail, Evaluation},
+    source::{Detail, Evaluation, ResourceSet},
     state::soak::Shown,
     watch::SourceId,
 };
@@ -24,6 +24,8 @@ pub(crate) enum Entry {
     },
     /// This is shown of a package from now on.
     Shown { source: SourceId, package: Key, shown: Shown },
+    /// A package consists of these from now on.
+    ConsistsOf(ResourceSet),
     /// A package is gone.
     Gone { source: SourceId, package: Key },
 }

@@ -17,6 +17,7 @@ use super::{
     Engine,
     command::Command,
     due::Due,
+    journal::Entry,
     key::{Key, Referrer},
     listing::Listing,
     published::Visibility,
@@ -152,6 +153,7 @@ impl Engine {
         set: &ResourceSet,
         at: Moment,
     ) -> Box<PackageResources> {
+        self.write_down(|| Entry::ConsistsOf(set.clone()));
         let referrer = (source, package.clone());
         let now = self.count;
         let mut objects = Vec::with_capacity(set.objects.len());
