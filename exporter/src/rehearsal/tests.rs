@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use statusbridge_contract::ApplyState;
 use statusbridge_serving::format::Format;
@@ -6,6 +8,8 @@ use super::*;
 use crate::{
     saved::{SavedEvent, SavedObject},
     serve::exposition::render,
+    source::Source,
+    state::Limits,
 };
 
 const SOURCE: &str = r#"
@@ -265,9 +269,7 @@ fn what_is_a_package_may_be_part_of_another_one() {
 
 #[test]
 fn what_no_package_consists_of_is_told() {
-    let widget = |name: &str| {
-        json!({"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": name, "namespace": "n"}})
-    };
+    let widget = |name: &str| json!({"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": name, "namespace": "n"}});
     let objects = [&bundle()[..], &[widget("a"), widget("b")]].concat();
     let bundles = RESOURCES.trim_start().trim_start_matches("---");
     let history = run_with(bundles, &objects, Clock::Fixed(0));

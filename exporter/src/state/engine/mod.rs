@@ -127,6 +127,22 @@ impl Engine {
         self.published.clone()
     }
 
+    /// Writes down what it makes of packages from now on.
+    pub(crate) fn keep_journal(&mut self) {
+        self.journal = Some(Vec::new());
+    }
+
+    /// What was written down since it was last asked.
+    pub(crate) fn journal(&mut self) -> Vec<Entry> {
+        self.journal.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn write_down(&mut self, entry: impl FnOnce() -> Entry) {
+        if let Some(journal) = &mut self.journal {
+            journal.push(entry());
+        }
+    }
+
     /// What has to be done since it was last asked.
     pub(crate) fn commands(&mut self) -> Vec<Command> {
         self.commands_to_read();
