@@ -18,9 +18,10 @@ fn suites() -> Vec<Suite> {
     Suite::read(&[directory]).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Compiled presets by their names, and whether the objects that their packages consist of are looked at.
-static COMPILED: LazyLock<Mutex<BTreeMap<(String, Option<bool>), Arc<Source>>>> =
-    LazyLock::new(Mutex::default);
+/// Presets by their names, and whether the objects that their packages consist of are looked at.
+type Compiled = BTreeMap<(String, Option<bool>), Arc<Source>>;
+
+static COMPILED: LazyLock<Mutex<Compiled>> = LazyLock::new(Mutex::default);
 
 fn preset(name: &str, resources: Option<bool>) -> Result<Arc<Source>, String> {
     let mut compiled = COMPILED.lock().expect("no panic");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
@@ -443,6 +443,52 @@ async fn the_exporter_shows_every_package_and_check_says_the_same() {
             remove(made.objects).await?;
         }
         Ok(())
+    })
+    .await;
+}
+
+/// The file of this name in the page on writing a source.
+fn documented(name: &str) -> Result<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/write-your-own-source.md");
+    let page = std::fs::read_to_string(page)?;
+    let (_, rest) = page.split_once(&format!("```yaml {name}\n")).with_context(|| format!("no {name}"))?;
+    Ok(rest.split_once("```").context("a block without an end")?.0.to_owned())
+}
+
+#[tokio::test]
+async fn the_exporter_and_check_say_the_same_of_the_documented_example() {
+    run("documented-example", async |rig| {
+        let etcd = Etcd::start(rig).await?;
+        let crds = crds::documents(&documented("crd.yaml")?)?;
+        let cluster = Cluster::start(rig, &etcd, "one", &crds).await?;
+        let file = rig.dir().join("source.yaml");
+        std::fs::write(&file, documented("better.yaml")?)?;
+        let file = file.display().to_string();
+        let args = ["--presets", "", "--sources", &file];
+        let mut objects = crds;
+        for object in crds::documents(&documented("sites.yaml")?)? {
+            let text = |field: &str| object["metadata"][field].as_str().context("no name").map(str::to_owned);
+            let (namespace, name) = (text("namespace")?, text("name")?);
+            cluster.api.ensure_namespace(&namespace).await?;
+            let given = object["metadata"]["generation"].as_i64();
+            let fate = cluster.put(&object, &namespace, &name, |stored, mut status| {
+                if let Some((given, real)) = given.zip(stored.metadata.generation) {
+                    of_generation(&mut status, given, real);
+                }
+                status
+            });
+            match fate.await? {
+                Fate::Taken(stored) => objects.push(stored),
+                Fate::NotServed(why) | Fate::NotTaken(why) => bail!("{name}: {why}"),
+            }
+        }
+        let exporter = Exporter::start(rig, "exporter", cluster.api.kubeconfig(), &args).await?;
+        let (checked, told) = checked::check(rig, "sites", &args, &objects).await?;
+        ensure!(told.is_empty() && checked.packages() == ["blog", "front"], "{told}");
+        eventually(SOON, "the exporter and check agree", async || {
+            checked::agree(&exporter.says().await?, &checked)
+        })
+        .await
     })
     .await;
 }

@@ -7,7 +7,10 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Failure, Object, Package, PackageId, Rehearsal, Transition};
+use super::{
+    driver::{Failure, Object, Rehearsal},
+    package::{Package, PackageId, Transition},
+};
 use crate::{
     recording::{Hidden, Kinds, group_kind, in_order, key, timeline, version},
     saved::{Remark, SavedEvent, SavedObject},
@@ -71,7 +74,7 @@ pub fn rehearse(
     let snapshot = rehearsal.snapshot(now);
     let failures = rehearsal.failures.iter().map(|failure| names.failure(failure)).collect();
     let unread = names.unread(&rehearsal);
-    History { packages: rehearsal.packages, transitions, failures, unread, snapshot }
+    History { packages: rehearsal.packages().clone(), transitions, failures, unread, snapshot }
 }
 
 /// What saved objects are called, and where they stand.

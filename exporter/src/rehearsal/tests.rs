@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use statusbridge_contract::ApplyState;
 use statusbridge_serving::format::Format;
@@ -6,6 +8,8 @@ use super::*;
 use crate::{
     saved::{SavedEvent, SavedObject},
     serve::exposition::render,
+    source::Source,
+    state::Limits,
 };
 
 const SOURCE: &str = r#"

@@ -35,7 +35,7 @@ impl Source {
     /// The state of a package; `look` is asked what the objects say that it consists of, where they
     /// are to be looked at. Pure, and total: where an expression fails, everything is Unknown,
     /// the reason is `EvaluationFailed`, and the error says which expression it was.
-    pub fn evaluate_with<'v>(
+    pub(crate) fn evaluate_with<'v>(
         &'v self,
         object: &'v Value,
         related: &RelatedObjects<'v>,

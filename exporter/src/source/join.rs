@@ -84,7 +84,7 @@ pub enum RelatedObject<'a> {
 
 impl Related {
     /// Whether the objects are found by reference (at most one) or by labels (a list).
-    pub fn by_reference(&self) -> bool {
+    pub(crate) fn by_reference(&self) -> bool {
         matches!(self.by, By::Reference { .. })
     }
 

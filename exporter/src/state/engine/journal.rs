@@ -3,7 +3,7 @@
 
 use statusbridge_expression::EvaluationError;
 
-use super::{Engine, key::Key};
+use super::key::Key;
 use crate::{
     source::{Detail, Evaluation, ResourceSet},
     state::soak::Shown,
@@ -38,24 +38,6 @@ impl Entry {
             detail: evaluation.detail.clone(),
             undecided: evaluation.hold.is_some_and(|hold| hold.undecided),
             error: evaluation.error.clone(),
-        }
-    }
-}
-
-impl Engine {
-    /// Writes everything down from now on.
-    pub(crate) fn keep_journal(&mut self) {
-        self.journal = Some(Vec::new());
-    }
-
-    /// What was written down since it was last asked.
-    pub(crate) fn journal(&mut self) -> Vec<Entry> {
-        self.journal.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    pub(super) fn write_down(&mut self, entry: impl FnOnce() -> Entry) {
-        if let Some(journal) = &mut self.journal {
-            journal.push(entry());
         }
     }
 }

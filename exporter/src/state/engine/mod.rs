@@ -14,6 +14,8 @@
 mod command;
 mod due;
 mod held;
+#[cfg(test)]
+mod identity_tests;
 mod journal;
 mod kept;
 mod key;
@@ -127,6 +129,22 @@ impl Engine {
     /// What scrapes read.
     pub(crate) fn published(&self) -> SharedPublished {
         self.published.clone()
+    }
+
+    /// Writes down what it makes of packages from now on.
+    pub(crate) fn keep_journal(&mut self) {
+        self.journal = Some(Vec::new());
+    }
+
+    /// What was written down since it was last asked.
+    pub(crate) fn journal(&mut self) -> Vec<Entry> {
+        self.journal.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn write_down(&mut self, entry: impl FnOnce() -> Entry) {
+        if let Some(journal) = &mut self.journal {
+            journal.push(entry());
+        }
     }
 
     /// What has to be done since it was last asked.

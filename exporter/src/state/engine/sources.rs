@@ -244,8 +244,8 @@ impl Engine {
     /// Whether objects of a kind are looked at again, beside when they change.
     pub(super) fn is_read_again(&self, kind: KindId) -> bool {
         self.readers.iter().any(|reader| {
-            reader.related.iter().flatten().any(|k| *k == kind)
-                || (reader.kinds.contains(&kind) && (!reader.related.is_empty() || reader.waits_for_lists()))
+            let again = !reader.related.is_empty() || reader.names.is_some() || reader.waits_for_lists();
+            reader.related.iter().flatten().any(|k| *k == kind) || (again && reader.kinds.contains(&kind))
         })
     }
 
