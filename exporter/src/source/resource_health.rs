@@ -76,3 +76,51 @@ impl ResourceHealth {
         self.in_progress.iter().chain(&self.failed).chain([&self.current])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn health(in_progress: Option<&str>, failed: Option<&str>) -> ResourceHealth {
+        let compile = |text: &str| Expression::compile("f", text, &[OBJECT]).expect(text);
+        ResourceHealth {
+            of: GroupKind { group: "test.dev".into(), kind: "Thing".into() },
+            in_progress: in_progress.map(compile),
+            failed: failed.map(compile),
+            current: compile("object.status.phase == 'Up'"),
+        }
+    }
+
+    #[rstest]
+    #[case(json!({"status": {"phase": "Up"}}), Health::Current, "")]
+    #[case(json!({"status": {"phase": "Down"}}), Health::Failed, "HealthRule")]
+    #[case(json!({"status": {"phase": "Up", "moving": true}}), Health::InProgress, "HealthRule")]
+    #[case(json!({"status": {"phase": "Sideways"}}), Health::InProgress, "HealthRule")]
+    #[case(json!({"status": {}}), Health::Unknown, "EvaluationFailed")]
+    #[case(
+        json!({"metadata": {"generation": 2}, "status": {"phase": "Up", "observedGeneration": 1}}),
+        Health::InProgress,
+        "LatestGenerationNotObserved"
+    )]
+    #[case(
+        json!({"metadata": {"generation": 2}, "status": {"phase": "Up", "observedGeneration": 2}}),
+        Health::Current,
+        ""
+    )]
+    #[case(
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": "Up"}}),
+        Health::Terminating,
+        "Deleting"
+    )]
+    fn rules_tell_the_health(#[case] object: Value, #[case] expected: Health, #[case] reason: &str) {
+        let health =
+            health(Some("object.status.?moving.orValue(false)"), Some("object.status.phase == 'Down'"));
+        let status = health.status(&object);
+        assert_eq!((status.health, &*status.reason), (expected, reason), "{}", status.message);
+        let lean = health.projection().project(&object);
+        assert_eq!(health.status(&lean), status, "on the lean object");
+    }
+}

@@ -481,3 +481,35 @@ proptest! {
         prop_assert_eq!(f.health("a").1 == r(&format!("r{applied}")), good);
     }
 }
+
+/// Two sources name one object: one has rules of its own for its kind, which the other does not see.
+#[test]
+fn a_source_tells_the_health_of_a_kind_by_its_own_rules() {
+    let own = SOURCE.replace("name: named", "name: own").replace(
+        "  resources:\n",
+        "  resources:\n    healthRules:\n      - {group: test.dev, kind: Thing, currentExpression: object.?spec.?up.orValue(false)}\n",
+    );
+    let mut f = Fixture::of(&format!("{SOURCE}---{own}"), Limits::default());
+    let (key, object) = package("a", "r1", "r1", &["t"]);
+    f.list("Package", |f| f.hear("Package", put((key.clone(), object.clone()))));
+    f.obey();
+    let things: Vec<KindId> =
+        f.kinds.iter().filter(|(_, of)| of.kind == "Thing").map(|(id, _)| *id).collect();
+    assert_eq!(things.len(), 2, "each has a watch of its own");
+    let mut say = |up: bool, ready: &str| {
+        for id in &things {
+            f.now += 1000;
+            let (key, mut thing) = thing("t", u64::try_from(f.now).unwrap(), ready);
+            thing["spec"] = json!({"up": up});
+            f.apply(*id, Change::ListStarted { server: None, restored: false });
+            f.apply(*id, Change::Object(key, thing));
+            f.apply(*id, Change::ListDone);
+        }
+        for request in f.reads() {
+            f.answer(&request, vec![(key.clone(), object.clone())]);
+        }
+        [0, 1].map(|source| f.value(Metric::PackageHealth, source, "a"))
+    };
+    assert_eq!(say(false, "True"), [Some(CURRENT), Some(IN_PROGRESS)]);
+    assert_eq!(say(true, "False"), [Some(IN_PROGRESS), Some(CURRENT)]);
+}
