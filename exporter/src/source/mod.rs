@@ -42,7 +42,7 @@ pub use kind::{KindRef, PackageKind};
 pub use preset::{PRESETS, Preset};
 pub use program::{Sample, Source};
 pub use projection::Projection;
-pub use resources::{ResourceLabel, ResourceRef, ResourceSet, ResourceState, ResourceSummary};
+pub(crate) use resources::{ResourceLabel, ResourceRef, ResourceSet, ResourceState, ResourceSummary};
 pub use schema::schema;
 pub use verdict::{Detail, Evaluation, Hold, HoldKey, Inventory, Verdict};
 
