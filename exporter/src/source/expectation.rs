@@ -1,8 +1,8 @@
 //! What whoever wrote a source expects it to say about an object.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, SeqAccess, Visitor},
@@ -19,11 +19,11 @@ pub struct Expectation {
     pub shown: Option<bool>,
     /// The apply state.
     #[serde(deserialize_with = "state")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", extend("enum" = ApplyState::ALL.iter().map(|it| it.name()).collect::<Vec<_>>()))]
     pub apply: Option<ApplyState>,
     /// The health.
     #[serde(deserialize_with = "state")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<String>", extend("enum" = Health::ALL.iter().map(|it| it.name()).collect::<Vec<_>>()))]
     pub health: Option<Health>,
     /// The reason.
     pub reason: Option<String>,
@@ -56,8 +56,7 @@ pub struct Expectation {
 }
 
 /// A revision as it is written or by its 12 digits, or those of a package of several sources. An empty text is none.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
-#[schemars(untagged)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Revisions {
     /// One.
     One(String),
@@ -80,6 +79,16 @@ impl Revisions {
             Self::One(revision) => revision.clone(),
             Self::Several(revisions) => revisions.join(", "),
         }
+    }
+}
+
+impl JsonSchema for Revisions {
+    fn schema_name() -> Cow<'static, str> {
+        "Revisions".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["string", "array"], "items": {"type": "string"}})
     }
 }
 

@@ -49,7 +49,7 @@ pub use preset::{PRESETS, Preset};
 pub use program::{Sample, Source};
 pub use projection::Projection;
 pub(crate) use resource_health::ResourceHealth;
-pub use resources::{ResourceLabel, ResourceRef, ResourceSet, ResourceState, ResourceSummary};
+pub(crate) use resources::{ResourceLabel, ResourceRef, ResourceSet, ResourceState, ResourceSummary};
 pub use schema::schema;
 pub use selector::Selector;
 pub use verdict::{Counts, Detail, Evaluation, Hold, HoldKey, Verdict};

@@ -7,7 +7,7 @@ use super::verdict::Counts;
 
 /// One object of a package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ResourceRef {
+pub(crate) struct ResourceRef {
     /// API group; empty for the core group.
     pub group: Box<str>,
     /// The kind.
@@ -20,7 +20,7 @@ pub struct ResourceRef {
 
 /// All objects of a kind that have a label.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ResourceLabel {
+pub(crate) struct ResourceLabel {
     /// API group; empty for the core group.
     pub group: Box<str>,
     /// The kind.
@@ -33,7 +33,7 @@ pub struct ResourceLabel {
 
 /// What a package consists of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ResourceSet {
+pub(crate) struct ResourceSet {
     /// By name.
     pub objects: Vec<ResourceRef>,
     /// By label.
@@ -46,7 +46,7 @@ pub struct ResourceSet {
 
 /// What is known of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ResourceState {
+pub(crate) enum ResourceState {
     /// It was read, and kstatus says this; the reason is empty when it is Current.
     Found(Health, String),
     /// There is no such object.
@@ -61,7 +61,7 @@ pub enum ResourceState {
 
 /// What the objects of a package say together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResourceSummary {
+pub(crate) struct ResourceSummary {
     /// The worst of them; Unknown when there are none.
     pub health: Health,
     /// One word: empty when all are Current.
@@ -80,14 +80,14 @@ impl Default for ResourceSummary {
 
 impl ResourceSummary {
     /// All are Current, but of which revision is not known for sure yet.
-    pub fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         self.health = Health::Unknown;
         self.reason = "ResourcesNotRead";
         self.worst = None;
     }
 
     /// Takes in one object; `name` names it for people.
-    pub fn add(&mut self, state: &ResourceState, name: impl FnOnce() -> String) {
+    pub(crate) fn add(&mut self, state: &ResourceState, name: impl FnOnce() -> String) {
         let (health, reason) = match state {
             ResourceState::Found(Health::Current, _) => (Health::Current, ""),
             ResourceState::Found(Health::InProgress, _) => (Health::InProgress, "ResourcesInProgress"),
@@ -137,7 +137,7 @@ impl ResourceRef {
     }
 
     /// An empty namespace is none.
-    pub fn new(group: &str, kind: &str, namespace: &str, name: &str) -> Self {
+    pub(crate) fn new(group: &str, kind: &str, namespace: &str, name: &str) -> Self {
         Self {
             group: group.into(),
             kind: kind.into(),

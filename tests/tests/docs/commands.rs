@@ -8,17 +8,18 @@ use crate::docs::nothing_wrong;
 use statusbridge_tests::{PROGRAMS, own_command};
 
 /// Flags in the documentation that are other programs'.
-const OF_OTHERS: [&str; 10] = [
+const OF_OTHERS: [&str; 11] = [
     "--custom-resource-state-config", // kube-state-metrics
     "--diff-run",                     // kapp
     "--enable-changelogs",            // Crossplane's providers
     "--endpoint",                     // thanos query, as the next two
     "--endpoint-strict",
     "--query.replica-label",
-    "--for",               // kubectl
-    "--query.max-samples", // Prometheus, Thanos
-    "--status-policy",     // kpt
-    "--wait",              // kapp
+    "--for",                 // kubectl
+    "--output-watch-events", // kubectl
+    "--query.max-samples",   // Prometheus, Thanos
+    "--status-policy",       // kpt
+    "--wait",                // kapp
 ];
 
 /// Lines of code that are run, each whole, with where they stand.
