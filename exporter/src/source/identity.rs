@@ -3,8 +3,6 @@
 use serde_json::Value;
 use statusbridge_expression::{EvaluationError, Expression, OBJECT, Scope};
 
-use super::program::Source;
-
 /// Longest namespace or name that an expression may give, in bytes. What series can show is shorter.
 const MAX_NAME: usize = 1024;
 
@@ -26,21 +24,24 @@ pub struct Identity {
     pub name: String,
 }
 
-impl Source {
+impl IdentityProgram {
     /// Which package an object is. An error when an expression fails or gives no name.
-    pub fn identity(&self, object: &Value) -> Result<Identity, EvaluationError> {
+    pub(super) fn of(&self, object: &Value) -> Result<Identity, EvaluationError> {
         let mut identity = Identity::of(object);
-        let Some(program) = &self.program.identity else { return Ok(identity) };
         let mut scope = Scope::default();
         scope.bind(OBJECT, object);
-        if let Some(namespace) = &program.namespace {
+        if let Some(namespace) = &self.namespace {
             identity.namespace = namespace.whole_text_of(&mut scope, MAX_NAME)?;
         }
-        if let Some(name) = &program.name {
+        if let Some(name) = &self.name {
             let given = name.whole_text_of(&mut scope, MAX_NAME)?;
             identity.name = given.ok_or_else(|| name.error("gives no name"))?;
         }
         Ok(identity)
+    }
+
+    pub(super) fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        self.namespace.iter().chain(&self.name)
     }
 }
 
@@ -52,11 +53,5 @@ impl Identity {
             namespace: text("namespace").filter(|namespace| !namespace.is_empty()),
             name: text("name").unwrap_or_default(),
         }
-    }
-}
-
-impl IdentityProgram {
-    pub(super) fn expressions(&self) -> impl Iterator<Item = &Expression> {
-        self.namespace.iter().chain(&self.name)
     }
 }

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 use statusbridge_contract::ApplyState;
-use statusbridge_expression::{Expression, OBJECT, Scope};
+use statusbridge_expression::{EvaluationError, Expression, OBJECT, Scope};
 
 use super::{
     error::SourceProblem,
     expectation::Expectation,
-    identity::IdentityProgram,
+    identity::{Identity, IdentityProgram},
     join::{JoinKey, Related, RelatedObjects},
     kind::PackageKinds,
     projection::Projection,
@@ -138,6 +138,14 @@ impl Source {
         let mut scope = Scope::default();
         scope.bind(OBJECT, object);
         self.program.conditions.iter().all(|condition| condition.truth(&mut scope).unwrap_or(true))
+    }
+
+    /// Which package an object is. An error when an expression fails or gives no name.
+    pub fn identity(&self, object: &Value) -> Result<Identity, EvaluationError> {
+        self.program
+            .identity
+            .as_ref()
+            .map_or_else(|| Ok(Identity::of(object)), |identity| identity.of(object))
     }
 
     /// Whether expressions read `metadata.resourceVersion`.
