@@ -134,6 +134,8 @@ metadata:
   name: by-category
 spec:
   categories: [things]
+  identity:
+    nameExpression: object.?kind.orValue('').lowerAscii() + '/' + object.metadata.name
   revisions:
     desiredExpression: object.?revision
     appliedExpression: object.?revision
@@ -170,15 +172,15 @@ async fn kinds_of_a_category_come_and_go() {
         api.apply_object(&definition("others", "Other", "none-of-them")).await?;
         api.apply_object(&of_kind("Door", "a")).await?;
         api.apply_object(&of_kind("Other", "a")).await?;
-        shows(&["doors.example.org/a"]).await?;
+        shows(&["door/a"]).await?;
         // Another kind has objects of the same name.
         api.apply_object(&definition("walls", "Wall", "things")).await?;
         api.apply_object(&of_kind("Wall", "a")).await?;
-        shows(&["doors.example.org/a", "walls.example.org/a"]).await?;
+        shows(&["door/a", "wall/a"]).await?;
         let definitions = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
         let definitions = api.dynamic(&definitions, None).await?;
         definitions.delete("doors.example.org", &DeleteParams::default()).await?;
-        shows(&["walls.example.org/a"]).await
+        shows(&["wall/a"]).await
     })
     .await;
 }

@@ -18,42 +18,63 @@ const SOON: Duration = Duration::from_secs(60);
 /// Widgets of one team, and bundles that consist of widgets and other things. A widget looks for its version in a ConfigMap, and
 /// for its parts.
 const SOURCES: &str = r#"
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: widgets
-object: {group: example.org, kind: Widget, versions: [v2, v1], selector: "team in (web, ops),!draft"}
-where: "!object.?spec.?template.orValue(true)"
-related:
-  - name: config
-    kinds: [{group: "", kind: ConfigMap, versions: [v1]}]
-    reference: {name: object.metadata.name}
-  - name: parts
-    kinds: [{group: example.org, kind: Part, versions: [v1]}]
-    labels: {match: {widget: object.metadata.name}}
-revisions: {desired: config.?data.?version, applied: object.?status.?version}
-apply:
-  - when: object.?status.?version.orValue('') == config.?data.?version.orValue('-')
-    state: Applied
-  - {state: Pending, reason: NewVersion}
-health:
-  - when: size(parts) < object.?spec.?parts.orValue(9)
-    state: InProgress
-    reason: PartsMissing
-  - {state: Current}
-inventory: {total: object.?spec.?parts.orValue(9), current: size(parts), failed: "0"}
-samples:
-  - object: {apiVersion: example.org/v2, kind: Widget, metadata: {name: a}, spec: {template: false, parts: 1}}
+metadata:
+  name: widgets
+spec:
+  kinds:
+    - {group: example.org, kind: Widget, versions: [v2, v1], selector: "team in (web, ops),!draft"}
+  matchConditions:
+    - name: packages
+      expression: "!object.?spec.?template.orValue(true)"
+  related:
+    - name: config
+      kinds: [{group: "", kind: ConfigMap, versions: [v1]}]
+      reference:
+        nameExpression: object.metadata.name
+    - name: parts
+      kinds: [{group: example.org, kind: Part, versions: [v1]}]
+      labels:
+        match:
+          - {label: widget, valueExpression: object.metadata.name}
+  revisions:
+    desiredExpression: config.?data.?version
+    appliedExpression: object.?status.?version
+  apply:
+    - whenExpression: object.?status.?version.orValue('') == config.?data.?version.orValue('-')
+      state: Applied
+    - {state: Pending, reason: NewVersion}
+  health:
+    - whenExpression: size(parts) < object.?spec.?parts.orValue(9)
+      state: InProgress
+      reason: PartsMissing
+    - {state: Current}
+  resources:
+    counts:
+      totalExpression: object.?spec.?parts.orValue(9)
+      currentExpression: size(parts)
+      failedExpression: "0"
+  samples:
+    - object: {apiVersion: example.org/v2, kind: Widget, metadata: {name: a}, spec: {template: false, parts: 1}}
 ---
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: bundles
-object: {categories: [bundle]}
-revisions: {desired: object.?spec.?version, applied: object.?spec.?version}
-apply: [{state: Applied}]
-health: [{state: Leaves}]
-leaves: {enabled: true, objects: object.?spec.?objects}
-samples:
-  - object: {metadata: {name: a}, spec: {version: v1, objects: []}}
+metadata:
+  name: bundles
+spec:
+  categories: [bundle]
+  revisions:
+    desiredExpression: object.?spec.?version
+    appliedExpression: object.?spec.?version
+  apply: [{state: Applied}]
+  health: [{state: Resources, unwatched: {state: Unknown}}]
+  resources:
+    watch:
+      enabled: true
+      referencesExpression: object.?spec.?objects
+  samples:
+    - object: {metadata: {name: a}, spec: {version: v1, objects: []}}
 "#;
 
 /// A definition with a default in its spec; the last version is stored.
