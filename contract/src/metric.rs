@@ -99,11 +99,11 @@ metrics! {
     PackageReason = "statusbridge_package_reason", IDENTITY, since: V2, in_digest: true,
         "Code of the reason why a package is not Applied and Current, see statusbridge_reason_info";
     PackageResources = "statusbridge_package_resources", IDENTITY, since: V2, in_digest: true,
-        "Resources in the inventory of the package";
+        "Resources of the package";
     PackageResourcesCurrent = "statusbridge_package_resources_current", IDENTITY, since: V2, in_digest: true,
-        "Resources in the inventory of the package that are Current, where not all are";
+        "Resources of the package that are Current, where not all are";
     PackageResourcesFailed = "statusbridge_package_resources_failed", IDENTITY, since: V2, in_digest: true,
-        "Resources in the inventory of the package that have failed, where any has";
+        "Resources of the package that have failed, where any has";
     ReasonInfo = "statusbridge_reason_info", &[CODE, PACKAGE_SOURCE, REASON], since: V2, in_digest: true,
         "Always 1: which code in statusbridge_package_reason stands for which reason";
     SourceUp = "statusbridge_source_up", &[PACKAGE_SOURCE], since: V2, in_digest: true,

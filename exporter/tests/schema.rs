@@ -2,12 +2,15 @@
 
 #![allow(clippy::expect_used)] // in a test, what cannot be is a failure
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use boon::{Compiler, SchemaIndex, Schemas};
 use rstest::rstest;
 use serde_json::Value;
-use statusbridge_exporter::source::{PRESETS, Source, schema};
+use statusbridge_exporter::{
+    source::{PRESETS, Source, schema},
+    suite::Suite,
+};
 
 struct Validator(Schemas, SchemaIndex);
 
@@ -46,15 +49,34 @@ fn presets_and_examples_validate() {
         assert_eq!(validator.validate(preset.yaml), Ok(()), "{}", preset.name);
     }
     let mut examples = 0;
-    for file in ["sources.md", "write-your-own-source.md"] {
+    for file in ["sources.md", "write-your-own-source.md", "source-patterns.md"] {
         let text = docs(file);
-        let blocks = text.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
-        for (_, example) in blocks.filter(|(_, text)| text.contains("kind: Source\n")) {
+        for example in sources(&text) {
             assert_eq!(validator.validate(example), Ok(()), "{file}");
             examples += 1;
         }
     }
-    assert!(examples >= 3, "there are only {examples} examples");
+    assert!(examples >= 11, "there are only {examples} examples");
+}
+
+/// The sources in the blocks of a page.
+fn sources(page: &str) -> impl Iterator<Item = &str> {
+    let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+    blocks.map(|(_, text)| text).filter(|text| text.contains("kind: Source\n"))
+}
+
+#[test]
+fn patterns_are_without_warnings_and_show_what_their_samples_expect() {
+    for example in sources(&docs("source-patterns.md")) {
+        for source in Source::parse("source-patterns.md", example).expect("it compiles") {
+            assert_eq!(source.warnings, []);
+            let source = Arc::new(source);
+            let suite = Suite::of_samples(&source).expect("samples that expect something");
+            for outcome in suite.run(&|_, _| Ok(Arc::clone(&source))) {
+                assert_eq!(outcome.problems, Vec::<String>::new(), "{} {}", outcome.source, outcome.case);
+            }
+        }
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub(crate) fn page() -> Result<String> {
     );
     out.push_str(&table(["metric", "type", "labels", "unit", "in the digest", "meaning"], contract()));
     out.push_str(
-        "\nA package that is Applied and Current has two of the series with the label `package`, three with an inventory; \
+        "\nA package that is Applied and Current has two of the series with the label `package`, three where its resources are counted; \
          no package has more than ten.\n\n",
     );
     let labels = label::ALL.iter().map(|(name, meaning)| [code(name), sentence(meaning.trim())]);
@@ -85,7 +85,7 @@ fn contract() -> impl Iterator<Item = [String; 6]> {
     Metric::ALL.iter().map(|metric| {
         let mut meaning = sentence(metric.help());
         if *metric == Metric::PackageResources {
-            meaning.push_str(" Only for sources with an inventory.");
+            meaning.push_str(" Only for sources that count resources.");
         }
         let digest = if metric.in_digest() { "yes" } else { "no" };
         [code(metric.name()), "gauge".into(), labels_of(metric), unit(*metric).into(), digest.into(), meaning]

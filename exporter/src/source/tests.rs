@@ -284,7 +284,6 @@ fn rules_are_needed_where_rules_are_expected() {
     assert_eq!(error, "widgets.yaml: line 24: source widgets: spec.apply: needs at least one rule");
 }
 
-/// The old form was `apiVersion: statusbridge.dev/source/v1` with all fields at the top.
 #[rstest]
 #[case("kind: Source", "kind: Sauce", "apiVersion sources.statusbridge.dev/v1alpha1, kind Sauce")]
 #[case("sources.statusbridge.dev/v1alpha1", "v1", "apiVersion v1, kind Source")]

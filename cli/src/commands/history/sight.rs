@@ -9,7 +9,7 @@ use statusbridge_core::sample::Sample;
 use statusbridge_core::time::Seconds;
 use statusbridge_core::verify::{Package, odd_package};
 
-/// The metrics of a package that are read: those that come before its inventory.
+/// The metrics of a package that are read: those that come before the counts of its resources.
 pub(super) const OF_PACKAGE: &[Metric] = PACKAGE_METRICS.split_at(7).0;
 
 /// How many series are read of one stream at most.

@@ -23,7 +23,7 @@ const WORDS: [&str; 8] = [
     "PruneFailed",
     "ReconciliationFailed",
 ];
-/// Resources in the inventory of each package.
+/// Resources of each package.
 const RESOURCES: u64 = 12;
 /// What a package that is Applied and Current says.
 const AT_REST: [Metric; 3] =
