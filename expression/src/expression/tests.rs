@@ -214,7 +214,7 @@ fn the_reference_has_every_function_and_its_examples_hold() {
     let reference = include_str!("../../../docs/sources.md");
     let source = reference.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next());
     let source: Value = serde_saphyr::from_str(source.expect("an example")).expect("it is YAML");
-    let sample = &source["samples"][0];
+    let sample = &source["spec"]["samples"][0];
     let functions = rows(reference, "### Functions");
     let libraries = rows(reference, "### Libraries");
     let names_of = |cell: &'static str| cell.split('`').skip(1).step_by(2);
