@@ -190,7 +190,7 @@ def samples():
         ("statusbridge_package_healthy_revision", payments, fingerprint([COMMIT])),
         ("statusbridge_package_healthy_revision", payments, MODULUS - 1),
         ("statusbridge_package_transition_timestamp_seconds", payments, 1767225600),
-        ("statusbridge_package_health", {"package_source": "crossplane-provider", "package": "cluster-scoped"}, 5),
+        ("statusbridge_package_health", {"package_source": "crossplane-package", "package": "cluster-scoped"}, 5),
         ("statusbridge_package_health", {**payments, "package_cluster": "eu-1"}, 4),
         ("statusbridge_package_health", {"package_source": "x", "package": 'back\\slash "quote"\nline é'}, 4),
         (
@@ -246,7 +246,7 @@ def packages():
         package("Applied and Current, without an inventory"),
         package("Applied and Current, with an inventory", inventory=counts(14, 14, 0)),
         package("Applied and Current, with an empty inventory", inventory=counts(0, 0, 0)),
-        package("Applied and Current, cluster-scoped", namespace=None, source="crossplane-provider"),
+        package("Applied and Current, cluster-scoped", namespace=None, source="crossplane-package"),
         package("Applied and Current, runs in another cluster", cluster="eu-1"),
         package("Applied and Current, several revisions", desired=["v1", "v2"], applied=["v1", "v2"]),
         package("Applied and Current, another revision is wanted already", desired=[NEXT]),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Error;
 use clap::Command;
-use statusbridge_exporter::source::SourceError;
+use statusbridge_exporter::source::SourceProblem;
 
 use crate::text::{Colour, paint};
 
@@ -56,7 +56,7 @@ impl Exit {
     fn of(error: &Error) -> Self {
         match error.downcast_ref::<Failure>() {
             Some(failure) => failure.exit,
-            None if error.is::<SourceError>() => Self::Usage,
+            None if error.is::<SourceProblem>() => Self::Usage,
             None => Self::Failed,
         }
     }

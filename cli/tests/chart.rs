@@ -18,10 +18,10 @@ fn chart(file: &str) -> PathBuf {
 }
 
 /// What a ClusterRole for one preset allows to be watched, as `plural.group`.
-fn watched(preset: &str, leaf_health: Option<&str>) -> BTreeSet<String> {
+fn watched(preset: &str, resource_health: Option<&str>) -> BTreeSet<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_statusbridge"));
     command.args(["source", "rbac", "--presets", preset]).env_remove("STATUSBRIDGE_SOURCES");
-    if let Some(names) = leaf_health {
+    if let Some(names) = resource_health {
         command.arg(format!("--resource-health={names}"));
     }
     let out = command.output().expect("the program starts");
@@ -62,11 +62,11 @@ fn generated() -> String {
     let mut usual = BTreeSet::new();
     for Preset { name, .. } in PRESETS {
         let source = Preset::find(name).expect("a preset").source().expect("presets compile");
-        let off = source.looks_at_resources().then(|| format!("-{name}"));
+        let off = source.watches_resources().then(|| format!("-{name}"));
         let own = watched(name, off.as_deref());
         let _ = writeln!(yaml, "  {name}:");
-        if source.looks_at_resources() {
-            let _ = writeln!(yaml, "    leaves: true");
+        if source.watches_resources() {
+            let _ = writeln!(yaml, "    watched: true");
             usual = watched(name, None).difference(&own).cloned().collect();
         }
         if own.is_empty() {
@@ -78,9 +78,9 @@ fn generated() -> String {
     }
     assert!(
         !usual.is_empty(),
-        "no preset looks at leaves: the chart has to learn the usual ones from elsewhere"
+        "no preset watches resources: the chart has to learn the usual ones from elsewhere"
     );
-    yaml.push_str("# What packages usually consist of.\nleaves:\n");
+    yaml.push_str("# What packages usually consist of.\nwatched:\n");
     list(&mut yaml, "", usual);
     yaml
 }
@@ -111,7 +111,7 @@ fn the_chart_knows_every_preset() {
         values["presets"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for preset in PRESETS {
         let source = preset.source().expect("presets compile");
-        let depends = source.looks_at_resources() || watched(preset.name, None).is_empty();
+        let depends = source.watches_resources() || watched(preset.name, None).is_empty();
         assert_eq!(
             chosen.contains(preset.name),
             preset.is_usual() && !depends,

@@ -174,7 +174,7 @@ fn a_source_that_is_wrong_is_refused_with_file_and_field() {
     let run = statusbridge(&["source", "check", "--sources", &wrong, "-"], Some(PACKAGE));
     assert_eq!((run.code, run.out.as_str()), (2, ""));
     assert!(
-        run.err.contains("wrong.yaml: source flux-kustomization: ")
+        run.err.contains("wrong.yaml: line 84: source flux-kustomization: ")
             && run.err.contains("no variable `raedy`"),
         "{}",
         run.err
@@ -216,10 +216,10 @@ fn presets_are_listed_and_one_is_printed() {
         described.is_some_and(|line| line.ends_with("Flux Kustomizations (kustomize.toolkit.fluxcd.io)")),
         "{list}"
     );
-    let printed = statusbridge(&["source", "show", "configsync-rootsync"], None);
+    let printed = statusbridge(&["source", "show", "configsync"], None);
     assert_eq!(
         printed.out,
-        fs::read_to_string(here("../exporter/sources/configsync-rootsync.yaml")).expect("the preset")
+        fs::read_to_string(here("../exporter/sources/configsync.yaml")).expect("the preset")
     );
     let unknown = statusbridge(&["source", "show", "nope"], None);
     assert_eq!(unknown.code, 7);
@@ -346,9 +346,11 @@ apiVersion: sources.statusbridge.dev/v1alpha1
 kind: SourceTest
 metadata: {name: flux}
 spec:
-  sources: [flux-gitrepository]
+  sources: [flux-source]
   base:
     object:
+      apiVersion: source.toolkit.fluxcd.io/v1
+      kind: GitRepository
       metadata: {name: fleet, namespace: flux-system, generation: 1}
       status:
         observedGeneration: 1
@@ -373,7 +375,7 @@ fn tests_pass_or_fail_by_what_is_expected() {
     assert_eq!(run.code, 1, "{}", run.err);
     assert_eq!(
         run.out,
-        "FAILED flux, flux-gitrepository: there\n  apply  expected Pending, found Applied\n3 passed, 1 failed\n"
+        "FAILED flux, flux-source: there\n  apply  expected Pending, found Applied\n3 passed, 1 failed\n"
     );
     let report = fs::read_to_string(&junit).expect("a report");
     assert!(report.contains("tests=\"4\" failures=\"1\""), "{report}");
@@ -399,16 +401,12 @@ fn what_is_no_test_or_none_at_all_is_a_wrong_argument() {
     let run = statusbridge(&["source", "test"], None);
     assert_eq!(run.code, 2);
     assert!(run.err.contains("found no test"), "{}", run.err);
-    let unknown = files.write("unknown.yaml", &TESTS.replace("[flux-gitrepository]", "[nope]"));
+    let unknown = files.write("unknown.yaml", &TESTS.replace("[flux-source]", "[nope]"));
     let run = statusbridge(&["source", "test", &unknown], None);
     assert_eq!(run.code, 1);
     assert!(run.out.contains("there is no source nope: give its file with --sources"), "{}", run.out);
     let resources =
         files.write("resources.yaml", &TESTS.replace("name: there,", "name: there, resourceHealth: true,"));
     let run = statusbridge(&["source", "test", &resources], None);
-    assert!(
-        run.out.contains("source flux-gitrepository does not say what its packages consist of"),
-        "{}",
-        run.out
-    );
+    assert!(run.out.contains("source flux-source does not say what its packages consist of"), "{}", run.out);
 }

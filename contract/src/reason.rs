@@ -9,6 +9,8 @@ pub fn code(reason: &str) -> u64 {
 
 /// An expression of the source failed on this object, or the object is not what its kind says.
 pub const EVALUATION_FAILED: &str = "EvaluationFailed";
+/// Several objects of a source say that they are the same package.
+pub const IDENTITY_CONFLICT: &str = "IdentityConflict";
 /// Reasons past the limit of distinct ones are summed up under this one.
 pub const OTHER: &str = "Other";
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use statusbridge_exporter::{
     serve::{self, ServeArgs},
-    source::{SourceArgs, SourceError},
+    source::{SourceArgs, SourceProblem},
 };
 
 /// Publishes the apply and health state of a cluster's packages as low-cardinality metrics.
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::from(if error.is::<SourceError>() { WRONG_USE } else { 1 })
+            ExitCode::from(if error.is::<SourceProblem>() { WRONG_USE } else { 1 })
         }
     }
 }

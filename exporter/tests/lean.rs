@@ -11,32 +11,39 @@ use statusbridge_exporter::source::{PRESETS, Projection, RelatedObject, RelatedO
 
 /// Looks at objects in every way that the language has, and shows what it sees in the key of its hold.
 const PRYING: &str = r#"
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: prying
-object: {group: a, kind: B, versions: [v1]}
-related:
-  - {name: other, kinds: [{group: a, kind: C, versions: [v1]}], reference: {name: object.metadata.name}}
-variables:
-  status: object.?status.orValue({})
-  conditions: status.?conditions.orValue([])
-  both: "[object, other.orValue({})]"
-  firstReady: conditions.filter(c, c.?type.orValue('') == 'Ready')[?0]
-apply:
-  - {when: "status.?inventory == optional.of({'entries': []})", state: Pending}
-  - {when: "object.?spec.?sourceRef == optional.of({'kind': 'Bucket', 'name': 'x'})", state: Applying}
-  - {state: Applied}
-message: firstReady.optMap(c, c.?message.orValue(''))
-hold:
-  when: status.?history.orValue([]).exists(h, h == status.?history[?0].orValue(''))
-  key: >-
-    [[other.?status.orValue({}).size(), size(object.?metadata.orValue({}))], other.?metadata.orValue({}).map(k, k), conditions.map(c, type(c) == string),
-     [firstReady.?status.hasValue(), has(object.spec), optional.ofNonZeroValue(other.?spec.orValue({})).hasValue()],
-     both.map(o, o.?metadata.?generation.orValue(0) == 1), both.exists(o, o.?status.?artifact.hasValue()),
-     object.?spec.?path.orValue('') in ['./', ''], object.?spec.?interval,
-     object.?spec[?object.?spec.?prune.orValue(false) == true ? 'sourceRef' : 'wait'].hasValue(),
-     conditions.all(c, c.?status.orValue('') != ''), conditions.exists_one(c, c.?reason.orValue('') == 'Succeeded')]
-samples: [{object: {apiVersion: a/v1, kind: B, metadata: {name: a}}}]
+metadata:
+  name: prying
+spec:
+  kinds:
+    - {group: a, kind: B, versions: [v1]}
+  related:
+    - {name: other, kinds: [{group: a, kind: C, versions: [v1]}], reference: {nameExpression: object.metadata.name}}
+  variables:
+    - name: status
+      expression: object.?status.orValue({})
+    - name: conditions
+      expression: status.?conditions.orValue([])
+    - name: both
+      expression: "[object, other.orValue({})]"
+    - name: firstReady
+      expression: conditions.filter(c, c.?type.orValue('') == 'Ready')[?0]
+  apply:
+    - {whenExpression: "status.?inventory == optional.of({'entries': []})", state: Pending}
+    - {whenExpression: "object.?spec.?sourceRef == optional.of({'kind': 'Bucket', 'name': 'x'})", state: Applying}
+    - {state: Applied}
+  messageExpression: firstReady.optMap(c, c.?message.orValue(''))
+  hold:
+    whenExpression: status.?history.orValue([]).exists(h, h == status.?history[?0].orValue(''))
+    keyExpression: >-
+      [[other.?status.orValue({}).size(), size(object.?metadata.orValue({}))], other.?metadata.orValue({}).map(k, k), conditions.map(c, type(c) == string),
+       [firstReady.?status.hasValue(), has(object.spec), optional.ofNonZeroValue(other.?spec.orValue({})).hasValue()],
+       both.map(o, o.?metadata.?generation.orValue(0) == 1), both.exists(o, o.?status.?artifact.hasValue()),
+       object.?spec.?path.orValue('') in ['./', ''], object.?spec.?interval,
+       object.?spec[?object.?spec.?prune.orValue(false) == true ? 'sourceRef' : 'wait'].hasValue(),
+       conditions.all(c, c.?status.orValue('') != ''), conditions.exists_one(c, c.?reason.orValue('') == 'Succeeded')]
+  samples: [{object: {apiVersion: a/v1, kind: B, metadata: {name: a}}}]
 "#;
 
 static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
@@ -51,7 +58,7 @@ fn objects() -> Vec<Value> {
     let recorded = recorded.map(|line| serde_json::from_str(line).expect("a line is an object"));
     let samples = PRESETS.iter().flat_map(|preset| {
         let yaml: Value = serde_saphyr::from_str(preset.yaml).expect("a preset is YAML");
-        let samples = yaml["samples"].as_array().cloned().expect("samples");
+        let samples = yaml["spec"]["samples"].as_array().cloned().expect("samples");
         samples.into_iter().flat_map(|s| {
             let related = s["related"].as_object().cloned().unwrap_or_default();
             std::iter::once(s["object"].clone()).chain(related.into_iter().map(|(_, v)| v))

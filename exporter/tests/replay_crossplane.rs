@@ -79,7 +79,7 @@ fn truth(all: &[Value], provider: &Value, revisions: &BTreeMap<String, Value>) -
 fn replay(lag: isize) -> Vec<Look> {
     let all = versions();
     let of_revisions: Vec<Value> = all.iter().filter(|v| v["kind"] == "ProviderRevision").cloned().collect();
-    let mut replay = Replay::of("crossplane-provider", &all);
+    let mut replay = Replay::of("crossplane-package", &all);
     let (mut looks, mut now) = (Vec::new(), 0);
     for (n, version) in all.iter().enumerate() {
         now = now.max(newest(version));

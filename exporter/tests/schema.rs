@@ -77,22 +77,29 @@ fn every_field_is_described() {
 }
 
 const SOURCE: &str = r#"
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: widgets
-object: {group: example.com, kind: Widget, versions: [v1]}
-related:
-  - name: config
-    kinds: [{group: "", kind: ConfigMap, versions: [v1]}]
-    reference: {name: object.?spec.?config}
-revisions: {applied: object.?status.?version}
-apply:
-  - {when: object.?status.?done.orValue(false), state: Applied, reason: Fine}
-health:
-  - {when: object.?status.?ok.orValue(false), state: Current}
-  - {state: Leaves}
-leaves: {objects: object.?status.?objects}
-hold: {when: "false", key: object.?status.?version}
+metadata:
+  name: widgets
+spec:
+  kinds:
+    - {group: example.com, kind: Widget, versions: [v1]}
+  related:
+    - name: config
+      kinds: [{group: "", kind: ConfigMap, versions: [v1]}]
+      reference:
+        nameExpression: object.?spec.?config
+  revisions:
+    appliedExpression: object.?status.?version
+  apply:
+    - {whenExpression: object.?status.?done.orValue(false), state: Applied, reason: Fine}
+  health:
+    - {whenExpression: object.?status.?ok.orValue(false), state: Current}
+    - {state: Resources, unwatched: {state: Unknown}}
+  resources:
+    watch:
+      referencesExpression: object.?status.?objects
+  hold: {whenExpression: "false", keyExpression: object.?status.?version}
 "#;
 
 #[test]
@@ -102,36 +109,39 @@ fn what_is_right_is_taken_by_both() {
 }
 
 #[rstest]
-#[case::field_that_there_is_not("name: widgets", "name: widgets\nsinze: \"0\"")]
+#[case::field_that_there_is_not("spec:", "spec:\n  sinze: \"0\"")]
 #[case::field_that_there_is_not_below("hold: {", "hold: {until: x, ")]
-#[case::no_name("name: widgets\n", "")]
-#[case::no_object("object: {group: example.com, kind: Widget, versions: [v1]}", "")]
+#[case::no_name("  name: widgets", "  labels: {}")]
+#[case::no_kinds("  kinds:\n    - {group: example.com, kind: Widget, versions: [v1]}\n", "")]
 #[case::name_that_is_no_label("name: widgets", "name: -widgets")]
 #[case::name_too_long(
     "name: widgets",
     "name: a123456789012345678901234567890123456789012345678901234567890123"
 )]
-#[case::version_of_the_format("source/v1", "source/v2")]
+#[case::version_of_the_format("dev/v1alpha1", "dev/v1")]
 #[case::kind_of_the_document("kind: Source", "kind: Sauce")]
-#[case::kind_and_categories("versions: [v1]}\nrelated", "versions: [v1], categories: [widgets]}\nrelated")]
-#[case::neither_kind_nor_categories(
-    "{group: example.com, kind: Widget, versions: [v1]}",
-    "{group: example.com}"
+#[case::kinds_and_categories("  related:", "  categories: [widgets]\n  related:")]
+#[case::half_a_kind("{group: example.com, kind: Widget, versions: [v1]}", "{group: example.com}")]
+#[case::no_versions("kind: Widget, versions: [v1]", "kind: Widget, versions: []")]
+#[case::identity_of_nothing("  related:", "  identity: {}\n  related:")]
+#[case::related_by_both(
+    "      reference:",
+    "      labels: {match: [{label: a, valueExpression: object.metadata.name}]}\n      reference:"
 )]
-#[case::selector_of_categories(
-    "{group: example.com, kind: Widget, versions: [v1]}",
-    "{categories: [widgets], selector: a=b}"
-)]
-#[case::no_versions("versions: [v1]}\nrelated", "versions: []}\nrelated")]
-#[case::related_by_both("reference: {", "labels: {match: {a: object.metadata.name}}\n    reference: {")]
-#[case::related_by_nothing("    reference: {name: object.?spec.?config}\n", "")]
+#[case::related_by_nothing("      reference:\n        nameExpression: object.?spec.?config\n", "")]
 #[case::apply_state_that_there_is_not("state: Applied", "state: Synced")]
-#[case::leaves_are_no_apply_state("state: Applied", "state: Leaves")]
+#[case::resources_are_no_apply_state("state: Applied", "state: Resources, unwatched: {state: Unknown}")]
+#[case::nothing_for_unwatched_resources(", unwatched: {state: Unknown}", "")]
+#[case::unwatched_beside_another_state("state: Current", "state: Current, unwatched: {state: Unknown}")]
+#[case::unwatched_by_resources("unwatched: {state: Unknown}", "unwatched: {state: Resources}")]
 #[case::health_that_there_is_not("state: Current", "state: Healthy")]
 #[case::reason_that_is_no_word("reason: Fine", "reason: all is well")]
-#[case::two_reasons("reason: Fine", "reason: Fine, reasonFrom: \"'Fine'\"")]
-#[case::no_rules("  - {when: object.?status.?done.orValue(false), state: Applied, reason: Fine}", "  []")]
-#[case::leaves_of_nothing("{objects: object.?status.?objects}", "{enabled: true}")]
+#[case::two_reasons("reason: Fine", "reason: Fine, reasonExpression: \"'Fine'\"")]
+#[case::no_rules(
+    "    - {whenExpression: object.?status.?done.orValue(false), state: Applied, reason: Fine}",
+    "    []"
+)]
+#[case::resources_of_nothing("referencesExpression: object.?status.?objects", "enabled: true")]
 fn what_is_wrong_is_refused_by_both(#[case] right: &str, #[case] wrong: &str) {
     assert!(SOURCE.contains(right), "{right}");
     let source = SOURCE.replacen(right, wrong, 1);

@@ -67,6 +67,10 @@ impl Budget {
     pub(super) const fn of(steps: u64) -> Self {
         Self { left: steps, limit: steps, excess: None }
     }
+
+    pub(super) fn is_exceeded(&self) -> bool {
+        self.excess.is_some()
+    }
 }
 
 thread_local! {
@@ -117,7 +121,7 @@ pub(super) fn charge(steps: u64) -> Result<(), ExecutionError> {
 
 /// Whether nothing may be done any more.
 pub(super) fn is_exceeded() -> bool {
-    CURRENT.get().excess.is_some()
+    CURRENT.get().is_exceeded()
 }
 
 /// Steps for so many bytes of text.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cel::common::ast::{EntryExpr, Expr, IdedExpr};
+use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedExpr};
 use cel::common::types::{CelList, CelOptional};
 use cel::common::value::{CowVal, Val};
 use cel::{Context, Program};
@@ -70,17 +70,28 @@ pub struct Expression {
     /// What runs in place of the program.
     bounded: IdedExpr,
     nodes: u64,
+    /// The variables that it names, each once.
+    reads: Vec<String>,
 }
 
 /// The variables that expressions see, and what all of them together may cost.
 pub struct Scope<'v> {
     context: Context<'v, 'v>,
     budget: Cell<Budget>,
+    /// Variables that nothing has named yet.
+    defined: Vec<(&'v str, &'v Expression)>,
+    /// Variables that could not be evaluated, and why.
+    failed: Vec<(&'v str, EvaluationError)>,
 }
 
-impl<'v> Default for Scope<'v> {
+impl Default for Scope<'_> {
     fn default() -> Self {
-        Self { context: Context::with_env(environment()), budget: Cell::default() }
+        Self {
+            context: Context::with_env(environment()),
+            budget: Cell::default(),
+            defined: Vec::new(),
+            failed: Vec::new(),
+        }
     }
 }
 
@@ -111,13 +122,28 @@ impl<'v> Scope<'v> {
         self.context.add_variable_as_val(name, Box::new(cel::common::types::CelString::from(text)));
     }
 
-    /// Evaluates an expression and binds what comes out.
-    pub fn define(&mut self, name: &str, expression: &Expression) -> Result<(), EvaluationError> {
-        let value = expression.run_to(self, |value| {
-            charge_for(&*value)?;
-            Ok(value.into_owned())
-        })?;
-        self.context.add_variable_as_val(name, value);
+    /// Defines a variable, which is evaluated once, when an expression that names it is. Where that
+    /// fails, every expression fails that comes to it.
+    pub fn define(&mut self, name: &'v str, expression: &'v Expression) {
+        self.defined.push((name, expression));
+    }
+
+    /// Evaluates what an expression names. Goes down as deep as definitions name each other. An error when that costs
+    /// too much.
+    fn prepare(&mut self, expression: &Expression) -> Result<(), EvaluationError> {
+        for name in &expression.reads {
+            let Some(at) = self.defined.iter().position(|(defined, _)| defined == name) else { continue };
+            let (name, definition) = self.defined.swap_remove(at);
+            let value = definition.run_to(self, |value| {
+                charge_for(&*value)?;
+                Ok(value.into_owned())
+            });
+            match value {
+                Ok(value) => self.context.add_variable_as_val(name, value),
+                Err(error) if self.budget.get().is_exceeded() => return Err(error),
+                Err(error) => self.failed.push((name, error)),
+            }
+        }
         Ok(())
     }
 }
@@ -133,9 +159,16 @@ impl Expression {
             return Err(format!("the expression is longer than {MAX_SOURCE} bytes"));
         }
         let program = parse(text)?;
-        check(program.expression(), &mut variables.to_vec(), 0)?;
+        let mut check = Check { variables, inner: Vec::new(), reads: Vec::new() };
+        check.node(program.expression(), 0)?;
+        let reads = check.reads.into_iter().map(str::to_owned).collect();
         let (bounded, nodes) = bounded::bounded(program.expression())?;
-        Ok(Self { field: field.to_owned(), text: text.to_owned(), program, bounded, nodes })
+        Ok(Self { field: field.to_owned(), text: text.to_owned(), program, bounded, nodes, reads })
+    }
+
+    /// The variables that it names, each once.
+    pub fn reads(&self) -> &[String] {
+        &self.reads
     }
 
     /// Where the expression stands.
@@ -159,7 +192,7 @@ impl Expression {
         EvaluationError { field: self.field.clone(), expression: self.text.clone(), message }
     }
 
-    pub(super) fn run<'e, 'v>(&'e self, scope: &'e Scope<'v>) -> Result<CowVal<'e, 'v>, EvaluationError> {
+    pub(super) fn run<'e, 'v>(&'e self, scope: &'e mut Scope<'v>) -> Result<CowVal<'e, 'v>, EvaluationError> {
         self.run_to(scope, Ok)
     }
 
@@ -167,9 +200,11 @@ impl Expression {
     /// object cannot be told.
     pub(super) fn run_to<'e, 'v, T>(
         &'e self,
-        scope: &'e Scope<'v>,
+        scope: &'e mut Scope<'v>,
         then: impl FnOnce(CowVal<'e, 'v>) -> Result<T, cel::ExecutionError>,
     ) -> Result<T, EvaluationError> {
+        scope.prepare(self)?;
+        let scope = &*scope;
         let evaluate = || {
             charge(self.nodes)?;
             cel::Value::resolve_val(&self.bounded, &scope.context).and_then(then)
@@ -177,6 +212,13 @@ impl Expression {
         let outcome = budget::spend(&scope.budget, || catch_unwind(AssertUnwindSafe(evaluate)));
         match outcome {
             Ok(Ok(Ok(value))) => Ok(value),
+            Ok(Ok(Err(cel::ExecutionError::UndeclaredReference(name)))) => {
+                let failed = scope.failed.iter().find(|(failed, _)| **failed == **name);
+                Err(failed.map_or_else(
+                    || self.error(format!("there is no variable `{name}`")),
+                    |(_, error)| error.clone(),
+                ))
+            }
             Ok(Ok(Err(error))) => Err(self.error(error.to_string())),
             Ok(Err(_panic)) => Err(self.error("cannot be evaluated: the expression language panicked")),
             Err(excess) => Err(self.error(excess.to_string())),
@@ -221,52 +263,76 @@ fn check_depth(node: &IdedExpr, depth: usize) -> Result<(), String> {
 
 /// Refuses names and functions that do not exist, and what would cost too much. The library finds
 /// out about these only when it runs into them, which may be on one object in a thousand.
-fn check<'e>(node: &'e IdedExpr, variables: &mut Vec<&'e str>, depth: usize) -> Result<(), String> {
-    match &node.expr {
-        Expr::Unspecified => Err("a part of the expression is missing".to_owned()),
-        Expr::Literal(_) => Ok(()),
-        Expr::Ident(name) if variables.contains(&name.as_str()) || TYPES.contains(&name.as_str()) => Ok(()),
-        Expr::Ident(name) => Err(format!("there is no variable `{name}`")),
-        Expr::Select(select) => check(&select.operand, variables, depth),
-        Expr::List(list) => list.elements.iter().try_for_each(|e| check(e, variables, depth)),
-        Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
-            EntryExpr::MapEntry(entry) => {
-                check(&entry.key, variables, depth)?;
-                check(&entry.value, variables, depth)
+struct Check<'e, 'n> {
+    /// What may be named.
+    variables: &'n [&'n str],
+    /// Variables of the loops around.
+    inner: Vec<&'e str>,
+    /// Which of `variables` are named.
+    reads: Vec<&'e str>,
+}
+
+impl<'e> Check<'e, '_> {
+    fn node(&mut self, node: &'e IdedExpr, loops: usize) -> Result<(), String> {
+        match &node.expr {
+            Expr::Unspecified => Err("a part of the expression is missing".to_owned()),
+            Expr::Literal(_) => Ok(()),
+            Expr::Ident(name) => self.name(name),
+            Expr::Select(select) => self.node(&select.operand, loops),
+            Expr::List(list) => list.elements.iter().try_for_each(|e| self.node(e, loops)),
+            Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
+                EntryExpr::MapEntry(entry) => {
+                    self.node(&entry.key, loops)?;
+                    self.node(&entry.value, loops)
+                }
+                EntryExpr::StructField(_) => Err("messages cannot be made here".to_owned()),
+            }),
+            Expr::Struct(message) => Err(format!("there is no message type `{}`", message.type_name)),
+            Expr::Call(call) => {
+                if !library::has_function(call) {
+                    let name = library::written(call);
+                    let nearest = library::nearest(&name);
+                    let hint = nearest.map(|nearest| format!(" (nearest: `{nearest}`)")).unwrap_or_default();
+                    return Err(format!("there is no function `{name}`{hint}"));
+                }
+                if let Some(target) = call.target.as_deref().filter(|_| !library::has_namespace(call)) {
+                    self.node(target, loops)?;
+                }
+                call.args.iter().try_for_each(|arg| self.node(arg, loops))
             }
-            EntryExpr::StructField(_) => Err("messages cannot be made here".to_owned()),
-        }),
-        Expr::Struct(message) => Err(format!("there is no message type `{}`", message.type_name)),
-        Expr::Call(call) => {
-            if !library::has_function(call) {
-                let name = library::written(call);
-                let nearest = library::nearest(&name);
-                let hint = nearest.map(|nearest| format!(" (nearest: `{nearest}`)")).unwrap_or_default();
-                return Err(format!("there is no function `{name}`{hint}"));
-            }
-            if let Some(target) = call.target.as_deref().filter(|_| !library::has_namespace(call)) {
-                check(target, variables, depth)?;
-            }
-            call.args.iter().try_for_each(|arg| check(arg, variables, depth))
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension, loops),
         }
-        Expr::Comprehension(c) => {
-            check(&c.iter_range, variables, depth)?;
-            check(&c.accu_init, variables, depth)?;
-            // `optMap` expands to a loop over nothing, which costs nothing.
-            let binding = matches!(&c.iter_range.expr, Expr::List(list) if list.elements.is_empty());
-            let inner = if binding { depth } else { depth + 1 };
-            if inner > MAX_COMPREHENSIONS {
-                return Err(format!("loops are nested more than {MAX_COMPREHENSIONS} deep"));
-            }
-            let outside = variables.len();
-            variables.extend([c.iter_var.as_str(), c.accu_var.as_str()]);
-            variables.extend(c.iter_var2.as_deref());
-            let result = [&c.loop_cond, &c.loop_step, &c.result]
-                .into_iter()
-                .try_for_each(|part| check(part, variables, inner));
-            variables.truncate(outside);
-            result
+    }
+
+    fn name(&mut self, name: &'e str) -> Result<(), String> {
+        if self.inner.contains(&name) {
+            return Ok(());
         }
+        if self.variables.contains(&name) {
+            if !self.reads.contains(&name) {
+                self.reads.push(name);
+            }
+            return Ok(());
+        }
+        TYPES.contains(&name).then_some(()).ok_or_else(|| format!("there is no variable `{name}`"))
+    }
+
+    fn comprehension(&mut self, c: &'e ComprehensionExpr, loops: usize) -> Result<(), String> {
+        self.node(&c.iter_range, loops)?;
+        self.node(&c.accu_init, loops)?;
+        // `optMap` expands to a loop over nothing, which costs nothing.
+        let binding = matches!(&c.iter_range.expr, Expr::List(list) if list.elements.is_empty());
+        let loops = if binding { loops } else { loops + 1 };
+        if loops > MAX_COMPREHENSIONS {
+            return Err(format!("loops are nested more than {MAX_COMPREHENSIONS} deep"));
+        }
+        let outside = self.inner.len();
+        self.inner.extend([c.iter_var.as_str(), c.accu_var.as_str()]);
+        self.inner.extend(c.iter_var2.as_deref());
+        let result =
+            [&c.loop_cond, &c.loop_step, &c.result].into_iter().try_for_each(|part| self.node(part, loops));
+        self.inner.truncate(outside);
+        result
     }
 }
 

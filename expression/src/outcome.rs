@@ -16,13 +16,13 @@ const MAX_REVISIONS: usize = 64;
 
 impl Expression {
     /// True or false.
-    pub fn truth(&self, scope: &Scope<'_>) -> Result<bool, EvaluationError> {
+    pub fn truth(&self, scope: &mut Scope<'_>) -> Result<bool, EvaluationError> {
         let value = self.run(scope)?;
         value.downcast_ref::<CelBool>().map(|b| *b.inner()).ok_or_else(|| self.mismatch("a bool", &*value))
     }
 
     /// A text, cut to `limit` bytes; none when empty, null or an empty optional.
-    pub fn text_of(&self, scope: &Scope<'_>, limit: usize) -> Result<Option<String>, EvaluationError> {
+    pub fn text_of(&self, scope: &mut Scope<'_>, limit: usize) -> Result<Option<String>, EvaluationError> {
         let value = self.run(scope)?;
         let Some(value) = present(&*value) else { return Ok(None) };
         let text = value.downcast_ref::<CelString>().ok_or_else(|| self.mismatch("a string", value))?;
@@ -31,7 +31,11 @@ impl Expression {
 
     /// A whole text; none when empty, null or an empty optional, and an error when longer than `limit`
     /// bytes.
-    pub fn whole_text_of(&self, scope: &Scope<'_>, limit: usize) -> Result<Option<String>, EvaluationError> {
+    pub fn whole_text_of(
+        &self,
+        scope: &mut Scope<'_>,
+        limit: usize,
+    ) -> Result<Option<String>, EvaluationError> {
         let value = self.run(scope)?;
         let Some(value) = present(&*value) else { return Ok(None) };
         let text = value.downcast_ref::<CelString>().ok_or_else(|| self.mismatch("a string", value))?.inner();
@@ -42,7 +46,7 @@ impl Expression {
     }
 
     /// One revision or several; empty text, null and empty optionals are none.
-    pub fn revisions(&self, scope: &Scope<'_>) -> Result<Vec<String>, EvaluationError> {
+    pub fn revisions(&self, scope: &mut Scope<'_>) -> Result<Vec<String>, EvaluationError> {
         self.run_to(scope, |value| Ok(self.revisions_of(&*value)))?
     }
 
@@ -83,7 +87,7 @@ impl Expression {
     }
 
     /// A count, never negative.
-    pub fn count(&self, scope: &Scope<'_>) -> Result<u64, EvaluationError> {
+    pub fn count(&self, scope: &mut Scope<'_>) -> Result<u64, EvaluationError> {
         let value = self.run(scope)?;
         let int = value.downcast_ref::<CelInt>().map(|i| u64::try_from(*i.inner()));
         let uint = value.downcast_ref::<CelUInt>().map(|u| Ok(*u.inner()));
@@ -96,7 +100,7 @@ impl Expression {
 
     /// A time in unix seconds: a timestamp, RFC 3339 text or an int; none when empty, null or an
     /// empty optional.
-    pub fn time(&self, scope: &Scope<'_>) -> Result<Option<i64>, EvaluationError> {
+    pub fn time(&self, scope: &mut Scope<'_>) -> Result<Option<i64>, EvaluationError> {
         let value = self.run(scope)?;
         let Some(value) = present(&*value) else { return Ok(None) };
         if let Some(time) = value.downcast_ref::<CelTimestamp>() {
@@ -120,7 +124,7 @@ impl Expression {
     /// make one.
     pub fn each<T>(
         &self,
-        scope: &Scope<'_>,
+        scope: &mut Scope<'_>,
         limit: usize,
         take: impl FnMut(Item<'_>) -> Result<T, EvaluationError>,
     ) -> Result<Vec<T>, EvaluationError> {
@@ -150,7 +154,7 @@ impl Expression {
     }
 
     /// Hash of scalars and lists of them, to compare for equality.
-    pub fn hash_of(&self, scope: &Scope<'_>) -> Result<u64, EvaluationError> {
+    pub fn hash_of(&self, scope: &mut Scope<'_>) -> Result<u64, EvaluationError> {
         use std::hash::{DefaultHasher, Hasher};
         let hash = |value: &dyn Val| {
             let mut hasher = DefaultHasher::new();

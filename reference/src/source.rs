@@ -5,7 +5,7 @@ use statusbridge_exporter::source;
 use crate::schema;
 
 const HEAD: &str = "\
-# Source reference: `statusbridge.dev/source/v1`
+# Source reference: `sources.statusbridge.dev/v1alpha1`
 
 Every field of a source, from its [JSON Schema](source.schema.json). What they do, with an example of them all:
 [sources.md](sources.md). A field that is not listed here is an error.

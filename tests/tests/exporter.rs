@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use statusbridge_contract::{Fingerprint, Health};
-use statusbridge_exporter::source::{PRESETS, PackageKind, Source};
+use statusbridge_exporter::source::{PRESETS, PackageKinds, Source};
 use statusbridge_tests::{
     ApiServer, Etcd, Exporter, FLUX_NAMESPACE, Fault, FaultProxy, KptPackage, Rig, crds, eventually, program,
     put_inventory, run, workload::Workload,
@@ -80,15 +80,17 @@ async fn both_formats_are_accepted_whole_and_compressed() {
 
 /// Whether the kind of a source's packages is among these CRDs.
 fn installed(source: &Source, crds: &[Value]) -> bool {
-    crds.iter().map(|crd| &crd["spec"]).any(|spec| match &source.kind {
-        PackageKind::Kind(kind) => {
+    crds.iter().map(|crd| &crd["spec"]).any(|spec| match &source.kinds {
+        PackageKinds::Listed(kinds) => {
             let served = spec["versions"].as_array().into_iter().flatten().filter(|v| v["served"] == true);
-            let mut names = served.filter_map(|v| v["name"].as_str());
-            spec["group"] == kind.group
-                && spec["names"]["kind"] == kind.kind
-                && names.any(|name| kind.versions.iter().any(|version| version == name))
+            let names: Vec<&str> = served.filter_map(|v| v["name"].as_str()).collect();
+            kinds.iter().any(|kind| {
+                spec["group"] == kind.group
+                    && spec["names"]["kind"] == kind.kind
+                    && kind.versions.iter().any(|version| names.contains(&version.as_str()))
+            })
         }
-        PackageKind::Categories(names) => in_category(spec, names),
+        PackageKinds::Categories(names) => in_category(spec, names),
     })
 }
 
@@ -99,7 +101,7 @@ fn in_category(spec: &Value, categories: &[String]) -> bool {
 
 /// Resources that a source finds by category among these CRDs, as `networks.example.org`: the names of CRDs.
 fn found_by_category(source: &Source, crds: &[Value]) -> Vec<String> {
-    let PackageKind::Categories(names) = &source.kind else { return vec![] };
+    let PackageKinds::Categories(names) = &source.kinds else { return vec![] };
     let found = crds.iter().filter(|crd| in_category(&crd["spec"], names));
     found.filter_map(|crd| crd["metadata"]["name"].as_str().map(str::to_owned)).collect()
 }

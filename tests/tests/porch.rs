@@ -14,7 +14,7 @@ use statusbridge_tests::exposition::Exposition;
 use statusbridge_tests::*;
 
 const SOON: Duration = Duration::from_secs(60);
-const SOURCE: &str = "configsync-rootsync";
+const SOURCE: &str = "configsync";
 const REPO: &str = "https://example.com/fleet.git";
 const V1: &str = "1111111111111111111111111111111111111111";
 const V2: &str = "2222222222222222222222222222222222222222";

@@ -14,7 +14,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{ApiResource, Discovery, Scope};
 use serde_json::{Map, Value, json};
-use statusbridge_exporter::source::{PRESETS, PackageKind, Preset, Source};
+use statusbridge_exporter::source::{PRESETS, PackageKinds, Preset, Source};
 use statusbridge_exporter::suite::{Case, Suite};
 use statusbridge_tests::*;
 
@@ -78,10 +78,10 @@ impl Cluster {
 
     /// The CRDs of what a source reads.
     fn crds_of(&self, source: &Source) -> Vec<&Value> {
-        let kinds = source.kind.one().into_iter().chain(source.related.iter().flat_map(|r| &r.kinds));
-        let categories: &[String] = match &source.kind {
-            PackageKind::Categories(categories) => categories,
-            PackageKind::Kind(_) => &[],
+        let kinds = source.kinds.listed().iter().chain(source.related.iter().flat_map(|r| &r.kinds));
+        let categories: &[String] = match &source.kinds {
+            PackageKinds::Categories(categories) => categories,
+            PackageKinds::Listed(_) => &[],
         };
         let is = |spec: &Value| {
             let named = spec["names"]["categories"].as_array().into_iter().flatten();
@@ -238,7 +238,7 @@ fn suites() -> Result<Vec<Suite>> {
 fn preset(name: &str, resources: Option<bool>) -> Result<Arc<Source>> {
     let mut source = Preset::find(name).context("no such preset")?.source()?;
     if let Some(resources) = resources {
-        ensure!(source.look_at_resources(resources), "{name} does not say what its packages consist of");
+        ensure!(source.watch_resources(resources), "{name} does not say what its packages consist of");
     }
     Ok(Arc::new(source))
 }

@@ -19,58 +19,70 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// Packages are ConfigMaps: one source rests on them alone, the other on what they are made of.
 const SOURCES: &str = r#"
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: alone
-object: {group: "", kind: ConfigMap, versions: [v1]}
-where: object.?data.?kind.orValue('') == 'alone'
-revisions:
-  desired: object.?data.?wanted
-  applied: object.?data.?revision
-apply:
-  - when: object.?data.?state.orValue('') == 'busy'
-    state: Applying
-  - when: object.?data.?state.orValue('') == 'bad'
-    state: Failed
-    reasonFrom: object.?data.?why
-  - state: Applied
-health:
-  - when: object.?data.?state.orValue('') == 'bad'
-    state: Failed
-  - state: Current
-since: object.?data.?since
-hold:
-  when: object.?data.?state.orValue('') == 'busy'
-  key: object.?data.?revision
-samples:
-  - object:
-      apiVersion: v1
-      kind: ConfigMap
-      metadata: {name: a, namespace: n}
-      data: {kind: alone, revision: r1}
+metadata:
+  name: alone
+spec:
+  kinds:
+    - {group: "", kind: ConfigMap, versions: [v1]}
+  matchConditions:
+    - name: packages
+      expression: object.?data.?kind.orValue('') == 'alone'
+  revisions:
+    desiredExpression: object.?data.?wanted
+    appliedExpression: object.?data.?revision
+  apply:
+    - whenExpression: object.?data.?state.orValue('') == 'busy'
+      state: Applying
+    - whenExpression: object.?data.?state.orValue('') == 'bad'
+      state: Failed
+      reasonExpression: object.?data.?why
+    - state: Applied
+  health:
+    - whenExpression: object.?data.?state.orValue('') == 'bad'
+      state: Failed
+    - state: Current
+  sinceExpression: object.?data.?since
+  hold:
+    whenExpression: object.?data.?state.orValue('') == 'busy'
+    keyExpression: object.?data.?revision
+  samples:
+    - object:
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: a, namespace: n}
+        data: {kind: alone, revision: r1}
 ---
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: made-of
-object: {group: "", kind: ConfigMap, versions: [v1]}
-where: object.?data.?kind.orValue('') == 'made-of'
-revisions:
-  desired: object.?data.?revision
-  applied: object.?data.?revision
-apply:
-  - state: Applied
-health:
-  - state: Leaves
-leaves:
-  enabled: true
-  objects: "[{'group': 'batch', 'kind': 'Job', 'namespace': 'default', 'name': object.?data.?job.orValue('none')}]"
-since: object.?data.?since
-samples:
-  - object:
-      apiVersion: v1
-      kind: ConfigMap
-      metadata: {name: a, namespace: n}
-      data: {kind: made-of, revision: r1, job: j}
+metadata:
+  name: made-of
+spec:
+  kinds:
+    - {group: "", kind: ConfigMap, versions: [v1]}
+  matchConditions:
+    - name: packages
+      expression: object.?data.?kind.orValue('') == 'made-of'
+  revisions:
+    desiredExpression: object.?data.?revision
+    appliedExpression: object.?data.?revision
+  apply:
+    - state: Applied
+  health:
+    - state: Resources
+      unwatched: {state: Unknown}
+  resources:
+    watch:
+      enabled: true
+      referencesExpression: "[{'group': 'batch', 'kind': 'Job', 'namespace': 'default', 'name': object.?data.?job.orValue('none')}]"
+  sinceExpression: object.?data.?since
+  samples:
+    - object:
+        apiVersion: v1
+        kind: ConfigMap
+        metadata: {name: a, namespace: n}
+        data: {kind: made-of, revision: r1, job: j}
 "#;
 
 const ALONE: &str = "alone";

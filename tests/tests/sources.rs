@@ -34,7 +34,7 @@ async fn leaves_are_looked_at_with_the_rights_that_were_given_and_no_others() {
         api.install_crds(&[crds_of("kpt")?]).await?;
         api.ensure_namespace("web").await?;
         let presets = ["--presets", "kpt-resourcegroup"];
-        let known = ["--leaf-resource", "deployments.apps,configmaps"];
+        let known = ["--watched-resource", "deployments.apps,configmaps"];
         let kubeconfig = Exporter::grant(&api, &[&presets[..], &known].concat()).await?;
         let rollout = async |state| Flux::set_deployment(&api, "web", "front", state).await;
         revision(&api, "r1").await?;
@@ -82,7 +82,7 @@ async fn leaves_are_looked_at_with_the_rights_that_were_given_and_no_others() {
             "spec": {"ports": [{"port": 80}]}}),
         )
         .await?;
-        Exporter::grant(&api, &[&presets[..], &known, &["--leaf-resource", "services"]].concat()).await?;
+        Exporter::grant(&api, &[&presets[..], &known, &["--watched-resource", "services"]].concat()).await?;
         eventually(SOON, "blind is seen", async || {
             let shown = exporter.says().await?.package("kpt-resourcegroup", "blind").context("not shown")?;
             ensure!(shown.health.name() == "Current", "{shown:?}");
@@ -128,14 +128,18 @@ fn of_kind(kind: &str, name: &str) -> Value {
 }
 
 const BY_CATEGORY: &str = "
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: by-category
-object: {categories: [things]}
-revisions: {desired: object.?revision, applied: object.?revision}
-apply: [{state: Applied}]
-health: [{state: Current}]
-samples: [{object: {metadata: {name: a}, revision: r1}}]
+metadata:
+  name: by-category
+spec:
+  categories: [things]
+  revisions:
+    desiredExpression: object.?revision
+    appliedExpression: object.?revision
+  apply: [{state: Applied}]
+  health: [{state: Current}]
+  samples: [{object: {metadata: {name: a}, revision: r1}}]
 ";
 
 #[tokio::test]
@@ -202,13 +206,14 @@ async fn source_files_are_followed_and_a_bad_version_changes_nothing() {
         api.ensure_namespace("web").await?;
         let source = |name: &str, state: &str| {
             format!(
-                "apiVersion: statusbridge.dev/source/v1
+                "apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: {name}
-object: {{group: '', kind: ConfigMap, versions: [v1], selector: package}}
-apply: [{{state: {state}}}]
-health: [{{state: Current}}]
-samples: [{{object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}}}}}]
+metadata: {{name: {name}}}
+spec:
+  kinds: [{{group: '', kind: ConfigMap, versions: [v1], selector: package}}]
+  apply: [{{state: {state}}}]
+  health: [{{state: Current}}]
+  samples: [{{object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}}}}}]
 "
             )
         };

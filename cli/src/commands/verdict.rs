@@ -190,7 +190,7 @@ mod tests {
 
     #[rstest]
     #[case("flux-kustomization/flux-system/payments", Some(("flux-kustomization", Some("flux-system"), "payments")))]
-    #[case("crossplane-provider/aws", Some(("crossplane-provider", None, "aws")))]
+    #[case("crossplane-package/aws", Some(("crossplane-package", None, "aws")))]
     #[case("kpt/ns/a/b", Some(("kpt", Some("ns"), "a/b")))]
     #[case("payments", None)]
     #[case("flux//payments", None)]

@@ -7,7 +7,6 @@
 
 mod definition;
 mod kinds;
-mod selector;
 mod timeline;
 
 pub use kinds::Kinds;

@@ -63,16 +63,13 @@ pub struct Rehearsal {
 
 impl Rehearsal {
     /// Begins with these objects at `now` (unix milliseconds). `kinds` are those of all objects that ever come.
-    ///
-    /// # Errors
-    /// When the selector of a source's kind is none.
     pub fn begin(
         sources: Vec<Arc<Source>>,
         limits: Limits,
         kinds: Kinds,
         objects: Vec<Value>,
         now: i64,
-    ) -> Result<(Self, Vec<Transition>), String> {
+    ) -> (Self, Vec<Transition>) {
         let mut engine = Engine::new(sources.clone(), limits, Arc::new(OwnMetrics::default()));
         engine.keep_journal();
         let mut rehearsal = Self {
@@ -92,19 +89,16 @@ impl Rehearsal {
         for object in objects {
             rehearsal.keep(object);
         }
-        let transitions = rehearsal.settle(now)?;
-        Ok((rehearsal, transitions))
+        let transitions = rehearsal.settle(now);
+        (rehearsal, transitions)
     }
 
     /// An object is new, or has a new version, at `now`.
-    ///
-    /// # Errors
-    /// As [`Rehearsal::begin`].
-    pub fn put(&mut self, object: Value, now: i64) -> Result<Vec<Transition>, String> {
-        let mut transitions = self.wait(now)?;
+    pub fn put(&mut self, object: Value, now: i64) -> Vec<Transition> {
+        let mut transitions = self.wait(now);
         let (kind, key) = self.keep(object);
         let Some(object) = self.objects.get(&kind).and_then(|all| all.get(&key)) else {
-            return Ok(transitions);
+            return transitions;
         };
         let seen = |(id, watch): (&KindId, &Watch)| {
             let view = watch.view.as_ref().filter(|view| view.is_of(&kind))?;
@@ -115,25 +109,17 @@ impl Rehearsal {
         };
         let changes: Vec<_> = self.watches.iter().filter_map(seen).collect();
         changes.into_iter().for_each(|(id, change)| self.tell(id, change, now));
-        transitions.extend(self.settle(now)?);
-        Ok(transitions)
+        transitions.extend(self.settle(now));
+        transitions
     }
 
     /// An object is gone at `now`.
-    ///
-    /// # Errors
-    /// As [`Rehearsal::begin`].
-    pub fn remove(&mut self, object: &Value, now: i64) -> Result<Vec<Transition>, String> {
+    pub fn remove(&mut self, object: &Value, now: i64) -> Vec<Transition> {
         self.take_away(&group_kind(object), &key(object), now)
     }
 
-    pub(super) fn take_away(
-        &mut self,
-        kind: &GroupKind,
-        key: &PackageKey,
-        now: i64,
-    ) -> Result<Vec<Transition>, String> {
-        let mut transitions = self.wait(now)?;
+    pub(super) fn take_away(&mut self, kind: &GroupKind, key: &PackageKey, now: i64) -> Vec<Transition> {
+        let mut transitions = self.wait(now);
         if let Some(all) = self.objects.get_mut(kind) {
             all.remove(key);
         }
@@ -141,21 +127,18 @@ impl Rehearsal {
         let watches: Vec<KindId> =
             self.watches.iter().filter(|(_, watch)| of_kind(watch)).map(|(id, _)| *id).collect();
         watches.into_iter().for_each(|id| self.tell(id, Change::Deleted(key.clone()), now));
-        transitions.extend(self.settle(now)?);
-        Ok(transitions)
+        transitions.extend(self.settle(now));
+        transitions
     }
 
     /// Nothing comes until `now`: holds run out, each at its own time.
-    ///
-    /// # Errors
-    /// As [`Rehearsal::begin`].
-    pub fn wait(&mut self, now: i64) -> Result<Vec<Transition>, String> {
+    pub fn wait(&mut self, now: i64) -> Vec<Transition> {
         let mut transitions = Vec::new();
         while let Some(at) = self.engine.next_deadline().filter(|at| *at <= now) {
             self.engine.expire(Moment::unix(at));
-            transitions.extend(self.settle(at)?);
+            transitions.extend(self.settle(at));
         }
-        Ok(transitions)
+        transitions
     }
 
     /// What is shown of every package.
@@ -190,7 +173,7 @@ impl Rehearsal {
     }
 
     /// Does what the engine wants done, until it wants nothing more; gives what has changed for people.
-    fn settle(&mut self, now: i64) -> Result<Vec<Transition>, String> {
+    fn settle(&mut self, now: i64) -> Vec<Transition> {
         loop {
             while self.engine.go_on(Moment::unix(now)) {}
             let commands = self.engine.commands();
@@ -198,15 +181,15 @@ impl Rehearsal {
                 break;
             }
             for command in commands {
-                self.obey(command, now)?;
+                self.obey(command, now);
             }
         }
-        Ok(self.read_journal(now))
+        self.read_journal(now)
     }
 
-    fn obey(&mut self, command: Command, now: i64) -> Result<(), String> {
+    fn obey(&mut self, command: Command, now: i64) {
         match command {
-            Command::Watch { kind, of, projection, .. } => self.watch(kind, of, projection, now)?,
+            Command::Watch { kind, of, projection, .. } => self.watch(kind, of, projection, now),
             Command::Unwatch(kind) => drop(self.watches.remove(&kind)),
             Command::Find { source, categories } => {
                 let kinds = self.kinds.of_categories(&categories);
@@ -220,12 +203,10 @@ impl Rehearsal {
                 self.tell(wanted.kind, change, now);
             }
         }
-        Ok(())
     }
 
-    fn watch(&mut self, kind: KindId, of: KindRef, projection: Projection, now: i64) -> Result<(), String> {
-        let view =
-            self.kinds.view(&of).map_err(|error| format!("{}.{}: selector: {error}", of.kind, of.group))?;
+    fn watch(&mut self, kind: KindId, of: KindRef, projection: Projection, now: i64) {
+        let view = self.kinds.view(&of);
         let seen = view.as_ref().map(|view| {
             let all = self.objects.get(view.kind()).into_iter().flatten();
             let seen = all.filter_map(|(key, object)| Some((key.clone(), view.read(object, &projection)?)));
@@ -237,7 +218,7 @@ impl Rehearsal {
         self.watches.insert(kind, Watch { of, projection, view });
         let Some(seen) = seen else {
             self.tell(kind, Change::Absent, now);
-            return Ok(());
+            return;
         };
         // The clock of the API server is that of the exporter.
         self.tell(kind, Change::ListStarted { server: Some(0), restored: false }, now);
@@ -245,7 +226,6 @@ impl Rehearsal {
             self.tell(kind, Change::Object(key, object), now);
         }
         self.tell(kind, Change::ListDone, now);
-        Ok(())
     }
 
     fn read(&self, wanted: &ReadRequest) -> Vec<(PackageKey, Value)> {

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     recording::{Hidden, Kinds, group_kind, in_order, key, timeline, version},
     saved::{Remark, SavedEvent, SavedObject},
-    source::{KindRef, PackageKind, ResourceLabel, ResourceSet, Source},
+    source::{KindRef, ResourceLabel, ResourceSet, Source},
     state::{Limits, Snapshot},
     watch::PackageKey,
 };
@@ -44,15 +44,12 @@ pub struct History {
 }
 
 /// Has the engine go through saved objects.
-///
-/// # Errors
-/// When the selector of a source's kind is none.
 pub fn rehearse(
     sources: Vec<Arc<Source>>,
     objects: Vec<SavedObject>,
     limits: Limits,
     clock: Clock,
-) -> Result<History, String> {
+) -> History {
     let objects = in_order(objects);
     let kinds = Kinds::of(&objects);
     let names = Names::of(&objects);
@@ -66,18 +63,18 @@ pub fn rehearse(
     let later = first.split_off(later);
     let mut now = fixed.unwrap_or(begin);
     let first = first.into_iter().filter_map(|version| version.object).collect();
-    let (mut rehearsal, mut transitions) = Rehearsal::begin(sources, limits, kinds, first, now)?;
+    let (mut rehearsal, mut transitions) = Rehearsal::begin(sources, limits, kinds, first, now);
     for version in later {
         now = fixed.unwrap_or(version.at);
         transitions.extend(match version.object {
-            Some(object) => rehearsal.put(object, now)?,
-            None => rehearsal.take_away(&version.kind, &version.key, now)?,
+            Some(object) => rehearsal.put(object, now),
+            None => rehearsal.take_away(&version.kind, &version.key, now),
         });
     }
     let snapshot = rehearsal.snapshot(now);
     let failures = rehearsal.failures.iter().map(|failure| names.failure(failure)).collect();
     let unread = names.unread(&rehearsal);
-    Ok(History { packages: rehearsal.packages().clone(), transitions, failures, unread, snapshot })
+    History { packages: rehearsal.packages().clone(), transitions, failures, unread, snapshot }
 }
 
 /// What saved objects are called, and where they stand.
@@ -134,8 +131,8 @@ impl Names {
             let mut is_read = resources.have(group, kind, key, object);
             for of in watches.into_iter().flatten() {
                 let shown = match rehearsal.kinds.view(of) {
-                    Ok(Some(view)) => view.shows(object),
-                    _ => Err(Hidden::OtherVersion),
+                    Some(view) => view.shows(object),
+                    None => Err(Hidden::OtherVersion),
                 };
                 match shown {
                     Ok(()) => is_read = true,
@@ -186,11 +183,8 @@ impl<'a> Resources<'a> {
 /// Why sources that read a kind do not read an object of it.
 fn why_not(sources: &[Arc<Source>], of: &KindRef, why: Hidden, version: &str) -> String {
     let reads = |source: &&Arc<Source>| {
-        let own = match &source.kind {
-            PackageKind::Kind(kind) => kind == of,
-            PackageKind::Categories(_) => false,
-        };
-        own || source.related.iter().flat_map(|related| &related.kinds).any(|kind| kind == of)
+        let related = source.related.iter().flat_map(|related| &related.kinds);
+        source.kinds.listed().iter().chain(related).any(|kind| kind == of)
     };
     let names: Vec<&str> = sources.iter().filter(reads).map(|source| source.name.as_str()).collect();
     let names = names.join(", ");
@@ -201,7 +195,8 @@ fn why_not(sources: &[Arc<Source>], of: &KindRef, why: Hidden, version: &str) ->
             of.versions.join(" or ")
         ),
         Hidden::NotSelected => {
-            format!("has not the labels that {names} selects: {}", of.selector.as_deref().unwrap_or_default())
+            let selector = of.selector.as_ref().map(ToString::to_string).unwrap_or_default();
+            format!("has not the labels that {names} selects: {selector}")
         }
     }
 }

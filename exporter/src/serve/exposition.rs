@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        source::{Inventory, Verdict},
+        source::{Counts, Verdict},
         state::{Limits, Publisher, Shown, SourceStanding, Store},
         watch::PackageKey,
     };
@@ -206,14 +206,14 @@ mod tests {
             healthy: Fingerprint::of("r1"),
             reason: None,
             since: None,
-            inventory: None,
+            resources: None,
         };
         let bad = Verdict {
             apply: ApplyState::Failed,
             health: Health::Unknown,
             healthy: Fingerprint::NONE,
             reason: Some(Arc::from("BuildFailed")),
-            inventory: Some(Inventory { total: 3, current: 1, failed: 2 }),
+            resources: Some(Counts { total: 3, current: 1, failed: 2 }),
             ..good.clone()
         };
         let mut store = Store::new(Limits::default());
@@ -279,7 +279,7 @@ mod tests {
             healthy: Fingerprint::NONE,
             reason: Some(Arc::from("X")),
             since: None,
-            inventory: None,
+            resources: None,
         };
         for n in 0..3000 {
             let shown = Shown { verdict: verdict.clone(), since: 1_000 };

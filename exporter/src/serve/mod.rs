@@ -82,6 +82,7 @@ pub async fn run(args: ServeArgs, of: SourceArgs) -> anyhow::Result<()> {
     let seen = of.texts();
     let sources = of.compile(&seen)?;
     args.log_format.log_to(std::io::stderr);
+    reload::warn_of(&sources);
     // Some other part of the process may have chosen a provider already; either will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let pusher = args.push.pusher()?;

@@ -13,7 +13,6 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
-use tracing::warn;
 
 use crate::{
     clock::{Clock, Moment},
@@ -240,11 +239,7 @@ impl Player {
 
     /// What a watch of a kind sees; `None` when the kind is not served.
     fn seen(&self, of: &KindRef, projection: Projection) -> Option<Seen> {
-        let view = self.recording.kinds.view(of).unwrap_or_else(|error| {
-            warn!(group = of.group, kind = of.kind, error, "no object can be selected");
-            None
-        });
-        view.map(|view| Seen { view, projection })
+        self.recording.kinds.view(of).map(|view| Seen { view, projection })
     }
 
     async fn watch(self, kind: KindId, seen: Option<Seen>, contact: Contact) -> Option<()> {
@@ -317,7 +312,7 @@ mod tests {
         };
         let mut projection = Projection::default();
         projection.keep();
-        Seen { view: recording.kinds.view(&of).unwrap().unwrap(), projection }
+        Seen { view: recording.kinds.view(&of).unwrap(), projection }
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::{
     metrics::OwnMetrics,
-    source::{SourceArgs, SourceTexts},
+    source::{Source, SourceArgs, SourceTexts},
     watch::Event,
 };
 
@@ -35,6 +35,7 @@ pub(super) async fn follow(
         match of.compile(&texts) {
             Ok(sources) => {
                 info!(sources = sources.len(), "the sources have changed");
+                warn_of(&sources);
                 metrics.reloaded(true);
                 let sources = sources.into_iter().map(Arc::new).collect();
                 if events.send(Event::Sources(sources)).await.is_err() {
@@ -51,5 +52,12 @@ pub(super) async fn follow(
             }
         }
         seen = texts;
+    }
+}
+
+/// Logs what whoever wrote the sources may have meant otherwise.
+pub(super) fn warn_of(sources: &[Source]) {
+    for warning in sources.iter().flat_map(|source| &source.warnings) {
+        warn!(file = warning.file, source_name = warning.source_name, field = warning.field, %warning, "a source may mean something else than it says");
     }
 }

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use super::{
-    error::SourceError,
+    error::SourceProblem,
     files::files_of,
     preset::{PRESETS, Preset},
     program::Source,
@@ -17,7 +17,7 @@ pub struct SourceArgs {
     #[arg(long = "sources", value_name = "FILE|DIR", env = "STATUSBRIDGE_SOURCES", value_delimiter = ',')]
     pub files: Vec<PathBuf>,
     /// Use only these presets; an empty value for none. When left out: all of them but those of what
-    /// other packages are made of (flux-gitrepository, flux-ocirepository, olm-clustercatalog).
+    /// other packages are made of (flux-source, olm-clustercatalog).
     #[arg(long, value_name = "NAME,…", env = "STATUSBRIDGE_PRESETS")]
     pub presets: Option<String>,
     /// Sources whose packages' objects are to be looked at, with kstatus, beside those that have it
@@ -31,7 +31,7 @@ pub(crate) type SourceTexts = Vec<(String, Result<String, String>)>;
 
 impl SourceArgs {
     /// Compiles the sources, in order of their names.
-    pub fn load(&self) -> Result<Vec<Source>, SourceError> {
+    pub fn load(&self) -> Result<Vec<Source>, SourceProblem> {
         self.compile(&self.texts())
     }
 
@@ -54,19 +54,19 @@ impl SourceArgs {
     }
 
     /// Compiles the presets and these files.
-    pub fn compile(&self, texts: &SourceTexts) -> Result<Vec<Source>, SourceError> {
+    pub fn compile(&self, texts: &SourceTexts) -> Result<Vec<Source>, SourceProblem> {
         let mut sources = Vec::new();
         for preset in self.presets()? {
             sources.push((true, preset.source()?));
         }
         for (name, text) in texts {
-            let text = text.as_ref().map_err(|error| SourceError::of_file(name, error))?;
+            let text = text.as_ref().map_err(|error| SourceProblem::of_file(name, error))?;
             for source in Source::parse(name, text)? {
                 match sources.iter_mut().find(|(_, other)| other.name == source.name) {
                     Some(replaced @ (true, _)) => *replaced = (false, source),
                     Some(_) => {
                         let message = format!("there is already a source {} in these files", source.name);
-                        return Err(SourceError::of_file(name, message));
+                        return Err(SourceProblem::of_file(name, message));
                     }
                     None => sources.push((false, source)),
                 }
@@ -79,24 +79,24 @@ impl SourceArgs {
             let (name, enabled) = name.strip_prefix('-').map_or((name, true), |name| (name, false));
             let Some(source) = sources.iter_mut().find(|s| s.name == name) else {
                 let message = format!("there is no source `{name}`");
-                return Err(SourceError::of_file("--resource-health", message));
+                return Err(SourceProblem::of_file("--resource-health", message));
             };
-            if !source.look_at_resources(enabled) {
+            if !source.watch_resources(enabled) {
                 let message = format!("source `{name}` does not say what its packages consist of");
-                return Err(SourceError::of_file("--resource-health", message));
+                return Err(SourceProblem::of_file("--resource-health", message));
             }
         }
         Ok(sources)
     }
 
-    fn presets(&self) -> Result<Vec<Preset>, SourceError> {
+    fn presets(&self) -> Result<Vec<Preset>, SourceProblem> {
         let Some(names) = &self.presets else { return Ok(Preset::usual().collect()) };
         let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
         names
             .map(|name| {
                 let known = || PRESETS.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
                 let message = || format!("there is no preset `{name}`; there are {}", known());
-                Preset::find(name).ok_or_else(|| SourceError::of_file("--presets", message()))
+                Preset::find(name).ok_or_else(|| SourceProblem::of_file("--presets", message()))
             })
             .collect()
     }
@@ -120,9 +120,7 @@ mod tests {
         let every = SourceArgs { presets: Some(all.join(",")), ..SourceArgs::default() };
         assert_eq!(names(&every), Ok(all.iter().map(ToString::to_string).collect()));
         let usual: Vec<String> = Preset::usual().map(|p| p.name.to_owned()).collect();
-        assert!(
-            usual.contains(&"flux-kustomization".into()) && !usual.contains(&"flux-gitrepository".into())
-        );
+        assert!(usual.contains(&"flux-kustomization".into()) && !usual.contains(&"flux-source".into()));
         assert_eq!(names(&SourceArgs::default()), Ok(usual));
         let none = SourceArgs { presets: Some(String::new()), ..SourceArgs::default() };
         assert_eq!(names(&none), Ok(vec![]));
@@ -138,7 +136,7 @@ mod tests {
         };
         let own = file("own.yaml", &with("another", "flux-kustomization"));
         file("ignored.txt", "nothing");
-        let replacing = file("replacing.yml", &with("flux-kustomization", "configsync-rootsync"));
+        let replacing = file("replacing.yml", &with("flux-kustomization", "configsync"));
         let args = SourceArgs {
             files: vec![directory.path().to_owned()],
             presets: Some("flux-kustomization".into()),
@@ -147,7 +145,7 @@ mod tests {
         assert_eq!(names(&args), Ok(vec!["another".into(), "flux-kustomization".into()]));
         let sources = args.load().expect("they compile");
         assert_eq!(
-            sources[1].kind.one().map(|k| &*k.kind),
+            sources[1].kinds.listed().first().map(|k| &*k.kind),
             Some("RootSync"),
             "the file's source took the preset's place"
         );

@@ -2,15 +2,17 @@
 
 use std::fmt;
 
-/// A source that cannot be used: names the file and, where they are known, the source, the field in
-/// it and the expression.
+/// Why a source cannot be used, or may not mean what it says: names the file and, where they are known, the
+/// line, the source, the field in it and the expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct SourceError {
+pub struct SourceProblem {
     /// The file as it was given.
     pub file: String,
+    /// The line where it is.
+    pub line: Option<usize>,
     /// Name of the source.
     pub source_name: Option<String>,
-    /// The field, such as `apply[2].when`.
+    /// The field, such as `spec.apply[2].whenExpression`.
     pub field: Option<String>,
     /// The expression in that field.
     pub expression: Option<String>,
@@ -18,11 +20,12 @@ pub struct SourceError {
     pub message: String,
 }
 
-impl SourceError {
+impl SourceProblem {
     /// An error of a whole file.
     pub fn of_file(file: &str, message: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
+            line: None,
             source_name: None,
             field: None,
             expression: None,
@@ -31,9 +34,12 @@ impl SourceError {
     }
 }
 
-impl fmt::Display for SourceError {
+impl fmt::Display for SourceProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.file)?;
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
         if let Some(name) = &self.source_name {
             write!(f, "source {name}: ")?;
         }

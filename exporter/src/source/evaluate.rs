@@ -10,10 +10,9 @@ use super::{
     join::RelatedObjects,
     kstatus,
     program::{APPLY, Source},
-    resource_rules::HealthRule,
     resources::{ResourceSet, ResourceSummary},
-    rule::Rule,
-    verdict::{Detail, Evaluation, Hold, HoldKey, Inventory, Verdict},
+    rule::{HealthState, Rule},
+    verdict::{Counts, Detail, Evaluation, Hold, HoldKey, Verdict},
 };
 
 /// Reason of a package to which none of its source's rules applies.
@@ -29,7 +28,7 @@ struct Found<S> {
 impl Source {
     /// The state of a package, when nothing is known of the objects that it consists of. See
     /// [`Source::evaluate_with`].
-    pub fn evaluate<'v>(&self, object: &'v Value, related: &RelatedObjects<'v>) -> Evaluation {
+    pub fn evaluate<'v>(&'v self, object: &'v Value, related: &RelatedObjects<'v>) -> Evaluation {
         self.evaluate_with(object, related, &mut |_| ResourceSummary::default())
     }
 
@@ -37,7 +36,7 @@ impl Source {
     /// are to be looked at. Pure, and total: where an expression fails, everything is Unknown,
     /// the reason is `EvaluationFailed`, and the error says which expression it was.
     pub(crate) fn evaluate_with<'v>(
-        &self,
+        &'v self,
         object: &'v Value,
         related: &RelatedObjects<'v>,
         look: &mut dyn FnMut(ResourceSet) -> ResourceSummary,
@@ -45,35 +44,51 @@ impl Source {
         self.try_evaluate(object, related, look).unwrap_or_else(|error| self.failure(error))
     }
 
+    /// The state of a package that several objects claim to be; `rivals` names them.
+    pub(crate) fn conflict(&self, rivals: &str) -> Evaluation {
+        let detail =
+            Detail { message: format!("several objects are this package: {rivals}"), ..Detail::default() };
+        Evaluation { verdict: self.unknown(reason::IDENTITY_CONFLICT), detail, hold: None, error: None }
+    }
+
     fn failure(&self, error: EvaluationError) -> Evaluation {
-        let verdict = Verdict {
+        let detail = Detail { message: error.to_string(), ..Detail::default() };
+        Evaluation {
+            verdict: self.unknown(reason::EVALUATION_FAILED),
+            detail,
+            hold: None,
+            error: Some(error),
+        }
+    }
+
+    fn unknown(&self, reason: &str) -> Verdict {
+        Verdict {
             apply: ApplyState::Unknown,
             health: Health::Unknown,
             desired: Fingerprint::NONE,
             applied: Fingerprint::NONE,
             healthy: Fingerprint::NONE,
-            reason: Some(Arc::from(reason::EVALUATION_FAILED)),
+            reason: Some(Arc::from(reason)),
             since: None,
-            inventory: self.has_inventory().then(Inventory::default),
-        };
-        let detail = Detail { message: error.to_string(), ..Detail::default() };
-        Evaluation { verdict, detail, hold: None, error: Some(error) }
+            resources: self.counts_resources().then(Counts::default),
+        }
     }
 
     fn try_evaluate<'v>(
-        &self,
+        &'v self,
         object: &'v Value,
         related: &RelatedObjects<'v>,
         look: &mut dyn FnMut(ResourceSet) -> ResourceSummary,
     ) -> Result<Evaluation, EvaluationError> {
         let program = &self.program;
-        let mut scope = self.scope(object, related)?;
-        let desired = revisions(&program.desired, &scope)?;
-        let attempted = revisions(&program.attempted, &scope)?;
-        let applied = revisions(&program.applied, &scope)?;
+        self.identity(object)?;
+        let mut scope = self.scope(object, related);
+        let desired = revisions(&program.desired, &mut scope)?;
+        let attempted = revisions(&program.attempted, &mut scope)?;
+        let applied = revisions(&program.applied, &mut scope)?;
         let apply = match &program.apply {
-            Some(rules) => match Rule::first(rules, &scope, |_| true)? {
-                Some(rule) => found(rule.state, rule, &scope)?,
+            Some(rules) => match Rule::first(rules, &mut scope)? {
+                Some(rule) => found(rule.state, rule, &mut scope)?,
                 None => Found::no_rule(ApplyState::Unknown),
             },
             None => {
@@ -89,16 +104,16 @@ impl Source {
         scope.bind_text(APPLY, apply.state.name());
         let fingerprint = |revisions: &[String]| Fingerprint::of_all(revisions.iter().map(String::as_str));
         let applied_fingerprint = fingerprint(&applied);
-        let resources = match &program.resources {
-            Some(resources) => {
+        let resources = match &program.watch {
+            Some(watch) => {
                 let generation = object.get("metadata").and_then(|m| m.get("generation")?.as_i64());
                 let about = (applied_fingerprint.value(), generation);
-                resources.set(&scope, apply.state == ApplyState::Applied, about)?.map(look)
+                watch.set(&mut scope, apply.state == ApplyState::Applied, about)?.map(look)
             }
             None => None,
         };
         let health = match &program.health {
-            Some(rules) => health(rules, resources.as_ref(), &scope)?,
+            Some(rules) => health(rules, resources.as_ref(), &mut scope)?,
             None => {
                 let status = kstatus::of_package(object);
                 Found::by_kstatus(status.health, status)
@@ -113,7 +128,7 @@ impl Source {
             _ if good => None,
             Some(reason) => Some(reason),
             None => {
-                let from_object = text(&program.reason, &scope, MAX_REASON)?.map(Arc::from);
+                let from_object = text(&program.reason, &mut scope, MAX_REASON)?.map(Arc::from);
                 Some(from_object.unwrap_or_else(|| match apply.state {
                     ApplyState::Applied => Arc::from(health.state.name()),
                     state => Arc::from(state.name()),
@@ -122,20 +137,20 @@ impl Source {
         };
         let message = match own_message {
             Some(message) => Some(message),
-            None => text(&program.message, &scope, MAX_MESSAGE)?,
+            None => text(&program.message, &mut scope, MAX_MESSAGE)?,
         };
         let since = match &program.since {
-            Some(since) => since.time(&scope)?,
+            Some(since) => since.time(&mut scope)?,
             None => None,
         };
-        let inventory = match &program.inventory {
-            Some(counts) => Some(Inventory {
-                total: counts.total.count(&scope)?,
-                current: counts.current.count(&scope)?,
-                failed: counts.failed.count(&scope)?,
+        let counts = match &program.counts {
+            Some(counts) => Some(Counts {
+                total: counts.total.count(&mut scope)?,
+                current: counts.current.count(&mut scope)?,
+                failed: counts.failed.count(&mut scope)?,
             }),
-            None if self.looks_at_resources() => {
-                Some(resources.as_ref().map(|l| l.inventory).unwrap_or_default())
+            None if self.watches_resources() => {
+                Some(resources.as_ref().map(|resources| resources.counts).unwrap_or_default())
             }
             None => None,
         };
@@ -143,15 +158,15 @@ impl Source {
             Some(hold) => {
                 // What becomes of the resources is news, whatever the controller is busy with.
                 let resources = resources.as_ref().map(|l| (l.health.code(), l.reason));
-                let key = HoldKey::of((hold.key.hash_of(&scope)?, resources));
-                Some(Hold { undecided: hold.when.truth(&scope)?, key })
+                let key = HoldKey::of((hold.key.hash_of(&mut scope)?, resources));
+                Some(Hold { undecided: hold.when.truth(&mut scope)?, key })
             }
             None => None,
         };
         let worst_resource = match resources.and_then(|l| l.worst) {
             _ if good => None,
             Some(worst) => Some(worst),
-            None => text(&program.worst_resource, &scope, MAX_MESSAGE)?,
+            None => text(&program.worst_resource, &mut scope, MAX_MESSAGE)?,
         };
         let verdict = Verdict {
             apply: apply.state,
@@ -161,12 +176,12 @@ impl Source {
             healthy: if good { applied_fingerprint } else { Fingerprint::NONE },
             reason,
             since,
-            inventory,
+            resources: counts,
         };
         let detail = Detail {
             message: message.unwrap_or_default(),
             worst_resource,
-            operation: text(&program.operation, &scope, MAX_MESSAGE)?,
+            operation: text(&program.operation, &mut scope, MAX_MESSAGE)?,
             desired_revision: joined(desired),
             attempted_revision: joined(attempted),
             applied_revision: joined(applied),
@@ -187,21 +202,24 @@ impl<S> Found<S> {
 }
 
 /// What a rule that holds says, beside its state.
-fn found<S, R: Copy>(state: S, rule: &Rule<R>, scope: &Scope<'_>) -> Result<Found<S>, EvaluationError> {
+fn found<S, R>(state: S, rule: &Rule<R>, scope: &mut Scope<'_>) -> Result<Found<S>, EvaluationError> {
     Ok(Found { state, reason: rule.reason(scope)?, message: rule.message(scope)? })
 }
 
 fn health(
-    rules: &[Rule<HealthRule>],
+    rules: &[Rule<HealthState>],
     resources: Option<&ResourceSummary>,
-    scope: &Scope<'_>,
+    scope: &mut Scope<'_>,
 ) -> Result<Found<Health>, EvaluationError> {
-    let usable = |state| resources.is_some() || state != HealthRule::Resources;
-    let Some(rule) = Rule::first(rules, scope, usable)? else { return Ok(Found::no_rule(Health::Unknown)) };
-    match (rule.state, resources) {
-        (HealthRule::Is(health), _) => found(health, rule, scope),
-        (HealthRule::Resources, None) => Ok(Found::no_rule(Health::Unknown)),
-        (HealthRule::Resources, Some(resources)) => {
+    let Some(rule) = Rule::first(rules, scope)? else { return Ok(Found::no_rule(Health::Unknown)) };
+    match (&rule.state, resources) {
+        (HealthState::Is(health), _) => found(*health, rule, scope),
+        (HealthState::Resources(unwatched), None) => Ok(Found {
+            state: unwatched.health,
+            reason: unwatched.reason.clone(),
+            message: unwatched.message.clone(),
+        }),
+        (HealthState::Resources(_), Some(resources)) => {
             let own = found(resources.health, rule, scope)?;
             let reason = (!resources.reason.is_empty()).then(|| Arc::from(resources.reason));
             Ok(Found {
@@ -213,13 +231,13 @@ fn health(
     }
 }
 
-fn revisions(expression: &Option<Expression>, scope: &Scope<'_>) -> Result<Vec<String>, EvaluationError> {
+fn revisions(expression: &Option<Expression>, scope: &mut Scope<'_>) -> Result<Vec<String>, EvaluationError> {
     expression.as_ref().map_or(Ok(Vec::new()), |e| e.revisions(scope))
 }
 
 fn text(
     expression: &Option<Expression>,
-    scope: &Scope<'_>,
+    scope: &mut Scope<'_>,
     limit: usize,
 ) -> Result<Option<String>, EvaluationError> {
     expression.as_ref().map_or(Ok(None), |e| e.text_of(scope, limit))

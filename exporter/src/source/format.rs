@@ -1,24 +1,21 @@
 //! The YAML of a source, as people write it. See docs/sources.md for what the fields mean. The doc
 //! comments here are the descriptions in the JSON Schema (see `schema`), for who writes a source.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error as _, MapAccess, Visitor},
-};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Health};
 
 use super::{
     expectation::Expectation,
-    kind::{GroupKind, KindRef, PackageKind},
-    resource_rules::LEAVES,
+    kind::{GroupKind, KindRef},
+    rule::RESOURCES,
 };
 
 /// `apiVersion` of the format.
-pub(super) const API_VERSION: &str = "statusbridge.dev/source/v1";
+pub(super) const API_VERSION: &str = "sources.statusbridge.dev/v1alpha1";
 /// `kind` of the format.
 pub(super) const KIND: &str = "Source";
 
@@ -28,12 +25,17 @@ pub(super) const KIND: &str = "Source";
 pub(super) struct Header {
     pub(super) api_version: Option<String>,
     pub(super) kind: Option<String>,
+    pub(super) metadata: Option<HeaderMetadata>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct HeaderMetadata {
     pub(super) name: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Definition {
+pub(super) struct SourceDefinition {
     /// Version of the format.
     #[serde(rename = "apiVersion")]
     #[schemars(extend("const" = API_VERSION))]
@@ -42,26 +44,53 @@ pub(super) struct Definition {
     #[serde(rename = "kind")]
     #[schemars(extend("const" = KIND))]
     _kind: String,
+    /// Which source it is.
+    pub(super) metadata: MetadataDefinition,
+    /// What it reads, and how.
+    pub(super) spec: SpecDefinition,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct MetadataDefinition {
     /// Name of the source: the label `package_source` of its packages. A source with a preset's name
     /// takes the preset's place.
     #[schemars(length(max = 63), regex(pattern = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"))]
     pub(super) name: String,
+    /// For people and their tools.
+    #[serde(default, rename = "labels")]
+    _labels: BTreeMap<String, String>,
+    /// For people and their tools.
+    #[serde(default, rename = "annotations")]
+    _annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("oneOf" = [{"required": ["kinds"]}, {"required": ["categories"]}]))]
+pub(super) struct SpecDefinition {
     /// What it reads, for people.
     #[serde(default)]
     pub(super) description: String,
-    /// The kind that is a package.
-    pub(super) object: ObjectDefinition,
-    /// Which objects of the kind are packages: a CEL expression that gives a bool and sees `object`.
-    /// All of them when left out.
-    #[serde(rename = "where")]
+    /// The kinds that are packages.
     #[schemars(length(min = 1))]
-    pub(super) filter: Option<String>,
+    pub(super) kinds: Option<Vec<KindRef>>,
+    /// Instead of `kinds`: every kind that is in one of these categories, as the names of its
+    /// CustomResourceDefinition list them.
+    #[schemars(length(min = 1), inner(length(min = 1)))]
+    pub(super) categories: Option<Vec<String>>,
+    /// Which package an object is, where that is not its own namespace and name.
+    pub(super) identity: Option<IdentityDefinition>,
+    /// Which objects of the kinds are packages: those for which every condition is true, which gives a bool
+    /// and sees `object`. All of them when left out.
+    #[serde(default)]
+    pub(super) match_conditions: Vec<NamedExpression>,
     /// Other objects to read with each package.
     #[serde(default)]
     pub(super) related: Vec<RelatedDefinition>,
-    /// Names for CEL expressions; each may use those above it.
+    /// Names for CEL expressions; each may use those above it, and is evaluated only where it is used.
     #[serde(default)]
-    pub(super) variables: Ordered,
+    pub(super) variables: Vec<NamedExpression>,
     /// Which revisions the package is about. Each is a CEL expression that gives a text, or a list of
     /// texts for a package of several sources.
     #[serde(default)]
@@ -78,25 +107,24 @@ pub(super) struct Definition {
     pub(super) health: Option<Vec<RuleDefinition>>,
     /// Why, for rules that give no reason: a CEL expression that gives a text.
     #[schemars(length(min = 1))]
-    pub(super) reason: Option<String>,
+    pub(super) reason_expression: Option<String>,
     /// What to tell people, for rules that give no message: a CEL expression that gives a text.
     #[schemars(length(min = 1))]
-    pub(super) message: Option<String>,
+    pub(super) message_expression: Option<String>,
     /// What is worst off in the package, for the log: a CEL expression that gives a text.
     #[schemars(length(min = 1))]
-    pub(super) worst_resource: Option<String>,
+    pub(super) worst_resource_expression: Option<String>,
     /// Which run of its controller the state is about, such as the name and uid of a plan, for the log: a
     /// CEL expression that gives a text.
     #[schemars(length(min = 1))]
-    pub(super) operation: Option<String>,
+    pub(super) operation_expression: Option<String>,
     /// Since when it is in this state, if the object can say: a CEL expression that gives a timestamp,
     /// RFC 3339 text or unix seconds.
     #[schemars(length(min = 1))]
-    pub(super) since: Option<String>,
-    /// How many things the package applies, and how many of them work.
-    pub(super) inventory: Option<InventoryDefinition>,
-    /// The objects that the package consists of, for resource health.
-    pub(super) leaves: Option<LeavesDefinition>,
+    pub(super) since_expression: Option<String>,
+    /// The objects that the package consists of.
+    #[serde(default)]
+    pub(super) resources: ResourcesDefinition,
     /// When to keep the last verdict because the controller is only looking again.
     pub(super) hold: Option<HoldDefinition>,
     /// Objects that every expression is tried on when the source is loaded, besides one that has
@@ -105,68 +133,77 @@ pub(super) struct Definition {
     pub(super) samples: Vec<SampleDefinition>,
 }
 
-/// Either one kind, or every kind of some categories.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[schemars(extend("oneOf" = [
-    {"required": ["group", "kind", "versions"], "properties": {"categories": false}},
-    {"required": ["categories"], "maxProperties": 1},
-]))]
-pub(super) struct ObjectDefinition {
-    /// API group; empty for the core group.
-    group: Option<String>,
-    /// The kind.
+#[schemars(extend("minProperties" = 1))]
+pub(super) struct IdentityDefinition {
+    /// The package's namespace: a CEL expression that gives a text, empty for none, and sees `object`. The
+    /// object's own when left out.
     #[schemars(length(min = 1))]
-    kind: Option<String>,
-    /// Versions that can be read, the preferred one first.
-    #[schemars(length(min = 1), inner(length(min = 1)))]
-    versions: Option<Vec<String>>,
-    /// Name of the resource in requests, where it is not the usual plural of the kind.
-    resource: Option<String>,
-    /// Label selector of the objects that are read, such as `team=web`; all of them when left out.
-    selector: Option<String>,
-    /// Instead of all else here: every kind that is in one of these categories, as the names of its
-    /// CustomResourceDefinition list them.
-    #[schemars(length(min = 1), inner(length(min = 1)))]
-    categories: Option<Vec<String>>,
-}
-
-impl ObjectDefinition {
-    /// What it says, or what is wrong with it.
-    pub(super) fn kind(self) -> Result<PackageKind, &'static str> {
-        let is_kind = self.resource.is_some() || self.selector.is_some();
-        match (self.categories, self.group, self.kind, self.versions) {
-            (Some(categories), None, None, None) if !is_kind => Ok(PackageKind::Categories(categories)),
-            (Some(_), ..) => Err("has `categories`, and then nothing else"),
-            (None, Some(group), Some(kind), Some(versions)) => {
-                let (resource, selector) = (self.resource, self.selector);
-                Ok(PackageKind::Kind(KindRef { group, kind, versions, resource, selector }))
-            }
-            (None, ..) => Err("needs `group`, `kind` and `versions`, or `categories`"),
-        }
-    }
+    pub(super) namespace_expression: Option<String>,
+    /// The package's name: a CEL expression that gives a text and sees `object`. The object's own when left
+    /// out.
+    #[schemars(length(min = 1))]
+    pub(super) name_expression: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[schemars(extend("anyOf" = [{"required": ["objects"]}, {"required": ["labelled"]}]))]
-pub(super) struct LeavesDefinition {
-    /// Whether to look at them; `--resource-health` turns it on and off for a source.
+pub(super) struct NamedExpression {
+    /// Its name.
+    #[schemars(length(min = 1))]
+    pub(super) name: String,
+    /// A CEL expression.
+    #[schemars(length(min = 1))]
+    pub(super) expression: String,
+}
+
+#[derive(Deserialize, Default, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ResourcesDefinition {
+    /// How many there are, and how many of them work, where the package's own object says so.
+    pub(super) counts: Option<CountsDefinition>,
+    /// Which objects they are, so that the exporter can watch them itself and tell their health.
+    pub(super) watch: Option<WatchDefinition>,
+    /// How to tell the health of kinds for which kstatus, by which all others are judged, will not do.
+    #[serde(default)]
+    pub(super) health_rules: Vec<HealthRuleDefinition>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct CountsDefinition {
+    /// How many there are: a CEL expression that gives an int.
+    #[schemars(length(min = 1))]
+    pub(super) total_expression: String,
+    /// How many of them are as they should be.
+    #[schemars(length(min = 1))]
+    pub(super) current_expression: String,
+    /// How many of them failed.
+    #[schemars(length(min = 1))]
+    pub(super) failed_expression: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("anyOf" = [{"required": ["referencesExpression"]}, {"required": ["labelled"]}]))]
+pub(super) struct WatchDefinition {
+    /// Whether to watch them; `--resource-health` turns it on and off for a source.
     #[serde(default)]
     pub(super) enabled: bool,
     /// Of which packages: a CEL expression that gives a bool. Of all when left out.
     #[schemars(length(min = 1))]
-    pub(super) when: Option<String>,
+    pub(super) when_expression: Option<String>,
     /// The objects: a CEL expression that gives a list of references or inventory ids.
     #[schemars(length(min = 1))]
-    pub(super) objects: Option<String>,
+    pub(super) references_expression: Option<String>,
     /// All objects of some kinds that have a label.
     pub(super) labelled: Option<LabelledDefinition>,
     /// Whatever moves, beside applied revision and generation, when the package is applied anew: a CEL
     /// expression.
     #[schemars(length(min = 1))]
-    pub(super) basis: Option<String>,
-    /// Kinds that are not looked at; Secrets when left out.
+    pub(super) basis_expression: Option<String>,
+    /// Kinds that are not watched; Secrets when left out.
     pub(super) ignore: Option<Vec<GroupKind>>,
 }
 
@@ -175,10 +212,32 @@ pub(super) struct LeavesDefinition {
 pub(super) struct LabelledDefinition {
     /// The label, as `name=value`: a CEL expression that gives a text.
     #[schemars(length(min = 1))]
-    pub(super) label: String,
+    pub(super) label_expression: String,
     /// The kinds: a CEL expression that gives a list of maps with `group` and `kind`.
     #[schemars(length(min = 1))]
-    pub(super) kinds: String,
+    pub(super) kinds_expression: String,
+}
+
+/// The words and their order are those of the health check expressions of a Flux Kustomization: each sees
+/// `object` and gives a bool, and the first that is true counts. An object of which none is true, or whose
+/// `status.observedGeneration` is behind, is InProgress.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct HealthRuleDefinition {
+    /// API group; empty for the core group.
+    pub(super) group: String,
+    /// The kind.
+    #[schemars(length(min = 1))]
+    pub(super) kind: String,
+    /// Whether it is on its way.
+    #[schemars(length(min = 1))]
+    pub(super) in_progress_expression: Option<String>,
+    /// Whether it has failed.
+    #[schemars(length(min = 1))]
+    pub(super) failed_expression: Option<String>,
+    /// Whether it works.
+    #[schemars(length(min = 1))]
+    pub(super) current_expression: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -203,26 +262,41 @@ pub(super) struct RelatedDefinition {
 pub(super) struct ReferenceDefinition {
     /// The kind, where there are several: a CEL expression that gives a text.
     #[schemars(length(min = 1))]
-    pub(super) kind: Option<String>,
+    pub(super) kind_expression: Option<String>,
     /// The namespace: a CEL expression that gives a text, empty for cluster-scoped objects. The
     /// package's own when left out.
     #[schemars(length(min = 1))]
-    pub(super) namespace: Option<String>,
+    pub(super) namespace_expression: Option<String>,
     /// The name: a CEL expression that gives a text. No object is found when it is empty.
     #[schemars(length(min = 1))]
-    pub(super) name: String,
+    pub(super) name_expression: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct LabelsDefinition {
+    /// The kind, where only one of several is meant: a CEL expression that gives a text. All of them when left
+    /// out.
+    #[schemars(length(min = 1))]
+    pub(super) kind_expression: Option<String>,
     /// The namespace: a CEL expression that gives a text. The package's own when left out.
     #[schemars(length(min = 1))]
-    pub(super) namespace: Option<String>,
-    /// Label names, each with a CEL expression that gives the label's value. All have to match.
+    pub(super) namespace_expression: Option<String>,
+    /// The labels, all of which they have.
     #[serde(rename = "match")]
-    #[schemars(extend("minProperties" = 1))]
-    pub(super) labels: Ordered,
+    #[schemars(length(min = 1))]
+    pub(super) labels: Vec<LabelDefinition>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct LabelDefinition {
+    /// Name of the label.
+    #[schemars(length(min = 1))]
+    pub(super) label: String,
+    /// Its value: a CEL expression that gives a text. No object is found when it is empty.
+    #[schemars(length(min = 1))]
+    pub(super) value_expression: String,
 }
 
 #[derive(Deserialize, Default, JsonSchema)]
@@ -230,27 +304,27 @@ pub(super) struct LabelsDefinition {
 pub(super) struct RevisionsDefinition {
     /// What the cluster has been told to run.
     #[schemars(length(min = 1))]
-    pub(super) desired: Option<String>,
+    pub(super) desired_expression: Option<String>,
     /// What was last tried; for the log.
     #[schemars(length(min = 1))]
-    pub(super) attempted: Option<String>,
+    pub(super) attempted_expression: Option<String>,
     /// What was last applied in full. This is the healthy revision while the package is Applied and
     /// Current, so read it from the status and never from the spec.
     #[schemars(length(min = 1))]
-    pub(super) applied: Option<String>,
+    pub(super) applied_expression: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("allOf" = [
-    {"not": {"required": ["reason", "reasonFrom"]}},
-    {"not": {"required": ["message", "messageFrom"]}},
+    {"not": {"required": ["reason", "reasonExpression"]}},
+    {"not": {"required": ["message", "messageExpression"]}},
 ]))]
 pub(super) struct RuleDefinition {
     /// When it holds: a CEL expression that gives a bool. Always when left out, which only the last
     /// rule may do.
     #[schemars(length(min = 1))]
-    pub(super) when: Option<String>,
+    pub(super) when_expression: Option<String>,
     /// The state.
     pub(super) state: String,
     /// Why: one CamelCase word.
@@ -258,27 +332,28 @@ pub(super) struct RuleDefinition {
     pub(super) reason: Option<String>,
     /// Why: a CEL expression that gives a text.
     #[schemars(length(min = 1))]
-    pub(super) reason_from: Option<String>,
+    pub(super) reason_expression: Option<String>,
     /// What to tell people: a text.
     #[schemars(length(max = 1024))]
     pub(super) message: Option<String>,
     /// What to tell people: a CEL expression that gives a text.
     #[schemars(length(min = 1))]
-    pub(super) message_from: Option<String>,
+    pub(super) message_expression: Option<String>,
+    /// What holds where they are not watched: for the state `Resources`, which needs it.
+    pub(super) unwatched: Option<UnwatchedDefinition>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct InventoryDefinition {
-    /// How many there are: a CEL expression that gives an int.
-    #[schemars(length(min = 1))]
-    pub(super) total: String,
-    /// How many of them are as they should be.
-    #[schemars(length(min = 1))]
-    pub(super) current: String,
-    /// How many of them failed.
-    #[schemars(length(min = 1))]
-    pub(super) failed: String,
+pub(super) struct UnwatchedDefinition {
+    /// The state.
+    pub(super) state: String,
+    /// Why: one CamelCase word.
+    #[schemars(length(max = 128), regex(pattern = r"^[A-Z][A-Za-z0-9]*$"))]
+    pub(super) reason: Option<String>,
+    /// What to tell people.
+    #[schemars(length(max = 1024))]
+    pub(super) message: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -287,17 +362,17 @@ pub(super) struct HoldDefinition {
     /// Whether the object says nothing about the outcome at the moment, as its controller is looking
     /// again: a CEL expression that gives a bool.
     #[schemars(length(min = 1))]
-    pub(super) when: String,
+    pub(super) when_expression: String,
     /// What it is looking at, such as the generation and the attempted revision: a CEL expression that
     /// gives a scalar or a list of scalars. While it is the same, the last verdict stays.
     #[schemars(length(min = 1))]
-    pub(super) key: String,
+    pub(super) key_expression: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct SampleDefinition {
-    /// An object of the source's kind, as the API server gives it.
+    /// An object of one of the source's kinds, as the API server gives it.
     #[schemars(extend("type" = "object"))]
     pub(super) object: Value,
     /// What is related to it, by the variable's name: an object, or a list of objects.
@@ -308,55 +383,27 @@ pub(super) struct SampleDefinition {
     pub(super) expect: Option<Expectation>,
 }
 
-/// A map of texts in the order in which it was written, each name once.
-#[derive(Default)]
-pub(super) struct Ordered(pub(super) Vec<(String, String)>);
-
-impl<'de> Deserialize<'de> for Ordered {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Ordered;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map from names to expressions")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Ordered, A::Error> {
-                let mut entries: Vec<(String, String)> = Vec::new();
-                while let Some((name, text)) = map.next_entry::<String, String>()? {
-                    if entries.iter().any(|(other, _)| *other == name) {
-                        return Err(A::Error::custom(format_args!("`{name}` stands here twice")));
-                    }
-                    entries.push((name, text));
-                }
-                Ok(Ordered(entries))
-            }
-        }
-        deserializer.deserialize_map(Entries)
-    }
-}
-
-impl JsonSchema for Ordered {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Ordered".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "object", "additionalProperties": {"type": "string", "minLength": 1}})
-    }
-}
-
 fn apply_rules(generator: &mut SchemaGenerator) -> Schema {
-    rules(generator, ApplyState::ALL.iter().map(|state| state.name()))
+    let mut schema = rules(generator, ApplyState::ALL.iter().map(|state| state.name()));
+    if let Some(properties) = schema.pointer_mut("/items/properties").and_then(Value::as_object_mut) {
+        properties.remove("unwatched");
+    }
+    schema
 }
 
 fn health_rules(generator: &mut SchemaGenerator) -> Schema {
-    rules(generator, Health::ALL.iter().map(|state| state.name()).chain([LEAVES]))
+    let states = || Health::ALL.iter().map(|state| state.name());
+    let mut schema = rules(generator, states().chain([RESOURCES]));
+    let state = schema.pointer_mut("/items/properties/unwatched/properties/state");
+    if let Some(state) = state.and_then(Value::as_object_mut) {
+        state.insert("enum".to_owned(), states().collect());
+    }
+    if let Some(rule) = schema.pointer_mut("/items").and_then(Value::as_object_mut) {
+        rule.insert("if".to_owned(), json!({"properties": {"state": {"const": RESOURCES}}}));
+        rule.insert("then".to_owned(), json!({"required": ["unwatched"]}));
+        rule.insert("else".to_owned(), json!({"properties": {"unwatched": false}}));
+    }
+    schema
 }
 
 fn rules<'n>(generator: &mut SchemaGenerator, states: impl Iterator<Item = &'n str>) -> Schema {

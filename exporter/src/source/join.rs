@@ -32,7 +32,13 @@ pub(super) enum By {
         name: Box<Expression>,
     },
     /// Any number, by equal labels.
-    Labels { namespace: Option<Box<Expression>>, labels: Vec<(String, Expression)> },
+    Labels {
+        /// Gives the kind; `None` for all of them.
+        kind: Option<Box<Expression>>,
+        /// Gives the namespace; `None` for the package's own.
+        namespace: Option<Box<Expression>>,
+        labels: Vec<(String, Expression)>,
+    },
 }
 
 /// Where to find the related objects of one package.
@@ -92,29 +98,27 @@ impl Related {
 
     /// Adds the keys for one package. What cannot be evaluated or is empty is followed nowhere: the
     /// related objects are then missing, which no source may take for a good sign.
-    pub(super) fn keys(&self, index: usize, object: &Value, scope: &Scope<'_>, keys: &mut Vec<JoinKey>) {
+    pub(super) fn keys(&self, index: usize, object: &Value, scope: &mut Scope<'_>, keys: &mut Vec<JoinKey>) {
         let own = || object.get("metadata")?.get("namespace")?.as_str().map(str::to_owned);
-        let text = |e: &Expression| e.text_of(scope, MAX_NAME).ok().flatten();
+        let mut text = |e: &Expression| e.text_of(scope, MAX_NAME).ok().flatten();
         match &self.by {
             By::Reference { kind, namespace, name } => {
-                let kind = match kind {
-                    Some(kind) => {
-                        let wanted = text(kind);
-                        self.kinds.iter().position(|k| Some(&k.kind) == wanted.as_ref())
-                    }
-                    None => Some(0),
-                };
-                let namespace = namespace.as_deref().map_or_else(own, text);
+                let kind = kind.as_deref().map_or(Some(0), |kind| self.kind(text(kind)));
+                let namespace = namespace.as_deref().map_or_else(own, &mut text);
                 if let (Some(kind), Some(name)) = (kind, text(name)) {
                     keys.push(JoinKey::Reference { related: index, kind, namespace, name });
                 }
             }
-            By::Labels { namespace, labels } => {
-                let namespace = namespace.as_deref().map_or_else(own, text);
+            By::Labels { kind, namespace, labels } => {
+                let kinds = match kind {
+                    Some(kind) => self.kind(text(kind)).map(|kind| kind..kind + 1).unwrap_or_default(),
+                    None => 0..self.kinds.len(),
+                };
+                let namespace = namespace.as_deref().map_or_else(own, &mut text);
                 let labels: Option<Vec<_>> =
                     labels.iter().map(|(name, value)| Some((name.clone(), text(value)?))).collect();
                 if let Some(labels) = labels {
-                    keys.extend((0..self.kinds.len()).map(|kind| JoinKey::Labels {
+                    keys.extend(kinds.map(|kind| JoinKey::Labels {
                         related: index,
                         kind,
                         namespace: namespace.clone(),
@@ -123,6 +127,11 @@ impl Related {
                 }
             }
         }
+    }
+
+    fn kind(&self, name: Option<String>) -> Option<usize> {
+        let name = name?;
+        self.kinds.iter().position(|kind| kind.kind == name)
     }
 
     /// Binds what was found.

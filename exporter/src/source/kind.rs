@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::selector::Selector;
+
 /// A kind of object, at any of some versions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -19,9 +21,9 @@ pub struct KindRef {
     /// Name of the resource in requests, where it is not the usual plural of the kind.
     #[serde(default)]
     pub resource: Option<String>,
-    /// Label selector of the objects that are watched; all of them when left out.
+    /// Label selector of the objects that are watched, such as `team=web`; all of them when left out.
     #[serde(default)]
-    pub selector: Option<String>,
+    pub selector: Option<Selector>,
 }
 
 impl KindRef {
@@ -61,29 +63,31 @@ pub(crate) struct GroupKind {
 
 /// What is a package to a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PackageKind {
-    /// Objects of one kind.
-    Kind(KindRef),
+pub enum PackageKinds {
+    /// Objects of these kinds.
+    Listed(Vec<KindRef>),
     /// Objects of every kind that is in one of these categories: the `categories` of a
-    /// CustomResourceDefinition's names, as discovery shows them. A package is named after its
-    /// resource too, `<plural>.<group>/<name>`, as objects of two kinds may have one name.
+    /// CustomResourceDefinition's names, as discovery shows them.
     Categories(Vec<String>),
 }
 
-impl PackageKind {
-    /// The kind, where there is only one.
-    pub fn one(&self) -> Option<&KindRef> {
+impl PackageKinds {
+    /// The kinds that are known without asking an API server.
+    pub fn listed(&self) -> &[KindRef] {
         match self {
-            Self::Kind(kind) => Some(kind),
-            Self::Categories(_) => None,
+            Self::Listed(kinds) => kinds,
+            Self::Categories(_) => &[],
         }
     }
 }
 
-impl std::fmt::Display for PackageKind {
+impl std::fmt::Display for PackageKinds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Kind(kind) => f.write_str(&kind.kind),
+            Self::Listed(kinds) => {
+                let names: Vec<&str> = kinds.iter().map(|kind| &*kind.kind).collect();
+                f.write_str(&names.join(", "))
+            }
             Self::Categories(categories) => write!(f, "category {}", categories.join(", ")),
         }
     }

@@ -1,18 +1,18 @@
 //! Refuses YAML that means something else than it seems to, wherever an expression may stand.
 //!
-//! `when: !broken` is a tag on no value, and serde reads no value as a field that was left out: the
+//! `whenExpression: !broken` is a tag on no value, and serde reads no value as a field that was left out: the
 //! rule would always hold. Tags, anchors, aliases, merge keys, nulls and empty texts therefore are errors in
-//! a source. Only [`SAMPLES`] may hold them: these are objects as an API server gave them.
+//! a source. Only `spec.samples` may hold them: these are objects as an API server gave them.
 
 use std::{borrow::Cow, fmt::Display};
 
 use granit_parser::{ErrorKind, Event, Marker, Options, Parser, ScalarStyle, ScanError, Span, Tag};
 use statusbridge_expression::cut;
 
-use super::error::SourceError;
+use super::error::SourceProblem;
 
 /// The field of a source below which all YAML is allowed.
-const SAMPLES: &str = "samples";
+const SAMPLES: [&str; 2] = ["spec", "samples"];
 /// The fields that an empty text says something in, or does no harm.
 const MAY_BE_EMPTY: [&str; 2] = ["group", "description"];
 /// Longest part of a file that a message repeats, in bytes.
@@ -22,7 +22,7 @@ const MAX_SHOWN: usize = 120;
 ///
 /// Hostile texts are safe here: the parser bounds nesting and keeps it off the stack, and nothing
 /// follows an alias, so the work is in proportion to the text.
-pub(super) fn check(file: &str, text: &str) -> Result<(), SourceError> {
+pub(super) fn check(file: &str, text: &str) -> Result<(), SourceProblem> {
     let mut options = Options::default();
     options.emit_anchor_events = true;
     options.emit_unresolved_aliases = true;
@@ -48,6 +48,35 @@ pub(super) fn check(file: &str, text: &str) -> Result<(), SourceError> {
     Ok(())
 }
 
+/// The line of a field of the document at this place, or of what the field is in.
+pub(super) fn line_of(text: &str, document: usize, field: &str) -> Option<usize> {
+    let mut walk = Walk { file: "", text, open: Vec::new() };
+    let (mut documents, mut found) = (0, None);
+    for next in Parser::new_from_str(text) {
+        let (event, span) = next.ok()?;
+        documents += usize::from(walk.open.is_empty() && matches!(event, Event::MappingStart(..)));
+        let at = match walk.open.last() {
+            Some(Place::Value(_, key)) => Some(*key),
+            Some(Place::Item(_)) => Some(span.start),
+            _ => None,
+        };
+        if let Some(at) = at
+            && event.is_node()
+            && documents == document + 1
+            && is_in(field, &walk.path())
+        {
+            found = Some(at.line());
+        }
+        walk.follow(event, span);
+    }
+    found
+}
+
+/// Whether a field is the one at a path or in it.
+fn is_in(field: &str, path: &str) -> bool {
+    field.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
 /// Where the next node of a list or a map stands.
 enum Place<'t> {
     /// In a list, at this index.
@@ -67,7 +96,10 @@ struct Walk<'t> {
 
 impl<'t> Walk<'t> {
     fn in_samples(&self) -> bool {
-        matches!(self.open.first(), Some(Place::Value(key, _)) if key == SAMPLES)
+        SAMPLES
+            .iter()
+            .zip(self.open.iter().map(Some).chain([None; 2]))
+            .all(|(wanted, place)| matches!(place, Some(Place::Value(key, _)) if key == wanted))
     }
 
     /// Moves on to the place of the node that comes after this event.
@@ -95,7 +127,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn check(&self, event: &Event<'_>, span: Span) -> Result<(), SourceError> {
+    fn check(&self, event: &Event<'_>, span: Span) -> Result<(), SourceProblem> {
         if let Some(tag) = event.tag() {
             return Err(self.tag(event, tag, span));
         }
@@ -113,7 +145,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn check_plain(&self, text: &str, span: Span) -> Result<(), SourceError> {
+    fn check_plain(&self, text: &str, span: Span) -> Result<(), SourceProblem> {
         let is_null = text.is_empty() || text == "~" || text.eq_ignore_ascii_case("null");
         match self.open.last() {
             // A document that is empty holds no source.
@@ -142,7 +174,7 @@ impl<'t> Walk<'t> {
     }
 
     /// Checks a text in quotes or a block that says nothing.
-    fn check_empty(&self, span: Span) -> Result<(), SourceError> {
+    fn check_empty(&self, span: Span) -> Result<(), SourceProblem> {
         let (left_out, at) = match self.open.last() {
             Some(Place::Value(key, _)) if MAY_BE_EMPTY.contains(&&**key) => return Ok(()),
             // A block begins on another line.
@@ -153,7 +185,7 @@ impl<'t> Walk<'t> {
         Err(self.refuse(at, format!("the text is empty: write one, or leave the {left_out} out")))
     }
 
-    fn tag(&self, event: &Event<'_>, tag: &Tag, span: Span) -> SourceError {
+    fn tag(&self, event: &Event<'_>, tag: &Tag, span: Span) -> SourceProblem {
         let written = span.tag_span().unwrap_or(span);
         let advice = match event {
             // `!!str` and the like are meant as tags, which `!broken` is not.
@@ -168,7 +200,7 @@ impl<'t> Walk<'t> {
         )
     }
 
-    fn anchor(&self, event: &Event<'_>, span: Span, anchor: Span) -> SourceError {
+    fn anchor(&self, event: &Event<'_>, span: Span, anchor: Span) -> SourceProblem {
         let advice = self.quoted(event, anchor, span).map(|quoted| format!("leave it out, or {quoted}"));
         let advice = advice.unwrap_or_else(|| "leave it out".to_owned());
         let found = self.shown(anchor);
@@ -203,7 +235,7 @@ impl<'t> Walk<'t> {
         Some(format!("quote the value: {key}{quoted}"))
     }
 
-    fn malformed(&self, error: &ScanError) -> SourceError {
+    fn malformed(&self, error: &ScanError) -> SourceProblem {
         let at = *error.marker();
         if *error.kind() == ErrorKind::RecursionLimitExceeded {
             // The path would only say that it is deep.
@@ -220,18 +252,23 @@ impl<'t> Walk<'t> {
     }
 
     /// An error that names the position, the field and `message`.
-    fn refuse(&self, at: Marker, message: impl Display) -> SourceError {
+    fn refuse(&self, at: Marker, message: impl Display) -> SourceProblem {
         let field = self.field().map(|field| format!("{field}: ")).unwrap_or_default();
         self.error(at, format_args!("{field}{message}"))
     }
 
-    fn error(&self, at: Marker, message: impl Display) -> SourceError {
+    fn error(&self, at: Marker, message: impl Display) -> SourceProblem {
         let (line, column) = (at.line(), at.col() + 1);
-        SourceError::of_file(self.file, format!("line {line} column {column}: {message}"))
+        SourceProblem::of_file(self.file, format!("line {line} column {column}: {message}"))
     }
 
-    /// Path of the place where the walk is, such as `health[1].when`.
+    /// Path of the place where the walk is, such as `spec.health[1].state`, cut to what a message shows.
     fn field(&self) -> Option<String> {
+        let path = self.path();
+        (!path.is_empty()).then(|| cut(path, MAX_SHOWN))
+    }
+
+    fn path(&self) -> String {
         let mut path = String::new();
         for place in &self.open {
             match place {
@@ -245,6 +282,6 @@ impl<'t> Walk<'t> {
                 }
             }
         }
-        (!path.is_empty()).then(|| cut(path, MAX_SHOWN))
+        path
     }
 }

@@ -1,6 +1,6 @@
 //! The sources that come with the program. Their names are API: never renamed, only aliased.
 
-use super::{error::SourceError, program::Source};
+use super::{error::SourceProblem, program::Source};
 
 /// A source that comes with the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,16 +25,13 @@ pub const PRESETS: &[Preset] = presets![
     "cartographer-workload",
     "carvel-app",
     "carvel-packageinstall",
-    "configsync-reposync",
-    "configsync-rootsync",
+    "configsync",
     "crossplane-composite",
     "crossplane-configuration",
-    "crossplane-function",
-    "crossplane-provider",
-    "flux-gitrepository",
+    "crossplane-package",
     "flux-helmrelease",
     "flux-kustomization",
-    "flux-ocirepository",
+    "flux-source",
     "kpt-resourcegroup",
     "kudo-instance",
     "olm-clustercatalog",
@@ -44,7 +41,7 @@ pub const PRESETS: &[Preset] = presets![
 
 /// Those that have to be asked for by name: what they read is what other packages are made of, and
 /// would be counted beside these.
-const ON_REQUEST: [&str; 3] = ["flux-gitrepository", "flux-ocirepository", "olm-clustercatalog"];
+const ON_REQUEST: [&str; 2] = ["flux-source", "olm-clustercatalog"];
 
 impl Preset {
     /// Those that are used when none is named.
@@ -63,12 +60,12 @@ impl Preset {
     }
 
     /// Compiles it. That this works for every preset is tested.
-    pub fn source(self) -> Result<Source, SourceError> {
+    pub fn source(self) -> Result<Source, SourceProblem> {
         let file = format!("{}.yaml", self.name);
         let mut sources = Source::parse(&file, self.yaml)?;
         match sources.pop() {
             Some(source) if sources.is_empty() && source.name == self.name => Ok(source),
-            _ => Err(SourceError::of_file(&file, "must hold one source of the same name")),
+            _ => Err(SourceProblem::of_file(&file, "must hold one source of the same name")),
         }
     }
 }
@@ -82,6 +79,7 @@ mod tests {
         for preset in PRESETS {
             let source = preset.source().unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(source.name, preset.name);
+            assert_eq!(source.warnings, []);
         }
         assert!(PRESETS.is_sorted_by_key(|preset| preset.name));
         assert!(ON_REQUEST.iter().all(|name| Preset::find(name).is_some()));

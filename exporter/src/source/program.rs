@@ -1,18 +1,21 @@
 //! A compiled source: its expressions, and what the exporter asks it about an object.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 use statusbridge_contract::ApplyState;
-use statusbridge_expression::{EvaluationError, Expression, OBJECT, Scope};
+use statusbridge_expression::{Expression, OBJECT, Scope};
 
 use super::{
+    error::SourceProblem,
     expectation::Expectation,
+    identity::IdentityProgram,
     join::{JoinKey, Related, RelatedObjects},
-    kind::PackageKind,
+    kind::PackageKinds,
     projection::Projection,
-    resource_rules::{HealthRule, ResourcesProgram},
-    rule::Rule,
+    resource_health::ResourceHealth,
+    resource_program::WatchProgram,
+    rule::{HealthState, Rule},
 };
 
 /// The variable that holds the apply state's name, once it is known.
@@ -26,9 +29,11 @@ pub struct Source {
     /// What it reads, for people.
     pub description: String,
     /// What is a package.
-    pub kind: PackageKind,
+    pub kinds: PackageKinds,
     /// Objects read beside it.
     pub related: Vec<Related>,
+    /// What whoever wrote it may have meant otherwise.
+    pub warnings: Vec<SourceProblem>,
     pub(super) projection: Projection,
     pub(super) program: Program,
     /// Whether expressions read `metadata.resourceVersion`, which moves when nothing else does.
@@ -52,8 +57,10 @@ pub struct Sample {
 /// The expressions of a source.
 #[derive(Debug)]
 pub(crate) struct Program {
-    /// Which objects are packages; `None`: all.
-    pub(crate) filter: Option<Expression>,
+    /// `None`: the object's own namespace and name.
+    pub(super) identity: Option<IdentityProgram>,
+    /// Which objects are packages: those for which all are true.
+    pub(crate) conditions: Vec<Expression>,
     pub(crate) variables: Vec<(String, Expression)>,
     pub(crate) desired: Option<Expression>,
     pub(crate) attempted: Option<Expression>,
@@ -61,19 +68,20 @@ pub(crate) struct Program {
     /// `None`: by kstatus.
     pub(crate) apply: Option<Vec<Rule<ApplyState>>>,
     /// `None`: by kstatus.
-    pub(crate) health: Option<Vec<Rule<HealthRule>>>,
+    pub(crate) health: Option<Vec<Rule<HealthState>>>,
     pub(crate) reason: Option<Expression>,
     pub(crate) message: Option<Expression>,
     pub(crate) worst_resource: Option<Expression>,
     pub(crate) operation: Option<Expression>,
     pub(crate) since: Option<Expression>,
-    pub(crate) inventory: Option<InventoryProgram>,
-    pub(crate) resources: Option<ResourcesProgram>,
+    pub(crate) counts: Option<CountsProgram>,
+    pub(crate) watch: Option<WatchProgram>,
+    pub(super) resource_health: Vec<Arc<ResourceHealth>>,
     pub(crate) hold: Option<HoldProgram>,
 }
 
 #[derive(Debug)]
-pub(crate) struct InventoryProgram {
+pub(crate) struct CountsProgram {
     pub(crate) total: Expression,
     pub(crate) current: Expression,
     pub(crate) failed: Expression,
@@ -96,28 +104,40 @@ impl Source {
         &self.samples
     }
 
-    /// Whether packages of this source have inventory counts.
-    pub(crate) fn has_inventory(&self) -> bool {
-        self.program.inventory.is_some() || self.looks_at_resources()
+    /// Whether the resources of its packages are counted.
+    pub(crate) fn counts_resources(&self) -> bool {
+        self.program.counts.is_some() || self.watches_resources()
     }
 
-    /// Whether the objects of its packages are looked at.
-    pub fn looks_at_resources(&self) -> bool {
-        self.program.resources.as_ref().is_some_and(|resources| resources.enabled)
+    /// Whether the objects that its packages consist of are watched.
+    pub fn watches_resources(&self) -> bool {
+        self.program.watch.as_ref().is_some_and(|watch| watch.enabled)
+    }
+
+    /// Its own way to tell the health of a kind of resource.
+    pub(crate) fn resource_health(&self, group: &str, kind: &str) -> Option<Arc<ResourceHealth>> {
+        self.program.resource_health.iter().find(|health| health.is_of(group, kind)).cloned()
+    }
+
+    /// Whether the name of an object alone says which package it is.
+    pub(crate) fn names_packages_after_objects(&self) -> bool {
+        self.program.identity.is_none() && self.kinds.listed().len() == 1
     }
 
     /// Whether a verdict is made of the package's own object and nothing else.
     pub(crate) fn rests_on_one_object(&self) -> bool {
-        self.related.is_empty() && !self.looks_at_resources()
+        self.related.is_empty() && !self.watches_resources()
     }
 
     /// Whether an object is a package. One that cannot be told is one, whose expressions will fail
     /// where that can be seen.
     pub fn takes(&self, object: &Value) -> bool {
-        let Some(filter) = &self.program.filter else { return true };
+        if self.program.conditions.is_empty() {
+            return true;
+        }
         let mut scope = Scope::default();
         scope.bind(OBJECT, object);
-        filter.truth(&scope).unwrap_or(true)
+        self.program.conditions.iter().all(|condition| condition.truth(&mut scope).unwrap_or(true))
     }
 
     /// Whether expressions read `metadata.resourceVersion`.
@@ -127,7 +147,7 @@ impl Source {
 
     /// Whether another source reads the same in the same way.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
-        self.definition == other.definition && self.looks_at_resources() == other.looks_at_resources()
+        self.definition == other.definition && self.watches_resources() == other.watches_resources()
     }
 
     /// Where to find the related objects of a package.
@@ -139,25 +159,33 @@ impl Source {
         let mut scope = Scope::default();
         scope.bind(OBJECT, object);
         for (index, related) in self.related.iter().enumerate() {
-            related.keys(index, object, &scope, &mut keys);
+            related.keys(index, object, &mut scope, &mut keys);
         }
         keys
     }
 
     /// The variables that all expressions see: the object, what is related to it, the source's own.
-    pub(crate) fn scope<'v>(
-        &self,
-        object: &'v Value,
-        related: &RelatedObjects<'v>,
-    ) -> Result<Scope<'v>, EvaluationError> {
+    pub(crate) fn scope<'v>(&'v self, object: &'v Value, related: &RelatedObjects<'v>) -> Scope<'v> {
         let mut scope = Scope::default();
         scope.bind(OBJECT, object);
         for (index, r) in self.related.iter().enumerate() {
             r.bind(related.0.get(index), &mut scope);
         }
         for (name, expression) in &self.program.variables {
-            scope.define(name, expression)?;
+            scope.define(name, expression);
         }
-        Ok(scope)
+        scope
+    }
+}
+
+impl Program {
+    /// The expressions that something comes of, but for what the objects of a package are found by.
+    pub(super) fn outcomes(&self) -> impl Iterator<Item = &Expression> {
+        let apply = self.apply.iter().flatten().flat_map(Rule::expressions);
+        let health = self.health.iter().flatten().flat_map(Rule::expressions);
+        let revisions = self.desired.iter().chain(&self.attempted).chain(&self.applied);
+        let counts = self.counts.iter().flat_map(|counts| [&counts.total, &counts.current, &counts.failed]);
+        let hold = self.hold.iter().flat_map(|hold| [&hold.when, &hold.key]);
+        apply.chain(health).chain(revisions).chain(self.texts()).chain(&self.since).chain(counts).chain(hold)
     }
 }

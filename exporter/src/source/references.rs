@@ -15,7 +15,7 @@ const MAX_REFERENCES: usize = 4 << 20;
 /// `apiVersion`.
 pub(super) fn resources(
     expression: &Expression,
-    scope: &Scope<'_>,
+    scope: &mut Scope<'_>,
 ) -> Result<Vec<ResourceRef>, EvaluationError> {
     let mut bytes = 0;
     expression.each(scope, MAX_RESOURCES, |item| {
@@ -48,7 +48,7 @@ fn resource(item: Item<'_>) -> Result<ResourceRef, EvaluationError> {
 /// Kinds: maps with `kind` and `group` or `apiVersion`.
 pub(super) fn group_kinds(
     expression: &Expression,
-    scope: &Scope<'_>,
+    scope: &mut Scope<'_>,
 ) -> Result<Vec<GroupKind>, EvaluationError> {
     expression.each(scope, MAX_RESOURCES, group_kind)
 }
@@ -87,7 +87,7 @@ mod tests {
         })
     }
 
-    type Take = fn(&Expression, &Scope<'_>) -> Result<usize, EvaluationError>;
+    type Take = fn(&Expression, &mut Scope<'_>) -> Result<usize, EvaluationError>;
 
     const RESOURCES: Take = |e, s| resources(e, s).map(|resources| resources.len());
     const KINDS: Take = |e, s| group_kinds(e, s).map(|kinds| kinds.len());
@@ -96,7 +96,7 @@ mod tests {
         let object = large();
         let mut scope = Scope::default();
         scope.bind("object", &object);
-        take(&Expression::compile("f", text, &["object"]).expect(text), &scope)
+        take(&Expression::compile("f", text, &["object"]).expect(text), &mut scope)
     }
 
     /// What is made of an outcome is on the budget of what made it.

@@ -3,7 +3,7 @@
 
 use statusbridge_contract::Health;
 
-use super::verdict::Inventory;
+use super::verdict::Counts;
 
 /// One object of a package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,12 +69,12 @@ pub(crate) struct ResourceSummary {
     /// The worst one and why, for people.
     pub worst: Option<String>,
     /// Counts.
-    pub inventory: Inventory,
+    pub counts: Counts,
 }
 
 impl Default for ResourceSummary {
     fn default() -> Self {
-        Self { health: Health::Unknown, reason: "NoResources", worst: None, inventory: Inventory::default() }
+        Self { health: Health::Unknown, reason: "NoResources", worst: None, counts: Counts::default() }
     }
 }
 
@@ -100,10 +100,10 @@ impl ResourceSummary {
             ResourceState::NotRead => (Health::Unknown, "ResourcesNotRead"),
             ResourceState::Forbidden(_) => (Health::Unknown, "ResourcesForbidden"),
         };
-        let first = self.inventory.total == 0;
-        self.inventory.total += 1;
-        self.inventory.current += u64::from(health == Health::Current);
-        self.inventory.failed += u64::from(health == Health::Failed);
+        let first = self.counts.total == 0;
+        self.counts.total += 1;
+        self.counts.current += u64::from(health == Health::Current);
+        self.counts.failed += u64::from(health == Health::Failed);
         // What may not be read stays that way until somebody acts: it is named before what is only
         // not read yet.
         let rank = |health: Health, reason| (health.code(), reason == "ResourcesForbidden");
@@ -193,6 +193,6 @@ mod tests {
         assert_eq!(add(ResourceState::NotRead, "g"), forbidden);
         let failed = (Health::Failed, "ResourcesFailed", "h: Crash".to_owned());
         assert_eq!(add(found(Health::Failed, "Crash"), "h"), failed);
-        assert_eq!(summary.inventory, Inventory { total: 8, current: 1, failed: 1 });
+        assert_eq!(summary.counts, Counts { total: 8, current: 1, failed: 1 });
     }
 }

@@ -1,7 +1,8 @@
 //! Ordered rules: the first whose condition holds gives the state.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
+use statusbridge_contract::Health;
 use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, Scope};
 
 /// When an object is in a state, and what is said about it then.
@@ -21,14 +22,41 @@ pub(crate) enum Words<T> {
     From(Box<Expression>),
 }
 
-impl<S: Copy> Rule<S> {
-    /// The first rule of `rules` that holds and whose state is `usable`.
+/// What a health rule gives.
+#[derive(Debug)]
+pub(crate) enum HealthState {
+    Is(Health),
+    /// What the objects of the package say.
+    Resources(Unwatched),
+}
+
+/// The name of [`HealthState::Resources`] in a source.
+pub(super) const RESOURCES: &str = "Resources";
+
+/// What holds where the objects of a package are not watched.
+#[derive(Debug)]
+pub(crate) struct Unwatched {
+    pub(crate) health: Health,
+    pub(crate) reason: Option<Arc<str>>,
+    pub(crate) message: Option<String>,
+}
+
+impl fmt::Display for HealthState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Is(health) => health.fmt(f),
+            Self::Resources(_) => f.write_str(RESOURCES),
+        }
+    }
+}
+
+impl<S> Rule<S> {
+    /// The first rule of `rules` that holds.
     pub(crate) fn first<'r>(
         rules: &'r [Self],
-        scope: &Scope<'_>,
-        usable: impl Fn(S) -> bool,
+        scope: &mut Scope<'_>,
     ) -> Result<Option<&'r Self>, EvaluationError> {
-        for rule in rules.iter().filter(|rule| usable(rule.state)) {
+        for rule in rules {
             match &rule.when {
                 Some(when) if !when.truth(scope)? => {}
                 _ => return Ok(Some(rule)),
@@ -38,7 +66,7 @@ impl<S: Copy> Rule<S> {
     }
 
     /// The rule's own reason, if it gives one.
-    pub(crate) fn reason(&self, scope: &Scope<'_>) -> Result<Option<Arc<str>>, EvaluationError> {
+    pub(crate) fn reason(&self, scope: &mut Scope<'_>) -> Result<Option<Arc<str>>, EvaluationError> {
         match &self.reason {
             None => Ok(None),
             Some(Words::Fixed(reason)) => Ok(Some(Arc::clone(reason))),
@@ -47,7 +75,7 @@ impl<S: Copy> Rule<S> {
     }
 
     /// The rule's own message, if it gives one.
-    pub(crate) fn message(&self, scope: &Scope<'_>) -> Result<Option<String>, EvaluationError> {
+    pub(crate) fn message(&self, scope: &mut Scope<'_>) -> Result<Option<String>, EvaluationError> {
         match &self.message {
             None => Ok(None),
             Some(Words::Fixed(message)) => Ok(Some(message.clone())),

@@ -4,13 +4,13 @@
 use schemars::{Schema, generate::SchemaSettings, transform};
 use serde_json::Value;
 
-use super::format::Definition;
+use super::format::SourceDefinition;
 
 /// The JSON Schema that editors check and complete a source with.
 pub fn schema() -> Value {
     // The draft that editors know best.
     let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings.into_generator().into_root_schema_for::<Definition>();
+    let mut schema = settings.into_generator().into_root_schema_for::<SourceDefinition>();
     tidy(&mut schema);
     schema.insert("title".to_owned(), "Status Bridge source".into());
     schema.insert(

@@ -6,50 +6,62 @@ use super::*;
 use crate::source::Evaluation;
 
 const SOURCE: &str = r#"
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: widgets
-object: {group: example.com, kind: Widget, versions: [v1]}
-related:
-  - name: config
-    kinds:
-      - {group: "", kind: ConfigMap, versions: [v1]}
-      - {group: "", kind: Secret, versions: [v1]}
-    reference: {kind: object.?spec.?from.?kind, name: object.?spec.?from.?name}
-  - name: parts
-    kinds: [{group: example.com, kind: Part, versions: [v1]}]
-    labels: {match: {widget: object.metadata.name}}
-variables:
-  ready: condition(object, 'Ready')
-  fresh: object.?status.?seen.orValue(0) >= object.metadata.?generation.orValue(0)
-revisions:
-  desired: config.?data.?version
-  applied: object.?status.?versions
-apply:
-  - {when: "!fresh", state: Pending, reason: NotObserved}
-  - {when: ready.status == 'True', state: Applied}
-  - {when: ready.status == 'False', state: Failed, messageFrom: "'broken: ' + ready.message"}
-health:
-  - {when: "apply == 'Applied' && parts.all(p, p.?status.?ok.orValue(false))", state: Current}
-  - {state: InProgress, reasonFrom: "'Parts' + string(size(parts))"}
-reason: ready.reason
-message: ready.message
-since: ready.?lastTransitionTime
-inventory: {total: size(parts), current: "size(parts.filter(p, p.?status.?ok.orValue(false)))", failed: "0"}
-hold: {when: ready.status == 'Unknown', key: object.?spec.?from.?name}
-samples:
-  - object:
-      apiVersion: example.com/v1
-      kind: Widget
-      metadata: {name: a, namespace: b, generation: 1}
-      spec: {from: {kind: Secret, name: s}}
-      status: {seen: 1, versions: [x, "y"], conditions: [{type: Ready, status: "True"}]}
-    related:
-      config: {data: {version: x}}
-      parts: [{status: {ok: true}}]
+metadata: {name: widgets}
+spec:
+  kinds:
+    - {group: example.com, kind: Widget, versions: [v1]}
+  related:
+    - name: config
+      kinds:
+        - {group: "", kind: ConfigMap, versions: [v1]}
+        - {group: "", kind: Secret, versions: [v1]}
+      reference: {kindExpression: object.?spec.?from.?kind, nameExpression: object.?spec.?from.?name}
+    - name: parts
+      kinds: [{group: example.com, kind: Part, versions: [v1]}]
+      labels:
+        match: [{label: widget, valueExpression: object.metadata.name}]
+  variables:
+    - {name: ready, expression: "condition(object, 'Ready')"}
+    - {name: fresh, expression: object.?status.?seen.orValue(0) >= object.metadata.?generation.orValue(0)}
+  revisions:
+    desiredExpression: config.?data.?version
+    appliedExpression: object.?status.?versions
+  apply:
+    - {whenExpression: "!fresh", state: Pending, reason: NotObserved}
+    - {whenExpression: ready.status == 'True', state: Applied}
+    - {whenExpression: ready.status == 'False', state: Failed, messageExpression: "'broken: ' + ready.message"}
+  health:
+    - {whenExpression: "apply == 'Applied' && parts.all(p, p.?status.?ok.orValue(false))", state: Current}
+    - {state: InProgress, reasonExpression: "'Parts' + string(size(parts))"}
+  reasonExpression: ready.reason
+  messageExpression: ready.message
+  sinceExpression: ready.?lastTransitionTime
+  resources:
+    counts:
+      totalExpression: size(parts)
+      currentExpression: size(parts.filter(p, p.?status.?ok.orValue(false)))
+      failedExpression: "0"
+  hold: {whenExpression: ready.status == 'Unknown', keyExpression: object.?spec.?from.?name}
+  samples:
+    - object:
+        apiVersion: example.com/v1
+        kind: Widget
+        metadata: {name: a, namespace: b, generation: 1}
+        spec: {from: {kind: Secret, name: s}}
+        status: {seen: 1, versions: [x, "y"], conditions: [{type: Ready, status: "True"}]}
+      related:
+        config: {data: {version: x}}
+        parts: [{status: {ok: true}}]
 "#;
 
-fn parse(yaml: &str) -> Result<Vec<Source>, SourceError> {
+/// The line of [`SOURCE`] that a text is on.
+fn line(text: &str) -> usize {
+    1 + SOURCE.lines().position(|line| line.contains(text)).expect(text)
+}
+
+fn parse(yaml: &str) -> Result<Vec<Source>, SourceProblem> {
     Source::parse("widgets.yaml", yaml)
 }
 
@@ -71,127 +83,271 @@ fn one_file_holds_several_sources() {
     assert_eq!(names, ["widgets", "gadgets"]);
 }
 
-/// What is wrong, and the whole message: it must name file, field and expression.
+/// What is wrong, and the whole message: it must name file, line, field and expression.
 #[rstest]
-#[case(
-    "kind: Source",
-    "kind: Sauce",
-    "source widgets: needs `apiVersion: statusbridge.dev/source/v1` and `kind: Source`, has apiVersion statusbridge.dev/source/v1, kind Sauce"
-)]
-#[case(
-    "source/v1",
-    "source/v9",
-    "source widgets: needs `apiVersion: statusbridge.dev/source/v1` and `kind: Source`, has apiVersion statusbridge.dev/source/v9, kind Source"
-)]
 #[case(
     "name: widgets",
     "name: Widgets",
-    "source Widgets: name: `Widgets` must be lower-case letters, digits and dashes, at most 63"
+    "source Widgets: metadata.name: `Widgets` must be lower-case letters, digits and dashes, at most 63"
 )]
 #[case(
-    "versions: [v1]}\nrelated",
-    "versions: []}\nrelated",
-    "source widgets: object.versions: needs at least one version, and no empty one"
+    "kind: Widget, versions: [v1]",
+    "kind: Widget, versions: []",
+    "spec.kinds[0].versions: needs at least one version, and no empty one"
 )]
 #[case(
-    "{kind: object.?spec.?from.?kind, name: ",
-    "{name: ",
-    "source widgets: related[0].reference.kind: is needed to choose among the kinds"
+    "kindExpression: object.?spec.?from.?kind, nameExpression: ",
+    "nameExpression: ",
+    "spec.related[config].reference: needs `kindExpression` to choose among the kinds"
 )]
 #[case(
     "object.metadata.name}",
     "objet.metadata.name}",
-    "source widgets: related[1].labels.match.widget: there is no variable `objet` in `objet.metadata.name`"
+    "spec.related[parts].labels.match[0].valueExpression: there is no variable `objet` in `objet.metadata.name`"
 )]
+#[case("name: ready", "name: object", "spec.variables[0].name: there is already a variable `object`")]
+#[case("name: ready", "name: apply", "spec.variables[0].name: `apply` cannot be the name of a variable")]
 #[case(
-    "  ready: cond",
-    "  object: cond",
-    "source widgets: variables.object: there is already a variable `object`"
-)]
-#[case(
-    "  ready: cond",
-    "  apply: cond",
-    "source widgets: variables.apply: `apply` cannot be the name of a variable"
+    "name: ready",
+    "name: my-ready",
+    "spec.variables[0].name: `my-ready` cannot be the name of a variable"
 )]
 #[case(
     "condition(object, 'Ready')",
     "conditions(object, 'Ready')",
-    "source widgets: variables.ready: there is no function `conditions` (nearest: `condition`) in `conditions(object, 'Ready')`"
+    "spec.variables[ready].expression: there is no function `conditions` (nearest: `condition`) in `conditions(object, 'Ready')`"
 )]
 #[case(
     "config.?data.?version",
     "config.?data.?version.orValue(1)",
-    "source widgets: revisions.desired: on an object that has nothing but a name: gives int, where a string or a list of strings is needed in `config.?data.?version.orValue(1)`"
+    "spec.revisions.desiredExpression: on an object that has nothing but a name: gives int, where a string or a list of strings is needed in `config.?data.?version.orValue(1)`"
 )]
 #[case(
     "object.?status.?versions",
     "object.status.versions",
-    "source widgets: revisions.applied: on an object that has nothing but a name: No such key: status in `object.status.versions`"
+    "spec.revisions.appliedExpression: on an object that has nothing but a name: No such key: status in `object.status.versions`"
 )]
 #[case(
-    "when: ready.status == 'True'",
-    "when: ready.stauts == 'True'",
-    "source widgets: apply[1].when: on samples[0]: No such key: stauts in `ready.stauts == 'True'`"
+    "whenExpression: ready.status == 'True'",
+    "whenExpression: ready.stauts == 'True'",
+    "spec.apply[1].whenExpression: on spec.samples[0]: No such key: stauts in `ready.stauts == 'True'`"
 )]
 #[case(
-    "when: ready.status == 'True'",
-    "when: ready.status",
-    "source widgets: apply[1].when: on samples[0]: gives string, where a bool is needed in `ready.status`"
+    "whenExpression: ready.status == 'True'",
+    "whenExpression: ready.status",
+    "spec.apply[1].whenExpression: on spec.samples[0]: gives string, where a bool is needed in `ready.status`"
 )]
 #[case(
     "state: Applied",
     "state: Aplied",
-    "source widgets: apply[1].state: `Aplied` is none of Applied, Applying, Pending, Paused, Deleting, Unknown, Failed"
+    "spec.apply[1].state: `Aplied` is none of Applied, Applying, Pending, Paused, Deleting, Unknown, Failed"
+)]
+#[case(
+    "apply == 'Applied'",
+    "apply == 'Aplied'",
+    "spec.health[0].whenExpression: `apply` is never `Aplied`: it is one of Applied, Applying, Pending, Paused, Deleting, Unknown, Failed in `apply == 'Aplied'"
+)]
+#[case(
+    "apply == 'Applied'",
+    "'Current' != apply",
+    "spec.health[0].whenExpression: `apply` is never `Current`"
+)]
+#[case(
+    "apply == 'Applied'",
+    "!(apply in ['Applied', 'Pendig'])",
+    "spec.health[0].whenExpression: `apply` is never `Pendig`"
 )]
 #[case(
     "reason: NotObserved",
     "reason: ready.reason",
-    "source widgets: apply[0].reason: `ready.reason` is no CamelCase word; an expression belongs into `reasonFrom`"
+    "spec.apply[0].reason: `ready.reason` is no CamelCase word; an expression belongs into `reasonExpression`"
 )]
 #[case(
-    "when: \"!fresh\", ",
+    "reason: NotObserved",
+    "reason: NotObserved, reasonExpression: ready.reason",
+    "spec.apply[0].reason: stands beside `reasonExpression`"
+)]
+#[case(
+    "whenExpression: ready.status == 'True', ",
     "",
-    "source widgets: apply[0]: has no `when`, so no rule after it is ever reached"
+    "spec.apply[2]: is never reached: a rule before it has no `whenExpression`"
 )]
 #[case(
     "apply == 'Applied'",
     "aply == 'Applied'",
-    "source widgets: health[0].when: there is no variable `aply` in `aply == 'Applied' && parts.all(p, p.?status.?ok.orValue(false))`"
+    "spec.health[0].whenExpression: there is no variable `aply` in `aply == 'Applied' && parts.all(p, p.?status.?ok.orValue(false))`"
 )]
 #[case(
-    "since: ready.?lastTransitionTime",
-    "since: ready.status",
-    "source widgets: since: on samples[0]: `True` is no time"
+    "state: Current}",
+    "state: Resources}",
+    "spec.health[0].state: `Resources` is none of Current, InProgress, Terminating, NotFound, Unknown, Failed"
 )]
 #[case(
-    "failed: \"0\"",
-    "failed: \"'0'\"",
-    "source widgets: inventory.failed: on samples[0]: gives string, where an int is needed in `'0'`"
+    "state: Current}",
+    "state: Current, unwatched: {state: Unknown}}",
+    "spec.health[0].unwatched: stands beside the state `Current`: it is for `Resources`"
 )]
 #[case(
-    "key: object.?spec.?from.?name",
-    "key: object",
-    "source widgets: hold.key: on samples[0]: gives map, where a string, an int, a bool or a list of these is needed in `object`"
+    "state: Pending,",
+    "state: Pending, unwatched: {state: Unknown},",
+    "spec.apply[0].unwatched: is for the state `Resources` of health rules"
 )]
-#[case("kind: Widget\n", "kind: Gadget\n", "source widgets: samples[0].object: is not of the source's kind")]
 #[case(
-    "      config: {",
-    "      confg: {",
-    "source widgets: samples[0].related.confg: is no related object of this source"
+    "sinceExpression: ready.?lastTransitionTime",
+    "sinceExpression: ready.status",
+    "spec.sinceExpression: on spec.samples[0]: `True` is no time"
 )]
-#[case("ready.status == 'False'", "ready.status == False'", "source widgets: apply[2].when: ERROR: <input>")]
+#[case(
+    "failedExpression: \"0\"",
+    "failedExpression: \"'0'\"",
+    "spec.resources.counts.failedExpression: on spec.samples[0]: gives string, where an int is needed in `'0'`"
+)]
+#[case(
+    "keyExpression: object.?spec.?from.?name",
+    "keyExpression: object",
+    "spec.hold.keyExpression: on spec.samples[0]: gives map, where a string, an int, a bool or a list of these is needed in `object`"
+)]
+#[case("kind: Widget\n", "kind: Gadget\n", "spec.samples[0].object: is of none of the source's kinds")]
+#[case(
+    "        config: {",
+    "        confg: {",
+    "spec.samples[0].related.confg: is no related object of this source"
+)]
+#[case("ready.status == 'False'", "ready.status == False'", "spec.apply[2].whenExpression: ERROR: <input>")]
 fn what_is_wrong_is_found_at_load(#[case] right: &str, #[case] wrong: &str, #[case] message: &str) {
     assert!(SOURCE.contains(right), "{right}");
     let error = parse(&SOURCE.replacen(right, wrong, 1)).expect_err(wrong).to_string();
-    assert!(error.starts_with(&format!("widgets.yaml: {message}")), "{error}");
+    let source = if message.starts_with("source ") { "" } else { "source widgets: " };
+    // Two of these are noticed at a field other than the wrong one.
+    let line = match wrong {
+        "" => line("ready.status == 'False'"),
+        "kind: Gadget\n" => line("- object:"),
+        _ => line(right.trim()),
+    };
+    assert!(error.starts_with(&format!("widgets.yaml: line {line}: {source}{message}")), "{error}");
 }
 
 #[rstest]
-#[case("reason: ready.reason", "raeson: ready.reason", "raeson")]
+#[case::no_kinds(
+    "  kinds:\n    - {group: example.com, kind: Widget, versions: [v1]}\n",
+    "",
+    "spec: needs either `kinds` or `categories`"
+)]
+#[case::both("  related:", "  categories: [all]\n  related:", "spec: needs either `kinds` or `categories`")]
+#[case::an_empty_list(
+    "kinds:\n    - {group: example.com, kind: Widget, versions: [v1]}\n",
+    "kinds: []\n",
+    "spec.kinds: needs at least one kind"
+)]
+#[case::twins(
+    "  related:",
+    "    - {group: example.com, kind: Widget, versions: [v2]}\n  related:",
+    "spec.kinds[1]: there is already a kind `Widget`"
+)]
+#[case::no_identity(
+    "  related:",
+    "  identity: {}\n  related:",
+    "spec.identity: needs `namespaceExpression` or `nameExpression`"
+)]
+#[case::no_name(
+    "  related:",
+    "  identity: {nameExpression: object.?spec.?name}\n  related:",
+    "spec.identity.nameExpression: on spec.samples[0]: gives no name in `object.?spec.?name`"
+)]
+#[case::health_of_nothing(
+    "    counts:",
+    "    healthRules: [{group: a, kind: B, currentExpression: \"true\"}]\n    counts:",
+    "spec.resources.healthRules: are for resources that are watched: say which these are in `watch`"
+)]
+#[case::no_objects(
+    "    counts:",
+    "    watch: {enabled: true}\n    counts:",
+    "spec.resources.watch: needs `referencesExpression` or `labelled`"
+)]
+#[case::a_word_that_is_none(
+    "reasonExpression: ready.reason",
+    "reasonExpression: \"apply == 'Aplied' ? 'a' : 'b'\"",
+    "spec.reasonExpression: `apply` is never `Aplied`"
+)]
+fn what_contradicts_itself_is_an_error(#[case] right: &str, #[case] wrong: &str, #[case] message: &str) {
+    assert!(SOURCE.contains(right), "{right}");
+    let error = parse(&SOURCE.replacen(right, wrong, 1)).expect_err(wrong).to_string();
+    assert!(error.contains(&format!("source widgets: {message}")), "{error}");
+}
+
+#[test]
+fn rules_are_needed_where_rules_are_expected() {
+    let start = SOURCE.find("    - {whenExpression: \"!fresh\"").expect("rules");
+    let end = SOURCE.find("  health:").expect("what follows them");
+    let yaml = format!("{}{}", &SOURCE[..start], &SOURCE[end..]).replace("  apply:\n", "  apply: []\n");
+    let error = parse(&yaml).expect_err("no rules").to_string();
+    assert_eq!(error, "widgets.yaml: line 24: source widgets: spec.apply: needs at least one rule");
+}
+
+/// The old form was `apiVersion: statusbridge.dev/source/v1` with all fields at the top.
+#[rstest]
+#[case("kind: Source", "kind: Sauce", "apiVersion sources.statusbridge.dev/v1alpha1, kind Sauce")]
+#[case("sources.statusbridge.dev/v1alpha1", "v1", "apiVersion v1, kind Source")]
+#[case("apiVersion: sources", "apiVerzion: sources", "apiVersion none, kind Source")]
+fn another_kind_or_version_is_shown_the_form(#[case] right: &str, #[case] wrong: &str, #[case] has: &str) {
+    let error = parse(&SOURCE.replacen(right, wrong, 1)).expect_err(wrong).to_string();
+    let form = "needs `apiVersion: sources.statusbridge.dev/v1alpha1`, `kind: Source`, `metadata: {name: …}` and `spec: …`";
+    assert_eq!(error, format!("widgets.yaml: source widgets: {form}; has {has}"));
+}
+
+#[rstest]
+#[case::unread(
+    "    - {name: fresh,",
+    "    - {name: stray, expression: ready.reason}\n    - {name: fresh,",
+    Some("line 20: source widgets: spec.variables[stray]: is read by nothing")
+)]
+#[case::read_by_what_is_unread(
+    "    - {name: fresh,",
+    "    - {name: one, expression: \"1\"}\n    - {name: two, expression: one}\n    - {name: fresh,",
+    Some("line 21: source widgets: spec.variables[two]: is read by nothing")
+)]
+#[case::behind_another(
+    "whenExpression: ready.status == 'False'",
+    "whenExpression: ready.reason == 'A' && ready.status == 'True'",
+    Some("line 27: source widgets: spec.apply[2]: is never reached: rule [1] holds wherever this one does")
+)]
+#[case::nothing("kind: Source", "kind: Source", None)]
+fn what_may_be_meant_otherwise_is_a_warning(
+    #[case] right: &str,
+    #[case] wrong: &str,
+    #[case] expected: Option<&str>,
+) {
+    assert!(SOURCE.contains(right), "{right}");
+    let source = parse(&SOURCE.replacen(right, wrong, 1)).expect("it compiles").remove(0);
+    let warnings: Vec<String> = source.warnings.iter().map(ToString::to_string).collect();
+    let first = warnings.first().map(|warning| warning.trim_start_matches("widgets.yaml: "));
+    assert_eq!(first, expected, "{warnings:?}");
+}
+
+#[test]
+fn a_variable_is_tried_where_it_is_used() {
+    let used = "object.status.missing == 1";
+    let add = |rule: &str| {
+        let variable = format!("    - {{name: risky, expression: {used}}}\n    - {{name: fresh,");
+        let yaml = SOURCE.replacen("    - {name: fresh,", &variable, 1);
+        parse(&yaml.replacen("whenExpression: \"!fresh\"", &format!("whenExpression: \"{rule}\""), 1))
+    };
+    assert!(add("!fresh && false && risky").is_ok());
+    let error = add("!fresh || risky").expect_err("it fails").to_string();
+    assert!(error.contains("spec.variables[risky].expression: on spec.samples[0]: No such key"), "{error}");
+}
+
+#[rstest]
+#[case("reasonExpression: ready.reason", "raesonExpression: ready.reason", "raesonExpression")]
 #[case("state: Pending", "state: Pending, mesage: x", "mesage")]
-#[case("versions: [v1]}\nrelated", "versions: [v1], plural: widgets}\nrelated", "plural")]
-#[case("  ready: condition", "  fresh: \"true\"\n  ready: condition", "fresh")]
+#[case("kind: Widget, versions: [v1]", "kind: Widget, versions: [v1], plural: widgets", "plural")]
 #[case("apply:\n", "apples:\n", "apples")]
+#[case("metadata: {name: widgets}", "metadata: {name: widgets, nam: a}", "nam")]
+#[case(
+    "kind: Widget, versions: [v1]",
+    "kind: Widget, versions: [v1], selector: team in (web",
+    "`team in (web` is no label selector: it has a `(` without a `)`; write one such as `team=web,tier!=db`"
+)]
 fn a_field_that_the_format_does_not_have_is_named(
     #[case] right: &str,
     #[case] wrong: &str,
@@ -200,6 +356,35 @@ fn a_field_that_the_format_does_not_have_is_named(
     assert!(SOURCE.contains(right), "{right}");
     let error = parse(&SOURCE.replacen(right, wrong, 1)).expect_err(wrong).to_string();
     assert!(error.contains("widgets.yaml") && error.contains(named), "{error}");
+}
+
+#[test]
+fn two_variables_of_one_name_are_refused() {
+    let yaml = SOURCE.replacen("name: fresh", "name: ready", 1);
+    let error = parse(&yaml).expect_err("twice").to_string();
+    assert!(error.contains("spec.variables[1].name: there is already a variable `ready`"), "{error}");
+}
+
+#[test]
+fn identity_names_packages() {
+    let object = json!({"kind": "Widget", "metadata": {"name": "a", "namespace": "b"}, "spec": {"app": "shop", "of": "c"}});
+    let of = |identity: &str| {
+        let yaml = SOURCE.replacen("  related:", &format!("  identity: {{{identity}}}\n  related:"), 1);
+        let yaml = yaml.split("  samples:").next().expect("the source").to_owned();
+        let found = parse(&yaml).expect("it compiles").remove(0).identity(&object);
+        found.map(|identity| (identity.namespace.unwrap_or_default(), identity.name)).map_err(|e| e.message)
+    };
+    let named = |namespace: &str, name: &str| Ok((namespace.to_owned(), name.to_owned()));
+    assert_eq!(
+        of("nameExpression: \"object.?kind.orValue('x').lowerAscii() + '/' + object.metadata.name\""),
+        named("b", "widget/a")
+    );
+    assert_eq!(
+        of("nameExpression: object.?spec.?app.orValue('x'), namespaceExpression: object.?spec.?of"),
+        named("c", "shop")
+    );
+    assert_eq!(of("namespaceExpression: \"''\""), named("", "a"));
+    assert_eq!(source().identity(&object).map(|i| i.name).map_err(|e| e.message), Ok("a".to_owned()));
 }
 
 #[test]
@@ -265,7 +450,7 @@ fn everything_in_a_source_ends_up_in_the_evaluation() {
     assert_eq!(good.verdict.since, Some(60));
     assert_eq!(good.verdict.healthy, statusbridge_contract::Fingerprint::of_all(["x", "y"]));
     assert_eq!(good.detail.applied_revision.as_deref(), Some("x, y"));
-    let counts = good.verdict.inventory.map(|i| (i.total, i.current, i.failed));
+    let counts = good.verdict.resources.map(|i| (i.total, i.current, i.failed));
     assert_eq!(counts, Some((2, 2, 0)));
     assert!(good.hold.is_some_and(|hold| !hold.undecided));
 
@@ -287,18 +472,18 @@ fn everything_in_a_source_ends_up_in_the_evaluation() {
     object["status"]["versions"] = json!([1]);
     let rubbish = evaluate(&object, None, vec![]);
     assert_eq!(rubbish.verdict.reason.as_deref(), Some("EvaluationFailed"));
-    assert_eq!(
-        rubbish.verdict.inventory.map(|i| i.total),
-        Some(0),
-        "a source with an inventory always counts"
+    assert_eq!(rubbish.verdict.resources.map(|i| i.total), Some(0), "a source that counts always counts");
+    assert!(
+        rubbish.detail.message.contains("spec.revisions.appliedExpression"),
+        "{}",
+        rubbish.detail.message
     );
-    assert!(rubbish.detail.message.contains("revisions.applied"), "{}", rubbish.detail.message);
 }
 
 #[test]
 fn without_health_rules_kstatus_decides() {
-    let start = SOURCE.find("health:").expect("health rules");
-    let end = SOURCE.find("reason: ready").expect("what follows them");
+    let start = SOURCE.find("  health:").expect("health rules");
+    let end = SOURCE.find("  reasonExpression: ready").expect("what follows them");
     let source = parse(&format!("{}{}", &SOURCE[..start], &SOURCE[end..])).expect("it compiles").remove(0);
     let object = json!({"metadata": {"name": "a"}, "status": {"conditions": [
         {"type": "Stalled", "status": "True", "reason": "Stuck"}, {"type": "Ready", "status": "True"},
@@ -315,7 +500,7 @@ fn the_example_in_the_documentation_works() {
     let example = documentation.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next());
     let source = parse(example.expect("an example")).expect("it compiles").remove(0);
     let yaml: Value = serde_saphyr::from_str(example.expect("an example")).expect("it is YAML");
-    let sample = &yaml["samples"][0];
+    let sample = &yaml["spec"]["samples"][0];
     let parts = sample["related"]["parts"].as_array().expect("parts").iter().collect();
     let related = RelatedObjects(vec![
         RelatedObject::One(Some(&sample["related"]["config"])),
@@ -330,11 +515,12 @@ fn the_example_in_the_documentation_works() {
 
 /// All that a source needs for a kind whose conditions follow the conventions.
 const SHORTEST: &str = "
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: widgets
-object: {group: example.com, kind: Widget, versions: [v1]}
-revisions: {desired: object.?spec.?version, applied: object.?status.?version}
+metadata: {name: widgets}
+spec:
+  kinds: [{group: example.com, kind: Widget, versions: [v1]}]
+  revisions: {desiredExpression: object.?spec.?version, appliedExpression: object.?status.?version}
 ";
 
 fn widget(generation: i64, observed: i64, versions: [&str; 2], conditions: Value) -> Value {
@@ -355,7 +541,7 @@ fn shortest(object: &Value) -> crate::source::Verdict {
 }
 
 #[test]
-fn a_source_of_five_lines_follows_a_rollout() {
+fn a_source_of_a_few_lines_follows_a_rollout() {
     use statusbridge_contract::Fingerprint;
     let ready = |status: &str, reason: &str| json!({"type": "Ready", "status": status, "reason": reason});
     let of = Fingerprint::of;
@@ -466,7 +652,8 @@ proptest::proptest! {
 fn hostile_yaml_is_an_error_that_names_the_file() {
     for (name, text) in statusbridge_expression::hostile_yaml::texts() {
         let indented: String = text.lines().map(|line| format!("    {line}\n")).collect();
-        let within = format!("apiVersion: statusbridge.dev/source/v1\nkind: Source\nsamples:\n{indented}");
+        let within =
+            format!("apiVersion: {}\nkind: Source\nspec:\n  samples:\n{indented}", format::API_VERSION);
         for text in [text, within] {
             let error = parse(&text).expect_err(name).to_string();
             assert!(error.starts_with("widgets.yaml: ") && error.len() < 4_000, "{name}: {error}");
@@ -474,9 +661,11 @@ fn hostile_yaml_is_an_error_that_names_the_file() {
     }
 }
 
-/// The field `where` in place of the source's `reason`, on line 28.
-fn with_where(yaml: &str) -> String {
-    SOURCE.replacen("reason: ready.reason", yaml, 1)
+/// A condition on objects in place of the source's `reasonExpression`, with this as its only field.
+fn with_condition(yaml: &str) -> String {
+    let field: String = yaml.lines().map(|line| format!("      {line}\n")).collect();
+    let condition = format!("  matchConditions:\n    -\n{field}      name: c\n");
+    SOURCE.replacen("  reasonExpression: ready.reason\n", &condition, 1)
 }
 
 const TAG: &str = "as a tag, not as part of the value: ";
@@ -489,63 +678,85 @@ const SCAN_TAG: &str = "while scanning a tag, did not find expected whitespace o
 const SCAN_BLOCK: &str = "while scanning a block scalar, did not find expected comment or line break: ";
 const BANG: &str = "quote a value that begins with `!`";
 
-/// What stands on line 28, and from the column on the whole message.
+/// What stands in the condition, and from the column on the whole message.
 #[rstest]
-#[case::tag("where: !broken", "8: where: YAML reads `!broken` {TAG}quote the value: where: \"!broken\"")]
-#[case::space("where: ! broken", "8: where: YAML reads `!` {TAG}quote the value: where: \"! broken\"")]
+#[case::tag(
+    "expression: !broken",
+    "19: {AT}.expression: YAML reads `!broken` {TAG}quote the value: expression: \"!broken\""
+)]
+#[case::space(
+    "expression: ! broken",
+    "19: {AT}.expression: YAML reads `!` {TAG}quote the value: expression: \"! broken\""
+)]
 #[case::and(
-    "where: !broken && true",
-    "8: where: YAML reads `!broken` {TAG}quote the value: where: \"!broken && true\""
+    "expression: !broken && true",
+    "19: {AT}.expression: YAML reads `!broken` {TAG}quote the value: expression: \"!broken && true\""
 )]
 #[case::comment(
-    "where: !has(a.x) # b",
-    "8: where: YAML reads `!has(a.x)` {TAG}quote the value: where: \"!has(a.x)\""
+    "expression: !has(a.x) # b",
+    "19: {AT}.expression: YAML reads `!has(a.x)` {TAG}quote the value: expression: \"!has(a.x)\""
 )]
-#[case::group("where: !(a && b)", "8: where: YAML reads `!(a` {TAG}quote the value: where: \"!(a && b)\"")]
-#[case::twice("where: !!broken", "8: where: YAML reads `!!broken` {TAG}quote the value: where: \"!!broken\"")]
+#[case::group(
+    "expression: !(a && b)",
+    "19: {AT}.expression: YAML reads `!(a` {TAG}quote the value: expression: \"!(a && b)\""
+)]
+#[case::twice(
+    "expression: !!broken",
+    "19: {AT}.expression: YAML reads `!!broken` {TAG}quote the value: expression: \"!!broken\""
+)]
 #[case::double_quotes(
-    "where: !a == \"b\"",
-    "8: where: YAML reads `!a` {TAG}quote the value: where: '!a == \"b\"'"
+    "expression: !a == \"b\"",
+    "19: {AT}.expression: YAML reads `!a` {TAG}quote the value: expression: '!a == \"b\"'"
 )]
 #[case::both_quotes(
-    "where: !a == \"b\" + 'c'",
-    "8: where: YAML reads `!a` {TAG}quote the value: where: '!a == \"b\" + ''c'''"
+    "expression: !a == \"b\" + 'c'",
+    "19: {AT}.expression: YAML reads `!a` {TAG}quote the value: expression: '!a == \"b\" + ''c'''"
 )]
-#[case::two_lines("where: !a\n  && b", "8: where: YAML reads `!a` {TAG}quote the value")]
-#[case::index("where: !object.a[0]", "8: where: {SCAN_TAG}{BANG}")]
-#[case::or("where: !a || b", "11: where: {SCAN_BLOCK}{BANG}")]
-#[case::known_tag("where: !!str a", "8: where: YAML reads `!!str` {TAG}leave the tag out")]
-#[case::quoted_with_tag("where: !a \"b\"", "8: where: YAML reads `!a` {TAG}leave the tag out")]
-#[case::block_with_tag("where: !a |\n  b", "8: where: YAML reads `!a` {TAG}leave the tag out")]
-#[case::tag_of_a_key("!a where: b", "1: YAML reads `!a` {TAG}leave the tag out")]
-#[case::anchor("where: &a", "8: where: YAML reads `&a` {ANCHOR}, or quote the value: where: \"&a\"")]
+#[case::two_lines("expression: !a\n  && b", "19: {AT}.expression: YAML reads `!a` {TAG}quote the value")]
+#[case::index("expression: !object.a[0]", "19: {AT}.expression: {SCAN_TAG}{BANG}")]
+#[case::or("expression: !a || b", "22: {AT}.expression: {SCAN_BLOCK}{BANG}")]
+#[case::known_tag("expression: !!str a", "19: {AT}.expression: YAML reads `!!str` {TAG}leave the tag out")]
+#[case::quoted_with_tag(
+    "expression: !a \"b\"",
+    "19: {AT}.expression: YAML reads `!a` {TAG}leave the tag out"
+)]
+#[case::block_with_tag(
+    "expression: !a |\n  b",
+    "19: {AT}.expression: YAML reads `!a` {TAG}leave the tag out"
+)]
+#[case::tag_of_a_key("!a expression: b", "7: {AT}: YAML reads `!a` {TAG}leave the tag out")]
+#[case::anchor(
+    "expression: &a",
+    "19: {AT}.expression: YAML reads `&a` {ANCHOR}, or quote the value: expression: \"&a\""
+)]
 #[case::anchor_and_text(
-    "where: && a",
-    "8: where: YAML reads `&&` {ANCHOR}, or quote the value: where: \"&& a\""
+    "expression: && a",
+    "19: {AT}.expression: YAML reads `&&` {ANCHOR}, or quote the value: expression: \"&& a\""
 )]
-#[case::anchored_key("&a where: b", "1: YAML reads `&a` {ANCHOR}")]
-#[case::alias("where: *a", "8: where: `*a` {ALIAS}")]
-#[case::alias_as_a_key("*a : b", "1: `*a` {ALIAS}")]
+#[case::anchored_key("&a expression: b", "7: {AT}: YAML reads `&a` {ANCHOR}")]
+#[case::alias("expression: *a", "19: {AT}.expression: `*a` {ALIAS}")]
+#[case::alias_as_a_key("*a : b", "7: {AT}: `*a` {ALIAS}")]
 #[case::merge_key(
-    "<<: {where: \"true\"}",
-    "1: `<<` is a YAML merge key, which a source may not have: write the fields themselves"
+    "<<: {expression: \"true\"}",
+    "7: {AT}: `<<` is a YAML merge key, which a source may not have: write the fields themselves"
 )]
-#[case::nothing("where:", "1: where: {NOTHING}")]
-#[case::only_a_comment("where: # true", "1: where: {NOTHING}")]
-#[case::tilde("where: ~", "8: where: `~` {NULL}")]
-#[case::null("where: null", "8: where: `null` {NULL}")]
-#[case::null_in_capitals("where: NULL", "8: where: `NULL` {NULL}")]
-#[case::empty("where: \"\"", "1: where: {EMPTY}")]
-#[case::blank("where: '  '", "1: where: {EMPTY}")]
-#[case::empty_block("where: |\n", "1: where: {EMPTY}")]
-#[case::null_as_a_key("~: a", "1: a field has no name: write one")]
+#[case::nothing("expression:", "7: {AT}.expression: {NOTHING}")]
+#[case::only_a_comment("expression: # true", "7: {AT}.expression: {NOTHING}")]
+#[case::tilde("expression: ~", "19: {AT}.expression: `~` {NULL}")]
+#[case::null("expression: null", "19: {AT}.expression: `null` {NULL}")]
+#[case::null_in_capitals("expression: NULL", "19: {AT}.expression: `NULL` {NULL}")]
+#[case::empty("expression: \"\"", "7: {AT}.expression: {EMPTY}")]
+#[case::blank("expression: '  '", "7: {AT}.expression: {EMPTY}")]
+#[case::empty_block("expression: |\n", "7: {AT}.expression: {EMPTY}")]
+#[case::null_as_a_key("~: a", "7: {AT}: a field has no name: write one")]
 fn yaml_that_hides_an_expression_is_refused(#[case] yaml: &str, #[case] message: &str) {
     let message = message_of(message);
-    let error = parse(&with_where(yaml)).expect_err(yaml).to_string();
-    assert_eq!(error, format!("widgets.yaml: line 28 column {message}"));
+    let line = line("reasonExpression: ready.reason") + 2;
+    let error = parse(&with_condition(yaml)).expect_err(yaml).to_string();
+    assert_eq!(error, format!("widgets.yaml: line {line} column {message}"));
     // In a later document, after one that is empty.
-    let documents = format!("{SOURCE}---\n# Nothing.\n---\n{}", with_where(yaml));
-    let line = 28 + SOURCE.lines().count() + 3;
+    let documents = format!("{SOURCE}---\n# Nothing.\n---\n{}", with_condition(yaml));
+    let line = line + SOURCE.lines().count() + 3;
     let error = parse(&documents).expect_err(yaml).to_string();
     assert_eq!(error, format!("widgets.yaml: line {line} column {message}"));
 }
@@ -553,6 +764,7 @@ fn yaml_that_hides_an_expression_is_refused(#[case] yaml: &str, #[case] message:
 /// Fills in the constants, which keep the tables readable.
 fn message_of(text: &str) -> String {
     let constants = [
+        ("{AT}", "spec.matchConditions[0]"),
         ("{TAG}", TAG),
         ("{ANCHOR}", ANCHOR),
         ("{ALIAS}", ALIAS),
@@ -568,41 +780,45 @@ fn message_of(text: &str) -> String {
 
 #[rstest]
 #[case::rule(
-    "when: \"!fresh\",",
-    "when: !fresh,",
-    "line 22 column 12: apply[0].when: YAML reads `!fresh` {TAG}quote the value: when: \"!fresh\""
+    "whenExpression: \"!fresh\",",
+    "whenExpression: !fresh,",
+    "line 25 column 24: spec.apply[0].whenExpression: YAML reads `!fresh` {TAG}quote the value: whenExpression: \"!fresh\""
 )]
 #[case::last_rule(
-    "  - {state: InProgress,",
-    "  - when:\n    state: InProgress\n  - {state: InProgress,",
-    "line 27 column 5: health[1].when: {NOTHING}"
+    "    - {state: InProgress,",
+    "    - whenExpression:\n      state: InProgress\n    - {state: InProgress,",
+    "line 30 column 7: spec.health[1].whenExpression: {NOTHING}"
 )]
 #[case::last_rule_in_braces(
     "{state: InProgress,",
-    "{when: , state: InProgress,",
-    "line 27 column 6: health[1].when: {NOTHING}"
+    "{whenExpression: , state: InProgress,",
+    "line 30 column 8: spec.health[1].whenExpression: {NOTHING}"
 )]
-#[case::rules("apply:\n", "apply: !a\n", "line 21 column 8: apply: YAML reads `!a` {TAG}leave the tag out")]
-#[case::anchored_rules("apply:\n", "apply: &a\n", "line 21 column 8: apply: YAML reads `&a` {ANCHOR}")]
+#[case::rules(
+    "apply:\n",
+    "apply: !a\n",
+    "line 24 column 10: spec.apply: YAML reads `!a` {TAG}leave the tag out"
+)]
+#[case::anchored_rules("apply:\n", "apply: &a\n", "line 24 column 10: spec.apply: YAML reads `&a` {ANCHOR}")]
 #[case::variable(
-    "  ready: cond",
-    "  broken: !ready\n  ready: cond",
-    "line 16 column 11: variables.broken: YAML reads `!ready` {TAG}quote the value: broken: \"!ready\""
+    "    - {name: ready,",
+    "    - {name: broken, expression: !ready }\n    - {name: ready,",
+    "line 19 column 34: spec.variables[0].expression: YAML reads `!ready` {TAG}quote the value: expression: \"!ready\""
 )]
 #[case::related(
-    "kind: object.?spec.?from.?kind",
-    "kind: ~",
-    "line 11 column 23: related[0].reference.kind: `~` {NULL}"
+    "kindExpression: object.?spec.?from.?kind",
+    "kindExpression: ~",
+    "line 13 column 35: spec.related[0].reference.kindExpression: `~` {NULL}"
 )]
 #[case::item(
-    "versions: [v1]}\nrelated",
-    "versions: [v1, ~]}\nrelated",
-    "line 5 column 59: object.versions[1]: `~` is no value in YAML: write one, or leave the item out"
+    "kind: Widget, versions: [v1]",
+    "kind: Widget, versions: [v1, ~]",
+    "line 7 column 57: spec.kinds[0].versions[1]: `~` is no value in YAML: write one, or leave the item out"
 )]
 #[case::key_that_is_a_list(
-    "  ready: cond",
-    "  ? [a, !b ]\n  : c\n  ready: cond",
-    "line 16 column 9: variables[1]: YAML reads `!b` {TAG}quote the value: \"!b\""
+    "  variables:",
+    "  ? [a, !b ]\n  : c\n  variables:",
+    "line 18 column 9: spec[1]: YAML reads `!b` {TAG}quote the value: \"!b\""
 )]
 #[case::document(
     "\napiVersion",
@@ -616,18 +832,22 @@ fn no_field_takes_yaml_that_hides_something(#[case] right: &str, #[case] wrong: 
 }
 
 #[rstest]
-#[case::double_quotes("where: \"!(1 > 2)\"")]
-#[case::single_quotes("where: '!(1 > 2)'")]
-#[case::literal("where: |\n  !(1 > 2)\n    && true")]
-#[case::folded("where: >-\n\n  !(1 > 2)\n  && true")]
-#[case::two_lines("where: 1 < 2\n  && !false")]
-#[case::within_the_text("where: 1 < 2 && !false && 'a*b&c' != '~'")]
-#[case::null_in_quotes("where: \"null == null\"")]
-#[case::comments("# where: !x\nwhere: 1 < 2 # &a *b !c ~")]
-#[case::a_bool("where: true")]
-#[case::empty_text("description: \"\"")]
+#[case::double_quotes("expression: \"!(1 > 2)\"")]
+#[case::single_quotes("expression: '!(1 > 2)'")]
+#[case::literal("expression: |\n  !(1 > 2)\n    && true")]
+#[case::folded("expression: >-\n\n  !(1 > 2)\n  && true")]
+#[case::two_lines("expression: 1 < 2\n  && !false")]
+#[case::within_the_text("expression: 1 < 2 && !false && 'a*b&c' != '~'")]
+#[case::null_in_quotes("expression: \"null == null\"")]
+#[case::comments("# expression: !x\nexpression: 1 < 2 # &a *b !c ~")]
+#[case::a_bool("expression: true")]
 fn yaml_that_hides_nothing_loads(#[case] yaml: &str) {
-    assert_eq!(parse(&with_where(yaml)).map(|sources| sources.len()), Ok(1), "{yaml}");
+    assert_eq!(parse(&with_condition(yaml)).map(|sources| sources.len()), Ok(1), "{yaml}");
+}
+
+#[test]
+fn a_description_may_be_empty() {
+    assert!(parse(&SHORTEST.replacen("  kinds:", "  description: \"\"\n  kinds:", 1)).is_ok());
 }
 
 #[rstest]
@@ -644,19 +864,19 @@ fn yaml_that_hides_nothing_loads(#[case] yaml: &str) {
 )]
 #[case::anchor("&a [{object: {apiVersion: example.com/v1, kind: Widget}}]")]
 fn samples_may_hold_any_yaml(#[case] samples: &str) {
-    let source = format!("{SHORTEST}samples: {samples}\n");
-    let two = format!("{source}where: 1 < 2\n---{source}");
+    let source = format!("{SHORTEST}  samples: {samples}\n");
+    let two = format!("{source}  description: a\n---{source}");
     assert_eq!(parse(&two).map(|sources| sources.len()), Ok(2), "{samples}");
     // The field after the samples may not.
-    let error = parse(&format!("{source}where: !x\n")).expect_err(samples).to_string();
-    assert!(error.starts_with("widgets.yaml: line 8 column 8: where: "), "{error}");
+    let error = parse(&format!("{source}  description: !x\n")).expect_err(samples).to_string();
+    assert!(error.starts_with("widgets.yaml: line 9 column 16: spec.description: "), "{error}");
 }
 
 #[test]
 fn an_alias_cannot_carry_a_sample_into_a_field() {
     let source = format!(
-        "{SHORTEST}samples: [{{object: {{apiVersion: example.com/v1, kind: &a Widget}}}}]\nwhere: *a\n"
+        "{SHORTEST}  samples: [{{object: {{apiVersion: example.com/v1, kind: &a Widget}}}}]\n  description: *a\n"
     );
     let error = parse(&source).expect_err("an alias").to_string();
-    assert_eq!(error, message_of("widgets.yaml: line 8 column 8: where: `*a` {ALIAS}"));
+    assert_eq!(error, message_of("widgets.yaml: line 9 column 16: spec.description: `*a` {ALIAS}"));
 }

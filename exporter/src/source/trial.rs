@@ -6,52 +6,53 @@ use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REAS
 
 use super::{
     join::{By, Related, RelatedObjects},
-    program::{APPLY, InventoryProgram, Program, Source},
+    program::{APPLY, CountsProgram, Program, Source},
     rule::Rule,
 };
 
 /// Runs every expression, each in the way in which its outcome is used.
 pub(super) fn try_all<'v>(
-    source: &Source,
+    source: &'v Source,
     object: &'v Value,
     related: &RelatedObjects<'v>,
 ) -> Result<(), EvaluationError> {
     let p = &source.program;
     let mut own = Scope::default();
     own.bind(OBJECT, object);
-    p.filter.iter().try_for_each(|e| e.truth(&own).map(drop))?;
+    p.conditions.iter().try_for_each(|e| e.truth(&mut own).map(drop))?;
+    source.identity(object)?;
     for r in &source.related {
-        r.expressions().try_for_each(|e| e.text_of(&own, MAX_REASON).map(drop))?;
+        r.expressions().try_for_each(|e| e.text_of(&mut own, MAX_REASON).map(drop))?;
     }
-    let mut scope = source.scope(object, related)?;
+    let mut scope = source.scope(object, related);
     for revision in p.revisions() {
-        revision.revisions(&scope)?;
+        revision.revisions(&mut scope)?;
     }
-    try_rules(p.apply.as_deref().unwrap_or_default(), &scope)?;
+    try_rules(p.apply.as_deref().unwrap_or_default(), &mut scope)?;
     for state in ApplyState::ALL {
         scope.bind_text(APPLY, state.name());
-        try_rules(p.health.as_deref().unwrap_or_default(), &scope)?;
+        try_rules(p.health.as_deref().unwrap_or_default(), &mut scope)?;
         for text in p.texts() {
-            text.text_of(&scope, MAX_MESSAGE)?;
+            text.text_of(&mut scope, MAX_MESSAGE)?;
         }
         if let Some(time) = &p.since {
-            time.time(&scope)?;
+            time.time(&mut scope)?;
         }
-        if let Some(counts) = &p.inventory {
-            counts.expressions().try_for_each(|e| e.count(&scope).map(drop))?;
+        if let Some(counts) = &p.counts {
+            counts.expressions().try_for_each(|e| e.count(&mut scope).map(drop))?;
         }
-        if let Some(resources) = &p.resources {
-            resources.try_all(&scope)?;
+        if let Some(watch) = &p.watch {
+            watch.try_all(&mut scope)?;
         }
         if let Some(hold) = &p.hold {
-            hold.when.truth(&scope)?;
-            hold.key.hash_of(&scope)?;
+            hold.when.truth(&mut scope)?;
+            hold.key.hash_of(&mut scope)?;
         }
     }
     Ok(())
 }
 
-fn try_rules<S: Copy>(rules: &[Rule<S>], scope: &Scope<'_>) -> Result<(), EvaluationError> {
+fn try_rules<S>(rules: &[Rule<S>], scope: &mut Scope<'_>) -> Result<(), EvaluationError> {
     for rule in rules {
         if let Some(when) = &rule.when {
             when.truth(scope)?;
@@ -68,7 +69,9 @@ impl Related {
             By::Reference { kind, namespace, name } => {
                 ([kind.as_deref(), namespace.as_deref(), Some(&**name)], &[][..])
             }
-            By::Labels { namespace, labels } => ([None, namespace.as_deref(), None], &labels[..]),
+            By::Labels { kind, namespace, labels } => {
+                ([kind.as_deref(), namespace.as_deref(), None], &labels[..])
+            }
         };
         options.into_iter().flatten().chain(labels.iter().map(|(_, e)| e))
     }
@@ -84,7 +87,7 @@ impl Program {
     }
 }
 
-impl InventoryProgram {
+impl CountsProgram {
     pub(super) fn expressions(&self) -> impl Iterator<Item = &Expression> {
         [&self.total, &self.current, &self.failed].into_iter()
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_expression::EvaluationError;
 
-/// How many of the things that a package applies there are, work, and do not.
+/// How many objects a package consists of, and how many of them work and do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Inventory {
+pub struct Counts {
     /// All of them.
     pub total: u64,
     /// Those that are as they should be.
@@ -33,8 +33,8 @@ pub struct Verdict {
     pub reason: Option<Arc<str>>,
     /// Since when the object itself says that it is in this state, in unix seconds.
     pub since: Option<i64>,
-    /// Counts; `Some` for every package of a source that has an inventory, else `None`.
-    pub inventory: Option<Inventory>,
+    /// Counts of resources; `Some` for every package of a source that counts them, else `None`.
+    pub resources: Option<Counts>,
 }
 
 impl Verdict {

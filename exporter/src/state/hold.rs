@@ -85,7 +85,7 @@ mod tests {
             healthy: if apply == ApplyState::Applied { applied } else { Fingerprint::NONE },
             reason: None,
             since: None,
-            inventory: None,
+            resources: None,
         };
         let hold = Some(Hold { undecided, key: HoldKey(revision) });
         Evaluation { verdict, detail: Detail::default(), hold, error: None }

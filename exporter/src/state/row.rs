@@ -39,7 +39,7 @@ impl Row {
         sample::write_labels(&mut labels, &own);
         let verdict = &shown.verdict;
         let Verdict { apply, health, desired, applied, healthy, .. } = *verdict;
-        let inventory = verdict.inventory.unwrap_or_default();
+        let resources = verdict.resources.unwrap_or_default();
         let value = |metric: Metric| match metric {
             Metric::PackageHealthyRevision => (true, healthy.value()),
             Metric::PackageTransitionTimestamp => (true, unix_seconds(shown.since + offset)),
@@ -48,9 +48,9 @@ impl Row {
             Metric::PackageAppliedRevision => (healthy.is_none() && !applied.is_none(), applied.value()),
             Metric::PackageDesiredRevision => (!desired.is_none() && desired != applied, desired.value()),
             Metric::PackageReason => (reason_code != 0, reason_code),
-            Metric::PackageResources => (verdict.inventory.is_some(), inventory.total),
-            Metric::PackageResourcesCurrent => (inventory.current < inventory.total, inventory.current),
-            Metric::PackageResourcesFailed => (inventory.failed > 0, inventory.failed),
+            Metric::PackageResources => (verdict.resources.is_some(), resources.total),
+            Metric::PackageResourcesCurrent => (resources.current < resources.total, resources.current),
+            Metric::PackageResourcesFailed => (resources.failed > 0, resources.failed),
             _ => (false, 0),
         };
         let all = PACKAGE_METRICS.map(value);
@@ -206,14 +206,14 @@ mod tests {
     use statusbridge_contract::Fingerprint;
 
     use super::*;
-    use crate::source::Inventory;
+    use crate::source::Counts;
 
     const R1: &str = "r1";
     const R2: &str = "r2";
     const NONE: &str = "";
 
-    fn counts(total: u64, current: u64, failed: u64) -> Option<Inventory> {
-        Some(Inventory { total, current, failed })
+    fn counts(total: u64, current: u64, failed: u64) -> Option<Counts> {
+        Some(Counts { total, current, failed })
     }
 
     /// Names of the samples of a row, without what all have in common.
@@ -224,7 +224,7 @@ mod tests {
 
     #[rstest]
     #[case::at_rest(ApplyState::Applied, Health::Current, [R1, R1, R1], None, &[])]
-    #[case::at_rest_with_an_inventory(
+    #[case::at_rest_and_counted(
         ApplyState::Applied, Health::Current, [R1, R1, R1], counts(3, 3, 0), &["resources"])]
     #[case::nothing_to_apply(ApplyState::Applied, Health::Current, [R1, R1, R1], counts(0, 0, 0), &["resources"])]
     #[case::no_revision_is_known(ApplyState::Applied, Health::Current, [NONE, NONE, NONE], None, &[])]
@@ -243,12 +243,12 @@ mod tests {
         #[case] apply: ApplyState,
         #[case] health: Health,
         #[case] revisions: [&str; 3],
-        #[case] inventory: Option<Inventory>,
+        #[case] resources: Option<Counts>,
         #[case] more: &[&str],
     ) {
         let [desired, applied, healthy] = revisions.map(Fingerprint::of);
         let verdict =
-            Verdict { apply, health, desired, applied, healthy, reason: None, since: None, inventory };
+            Verdict { apply, health, desired, applied, healthy, reason: None, since: None, resources };
         let code = u64::from(!verdict.good()) * 7;
         let shown = Shown { verdict, since: 1_699_996_400_001 };
         let row = Row::new("s", &PackageKey::new(Some("n"), "p"), &shown, code, 3_600_000);

@@ -93,7 +93,7 @@ mod tests {
             healthy: if good { Fingerprint::of("r1") } else { Fingerprint::NONE },
             reason: None,
             since: None,
-            inventory: None,
+            resources: None,
         }
     }
 
@@ -125,7 +125,7 @@ mod tests {
     #[case::applied(|v: &mut Verdict| v.applied = Fingerprint::of("r2"), true)]
     #[case::healthy(|v: &mut Verdict| v.healthy = Fingerprint::NONE, true)]
     #[case::reason(|v: &mut Verdict| v.reason = Some("Because".into()), false)]
-    #[case::counts(|v: &mut Verdict| v.inventory = Some(Default::default()), false)]
+    #[case::counts(|v: &mut Verdict| v.resources = Some(Default::default()), false)]
     #[case::the_objects_own_time(|v: &mut Verdict| v.since = Some(1), false)]
     #[case::nothing(|_: &mut Verdict| {}, false)]
     fn what_is_watched_moves_the_time_with_every_change_and_with_nothing_else(

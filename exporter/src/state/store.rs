@@ -394,7 +394,7 @@ mod tests {
             healthy: Fingerprint::NONE,
             reason: Some(Arc::from(format!("Reason{revision}"))),
             since: None,
-            inventory: revision.is_multiple_of(2).then(Default::default),
+            resources: revision.is_multiple_of(2).then(Default::default),
         };
         Shown { verdict, since: 1_700_000_000_000 }
     }

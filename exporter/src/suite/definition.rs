@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
 use statusbridge_expression::yaml;
 
-use crate::source::{Expectation, Source, SourceError, files_of};
+use crate::source::{Expectation, Source, SourceProblem, files_of};
 
 /// `apiVersion` of the format.
 const API_VERSION: &str = "sources.statusbridge.dev/v1alpha1";
@@ -124,11 +124,11 @@ impl Suite {
     ///
     /// # Errors
     /// When a file cannot be read, or holds something else.
-    pub fn read(paths: &[PathBuf]) -> Result<Vec<Self>, SourceError> {
+    pub fn read(paths: &[PathBuf]) -> Result<Vec<Self>, SourceProblem> {
         let mut suites = Vec::new();
         for path in paths {
             let unreadable = |path: &Path, error| {
-                SourceError::of_file(&path.display().to_string(), format!("cannot be read: {error}"))
+                SourceProblem::of_file(&path.display().to_string(), format!("cannot be read: {error}"))
             };
             let files = if path.is_dir() {
                 files_of(path).map_err(|error| unreadable(path, error))?
@@ -147,8 +147,8 @@ impl Suite {
     ///
     /// # Errors
     /// When there is something else in it.
-    pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Self>, SourceError> {
-        let wrong = |error: String| SourceError::of_file(&file.display().to_string(), error);
+    pub(super) fn parse(file: &Path, text: &str) -> Result<Vec<Self>, SourceProblem> {
+        let wrong = |error: String| SourceProblem::of_file(&file.display().to_string(), error);
         let headers: Vec<Header> = yaml::from_multiple(text).map_err(wrong)?;
         for Header { api_version, kind } in &headers {
             if (api_version.as_deref(), kind.as_deref()) != (Some(API_VERSION), Some(KIND)) {

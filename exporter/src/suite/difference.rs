@@ -89,7 +89,7 @@ const FIELDS: [Field; 18] = [
         name: "resources",
         wanted: |it| text(&it.resources),
         found: |it| {
-            let counts = it.verdict()?.inventory?;
+            let counts = it.verdict()?.resources?;
             found(Some(format!("{}/{}/{}", counts.total, counts.current, counts.failed)))
         },
     },

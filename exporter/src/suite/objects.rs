@@ -77,7 +77,7 @@ pub(super) fn objects(source: &Source, base: &Value) -> Result<Vec<(String, Valu
     let mut all = Vec::new();
     let own = base.get("object").filter(|object| !object.is_null()).cloned();
     if let Some(mut own) = own {
-        if let Some(kind) = source.kind.one() {
+        if let Some(kind) = source.kinds.listed().first() {
             be_of(&mut own, kind);
         }
         all.push(("object".to_owned(), own));

@@ -83,7 +83,7 @@ impl Suite {
             objects.iter().map(|object| SavedObject::new("the case", object.clone())).collect();
         let now = self.beginning(&saved);
         let (rehearsal, _) =
-            Rehearsal::begin(vec![source.clone()], Limits::default(), Kinds::of(&saved), objects, now)?;
+            Rehearsal::begin(vec![source.clone()], Limits::default(), Kinds::of(&saved), objects, now);
         check(&case.expect.or(&self.expect), rehearsal.packages(), now)
     }
 
@@ -111,7 +111,7 @@ impl Suite {
             Some(now) => Clock::Fixed(now.as_millisecond()),
             None => Clock::FromObjects(0),
         };
-        let history = rehearse(vec![source.clone()], objects, Limits::default(), clock)?;
+        let history = rehearse(vec![source.clone()], objects, Limits::default(), clock);
         let mut problems: Vec<String> = broken.iter().map(ToString::to_string).collect();
         let now = history.transitions.last().map_or(0, |transition| transition.at);
         let expected = case.expect.or(&self.expect);
@@ -145,12 +145,12 @@ impl Suite {
         let mut now = self.beginning(&first);
         let first = there.values().cloned().collect();
         let (mut rehearsal, mut transitions) =
-            Rehearsal::begin(vec![source.clone()], Limits::default(), Kinds::of(&all), first, now)?;
+            Rehearsal::begin(vec![source.clone()], Limits::default(), Kinds::of(&all), first, now);
         let mut expected = case.expect.or(&self.expect);
         let mut problems = check(&expected, rehearsal.packages(), now)?;
         for (number, (step, next)) in case.then.iter().zip(moments).enumerate() {
             now = now.saturating_add(i64::try_from(step.after.as_millis()).unwrap_or(i64::MAX));
-            transitions.extend(rehearsal.wait(now)?);
+            transitions.extend(rehearsal.wait(now));
             transitions.extend(go_on(&mut rehearsal, &there, &next, now)?);
             there = next;
             expected = step.expect.or(&expected);
@@ -180,11 +180,11 @@ fn go_on(
 ) -> Result<Vec<Transition>, String> {
     let mut transitions = Vec::new();
     for gone in there.iter().filter(|(name, _)| !next.contains_key(*name)).map(|(_, object)| object) {
-        transitions.extend(rehearsal.remove(gone, now)?);
+        transitions.extend(rehearsal.remove(gone, now));
     }
     let changed = next.iter().filter(|(name, object)| there.get(*name) != Some(*object));
     for (_, object) in changed {
-        transitions.extend(rehearsal.put(object.clone(), now)?);
+        transitions.extend(rehearsal.put(object.clone(), now));
     }
     Ok(transitions)
 }

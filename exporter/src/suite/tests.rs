@@ -7,33 +7,48 @@ use crate::source::Source;
 
 /// Health by a related object, a list of related objects, and a hold.
 const SOURCE: &str = r#"
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: widgets
-object: {group: example.com, kind: Widget, versions: [v1]}
-where: object.?spec.?kind.orValue('') != 'template'
-related:
-  - name: config
-    kinds: [{group: "", kind: ConfigMap, versions: [v1]}]
-    reference: {name: object.?spec.?config}
-  - name: parts
-    kinds: [{group: example.com, kind: Part, versions: [v1]}]
-    labels: {match: {widget: object.metadata.name}}
-revisions: {desired: config.?data.?version, applied: object.?status.?done}
-apply:
-  - {when: object.?status.?done.orValue('') == config.?data.?version.orValue('-'), state: Applied}
-  - {state: Pending, reason: NewRevision}
-health:
-  - {when: "parts.exists(p, !p.?ok.orValue(false))", state: Failed, reason: PartFailed}
-  - {when: object.?status.?busy.orValue(false), state: InProgress}
-  - {state: Current}
-inventory: {total: size(parts), current: "size(parts.filter(p, p.?ok.orValue(false)))", failed: "0"}
-leaves: {objects: "[{'kind': 'ConfigMap', 'name': 'extra', 'namespace': object.metadata.namespace}]"}
-hold: {when: object.?status.?busy.orValue(false), key: object.?status.?done}
-samples:
-  - object: {apiVersion: example.com/v1, kind: Widget, metadata: {name: front, namespace: web}, spec: {config: front}, status: {done: v2}}
-    related: {config: {data: {version: v2}}, parts: [{ok: true}, {ok: true}]}
-    expect: {apply: Applied, health: Current, healthyRevision: v2, resources: 2/2/0}
+metadata:
+  name: widgets
+spec:
+  kinds:
+    - {group: example.com, kind: Widget, versions: [v1]}
+  matchConditions:
+    - name: packages
+      expression: object.?spec.?kind.orValue('') != 'template'
+  related:
+    - name: config
+      kinds: [{group: "", kind: ConfigMap, versions: [v1]}]
+      reference:
+        nameExpression: object.?spec.?config
+    - name: parts
+      kinds: [{group: example.com, kind: Part, versions: [v1]}]
+      labels:
+        match:
+          - {label: widget, valueExpression: object.metadata.name}
+  revisions:
+    desiredExpression: config.?data.?version
+    appliedExpression: object.?status.?done
+  apply:
+    - {whenExpression: object.?status.?done.orValue('') == config.?data.?version.orValue('-'), state: Applied}
+    - {state: Pending, reason: NewRevision}
+  health:
+    - {whenExpression: "parts.exists(p, !p.?ok.orValue(false))", state: Failed, reason: PartFailed}
+    - {whenExpression: object.?status.?busy.orValue(false), state: InProgress}
+    - {state: Current}
+  resources:
+    counts:
+      totalExpression: size(parts)
+      currentExpression: "size(parts.filter(p, p.?ok.orValue(false)))"
+      failedExpression: "0"
+    watch:
+      referencesExpression: "[{'kind': 'ConfigMap', 'name': 'extra', 'namespace': object.metadata.namespace}]"
+  hold: {whenExpression: object.?status.?busy.orValue(false), keyExpression: object.?status.?done}
+  samples:
+    - object: {apiVersion: example.com/v1, kind: Widget, metadata: {name: front, namespace: web}, spec: {config: front}, status: {done: v2}}
+      related: {config: {data: {version: v2}}, parts: [{ok: true}, {ok: true}]}
+      expect: {apply: Applied, health: Current, healthyRevision: v2, resources: 2/2/0}
 "#;
 
 fn source() -> Arc<Source> {
@@ -52,7 +67,7 @@ fn run(spec: &str) -> Vec<Vec<String>> {
         }
         let mut source = Source::parse("widgets.yaml", SOURCE).expect("it compiles").remove(0);
         if let Some(resources) = resources {
-            source.look_at_resources(resources);
+            source.watch_resources(resources);
         }
         Ok(Arc::new(source))
     };
@@ -101,7 +116,7 @@ fn samples_are_tests_when_they_say_what_is_expected() {
     "{name: a, patch: {related: {config: {metadata: {name: other}}}}, expect: {apply: Pending, reason: NewRevision, desiredRevision: '', healthyRevision: ''}}"
 )]
 #[case::an_expression_that_fails(
-    "{name: a, patch: {object: {status: {done: 5}}}, expect: {apply: Unknown, health: Unknown, reason: EvaluationFailed, healthyRevision: '', error: revisions.applied, resources: 0/0/0}}"
+    "{name: a, patch: {object: {status: {done: 5}}}, expect: {apply: Unknown, health: Unknown, reason: EvaluationFailed, healthyRevision: '', error: spec.revisions.appliedExpression, resources: 0/0/0}}"
 )]
 #[case::no_package("{name: a, patch: {object: {spec: {kind: template}}}, expect: {shown: false}}")]
 #[case::what_the_package_consists_of(
@@ -135,7 +150,7 @@ fn what_is_as_expected_passes(#[case] case: &str) {
     &[
         "apply   expected Applied, found Unknown",
         "health  expected Current, found Unknown",
-        "an expression failed: revisions.applied: gives int, where a string or a list of strings is needed in `object.?status.?done`",
+        "an expression failed: spec.revisions.appliedExpression: gives int, where a string or a list of strings is needed in `object.?status.?done`",
     ]
 )]
 #[case::a_later_step(

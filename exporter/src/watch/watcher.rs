@@ -471,7 +471,7 @@ impl Watcher {
     /// The part of a query that says which objects are watched.
     fn selector(&self) -> String {
         let selector = self.kind.selector.as_ref();
-        selector.map(|s| format!("&labelSelector={}", encode(s))).unwrap_or_default()
+        selector.map(|s| format!("&labelSelector={}", encode(&s.to_string()))).unwrap_or_default()
     }
 
     /// The watch has kept up to this moment, if to any.

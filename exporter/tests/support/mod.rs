@@ -52,7 +52,7 @@ impl Replay {
         let kinds: Vec<_> = kinds.iter().map(|value| SavedObject::new("recording", value.clone())).collect();
         let kinds = Kinds::of(&kinds);
         let begun = Rehearsal::begin(vec![Arc::new(source)], Limits::default(), kinds, Vec::new(), 0);
-        Self { rehearsal: begun.expect("presets have no selectors").0, related: BTreeMap::new() }
+        Self { rehearsal: begun.0, related: BTreeMap::new() }
     }
 
     /// What is shown after a version seen at `at` (unix milliseconds), with these related objects and no others, and whether
@@ -64,11 +64,11 @@ impl Replay {
             related.iter().map(|object| (name(object), object.clone())).collect();
         let mut changed = false;
         for (_, gone) in self.related.iter().filter(|(name, _)| !related.contains_key(*name)) {
-            changed |= !self.rehearsal.remove(gone, at).expect("no selectors").is_empty();
+            changed |= !self.rehearsal.remove(gone, at).is_empty();
         }
         let new = related.iter().filter(|(name, object)| self.related.get(*name) != Some(object));
         for object in new.map(|(_, object)| object).chain([object]) {
-            changed |= !self.rehearsal.put(object.clone(), at).expect("no selectors").is_empty();
+            changed |= !self.rehearsal.put(object.clone(), at).is_empty();
         }
         self.related = related;
         let package = self.rehearsal.packages().values().next().expect("a package");

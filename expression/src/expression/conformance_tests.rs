@@ -48,13 +48,14 @@ impl Case {
         }
         let expression = Expression::compile("f", &self.expression, &names);
         let outcome = expression.as_ref().map_err(String::clone);
-        let outcome = outcome.and_then(|e| e.run(&scope).map_err(|error| error.message));
+        let outcome = outcome.and_then(|e| e.run(&mut scope).map_err(|error| error.message));
         let Some(wanted) = &self.gives else {
             assert!(self.fails, "{}: neither gives nor fails", self.name);
             return outcome.ok().map(|value| format!("gives {value:?} and does not fail"));
         };
         let wanted_expression = Expression::compile("f", wanted, &[]).expect(wanted);
-        let wanted_value = wanted_expression.run(&scope).expect(wanted);
+        let mut nothing = Scope::default();
+        let wanted_value = wanted_expression.run(&mut nothing).expect(wanted);
         match outcome {
             Err(error) => Some(format!("fails: {error}")),
             Ok(value) => {

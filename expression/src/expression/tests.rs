@@ -16,14 +16,14 @@ fn object() -> Value {
     })
 }
 
-fn with<T>(text: &str, read: impl FnOnce(&Expression, &Scope<'_>) -> T) -> T {
+fn with<T>(text: &str, read: impl FnOnce(&Expression, &mut Scope<'_>) -> T) -> T {
     let object = object();
     let mut scope = Scope::default();
     scope.bind("object", &object);
     scope.bind_optional("missing", None);
     scope.bind_optional("present", Some(&object));
     let expression = Expression::compile("f", text, &["object", "missing", "present"]).expect(text);
-    read(&expression, &scope)
+    read(&expression, &mut scope)
 }
 
 #[rstest]
@@ -187,7 +187,7 @@ fn equivalent(one: &Value, other: &Value) -> bool {
     scope.bind("other", other);
     let expression =
         Expression::compile("f", "equivalent(one.v, other.v)", &["one", "other"]).expect("it compiles");
-    expression.truth(&scope).expect("a truth")
+    expression.truth(&mut scope).expect("a truth")
 }
 
 proptest! {
@@ -242,7 +242,7 @@ fn the_reference_has_every_function_and_its_examples_hold() {
         );
         let expression = Expression::compile("f", text, &["object", "config", "parts"])
             .unwrap_or_else(|error| panic!("{text}: {error}"));
-        assert_eq!(expression.truth(&scope), Ok(true), "{text}");
+        assert_eq!(expression.truth(&mut scope), Ok(true), "{text}");
     }
 }
 
@@ -261,4 +261,44 @@ fn the_reference_has_the_limits() {
         assert_eq!(limit, said.0, "{}", said.1);
         assert!(reference.contains(said.1), "{}", said.1);
     }
+}
+
+/// A variable that fails breaks what comes to it and nothing else, and one that nothing comes to is not evaluated.
+#[rstest]
+#[case("broken == 1", Err("variables.broken"))]
+#[case("false && broken == 1", Ok(false))]
+#[case("broken == 1 || true", Ok(true))]
+#[case("on_broken == 1", Err("variables.broken"))]
+#[case("double == 2 && double == 2", Ok(true))]
+#[case("[2].exists(broken, broken == double)", Ok(true))]
+fn variables_are_evaluated_where_they_are_used(#[case] text: &str, #[case] expected: Result<bool, &str>) {
+    let object = object();
+    let variables = [
+        ("one", "1"),
+        ("double", "one + one"),
+        ("broken", "object.spec.missing"),
+        ("on_broken", "broken + 1"),
+        ("endless", "object.metadata.name.split('').map(a, object.spec.list.map(b, a))"),
+    ];
+    let names: Vec<&str> = ["object"].into_iter().chain(variables.map(|(name, _)| name)).collect();
+    let compiled = variables.map(|(name, text)| {
+        (name, Expression::compile(&format!("variables.{name}"), text, &names).expect(text))
+    });
+    let expression = Expression::compile("f", text, &names).expect(text);
+    let mut scope = Scope::default();
+    scope.bind("object", &object);
+    compiled.iter().for_each(|(name, definition)| scope.define(name, definition));
+    let outcome = expression.truth(&mut scope);
+    assert_eq!(outcome.as_ref().map(|truth| *truth).map_err(|error| &*error.field), expected, "{text}");
+    assert!(scope.defined.iter().any(|(name, _)| *name == "endless"), "nothing came to it");
+}
+
+#[test]
+fn an_expression_knows_what_it_reads() {
+    let expression = Expression::compile(
+        "f",
+        "[a].exists(b, b == c && c == size(d)) && type(c) == int",
+        &["a", "b", "c", "d", "e"],
+    );
+    assert_eq!(expression.expect("it compiles").reads(), ["a", "c", "d"]);
 }

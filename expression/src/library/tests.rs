@@ -19,7 +19,7 @@ fn object() -> Value {
 fn outcome(text: &str, object: &Value) -> Result<bool, String> {
     let mut scope = Scope::default();
     scope.bind("object", object);
-    Expression::compile("f", text, &["object"])?.truth(&scope).map_err(|error| error.message)
+    Expression::compile("f", text, &["object"])?.truth(&mut scope).map_err(|error| error.message)
 }
 
 /// Beside upstream's cases, which have nothing that lies in an object.

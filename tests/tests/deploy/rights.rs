@@ -60,7 +60,9 @@ async fn the_exporter_may_do_what_its_own_list_says() -> Result<()> {
                 of.push(arg.to_owned());
             }
         }
-        for (value, flag) in [("leafResources", "--leaf-resource"), ("resourcesByCategory", "--resource")] {
+        for (value, flag) in
+            [("watchedResources", "--watched-resource"), ("resourcesByCategory", "--resource")]
+        {
             for resource in given[value].as_array().into_iter().flatten() {
                 of.push(format!("{flag}={}", resource.as_str().unwrap()));
             }

@@ -70,7 +70,9 @@ fn collect(folder: &Path, at: &mut Module, found: &mut Modules) {
     let text = std::fs::read_to_string(&file).unwrap();
     let mut tested = false;
     for line in text.lines() {
-        let declared = line.trim_start_matches("pub ").trim_start_matches("pub(crate) ").strip_prefix("mod ");
+        let declared = ["mod ", "pub mod ", "pub(crate) mod ", "pub(super) mod "]
+            .into_iter()
+            .find_map(|begin| line.strip_prefix(begin));
         if let Some(name) = declared.and_then(|rest| rest.strip_suffix(';'))
             && !tested
         {
@@ -124,7 +126,7 @@ fn named(module: &Module, code: &str, modules: &Modules) -> Vec<Module> {
     let (mut found, mut rest) = (Vec::new(), String::new());
     let mut end = 0;
     for (at, _) in code.match_indices("use ") {
-        let begins = code[..at].lines().last().unwrap_or_default().trim();
+        let begins = code[..at].rsplit('\n').next().unwrap_or_default().trim();
         if at >= end
             && matches!(begins, "" | "pub" | "pub(crate)" | "pub(super)")
             && let Some((tree, _)) = code[at + 4..].split_once(';')

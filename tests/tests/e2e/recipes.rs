@@ -263,7 +263,7 @@ fn crossplane(query: &Expression, object: &DynamicObject) -> Result<bool> {
     let object = serde_json::to_value(object)?;
     let mut scope = Scope::with_steps(100_000);
     scope.bind("object", &object);
-    Ok(query.truth(&scope)?)
+    Ok(query.truth(&mut scope)?)
 }
 
 #[tokio::test]

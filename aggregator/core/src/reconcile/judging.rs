@@ -4,8 +4,8 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use super::judge::World;
+use super::slice_changes::{Owned, changes};
 use super::slices::Slices;
-use super::slices::changes::{Owned, changes};
 use super::store::{GateObject, Gates, Key, Kind};
 use super::write_queue::{Job, Urgency};
 use crate::decide::only_refreshes;

@@ -28,6 +28,7 @@ pub mod reconciler;
 pub mod references;
 mod reported;
 pub mod revision_verdict;
+mod slice_changes;
 pub mod slices;
 pub mod state;
 pub mod store;

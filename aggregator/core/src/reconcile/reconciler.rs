@@ -31,8 +31,8 @@ use super::judging::{Due, Judges, Todo};
 use super::lazy_object::LazyObject;
 use super::profiles::{self, News, Profiles};
 use super::references::{self, Evaluated, Place};
+use super::slice_changes::{self, Owned};
 use super::slices::Change;
-use super::slices::changes::{self, Owned};
 use super::state::{Rules, State};
 use super::store::{Event, GateObject, HubObject, Key, Kind, Object};
 use super::write_queue::{Job, Urgency, WriteQueue};
@@ -501,7 +501,7 @@ impl Reconciler {
         let owned = if due.iter().all(|it| it.gate.is_some()) {
             Owned::new()
         } else {
-            changes::by_owner(&state.slices)
+            slice_changes::by_owner(&state.slices)
         };
         let mut closing = state.closings.clone();
         let mut jobs = BTreeMap::new();
@@ -655,8 +655,12 @@ impl Reconciler {
     /// Writes some of the slices of a FleetPackage.
     fn write_slices(&mut self, package: &Key, moment: Moment) -> u32 {
         let State { slices, packages, .. } = &self.state;
-        let changes =
-            changes::changes(&World::new(&self.state, moment), slices, &changes::by_owner(slices), package);
+        let changes = slice_changes::changes(
+            &World::new(&self.state, moment),
+            slices,
+            &slice_changes::by_owner(slices),
+            package,
+        );
         // Removals only once all else has landed.
         let removing = changes.first().is_some_and(Change::is_delete);
         let all = changes.len();

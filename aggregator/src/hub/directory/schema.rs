@@ -186,7 +186,7 @@ impl Schemas {
                 Some(Rule::Expression(rule)) => {
                     let mut scope = Scope::with_steps(STEPS);
                     scope.bind("self", value);
-                    rule.truth(&scope).map_err(|error| format!("{at}: {error}"))?
+                    rule.truth(&mut scope).map_err(|error| format!("{at}: {error}"))?
                 }
                 Some(Rule::Immutable) | None => true,
             };

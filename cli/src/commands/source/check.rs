@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -17,6 +16,7 @@ use statusbridge_exporter::{
 };
 use statusbridge_serving::format::Format;
 
+use super::loaded;
 use super::package::{PackageReport, table};
 use crate::exit::Exit;
 use crate::output::Output;
@@ -63,9 +63,8 @@ struct Report<'a> {
 pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
     let Saved { objects, broken } = Saved::read(&args.paths);
     let now = args.now.unwrap_or_else(jiff::Timestamp::now).as_millisecond();
-    let sources = args.sources.load()?.into_iter().map(Arc::new).collect();
-    let history = rehearse(sources, objects, args.limits.clone(), Clock::Fixed(now))
-        .map_err(|error| Exit::Usage.error(error))?;
+    let sources = loaded(&args.sources)?;
+    let history = rehearse(sources, objects, args.limits.clone(), Clock::Fixed(now));
     let packages = history.packages.iter().map(|(id, package)| PackageReport::new(id, Some(package)));
     let report = Report { packages: packages.collect() };
     let print = |output: Output| output.print(&text(&report), &report);

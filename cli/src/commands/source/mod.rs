@@ -8,11 +8,12 @@ mod replay;
 mod test;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
-use statusbridge_exporter::source::{PRESETS, Preset, schema};
+use statusbridge_exporter::source::{PRESETS, Preset, Source, SourceArgs, schema};
 
 use crate::exit::Exit;
 use crate::output::OutputArgs;
@@ -38,6 +39,13 @@ pub(crate) enum SourceCommand {
     Rbac(rbac::RbacArgs),
     /// Print the JSON Schema of the format
     Schema,
+}
+
+/// The sources; what may be meant otherwise in them goes to standard error.
+fn loaded(args: &SourceArgs) -> Result<Vec<Arc<Source>>> {
+    let sources = args.load()?;
+    sources.iter().flat_map(|source| &source.warnings).for_each(|warning| eprintln!("warning: {warning}"));
+    Ok(sources.into_iter().map(Arc::new).collect())
 }
 
 /// A line of the list.

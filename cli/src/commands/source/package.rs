@@ -77,7 +77,7 @@ impl<'a> PackageReport<'a> {
                 message: Some(detail.message.as_str()).filter(|message| !message.is_empty()),
                 worst_resource: text(&detail.worst_resource),
                 operation: text(&detail.operation),
-                resources: verdict.inventory.map(|it| Counts {
+                resources: verdict.resources.map(|it| Counts {
                     total: it.total,
                     current: it.current,
                     failed: it.failed,

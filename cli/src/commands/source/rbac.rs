@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use anyhow::Result;
-use statusbridge_exporter::source::{PackageKind, Source, SourceArgs};
+use statusbridge_exporter::source::{PackageKinds, Source, SourceArgs};
 
 /// Arguments of `source rbac`.
 #[derive(Debug, clap::Args)]
@@ -19,10 +19,10 @@ pub(crate) struct RbacArgs {
     /// than once
     #[arg(long = "resource", value_name = "PLURAL.GROUP", value_delimiter = ',')]
     resources: Vec<String>,
-    /// A resource that packages consist of, as deployments.apps, for leaf health. May be given more
+    /// A resource that packages consist of, as deployments.apps, for resource health. May be given more
     /// than once; the usual ones when left out
-    #[arg(long = "leaf-resource", value_name = "PLURAL.GROUP", value_delimiter = ',')]
-    leaf_resources: Vec<String>,
+    #[arg(long = "watched-resource", value_name = "PLURAL.GROUP", value_delimiter = ',')]
+    watched_resources: Vec<String>,
     /// Add what `statusbridge-exporter serve --authorize-scrapes` needs
     #[arg(long)]
     authorize_scrapes: bool,
@@ -31,14 +31,14 @@ pub(crate) struct RbacArgs {
 /// Prints the ClusterRole.
 pub(super) fn run(args: &RbacArgs) -> Result<()> {
     let sources = args.sources.load()?;
-    let role = cluster_role(&args.name, &sources, &args.resources, &args.leaf_resources);
+    let role = cluster_role(&args.name, &sources, &args.resources, &args.watched_resources);
     let reviews = if args.authorize_scrapes { REVIEWS } else { "" };
     Ok(io::stdout().write_all((role + reviews).as_bytes())?)
 }
 
 /// Kinds that packages consist of more often than not, by group: what the exporter may read when the
 /// objects of packages are looked at and nothing else is said. Secrets are not among them.
-const USUAL_LEAVES: &[(&str, &[&str])] = &[
+const USUAL_RESOURCES: &[(&str, &[&str])] = &[
     ("", &["configmaps", "namespaces", "persistentvolumeclaims", "pods", "serviceaccounts", "services"]),
     ("admissionregistration.k8s.io", &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]),
     ("apiextensions.k8s.io", &["customresourcedefinitions"]),
@@ -53,40 +53,35 @@ const USUAL_LEAVES: &[(&str, &[&str])] = &[
 
 /// A ClusterRole as YAML: list and watch of every kind that the sources read, joined ones included,
 /// and the one namespace whose UID tells clusters apart. What cannot be told from the sources is
-/// named (as `deployments.apps`): `resources` of kinds that are found by category, and `leaves` that
+/// named (as `deployments.apps`): `resources` of kinds that are found by category, and `watched` that
 /// packages consist of, for which the usual ones are taken where there are none.
-fn cluster_role(name: &str, sources: &[Source], resources: &[String], leaves: &[String]) -> String {
+fn cluster_role(name: &str, sources: &[Source], resources: &[String], watched: &[String]) -> String {
     let mut rules: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut found = Vec::new();
     for source in sources {
-        match &source.kind {
-            PackageKind::Kind(kind) => {
-                rules.entry(&kind.group).or_default().insert(kind.resource());
-            }
-            PackageKind::Categories(names) => {
-                found.push(format!("{}: every kind of category {}", source.name, names.join(" or ")));
-            }
+        if let PackageKinds::Categories(names) = &source.kinds {
+            found.push(format!("{}: every kind of category {}", source.name, names.join(" or ")));
         }
-        for kind in source.related.iter().flat_map(|r| &r.kinds) {
+        for kind in source.kinds.listed().iter().chain(source.related.iter().flat_map(|r| &r.kinds)) {
             rules.entry(&kind.group).or_default().insert(kind.resource());
         }
-        if source.looks_at_resources() {
+        if source.watches_resources() {
             found.push(format!("{}: every kind that its packages consist of", source.name));
         }
     }
-    for resource in resources.iter().chain(leaves) {
+    for resource in resources.iter().chain(watched) {
         let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
         rules.entry(group).or_default().insert(plural.to_owned());
     }
-    if leaves.is_empty() && sources.iter().any(Source::looks_at_resources) {
-        for (group, plurals) in USUAL_LEAVES {
+    if watched.is_empty() && sources.iter().any(Source::watches_resources) {
+        for (group, plurals) in USUAL_RESOURCES {
             rules.entry(group).or_default().extend(plurals.iter().map(ToString::to_string));
         }
     }
     let mut yaml = String::new();
     if !found.is_empty() {
         yaml.push_str(
-            "# Which kinds these sources need depends on the cluster (--resource and --leaf-resource list them):\n",
+            "# Which kinds these sources need depends on the cluster (--resource and --watched-resource list them):\n",
         );
         found.iter().for_each(|line| {
             let _ = writeln!(yaml, "#   {line}");
@@ -126,7 +121,7 @@ mod tests {
 
     #[test]
     fn sources_need_this_and_no_more() {
-        let presets = Some("configsync-reposync,configsync-rootsync,flux-kustomization".to_owned());
+        let presets = Some("configsync,flux-kustomization".to_owned());
         let args = SourceArgs { presets, ..SourceArgs::default() };
         let sources = args.load().expect("presets compile");
         insta::assert_snapshot!(cluster_role("statusbridge-exporter", &sources, &[], &[]), @r#"
@@ -166,7 +161,7 @@ mod tests {
             &["deployments.apps".to_owned(), "services".to_owned()],
         );
         insta::assert_snapshot!(role, @r#"
-        # Which kinds these sources need depends on the cluster (--resource and --leaf-resource list them):
+        # Which kinds these sources need depends on the cluster (--resource and --watched-resource list them):
         #   kpt-resourcegroup: every kind that its packages consist of
         apiVersion: rbac.authorization.k8s.io/v1
         kind: ClusterRole

@@ -1,7 +1,6 @@
 //! `source replay`: every transition in a history of saved objects, with no cluster at hand.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -13,6 +12,7 @@ use statusbridge_exporter::{
 };
 
 use super::check::problems;
+use super::loaded;
 use super::package::{PackageReport, table};
 use crate::exit::Exit;
 use crate::output::{Output, OutputArgs};
@@ -57,9 +57,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Exit> {
         Some(now) => Clock::Fixed(now.as_millisecond()),
         None => Clock::FromObjects(jiff::Timestamp::now().as_millisecond()),
     };
-    let sources = args.sources.load()?.into_iter().map(Arc::new).collect();
-    let history =
-        rehearse(sources, objects, Limits::default(), clock).map_err(|error| Exit::Usage.error(error))?;
+    let history = rehearse(loaded(&args.sources)?, objects, Limits::default(), clock);
     let reports: Vec<_> = history.transitions.iter().map(TransitionReport::new).collect();
     match args.output.output {
         Output::Text => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
-use statusbridge_exporter::source::{Preset, Source, SourceArgs, SourceError};
+use statusbridge_exporter::source::{Preset, Source, SourceArgs, SourceProblem};
 use statusbridge_exporter::suite::{Outcome, Suite};
 
 use super::junit::junit;
@@ -77,7 +77,7 @@ struct Shelf {
 
 impl Shelf {
     /// Those that are used anyway, and the presets that tests name.
-    fn new(args: &SourceArgs, named: &BTreeSet<String>) -> Result<Self, SourceError> {
+    fn new(args: &SourceArgs, named: &BTreeSet<String>) -> Result<Self, SourceProblem> {
         let load = || {
             let mut sources = args.load()?;
             for preset in named.iter().filter_map(|name| Preset::find(name)) {
@@ -92,7 +92,7 @@ impl Shelf {
         };
         let with = |resources: bool| {
             let mut sources = load()?;
-            sources.retain_mut(|source| source.look_at_resources(resources));
+            sources.retain_mut(|source| source.watch_resources(resources));
             Ok(by_name(sources))
         };
         Ok(Self { as_they_are: by_name(load()?), looking: with(true)?, not_looking: with(false)? })

@@ -61,20 +61,20 @@ put together as `statusbridge source rbac` does.
 {{- $known := .Files.Get "files/rbac.yaml" | fromYaml }}
 {{- $resources := list }}
 {{- $off := list }}
-{{- $leaves := false }}
-{{- range .Values.leafHealth }}
-{{- if hasPrefix "-" . }}{{ $off = append $off (trimPrefix "-" .) }}{{ else }}{{ $leaves = true }}{{ end }}
+{{- $watched := false }}
+{{- range .Values.resourceHealth }}
+{{- if hasPrefix "-" . }}{{ $off = append $off (trimPrefix "-" .) }}{{ else }}{{ $watched = true }}{{ end }}
 {{- end }}
 {{- range $preset := .Values.presets }}
 {{- $of := get $known.presets $preset | required (printf "there is no preset %s" $preset) }}
 {{- $resources = concat $resources (default list $of.resources) }}
-{{- if and $of.leaves (not (has $preset $off)) }}{{ $leaves = true }}{{ end }}
+{{- if and $of.watched (not (has $preset $off)) }}{{ $watched = true }}{{ end }}
 {{- if and $of.byCategory (empty $.Values.resourcesByCategory) (empty $.Values.rbac.extraRules) }}
 {{- fail (printf "preset %s finds its kinds by category: name them in resourcesByCategory, as xdatabases.example.org" $preset) }}
 {{- end }}
 {{- end }}
-{{- if $leaves }}{{ $resources = concat $resources (default $known.leaves .Values.leafResources) }}
-{{- else }}{{ $resources = concat $resources .Values.leafResources }}
+{{- if $watched }}{{ $resources = concat $resources (default $known.watched .Values.watchedResources) }}
+{{- else }}{{ $resources = concat $resources .Values.watchedResources }}
 {{- end }}
 {{- $resources = concat $resources .Values.resourcesByCategory | uniq }}
 {{- $groups := dict }}

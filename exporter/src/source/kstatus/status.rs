@@ -17,15 +17,15 @@ pub struct Status {
 }
 
 impl Status {
-    pub(super) fn new(health: Health, reason: &str, message: impl Into<String>) -> Self {
+    pub(in crate::source) fn new(health: Health, reason: &str, message: impl Into<String>) -> Self {
         Self { health, reason: reason.to_owned(), message: message.into() }
     }
 
-    pub(super) fn current(message: impl Into<String>) -> Self {
+    pub(in crate::source) fn current(message: impl Into<String>) -> Self {
         Self::new(Health::Current, "", message)
     }
 
-    pub(super) fn in_progress(reason: &str, message: impl Into<String>) -> Self {
+    pub(in crate::source) fn in_progress(reason: &str, message: impl Into<String>) -> Self {
         Self::new(Health::InProgress, reason, message)
     }
 

@@ -14,12 +14,15 @@
 mod command;
 mod due;
 mod held;
+#[cfg(test)]
+mod identity_tests;
 mod journal;
 mod kept;
 mod key;
 mod kind;
 mod label_index;
 mod listing;
+mod names;
 mod published;
 mod resource_kind;
 #[cfg(test)]
@@ -86,7 +89,8 @@ pub(crate) struct Engine {
     readers: Table<SourceState>,
     /// By [`KindId`].
     kinds: Table<KindState>,
-    resource_kinds: HashMap<(Box<str>, Box<str>), KindId>,
+    /// By group, kind and the rules for its health, if they are a source's own.
+    resource_kinds: HashMap<(Box<str>, Box<str>, Box<str>), KindId>,
     published: SharedPublished,
     deadlines: BinaryHeap<Reverse<(i64, SourceId, Key)>>,
     /// What still follows from the last update, in order.
@@ -250,8 +254,9 @@ impl Engine {
         state.objects.insert(key.clone(), Held { kept, stamp });
         let referrers = state.referrers(&key, Some(&object));
         for source in self.sources_of(kind) {
-            if self.can_evaluate(source, kind) {
-                let package = self.package_of(source, kind, &key);
+            if let Some(package) = self.name(source, kind, &key, &object, known)
+                && self.can_evaluate(source, kind)
+            {
                 self.evaluate(source, &package, &object, known, now);
             }
         }
@@ -268,8 +273,7 @@ impl Engine {
         }
         let referrers = state.referrers(key, None);
         for source in self.sources_of(kind) {
-            let package = self.package_of(source, kind, key);
-            self.forget(source, &package);
+            self.unname(source, kind, key, known);
         }
         self.evaluate_again(referrers, known);
     }
@@ -293,7 +297,9 @@ impl Engine {
 
     /// Evaluates a package as it was last heard.
     fn evaluate_kept(&mut self, source: SourceId, package: &Key, known: Known, now: Moment) {
-        let Some((kind, key)) = self.object_of(source, package) else { return };
+        let Some((kind, key)) = self.object_of(source, package) else {
+            return self.forget(source, package);
+        };
         if let Some(object) = self.kinds[kind].objects.get(&key).and_then(|held| held.kept.parse()) {
             self.evaluate(source, package, &object, known, now);
         }
@@ -304,7 +310,8 @@ impl Engine {
         if !reading.takes(object) {
             return self.forget(source, key);
         }
-        let joins = reading.join_keys(object);
+        let rivals = self.rivals(source, key);
+        let joins = if rivals.is_some() { Vec::new() } else { reading.join_keys(object) };
         let found: Vec<(usize, Vec<Value>)> = joins
             .iter()
             .map(|join| (join.related(), self.kinds[self.join_kind(source, join)].find(join)))
@@ -332,7 +339,10 @@ impl Engine {
             wanted = Some(known);
             summary
         };
-        let mut evaluation = reading.evaluate_with(object, &related, &mut look);
+        let mut evaluation = match rivals {
+            Some(rivals) => reading.conflict(&rivals),
+            None => reading.evaluate_with(object, &related, &mut look),
+        };
         if let Some(unwanted) = resources {
             self.unlink_resources(source, key, &unwanted);
         }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::Moment,
-    source::{ResourceState, kstatus},
+    source::{ResourceHealth, ResourceState, kstatus},
     state::soak::Known,
 };
 
@@ -41,6 +41,7 @@ pub(super) enum Origin {
 pub(super) struct ResourceKind {
     /// When the list was asked for that is being read, or was read.
     pub(super) asked: u64,
+    health: Option<Arc<ResourceHealth>>,
     /// When the newest complete list was asked for.
     listed: u64,
     resources: HashMap<Key, Resource>,
@@ -83,9 +84,9 @@ struct Labelled {
 }
 
 impl ResourceKind {
-    /// A kind whose first list is asked for now.
-    pub(super) fn new(asked: u64) -> Self {
-        Self { asked, ..Self::default() }
+    /// A kind whose first list is asked for now; `health` where kstatus does not tell it.
+    pub(super) fn new(asked: u64, health: Option<Arc<ResourceHealth>>) -> Self {
+        Self { asked, health, ..Self::default() }
     }
 
     /// Something is asked for beside the watch.
@@ -205,7 +206,10 @@ impl ResourceKind {
         let resource = self.resources.entry(key.clone()).or_default();
         let version = object.get("metadata").and_then(|m| m.get("resourceVersion")?.as_str()?.parse().ok());
         let version = version.unwrap_or(resource.version);
-        let found = kstatus::of_resource(object, now.unix_seconds());
+        let found = match &self.health {
+            Some(health) => health.status(object),
+            None => kstatus::of_resource(object, now.unix_seconds()),
+        };
         let status = Some((found.health, found.reason.into_boxed_str()));
         let changed = resource.status != status || resource.labels != labels;
         let stamp = Stamp::of(object);

@@ -11,29 +11,36 @@ use super::{
 use crate::watch::ReadRequest;
 
 const SOURCE: &str = r"
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: named
-object: {group: test.dev, kind: Package, versions: [v1]}
-revisions:
-  applied: object.?status.?revision
-apply:
-  - when: object.?status.?revision.orValue('') == object.?spec.?revision.orValue('')
-    state: Applied
-  - state: Applying
-health:
-  - state: Leaves
-leaves:
-  enabled: true
-  objects: object.?status.?things
-  labelled: {label: object.?status.?label, kinds: '[{''group'': ''test.dev'', ''kind'': ''Part''}]'}
-samples:
-  - object:
-      apiVersion: test.dev/v1
-      kind: Package
-      metadata: {name: a, namespace: n}
-      spec: {revision: r1}
-      status: {revision: r1, things: [{group: test.dev, kind: Thing, name: t}], label: 'part-of=a'}
+metadata:
+  name: named
+spec:
+  kinds:
+    - {group: test.dev, kind: Package, versions: [v1]}
+  revisions:
+    appliedExpression: object.?status.?revision
+  apply:
+    - whenExpression: object.?status.?revision.orValue('') == object.?spec.?revision.orValue('')
+      state: Applied
+    - state: Applying
+  health:
+    - state: Resources
+      unwatched: {state: Unknown}
+  resources:
+    watch:
+      enabled: true
+      referencesExpression: object.?status.?things
+      labelled:
+        labelExpression: object.?status.?label
+        kindsExpression: '[{''group'': ''test.dev'', ''kind'': ''Part''}]'
+  samples:
+    - object:
+        apiVersion: test.dev/v1
+        kind: Package
+        metadata: {name: a, namespace: n}
+        spec: {revision: r1}
+        status: {revision: r1, things: [{group: test.dev, kind: Thing, name: t}], label: 'part-of=a'}
 ";
 
 const NAMED: usize = 0;
@@ -342,7 +349,7 @@ fn a_source_that_changes_vouches_for_nothing_of_before() {
     let at = f.value(Metric::PackageTransitionTimestamp, NAMED, "a");
     f.engine.use_sources(compile(SOURCE));
     assert!(f.obey().is_empty(), "nothing has changed");
-    f.engine.use_sources(compile(&SOURCE.replace("name: named", "name: named\ndescription: new")));
+    f.engine.use_sources(compile(&SOURCE.replacen("spec:", "spec:\n  description: new", 1)));
     f.obey();
     assert!(!f.text().contains("package=\"a\""), "not before its first lists are complete");
     f.list("Package", |f| f.hear("Package", put(package("a", "r1", "r1", &["t"]))));
@@ -473,4 +480,36 @@ proptest! {
         let good = wanted == applied && things.iter().all(|t| t.0 == t.1);
         prop_assert_eq!(f.health("a").1 == r(&format!("r{applied}")), good);
     }
+}
+
+/// Two sources name one object: one has rules of its own for its kind, which the other does not see.
+#[test]
+fn a_source_tells_the_health_of_a_kind_by_its_own_rules() {
+    let own = SOURCE.replace("name: named", "name: own").replace(
+        "  resources:\n",
+        "  resources:\n    healthRules:\n      - {group: test.dev, kind: Thing, currentExpression: object.?spec.?up.orValue(false)}\n",
+    );
+    let mut f = Fixture::of(&format!("{SOURCE}---{own}"), Limits::default());
+    let (key, object) = package("a", "r1", "r1", &["t"]);
+    f.list("Package", |f| f.hear("Package", put((key.clone(), object.clone()))));
+    f.obey();
+    let things: Vec<KindId> =
+        f.kinds.iter().filter(|(_, of)| of.kind == "Thing").map(|(id, _)| *id).collect();
+    assert_eq!(things.len(), 2, "each has a watch of its own");
+    let mut say = |up: bool, ready: &str| {
+        for id in &things {
+            f.now += 1000;
+            let (key, mut thing) = thing("t", u64::try_from(f.now).unwrap(), ready);
+            thing["spec"] = json!({"up": up});
+            f.apply(*id, Change::ListStarted { server: None, restored: false });
+            f.apply(*id, Change::Object(key, thing));
+            f.apply(*id, Change::ListDone);
+        }
+        for request in f.reads() {
+            f.answer(&request, vec![(key.clone(), object.clone())]);
+        }
+        [0, 1].map(|source| f.value(Metric::PackageHealth, source, "a"))
+    };
+    assert_eq!(say(false, "True"), [Some(CURRENT), Some(IN_PROGRESS)]);
+    assert_eq!(say(true, "False"), [Some(IN_PROGRESS), Some(CURRENT)]);
 }

@@ -112,9 +112,10 @@ impl Engine {
     ) {
         let objects: HashMap<Key, Value> = objects.into_iter().map(|(k, o)| (Arc::new(k), o)).collect();
         for source in self.sources_of(kind) {
-            let of_kind = |key: &Key| self.package_of(source, kind, key);
             let packages: Vec<Key> = match reading {
-                Reading::Object(key) => vec![of_kind(&Arc::new(key.clone()))],
+                Reading::Object(key) => {
+                    self.package_of(source, kind, &Arc::new(key.clone())).into_iter().collect()
+                }
                 _ => self.readers[source].unconfirmed.iter().cloned().collect(),
             };
             for package in packages {
@@ -326,7 +327,7 @@ impl Engine {
 }
 
 /// An object for people.
-fn named(of: &KindRef, key: Option<&PackageKey>) -> String {
+pub(super) fn named(of: &KindRef, key: Option<&PackageKey>) -> String {
     match key {
         Some(PackageKey { namespace: Some(namespace), name }) => format!("{} {namespace}/{name}", of.kind),
         Some(PackageKey { namespace: None, name }) => format!("{} {name}", of.kind),

@@ -14,66 +14,84 @@ use crate::state::Publisher;
 
 /// Sources that make a verdict of: the object alone, one that it names, those that have a label, what it is made of.
 const SOURCES: &str = r"
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: alone
-object: {group: test.dev, kind: Alone, versions: [v1]}
-revisions: {applied: object.?spec.?revision}
-apply:
-  - {when: object.?spec.?state.orValue('') == 'busy', state: Applying}
-  - {when: object.?spec.?state.orValue('') == 'bad', state: Failed, reasonFrom: object.?spec.?why}
-  - {state: Applied}
-health: [{state: Current}]
-since: object.?spec.?since
-hold: {when: object.?spec.?state.orValue('') == 'busy', key: object.?spec.?revision}
-samples: [{object: {apiVersion: test.dev/v1, kind: Alone, metadata: {name: a, namespace: n}, spec: {revision: r1}}}]
+metadata:
+  name: alone
+spec:
+  kinds:
+    - {group: test.dev, kind: Alone, versions: [v1]}
+  revisions:
+    appliedExpression: object.?spec.?revision
+  apply:
+    - {whenExpression: object.?spec.?state.orValue('') == 'busy', state: Applying}
+    - {whenExpression: object.?spec.?state.orValue('') == 'bad', state: Failed, reasonExpression: object.?spec.?why}
+    - {state: Applied}
+  health: [{state: Current}]
+  sinceExpression: object.?spec.?since
+  hold: {whenExpression: object.?spec.?state.orValue('') == 'busy', keyExpression: object.?spec.?revision}
+  samples: [{object: {apiVersion: test.dev/v1, kind: Alone, metadata: {name: a, namespace: n}, spec: {revision: r1}}}]
 ---
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: naming
-object: {group: test.dev, kind: Naming, versions: [v1]}
-related:
-  - name: other
-    kinds: [{group: test.dev, kind: Other, versions: [v1]}]
-    reference: {name: object.?spec.?other}
-apply:
-  - {when: other.?spec.?state.orValue('') == 'bad', state: Failed}
-  - {state: Applied}
-health: [{state: Current}]
-since: object.?spec.?since
-samples: [{object: {apiVersion: test.dev/v1, kind: Naming, metadata: {name: a, namespace: n}}}]
+metadata:
+  name: naming
+spec:
+  kinds:
+    - {group: test.dev, kind: Naming, versions: [v1]}
+  related:
+    - name: other
+      kinds: [{group: test.dev, kind: Other, versions: [v1]}]
+      reference:
+        nameExpression: object.?spec.?other
+  apply:
+    - {whenExpression: other.?spec.?state.orValue('') == 'bad', state: Failed}
+    - {state: Applied}
+  health: [{state: Current}]
+  sinceExpression: object.?spec.?since
+  samples: [{object: {apiVersion: test.dev/v1, kind: Naming, metadata: {name: a, namespace: n}}}]
 ---
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: labelling
-object: {group: test.dev, kind: Labelling, versions: [v1]}
-related:
-  - name: others
-    kinds: [{group: test.dev, kind: Other, versions: [v1]}]
-    labels: {match: {of: object.metadata.name}}
-apply:
-  - when: others.exists(o, o.?spec.?state.orValue('') == 'bad')
-    state: Failed
-  - {state: Applied}
-health: [{state: Current}]
-samples: [{object: {apiVersion: test.dev/v1, kind: Labelling, metadata: {name: a, namespace: n}}}]
+metadata:
+  name: labelling
+spec:
+  kinds:
+    - {group: test.dev, kind: Labelling, versions: [v1]}
+  related:
+    - name: others
+      kinds: [{group: test.dev, kind: Other, versions: [v1]}]
+      labels:
+        match:
+          - {label: of, valueExpression: object.metadata.name}
+  apply:
+    - whenExpression: others.exists(o, o.?spec.?state.orValue('') == 'bad')
+      state: Failed
+    - {state: Applied}
+  health: [{state: Current}]
+  samples: [{object: {apiVersion: test.dev/v1, kind: Labelling, metadata: {name: a, namespace: n}}}]
 ---
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: made
-object: {group: test.dev, kind: Made, versions: [v1]}
-revisions: {applied: object.?spec.?revision}
-apply: [{state: Applied}]
-health: [{state: Leaves}]
-leaves:
-  enabled: true
-  objects: object.?spec.?parts
-samples:
-  - object:
-      apiVersion: test.dev/v1
-      kind: Made
-      metadata: {name: a, namespace: n}
-      spec: {revision: r1, parts: [{group: test.dev, kind: Part, name: p}]}
+metadata:
+  name: made
+spec:
+  kinds:
+    - {group: test.dev, kind: Made, versions: [v1]}
+  revisions:
+    appliedExpression: object.?spec.?revision
+  apply: [{state: Applied}]
+  health: [{state: Resources, unwatched: {state: Unknown}}]
+  resources:
+    watch:
+      enabled: true
+      referencesExpression: object.?spec.?parts
+  samples:
+    - object:
+        apiVersion: test.dev/v1
+        kind: Made
+        metadata: {name: a, namespace: n}
+        spec: {revision: r1, parts: [{group: test.dev, kind: Part, name: p}]}
 ";
 
 const ALONE: usize = 0;

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{key::Key, resource_kind::Label};
+use super::{key::Key, names::Names, resource_kind::Label};
 use crate::{
     source::{JoinKey, Source},
     state::{hold::Settled, soak::Shown, store::Slot},
@@ -18,8 +18,10 @@ pub(super) struct SourceState {
     pub(super) source: Arc<Source>,
     /// Whether it has been replaced or taken away.
     pub(super) retired: bool,
-    /// The kinds that are packages: one, or those of its categories.
+    /// The kinds that are packages.
     pub(super) kinds: Vec<KindId>,
+    /// Which objects are which packages; `None` where these have the same names.
+    pub(super) names: Option<Names>,
     /// By `related` of the source.
     pub(super) related: Vec<Vec<KindId>>,
     /// For a source by categories: when its kinds were last asked for, and whether they are known.
@@ -63,10 +65,12 @@ pub(super) struct PackageResources {
 
 impl SourceState {
     pub(super) fn new(source: Arc<Source>) -> Self {
+        let names = (!source.names_packages_after_objects()).then(Names::default);
         Self {
             source,
             retired: false,
             kinds: Vec::new(),
+            names,
             related: Vec::new(),
             finding: None,
             resource_kinds: BTreeSet::new(),
@@ -81,7 +85,7 @@ impl SourceState {
     /// Whether its packages can only be evaluated once all of them are known: their kinds come one by
     /// one, or what they consist of has to be found first.
     pub(super) fn waits_for_lists(&self) -> bool {
-        self.finding.is_some() || self.source.looks_at_resources()
+        self.finding.is_some() || self.source.watches_resources()
     }
 
     /// Every kind that it reads.

@@ -7,6 +7,8 @@ use std::{
 
 use tracing::info;
 
+use serde_json::Value;
+
 use super::{
     Engine,
     command::Command,
@@ -16,17 +18,21 @@ use super::{
     listing::Listing,
     published::{PublishedSource, Visibility},
     resource_kind::ResourceKind,
+    resources::named,
     source_state::SourceState,
 };
 use crate::{
     clock::Moment,
-    source::{JoinKey, KindRef, PackageKind, Projection, Source, kstatus},
+    source::{JoinKey, KindRef, PackageKinds, Projection, Source, kstatus},
     state::{
         hold::Settled,
         soak::{Known, Shown},
     },
     watch::{Contact, KindId, PackageKey, SourceId},
 };
+
+/// Most objects of one package that a message names.
+const MOST_RIVALS: usize = 4;
 
 impl Engine {
     /// Uses these sources from now on. What an unchanged one has shown stays; a changed one starts
@@ -48,11 +54,12 @@ impl Engine {
             let mut reader = SourceState::new(source.clone());
             reader.carried = shown.remove(&source.name).unwrap_or_default();
             let id = self.readers.len();
-            match &source.kind {
-                PackageKind::Kind(kind) => {
-                    reader.kinds.push(self.kind_id(first_kind, kind, source.projection()));
+            match &source.kinds {
+                PackageKinds::Listed(kinds) => {
+                    let id = |kind| self.kind_id(first_kind, kind, source.projection());
+                    reader.kinds = kinds.iter().map(id).collect();
                 }
-                PackageKind::Categories(categories) => {
+                PackageKinds::Categories(categories) => {
                     reader.finding = Some((Contact::default(), false));
                     let categories = categories.clone();
                     self.commands.push(Command::Find { source: id, categories });
@@ -136,7 +143,10 @@ impl Engine {
         kind: &str,
         now: Moment,
     ) -> KindId {
-        let name = (Box::from(group), Box::from(kind));
+        let health = self.readers[source].source.resource_health(group, kind);
+        // Sources with rules of their own do not see what others do.
+        let rules = health.as_ref().map(|health| health.text()).unwrap_or_default();
+        let name = (Box::from(group), Box::from(kind), rules.into());
         let id = match self.resource_kinds.get(&name) {
             Some(id) => *id,
             None => {
@@ -147,9 +157,13 @@ impl Engine {
                     resource: None,
                     selector: None,
                 };
-                let mut projection = kstatus::resource_projection(group, kind);
+                let mut projection = match &health {
+                    Some(health) => health.projection(),
+                    None => kstatus::resource_projection(group, kind),
+                };
                 projection.field("metadata").field("labels").keep();
-                let id = self.kinds.push(KindState::new(of, projection, Some(ResourceKind::new(self.count))));
+                let resources = ResourceKind::new(self.count, health);
+                let id = self.kinds.push(KindState::new(of, projection, Some(resources)));
                 // A kind that turns up later does not take its sources down while it is first read.
                 self.kinds[id].contact.note(now.boot);
                 self.resource_kinds.insert(name, id);
@@ -190,6 +204,7 @@ impl Engine {
         (reader.kinds, reader.related, reader.resource_kinds) = Default::default();
         (reader.carried, reader.unconfirmed) = Default::default();
         (reader.waiting, reader.unnameable) = Default::default();
+        reader.names = None;
         self.metrics.left_out(&reader.source.name, 0);
         let mut published = self.lock();
         published.standing[source] = None;
@@ -229,34 +244,74 @@ impl Engine {
     /// Whether objects of a kind are looked at again, beside when they change.
     pub(super) fn is_read_again(&self, kind: KindId) -> bool {
         self.readers.iter().any(|reader| {
-            reader.related.iter().flatten().any(|k| *k == kind)
-                || (reader.kinds.contains(&kind) && (!reader.related.is_empty() || reader.waits_for_lists()))
+            let again = !reader.related.is_empty() || reader.names.is_some() || reader.waits_for_lists();
+            reader.related.iter().flatten().any(|k| *k == kind) || (again && reader.kinds.contains(&kind))
         })
     }
 
-    /// The package that an object is, named after its kind where a source has several.
-    pub(super) fn package_of(&self, source: SourceId, kind: KindId, key: &Key) -> Key {
-        if self.readers[source].finding.is_none() {
-            return key.clone();
+    /// The package that an object is to a source, as it says now. What it was before is looked at again.
+    pub(super) fn name(
+        &mut self,
+        source: SourceId,
+        kind: KindId,
+        key: &Key,
+        object: &Value,
+        known: Known,
+    ) -> Option<Key> {
+        let reader = &mut self.readers[source];
+        let Some(names) = &mut reader.names else { return Some(key.clone()) };
+        let package = reader.source.takes(object).then(|| match reader.source.identity(object) {
+            Ok(identity) => Arc::new(PackageKey::new(identity.namespace.as_deref(), &identity.name)),
+            // Evaluation says what is wrong.
+            Err(_) => key.clone(),
+        });
+        if let Some(before) = names.put(kind, key, package.as_ref()) {
+            self.due.push_back(Due::Evaluate(source, before, known));
         }
-        let of = &self.kinds[kind].of;
-        let name = format!("{}.{}/{}", of.resource(), of.group, key.name);
-        Arc::new(PackageKey::new(key.namespace.as_deref(), &name))
+        package
     }
 
-    /// The object that is a package.
+    /// An object is gone.
+    pub(super) fn unname(&mut self, source: SourceId, kind: KindId, key: &Key, known: Known) {
+        match &mut self.readers[source].names {
+            None => self.forget(source, key),
+            Some(names) => {
+                if let Some(before) = names.put(kind, key, None) {
+                    self.due.push_back(Due::Evaluate(source, before, known));
+                }
+            }
+        }
+    }
+
+    /// The package that an object is, as it was last heard.
+    pub(super) fn package_of(&self, source: SourceId, kind: KindId, key: &Key) -> Option<Key> {
+        match &self.readers[source].names {
+            None => Some(key.clone()),
+            Some(names) => names.package_of(kind, key),
+        }
+    }
+
+    /// An object that is a package: the only one, unless there are rivals.
     pub(crate) fn object_of(&self, source: SourceId, package: &Key) -> Option<(KindId, Key)> {
         let reader = &self.readers[source];
-        if reader.finding.is_none() {
-            return Some((*reader.kinds.first()?, package.clone()));
+        match &reader.names {
+            None => Some((*reader.kinds.first()?, package.clone())),
+            Some(names) => names.objects_of(package).next().cloned(),
         }
-        let (resource, name) = package.name.split_once('/')?;
-        let of = |id: &&KindId| {
-            let of = &self.kinds[**id].of;
-            resource.strip_prefix(&of.resource()).and_then(|rest| rest.strip_prefix('.')) == Some(&of.group)
-        };
-        let kind = *reader.kinds.iter().find(of)?;
-        Some((kind, Arc::new(PackageKey::new(package.namespace.as_deref(), name))))
+    }
+
+    /// The objects that are one package, for people, where there are several.
+    pub(super) fn rivals(&self, source: SourceId, package: &Key) -> Option<String> {
+        let objects = self.readers[source].names.as_ref()?.objects_of(package);
+        let named = objects.map(|(kind, key)| named(&self.kinds[*kind].of, Some(key)));
+        let named: Vec<String> = named.take(MOST_RIVALS + 1).collect();
+        match named.len() {
+            0 | 1 => None,
+            count if count > MOST_RIVALS => {
+                Some(named.get(..MOST_RIVALS).unwrap_or_default().join(", ") + " and more")
+            }
+            _ => Some(named.join(", ")),
+        }
     }
 
     /// Whether what a package of a kind needs to be evaluated is known.
@@ -299,7 +354,7 @@ impl Engine {
         let states = reader.kinds().map(|kind| &self.kinds[kind]).filter(may_be_read);
         let mut contacts: Vec<_> = states.map(|s| (s.name(), s.contact.clone())).collect();
         if let Some((contact, _)) = &reader.finding {
-            contacts.push((reader.source.kind.to_string(), contact.clone()));
+            contacts.push((reader.source.kinds.to_string(), contact.clone()));
         }
         if let Some(standing) = &mut self.lock().standing[source] {
             standing.contacts = contacts;
@@ -372,7 +427,7 @@ impl Engine {
         for kind in &reader.kinds {
             let state = &self.kinds[*kind];
             if state.listing == Listing::Complete {
-                let packages = state.objects.keys().map(|key| self.package_of(source, *kind, key));
+                let packages = state.objects.keys().filter_map(|key| self.package_of(source, *kind, key));
                 missing.extend(packages.filter(|package| !reader.packages.contains_key(package)));
             }
         }

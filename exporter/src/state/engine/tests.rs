@@ -9,51 +9,60 @@ use crate::{serve::exposition::render, source::KindRef, state::Publisher};
 
 /// One source that joins by name, one by labels, both of the same kinds.
 const SOURCES: &str = r"
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: named
-object: {group: test.dev, kind: Package, versions: [v1]}
-related:
-  - name: owner
-    kinds: [{group: test.dev, kind: Owner, versions: [v1]}]
-    reference: {name: object.?spec.?owner}
-revisions:
-  desired: owner.?spec.?revision
-  applied: object.?status.?revision
-apply:
-  - when: object.?status.?revision.orValue('') == owner.?spec.?revision.orValue('none')
-    state: Applied
-  - state: Pending
-health:
-  - state: Current
-samples:
-  - object:
-      apiVersion: test.dev/v1
-      kind: Package
-      metadata: {name: a, namespace: n}
-      spec: {owner: o}
-      status: {revision: r1}
+metadata:
+  name: named
+spec:
+  kinds:
+    - {group: test.dev, kind: Package, versions: [v1]}
+  related:
+    - name: owner
+      kinds: [{group: test.dev, kind: Owner, versions: [v1]}]
+      reference:
+        nameExpression: object.?spec.?owner
+  revisions:
+    desiredExpression: owner.?spec.?revision
+    appliedExpression: object.?status.?revision
+  apply:
+    - whenExpression: object.?status.?revision.orValue('') == owner.?spec.?revision.orValue('none')
+      state: Applied
+    - state: Pending
+  health:
+    - state: Current
+  samples:
+    - object:
+        apiVersion: test.dev/v1
+        kind: Package
+        metadata: {name: a, namespace: n}
+        spec: {owner: o}
+        status: {revision: r1}
 ---
-apiVersion: statusbridge.dev/source/v1
+apiVersion: sources.statusbridge.dev/v1alpha1
 kind: Source
-name: labelled
-object: {group: test.dev, kind: Package, versions: [v1]}
-related:
-  - name: owners
-    kinds: [{group: test.dev, kind: Owner, versions: [v1]}]
-    labels: {match: {package: object.metadata.name}}
-apply:
-  - when: owners.exists(o, o.?spec.?revision.orValue('') == 'r9')
-    state: Failed
-    reason: OwnerAtNine
-  - state: Applied
-health:
-  - state: Current
-samples:
-  - object:
-      apiVersion: test.dev/v1
-      kind: Package
-      metadata: {name: a, namespace: n}
+metadata:
+  name: labelled
+spec:
+  kinds:
+    - {group: test.dev, kind: Package, versions: [v1]}
+  related:
+    - name: owners
+      kinds: [{group: test.dev, kind: Owner, versions: [v1]}]
+      labels:
+        match:
+          - {label: package, valueExpression: object.metadata.name}
+  apply:
+    - whenExpression: owners.exists(o, o.?spec.?revision.orValue('') == 'r9')
+      state: Failed
+      reason: OwnerAtNine
+    - state: Applied
+  health:
+    - state: Current
+  samples:
+    - object:
+        apiVersion: test.dev/v1
+        kind: Package
+        metadata: {name: a, namespace: n}
 ";
 
 pub(super) fn compile(sources: &str) -> Vec<Arc<Source>> {

@@ -1,4 +1,4 @@
-//! What is measured of leaf health: kpt's ResourceGroups of twenty objects each, and as many objects that no package has.
+//! What is measured of resource health: kpt's ResourceGroups of twenty objects each, and as many objects that no package has.
 
 use crate::fleet::{hex, name, namespace};
 use serde_json::{Value, json};

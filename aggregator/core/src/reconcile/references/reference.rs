@@ -97,7 +97,7 @@ pub(super) fn read(expression: &Expression, place: &Place, json: &str) -> Result
     let object = &Value::Object(object);
     let mut scope = Scope::with_steps(MAX_STEPS);
     scope.bind(OBJECT, object);
-    let text = expression.whole_text_of(&scope, MAX_REVISION).map_err(|error| error.to_string())?;
+    let text = expression.whole_text_of(&mut scope, MAX_REVISION).map_err(|error| error.to_string())?;
     let revision = text.as_deref().unwrap_or_default().trim();
     if revision.is_empty() {
         return Err(expression.error("gives nothing").to_string());

@@ -9,7 +9,6 @@
 //! The slices are their own memory: which cluster is in which slice is read from them, so a restart
 //! goes on where the last process stopped.
 
-pub(super) mod changes;
 mod plan;
 
 pub use plan::{Change, Wanted, plan};

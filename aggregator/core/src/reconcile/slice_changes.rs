@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Change, Slice, Slices, Wanted, plan};
+use super::slices::{Change, Slice, Slices, Wanted, plan};
 use crate::decide::fleet_package;
 use crate::reconcile::judge::{Rows, World};
 use crate::reconcile::store::{Key, PackageObject};
@@ -64,5 +64,5 @@ fn may_stay(world: &World<'_>, package: &PackageObject, slice: &Slice) -> bool {
 }
 
 #[cfg(test)]
-#[path = "changes_tests.rs"]
+#[path = "slice_changes_tests.rs"]
 mod tests;
