@@ -340,3 +340,73 @@ fn hostile_yaml_is_told_and_stops_nothing() {
         assert!(run.err.contains(&alone), "{name}: {}", run.err);
     }
 }
+
+const TESTS: &str = r#"
+apiVersion: sources.statusbridge.dev/v1alpha1
+kind: SourceTest
+metadata: {name: flux}
+spec:
+  sources: [flux-source]
+  base:
+    object:
+      apiVersion: source.toolkit.fluxcd.io/v1
+      kind: GitRepository
+      metadata: {name: fleet, namespace: flux-system, generation: 1}
+      status:
+        observedGeneration: 1
+        artifact: {revision: "main@sha1:4f0e2a9c81d3b7650e4f0e2a9c81d3b7650e1234"}
+        conditions: [{type: Ready, status: "True", reason: Succeeded, observedGeneration: 1}]
+  cases:
+    - {name: there, expect: {apply: Applied, healthyRevision: 4f0e2a9c81d3}}
+    - {name: gone, patch: {object: null}, expect: {shown: false}}
+"#;
+
+#[test]
+fn tests_pass_or_fail_by_what_is_expected() {
+    let files = Files::new();
+    let tests = files.write("tests.yaml", TESTS);
+    // A preset that has to be asked for is found by its name.
+    let run = statusbridge(&["source", "test", &tests], None);
+    assert_eq!((run.code, run.out.as_str(), run.err.as_str()), (0, "2 passed\n", ""));
+
+    let wrong = files.write("wrong.yaml", &TESTS.replace("apply: Applied", "apply: Pending"));
+    let junit = files.path() + "/report.xml";
+    let run = statusbridge(&["source", "test", "--junit", &junit, &tests, &wrong], None);
+    assert_eq!(run.code, 1, "{}", run.err);
+    assert_eq!(
+        run.out,
+        "FAILED flux, flux-source: there\n  apply  expected Pending, found Applied\n3 passed, 1 failed\n"
+    );
+    let report = fs::read_to_string(&junit).expect("a report");
+    assert!(report.contains("tests=\"4\" failures=\"1\""), "{report}");
+    assert!(report.contains("<failure message=\"apply  expected Pending, found Applied\">"), "{report}");
+
+    let json = statusbridge(&["source", "test", "-o", "json", &wrong], None);
+    let json: serde_json::Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!((json["passed"].as_u64(), json["failed"].as_u64()), (Some(1), Some(1)));
+    assert_eq!(json["tests"][0]["problems"][0], "apply  expected Pending, found Applied");
+}
+
+#[test]
+fn what_is_no_test_or_none_at_all_is_a_wrong_argument() {
+    let files = Files::new();
+    let package = files.write("package.yaml", PACKAGE);
+    let run = statusbridge(&["source", "test", &package], None);
+    assert_eq!(run.code, 2);
+    assert!(
+        run.err.contains("package.yaml: needs `apiVersion: sources.statusbridge.dev/v1alpha1`"),
+        "{}",
+        run.err
+    );
+    let run = statusbridge(&["source", "test"], None);
+    assert_eq!(run.code, 2);
+    assert!(run.err.contains("found no test"), "{}", run.err);
+    let unknown = files.write("unknown.yaml", &TESTS.replace("[flux-source]", "[nope]"));
+    let run = statusbridge(&["source", "test", &unknown], None);
+    assert_eq!(run.code, 1);
+    assert!(run.out.contains("there is no source nope: give its file with --sources"), "{}", run.out);
+    let resources =
+        files.write("resources.yaml", &TESTS.replace("name: there,", "name: there, resourceHealth: true,"));
+    let run = statusbridge(&["source", "test", &resources], None);
+    assert!(run.out.contains("source flux-source does not say what its packages consist of"), "{}", run.out);
+}

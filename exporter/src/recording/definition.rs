@@ -53,18 +53,19 @@ impl Definition {
         Some(((text(spec.get("group"))?, text(names.get("kind"))?), definition))
     }
 
-    /// Fills in what an API server fills in when it takes in an object of `version`, and when it reads the object back.
-    pub(super) fn fill_in(&self, version: &str, object: &mut Value) {
+    /// Fills in what an API server fills in when it takes in an object of `version`, and when it reads the object back: so
+    /// many values at most, which are taken from those that are left.
+    pub(super) fn fill_in(&self, version: &str, object: &mut Value, left: &mut usize) {
         let written = self.versions.iter().filter(|it| it.name == version);
         let stored = self.versions.iter().filter(|it| it.stored && it.name != version);
         for version in written.chain(stored) {
-            fill_in(object, &version.schema, MAX_DEPTH);
+            fill_in(object, &version.schema, MAX_DEPTH, left);
         }
     }
 }
 
 /// The defaults of a structural schema, as apiextensions-apiserver has them (`pkg/apiserver/schema/defaulting`).
-fn fill_in(value: &mut Value, schema: &Value, depth: usize) {
+fn fill_in(value: &mut Value, schema: &Value, depth: usize, left: &mut usize) {
     let Some(depth) = depth.checked_sub(1) else { return };
     match value {
         Value::Object(fields) => {
@@ -73,20 +74,20 @@ fn fill_in(value: &mut Value, schema: &Value, depth: usize) {
             let others = schema.get("additionalProperties").filter(|others| others.is_object());
             for (name, property) in properties {
                 if !fields.contains_key(name)
-                    && let Some(default) = property.get("default")
+                    && let Some(default) = default(property, left)
                 {
-                    fields.insert(name.clone(), default.clone());
+                    fields.insert(name.clone(), default);
                 }
             }
             for (name, field) in fields {
                 if let Some(schema) = properties.get(name).or(others) {
-                    fill_in_place(field, schema, depth);
+                    fill_in_place(field, schema, depth, left);
                 }
             }
         }
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
-                items.iter_mut().for_each(|item| fill_in_place(item, schema, depth));
+                items.iter_mut().for_each(|item| fill_in_place(item, schema, depth, left));
             }
         }
         _ => {}
@@ -94,14 +95,31 @@ fn fill_in(value: &mut Value, schema: &Value, depth: usize) {
 }
 
 /// The same for a value that is there: a null where none may be counts as missing.
-fn fill_in_place(value: &mut Value, schema: &Value, depth: usize) {
+fn fill_in_place(value: &mut Value, schema: &Value, depth: usize, left: &mut usize) {
     if value.is_null()
         && schema.get("nullable") != Some(&Value::Bool(true))
-        && let Some(default) = schema.get("default")
+        && let Some(default) = default(schema, left)
     {
-        *value = default.clone();
+        *value = default;
     }
-    fill_in(value, schema, depth);
+    fill_in(value, schema, depth, left);
+}
+
+/// The default of a schema, if so much is left.
+fn default(schema: &Value, left: &mut usize) -> Option<Value> {
+    let default = schema.get("default")?;
+    *left = left.checked_sub(size(default))?;
+    Some(default.clone())
+}
+
+/// How much there is of a value: its parts, and the bytes of its texts.
+fn size(value: &Value) -> usize {
+    1 + match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size(value)).sum(),
+        _ => 0,
+    }
 }
 
 #[cfg(test)]
@@ -151,8 +169,17 @@ mod tests {
         #[case] mut object: Value,
         #[case] expected: Value,
     ) {
-        definition().fill_in(version, &mut object);
+        let mut left = 1_000;
+        definition().fill_in(version, &mut object, &mut left);
         assert_eq!(object, expected);
+    }
+
+    #[test]
+    fn no_more_is_filled_in_than_is_left() {
+        let (mut object, mut left) = (json!({"spec": {"parts": [{}, {}, {}]}}), 4);
+        definition().fill_in("v1", &mut object, &mut left);
+        let sizes = object["spec"]["parts"].as_array().unwrap().iter().filter(|part| part["size"] == 1);
+        assert_eq!((sizes.count(), left), (1, 0), "`free` took two, `paused` one: {object}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Which kinds an API server that has the saved objects serves, and how it shows their objects.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::de::DeserializeSeed as _;
 use serde_json::Value;
@@ -21,7 +22,12 @@ pub struct Kinds {
     definitions: HashMap<GroupKind, Definition>,
     /// Versions at which there are objects.
     versions: HashMap<GroupKind, BTreeSet<String>>,
+    /// How much was filled in.
+    filled: AtomicUsize,
 }
+
+/// Most that is filled in for all objects together.
+const MAX_FILLED: usize = 64 << 20;
 
 /// How an API server shows the objects of a kind to a watch.
 #[derive(Debug, Clone)]
@@ -99,7 +105,10 @@ impl Kinds {
     pub(crate) fn stored(&self, mut object: Value) -> Value {
         if let Some(definition) = self.definitions.get(&group_kind(&object)) {
             let version = version(&object).to_owned();
-            definition.fill_in(&version, &mut object);
+            let before = MAX_FILLED.saturating_sub(self.filled.load(Ordering::Relaxed));
+            let mut left = before;
+            definition.fill_in(&version, &mut object, &mut left);
+            self.filled.fetch_add(before - left, Ordering::Relaxed);
         }
         object
     }

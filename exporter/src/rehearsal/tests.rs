@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use statusbridge_contract::ApplyState;
 use statusbridge_serving::format::Format;
@@ -315,4 +316,35 @@ fn a_scrape_reads_what_is_shown_in_the_end_and_of_no_kind_that_is_not_there() {
         "{text}"
     );
     assert!(!text.contains("bundles"), "{text}");
+}
+
+proptest! {
+    /// Files and lists have no order that means anything.
+    #[test]
+    fn objects_say_the_same_in_any_order(
+        order in Just((0..8).collect::<Vec<usize>>()).prop_shuffle()
+    ) {
+        let [crd, bundle] = bundle();
+        let named = |mut object: Value, name: &str| {
+            object["metadata"]["name"] = name.into();
+            object
+        };
+        let objects = [
+            crd,
+            bundle,
+            widget("r1", 0, false),
+            wanted("r1"),
+            named(widget("r1", 3, true), "b"),
+            named(wanted("r2"), "b"),
+            named(wanted("r3"), "nobody"),
+            named(widget("r4", 1, false), "c"),
+        ];
+        let shuffled: Vec<Value> = order.iter().map(|at| objects[*at].clone()).collect();
+        let sources = format!("{SOURCE}{RESOURCES}");
+        let told = |objects: &[Value]| {
+            let history = run_with(&sources, objects, Clock::Fixed(0));
+            (history.packages, render(&history.snapshot, Format::Text, None).len())
+        };
+        prop_assert_eq!(told(&shuffled), told(&objects));
+    }
 }
