@@ -9,13 +9,13 @@ pub struct SourceProblem {
     /// The file as it was given.
     pub file: String,
     /// The line where it is.
-    pub line: Option<usize>,
+    pub line: Option<u32>,
     /// Name of the source.
     pub source_name: Option<String>,
     /// The field, such as `spec.apply[2].whenExpression`.
     pub field: Option<String>,
     /// The expression in that field.
-    pub expression: Option<String>,
+    pub expression: Option<Box<str>>,
     /// What is wrong.
     pub message: String,
 }

@@ -63,7 +63,7 @@ fn forget_numbers(node: &mut IdedExpr) {
         Expr::Comprehension(c) => {
             [&mut c.iter_range, &mut c.accu_init, &mut c.loop_cond, &mut c.loop_step, &mut c.result]
                 .into_iter()
-                .for_each(|part| forget_numbers(part));
+                .for_each(forget_numbers);
         }
     }
 }

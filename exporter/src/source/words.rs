@@ -24,7 +24,7 @@ pub(super) fn check(node: &IdedExpr) -> Result<(), String> {
             let hidden = [Some(&c.iter_var), c.iter_var2.as_ref()].into_iter().flatten().any(|v| v == APPLY);
             check(&c.iter_range)?;
             check(&c.accu_init)?;
-            if hidden { Ok(()) } else { parts.into_iter().try_for_each(|part| check(part)) }
+            if hidden { Ok(()) } else { parts.into_iter().try_for_each(check) }
         }
     }
 }

@@ -77,7 +77,7 @@ fn parse(file: &str, text: &str) -> Result<Vec<Source>, SourceProblem> {
     let values: Vec<Value> = yaml::from_multiple(text).map_err(malformed)?;
     let located = |document: usize, mut problem: SourceProblem| {
         let field = problem.field.as_deref().map(|field| by_place(field, values.get(document)));
-        problem.line = field.and_then(|field| plain::line_of(text, document, &field));
+        problem.line = field.and_then(|field| plain::line_of(text, document, &field)?.try_into().ok());
         problem
     };
     let mut sources = Vec::new();
@@ -115,14 +115,13 @@ impl Compiler<'_> {
 
     fn failed(&self, error: EvaluationError, tried_on: &str) -> SourceProblem {
         SourceProblem {
-            expression: Some(error.expression),
+            expression: Some(error.expression.into()),
             ..self.wrong(&error.field, format!("on {tried_on}: {}", error.message))
         }
     }
 
     fn expression(&self, field: &str, text: &str, variables: &[&str]) -> Result<Expression, SourceProblem> {
-        let wrong =
-            |message| SourceProblem { expression: Some(text.to_owned()), ..self.wrong(field, message) };
+        let wrong = |message| SourceProblem { expression: Some(text.into()), ..self.wrong(field, message) };
         let expression = Expression::compile(field, text, variables).map_err(wrong)?;
         words::check(expression.tree()).map_err(wrong)?;
         Ok(expression)

@@ -83,14 +83,16 @@ struct Look {
     own: Option<i64>,
 }
 
+/// Group, kind and, where they are a source's own, the rules for its health.
+type ResourceName = (Box<str>, Box<str>, Box<str>);
+
 /// The module says how it works.
 pub(crate) struct Engine {
     /// By [`SourceId`].
     readers: Table<SourceState>,
     /// By [`KindId`].
     kinds: Table<KindState>,
-    /// By group, kind and the rules for its health, if they are a source's own.
-    resource_kinds: HashMap<(Box<str>, Box<str>, Box<str>), KindId>,
+    resource_kinds: HashMap<ResourceName, KindId>,
     published: SharedPublished,
     deadlines: BinaryHeap<Reverse<(i64, SourceId, Key)>>,
     /// What still follows from the last update, in order.
