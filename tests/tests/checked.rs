@@ -78,3 +78,34 @@ fn same(sample: &str, values: [Option<f64>; 2]) -> bool {
         [live, checked] => live == checked,
     }
 }
+
+const SAID: &str = r#"statusbridge_package_healthy_revision{package="a",package_source="s"} 7
+statusbridge_package_transition_timestamp_seconds{package="a",package_source="s"} 1700000000
+statusbridge_package_reason{package="b",package_source="s"} 5
+statusbridge_reason_info{code="5",package_source="s",reason="Busy"} 1
+statusbridge_reason_info{code="6",package_source="s",reason="Past"} 1
+statusbridge_packages{apply_state="Applied",health="Current",package_source="s"} 1
+statusbridge_packages{apply_state="Pending",health="Unknown",package_source="s"} 0
+statusbridge_rendered_timestamp_seconds 1700000009
+"#;
+
+#[test]
+fn what_counts_has_to_agree() {
+    let up = "statusbridge_source_up{package_source=\"s\"} 1\nstatusbridge_rendered";
+    for (what, of, checked, expected) in [
+        ("the same", "Busy", "Busy", true),
+        ("another value", "} 7", "} 8", false),
+        ("a sample more", "statusbridge_rendered", up, false),
+        ("a reason that some package has", "Busy", "Idle", false),
+        ("a reason that none has any more", "Past", "Gone", true),
+        ("a state that none has any more", "health=\"Unknown\"", "health=\"Failed\"", true),
+        ("a time that was rounded", "1700000000", "1700000002", true),
+        ("another time", "1700000000", "1700000003", false),
+        ("no time of its own", "1700000000", "4070908800", true),
+        ("the time of a scrape", "1700000009", "1700000005", true),
+    ] {
+        let live = Exposition::parse(SAID).unwrap();
+        let checked = Exposition::parse(&SAID.replace(of, checked)).unwrap();
+        assert_eq!(agree(&live, &checked).is_ok(), expected, "{what}");
+    }
+}
