@@ -410,3 +410,45 @@ fn what_is_no_test_or_none_at_all_is_a_wrong_argument() {
     let run = statusbridge(&["source", "test", &resources], None);
     assert!(run.out.contains("source flux-source does not say what its packages consist of"), "{}", run.out);
 }
+
+/// A definition among the objects tells which fields there are.
+#[test]
+fn fields_that_a_kind_does_not_have_are_warned_of() {
+    let files = Files::new();
+    let source = "
+apiVersion: sources.statusbridge.dev/v1alpha1
+kind: Source
+metadata: {name: widgets}
+spec:
+  kinds: [{group: example.org, kind: Widget, versions: [v1]}]
+  variables: [{name: stray, expression: '1'}]
+  revisions: {appliedExpression: object.?status.?verzion}
+";
+    let definition = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.org}
+spec:
+  group: example.org
+  scope: Namespaced
+  names: {kind: Widget, plural: widgets}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, properties: {status: {type: object, properties: {version: {type: string}}}}}}
+";
+    let (source, definition) = (files.write("own.yaml", source), files.write("crd.yaml", definition));
+    let run = statusbridge(&["source", "check", "--presets=", "--sources", &source, &definition], None);
+    assert_eq!(run.code, 0, "{}", run.err);
+    for warning in [
+        "own.yaml: line 7: source widgets: spec.variables[stray]: is read by nothing",
+        "crd.yaml: source widgets: reads object.status.verzion, which Widget of example.org at version v1 does not have",
+    ] {
+        assert!(
+            run.err.lines().any(|line| line.starts_with("warning: ") && line.contains(warning)),
+            "{}",
+            run.err
+        );
+    }
+}

@@ -13,6 +13,7 @@ mod compile;
 mod error;
 mod evaluate;
 mod expectation;
+mod fields;
 mod files;
 mod footprint;
 mod format;

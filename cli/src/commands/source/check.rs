@@ -63,7 +63,7 @@ struct Report<'a> {
 pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
     let Saved { objects, broken } = Saved::read(&args.paths);
     let now = args.now.unwrap_or_else(jiff::Timestamp::now).as_millisecond();
-    let sources = loaded(&args.sources)?;
+    let sources = loaded(&args.sources, &objects)?;
     let history = rehearse(sources, objects, args.limits.clone(), Clock::Fixed(now));
     let packages = history.packages.iter().map(|(id, package)| PackageReport::new(id, Some(package)));
     let report = Report { packages: packages.collect() };

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
+use statusbridge_exporter::saved::SavedObject;
 use statusbridge_exporter::source::{PRESETS, Preset, Source, SourceArgs, schema};
 
 use crate::exit::Exit;
@@ -41,10 +42,18 @@ pub(crate) enum SourceCommand {
     Schema,
 }
 
-/// The sources; what may be meant otherwise in them goes to standard error.
-fn loaded(args: &SourceArgs) -> Result<Vec<Arc<Source>>> {
+/// The sources; what may be meant otherwise in them goes to standard error, also what definitions of kinds among the
+/// saved objects say against the fields that they read.
+fn loaded(args: &SourceArgs, objects: &[SavedObject]) -> Result<Vec<Arc<Source>>> {
     let sources = args.load()?;
-    sources.iter().flat_map(|source| &source.warnings).for_each(|warning| eprintln!("warning: {warning}"));
+    for source in &sources {
+        source.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        for object in objects {
+            for warning in source.unknown_fields(&object.value) {
+                eprintln!("warning: {}: {warning}", object.origin);
+            }
+        }
+    }
     Ok(sources.into_iter().map(Arc::new).collect())
 }
 

@@ -5,6 +5,8 @@ mod projections;
 mod resources;
 mod rules;
 
+pub(super) use projections::footprint;
+
 use std::cell::RefCell;
 
 use serde_json::{Value, json};

@@ -4,8 +4,8 @@ use statusbridge_expression::OBJECT;
 
 use super::super::{footprint::Footprint, join::By, kstatus, program::Source};
 
-/// Finds out what the expressions read.
-pub(super) fn set(source: &mut Source) {
+/// What the expressions read, by the variables that hold objects.
+pub(crate) fn footprint(source: &Source) -> Footprint {
     let mut footprint = Footprint::default();
     footprint.add_object(OBJECT);
     for related in &source.related {
@@ -26,6 +26,13 @@ pub(super) fn set(source: &mut Source) {
     // The references are most of an object: they are kept only where somebody looks at them.
     let watch = p.watch.iter().filter(|watch| watch.enabled);
     watch.flat_map(|watch| watch.expressions()).for_each(|e| footprint.read(e));
+    footprint
+}
+
+/// Notes in a source what has to be kept of objects.
+pub(super) fn set(source: &mut Source) {
+    let footprint = footprint(source);
+    let p = &source.program;
     let mut projection = footprint.projection(OBJECT);
     if p.health.is_none() {
         projection.merge(&kstatus::package_projection());
