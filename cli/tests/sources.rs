@@ -443,7 +443,7 @@ spec:
     assert_eq!(run.code, 0, "{}", run.err);
     for warning in [
         "own.yaml: line 7: source widgets: spec.variables[stray]: is read by nothing",
-        "crd.yaml: source widgets: reads object.status.verzion, which Widget of example.org at version v1 does not have",
+        "source widgets: reads object.status.verzion, which Widget does not have",
     ] {
         assert!(
             run.err.lines().any(|line| line.starts_with("warning: ") && line.contains(warning)),

@@ -1,5 +1,7 @@
 //! Fields that expressions read and that a kind does not have, as its CustomResourceDefinition says.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use statusbridge_expression::OBJECT;
 
@@ -9,26 +11,32 @@ use super::{compile::footprint, kind::KindRef, program::Source, projection::Proj
 const MOST_NAMED: usize = 20;
 
 impl Source {
-    /// What a CustomResourceDefinition says against the fields that expressions read: one text for each that the kind
-    /// does not have, at the first version of the source that it serves. Of other kinds, and of a kind whose fields
-    /// nobody has written down, nothing is said.
-    pub fn unknown_fields(&self, definition: &Value) -> Vec<String> {
+    /// What CustomResourceDefinitions say against the fields that expressions read of the package or of what is related
+    /// to it: one text for each that none of its kinds has, at the first version of the source that is served. Nothing
+    /// is said where one of the kinds is not among the definitions, or nobody has written its fields down.
+    pub fn unknown_fields<'d>(&self, definitions: impl Iterator<Item = &'d Value> + Clone) -> Vec<String> {
         let footprint = footprint(self);
-        let own = self.kinds.listed().iter().map(|kind| (kind, OBJECT));
-        let related = self.related.iter().flat_map(|r| r.kinds.iter().map(|kind| (kind, r.name.as_str())));
+        let own = (OBJECT, self.kinds.listed());
+        let related = self.related.iter().map(|related| (related.name.as_str(), related.kinds.as_slice()));
         let mut found = Vec::new();
-        for (kind, variable) in own.chain(related) {
-            let Some((version, schema)) = schema_of(definition, kind) else { continue };
-            let mut fields = Vec::new();
-            missing(&footprint.projection(variable), schema, "", &mut fields);
+        for (variable, kinds) in [own].into_iter().chain(related) {
+            let read = footprint.projection(variable);
+            let of_kind = |kind: &KindRef| {
+                let schema = definitions.clone().find_map(|definition| schema_of(definition, kind))?;
+                let mut fields = BTreeSet::new();
+                missing(&read, schema, "", &mut fields);
+                Some(fields)
+            };
+            let of_kinds: Option<Vec<_>> = kinds.iter().map(of_kind).collect();
+            let in_all = of_kinds.and_then(|all| all.into_iter().reduce(|one, other| &one & &other));
+            let names: Vec<&str> = kinds.iter().map(|kind| &*kind.kind).collect();
             // What every object has is not in schemas.
-            let is_own = |field: &String| !["apiVersion", "kind", "metadata"].contains(&first(field));
-            let fields = fields.into_iter().filter(is_own).take(MOST_NAMED);
-            found.extend(fields.map(|field| {
-                format!(
-                    "source {}: reads {variable}.{field}, which {} of {} at version {version} does not have",
-                    self.name, kind.kind, kind.group
-                )
+            let fields = in_all.into_iter().flatten();
+            let fields = fields.filter(|field| !["apiVersion", "kind", "metadata"].contains(&first(field)));
+            found.extend(fields.take(MOST_NAMED).map(|field| {
+                let has = if names.len() == 1 { "does not have" } else { "do not have" };
+                let kinds = names.join(" and ");
+                format!("source {}: reads {variable}.{field}, which {kinds} {has}", self.name)
             }));
         }
         found
@@ -40,7 +48,7 @@ fn first(field: &str) -> &str {
 }
 
 /// The schema of a kind's objects, at the first of its versions that is served.
-fn schema_of<'d>(definition: &'d Value, kind: &KindRef) -> Option<(&'d str, &'d Value)> {
+fn schema_of<'d>(definition: &'d Value, kind: &KindRef) -> Option<&'d Value> {
     let spec = definition.get("spec")?;
     let is_it = spec.get("group")?.as_str()? == kind.group && spec.get("names")?.get("kind")? == &kind.kind;
     let versions = spec.get("versions")?.as_array().filter(|_| is_it)?;
@@ -48,13 +56,12 @@ fn schema_of<'d>(definition: &'d Value, kind: &KindRef) -> Option<(&'d str, &'d 
         let version =
             versions.iter().find(|version| version.get("name").is_some_and(|name| name == wanted))?;
         let served = version.get("served").and_then(Value::as_bool).unwrap_or_default();
-        let schema = version.get("schema")?.get("openAPIV3Schema").filter(|_| served)?;
-        Some((version.get("name")?.as_str()?, schema))
+        version.get("schema")?.get("openAPIV3Schema").filter(|_| served)
     })
 }
 
 /// Paths of what is read of a value and is not in its schema.
-fn missing(read: &Projection, schema: &Value, path: &str, found: &mut Vec<String>) {
+fn missing(read: &Projection, schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     let is = |mark: &str| schema.get(mark).and_then(Value::as_bool).unwrap_or_default();
     if is("x-kubernetes-preserve-unknown-fields") || is("x-kubernetes-embedded-resource") {
         return;
@@ -67,7 +74,7 @@ fn missing(read: &Projection, schema: &Value, path: &str, found: &mut Vec<String
         let property = schema.get("properties").and_then(|properties| properties.get(name));
         match property.or_else(|| schema.get("additionalProperties")) {
             Some(schema) => missing(inner, schema, &path, found),
-            None => found.push(path),
+            None => drop(found.insert(path)),
         }
     }
 }
@@ -86,7 +93,7 @@ spec:
   kinds: [{group: example.org, kind: Widget, versions: [v2, v1]}]
   related:
     - name: parts
-      kinds: [{group: example.org, kind: Part, versions: [v1]}]
+      kinds: [{group: example.org, kind: Part, versions: [v1]}, {group: example.org, kind: Piece, versions: [v1]}]
       labels: {match: [{label: a, valueExpression: object.metadata.name}]}
   variables:
     - {name: ready, expression: \"condition(object, 'Ready')\"}
@@ -108,7 +115,7 @@ spec:
 
     fn unknown(definition: &Value) -> Vec<String> {
         let source = Source::parse("f", SOURCE).expect("it compiles").remove(0);
-        source.unknown_fields(definition)
+        source.unknown_fields([definition].into_iter())
     }
 
     #[test]
@@ -127,19 +134,22 @@ spec:
         let version = |name: &str, served: bool, schema: &Value| json!({"name": name, "served": served, "schema": {"openAPIV3Schema": schema}});
         let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let widget = definition("Widget", json!([version("v1", true, &schema), version("v2", false, &open)]));
-        let at = "Widget of example.org at version v1 does not have";
         assert_eq!(
             unknown(&widget),
             [
-                format!("source widgets: reads object.status.conditions[].reazon, which {at}"),
-                format!("source widgets: reads object.status.verzion, which {at}"),
+                "source widgets: reads object.status.conditions[].reazon, which Widget does not have",
+                "source widgets: reads object.status.verzion, which Widget does not have",
             ]
         );
-        let part = definition("Part", json!([version("v1", true, &schema)]));
+        let [part, piece, other] = [("Part", &schema), ("Piece", &schema), ("Piece", &open)]
+            .map(|(kind, schema)| definition(kind, json!([version("v1", true, schema)])));
+        let source = Source::parse("f", SOURCE).expect("it compiles").remove(0);
         assert_eq!(
-            unknown(&part),
-            ["source widgets: reads parts.status.ok, which Part of example.org at version v1 does not have"]
+            source.unknown_fields([&piece, &part].into_iter()),
+            ["source widgets: reads parts.status.ok, which Part and Piece do not have"]
         );
+        assert_eq!(source.unknown_fields([&part, &other].into_iter()), Vec::<String>::new(), "one has it");
+        assert_eq!(unknown(&part), Vec::<String>::new(), "the other is not known");
         for nothing in [
             definition("Widget", json!([version("v1", true, &open)])),
             definition("Other", json!([version("v1", true, &schema)])),

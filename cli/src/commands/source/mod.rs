@@ -48,11 +48,8 @@ fn loaded(args: &SourceArgs, objects: &[SavedObject]) -> Result<Vec<Arc<Source>>
     let sources = args.load()?;
     for source in &sources {
         source.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-        for object in objects {
-            for warning in source.unknown_fields(&object.value) {
-                eprintln!("warning: {}: {warning}", object.origin);
-            }
-        }
+        let fields = source.unknown_fields(objects.iter().map(|object| &object.value));
+        fields.iter().for_each(|warning| eprintln!("warning: {warning}"));
     }
     Ok(sources.into_iter().map(Arc::new).collect())
 }
