@@ -92,8 +92,12 @@ async fn a_chat_learns_what_blocks_a_wave_with_the_rights_of_its_token() {
             })
         };
         for (revision, begin) in [(R1, "Yes"), (R2, "No")] {
-            let (text, _) = ask("verdict", question(revision)).await?;
-            ensure!(text.starts_with(begin), "{text}");
+            eventually(SOON, "the question is answered", async || {
+                let (text, _) = ask("verdict", question(revision)).await?;
+                ensure!(text.starts_with(begin), "{text}");
+                Ok(())
+            })
+            .await?;
         }
         let (text, data) = ask("fleet_status", json!({})).await?;
         let totals = json!({"packages": 1, "packagesReady": 0, "gates": 3, "gatesOpen": 0});
