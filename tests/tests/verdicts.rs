@@ -174,7 +174,8 @@ async fn whatever_goes_silent_closes_the_gate_and_recovers() {
         world.sees("RolloutGate", "Open", "True", "Healthy").await?;
 
         world.prometheus.process().freeze()?;
-        let closed = world.sees("RolloutGate", "Open", "False", "Stale").await?;
+        // It closes as Stale, and is told why as soon as it is judged again.
+        let closed = world.sees("RolloutGate", "Open", "False", "BackendUnavailable").await?;
         let message = closed.data["status"]["waitingFor"][0]["message"].as_str().unwrap_or_default();
         ensure!(message.contains("the metrics backend does not answer"), "{message}");
         world.prometheus.process().thaw()?;
