@@ -28,7 +28,7 @@ pub enum Clock {
     FromObjects(i64),
 }
 
-/// See the [module](self).
+/// All that came of a rehearsal.
 #[derive(Debug, Clone)]
 pub struct History {
     /// What is shown in the end.

@@ -26,8 +26,7 @@ struct Found<S> {
 }
 
 impl Source {
-    /// The state of a package, when nothing is known of the objects that it consists of. See
-    /// [`Source::evaluate_with`].
+    /// The state of a package, when nothing is known of the objects that it consists of.
     pub fn evaluate<'v>(&'v self, object: &'v Value, related: &RelatedObjects<'v>) -> Evaluation {
         self.evaluate_with(object, related, &mut |_| ResourceSummary::default())
     }
