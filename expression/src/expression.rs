@@ -245,19 +245,26 @@ fn check_depth(node: &IdedExpr, depth: usize) -> Result<(), String> {
     if depth > MAX_DEPTH {
         return Err(format!("the expression is nested more than {MAX_DEPTH} deep"));
     }
-    let check = |node: &IdedExpr| check_depth(node, depth + 1);
+    children(node).into_iter().try_for_each(|child| check_depth(child, depth + 1))
+}
+
+/// The parts of an expression's node.
+pub fn children(node: &IdedExpr) -> Vec<&IdedExpr> {
     match &node.expr {
-        Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) | Expr::Struct(_) => Ok(()),
-        Expr::Select(select) => check(&select.operand),
-        Expr::List(list) => list.elements.iter().try_for_each(check),
-        Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
-            EntryExpr::MapEntry(entry) => check(&entry.key).and_then(|()| check(&entry.value)),
-            EntryExpr::StructField(field) => check(&field.value),
-        }),
-        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).try_for_each(check),
-        Expr::Comprehension(c) => [&c.iter_range, &c.accu_init, &c.loop_cond, &c.loop_step, &c.result]
-            .into_iter()
-            .try_for_each(check),
+        Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) | Expr::Struct(_) => Vec::new(),
+        Expr::Select(select) => vec![&*select.operand],
+        Expr::List(list) => list.elements.iter().collect(),
+        Expr::Map(map) => {
+            let parts = map.entries.iter().map(|entry| match &entry.expr {
+                EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
+                EntryExpr::StructField(field) => vec![&field.value],
+            });
+            parts.flatten().collect()
+        }
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
+        Expr::Comprehension(c) => {
+            vec![&c.iter_range, &c.accu_init, &c.loop_cond, &c.loop_step, &c.result]
+        }
     }
 }
 

@@ -23,6 +23,6 @@ mod value;
 pub mod yaml;
 
 pub use bounded::OBJECT;
-pub use expression::{EvaluationError, Expression, MAX_MESSAGE, Scope, cut};
+pub use expression::{EvaluationError, Expression, MAX_MESSAGE, Scope, children, cut};
 pub use library::{MAP_OF_MAPS, MAP_OF_PAIRS, has_namespace};
 pub use outcome::{Item, MAX_REASON, MAX_REVISION};

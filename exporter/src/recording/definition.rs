@@ -21,7 +21,7 @@ pub(super) struct DefinedVersion {
     pub(super) name: String,
     pub(super) served: bool,
     stored: bool,
-    schema: Value,
+    pub(super) schema: Value,
 }
 
 impl Definition {

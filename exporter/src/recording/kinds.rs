@@ -101,6 +101,18 @@ impl Kinds {
         is_served.then(|| View { kind, versions: of.versions.clone(), converted, selector })
     }
 
+    /// Whether any kind is defined.
+    pub(super) fn has_definitions(&self) -> bool {
+        !self.definitions.is_empty()
+    }
+
+    /// The schema of a kind's objects at the first of its versions that is served; `None` when it is not defined.
+    pub(super) fn schema(&self, of: &KindRef) -> Option<&Value> {
+        let definition = self.definitions.get(&(of.group.clone(), of.kind.clone()))?;
+        let served = |wanted: &String| definition.versions.iter().find(|it| it.served && it.name == *wanted);
+        of.versions.iter().find_map(served).map(|version| &version.schema)
+    }
+
     /// An object as an API server keeps it: with what its definition fills in.
     pub(crate) fn stored(&self, mut object: Value) -> Value {
         if let Some(definition) = self.definitions.get(&group_kind(&object)) {

@@ -6,6 +6,7 @@
 //! ```
 
 mod definition;
+mod fields;
 mod kinds;
 mod timeline;
 

@@ -55,7 +55,7 @@ pub struct Rehearsal {
     objects: HashMap<GroupKind, BTreeMap<PackageKey, Value>>,
     /// Which version of each object it is, counted from 1.
     versions: HashMap<Object, usize>,
-    packages: BTreeMap<PackageId, Package>,
+    pub(super) packages: BTreeMap<PackageId, Package>,
     /// What an evaluation has said of packages that are about to be shown.
     said: BTreeMap<PackageId, Said>,
     pub(super) failures: Vec<Failure>,
@@ -149,10 +149,12 @@ impl Rehearsal {
     /// What a scrape at `now` would read.
     pub fn snapshot(&mut self, now: i64) -> Snapshot {
         let moment = Moment::unix(now);
-        self.watches.keys().copied().collect::<Vec<_>>().into_iter().for_each(|kind| {
-            self.engine.apply(Update { kind, change: Change::Contact(moment.boot) }, moment);
-        });
-        self.found.iter().for_each(|source| self.engine.found(*source, None, moment.boot));
+        for kind in self.watches.keys() {
+            self.engine.apply(Update { kind: *kind, change: Change::Contact(moment.boot) }, moment);
+        }
+        for source in &self.found {
+            self.engine.found(*source, None, moment.boot);
+        }
         let published = self.engine.published();
         let mut published = published.lock().unwrap_or_else(PoisonError::into_inner);
         published.snapshot(Publisher::default(), Duration::MAX, moment)

@@ -39,6 +39,8 @@ pub struct History {
     pub failures: Vec<Remark>,
     /// Objects that no source reads, or reads at another version or with other labels.
     pub unread: Vec<Remark>,
+    /// Fields that a source reads and no kind has, where the kinds' definitions are among the objects.
+    pub unknown_fields: Vec<String>,
     /// What a scrape would read in the end.
     pub snapshot: Snapshot,
 }
@@ -53,6 +55,7 @@ pub fn rehearse(
     let objects = in_order(objects);
     let kinds = Kinds::of(&objects);
     let names = Names::of(&objects);
+    let unknown_fields = sources.iter().flat_map(|source| kinds.unknown_fields(source)).collect();
     let (fixed, fallback) = match clock {
         Clock::Fixed(now) => (Some(now), now),
         Clock::FromObjects(now) => (None, now),
@@ -74,7 +77,7 @@ pub fn rehearse(
     let snapshot = rehearsal.snapshot(now);
     let failures = rehearsal.failures.iter().map(|failure| names.failure(failure)).collect();
     let unread = names.unread(&rehearsal);
-    History { packages: rehearsal.packages().clone(), transitions, failures, unread, snapshot }
+    History { packages: rehearsal.packages, transitions, failures, unread, unknown_fields, snapshot }
 }
 
 /// What saved objects are called, and where they stand.

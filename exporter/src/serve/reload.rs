@@ -7,7 +7,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     metrics::OwnMetrics,
-    source::{Source, SourceArgs, SourceTexts},
+    source::{FileTexts, Source, SourceArgs},
     watch::Event,
 };
 
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// files. What does not compile changes nothing: the sources of before stay at work.
 pub(super) async fn follow(
     of: SourceArgs,
-    mut seen: SourceTexts,
+    mut seen: FileTexts,
     metrics: Arc<OwnMetrics>,
     events: mpsc::Sender<Event>,
 ) {

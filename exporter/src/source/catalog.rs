@@ -1,10 +1,10 @@
 //! Which sources are used: the presets, and those in files.
 
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
 use super::{
     error::SourceProblem,
-    files::files_of,
+    files::{FileTexts, texts_of},
     preset::{PRESETS, Preset},
     program::Source,
 };
@@ -26,9 +26,6 @@ pub struct SourceArgs {
     pub resource_health: Option<String>,
 }
 
-/// What is in each file, by its name, or why that cannot be told.
-pub(crate) type SourceTexts = Vec<(String, Result<String, String>)>;
-
 impl SourceArgs {
     /// Compiles the sources, in order of their names.
     pub fn load(&self) -> Result<Vec<Source>, SourceProblem> {
@@ -36,30 +33,18 @@ impl SourceArgs {
     }
 
     /// What is in the files now, or why that cannot be told.
-    pub fn texts(&self) -> SourceTexts {
-        let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-        let mut texts = Vec::new();
-        for path in &self.files {
-            let files = if path.is_dir() { files_of(path) } else { Ok(vec![path.clone()]) };
-            match files {
-                Ok(files) => texts.extend(
-                    files
-                        .iter()
-                        .map(|f| (f.display().to_string(), fs::read_to_string(f).map_err(unreadable))),
-                ),
-                Err(error) => texts.push((path.display().to_string(), Err(unreadable(error)))),
-            }
-        }
-        texts
+    pub fn texts(&self) -> FileTexts {
+        texts_of(&self.files)
     }
 
     /// Compiles the presets and these files.
-    pub fn compile(&self, texts: &SourceTexts) -> Result<Vec<Source>, SourceProblem> {
+    pub fn compile(&self, texts: &FileTexts) -> Result<Vec<Source>, SourceProblem> {
         let mut sources = Vec::new();
         for preset in self.presets()? {
             sources.push((true, preset.source()?));
         }
-        for (name, text) in texts {
+        for (file, text) in texts {
+            let name = &file.display().to_string();
             let text = text.as_ref().map_err(|error| SourceProblem::of_file(name, error))?;
             for source in Source::parse(name, text)? {
                 match sources.iter_mut().find(|(_, other)| other.name == source.name) {
@@ -104,6 +89,8 @@ impl SourceArgs {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn names(args: &SourceArgs) -> Result<Vec<String>, String> {

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// `apiVersion` of the format.
-pub(super) const API_VERSION: &str = "sources.statusbridge.dev/v1alpha1";
+pub(crate) const API_VERSION: &str = "sources.statusbridge.dev/v1alpha1";
 /// `kind` of the format.
 pub(super) const KIND: &str = "Source";
 

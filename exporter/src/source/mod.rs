@@ -13,7 +13,6 @@ mod compile;
 mod error;
 mod evaluate;
 mod expectation;
-mod fields;
 mod files;
 mod footprint;
 mod format;
@@ -38,11 +37,11 @@ mod verdict;
 mod words;
 
 pub use catalog::SourceArgs;
-pub(crate) use catalog::SourceTexts;
 pub use error::SourceProblem;
 pub use expectation::{Expectation, Revisions};
-pub(crate) use files::ENDINGS;
 pub use files::files_of;
+pub(crate) use files::{ENDINGS, FileTexts, texts_of};
+pub(crate) use format::API_VERSION;
 pub use identity::Identity;
 pub use join::{JoinKey, Related, RelatedObject, RelatedObjects};
 pub use kind::{KindRef, PackageKinds};
@@ -53,7 +52,7 @@ pub(crate) use resource_health::ResourceHealth;
 pub(crate) use resources::{ResourceLabel, ResourceRef, ResourceSet, ResourceState, ResourceSummary};
 pub use schema::schema;
 pub use selector::Selector;
-pub use verdict::{Counts, Detail, Evaluation, Hold, HoldKey, Verdict};
+pub use verdict::{Counts, Detail, Evaluation, Hold, HoldKey, Verdict, stands_for};
 
 #[cfg(test)]
 mod tests;

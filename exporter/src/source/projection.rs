@@ -89,12 +89,12 @@ impl Projection {
     }
 
     /// What is kept of each item of a list, if it is looked into.
-    pub(super) fn read_items(&self) -> Option<&Self> {
+    pub(crate) fn read_items(&self) -> Option<&Self> {
         self.items.as_deref()
     }
 
     /// What is kept of the fields of a map that are looked into.
-    pub(super) fn read_fields(&self) -> impl Iterator<Item = (&String, &Self)> {
+    pub(crate) fn read_fields(&self) -> impl Iterator<Item = (&String, &Self)> {
         self.fields.iter()
     }
 

@@ -66,6 +66,12 @@ pub struct Detail {
     pub applied_revision: Option<String>,
 }
 
+/// Whether a fingerprint is that of a revision as [`Detail`] has it, or of several. While an earlier verdict is held,
+/// the object may say another one.
+pub fn stands_for(fingerprint: Fingerprint, written: &str) -> bool {
+    [Fingerprint::of(written), Fingerprint::of_all(written.split(", "))].contains(&fingerprint)
+}
+
 /// What a verdict was made about: attempted revision, generation, plan. A hash, compared only for
 /// equality, within one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

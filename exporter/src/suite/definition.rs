@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -11,10 +10,8 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
 use statusbridge_expression::yaml;
 
-use crate::source::{Expectation, Source, SourceProblem, files_of};
+use crate::source::{API_VERSION, Expectation, Source, SourceProblem, texts_of};
 
-/// `apiVersion` of the format.
-const API_VERSION: &str = "sources.statusbridge.dev/v1alpha1";
 /// `kind` of the format.
 const KIND: &str = "SourceTest";
 
@@ -126,19 +123,9 @@ impl Suite {
     /// When a file cannot be read, or holds something else.
     pub fn read(paths: &[PathBuf]) -> Result<Vec<Self>, SourceProblem> {
         let mut suites = Vec::new();
-        for path in paths {
-            let unreadable = |path: &Path, error| {
-                SourceProblem::of_file(&path.display().to_string(), format!("cannot be read: {error}"))
-            };
-            let files = if path.is_dir() {
-                files_of(path).map_err(|error| unreadable(path, error))?
-            } else {
-                vec![path.clone()]
-            };
-            for file in files {
-                let text = fs::read_to_string(&file).map_err(|error| unreadable(&file, error))?;
-                suites.extend(Self::parse(&file, &text)?);
-            }
+        for (file, text) in texts_of(paths) {
+            let text = text.map_err(|error| SourceProblem::of_file(&file.display().to_string(), error))?;
+            suites.extend(Self::parse(&file, &text)?);
         }
         Ok(suites)
     }

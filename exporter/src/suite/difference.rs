@@ -6,7 +6,7 @@ use statusbridge_contract::Fingerprint;
 
 use crate::{
     rehearsal::{Package, PackageId, Transition},
-    source::{Detail, Expectation, Revisions, Verdict},
+    source::{Detail, Expectation, Revisions, Verdict, stands_for},
 };
 
 /// Most pairs of transitions that are compared to find the shortest difference.
@@ -175,12 +175,7 @@ impl fmt::Display for Found {
         match self {
             Self::Text(text) => f.write_str(text),
             Self::Revision(fingerprint, _) if fingerprint.is_none() => Ok(()),
-            // While an earlier verdict is held, the object may say another one.
-            Self::Revision(fingerprint, Some(text))
-                if [Fingerprint::of(text), Fingerprint::of_all(text.split(", "))].contains(fingerprint) =>
-            {
-                f.write_str(text)
-            }
+            Self::Revision(fingerprint, Some(text)) if stands_for(*fingerprint, text) => f.write_str(text),
             Self::Revision(fingerprint, _) => write!(f, "{fingerprint}"),
         }
     }

@@ -151,7 +151,7 @@ impl Suite {
         for (number, (step, next)) in case.then.iter().zip(moments).enumerate() {
             now = now.saturating_add(i64::try_from(step.after.as_millis()).unwrap_or(i64::MAX));
             transitions.extend(rehearsal.wait(now));
-            transitions.extend(go_on(&mut rehearsal, &there, &next, now)?);
+            transitions.extend(go_on(&mut rehearsal, &there, &next, now));
             there = next;
             expected = step.expect.or(&expected);
             let wrong = check(&expected, rehearsal.packages(), now)?;
@@ -177,7 +177,7 @@ fn go_on(
     there: &BTreeMap<Name, Value>,
     next: &BTreeMap<Name, Value>,
     now: i64,
-) -> Result<Vec<Transition>, String> {
+) -> Vec<Transition> {
     let mut transitions = Vec::new();
     for gone in there.iter().filter(|(name, _)| !next.contains_key(*name)).map(|(_, object)| object) {
         transitions.extend(rehearsal.remove(gone, now));
@@ -186,7 +186,7 @@ fn go_on(
     for (_, object) in changed {
         transitions.extend(rehearsal.put(object.clone(), now));
     }
-    Ok(transitions)
+    transitions
 }
 
 /// What is not as expected of the package that is meant.

@@ -63,7 +63,7 @@ struct Report<'a> {
 pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
     let Saved { objects, broken } = Saved::read(&args.paths);
     let now = args.now.unwrap_or_else(jiff::Timestamp::now).as_millisecond();
-    let sources = loaded(&args.sources, &objects)?;
+    let sources = loaded(&args.sources)?;
     let history = rehearse(sources, objects, args.limits.clone(), Clock::Fixed(now));
     let packages = history.packages.iter().map(|(id, package)| PackageReport::new(id, Some(package)));
     let report = Report { packages: packages.collect() };
@@ -88,9 +88,13 @@ fn text(report: &Report<'_>) -> String {
     table(&[], report.packages.iter().map(|package| (Vec::new(), package)))
 }
 
-/// Names on standard error what no source reads, and what is broken; only the latter is a failure.
+/// Names on standard error fields that no kind has, objects that no source reads, and what is broken; only the last is a
+/// failure.
 pub(super) fn problems(broken: &[Remark], history: &History) -> Result<Exit> {
     let mut out = io::stderr().lock();
+    for warning in &history.unknown_fields {
+        writeln!(out, "warning: {warning}")?;
+    }
     for unread in &history.unread {
         writeln!(out, "{unread}")?;
     }

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Subcommand;
 use serde::Serialize;
-use statusbridge_exporter::saved::SavedObject;
 use statusbridge_exporter::source::{PRESETS, Preset, Source, SourceArgs, schema};
 
 use crate::exit::Exit;
@@ -42,14 +41,11 @@ pub(crate) enum SourceCommand {
     Schema,
 }
 
-/// The sources; what may be meant otherwise in them goes to standard error, also what definitions of kinds among the
-/// saved objects say against the fields that they read.
-fn loaded(args: &SourceArgs, objects: &[SavedObject]) -> Result<Vec<Arc<Source>>> {
+/// Loads the sources, and prints what may be meant otherwise in them to standard error.
+fn loaded(args: &SourceArgs) -> Result<Vec<Arc<Source>>> {
     let sources = args.load()?;
-    for source in &sources {
-        source.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-        let fields = source.unknown_fields(objects.iter().map(|object| &object.value));
-        fields.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    for warning in sources.iter().flat_map(|source| &source.warnings) {
+        eprintln!("warning: {warning}");
     }
     Ok(sources.into_iter().map(Arc::new).collect())
 }

@@ -4,7 +4,10 @@ use std::io;
 
 use serde::Serialize;
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_exporter::rehearsal::{Package, PackageId};
+use statusbridge_exporter::{
+    rehearsal::{Package, PackageId},
+    source::stands_for,
+};
 
 use crate::text::{Colour, pad, paint, widths};
 
@@ -135,11 +138,8 @@ impl<'a> PackageReport<'a> {
 
 impl<'a> RevisionReport<'a> {
     fn new(fingerprint: Fingerprint, written: Option<&'a str>) -> Option<Self> {
-        // Where an earlier verdict is held, the object may say another one.
-        let is_it = |text: &&str| {
-            Fingerprint::of(text) == fingerprint || Fingerprint::of_all(text.split(", ")) == fingerprint
-        };
-        let known = Self { revision: written.filter(is_it), fingerprint: fingerprint.to_string() };
+        let written = written.filter(|written| stands_for(fingerprint, written));
+        let known = Self { revision: written, fingerprint: fingerprint.to_string() };
         (!fingerprint.is_none()).then_some(known)
     }
 

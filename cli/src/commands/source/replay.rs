@@ -57,7 +57,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Exit> {
         Some(now) => Clock::Fixed(now.as_millisecond()),
         None => Clock::FromObjects(jiff::Timestamp::now().as_millisecond()),
     };
-    let history = rehearse(loaded(&args.sources, &objects)?, objects, Limits::default(), clock);
+    let history = rehearse(loaded(&args.sources)?, objects, Limits::default(), clock);
     let reports: Vec<_> = history.transitions.iter().map(TransitionReport::new).collect();
     match args.output.output {
         Output::Text => {

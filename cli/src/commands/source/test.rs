@@ -51,9 +51,8 @@ struct TestReport<'a> {
 /// Runs the tests: what is not as expected to standard output.
 pub(crate) fn run(args: &TestArgs) -> Result<Exit> {
     let mut suites = Suite::read(&args.paths)?;
-    let named: BTreeSet<String> = suites.iter().flat_map(|suite| suite.sources.iter().cloned()).collect();
-    let shelf = Shelf::new(&args.sources, &named)?;
-    suites.extend(shelf.as_they_are.values().filter_map(Suite::of_samples));
+    let shelf = Shelf::new(&args.sources, &suites)?;
+    suites.extend(shelf.as_they_are().filter_map(Suite::of_samples));
     if suites.iter().all(|suite| suite.cases.is_empty()) {
         return Err(Exit::Usage
             .error("found no test: name files with tests, or --sources with samples that say `expect`"));
@@ -68,43 +67,39 @@ pub(crate) fn run(args: &TestArgs) -> Result<Exit> {
     Ok(if report.failed == 0 { Exit::Done } else { Exit::Failed })
 }
 
-/// The sources of tests by their names: as they are, and with and without a look at what packages consist of.
-struct Shelf {
-    as_they_are: BTreeMap<String, Arc<Source>>,
-    looking: BTreeMap<String, Arc<Source>>,
-    not_looking: BTreeMap<String, Arc<Source>>,
-}
+/// The sources of tests by their names: as they are, and with and without a look at what packages consist of, as far as
+/// a case asks for it.
+struct Shelf(BTreeMap<Option<bool>, BTreeMap<String, Arc<Source>>>);
 
 impl Shelf {
     /// Those that are used anyway, and the presets that tests name.
-    fn new(args: &SourceArgs, named: &BTreeSet<String>) -> Result<Self, SourceProblem> {
-        let load = || {
+    fn new(args: &SourceArgs, suites: &[Suite]) -> Result<Self, SourceProblem> {
+        let named: BTreeSet<&String> = suites.iter().flat_map(|suite| &suite.sources).collect();
+        let load = |resources: Option<bool>| {
             let mut sources = args.load()?;
             for preset in named.iter().filter_map(|name| Preset::find(name)) {
                 if !sources.iter().any(|source| source.name == preset.name) {
                     sources.push(preset.source()?);
                 }
             }
-            Ok(sources)
+            if let Some(resources) = resources {
+                sources.retain_mut(|source| source.watch_resources(resources));
+            }
+            let by_name = sources.into_iter().map(|source| (source.name.clone(), Arc::new(source)));
+            Ok((resources, by_name.collect()))
         };
-        let by_name = |sources: Vec<Source>| {
-            sources.into_iter().map(|source| (source.name.clone(), Arc::new(source))).collect()
-        };
-        let with = |resources: bool| {
-            let mut sources = load()?;
-            sources.retain_mut(|source| source.watch_resources(resources));
-            Ok(by_name(sources))
-        };
-        Ok(Self { as_they_are: by_name(load()?), looking: with(true)?, not_looking: with(false)? })
+        let cases = suites.iter().flat_map(|suite| &suite.cases).map(|case| case.resource_health);
+        let wanted: BTreeSet<Option<bool>> = cases.chain([None]).collect();
+        wanted.into_iter().map(load).collect::<Result<_, _>>().map(Self)
+    }
+
+    fn as_they_are(&self) -> impl Iterator<Item = &Arc<Source>> {
+        self.0.get(&None).into_iter().flat_map(BTreeMap::values)
     }
 
     fn find(&self, name: &str, resources: Option<bool>) -> Result<Arc<Source>, String> {
-        let all = match resources {
-            None => &self.as_they_are,
-            Some(true) => &self.looking,
-            Some(false) => &self.not_looking,
-        };
-        all.get(name).cloned().ok_or_else(|| match self.as_they_are.contains_key(name) {
+        let found = self.0.get(&resources).and_then(|all| all.get(name));
+        found.cloned().ok_or_else(|| match self.as_they_are().any(|source| source.name == name) {
             true => format!("resourceHealth: source {name} does not say what its packages consist of"),
             false => format!("there is no source {name}: give its file with --sources"),
         })

@@ -5,8 +5,6 @@ mod projections;
 mod resources;
 mod rules;
 
-pub(super) use projections::footprint;
-
 use std::cell::RefCell;
 
 use serde_json::{Value, json};
@@ -40,6 +38,14 @@ impl Source {
     /// `file` is for messages.
     pub fn parse(file: &str, yaml: &str) -> Result<Vec<Self>, SourceProblem> {
         parse(file, yaml)
+    }
+
+    /// What expressions read, by the variable that holds an object: the kinds that this may be of, and the fields.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = (&str, &[KindRef], Projection)> {
+        let footprint = projections::footprint(self);
+        let own = (OBJECT, self.kinds.listed());
+        let related = self.related.iter().map(|related| (related.name.as_str(), related.kinds.as_slice()));
+        [own].into_iter().chain(related).map(move |(name, kinds)| (name, kinds, footprint.projection(name)))
     }
 
     /// Has the objects that its packages consist of watched, or not; false when the source does not say

@@ -5,7 +5,7 @@ use statusbridge_expression::OBJECT;
 use super::super::{footprint::Footprint, join::By, kstatus, program::Source};
 
 /// What the expressions read, by the variables that hold objects.
-pub(crate) fn footprint(source: &Source) -> Footprint {
+pub(super) fn footprint(source: &Source) -> Footprint {
     let mut footprint = Footprint::default();
     footprint.add_object(OBJECT);
     for related in &source.related {

@@ -302,16 +302,14 @@ impl Engine {
 
     /// The objects that are one package, for people, where there are several.
     pub(super) fn rivals(&self, source: SourceId, package: &Key) -> Option<String> {
-        let objects = self.readers[source].names.as_ref()?.objects_of(package);
-        let named = objects.map(|(kind, key)| named(&self.kinds[*kind].of, Some(key)));
-        let named: Vec<String> = named.take(MOST_RIVALS + 1).collect();
-        match named.len() {
-            0 | 1 => None,
-            count if count > MOST_RIVALS => {
-                Some(named.get(..MOST_RIVALS).unwrap_or_default().join(", ") + " and more")
-            }
-            _ => Some(named.join(", ")),
+        let objects = || self.readers[source].names.iter().flat_map(|names| names.objects_of(package));
+        let count = objects().take(MOST_RIVALS + 1).count();
+        if count < 2 {
+            return None;
         }
+        let named = objects().take(MOST_RIVALS).map(|(kind, key)| named(&self.kinds[*kind].of, Some(key)));
+        let more = if count > MOST_RIVALS { " and more" } else { "" };
+        Some(named.collect::<Vec<_>>().join(", ") + more)
     }
 
     /// Whether what a package of a kind needs to be evaluated is known.

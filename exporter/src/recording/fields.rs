@@ -3,40 +3,40 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use statusbridge_expression::OBJECT;
 
-use super::{compile::footprint, kind::KindRef, program::Source, projection::Projection};
+use super::kinds::Kinds;
+use crate::source::{Projection, Source};
 
-/// Most fields that are named for one source and kind.
+/// Most fields that are named for one variable of a source.
 const MOST_NAMED: usize = 20;
 
-impl Source {
-    /// What CustomResourceDefinitions say against the fields that expressions read of the package or of what is related
+impl Kinds {
+    /// What definitions say against the fields that a source's expressions read of the package or of what is related
     /// to it: one text for each that none of its kinds has, at the first version of the source that is served. Nothing
-    /// is said where one of the kinds is not among the definitions, or nobody has written its fields down.
-    pub fn unknown_fields<'d>(&self, definitions: impl Iterator<Item = &'d Value> + Clone) -> Vec<String> {
-        let footprint = footprint(self);
-        let own = (OBJECT, self.kinds.listed());
-        let related = self.related.iter().map(|related| (related.name.as_str(), related.kinds.as_slice()));
+    /// is said where one of the kinds is not defined, or nobody has written its fields down.
+    pub(crate) fn unknown_fields(&self, source: &Source) -> Vec<String> {
+        if !self.has_definitions() {
+            return Vec::new();
+        }
         let mut found = Vec::new();
-        for (variable, kinds) in [own].into_iter().chain(related) {
-            let read = footprint.projection(variable);
-            let of_kind = |kind: &KindRef| {
-                let schema = definitions.clone().find_map(|definition| schema_of(definition, kind))?;
-                let mut fields = BTreeSet::new();
-                missing(&read, schema, "", &mut fields);
-                Some(fields)
-            };
-            let of_kinds: Option<Vec<_>> = kinds.iter().map(of_kind).collect();
+        for (variable, kinds, read) in source.reads() {
+            let of_kinds: Option<Vec<_>> = kinds
+                .iter()
+                .map(|kind| {
+                    let mut fields = BTreeSet::new();
+                    missing(&read, self.schema(kind)?, "", &mut fields);
+                    Some(fields)
+                })
+                .collect();
             let in_all = of_kinds.and_then(|all| all.into_iter().reduce(|one, other| &one & &other));
-            let names: Vec<&str> = kinds.iter().map(|kind| &*kind.kind).collect();
             // What every object has is not in schemas.
             let fields = in_all.into_iter().flatten();
             let fields = fields.filter(|field| !["apiVersion", "kind", "metadata"].contains(&first(field)));
+            let names: Vec<&str> = kinds.iter().map(|kind| &*kind.kind).collect();
+            let has = if names.len() == 1 { "does not have" } else { "do not have" };
+            let names = names.join(" and ");
             found.extend(fields.take(MOST_NAMED).map(|field| {
-                let has = if names.len() == 1 { "does not have" } else { "do not have" };
-                let kinds = names.join(" and ");
-                format!("source {}: reads {variable}.{field}, which {kinds} {has}", self.name)
+                format!("source {}: reads {variable}.{field}, which {names} {has}", source.name)
             }));
         }
         found
@@ -45,19 +45,6 @@ impl Source {
 
 fn first(field: &str) -> &str {
     field.split(['.', '[']).next().unwrap_or_default()
-}
-
-/// The schema of a kind's objects, at the first of its versions that is served.
-fn schema_of<'d>(definition: &'d Value, kind: &KindRef) -> Option<&'d Value> {
-    let spec = definition.get("spec")?;
-    let is_it = spec.get("group")?.as_str()? == kind.group && spec.get("names")?.get("kind")? == &kind.kind;
-    let versions = spec.get("versions")?.as_array().filter(|_| is_it)?;
-    kind.versions.iter().find_map(|wanted| {
-        let version =
-            versions.iter().find(|version| version.get("name").is_some_and(|name| name == wanted))?;
-        let served = version.get("served").and_then(Value::as_bool).unwrap_or_default();
-        version.get("schema")?.get("openAPIV3Schema").filter(|_| served)
-    })
 }
 
 /// Paths of what is read of a value and is not in its schema.
@@ -84,6 +71,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::saved::SavedObject;
 
     const SOURCE: &str = "
 apiVersion: sources.statusbridge.dev/v1alpha1
@@ -109,13 +97,14 @@ spec:
 ";
 
     fn definition(kind: &str, versions: Value) -> Value {
-        json!({"kind": "CustomResourceDefinition",
-            "spec": {"group": "example.org", "names": {"kind": kind}, "versions": versions}})
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": {
+            "group": "example.org", "names": {"kind": kind, "plural": kind.to_lowercase()}, "versions": versions}})
     }
 
-    fn unknown(definition: &Value) -> Vec<String> {
+    fn unknown(definitions: &[&Value]) -> Vec<String> {
         let source = Source::parse("f", SOURCE).expect("it compiles").remove(0);
-        source.unknown_fields([definition].into_iter())
+        let saved: Vec<_> = definitions.iter().map(|it| SavedObject::new("f", Value::clone(it))).collect();
+        Kinds::of(&saved).unknown_fields(&source)
     }
 
     #[test]
@@ -135,7 +124,7 @@ spec:
         let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let widget = definition("Widget", json!([version("v1", true, &schema), version("v2", false, &open)]));
         assert_eq!(
-            unknown(&widget),
+            unknown(&[&widget]),
             [
                 "source widgets: reads object.status.conditions[].reazon, which Widget does not have",
                 "source widgets: reads object.status.verzion, which Widget does not have",
@@ -143,13 +132,12 @@ spec:
         );
         let [part, piece, other] = [("Part", &schema), ("Piece", &schema), ("Piece", &open)]
             .map(|(kind, schema)| definition(kind, json!([version("v1", true, schema)])));
-        let source = Source::parse("f", SOURCE).expect("it compiles").remove(0);
         assert_eq!(
-            source.unknown_fields([&piece, &part].into_iter()),
+            unknown(&[&piece, &part]),
             ["source widgets: reads parts.status.ok, which Part and Piece do not have"]
         );
-        assert_eq!(source.unknown_fields([&part, &other].into_iter()), Vec::<String>::new(), "one has it");
-        assert_eq!(unknown(&part), Vec::<String>::new(), "the other is not known");
+        assert_eq!(unknown(&[&part, &other]), Vec::<String>::new(), "one has it");
+        assert_eq!(unknown(&[&part]), Vec::<String>::new(), "the other is not known");
         for nothing in [
             definition("Widget", json!([version("v1", true, &open)])),
             definition("Other", json!([version("v1", true, &schema)])),
@@ -157,7 +145,7 @@ spec:
             definition("Widget", json!("rubbish")),
             json!({}),
         ] {
-            assert_eq!(unknown(&nothing), Vec::<String>::new(), "{nothing}");
+            assert_eq!(unknown(&[&nothing]), Vec::<String>::new(), "{nothing}");
         }
     }
 }
