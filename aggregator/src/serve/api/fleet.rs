@@ -18,8 +18,9 @@ use super::params::Params;
 use super::pictures::{Follower, Shown};
 use super::{Api, Body};
 
-/// Time between two signs of life, at most.
-const PULSE: Duration = Duration::from_secs(1);
+/// Time between two signs of life, at most: longer than between two pictures, so that there are none while something
+/// changes.
+const PULSE: Duration = Duration::from_secs(2);
 /// How long nobody is asked again whether who reads may go on reading.
 const ADMITTED: Duration = Duration::from_secs(30);
 

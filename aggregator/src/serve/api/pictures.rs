@@ -16,8 +16,9 @@ use crate::serve::desk::{Desk, Unanswered};
 
 /// Most pictures at a time.
 const MOST: usize = 64;
-/// Time between two updates of a picture.
-const PACE: Duration = Duration::from_millis(250);
+/// Time between two updates of a picture: whoever looks at it sees a change within a second, and what many clusters
+/// change within it costs one message.
+const PACE: Duration = Duration::from_secs(1);
 /// How long a picture is kept that nobody looks at.
 const UNSEEN: Duration = Duration::from_secs(60);
 /// How old a picture may be before it no longer counts.
@@ -147,7 +148,7 @@ async fn keep_up_to_date(pictures: Arc<Pictures>, namespace: Option<String>, sho
             *state != before
         });
         // Others get their turn with the loop either way.
-        sleep(if goes_on { PACE / 25 } else { PACE }).await;
+        sleep(if goes_on { PACE / 100 } else { PACE }).await;
     }
     let mut all = lock(&pictures.shown);
     if all.get(&namespace).is_some_and(|it| Arc::ptr_eq(it, &shown)) {
