@@ -44,6 +44,12 @@ impl Moment {
         Self { boot: millis, run: millis, offset: 0, resumed: 0 }
     }
 
+    /// When it will be this time, in unix seconds, by the `boot` clock, if nobody sets the wall clock.
+    pub(crate) const fn boot_at(self, unix: i64) -> i64 {
+        let millis = unix.saturating_mul(1000).saturating_sub(self.run + self.offset);
+        self.boot.saturating_add(millis)
+    }
+
     /// Unix time in whole seconds, rounded down.
     pub(crate) const fn unix_seconds(self) -> i64 {
         (self.run + self.offset).div_euclid(1000)

@@ -121,12 +121,16 @@ fn check(source: &Source, object: &Value, other: &Value) {
     let lean_others: Vec<Value> = source.related.iter().map(|r| parse_lean(&r.projection, other)).collect();
     let lean = RelatedObjects(lean_others.iter().map(|o| RelatedObject::One(Some(o))).collect());
     let lean_object = parse_lean(source.projection(), object);
-    assert_eq!(source.evaluate(&lean_object, &lean), source.evaluate(object, &whole), "{object}\n{other}");
+    assert_eq!(
+        source.evaluate(&lean_object, &lean, 0),
+        source.evaluate(object, &whole, 0),
+        "{object}\n{other}"
+    );
     assert_eq!(source.join_keys(&lean_object), source.join_keys(object), "{object}");
     // Nor does it matter how the lean object came about.
     assert_eq!(
-        source.evaluate(&source.projection().project(object), &whole),
-        source.evaluate(object, &whole)
+        source.evaluate(&source.projection().project(object), &whole, 0),
+        source.evaluate(object, &whole, 0)
     );
 }
 

@@ -129,7 +129,7 @@ fn the_log_tells_one_run_of_a_plan_from_the_next() {
         let text = |v: &Value| v.as_str().map(str::to_owned);
         let scheduled = text(&object["spec"]["planExecution"]["uid"]);
         let run = scheduled.or_else(|| text(&object["status"]["planStatus"]["deploy"]["uid"]));
-        let detail = source.evaluate(&object, &RelatedObjects(Vec::new())).detail;
+        let detail = source.evaluate(&object, &RelatedObjects(Vec::new()), 0).detail;
         assert_eq!(detail.operation, run.as_ref().map(|uid| format!("deploy/{uid}")));
         runs.extend(run);
     }

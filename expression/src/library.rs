@@ -13,6 +13,7 @@ mod conditions;
 mod data;
 mod equivalence;
 mod json;
+mod kstatus;
 mod lists;
 mod quantity;
 pub(super) mod regex;
@@ -87,7 +88,7 @@ const MATH_MACROS: &[&str] = &["math.greatest", "math.least"];
 const ENCODERS: &[&str] = &["base64.decode", "base64.encode"];
 
 /// Every function, with its namespace. The language itself finds out about an unknown one only when it is called.
-const FUNCTIONS: [&[&str]; 13] = [
+const FUNCTIONS: [&[&str]; 14] = [
     STANDARD,
     MATH,
     ENCODERS,
@@ -95,6 +96,7 @@ const FUNCTIONS: [&[&str]; 13] = [
     equivalence::FUNCTIONS,
     yaml::FUNCTIONS,
     json::FUNCTIONS,
+    kstatus::FUNCTIONS,
     strings::FUNCTIONS,
     lists::FUNCTIONS,
     sets::FUNCTIONS,
@@ -149,6 +151,7 @@ pub(super) fn declare(env: &mut Env) -> Result<(), DeclarationError> {
     equivalence::declare(env)?;
     yaml::declare(env)?;
     json::declare(env)?;
+    kstatus::declare(env)?;
     strings::declare(env)?;
     lists::declare(env)?;
     sets::declare(env)?;

@@ -2,7 +2,7 @@
 //!
 //! [`compute`] says of every object what Go's `status.Compute` says; where that returns an error, or
 //! panics, the health is Unknown. [`of_resource`] and [`of_package`] are what the exporter uses, each
-//! stricter in one point.
+//! stricter in one point. The `…fields` say what each reads, for who keeps no more of an object.
 
 mod kinds;
 mod object;
@@ -13,7 +13,6 @@ pub use status::Status;
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Health};
 
-use super::projection::Projection;
 use kinds::Rules;
 use object::{Condition, Malformed, Nulls, Object, group_kind};
 
@@ -64,7 +63,7 @@ pub fn of_package(object: &Value) -> Status {
 /// How far a package has got with being applied, whose source has no rules for that either. Nothing
 /// else says then that the revision in the object's status is in, so it is Applied only while it is
 /// Current, and while the conditions that say so are of this generation, for which kstatus does not ask.
-pub(crate) fn apply_of_package(object: &Value) -> (ApplyState, Status) {
+pub fn apply_of_package(object: &Value) -> (ApplyState, Status) {
     let status = of_package(object);
     let state = match status.health {
         Health::Terminating => ApplyState::Deleting,
@@ -171,53 +170,39 @@ fn api_service(conditions: &[Condition<'_>]) -> Status {
     }
 }
 
-/// What [`compute`] and [`of_resource`] read of an object of any kind.
-pub fn projection() -> Projection {
-    let mut object = package_projection();
-    Rules::ALL.iter().for_each(|rules| keep(&mut object, *rules));
-    object
+/// The fields that [`of_package`] reads, as every verdict does; `[]` is every item of a list.
+const PACKAGE: &[&str] = &[
+    "apiVersion",
+    "kind",
+    "metadata.deletionTimestamp",
+    "metadata.generation",
+    "status.observedGeneration",
+    "status.conditions[].type",
+    "status.conditions[].status",
+    "status.conditions[].reason",
+    "status.conditions[].message",
+];
+
+/// The fields that [`compute`] and [`of_resource`] read of an object of any kind; `[]` is every item of a list.
+pub fn fields() -> impl Iterator<Item = &'static str> {
+    package_fields().chain(Rules::ALL.iter().flat_map(|rules| rules.fields()).copied())
 }
 
-/// What [`compute`] and [`of_resource`] read of an object of this kind. The group is empty for the core
+/// The fields that [`compute`] and [`of_resource`] read of an object of this kind. The group is empty for the core
 /// group.
-pub fn resource_projection(group: &str, kind: &str) -> Projection {
-    let mut object = package_projection();
-    if let Some(rules) = Rules::of(&group_kind(group, kind)) {
-        keep(&mut object, rules);
-    }
-    object
+pub fn resource_fields(group: &str, kind: &str) -> impl Iterator<Item = &'static str> {
+    let rules = Rules::of(&group_kind(group, kind));
+    package_fields().chain(rules.into_iter().flat_map(Rules::fields).copied())
 }
 
-/// What [`of_package`] reads of an object.
-pub fn package_projection() -> Projection {
-    let mut object = Projection::of_object();
-    let status = object.field("status");
-    status.field("observedGeneration").keep();
-    let condition = status.field("conditions").items();
-    for field in ["type", "status", "reason", "message"] {
-        condition.field(field).keep();
-    }
-    object
+/// The fields that [`of_package`] reads.
+pub fn package_fields() -> impl Iterator<Item = &'static str> {
+    PACKAGE.iter().copied()
 }
 
-/// What [`apply_of_package`] reads of an object.
-pub(crate) fn apply_projection() -> Projection {
-    let mut object = package_projection();
-    object.field("status").field("conditions").items().field("observedGeneration").keep();
-    object
-}
-
-fn keep(object: &mut Projection, rules: Rules) {
-    for path in rules.fields() {
-        let mut at = &mut *object;
-        for part in path.split('.') {
-            at = match part.strip_suffix("[]") {
-                Some(list) => at.field(list).items(),
-                None => at.field(part),
-            };
-        }
-        at.keep();
-    }
+/// The fields that [`apply_of_package`] reads.
+pub fn apply_fields() -> impl Iterator<Item = &'static str> {
+    package_fields().chain(["status.conditions[].observedGeneration"])
 }
 
 #[cfg(test)]
@@ -253,7 +238,6 @@ mod tests {
     ) {
         let status = of_package(&object);
         assert_eq!((status.health, status.reason.as_str()), (health, reason));
-        assert_eq!(of_package(&package_projection().project(&object)), status, "a lean object says the same");
     }
 
     #[rstest]
@@ -293,8 +277,6 @@ mod tests {
     ) {
         let (apply, status) = apply_of_package(&object);
         assert_eq!((apply, status.reason.as_str()), (state, reason));
-        let lean = apply_projection().project(&object);
-        assert_eq!(apply_of_package(&lean), (apply, status), "a lean object says the same");
     }
 
     const NOW: i64 = 1_800_000_000;
@@ -368,9 +350,6 @@ mod tests {
         let status = compute_at(&object, NOW);
         assert_eq!((status.health, status.reason.as_str()), (health, reason), "{status:?}");
         assert_eq!(of_resource(&object, NOW), status);
-        let group = version.split_once('/').map_or("", |(group, _)| group);
-        assert_eq!(of_resource(&resource_projection(group, kind).project(&object), NOW), status, "lean");
-        assert_eq!(compute_at(&projection().project(&object), NOW), status, "lean, for every kind");
     }
 
     #[rstest]
@@ -393,8 +372,6 @@ mod tests {
         if health != Health::Unknown {
             assert_eq!(compute_at(&service, NOW).health, Health::Current, "plain kstatus does not ask");
         }
-        let lean = resource_projection("apiregistration.k8s.io", "APIService").project(&service);
-        assert_eq!(of_resource(&lean, NOW), status);
     }
 
     /// A null is of the wrong type for Go, and a field that is not there for the exporter.
@@ -417,11 +394,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lean_object_of_one_kind_has_what_that_kind_needs() {
-        let paths = |group, kind| resource_projection(group, kind).paths();
-        let replicas = "spec.replicas".to_owned();
-        assert!(paths("apps", "Deployment").contains(&replicas));
-        assert!(!paths("", "Pod").contains(&replicas) && !paths("", "Deployment").contains(&replicas));
-        assert_eq!(paths("example.com", "Widget"), package_projection().paths());
+    fn an_object_of_one_kind_is_read_as_far_as_that_kind_needs() {
+        let reads = |group, kind, field| resource_fields(group, kind).any(|it| it == field);
+        assert!(reads("apps", "Deployment", "spec.replicas"));
+        assert!(!reads("", "Pod", "spec.replicas") && !reads("", "Deployment", "spec.replicas"));
+        assert!(resource_fields("example.com", "Widget").eq(package_fields()));
     }
 }

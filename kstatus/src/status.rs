@@ -17,15 +17,18 @@ pub struct Status {
 }
 
 impl Status {
-    pub(crate) fn new(health: Health, reason: &str, message: impl Into<String>) -> Self {
+    /// Any health.
+    pub fn new(health: Health, reason: &str, message: impl Into<String>) -> Self {
         Self { health, reason: reason.to_owned(), message: message.into() }
     }
 
-    pub(crate) fn current(message: impl Into<String>) -> Self {
+    /// Current, for which there is no reason.
+    pub fn current(message: impl Into<String>) -> Self {
         Self::new(Health::Current, "", message)
     }
 
-    pub(crate) fn in_progress(reason: &str, message: impl Into<String>) -> Self {
+    /// InProgress.
+    pub fn in_progress(reason: &str, message: impl Into<String>) -> Self {
         Self::new(Health::InProgress, reason, message)
     }
 

@@ -58,7 +58,7 @@ fn every_metric_that_is_registered_anywhere_is_in_the_reference() {
     let known: Vec<&str> =
         page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let (mut files, mut registered) = (Vec::new(), 0);
-    for library in ["exporter", "exporter/changelog", "aggregator", "serving", "expression"] {
+    for library in ["exporter", "exporter/changelog", "aggregator", "serving", "expression", "kstatus"] {
         sources(&repository().join(library).join("src"), &mut files);
     }
     for file in files {

@@ -21,7 +21,8 @@ use proptest::{
 };
 use serde_json::{Map, Value, json};
 use statusbridge_contract::Health;
-use statusbridge_exporter::source::kstatus::{self, Status};
+use statusbridge_exporter::source::Projection;
+use statusbridge_kstatus::{self as kstatus, Status};
 use statusbridge_tests::program;
 
 /// Go's kstatus (tests/servers/kstatus), a line in, a line out.
@@ -238,17 +239,21 @@ fn a_pod_has_fifteen_seconds_to_be_scheduled() {
 /// Nulls are dropped from lean objects; apart from that, nobody can tell them from whole ones.
 #[test]
 fn lean_objects_say_the_same() -> Result<()> {
-    let (all, package) = (kstatus::projection(), kstatus::package_projection());
+    let all = Projection::of_fields(kstatus::fields());
+    let package = Projection::of_fields(kstatus::package_fields());
+    let apply = Projection::of_fields(kstatus::apply_fields());
     check(&mut runner(4_000), |object| {
         let bare = without_nulls(object.clone());
         let now = now();
         prop_assert_eq!(kstatus::compute_at(&all.project(&object), now), kstatus::compute_at(&bare, now));
         let leaf = kstatus::of_resource(&object, now);
         let (group, kind) = group_kind(&object);
-        let of_kind = kstatus::resource_projection(group, kind);
+        let of_kind = Projection::of_fields(kstatus::resource_fields(group, kind));
         prop_assert_eq!(&kstatus::of_resource(&of_kind.project(&object), now), &leaf);
         prop_assert_eq!(&kstatus::of_resource(&all.project(&object), now), &leaf);
         prop_assert_eq!(kstatus::of_package(&package.project(&object)), kstatus::of_package(&object));
+        let applied = kstatus::apply_of_package(&object);
+        prop_assert_eq!(kstatus::apply_of_package(&apply.project(&object)), applied);
         Ok(())
     })
 }

@@ -7,14 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Value;
 use statusbridge_contract::Health;
-use statusbridge_exporter::{
-    saved::each_object,
-    source::{
-        files_of,
-        kstatus::{self, Status},
-    },
-};
+use statusbridge_exporter::{saved::each_object, source::files_of};
 use statusbridge_expression::yaml;
+use statusbridge_kstatus::{self as kstatus, Status};
 
 use crate::exit::Exit;
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde_json::Value;
 use statusbridge_contract::{ApplyState, Fingerprint, Health, reason};
 use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REASON, Scope};
+use statusbridge_kstatus as kstatus;
 
 use super::{
     join::RelatedObjects,
-    kstatus,
     program::{APPLY, Source},
     resources::{ResourceSet, ResourceSummary},
-    rule::{HealthState, Rule},
+    rule::{HealthState, Rule, Time},
     verdict::{Counts, Detail, Evaluation, Hold, HoldKey, Verdict},
 };
 
@@ -26,28 +26,35 @@ struct Found<S> {
 }
 
 impl Source {
-    /// The state of a package, when nothing is known of the objects that it consists of.
-    pub fn evaluate<'v>(&'v self, object: &'v Value, related: &RelatedObjects<'v>) -> Evaluation {
-        self.evaluate_with(object, related, &mut |_| ResourceSummary::default())
+    /// The state of a package at a time in unix seconds, when nothing is known of the objects that it consists of.
+    pub fn evaluate<'v>(&'v self, object: &'v Value, related: &RelatedObjects<'v>, now: i64) -> Evaluation {
+        self.evaluate_with(object, related, now, &mut |_| ResourceSummary::default())
     }
 
-    /// The state of a package; `look` is asked what the objects say that it consists of, where they
+    /// The state of a package at a time in unix seconds; `look` is asked what the objects say that it consists of, where they
     /// are to be looked at. Pure, and total: where an expression fails, everything is Unknown,
     /// the reason is `EvaluationFailed`, and the error says which expression it was.
     pub(crate) fn evaluate_with<'v>(
         &'v self,
         object: &'v Value,
         related: &RelatedObjects<'v>,
+        now: i64,
         look: &mut dyn FnMut(ResourceSet) -> ResourceSummary,
     ) -> Evaluation {
-        self.try_evaluate(object, related, look).unwrap_or_else(|error| self.failure(error))
+        self.try_evaluate(object, related, now, look).unwrap_or_else(|error| self.failure(error))
     }
 
     /// The state of a package that several objects claim to be; `rivals` names them.
     pub(crate) fn conflict(&self, rivals: &str) -> Evaluation {
         let detail =
             Detail { message: format!("several objects are this package: {rivals}"), ..Detail::default() };
-        Evaluation { verdict: self.unknown(reason::IDENTITY_CONFLICT), detail, hold: None, error: None }
+        Evaluation {
+            verdict: self.unknown(reason::IDENTITY_CONFLICT),
+            detail,
+            hold: None,
+            again: None,
+            error: None,
+        }
     }
 
     fn failure(&self, error: EvaluationError) -> Evaluation {
@@ -56,6 +63,7 @@ impl Source {
             verdict: self.unknown(reason::EVALUATION_FAILED),
             detail,
             hold: None,
+            again: None,
             error: Some(error),
         }
     }
@@ -77,16 +85,18 @@ impl Source {
         &'v self,
         object: &'v Value,
         related: &RelatedObjects<'v>,
+        now: i64,
         look: &mut dyn FnMut(ResourceSet) -> ResourceSummary,
     ) -> Result<Evaluation, EvaluationError> {
         let program = &self.program;
         self.identity(object)?;
         let mut scope = self.scope(object, related);
+        let mut time = Time { now, next: None };
         let desired = revisions(&program.desired, &mut scope)?;
         let attempted = revisions(&program.attempted, &mut scope)?;
         let applied = revisions(&program.applied, &mut scope)?;
         let apply = match &program.apply {
-            Some(rules) => match Rule::first(rules, &mut scope)? {
+            Some(rules) => match Rule::first(rules, &mut scope, &mut time)? {
                 Some(rule) => found(rule.state, rule, &mut scope)?,
                 None => Found::no_rule(ApplyState::Unknown),
             },
@@ -112,7 +122,7 @@ impl Source {
             None => None,
         };
         let health = match &program.health {
-            Some(rules) => health(rules, resources.as_ref(), &mut scope)?,
+            Some(rules) => health(rules, resources.as_ref(), &mut scope, &mut time)?,
             None => {
                 let status = kstatus::of_package(object);
                 Found::by_kstatus(status.health, status)
@@ -185,7 +195,7 @@ impl Source {
             attempted_revision: joined(attempted),
             applied_revision: joined(applied),
         };
-        Ok(Evaluation { verdict, detail, hold, error: None })
+        Ok(Evaluation { verdict, detail, hold, again: time.next, error: None })
     }
 }
 
@@ -209,8 +219,9 @@ fn health(
     rules: &[Rule<HealthState>],
     resources: Option<&ResourceSummary>,
     scope: &mut Scope<'_>,
+    time: &mut Time,
 ) -> Result<Found<Health>, EvaluationError> {
-    let Some(rule) = Rule::first(rules, scope)? else { return Ok(Found::no_rule(Health::Unknown)) };
+    let Some(rule) = Rule::first(rules, scope, time)? else { return Ok(Found::no_rule(Health::Unknown)) };
     match (&rule.state, resources) {
         (HealthState::Is(health), _) => found(*health, rule, scope),
         (HealthState::Resources(unwatched), None) => Ok(Found {

@@ -187,6 +187,21 @@ impl Footprint {
                 self.keep(&kind);
                 origin
             }
+            ("kstatus", [object], None) => {
+                let object = self.origin(object);
+                for field in statusbridge_kstatus::fields() {
+                    let mut origin = object.clone();
+                    for part in field.split('.') {
+                        let list = part.strip_suffix("[]");
+                        origin = self.step(origin, &Step::Field(list.unwrap_or(part).to_owned()));
+                        if list.is_some() {
+                            origin = self.step(origin, &Step::Item);
+                        }
+                    }
+                    self.keep(&origin);
+                }
+                Origin::default()
+            }
             ("size", [], Some(value)) => {
                 self.keep_keys(&value);
                 Origin::default()
@@ -329,5 +344,15 @@ mod tests {
         let mut paths = footprint.projection("object").paths();
         paths.retain(|p| !always.contains(p) || expected.contains(&p.as_str()));
         assert_eq!(paths, expected, "{text}");
+    }
+
+    #[test]
+    fn kstatus_reads_what_kstatus_reads() {
+        let expression = Expression::compile("f", "kstatus(object).status == 'Current'", &["object"]);
+        let mut footprint = Footprint::default();
+        footprint.add_object("object");
+        footprint.read(&expression.expect("an expression"));
+        let expected = Projection::of_fields(statusbridge_kstatus::fields());
+        assert_eq!(footprint.projection("object").paths(), expected.paths());
     }
 }

@@ -322,9 +322,11 @@ pub(super) struct RevisionsDefinition {
 ]))]
 pub(super) struct RuleDefinition {
     /// When it holds: a CEL expression that gives a bool. Always when left out, which only the last
-    /// rule may do.
+    /// rule may do, or one with `after`.
     #[schemars(length(min = 1))]
     pub(super) when_expression: Option<String>,
+    /// What time has to pass before it holds.
+    pub(super) after: Option<AfterDefinition>,
     /// The state.
     pub(super) state: String,
     /// Why: one CamelCase word.
@@ -341,6 +343,19 @@ pub(super) struct RuleDefinition {
     pub(super) message_expression: Option<String>,
     /// What holds where they are not watched: for the state `Resources`, which needs it.
     pub(super) unwatched: Option<UnwatchedDefinition>,
+}
+
+/// The exporter looks again by itself when the time has come. It goes by the clock of its own machine.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct AfterDefinition {
+    /// Since when: a CEL expression that gives a timestamp, RFC 3339 text or unix seconds. While it gives
+    /// none, the rule does not hold.
+    #[schemars(length(min = 1))]
+    pub(super) since_expression: String,
+    /// How long: such as `90s`, `10m` or `1h30m`, from one second to 30 days.
+    #[schemars(length(min = 1))]
+    pub(super) duration: String,
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -6,7 +6,7 @@
 //!                                              └──projection──> which fields to keep
 //! ```
 //!
-//! `plain` refuses YAML that hides an expression. Where a source has no rules, `kstatus` judges.
+//! `plain` refuses YAML that hides an expression. Where a source has no rules, kstatus judges.
 
 mod catalog;
 mod compile;
@@ -19,7 +19,6 @@ mod format;
 mod identity;
 mod join;
 mod kind;
-pub mod kstatus;
 mod plain;
 mod preset;
 mod program;

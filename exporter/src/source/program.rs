@@ -129,6 +129,12 @@ impl Source {
         self.related.is_empty() && !self.watches_resources()
     }
 
+    /// Whether time alone makes other verdicts.
+    pub(crate) fn waits(&self) -> bool {
+        let apply = self.program.apply.iter().flatten().any(|rule| rule.after.is_some());
+        apply || self.program.health.iter().flatten().any(|rule| rule.after.is_some())
+    }
+
     /// Whether an object is a package. One that cannot be told is one, whose expressions will fail
     /// where that can be seen.
     pub fn takes(&self, object: &Value) -> bool {

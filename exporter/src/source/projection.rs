@@ -45,6 +45,19 @@ impl Projection {
         object
     }
 
+    /// What is kept of every object, and these fields; `[]` is every item of a list.
+    pub fn of_fields(fields: impl IntoIterator<Item = &'static str>) -> Self {
+        let mut object = Self::of_object();
+        for field in fields {
+            let at = field.split('.').fold(&mut object, |at, part| match part.strip_suffix("[]") {
+                Some(list) => at.field(list).items(),
+                None => at.field(part),
+            });
+            at.keep();
+        }
+        object
+    }
+
     /// Keeps everything below.
     pub fn keep(&mut self) {
         *self = Self { whole: true, ..Self::default() };

@@ -3,9 +3,12 @@
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 use statusbridge_expression::Expression;
 
-/// Why a rule is never reached after others with these conditions, if that can be told: wherever its own condition
-/// holds, that of an earlier one does. `None` among the conditions always holds.
-pub(super) fn unreachable(earlier: &[Option<&Expression>], condition: Option<&Expression>) -> Option<String> {
+/// Why a rule is never reached after others with these places and conditions, if that can be told: wherever its own
+/// condition holds, that of an earlier one does. `None` among the conditions always holds.
+pub(super) fn unreachable(
+    earlier: &[(usize, Option<&Expression>)],
+    condition: Option<&Expression>,
+) -> Option<String> {
     let own = condition.map(|condition| parts(operators::LOGICAL_AND, condition.tree())).unwrap_or_default();
     if own.iter().any(|part| is_literal(part, false)) {
         return Some("its condition never holds".to_owned());
@@ -17,7 +20,7 @@ pub(super) fn unreachable(earlier: &[Option<&Expression>], condition: Option<&Ex
             wanted.iter().all(|part| is_literal(part, true) || own.contains(part))
         })
     };
-    let at = earlier.iter().position(covers)?;
+    let (at, _) = earlier.iter().find(|(_, condition)| covers(condition))?;
     Some(format!("rule [{at}] holds wherever this one does"))
 }
 
@@ -94,7 +97,8 @@ mod tests {
         let compile =
             |text: &&str| Expression::compile("f", text, &["a", "b", "c", "x"]).expect("an expression");
         let compiled: Vec<Expression> = earlier.iter().map(compile).collect();
-        let found = unreachable(&compiled.iter().map(Some).collect::<Vec<_>>(), Some(&compile(&condition)));
+        let earlier: Vec<_> = compiled.iter().map(Some).enumerate().collect();
+        let found = unreachable(&earlier, Some(&compile(&condition)));
         match expected {
             Some(expected) => assert!(found.as_ref().is_some_and(|f| f.contains(expected)), "{found:?}"),
             None => assert_eq!(found, None),
@@ -103,7 +107,7 @@ mod tests {
 
     #[test]
     fn nothing_is_reached_behind_a_rule_without_a_condition() {
-        assert!(unreachable(&[None], None).is_some());
+        assert!(unreachable(&[(0, None)], None).is_some());
         assert!(unreachable(&[], None).is_none());
     }
 }

@@ -3,8 +3,9 @@
 use serde_json::Value;
 use statusbridge_contract::Health;
 use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, OBJECT, Scope, cut};
+use statusbridge_kstatus::Status;
 
-use super::{footprint::Footprint, kind::GroupKind, kstatus::Status, projection::Projection};
+use super::{footprint::Footprint, kind::GroupKind, projection::Projection};
 
 /// One of `resources.healthRules` of a source. The expressions see the variable `object` only.
 #[derive(Debug)]

@@ -10,9 +10,25 @@ use statusbridge_expression::{EvaluationError, Expression, MAX_MESSAGE, MAX_REAS
 pub(crate) struct Rule<S> {
     /// `None`: always.
     pub(crate) when: Option<Expression>,
+    /// `None`: at once.
+    pub(crate) after: Option<After>,
     pub(crate) state: S,
     pub(crate) reason: Option<Words<Arc<str>>>,
     pub(crate) message: Option<Words<String>>,
+}
+
+/// What time has to pass before a rule holds.
+#[derive(Debug)]
+pub(crate) struct After {
+    pub(crate) since: Expression,
+    pub(crate) seconds: i64,
+}
+
+/// What time it is, and when another rule would hold if nothing changes, in unix seconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Time {
+    pub(crate) now: i64,
+    pub(crate) next: Option<i64>,
 }
 
 /// Fixed words, or an expression that gives them.
@@ -55,14 +71,34 @@ impl<S> Rule<S> {
     pub(crate) fn first<'r>(
         rules: &'r [Self],
         scope: &mut Scope<'_>,
+        time: &mut Time,
     ) -> Result<Option<&'r Self>, EvaluationError> {
         for rule in rules {
-            match &rule.when {
-                Some(when) if !when.truth(scope)? => {}
-                _ => return Ok(Some(rule)),
+            if rule.holds(scope, time)? {
+                return Ok(Some(rule));
             }
         }
         Ok(None)
+    }
+
+    fn holds(&self, scope: &mut Scope<'_>, time: &mut Time) -> Result<bool, EvaluationError> {
+        if let Some(when) = &self.when
+            && !when.truth(scope)?
+        {
+            return Ok(false);
+        }
+        let Some(after) = &self.after else { return Ok(true) };
+        let Some(since) = after.since.time(scope)? else { return Ok(false) };
+        let due = since.saturating_add(after.seconds);
+        if due > time.now {
+            time.next = Some(time.next.map_or(due, |next| next.min(due)));
+        }
+        Ok(due <= time.now)
+    }
+
+    /// Whether it holds whatever there is.
+    pub(crate) fn always_holds(&self) -> bool {
+        self.when.is_none() && self.after.is_none()
     }
 
     /// The rule's own reason, if it gives one.
@@ -93,6 +129,7 @@ impl<S> Rule<S> {
             Some(Words::From(expression)) => Some(&**expression),
             _ => None,
         };
-        self.when.iter().chain(reason).chain(message)
+        let since = self.after.as_ref().map(|after| &after.since);
+        self.when.iter().chain(since).chain(reason).chain(message)
     }
 }

@@ -158,6 +158,26 @@ fn one_file_holds_several_sources() {
     "spec.health[0].whenExpression: `apply` is never `Pendig`"
 )]
 #[case(
+    "apply == 'Applied'",
+    "kstatus(object).status == 'Ready'",
+    "spec.health[0].whenExpression: `kstatus(…).status` is never `Ready`: it is one of Current, InProgress"
+)]
+#[case(
+    "state: Pending,",
+    "state: Pending, after: {sinceExpression: ready.lastTransitionTime, duration: ten minutes},",
+    "spec.apply[0].after.duration: `ten minutes` is no time from `1s` to `720h`, such as `10m`"
+)]
+#[case(
+    "state: Pending,",
+    "state: Pending, after: {sinceExpression: ready.status, duration: 721h},",
+    "spec.apply[0].after.duration: `721h` is no time from `1s` to `720h`, such as `10m`"
+)]
+#[case(
+    "state: Pending,",
+    "state: Pending, after: {sinceExpression: ready.status, duration: 10m},",
+    "spec.apply[0].after.sinceExpression: on spec.samples[0]: `True` is no time"
+)]
+#[case(
     "reason: NotObserved",
     "reason: ready.reason",
     "spec.apply[0].reason: `ready.reason` is no CamelCase word; an expression belongs into `reasonExpression`"
@@ -310,6 +330,16 @@ fn another_kind_or_version_is_shown_the_form(#[case] right: &str, #[case] wrong:
     "whenExpression: ready.reason == 'A' && ready.status == 'True'",
     Some("line 27: source widgets: spec.apply[2]: is never reached: rule [1] holds wherever this one does")
 )]
+#[case::behind_one_that_waits(
+    "whenExpression: ready.status == 'True'",
+    "whenExpression: ready.status == 'False', after: {sinceExpression: ready.?lastTransitionTime, duration: 10m}",
+    None
+)]
+#[case::waiting_behind_another(
+    "whenExpression: ready.status == 'False'",
+    "whenExpression: ready.status == 'True', after: {sinceExpression: ready.?lastTransitionTime, duration: 10m}",
+    Some("line 27: source widgets: spec.apply[2]: is never reached: rule [1] holds wherever this one does")
+)]
 #[case::nothing("kind: Source", "kind: Source", None)]
 fn what_may_be_meant_otherwise_is_a_warning(
     #[case] right: &str,
@@ -432,7 +462,11 @@ fn a_reference_that_cannot_be_followed_is_followed_nowhere() {
 }
 
 fn evaluate(object: &Value, config: Option<&Value>, parts: Vec<&Value>) -> Evaluation {
-    source().evaluate(object, &RelatedObjects(vec![RelatedObject::One(config), RelatedObject::Many(parts)]))
+    source().evaluate(
+        object,
+        &RelatedObjects(vec![RelatedObject::One(config), RelatedObject::Many(parts)]),
+        0,
+    )
 }
 
 #[test]
@@ -488,9 +522,9 @@ fn without_health_rules_kstatus_decides() {
         {"type": "Stalled", "status": "True", "reason": "Stuck"}, {"type": "Ready", "status": "True"},
     ]}});
     let none = RelatedObjects::default();
-    let verdict = source.evaluate(&object, &none).verdict;
+    let verdict = source.evaluate(&object, &none, 0).verdict;
     assert_eq!((verdict.health, verdict.reason.as_deref()), (Health::Failed, Some("Stuck")));
-    assert_eq!(source.evaluate(&source.projection().project(&object), &none).verdict, verdict);
+    assert_eq!(source.evaluate(&source.projection().project(&object), &none, 0).verdict, verdict);
 }
 
 #[test]
@@ -505,7 +539,7 @@ fn the_example_in_the_documentation_works() {
         RelatedObject::One(Some(&sample["related"]["config"])),
         RelatedObject::Many(parts),
     ]);
-    let evaluation = source.evaluate(&sample["object"], &related);
+    let evaluation = source.evaluate(&sample["object"], &related, 0);
     assert!(
         evaluation.verdict.good() && evaluation.verdict.desired == evaluation.verdict.healthy,
         "{evaluation:?}"
@@ -534,8 +568,8 @@ fn widget(generation: i64, observed: i64, versions: [&str; 2], conditions: Value
 fn shortest(object: &Value) -> crate::source::Verdict {
     let source = parse(SHORTEST).expect("it compiles").remove(0);
     let none = RelatedObjects::default();
-    let verdict = source.evaluate(object, &none).verdict;
-    assert_eq!(source.evaluate(&source.projection().project(object), &none).verdict, verdict, "lean");
+    let verdict = source.evaluate(object, &none, 0).verdict;
+    assert_eq!(source.evaluate(&source.projection().project(object), &none, 0).verdict, verdict, "lean");
     verdict
 }
 

@@ -57,6 +57,9 @@ fn try_rules<S>(rules: &[Rule<S>], scope: &mut Scope<'_>) -> Result<(), Evaluati
         if let Some(when) = &rule.when {
             when.truth(scope)?;
         }
+        if let Some(after) = &rule.after {
+            after.since.time(scope)?;
+        }
         rule.reason(scope)?;
         rule.message(scope)?;
     }

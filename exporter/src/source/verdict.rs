@@ -108,6 +108,8 @@ pub struct Evaluation {
     pub detail: Detail,
     /// `None` when the source holds nothing, or an expression failed.
     pub hold: Option<Hold>,
+    /// When time alone may make another verdict of it, in unix seconds.
+    pub again: Option<i64>,
     /// The expression that failed, when one did; the verdict then says Unknown.
     pub error: Option<EvaluationError>,
 }

@@ -1,15 +1,15 @@
 //! Words that stand for states in expressions.
 
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators};
-use statusbridge_contract::ApplyState;
+use statusbridge_contract::{ApplyState, Health};
 use statusbridge_expression::children;
 
 use super::program::APPLY;
 
-/// Refuses a comparison of the variable `apply` with a text that it never has.
+/// Refuses a comparison of the variable `apply`, or of the status that `kstatus(…)` gives, with a text that it never is.
 pub(super) fn check(node: &IdedExpr) -> Result<(), String> {
     match &node.expr {
-        Expr::Call(call) => compared(call).try_for_each(check_word)?,
+        Expr::Call(call) => check_comparison(call)?,
         // In the loop the name is another variable's.
         Expr::Comprehension(c) if c.iter_var == APPLY || c.iter_var2.as_deref() == Some(APPLY) => {
             return check(&c.iter_range).and_then(|()| check(&c.accu_init));
@@ -19,27 +19,36 @@ pub(super) fn check(node: &IdedExpr) -> Result<(), String> {
     children(node).into_iter().try_for_each(check)
 }
 
-/// What a call compares `apply` with.
-fn compared(call: &CallExpr) -> impl Iterator<Item = &IdedExpr> {
-    let is_apply = |node: &IdedExpr| matches!(&node.expr, Expr::Ident(name) if name == APPLY);
-    let with: &[IdedExpr] = match (call.func_name.as_str(), call.args.as_slice()) {
-        (operators::EQUALS | operators::NOT_EQUALS, [apply, with] | [with, apply]) if is_apply(apply) => {
-            std::slice::from_ref(with)
-        }
-        (operators::IN, [apply, IdedExpr { expr: Expr::List(list), .. }]) if is_apply(apply) => {
-            &list.elements
-        }
-        _ => &[],
+fn check_comparison(call: &CallExpr) -> Result<(), String> {
+    let (compared, with): (&IdedExpr, &[IdedExpr]) = match (call.func_name.as_str(), call.args.as_slice()) {
+        (operators::EQUALS | operators::NOT_EQUALS, [left, right]) => match words(left) {
+            Some(_) => (left, std::slice::from_ref(right)),
+            None => (right, std::slice::from_ref(left)),
+        },
+        (operators::IN, [item, IdedExpr { expr: Expr::List(list), .. }]) => (item, &list.elements),
+        _ => return Ok(()),
     };
-    with.iter()
+    let Some((name, known)) = words(compared) else { return Ok(()) };
+    let text = |node: &IdedExpr| match &node.expr {
+        Expr::Literal(LiteralValue::String(word)) => Some(word.inner().to_owned()),
+        _ => None,
+    };
+    match with.iter().filter_map(text).find(|word| !known.contains(&word.as_str())) {
+        Some(word) => Err(format!("`{name}` is never `{word}`: it is one of {}", known.join(", "))),
+        None => Ok(()),
+    }
 }
 
-fn check_word(node: &IdedExpr) -> Result<(), String> {
-    let Expr::Literal(LiteralValue::String(word)) = &node.expr else { return Ok(()) };
-    let word = word.inner();
-    let known: Vec<&str> = ApplyState::ALL.iter().map(|state| state.name()).collect();
-    if known.contains(&word) {
-        return Ok(());
+/// The words that an expression may give, if it is one of those that give a state, and its name.
+fn words(node: &IdedExpr) -> Option<(&'static str, Vec<&'static str>)> {
+    let is_kstatus = |node: &IdedExpr| matches!(&node.expr, Expr::Call(call) if call.func_name == "kstatus");
+    match &node.expr {
+        Expr::Ident(name) if name == APPLY => {
+            Some((APPLY, ApplyState::ALL.iter().map(|state| state.name()).collect()))
+        }
+        Expr::Select(select) if select.field == "status" && is_kstatus(&select.operand) => {
+            Some(("kstatus(…).status", Health::ALL.iter().map(|health| health.name()).collect()))
+        }
+        _ => None,
     }
-    Err(format!("`{APPLY}` is never `{word}`: it is one of {}", known.join(", ")))
 }

@@ -88,7 +88,7 @@ mod tests {
             resources: None,
         };
         let hold = Some(Hold { undecided, key: HoldKey(revision) });
-        Evaluation { verdict, detail: Detail::default(), hold, error: None }
+        Evaluation { verdict, detail: Detail::default(), hold, again: None, error: None }
     }
 
     const GOOD: ApplyState = ApplyState::Applied;

@@ -53,6 +53,16 @@ fn outcome(text: &str, object: &Value) -> Result<bool, String> {
     "json.unmarshal('{\"a\": [1, -2.5, \"x\", {}]}') == {'a': [1, -2.5, 'x', {}]} && json.marshal([]) == '[]'"
 )]
 #[case("type(json.unmarshal('1')) == int && !has(json.unmarshal('{\"a\": null}').a)")]
+#[case("kstatus(object).status == 'Current' && kstatus(object).reason == ''")]
+#[case(
+    "kstatus({'kind': 'Widget', 'status': {'conditions': [{'type': 'Ready', 'status': 'False', 'reason': 'Down'}]}}) == {'status': 'InProgress', 'reason': 'Down', 'message': ''}"
+)]
+#[case(
+    "kstatus(object.?nope).status == 'NotFound' && kstatus({'status': {'conditions': 5}}).reason == 'MalformedConditions'"
+)]
+#[case(
+    "kstatus({'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'creationTimestamp': '2020-01-01T00:00:00Z'}, 'status': {'phase': 'Pending', 'conditions': [{'type': 'PodScheduled', 'status': 'False', 'reason': 'Unschedulable'}]}}).reason == 'PodNotScheduled'"
+)]
 #[case("math.greatest(object.list) == 3 && math.least(object.a.x, object.a.y) == 1")]
 #[case("sets.equivalent([1], [1, 1]) && !equivalent([1], [1, 1])")]
 #[case(

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use serde_json::json;
 use statusbridge_contract::{Fingerprint, Metric};
-use statusbridge_exporter::source::kstatus;
+use statusbridge_kstatus as kstatus;
 use statusbridge_tests::*;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,9 @@
 //! Which fields the expressions of a source read.
 
 use statusbridge_expression::OBJECT;
+use statusbridge_kstatus as kstatus;
 
-use super::super::{footprint::Footprint, join::By, kstatus, program::Source};
+use super::super::{footprint::Footprint, join::By, program::Source, projection::Projection};
 
 /// What the expressions read, by the variables that hold objects.
 pub(super) fn footprint(source: &Source) -> Footprint {
@@ -35,10 +36,10 @@ pub(super) fn set(source: &mut Source) {
     let p = &source.program;
     let mut projection = footprint.projection(OBJECT);
     if p.health.is_none() {
-        projection.merge(&kstatus::package_projection());
+        projection.merge(&Projection::of_fields(kstatus::package_fields()));
     }
     if p.apply.is_none() {
-        projection.merge(&kstatus::apply_projection());
+        projection.merge(&Projection::of_fields(kstatus::apply_fields()));
     }
     source.projection = projection;
     for related in &mut source.related {

@@ -2,18 +2,22 @@
 
 use std::{str::FromStr, sync::Arc};
 
+use jiff::SignedDuration;
 use statusbridge_contract::{ApplyState, Health};
 use statusbridge_expression::{Expression, MAX_MESSAGE, MAX_REASON};
 
 use super::{
     super::{
         error::SourceProblem,
-        format::{RuleDefinition, UnwatchedDefinition},
+        format::{AfterDefinition, RuleDefinition, UnwatchedDefinition},
         reach::unreachable,
-        rule::{HealthState, RESOURCES, Rule, Unwatched, Words},
+        rule::{After, HealthState, RESOURCES, Rule, Unwatched, Words},
     },
     Compiler,
 };
+
+/// Longest time that a rule may wait, in seconds: 30 days.
+const LONGEST_AFTER: i64 = 30 * 24 * 3600;
 
 impl Compiler<'_> {
     pub(super) fn apply(
@@ -113,21 +117,38 @@ impl Compiler<'_> {
                 (None, from) => from.map(Box::new).map(Words::From),
             };
             let when = optional("whenExpression", rule.when_expression.as_ref())?;
-            compiled.push(Rule { when, state, reason, message });
+            let after = rule.after.as_ref().map(|after| self.after(&field, after, variables)).transpose()?;
+            compiled.push(Rule { when, after, state, reason, message });
         }
-        let conditions: Vec<Option<&Expression>> = compiled.iter().map(|rule| rule.when.as_ref()).collect();
-        for (i, condition) in conditions.iter().enumerate() {
-            let earlier = conditions.get(..i).unwrap_or_default();
+        // What holds only after some time covers nothing.
+        let mut earlier: Vec<(usize, Option<&Expression>)> = Vec::new();
+        for (i, rule) in compiled.iter().enumerate() {
             let field = format!("{field}[{i}]");
-            if earlier.iter().any(Option::is_none) {
+            if compiled.iter().take(i).any(Rule::always_holds) {
                 let message = "is never reached: a rule before it has no `whenExpression`";
                 return Err(self.wrong(&field, message));
             }
-            if let Some(why) = unreachable(earlier, *condition) {
+            if let Some(why) = unreachable(&earlier, rule.when.as_ref()) {
                 self.warn(&field, format!("is never reached: {why}"));
+            }
+            if rule.after.is_none() {
+                earlier.push((i, rule.when.as_ref()));
             }
         }
         Ok(compiled)
+    }
+
+    fn after(&self, field: &str, d: &AfterDefinition, variables: &[&str]) -> Result<After, SourceProblem> {
+        let field = format!("{field}.after");
+        let since = self.expression(&format!("{field}.sinceExpression"), &d.since_expression, variables)?;
+        let seconds = d.duration.parse().ok().map(|duration: SignedDuration| duration.as_secs());
+        match seconds.filter(|seconds| (1..=LONGEST_AFTER).contains(seconds)) {
+            Some(seconds) => Ok(After { since, seconds }),
+            None => {
+                let message = format!("`{}` is no time from `1s` to `720h`, such as `10m`", d.duration);
+                Err(self.wrong(&format!("{field}.duration"), message))
+            }
+        }
     }
 
     fn reason(&self, field: &str, word: &str) -> Result<Arc<str>, SourceProblem> {

@@ -11,7 +11,10 @@
 //! One update may concern every package. So what follows from it is queued, and [`Engine::go_on`] does it piece by piece;
 //! whoever drives the engine lets others have their turn in between, and hands in the next update when nothing is left.
 
+#[cfg(test)]
+mod after_tests;
 mod command;
+mod deadlines;
 mod due;
 mod held;
 #[cfg(test)]
@@ -40,8 +43,7 @@ pub(crate) use journal::Entry;
 pub(crate) use published::SharedPublished;
 
 use std::{
-    cmp::Reverse,
-    collections::{BTreeSet, BinaryHeap, HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -60,6 +62,7 @@ use crate::{
     source::{Detail, JoinKey, RelatedObject, RelatedObjects, ResourceSet, Source},
     watch::{Change, KindId, PackageKey, Reading, SourceId, Update},
 };
+use deadlines::Deadlines;
 use due::Due;
 use held::{Held, Stamp};
 use kept::PackedObject;
@@ -79,6 +82,8 @@ struct Look {
     /// What the package looks for and consists of now; `None` for no news.
     parts: Option<(Vec<JoinKey>, Option<Box<PackageResources>>)>,
     known: Known,
+    /// When time alone may make another verdict of it, in milliseconds by the `boot` clock.
+    again: Option<i64>,
     /// Since when the object itself says so, where the verdict rests on it alone.
     own: Option<i64>,
 }
@@ -94,7 +99,9 @@ pub(crate) struct Engine {
     kinds: Table<KindState>,
     resource_kinds: HashMap<ResourceName, KindId>,
     published: SharedPublished,
-    deadlines: BinaryHeap<Reverse<(i64, SourceId, Key)>>,
+    deadlines: Deadlines,
+    /// How far the wall clock was from the `run` clock when the deadlines were set.
+    offset: i64,
     /// What still follows from the last update, in order.
     due: VecDeque<Due>,
     commands: Vec<Command>,
@@ -116,7 +123,8 @@ impl Engine {
             kinds: Table::new(),
             resource_kinds: HashMap::new(),
             published: Arc::new(Mutex::new(published)),
-            deadlines: BinaryHeap::new(),
+            deadlines: Deadlines::default(),
+            offset: 0,
             due: VecDeque::new(),
             commands: Vec::new(),
             to_read: HashMap::new(),
@@ -157,12 +165,16 @@ impl Engine {
 
     /// When [`Engine::expire`] is due next, in milliseconds by the `boot` clock.
     pub(crate) fn next_deadline(&self) -> Option<i64> {
-        self.deadlines.peek().map(|Reverse((at, ..))| *at)
+        self.deadlines.next()
     }
 
     /// Does the next piece of what follows from the last update; whether there was any. Each takes as long as evaluating
     /// one package, or looking which packages were not evaluated yet.
     pub(crate) fn go_on(&mut self, now: Moment) -> bool {
+        if self.offset != now.offset {
+            self.offset = now.offset;
+            self.wall_clock_was_set();
+        }
         match self.due.pop_front() {
             Some(Due::Evaluate(source, package, known)) => self.evaluate_kept(source, &package, known, now),
             Some(Due::Refresh(source)) => self.refresh(source),
@@ -215,19 +227,30 @@ impl Engine {
         }
     }
 
-    /// Ends the holds that have run out at `now`: so many of them that others have to wait for milliseconds at most. The
-    /// next deadline is in the past while there are more.
+    /// Ends the holds that have run out at `now`, and has packages evaluated of which time makes another verdict: so many
+    /// of them that others have to wait for milliseconds at most. The next deadline is in the past while there are more.
     pub(crate) fn expire(&mut self, now: Moment) {
         for _ in 0..MOST_EXPIRED {
-            if self.next_deadline().is_none_or(|at| at > now.boot) {
-                return;
-            }
-            let Some(Reverse((_, source, key))) = self.deadlines.pop() else { return };
-            let package = self.readers[source].packages.get(&key);
-            if let Some(settled) = package.and_then(|p| hold::expire(&p.settled, now.boot)) {
+            let Some((source, key)) = self.deadlines.pop(now.boot) else { return };
+            let Some(package) = self.readers[source].packages.get_mut(&key) else { continue };
+            let is_due = package.again.take_if(|at| *at <= now.boot).is_some();
+            let (again, expired) = (package.again, hold::expire(&package.settled, now.boot));
+            self.deadlines.set(source, &key, None, package.deadline());
+            if let Some(settled) = expired {
                 let (detail, parts, known, own) = (Detail::default(), None, Known::Watched, None);
-                self.show(source, &key, Look { settled, detail, parts, known, own }, now);
+                self.show(source, &key, Look { settled, detail, parts, known, again, own }, now);
             }
+            if is_due {
+                self.due.push_back(Due::Evaluate(source, key, Known::Watched));
+            }
+        }
+    }
+
+    /// Times that objects give are times of the wall clock: what waits for them waits for another moment now.
+    fn wall_clock_was_set(&mut self) {
+        for (source, reader) in self.readers.iter().enumerate().filter(|(_, reader)| reader.source.waits()) {
+            let packages = reader.packages.keys().cloned();
+            self.due.extend(packages.map(|key| Due::Evaluate(source, key, Known::Watched)));
         }
     }
 
@@ -343,7 +366,7 @@ impl Engine {
         };
         let mut evaluation = match rivals {
             Some(rivals) => reading.conflict(&rivals),
-            None => reading.evaluate_with(object, &related, &mut look),
+            None => reading.evaluate_with(object, &related, now.unix_seconds(), &mut look),
         };
         if let Some(unwanted) = resources {
             self.unlink_resources(source, key, &unwanted);
@@ -363,6 +386,7 @@ impl Engine {
         // A failure may have come and gone unseen: only a verdict that is no better is held over a gap.
         let previous = previous.filter(|p| known == Known::Watched || p.shown.failed());
         let since = evaluation.verdict.since;
+        let again = evaluation.again.map(|at| now.boot_at(at));
         let settled = hold::settle(previous, evaluation, now.boot);
         let own = if known == Known::Anew && reading.rests_on_one_object() && !settled.held() {
             let server = self.object_of(source, key).and_then(|(kind, _)| self.kinds[kind].server);
@@ -370,12 +394,17 @@ impl Engine {
         } else {
             None
         };
-        self.show(source, key, Look { settled, detail, parts: Some((joins, wanted)), known, own }, now);
+        self.show(
+            source,
+            key,
+            Look { settled, detail, parts: Some((joins, wanted)), known, again, own },
+            now,
+        );
     }
 
     /// Publishes a package's state.
     fn show(&mut self, source: SourceId, key: &Key, look: Look, now: Moment) {
-        let Look { settled, detail, parts, known, own } = look;
+        let Look { settled, detail, parts, known, again, own } = look;
         let visible = self.visibility(source) == Visibility::Visible;
         let reader = &mut self.readers[source];
         let mut before = reader.packages.remove(key);
@@ -401,11 +430,6 @@ impl Engine {
         if previous.map_or(visible, |previous| soak::is_news(&previous.verdict, &shown.verdict)) {
             log_transition(&reader.source.name, key, previous, &shown, &detail);
         }
-        if let Some(until) = settled.until
-            && before.as_ref().and_then(|p| p.settled.until) != Some(until)
-        {
-            self.deadlines.push(Reverse((until, source, key.clone())));
-        }
         let slot = match &before {
             Some(package) if package.shown == shown => package.slot,
             _ => {
@@ -415,7 +439,8 @@ impl Engine {
         };
         self.note_left_out(source, key, slot.is_none());
         self.write_down(|| Entry::Shown { source, package: key.clone(), shown: shown.clone() });
-        let package = Package { settled, shown, slot, joins, resources };
+        let package = Package { settled, again, shown, slot, joins, resources };
+        self.deadlines.set(source, key, before.and_then(|p| p.deadline()), package.deadline());
         self.readers[source].packages.insert(key.clone(), Box::new(package));
     }
 
@@ -431,6 +456,7 @@ impl Engine {
         if let Some(slot) = package.slot {
             self.lock().store.remove(source, slot);
         }
+        self.deadlines.set(source, key, package.deadline(), None);
         self.write_down(|| Entry::Gone { source, package: key.clone() });
         self.note_left_out(source, key, false);
         self.let_in(source);

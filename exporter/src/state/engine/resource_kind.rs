@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::Moment,
-    source::{ResourceHealth, ResourceState, kstatus},
+    source::{ResourceHealth, ResourceState},
     state::soak::Known,
 };
 
@@ -208,7 +208,7 @@ impl ResourceKind {
         let version = version.unwrap_or(resource.version);
         let found = match &self.health {
             Some(health) => health.status(object),
-            None => kstatus::of_resource(object, now.unix_seconds()),
+            None => statusbridge_kstatus::of_resource(object, now.unix_seconds()),
         };
         let status = Some((found.health, found.reason.into_boxed_str()));
         let changed = resource.status != status || resource.labels != labels;

@@ -42,6 +42,8 @@ pub(super) struct SourceState {
 #[derive(Debug)]
 pub(super) struct Package {
     pub(super) settled: Settled,
+    /// When time alone may make another verdict of it, in milliseconds by the `boot` clock.
+    pub(super) again: Option<i64>,
     pub(super) shown: Shown,
     /// `None` when it is left out of the series.
     pub(super) slot: Option<Slot>,
@@ -61,6 +63,13 @@ pub(super) struct PackageResources {
     pub(super) current: Option<u64>,
     /// Whether the package, read after that, was what it was.
     pub(super) confirmed: bool,
+}
+
+impl Package {
+    /// When it is looked at though nothing is heard of it, in milliseconds by the `boot` clock.
+    pub(super) fn deadline(&self) -> Option<i64> {
+        self.settled.until.into_iter().chain(self.again).min()
+    }
 }
 
 impl SourceState {

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     clock::Moment,
-    source::{JoinKey, KindRef, PackageKinds, Projection, Source, kstatus},
+    source::{JoinKey, KindRef, PackageKinds, Projection, Source},
     state::{
         hold::Settled,
         soak::{Known, Shown},
@@ -159,7 +159,7 @@ impl Engine {
                 };
                 let mut projection = match &health {
                     Some(health) => health.projection(),
-                    None => kstatus::resource_projection(group, kind),
+                    None => Projection::of_fields(statusbridge_kstatus::resource_fields(group, kind)),
                 };
                 projection.field("metadata").field("labels").keep();
                 let resources = ResourceKind::new(self.count, health);
@@ -195,6 +195,7 @@ impl Engine {
         let packages = std::mem::take(&mut self.readers[source].packages);
         for (key, package) in &packages {
             self.unlink(source, key, &package.joins);
+            self.deadlines.set(source, key, package.deadline(), None);
             if let Some(resources) = &package.resources {
                 self.unlink_resources(source, key, resources);
             }
@@ -244,7 +245,10 @@ impl Engine {
     /// Whether objects of a kind are looked at again, beside when they change.
     pub(super) fn is_read_again(&self, kind: KindId) -> bool {
         self.readers.iter().any(|reader| {
-            let again = !reader.related.is_empty() || reader.names.is_some() || reader.waits_for_lists();
+            let again = !reader.related.is_empty()
+                || reader.names.is_some()
+                || reader.waits_for_lists()
+                || reader.source.waits();
             reader.related.iter().flatten().any(|k| *k == kind) || (again && reader.kinds.contains(&kind))
         })
     }
