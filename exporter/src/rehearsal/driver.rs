@@ -296,6 +296,7 @@ impl Rehearsal {
     fn id(&self, source: SourceId, package: &PackageKey) -> PackageId {
         PackageId {
             source: self.sources.get(source).map(|source| source.name.clone()).unwrap_or_default(),
+            cluster: package.cluster.as_deref().map(str::to_owned),
             namespace: package.namespace.as_deref().map(str::to_owned),
             name: package.name.to_string(),
         }

@@ -9,6 +9,8 @@ use crate::{source::Detail, state::Shown};
 pub struct PackageId {
     /// Name of its source.
     pub source: String,
+    /// The cluster in which it runs; `None` when that is the exporter's own.
+    pub cluster: Option<String>,
     /// Its namespace; `None` when it is cluster-scoped.
     pub namespace: Option<String>,
     /// Its name.
@@ -43,9 +45,13 @@ pub struct Transition {
 
 impl std::fmt::Display for PackageId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(f, "{namespace}/{}", self.name),
-            None => f.write_str(&self.name),
+        if let Some(namespace) = &self.namespace {
+            write!(f, "{namespace}/")?;
+        }
+        f.write_str(&self.name)?;
+        match &self.cluster {
+            Some(cluster) => write!(f, " in {cluster}"),
+            None => Ok(()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Which sources are used: the presets, and those in files.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use super::{
     error::SourceProblem,
@@ -24,6 +24,23 @@ pub struct SourceArgs {
     /// done anyway; with a dash before the name, not to be looked at.
     #[arg(long, value_name = "NAME,…", env = "STATUSBRIDGE_RESOURCE_HEALTH", allow_hyphen_values = true)]
     pub resource_health: Option<String>,
+    /// How a cluster is called in the hub that a package system calls otherwise, such as by its address; may be
+    /// given more than once. An empty name is the exporter's own cluster.
+    #[arg(
+        long = "cluster-name",
+        value_name = "WORD=NAME",
+        env = "STATUSBRIDGE_CLUSTER_NAMES",
+        value_delimiter = ',',
+        value_parser = cluster_name
+    )]
+    pub cluster_names: Vec<(String, String)>,
+}
+
+fn cluster_name(text: &str) -> Result<(String, String), String> {
+    match text.rsplit_once('=') {
+        Some((word, name)) if !word.is_empty() => Ok((word.to_owned(), name.to_owned())),
+        _ => Err("it has to be WORD=NAME, such as https://10.0.0.1:6443=eu-1".to_owned()),
+    }
 }
 
 impl SourceArgs {
@@ -59,6 +76,8 @@ impl SourceArgs {
         }
         let mut sources: Vec<Source> = sources.into_iter().map(|(_, source)| source).collect();
         sources.sort_by(|a, b| a.name.cmp(&b.name));
+        let clusters = Arc::new(self.cluster_names.iter().cloned().collect());
+        sources.iter_mut().for_each(|source| source.cluster_names = Arc::clone(&clusters));
         let names = self.resource_health.iter().flat_map(|names| names.split(',')).map(str::trim);
         for name in names.filter(|name| !name.is_empty()) {
             let (name, enabled) = name.strip_prefix('-').map_or((name, true), |name| (name, false));
@@ -140,5 +159,35 @@ mod tests {
         assert!(names(&twice).is_err_and(|e| e.contains("there is already a source flux-kustomization")));
         let missing = SourceArgs { files: vec!["/nonexistent/x.yaml".into()], ..SourceArgs::default() };
         assert!(names(&missing).is_err_and(|e| e.contains("/nonexistent/x.yaml: cannot be read")));
+    }
+
+    #[test]
+    fn clusters_are_called_as_the_hub_calls_them() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("own.yaml");
+        let text = with("own", "flux-kustomization").replacen(
+            "spec:\n",
+            "spec:\n  identity: {clusterExpression: object.?metadata.?annotations.?cluster}\n",
+            1,
+        );
+        fs::write(&file, text).expect("a file");
+        let names = ["https://10.0.0.1:6443=eu-1", "in-cluster="].map(|text| cluster_name(text).expect(text));
+        let args = SourceArgs {
+            files: vec![file],
+            presets: Some(String::new()),
+            cluster_names: names.to_vec(),
+            ..SourceArgs::default()
+        };
+        let source = args.load().expect("it compiles").remove(0);
+        let cluster = |cluster: &str| {
+            let object = serde_json::json!({"metadata": {"name": "a", "annotations": {"cluster": cluster}}});
+            source.identity(&object).expect("an identity").cluster.map(|cluster| cluster.to_string())
+        };
+        assert_eq!(cluster("https://10.0.0.1:6443").as_deref(), Some("eu-1"));
+        assert_eq!(cluster("eu-2").as_deref(), Some("eu-2"), "a name of its own");
+        assert_eq!((cluster("in-cluster"), cluster("")), (None, None));
+        assert!(cluster_name("eu-1").is_err() && cluster_name("=eu-1").is_err());
+        let unnamed = SourceArgs { cluster_names: Vec::new(), ..args };
+        assert!(!unnamed.load().expect("it compiles")[0].same_as(&source), "other names are another source");
     }
 }

@@ -137,6 +137,10 @@ pub(super) struct SpecDefinition {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub(super) struct IdentityDefinition {
+    /// The cluster in which the package runs, by the name that it has in the hub: a CEL expression that gives a
+    /// text and sees `object`. The exporter's own when it gives none, or is left out.
+    #[schemars(length(min = 1))]
+    pub(super) cluster_expression: Option<String>,
     /// The package's namespace: a CEL expression that gives a text, empty for none, and sees `object`. The
     /// object's own when left out.
     #[schemars(length(min = 1))]

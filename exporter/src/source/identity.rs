@@ -1,23 +1,32 @@
 //! Which package an object is.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use serde_json::Value;
 use statusbridge_expression::{EvaluationError, Expression, OBJECT, Scope};
 
-/// Longest namespace or name that an expression may give, in bytes. What series can show is shorter.
+/// Longest name that an expression may give, in bytes. What series can show is shorter.
 const MAX_NAME: usize = 1024;
+
+/// Names of clusters, by what a package system calls them; an empty name is the exporter's own cluster.
+pub(super) type ClusterNames = BTreeMap<String, String>;
 
 /// The field `identity` of a source. The expressions see the variable `object` only.
 #[derive(Debug)]
 pub(super) struct IdentityProgram {
+    /// `None`: the exporter's own.
+    pub(super) cluster: Option<Expression>,
     /// `None`: the object's own.
     pub(super) namespace: Option<Expression>,
     /// `None`: the object's own.
     pub(super) name: Option<Expression>,
 }
 
-/// The namespace and the name of a package.
+/// The cluster, the namespace and the name of a package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
+    /// `None` when it is the exporter's own.
+    pub cluster: Option<Arc<str>>,
     /// `None` when it is in none.
     pub namespace: Option<String>,
     /// Its name.
@@ -26,10 +35,15 @@ pub struct Identity {
 
 impl IdentityProgram {
     /// Which package an object is. An error when an expression fails or gives no name.
-    pub(super) fn of(&self, object: &Value) -> Result<Identity, EvaluationError> {
+    pub(super) fn of(&self, object: &Value, clusters: &ClusterNames) -> Result<Identity, EvaluationError> {
         let mut identity = Identity::of(object);
         let mut scope = Scope::default();
         scope.bind(OBJECT, object);
+        if let Some(cluster) = &self.cluster {
+            let given = cluster.whole_text_of(&mut scope, MAX_NAME)?;
+            let name = given.map(|given| clusters.get(&given).cloned().unwrap_or(given));
+            identity.cluster = name.filter(|name| !name.is_empty()).map(Arc::from);
+        }
         if let Some(namespace) = &self.namespace {
             identity.namespace = namespace.whole_text_of(&mut scope, MAX_NAME)?;
         }
@@ -41,7 +55,7 @@ impl IdentityProgram {
     }
 
     pub(super) fn expressions(&self) -> impl Iterator<Item = &Expression> {
-        self.namespace.iter().chain(&self.name)
+        self.cluster.iter().chain(&self.namespace).chain(&self.name)
     }
 }
 
@@ -50,6 +64,7 @@ impl Identity {
     pub fn of(object: &Value) -> Self {
         let text = |field: &str| object.get("metadata")?.get(field)?.as_str().map(str::to_owned);
         Self {
+            cluster: None,
             namespace: text("namespace").filter(|namespace| !namespace.is_empty()),
             name: text("name").unwrap_or_default(),
         }

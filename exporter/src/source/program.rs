@@ -9,7 +9,7 @@ use statusbridge_expression::{EvaluationError, Expression, OBJECT, Scope};
 use super::{
     error::SourceProblem,
     expectation::Expectation,
-    identity::{Identity, IdentityProgram},
+    identity::{ClusterNames, Identity, IdentityProgram},
     join::{JoinKey, Related, RelatedObjects},
     kind::PackageKinds,
     projection::Projection,
@@ -41,6 +41,8 @@ pub struct Source {
     /// Its definition, to tell whether another one is the same.
     pub(super) definition: Value,
     pub(super) samples: Vec<Sample>,
+    /// How to call the clusters in which its packages run.
+    pub(super) cluster_names: Arc<ClusterNames>,
 }
 
 /// An object that a source was tried on.
@@ -151,7 +153,7 @@ impl Source {
         self.program
             .identity
             .as_ref()
-            .map_or_else(|| Ok(Identity::of(object)), |identity| identity.of(object))
+            .map_or_else(|| Ok(Identity::of(object)), |identity| identity.of(object, &self.cluster_names))
     }
 
     /// Whether expressions read `metadata.resourceVersion`.
@@ -161,7 +163,9 @@ impl Source {
 
     /// Whether another source reads the same in the same way.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
-        self.definition == other.definition && self.watches_resources() == other.watches_resources()
+        self.definition == other.definition
+            && self.watches_resources() == other.watches_resources()
+            && self.cluster_names == other.cluster_names
     }
 
     /// Where to find the related objects of a package.

@@ -267,7 +267,7 @@ fn what_is_wrong_is_found_at_load(#[case] right: &str, #[case] wrong: &str, #[ca
 #[case::no_identity(
     "  related:",
     "  identity: {}\n  related:",
-    "spec.identity: needs `namespaceExpression` or `nameExpression`"
+    "spec.identity: needs `clusterExpression`, `namespaceExpression` or `nameExpression`"
 )]
 #[case::no_name(
     "  related:",

@@ -15,6 +15,8 @@ use crate::{source::Verdict, watch::PackageKey};
 pub(crate) struct Row {
     /// The own labels as an exposition has them, braces included.
     labels: Box<str>,
+    /// The cluster in which the package runs, where that is not the exporter's own.
+    cluster: Option<Arc<str>>,
     /// Codes of apply state and health.
     state: (u64, u64),
     /// Since when it is vouched for, in milliseconds by the `run` clock.
@@ -34,6 +36,9 @@ impl Row {
         let mut own = vec![(label::PACKAGE_SOURCE, source), (label::PACKAGE, &key.name)];
         if let Some(namespace) = &key.namespace {
             own.push((label::PACKAGE_NAMESPACE, namespace));
+        }
+        if let Some(cluster) = &key.cluster {
+            own.push((label::PACKAGE_CLUSTER, cluster));
         }
         let mut labels = String::with_capacity(128);
         sample::write_labels(&mut labels, &own);
@@ -59,6 +64,7 @@ impl Row {
         let state = (apply.code(), health.code());
         let mut row = Self {
             labels: labels.into_boxed_str(),
+            cluster: key.cluster.clone(),
             state,
             since: shown.since,
             values,
@@ -113,6 +119,11 @@ impl Row {
         self.state
     }
 
+    /// The cluster in which the package runs, where that is not the exporter's own.
+    pub(crate) fn cluster(&self) -> Option<&Arc<str>> {
+        self.cluster.as_ref()
+    }
+
     /// Sum of the hashes of the row's samples.
     pub(crate) fn digest(&self) -> Digest {
         self.digest
@@ -164,15 +175,15 @@ impl Block {
         old
     }
 
-    /// Moves the times of all rows; gives the sum of their hashes.
-    pub(crate) fn use_offset(&mut self, offset: i64) -> Digest {
-        let mut digest = Digest::default();
-        for row in self.rows.iter_mut().flatten() {
-            row.use_offset(offset);
-            digest.merge(row.digest);
-        }
+    /// Moves the times of all rows.
+    pub(crate) fn use_offset(&mut self, offset: i64) {
+        self.rows.iter_mut().flatten().for_each(|row| row.use_offset(offset));
         self.packed[TIME].take();
-        digest
+    }
+
+    /// The rows.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().flatten()
     }
 
     /// Whether any row has a sample of `PACKAGE_METRICS[index]`.

@@ -50,13 +50,44 @@ struct SourceRows {
     /// How many slots were ever given away.
     slots: u32,
     free: Vec<u32>,
-    digest: Digest,
+    digests: Digests,
     /// By code, the word for each reason and how many packages have it. A word that none has any more stays until
     /// there is no room for another one.
     reasons: BTreeMap<u64, (Arc<str>, usize)>,
     /// How many packages have which apply state and health. Pairs that some package has had stay,
     /// also when they are 0 again, so that no series comes and goes.
     states: BTreeMap<(u64, u64), usize>,
+}
+
+/// The sum of the hashes of all samples of packages, and its parts by cluster.
+#[derive(Debug, Clone, Default)]
+struct Digests {
+    all: Digest,
+    /// Of packages that run in other clusters, by cluster, with how many there are.
+    parts: BTreeMap<Arc<str>, (Digest, usize)>,
+}
+
+impl Digests {
+    fn add(&mut self, row: &Row) {
+        self.all.merge(row.digest());
+        if let Some(cluster) = row.cluster() {
+            let (part, packages) = self.parts.entry(cluster.clone()).or_default();
+            part.merge(row.digest());
+            *packages += 1;
+        }
+    }
+
+    fn remove(&mut self, row: &Row) {
+        self.all.subtract(row.digest());
+        let Some(cluster) = row.cluster() else { return };
+        if let Some((part, packages)) = self.parts.get_mut(cluster) {
+            part.subtract(row.digest());
+            *packages -= 1;
+            if *packages == 0 {
+                self.parts.remove(cluster);
+            }
+        }
+    }
 }
 
 /// The rows of all sources.
@@ -88,7 +119,7 @@ impl Store {
             blocks: Vec::new(),
             slots: 0,
             free: Vec::new(),
-            digest: Digest::default(),
+            digests: Digests::default(),
             reasons: BTreeMap::new(),
             states: BTreeMap::new(),
         });
@@ -97,7 +128,7 @@ impl Store {
     /// Forgets everything about a source; its index is not used again.
     pub(crate) fn remove_source(&mut self, source: usize) {
         let rows = &mut self.sources[source];
-        (rows.blocks, rows.slots, rows.free, rows.digest, rows.reasons) = Default::default();
+        (rows.blocks, rows.slots, rows.free, rows.digests, rows.reasons) = Default::default();
         rows.states.values_mut().for_each(|count| *count = 0);
     }
 
@@ -106,10 +137,11 @@ impl Store {
         self.sources[source].packages() < self.limits.max_packages
     }
 
-    /// Whether a package's namespace and name are short enough.
+    /// Whether a package's cluster, namespace and name are short enough.
     pub(crate) fn can_name(&self, key: &PackageKey) -> bool {
-        let longest = key.name.len().max(key.namespace.as_ref().map_or(0, |namespace| namespace.len()));
-        longest <= self.limits.max_label_length
+        let namespace = key.namespace.as_ref().map_or(0, |namespace| namespace.len());
+        let cluster = key.cluster.as_ref().map_or(0, |cluster| cluster.len());
+        key.name.len().max(namespace).max(cluster) <= self.limits.max_label_length
     }
 
     /// Publishes a package's state: in its own slot, or in a new one. `None` when a limit leaves it
@@ -161,7 +193,7 @@ impl Store {
                     blocks: rows.blocks.clone(),
                     reasons: rows.words(),
                     states: rows.states.clone(),
-                    digest: rows.digest,
+                    digests: rows.digests.clone(),
                 }
             });
         }
@@ -171,9 +203,11 @@ impl Store {
 
 impl SourceRows {
     fn use_offset(&mut self, offset: i64) {
-        self.digest = Digest::default();
+        self.digests = Digests::default();
         for block in &mut self.blocks {
-            self.digest.merge(Arc::make_mut(block).use_offset(offset));
+            let block = Arc::make_mut(block);
+            block.use_offset(offset);
+            block.rows().for_each(|row| self.digests.add(row));
         }
     }
 
@@ -192,7 +226,7 @@ impl SourceRows {
     /// Puts a row into its slot, or takes it away; whether there was one.
     fn set(&mut self, slot: Slot, row: Option<Row>) -> bool {
         if let Some(row) = &row {
-            self.digest.merge(row.digest());
+            self.digests.add(row);
             *self.states.entry(row.state()).or_default() += 1;
             self.has_reason(row, 1);
         }
@@ -203,7 +237,7 @@ impl SourceRows {
         #[expect(clippy::indexing_slicing, reason = "resized to hold it just now")]
         let block = Arc::make_mut(&mut self.blocks[slot / Block::ROWS]);
         let Some(old) = block.set(slot % Block::ROWS, row) else { return false };
-        self.digest.subtract(old.digest());
+        self.digests.remove(&old);
         if let Some(count) = self.states.get_mut(&old.state()) {
             *count -= 1;
         }
@@ -293,13 +327,13 @@ pub(crate) struct SourceSnapshot {
     pub(crate) blocks: Vec<Arc<Block>>,
     pub(crate) reasons: Vec<Arc<str>>,
     states: BTreeMap<(u64, u64), usize>,
-    digest: Digest,
+    digests: Digests,
 }
 
 impl SourceSnapshot {
     fn empty(name: Arc<str>, up: bool, last_contact: i64) -> Self {
-        let (digest, states) = Default::default();
-        Self { name, up, last_contact, packages: 0, blocks: vec![], reasons: vec![], states, digest }
+        let (digests, states) = Default::default();
+        Self { name, up, last_contact, packages: 0, blocks: vec![], reasons: vec![], states, digests }
     }
 }
 
@@ -343,7 +377,7 @@ impl Snapshot {
     /// The digest of all that is said, but for when it is said.
     pub fn state_digest(&self) -> Digest {
         let mut digest = Digest::default();
-        self.sources.iter().for_each(|s| digest.merge(s.digest));
+        self.sources.iter().for_each(|s| digest.merge(s.digests.all));
         for metric in Metric::ALL.iter().filter(|m| m.in_state() && !m.per_package()) {
             self.for_each_sample(*metric, |labels, value| {
                 digest.add(sample::hash(metric.name(), labels, value));
@@ -352,14 +386,26 @@ impl Snapshot {
         digest
     }
 
-    /// Calls `visit` with the labels and value of the digest's sample of an exposition that is rendered at
-    /// `rendered` (unix seconds), if the cluster's UID is known.
+    /// Calls `visit` with the labels and value of each digest of an exposition that is rendered at `rendered` (unix
+    /// seconds), that of all of it and the parts by cluster, if the own cluster's UID is known.
     pub(crate) fn attest(&self, rendered: u64, mut visit: impl FnMut(&[(&str, &str)], u64)) {
-        if let Some(uid) = self.publisher.cluster_uid {
-            let uid = uid.to_string();
-            let labels = [(label::CONTRACT, CONTRACT_VERSION), (label::CLUSTER_UID, &*uid)];
-            visit(&labels, self.state_digest().rendered(rendered).value());
+        let Some(uid) = self.publisher.cluster_uid else { return };
+        let uid = uid.to_string();
+        let labels = [(label::CONTRACT, CONTRACT_VERSION), (label::CLUSTER_UID, &*uid)];
+        visit(&labels, self.state_digest().rendered(rendered).value());
+        for (cluster, part) in self.parts() {
+            let labels = [labels[0], (label::PACKAGE_CLUSTER, cluster), labels[1]];
+            visit(&labels, part.value());
         }
+    }
+
+    /// The digests of what is said about other clusters.
+    fn parts(&self) -> BTreeMap<&str, Digest> {
+        let mut parts: BTreeMap<&str, Digest> = BTreeMap::new();
+        for (cluster, (part, _)) in self.sources.iter().flat_map(|source| &source.digests.parts) {
+            parts.entry(cluster).or_default().merge(*part);
+        }
+        parts
     }
 }
 
@@ -419,12 +465,27 @@ mod tests {
         std::io::read_to_string(flate2::read::GzDecoder::new(packed.as_slice())).unwrap()
     }
 
-    /// Adds up the samples of a text exposition as a reader would.
-    fn recomputed(text: &str) -> Digest {
+    /// The digests of a text exposition, by cluster.
+    fn attested(text: &str) -> BTreeMap<String, u64> {
+        let mut digests = BTreeMap::new();
+        statusbridge_contract::exposition::read(text, |sample| {
+            if sample.name == Metric::Digest.name() {
+                let cluster = sample.labels.iter().find(|(name, _)| *name == label::PACKAGE_CLUSTER);
+                let cluster = cluster.map(|(_, value)| value.to_string()).unwrap_or_default();
+                assert!(digests.insert(cluster, sample.value as u64).is_none());
+            }
+        })
+        .unwrap();
+        digests
+    }
+
+    /// Adds up the samples of a text exposition as a reader would: all of them, or those about a cluster.
+    fn recomputed(text: &str, cluster: Option<&str>) -> Digest {
         let mut digest = Digest::default();
         statusbridge_contract::exposition::read(text, |sample| {
             let labels: Vec<(&str, &str)> = sample.labels.iter().map(|(n, v)| (*n, v.as_ref())).collect();
-            if Metric::from_name(sample.name).is_some_and(Metric::in_digest) {
+            let is_about = |wanted| labels.contains(&(label::PACKAGE_CLUSTER, wanted));
+            if Metric::from_name(sample.name).is_some_and(Metric::in_digest) && cluster.is_none_or(is_about) {
                 digest.add(sample::hash(sample.name, &labels, sample.value as u64));
             }
         })
@@ -435,14 +496,20 @@ mod tests {
     proptest! {
         #[test]
         fn the_kept_digest_is_the_digest_of_what_is_rendered(
-            changes in prop::collection::vec((0usize..2, 0usize..6, prop::option::of((0usize..7, 0u64..90))), 1..60)
+            changes in prop::collection::vec((0usize..2, 0usize..6, prop::option::of((0usize..7, 0u64..90))), 1..60),
+            offset in 0i64..3,
         ) {
             let mut store = store(Limits::default());
             let publisher = Publisher { cluster_uid: Some(Fingerprint::of("uid")), process_number: Some(5) };
             let mut slots = std::collections::HashMap::new();
             let mut earlier = Vec::new();
             for (step, (source, package, change)) in changes.into_iter().enumerate() {
-                let key = PackageKey::new(Some("ns"), &format!("p{package}"));
+                // Some run elsewhere, two of them in one cluster.
+                let cluster = (package > 2).then(|| Arc::from(format!("c{}", package / 2)));
+                let key = PackageKey { cluster, ..PackageKey::new(Some("ns"), &format!("p{package}")) };
+                if step % 8 == 5 {
+                    store.use_offset(offset * 1000);
+                }
                 match change {
                     Some((apply, revision)) => {
                         let slot = slots.get(&(source, package)).copied();
@@ -462,7 +529,15 @@ mod tests {
                     prop_assert_eq!(&uncompressed(&snapshot), &text);
                     earlier.push((text.clone(), snapshot.clone()));
                 }
-                prop_assert_eq!(recomputed(&text), snapshot.state_digest().rendered(1));
+                let parts = attested(&text);
+                prop_assert_eq!(recomputed(&text, None), snapshot.state_digest().rendered(1));
+                prop_assert_eq!(parts.get(""), Some(&recomputed(&text, None).value()));
+                for (cluster, part) in parts.iter().filter(|(cluster, _)| !cluster.is_empty()) {
+                    prop_assert_eq!(*part, recomputed(&text, Some(cluster)).value());
+                }
+                let clusters = slots.keys().filter(|(_, package)| *package > 2).map(|(_, package)| package / 2);
+                let clusters: std::collections::BTreeSet<usize> = clusters.collect();
+                prop_assert_eq!(parts.len(), 1 + clusters.len());
                 prop_assert_eq!(snapshot.packages(), slots.len());
             }
             for (text, snapshot) in earlier {
@@ -489,7 +564,7 @@ mod tests {
         let after = moved.snapshot(publisher, &[UP, UP]);
         assert_eq!(rendered(&after), rendered(&filled(-3_600_000).snapshot(publisher, &[UP, UP])));
         assert_eq!(uncompressed(&after), rendered(&after));
-        assert_eq!(recomputed(&rendered(&after)), after.state_digest().rendered(1));
+        assert_eq!(recomputed(&rendered(&after), None), after.state_digest().rendered(1));
         assert!(before.contains("} 1700000000\n") && rendered(&after).contains("} 1699996400\n"));
     }
 

@@ -15,7 +15,13 @@ use crate::text::{Colour, pad, paint, widths};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PackageReport<'a> {
+    /// What to call it in a table.
+    #[serde(skip)]
+    title: String,
     source: &'a str,
+    /// Where it runs, if not in the exporter's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<&'a str>,
     namespace: Option<&'a str>,
     package: &'a str,
     /// What is shown; nothing when the package is gone.
@@ -89,7 +95,14 @@ impl<'a> PackageReport<'a> {
                 version: *version,
             }
         });
-        Self { source: &id.source, namespace: id.namespace.as_deref(), package: &id.name, state }
+        Self {
+            title: id.to_string(),
+            source: &id.source,
+            cluster: id.cluster.as_deref(),
+            namespace: id.namespace.as_deref(),
+            package: &id.name,
+            state,
+        }
     }
 
     /// Which version of the package's object it is, as a cell.
@@ -99,11 +112,7 @@ impl<'a> PackageReport<'a> {
 
     /// The cells below [`HEAD`], `-` where there is nothing.
     fn cells(&self) -> Vec<String> {
-        let name = match self.namespace {
-            Some(namespace) => format!("{namespace}/{}", self.package),
-            None => self.package.to_owned(),
-        };
-        let mut cells = vec![self.source.to_owned(), name];
+        let mut cells = vec![self.source.to_owned(), self.title.clone()];
         let nothing = || NOTHING.to_owned();
         let Some(state) = &self.state else {
             cells.push("Gone".to_owned());

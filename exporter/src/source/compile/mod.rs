@@ -156,13 +156,14 @@ impl Compiler<'_> {
             Some(i) => {
                 let part =
                     |name: &str, text| self.optional(&format!("spec.identity.{name}"), text, &[OBJECT]);
+                let cluster = part("clusterExpression", i.cluster_expression.as_ref())?;
                 let namespace = part("namespaceExpression", i.namespace_expression.as_ref())?;
                 let name = part("nameExpression", i.name_expression.as_ref())?;
-                if namespace.is_none() && name.is_none() {
-                    let message = "needs `namespaceExpression` or `nameExpression`";
+                if cluster.is_none() && namespace.is_none() && name.is_none() {
+                    let message = "needs `clusterExpression`, `namespaceExpression` or `nameExpression`";
                     return Err(self.wrong("spec.identity", message));
                 }
-                Some(IdentityProgram { namespace, name })
+                Some(IdentityProgram { cluster, namespace, name })
             }
         };
         let mut conditions = Vec::new();
@@ -242,6 +243,7 @@ impl Compiler<'_> {
             reads_versions: reads_versions(&definition),
             definition,
             samples: Vec::new(),
+            cluster_names: Default::default(),
         };
         projections::set(&mut source);
         self.try_samples(&source, &d.samples)?;

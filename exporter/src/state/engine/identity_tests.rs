@@ -18,6 +18,7 @@ spec:
     - {group: test.dev, kind: One, versions: [v1]}
     - {group: test.dev, kind: Other, versions: [v1]}
   identity:
+    clusterExpression: object.?spec.?cluster
     namespaceExpression: object.?spec.?space.or(object.metadata.?namespace)
     nameExpression: object.?spec.?app.or(optional.of(object.metadata.name))
   matchConditions:
@@ -171,4 +172,23 @@ proptest! {
             prop_assert_eq!(shown(&f), expected);
         }
     }
+}
+
+#[test]
+fn what_runs_elsewhere_says_where_and_is_another_package_in_each_cluster() {
+    let mut f = fixture();
+    put(&mut f, "One", "a", json!({"app": "p", "cluster": "eu-1"}));
+    put(&mut f, "One", "b", json!({"app": "p", "cluster": "eu-2"}));
+    put(&mut f, "One", "p", json!({}));
+    assert_eq!(shown(&f), is(&[("n/p", ""), ("n/p", ""), ("n/p", "")]));
+    for cluster in ["", ",package_cluster=\"eu-1\"", ",package_cluster=\"eu-2\""] {
+        let labels = format!("{{package=\"p\"{cluster},package_namespace=\"n\",package_source=\"named\"}}");
+        assert!(f.text().contains(&labels), "{labels} in {}", f.text());
+    }
+    put(&mut f, "Other", "c", json!({"app": "p", "cluster": "eu-2"}));
+    let conflicts = f.text().matches("IdentityConflict").count();
+    assert_eq!(
+        (conflicts, shown(&f).iter().filter(|(_, reason)| reason == "IdentityConflict").count()),
+        (1, 1)
+    );
 }

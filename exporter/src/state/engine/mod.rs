@@ -380,8 +380,8 @@ impl Engine {
         if let Some(error) = &evaluation.error
             && previous.is_none_or(|p| p.shown != evaluation.verdict)
         {
-            let (namespace, name) = (key.namespace.as_deref(), &key.name);
-            warn!(source = reading.name, namespace, package = %name, %error, "an expression failed");
+            let (cluster, namespace, name) = (key.cluster.as_deref(), key.namespace.as_deref(), &key.name);
+            warn!(source = reading.name, cluster, namespace, package = %name, %error, "an expression failed");
         }
         // A failure may have come and gone unseen: only a verdict that is no better is held over a gap.
         let previous = previous.filter(|p| known == Known::Watched || p.shown.failed());
@@ -462,7 +462,8 @@ impl Engine {
         self.let_in(source);
         info!(
             target: "transition",
-            source = name, namespace = key.namespace.as_deref(), package = %key.name, "package is gone"
+            source = name, cluster = key.cluster.as_deref(), namespace = key.namespace.as_deref(), package = %key.name,
+            "package is gone"
         );
     }
 
@@ -478,7 +479,7 @@ impl Engine {
         let (count, name) = (reader.waiting.len() + reader.unnameable.len(), reader.source.name.clone());
         if left_out && count == 1 {
             warn!(
-                source = name, namespace = key.namespace.as_deref(), package = %key.name,
+                source = name, cluster = key.cluster.as_deref(), namespace = key.namespace.as_deref(), package = %key.name,
                 "a limit is reached: packages are left out, and the source is not up"
             );
         }
@@ -521,10 +522,11 @@ impl Engine {
 
 fn log_transition(source: &str, key: &PackageKey, before: Option<&Shown>, after: &Shown, detail: &Detail) {
     let verdict = &after.verdict;
-    let (namespace, name) = (key.namespace.as_deref(), &key.name);
+    let (cluster, namespace, name) = (key.cluster.as_deref(), key.namespace.as_deref(), &key.name);
     info!(
         target: "transition",
         source,
+        cluster,
         namespace,
         package = %name,
         apply_state = %verdict.apply,

@@ -329,8 +329,10 @@ impl Engine {
 /// An object for people.
 pub(super) fn named(of: &KindRef, key: Option<&PackageKey>) -> String {
     match key {
-        Some(PackageKey { namespace: Some(namespace), name }) => format!("{} {namespace}/{name}", of.kind),
-        Some(PackageKey { namespace: None, name }) => format!("{} {name}", of.kind),
+        Some(PackageKey { namespace: Some(namespace), name, .. }) => {
+            format!("{} {namespace}/{name}", of.kind)
+        }
+        Some(PackageKey { namespace: None, name, .. }) => format!("{} {name}", of.kind),
         None => format!("objects of kind {}", of.kind),
     }
 }

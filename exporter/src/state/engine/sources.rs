@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     clock::Moment,
-    source::{JoinKey, KindRef, PackageKinds, Projection, Source},
+    source::{Identity, JoinKey, KindRef, PackageKinds, Projection, Source},
     state::{
         hold::Settled,
         soak::{Known, Shown},
@@ -265,7 +265,9 @@ impl Engine {
         let reader = &mut self.readers[source];
         let Some(names) = &mut reader.names else { return Some(key.clone()) };
         let package = reader.source.takes(object).then(|| match reader.source.identity(object) {
-            Ok(identity) => Arc::new(PackageKey::new(identity.namespace.as_deref(), &identity.name)),
+            Ok(Identity { cluster, namespace, name }) => {
+                Arc::new(PackageKey { cluster, ..PackageKey::new(namespace.as_deref(), &name) })
+            }
             // Evaluation says what is wrong.
             Err(_) => key.clone(),
         });
