@@ -8,7 +8,7 @@
 //!
 //! | room | holds |
 //! |---|---|
-//! | [`time`], [`sample`] | the words that all others share |
+//! | [`time`], [`sample`], [`glob`] | the words that all others share |
 //! | [`verify`] | whether the samples of one scrape add up to their digest |
 //! | [`exposition`] | the same of a text that an exporter rendered |
 //! | [`fleet`] | what each cluster last proved, and how old that is |
@@ -22,6 +22,7 @@ pub mod checks;
 pub mod decide;
 pub mod exposition;
 pub mod fleet;
+pub mod glob;
 pub mod reconcile;
 pub mod sample;
 #[cfg(any(test, feature = "testing"))]

@@ -54,6 +54,8 @@ pub struct Exposition {
     pub down: Vec<String>,
     pub sources: Vec<String>,
     pub packages: BTreeMap<PackageRef, Values>,
+    /// Packages that run in other clusters, by cluster.
+    pub elsewhere: BTreeMap<(String, PackageRef), Values>,
     pub words: Vec<String>,
 }
 
@@ -109,6 +111,11 @@ impl Exposition {
         self
     }
 
+    pub fn with_in(mut self, cluster: &str, name: &str, values: Values) -> Self {
+        self.elsewhere.insert((cluster.to_owned(), package(name)), values);
+        self
+    }
+
     /// The same of another process.
     pub fn by(self, process: u64) -> Self {
         Self { process, ..self }
@@ -122,11 +129,14 @@ impl Exposition {
     /// Every sample of the state.
     pub fn lines(&self) -> Vec<Line> {
         let mut lines = Vec::new();
-        for (id, values) in &self.packages {
+        let here = self.packages.iter().map(|(id, values)| (None, id, values));
+        let elsewhere = self.elsewhere.iter().map(|((cluster, id), values)| (Some(cluster), id, values));
+        for (cluster, id, values) in here.chain(elsewhere) {
             let mut own = vec![(label::PACKAGE, id.name.clone()), (label::PACKAGE_SOURCE, id.source.clone())];
             if let Some(namespace) = &id.namespace {
                 own.insert(1, (label::PACKAGE_NAMESPACE, namespace.clone()));
             }
+            own.extend(cluster.map(|cluster| (label::PACKAGE_CLUSTER, cluster.clone())));
             for (metric, value) in values {
                 lines.push(Line { metric: *metric, own: own.clone(), value: *value });
             }
@@ -134,7 +144,8 @@ impl Exposition {
         for source in &self.sources {
             let own = vec![(label::PACKAGE_SOURCE, source.clone())];
             let up = u64::from(!self.down.contains(source));
-            let count = self.packages.keys().filter(|id| id.source == *source).count() as u64;
+            let ids = self.packages.keys().chain(self.elsewhere.keys().map(|(_, id)| id));
+            let count = ids.filter(|id| id.source == *source).count() as u64;
             lines.push(Line { metric: Metric::SourceUp, own: own.clone(), value: up });
             lines.push(Line { metric: Metric::SourcePackages, own, value: count });
             for word in &self.words {

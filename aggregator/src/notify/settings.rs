@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 use statusbridge_api::LabelSelector;
-use statusbridge_core::reconcile::tenancy::Glob;
+use statusbridge_core::glob::Glob;
 use statusbridge_serving::address::Address;
 
 use super::message::{About, Message};

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use statusbridge_core::checks::Templates;
+use statusbridge_core::fleet::Speakers;
 use statusbridge_core::reconcile::profiles;
 use statusbridge_core::reconcile::tenancy::Tenancy;
 
@@ -19,6 +20,8 @@ pub struct Config {
     pub feeds: feed::Settings,
     /// Which ClusterProfiles count, and what they stand for.
     pub cluster_profiles: profiles::Settings,
+    /// Whose exporters are believed about other clusters; left out: nobody's.
+    pub speakers: Speakers,
     /// What each namespace may see; left out: everything.
     pub tenants: Tenancy,
     /// Who is told how each revision fares in each wave.

@@ -519,7 +519,11 @@ impl Controller {
 }
 
 fn rules(config: &Config) -> Rules {
-    Rules { tenancy: config.tenants.clone(), templates: config.check_templates.clone() }
+    Rules {
+        tenancy: config.tenants.clone(),
+        templates: config.check_templates.clone(),
+        speakers: config.speakers.clone(),
+    }
 }
 
 fn planned(feeds: &Feeds) -> Vec<Planned> {

@@ -54,7 +54,8 @@ impl Evidence {
         let planned: Vec<Planned> = planned.collect();
         let unheard = (0..planned.len()).collect();
         let fleet = || Fleet::new(args.backend.fleet());
-        let state = State::new(fleet(), config.profiles(), Rules::default(), 0);
+        let rules = Rules { speakers: config.speakers.clone(), ..Rules::default() };
+        let state = State::new(fleet(), config.profiles(), rules, 0);
         let mut reconciler = Reconciler::new(state, Judges::threads()?, None);
         reconciler.planned(planned, fleet());
         feeds.begin();

@@ -39,16 +39,23 @@ impl IdentityProgram {
         let mut identity = Identity::of(object);
         let mut scope = Scope::default();
         scope.bind(OBJECT, object);
+        let mut text = |expression: &Expression| {
+            let given = expression.whole_text_of(&mut scope, MAX_NAME)?;
+            match given.as_ref().is_some_and(|given| given.chars().any(char::is_control)) {
+                true => Err(expression.error("gives a control character, which no name has")),
+                false => Ok(given),
+            }
+        };
         if let Some(cluster) = &self.cluster {
-            let given = cluster.whole_text_of(&mut scope, MAX_NAME)?;
+            let given = text(cluster)?;
             let name = given.map(|given| clusters.get(&given).cloned().unwrap_or(given));
             identity.cluster = name.filter(|name| !name.is_empty()).map(Arc::from);
         }
         if let Some(namespace) = &self.namespace {
-            identity.namespace = namespace.whole_text_of(&mut scope, MAX_NAME)?;
+            identity.namespace = text(namespace)?;
         }
         if let Some(name) = &self.name {
-            let given = name.whole_text_of(&mut scope, MAX_NAME)?;
+            let given = text(name)?;
             identity.name = given.ok_or_else(|| name.error("gives no name"))?;
         }
         Ok(identity)

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use super::{Cluster, Fleet};
 use crate::fleet::serial;
 use crate::time::Seconds;
+use crate::verify::package;
 
 /// Packages whose changes are remembered, at least.
 const FEWEST: usize = 1024;
@@ -120,8 +121,11 @@ impl Changes {
         }
     }
 
-    /// A package has changed in some cluster.
+    /// A package has changed in some cluster, be it that of the exporter or another one.
     pub(super) fn package(&mut self, key: &Arc<str>) {
+        if let (package, Some(_)) = package::without_cluster(key) {
+            return self.package(&package.into());
+        }
         self.now += 1;
         if let Some(at) = self.packages.get_mut(key) {
             *at = self.now;
@@ -180,7 +184,7 @@ impl Changes {
             return Since::Changed;
         }
         let look = self.newest_cluster > mark.at;
-        let (source, ..) = crate::verify::package::parts(key);
+        let (source, ..) = package::parts(key);
         let evidence = self.evidence.get(source).map(Vec::as_slice).unwrap_or_default();
         let mut oldest = None::<Seconds>;
         for place in clusters.places() {
@@ -231,17 +235,29 @@ impl Fleet {
         self.changes.mark()
     }
 
-    /// These clusters. None when one of them is not known.
-    pub(crate) fn clusters_of<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<Clusters> {
+    /// Those whose exporters tell of the package with this key in these clusters. None when one of them is not known, or
+    /// two tell of one.
+    pub(crate) fn clusters_of<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        key: &str,
+    ) -> Option<Clusters> {
+        let (source, ..) = package::parts(key);
         let mut words = vec![0_u64; self.changes.clusters.len().div_ceil(64)];
         let mut next = self.clusters.range::<str, _>(..);
         for name in names {
+            let speaker = self.speakers.of(source, name);
+            if speaker.is_some() && self.clusters.contains_key(name) {
+                return None;
+            }
+            let name = speaker.unwrap_or(name);
             // Mostly they come one after another.
             let cluster = match next.next() {
                 Some((known, cluster)) if known == name => cluster,
                 _ => {
                     let cluster = self.clusters.get(name)?;
-                    next = self.clusters.range::<str, _>((Bound::Excluded(name), Bound::Unbounded));
+                    let (known, _) = self.clusters.get_key_value(name)?;
+                    next = self.clusters.range::<str, _>((Bound::Excluded(known.as_str()), Bound::Unbounded));
                     cluster
                 }
             };

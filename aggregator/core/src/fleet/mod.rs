@@ -21,6 +21,9 @@ mod rendering;
 pub(crate) mod serial;
 #[cfg(test)]
 mod soak_tests;
+mod speakers;
+#[cfg(test)]
+mod speakers_tests;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -37,6 +40,7 @@ pub use changes::{Clusters, Mark, Since};
 pub use digest_sample::{DigestSample, Digests, Exposition, Heard, StreamId};
 pub use identity::IdentityLabels;
 pub use observation::{Observation, Row, Standing};
+pub use speakers::{Speaker, Speakers};
 pub use stream::{Accepted, MOST_LATE, lack_of};
 pub use view::StreamView;
 
@@ -73,6 +77,7 @@ pub struct Fleet {
     errors: BTreeMap<FeedName, String>,
     unscraped: Unscraped,
     changes: Changes,
+    speakers: Speakers,
 }
 
 /// Streams of a cluster that are kept at least, however long they have been silent.
@@ -219,13 +224,38 @@ impl Fleet {
         Self { settings, ..Self::default() }
     }
 
+    /// From now on these are believed about other clusters.
+    pub fn believe(&mut self, speakers: Speakers) {
+        if self.speakers != speakers {
+            self.speakers = speakers;
+            self.changes.everything();
+        }
+    }
+
+    /// The clusters of which some exporter that is believed tells this package, or did lately, in no order.
+    fn told_by_speakers(&self, key: &str) -> impl Iterator<Item = &str> {
+        let (source, ..) = package::parts(key);
+        let speakers: BTreeSet<&str> = self.speakers.clusters().collect();
+        speakers.into_iter().flat_map(move |speaker| {
+            let streams = self.clusters.get(speaker).into_iter().flat_map(|it| it.streams.values());
+            let clusters =
+                streams.filter_map(|s| s.verified.as_ref()).flat_map(|v| v.content.packages.clusters_of(key));
+            clusters.filter(move |cluster| self.speakers.of(source, cluster) == Some(speaker))
+        })
+    }
+
     /// The cluster of this name, from now on if there was none.
     fn cluster<'a>(
         clusters: &'a mut BTreeMap<String, Cluster>,
         changes: &mut Changes,
+        speakers: &Speakers,
         name: &str,
     ) -> &'a mut Cluster {
         if !clusters.contains_key(name) {
+            // What another exporter says of it is held against this one from now on.
+            if speakers.tell_of(name) {
+                changes.everything();
+            }
             clusters.insert(name.to_owned(), Cluster { place: changes.place(), ..Cluster::default() });
         }
         clusters.entry(name.to_owned()).or_default()
@@ -303,7 +333,7 @@ impl Fleet {
     fn change<R>(&mut self, name: &str, id: &StreamId, change: impl FnOnce(&mut Stream) -> R) -> R {
         let cluster = match self.clusters.get_mut(name) {
             Some(known) => known,
-            None => Self::cluster(&mut self.clusters, &mut self.changes, name),
+            None => Self::cluster(&mut self.clusters, &mut self.changes, &self.speakers, name),
         };
         let face = cluster.face();
         let result = if let Some(known) = cluster.streams.get_mut(id) {
@@ -332,7 +362,7 @@ impl Fleet {
         content: Content,
         t: Seconds,
     ) -> Accepted {
-        let cluster = Self::cluster(&mut self.clusters, &mut self.changes, name);
+        let cluster = Self::cluster(&mut self.clusters, &mut self.changes, &self.speakers, name);
         let face = cluster.face();
         if let Err(fault) = cluster.make_room_for(id, stream::bytes(&content), &mut self.changes) {
             cluster.streams.entry(id.clone()).or_default().reject(fault.clone());
@@ -432,16 +462,25 @@ impl Fleet {
     /// The feed that last brought verified data of a package in a cluster.
     pub fn feed_of(&self, cluster: &str, package: &PackageRef) -> Option<&str> {
         let key = key(package);
-        let streams = &self.clusters.get(cluster)?.streams;
-        let verified = streams.iter().filter_map(|(id, s)| Some((id, s.verified.as_ref()?)));
-        let has = verified.filter(|(_, v)| v.content.has(&key));
-        has.max_by(|a, b| a.1.last_word().total_cmp(&b.1.last_word())).map(|(id, _)| feed_of(&id.labels))
+        let last = |cluster: &str, key: &str| {
+            let streams = &self.clusters.get(cluster)?.streams;
+            let verified = streams.iter().filter_map(|(id, s)| Some((id, s.verified.as_ref()?)));
+            let has = verified.filter(|(_, v)| v.content.has(key));
+            has.max_by(|a, b| a.1.last_word().total_cmp(&b.1.last_word())).map(|(id, _)| feed_of(&id.labels))
+        };
+        let by_speaker =
+            || last(self.speakers.of(&package.source, cluster)?, &package::key_in(&key, cluster));
+        last(cluster, &key).or_else(by_speaker)
     }
 
-    /// Sorted names of the clusters that report the package or did lately, stale ones included.
+    /// Sorted names of the clusters of which the package is reported or was lately, stale ones included.
     pub fn reporting(&self, package: &PackageRef) -> Vec<String> {
-        let key = key(package);
-        self.clusters.iter().filter(|(_, c)| c.reports(&key)).map(|(name, _)| name.clone()).collect()
+        self.reported(&key(package)).into_iter().map(str::to_owned).collect()
+    }
+
+    fn reported(&self, key: &str) -> BTreeSet<&str> {
+        let own = self.clusters.iter().filter(|(_, c)| c.reports(key)).map(|(name, _)| name.as_str());
+        own.chain(self.told_by_speakers(key)).collect()
     }
 
     /// Every package of which verified data is known of a cluster where it may be looked at.
@@ -452,7 +491,14 @@ impl Fleet {
         for (name, cluster) in &self.clusters {
             let verified = cluster.streams.values().filter_map(|s| s.verified.as_ref());
             for key in verified.flat_map(|v| v.content.packages.keys().iter()) {
-                let key = key.as_ref();
+                let (key, elsewhere) = package::without_cluster(key);
+                let is_believed =
+                    |it: &str| self.speakers.of(package::parts(key).0, it) == Some(name.as_str());
+                let name = match elsewhere {
+                    Some(cluster) if is_believed(cluster) => cluster,
+                    Some(_) => continue,
+                    None => name.as_str(),
+                };
                 if found.contains_key(key) {
                     continue;
                 }
@@ -474,21 +520,25 @@ impl Fleet {
     /// the sorted names of the clusters.
     pub fn revisions(&self, package: &PackageRef) -> BTreeMap<Fingerprint, Vec<&str>> {
         let key = key(package);
-        let mut seen: BTreeMap<Fingerprint, Vec<&str>> = BTreeMap::new();
-        for (name, cluster) in &self.clusters {
-            let verified = cluster.streams.values().filter_map(|s| s.verified.as_ref()?.find(&key));
-            for (package, history) in verified {
+        let mut seen: BTreeMap<Fingerprint, BTreeSet<&str>> = BTreeMap::new();
+        for cluster in self.reported(&key) {
+            let speaker = self.speakers.of(&package.source, cluster);
+            let elsewhere = speaker.map(|speaker| (speaker, package::key_in(&key, cluster)));
+            let told =
+                [Some((cluster, key.as_str())), elsewhere.as_ref().map(|(it, key)| (*it, key.as_str()))];
+            let streams = told.into_iter().flatten().flat_map(|(name, key)| {
+                let streams = self.clusters.get(name).into_iter().flat_map(|it| it.streams.values());
+                streams.filter_map(move |stream| stream.verified.as_ref()?.find(key))
+            });
+            for (package, history) in streams {
                 let own =
                     [package.desired(), package.applied(), package.healthy(), history.previously_applied];
                 for revision in own.into_iter().filter(|r| !r.is_none()) {
-                    let clusters = seen.entry(revision).or_default();
-                    if clusters.last() != Some(&name.as_str()) {
-                        clusters.push(name);
-                    }
+                    seen.entry(revision).or_default().insert(cluster);
                 }
             }
         }
-        seen
+        seen.into_iter().map(|(revision, clusters)| (revision, clusters.into_iter().collect())).collect()
     }
 
     /// Time of the youngest verified evidence of any cluster.

@@ -13,6 +13,7 @@ use super::stream::{Skew, Stream};
 use super::vote::{Vote, oldest};
 use super::{Cluster, Fleet, MOST_STREAMS, Observation, Row, Standing, feed_of, key};
 use crate::time::Seconds;
+use crate::verify::package::key_in;
 
 /// One question, with what it takes to answer it.
 struct Question<'a> {
@@ -34,11 +35,31 @@ impl Fleet {
         t: Seconds,
         stale_after: Seconds,
     ) -> Observation {
-        let key = key(package);
-        let question = Question { fleet: self, name: cluster, package, key: &key, t, stale_after };
-        match self.clusters.get(cluster) {
-            Some(cluster) => question.answer(cluster),
-            None => question.never_seen(),
+        self.observe_key(cluster, package, &key(package), t, stale_after)
+    }
+
+    fn observe_key(
+        &self,
+        name: &str,
+        package: &PackageRef,
+        key: &str,
+        t: Seconds,
+        stale_after: Seconds,
+    ) -> Observation {
+        let ask = |name, key| {
+            let question = Question { fleet: self, name, package, key, t, stale_after };
+            match self.clusters.get(name) {
+                Some(cluster) => question.answer(cluster),
+                None => question.never_seen(),
+            }
+        };
+        let Some(speaker) = self.speakers.of(&package.source, name) else { return ask(name, key) };
+        let there = key_in(key, name);
+        let told = told_by(speaker, ask(speaker, &there));
+        let reads = |cluster: &Cluster| !cluster.readers(&package.source).is_empty();
+        match self.clusters.get(name).is_some_and(reads) {
+            true => worse_of(ask(name, key), told),
+            false => told,
         }
     }
 
@@ -50,10 +71,9 @@ impl Fleet {
         stale_after: Seconds,
     ) -> impl Iterator<Item = (&str, Observation)> {
         let (key, package) = (key(package), package.clone());
-        self.clusters.iter().filter_map(move |(name, cluster)| {
-            let question = Question { fleet: self, name, package: &package, key: &key, t, stale_after };
-            cluster.reports(&key).then(|| (name.as_str(), question.answer(cluster)))
-        })
+        let reported = self.reported(&key);
+        let observe = move |name| (name, self.observe_key(name, &package, &key, t, stale_after));
+        reported.into_iter().map(observe)
     }
 }
 
@@ -321,6 +341,41 @@ impl<'a> Question<'a> {
         };
         format!("{{{}}} says {state}", labels.join(","))
     }
+}
+
+/// What the exporter of another cluster says.
+fn told_by(speaker: &str, told: Observation) -> Observation {
+    let message = match told.message.is_empty() {
+        true => String::new(),
+        false => format!("as the exporter of cluster `{speaker}` says: {}", told.message),
+    };
+    Observation { message, ..told }
+}
+
+/// What counts where a cluster's own exporter and that of another one tell of a package: the worse, and a revision only
+/// where both say the same.
+fn worse_of(own: Observation, told: Observation) -> Observation {
+    if own.standing != Standing::Fresh || told.standing != Standing::Fresh {
+        return if own.standing == Standing::Fresh { told } else { own };
+    }
+    let badness = |seen: &Observation| {
+        seen.row.as_ref().map(|row| (row.apply.code(), row.health.code(), row.healthy.is_none()))
+    };
+    let (mut worse, other) = if badness(&told) > badness(&own) { (told, own) } else { (own, told) };
+    worse.as_of = worse.as_of.into_iter().chain(other.as_of).reduce(Seconds::min);
+    if let (Some(row), Some(theirs)) = (&mut worse.row, &other.row) {
+        row.since = row.since.max(theirs.since);
+        let state = |row: &Row| (row.apply, row.health, row.desired, row.applied, row.healthy);
+        let revisions = |row: &Row| (row.desired, row.applied, row.healthy);
+        if state(row) != state(theirs) {
+            if revisions(row) != revisions(theirs) {
+                (row.applied, row.healthy) = (Fingerprint::NONE, Fingerprint::NONE);
+            }
+            worse.reason = reason::STREAMS_DISAGREE;
+            worse.message = "the cluster's own exporter and the one that speaks for it disagree".to_owned();
+        }
+    }
+    worse
 }
 
 fn tell_skew(skew: Skew) -> String {

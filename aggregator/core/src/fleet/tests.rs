@@ -276,7 +276,10 @@ fn names_that_come_and_go_do_not_fill_the_memory_and_their_packages_count_as_cha
         let at = 1000.0 + Seconds::from(n);
         tell_digests(&mut fleet, &digests(&labels, &said, &[at]), &said, at);
         if n == 100 {
-            before = Some((fleet.mark(), fleet.clusters_of(["c"].into_iter()).unwrap()));
+            before = Some((
+                fleet.mark(),
+                fleet.clusters_of(["c"].into_iter(), &super::key(&package("p"))).unwrap(),
+            ));
         }
     }
     assert!(fleet.changes.packages() <= 2048, "{} names are known", fleet.changes.packages());
@@ -312,7 +315,8 @@ fn say(fleet: &mut Fleet, cluster: &str, [p, q]: [testing::Values; 2], at: Secon
 #[case::another_fleet(|it: &mut Fleet| *it = quiet(), Since::Changed)]
 fn what_is_news_of_a_package_that_was_fresh_in_a_cluster(#[case] happens: fn(&mut Fleet), #[case] is: Since) {
     let mut fleet = quiet();
-    let (mark, clusters) = (fleet.mark(), fleet.clusters_of(["c"].into_iter()).unwrap());
+    let (mark, clusters) =
+        (fleet.mark(), fleet.clusters_of(["c"].into_iter(), &super::key(&package("p"))).unwrap());
     happens(&mut fleet);
     assert_eq!(fleet.since(mark, &super::key(&package("p")), &clusters), is);
 }

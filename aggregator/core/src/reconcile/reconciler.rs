@@ -188,9 +188,10 @@ impl Reconciler {
 
     /// From now on evidence comes by these feeds. What was known of the fleet is forgotten: nobody knows which feed will
     /// tell of which cluster.
-    pub fn planned(&mut self, feeds: Vec<Planned>, fleet: Fleet) {
+    pub fn planned(&mut self, feeds: Vec<Planned>, mut fleet: Fleet) {
         self.state.feeds.plan(feeds);
         self.moment = None;
+        fleet.believe(self.state.rules.speakers.clone());
         self.state.fleet = fleet;
         self.state.checks = Rounds::default();
         self.state.observations.clear();
@@ -198,6 +199,7 @@ impl Reconciler {
 
     /// The configuration says something else from now on.
     pub fn configured(&mut self, rules: Rules, now: Now) {
+        self.state.fleet.believe(rules.speakers.clone());
         self.state.rules = rules;
         self.state.observations.clear();
         self.state.verdicts.clear();

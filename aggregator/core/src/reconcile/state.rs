@@ -12,7 +12,7 @@ use super::store::{Gates, Key, Kind, Packages};
 use super::tenancy::Tenancy;
 use super::verdict_cache::VerdictCache;
 use crate::checks::{Rounds, Templates};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Speakers};
 
 /// What the configuration says about verdicts.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Rules {
     pub tenancy: Tenancy,
     /// Queries that checks may refer to by name.
     pub templates: Templates,
+    /// Whose exporters are believed about other clusters.
+    pub speakers: Speakers,
 }
 
 /// All that verdicts rest on.
@@ -59,7 +61,8 @@ pub struct State {
 
 impl State {
     /// Nothing is known yet.
-    pub fn new(fleet: Fleet, profiles: Settings, rules: Rules, epoch: i64) -> Self {
+    pub fn new(mut fleet: Fleet, profiles: Settings, rules: Rules, epoch: i64) -> Self {
+        fleet.believe(rules.speakers.clone());
         Self {
             fleet,
             feeds: Feeds::default(),

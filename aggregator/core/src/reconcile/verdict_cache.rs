@@ -229,7 +229,7 @@ impl Verdict {
         }
         let is_fresh = |target: &&Target| target.observation.standing == Standing::Fresh;
         let fresh = found.targets.iter().filter(is_fresh).map(|target| target.cluster.as_str());
-        let fresh = fleet.clusters_of(fresh)?;
+        let fresh = fleet.clusters_of(fresh, &found.package)?;
         let others = found.targets.iter().filter(|target| !is_fresh(target) && !is_of_profiles(target));
         let others: Vec<(Box<str>, u64)> = others
             .take(OTHERS + 1)

@@ -8,7 +8,7 @@ use statusbridge_contract::{Digest, Metric, label, sample};
 
 use super::content::{Content, Reason, Source};
 use super::limits::{Excess, MOST_NAMES, MOST_PACKAGES, MOST_REASONS, MOST_SAMPLES, MOST_SOURCES};
-use super::package::{Package, key, slot};
+use super::package::{Package, key, key_in, slot};
 use crate::sample::Sample;
 
 /// Samples of one kind of fault: how many, and the first as an example.
@@ -46,8 +46,6 @@ pub struct Gathered {
     pub packages: Vec<Package>,
     /// Bytes of the names of packages and reasons.
     names: usize,
-    /// Packages that run in other clusters, by source: the sum of their `healthy_revision` samples.
-    elsewhere: BTreeMap<Box<str>, u64>,
     index: HashMap<Arc<str>, u32>,
     /// Where the package of the next sample is likely to be: samples mostly come metric by metric, each
     /// time with the packages in the same order.
@@ -84,6 +82,11 @@ impl Gathered {
             self.unlabelled.note(|| format!("{} lacks its label {missing}", show(metric, own)));
             return;
         }
+        // Where the parts of a key end would be anybody's to say.
+        if metric.per_package() && own.iter().any(|(_, value)| value.contains('\0')) {
+            self.unlabelled.note(|| format!("{} has a NUL in a label", show(metric, own)));
+            return;
+        }
         let Some(value) = sample.whole() else {
             self.not_whole.note(|| format!("{} reads {}", show(metric, own), sample.value));
             return;
@@ -103,23 +106,17 @@ impl Gathered {
                 }
                 before
             }
-            // It counts for the digest, and for nobody: no cluster is granted to speak for another one.
-            _ if !get(label::PACKAGE_CLUSTER).is_empty() => {
-                if metric == Metric::PackageHealthyRevision {
-                    *self.elsewhere.entry(get(label::PACKAGE_SOURCE).into()).or_default() += 1;
-                }
-                None
-            }
             _ => {
-                let identity = [label::PACKAGE_SOURCE, label::PACKAGE_NAMESPACE, label::PACKAGE].map(&get);
-                self.package_sample(metric, identity, value)
+                let names =
+                    [label::PACKAGE_SOURCE, label::PACKAGE_NAMESPACE, label::PACKAGE, label::PACKAGE_CLUSTER];
+                self.package_sample(metric, names.map(&get), value)
             }
         };
         if before.is_some() {
             self.twice.note(|| show(metric, own));
         }
         let lengths = [
-            (self.sources.len().max(self.elsewhere.len()), MOST_SOURCES, Excess::Sources),
+            (self.sources.len(), MOST_SOURCES, Excess::Sources),
             (self.packages.len(), MOST_PACKAGES, Excess::Packages),
             (self.reasons.len(), MOST_REASONS, Excess::Reasons),
             (self.names, MOST_NAMES, Excess::Names),
@@ -140,7 +137,7 @@ impl Gathered {
     }
 
     /// Notes a package's sample; gives the value that it had, if it had one.
-    fn package_sample(&mut self, metric: Metric, identity: [&str; 3], value: u64) -> Option<u64> {
+    fn package_sample(&mut self, metric: Metric, identity: [&str; 4], value: u64) -> Option<u64> {
         let slot = slot(metric)?;
         let at = match self.packages.get(self.next).or_else(|| self.packages.first()) {
             Some(package) if is_key(&package.key, identity) => {
@@ -161,8 +158,9 @@ impl Gathered {
     }
 
     /// Where a package is kept, from now on if it was not before.
-    fn place(&mut self, [source, namespace, name]: [&str; 3]) -> usize {
+    fn place(&mut self, [source, namespace, name, cluster]: [&str; 4]) -> usize {
         let key = key(source, namespace, name);
+        let key = if cluster.is_empty() { key } else { key_in(&key, cluster) };
         if let Some(at) = self.index.get(key.as_str()) {
             return *at as usize;
         }
@@ -181,7 +179,7 @@ impl Gathered {
 
     /// How many packages of each source arrived, those included that run in other clusters.
     pub fn counts(&self) -> BTreeMap<&str, u64> {
-        let mut counts: BTreeMap<&str, u64> = self.elsewhere.iter().map(|(s, n)| (s.as_ref(), *n)).collect();
+        let mut counts = BTreeMap::new();
         for package in &self.packages {
             *counts.entry(super::package::parts(&package.key).0).or_default() += 1;
         }
@@ -203,11 +201,15 @@ impl Gathered {
     }
 }
 
-/// Whether this is the key of the package with this source, namespace and name.
-fn is_key(key: &str, [source, namespace, name]: [&str; 3]) -> bool {
+/// Whether this is the key of the package with this source, namespace, name and cluster.
+fn is_key(key: &str, [source, namespace, name, cluster]: [&str; 4]) -> bool {
     let rest = key.strip_prefix(source).and_then(|rest| rest.strip_prefix('\0'));
     let rest = rest.and_then(|rest| rest.strip_prefix(namespace)).and_then(|rest| rest.strip_prefix('\0'));
-    rest == Some(name)
+    match rest.and_then(|rest| rest.strip_prefix(name)) {
+        Some(rest) if cluster.is_empty() => rest.is_empty(),
+        Some(rest) => rest.strip_prefix('\0') == Some(cluster),
+        None => false,
+    }
 }
 
 /// A series as PromQL writes it.

@@ -84,17 +84,12 @@ mod tests {
         vec![(label::PACKAGE, name), (label::PACKAGE_SOURCE, "s")]
     }
 
-    fn elsewhere(name: &str) -> Vec<(&'static str, &str)> {
-        vec![(label::PACKAGE, "p"), (label::PACKAGE_CLUSTER, "c"), (label::PACKAGE_SOURCE, name)]
-    }
-
     fn reason(name: &str) -> Vec<(&'static str, &str)> {
         vec![(label::CODE, "1"), (label::PACKAGE_SOURCE, "s"), (label::REASON, name)]
     }
 
     #[rstest]
     #[case(Metric::SourceUp, source, 256, "it has more than 256 sources, which are as many as are read")]
-    #[case(Metric::PackageHealthyRevision, elsewhere, 256, "more than 256 sources")]
     #[case(Metric::PackageHealth, package, 200_000, "more than 200000 packages")]
     #[case(Metric::ReasonInfo, reason, 32_768, "more than 32768 reasons")]
     fn so_much_is_read_and_no_more(

@@ -9,26 +9,42 @@ pub fn slot(metric: Metric) -> Option<usize> {
     PACKAGE_METRICS.iter().position(|m| *m == metric)
 }
 
-/// Identity of a package as one string, in which keys sort by source, namespace and name. A
-/// cluster-scoped package has an empty namespace, as an empty label is no label.
+/// Identity of a package as one string, in which keys sort by source, namespace, name and cluster. A
+/// cluster-scoped package has an empty namespace, as an empty label is no label. No part has a NUL in it.
 pub fn key(source: &str, namespace: &str, name: &str) -> String {
     [source, namespace, name].join("\0")
 }
 
+/// The key of what another cluster's exporter says of a package in this cluster, out of the package's own.
+pub fn key_in(key: &str, cluster: &str) -> String {
+    [key, cluster].join("\0")
+}
+
+/// The [`key`] of the package, and the cluster in which it runs where that is not the exporter's own.
+pub fn without_cluster(key: &str) -> (&str, Option<&str>) {
+    match key.match_indices('\0').nth(2).and_then(|(at, _)| key.split_at_checked(at)) {
+        Some((package, cluster)) => (package, cluster.strip_prefix('\0')),
+        None => (key, None),
+    }
+}
+
 /// Source, namespace and name out of a [`key`].
 pub fn parts(key: &str) -> (&str, &str, &str) {
-    let mut parts = key.splitn(3, '\0');
+    let mut parts = key.split('\0');
     let mut next = || parts.next().unwrap_or_default();
     (next(), next(), next())
 }
 
 /// The identity labels of a package, as its samples bear them.
 pub fn identity(key: &str) -> Vec<(&'static str, &str)> {
-    let (source, namespace, name) = parts(key);
-    let mut labels = vec![(label::PACKAGE, name), (label::PACKAGE_SOURCE, source)];
+    let (package, cluster) = without_cluster(key);
+    let (source, namespace, name) = parts(package);
+    let mut labels = vec![(label::PACKAGE, name)];
+    labels.extend(cluster.map(|cluster| (label::PACKAGE_CLUSTER, cluster)));
     if !namespace.is_empty() {
-        labels.insert(1, (label::PACKAGE_NAMESPACE, namespace));
+        labels.push((label::PACKAGE_NAMESPACE, namespace));
     }
+    labels.push((label::PACKAGE_SOURCE, source));
     labels
 }
 
@@ -144,5 +160,15 @@ mod tests {
             identity(&key("s", "ns", "p")),
             [("package", "p"), ("package_namespace", "ns"), ("package_source", "s")]
         );
+        let elsewhere = key_in(&key("s", "", "p"), "eu-1");
+        assert_eq!(
+            (parts(&elsewhere), without_cluster(&elsewhere)),
+            (("s", "", "p"), ("s\0\0p", Some("eu-1")))
+        );
+        assert_eq!(
+            identity(&elsewhere),
+            [("package", "p"), ("package_cluster", "eu-1"), ("package_source", "s")]
+        );
+        assert_eq!(without_cluster("s\0\0p"), ("s\0\0p", None));
     }
 }

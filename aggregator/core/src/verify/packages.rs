@@ -96,6 +96,13 @@ impl Packages {
         Some(found)
     }
 
+    /// The other clusters in which the package with this key runs, too.
+    pub fn clusters_of(&self, key: &str) -> impl Iterator<Item = &str> {
+        let first = super::package::key_in(key, "");
+        let at = self.keys.partition_point(|known| known.as_ref() < first.as_str());
+        self.keys.iter().skip(at).map_while(move |known| known.strip_prefix(first.as_str()))
+    }
+
     /// The package at a position.
     pub fn get(&self, at: usize) -> Option<Package> {
         Some(self.rows.get(at)?.package(self.keys.get(at)?.clone()))

@@ -167,7 +167,7 @@ fn what_follows_from_the_rest_is_never_said(
 }
 
 #[test]
-fn packages_that_run_elsewhere_count_for_the_digest_and_for_nobody() {
+fn packages_that_run_elsewhere_are_others_than_those_that_run_here() {
     let mut lines = fleet().lines();
     let own = [(label::PACKAGE, "p"), (label::PACKAGE_CLUSTER, "eu-1"), (label::PACKAGE_SOURCE, "flux")];
     let own = own.map(|(name, value)| (name, value.to_owned())).to_vec();
@@ -177,7 +177,9 @@ fn packages_that_run_elsewhere_count_for_the_digest_and_for_nobody() {
     lines.iter_mut().find(|it| it.metric == Metric::SourcePackages).unwrap().value += 1;
     let attested = Attested { state: lines.iter().map(Line::hash).collect(), process: 1 };
     let content = verify(gather(&lines), attested).unwrap();
-    assert_eq!((content.packages.len(), content.samples), (3, 18));
+    assert_eq!((content.packages.len(), content.samples), (4, 18));
+    let here = super::package::key("flux", "", "p");
+    assert!(content.has(&super::package::key_in(&here, "eu-1")) && !content.has(&here));
     lines.retain(|it| it.own != own);
     assert!(verify(gather(&lines), attested).is_err());
 }
@@ -282,16 +284,19 @@ fn expositions() -> impl Strategy<Value = Exposition> {
             }
             values
         });
-    (prop::collection::btree_map(id, values, 0..12), 0..=MAX_48_BITS, any::<bool>()).prop_map(
-        |(packages, uid, down)| Exposition {
+    let here = prop::collection::btree_map(id.clone(), values.clone(), 0..12);
+    let elsewhere = prop::collection::btree_map(("c[12]".prop_map(String::from), id), values, 0..4);
+    (here, elsewhere, 0..=MAX_48_BITS, any::<bool>()).prop_map(|(packages, elsewhere, uid, down)| {
+        Exposition {
             uid,
             process: 1,
             down: if down { vec!["b".into()] } else { Vec::new() },
             sources: vec!["a".into(), "b".into()],
             packages,
+            elsewhere,
             words: vec!["HealthCheckFailed".into(), "Other".into()],
-        },
-    )
+        }
+    })
 }
 
 proptest! {
@@ -309,7 +314,7 @@ proptest! {
         let content = verify(gather(&turned), attested);
         prop_assert!(content.is_ok());
         let content = content.unwrap();
-        prop_assert_eq!(content.packages.len(), exposition.packages.len());
+        prop_assert_eq!(content.packages.len(), exposition.packages.len() + exposition.elsewhere.len());
         prop_assert_eq!(content.samples as usize, lines.len());
 
         let at = pick.index(lines.len());

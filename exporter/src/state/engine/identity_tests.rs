@@ -192,3 +192,11 @@ fn what_runs_elsewhere_says_where_and_is_another_package_in_each_cluster() {
         (1, 1)
     );
 }
+
+#[test]
+fn no_object_takes_the_name_of_another_one_with_characters_that_nobody_sees() {
+    let mut f = fixture();
+    put(&mut f, "One", "a", json!({"app": "p\u{0}eu-1"}));
+    put(&mut f, "One", "b", json!({"cluster": "eu-1\n"}));
+    assert_eq!(shown(&f), is(&[("n/a", "EvaluationFailed"), ("n/b", "EvaluationFailed")]));
+}

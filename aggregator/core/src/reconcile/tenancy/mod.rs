@@ -9,8 +9,6 @@
 //! way into a status. A refusal depends on the configuration and the spec alone: it is the same
 //! whether or not what it speaks of exists.
 
-mod glob;
-
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Deserializer};
@@ -18,8 +16,7 @@ use statusbridge_api::{ClusterSet, PackageRef};
 use statusbridge_contract::Fingerprint;
 
 use crate::decide::list;
-
-pub use glob::Glob;
+use crate::glob::Glob;
 
 /// What each namespace may see. By default there is one tenant, who may see everything.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -32,6 +32,43 @@ impl Glob {
         }
     }
 
+    /// A name for which this one and another one stand, if there is any.
+    pub(crate) fn common(&self, other: &Self) -> Option<String> {
+        let [left, right] = [self, other].map(|glob| glob.0.chars().collect::<Vec<char>>());
+        // What follows from each pair of places, from the end to the beginning: the first character that both stand for.
+        let (rows, columns) = (left.len() + 1, right.len() + 1);
+        let mut next: Vec<Option<(usize, Option<char>)>> = vec![None; rows * columns];
+        for at in (0..rows * columns).rev() {
+            let (i, j) = (at / columns, at % columns);
+            let is_open = |at: usize| at == rows * columns - 1 || next.get(at).is_some_and(Option::is_some);
+            let step = match (left.get(i), right.get(j)) {
+                (Some('*'), _) if is_open(at + columns) => Some((at + columns, None)),
+                (_, Some('*')) if is_open(at + 1) => Some((at + 1, None)),
+                (Some('*'), Some(c)) if *c != '*' && is_open(at + 1) => Some((at + 1, Some(*c))),
+                (Some(c), Some('*')) if *c != '*' && is_open(at + columns) => Some((at + columns, Some(*c))),
+                (Some(a), Some(b))
+                    if *a != '*'
+                        && *b != '*'
+                        && (a == b || *a == '?' || *b == '?')
+                        && is_open(at + columns + 1) =>
+                {
+                    Some((at + columns + 1, Some(if *a == '?' { *b } else { *a })))
+                }
+                _ => None,
+            };
+            if let Some(place) = next.get_mut(at) {
+                *place = step;
+            }
+        }
+        let (mut name, mut at) = (String::new(), 0);
+        while at != rows * columns - 1 {
+            let (to, c) = (*next.get(at)?)?;
+            name.extend(c);
+            at = to;
+        }
+        Some(name)
+    }
+
     /// Whether it stands for every name there can be.
     pub(crate) fn is_everything(&self) -> bool {
         !self.0.is_empty() && self.0.chars().all(|c| c == '*')
@@ -95,6 +132,25 @@ mod tests {
         fn it_is_what_it_is_defined_to_be(pattern in "[ab*?é]{0,7}", name in "[abé]{0,8}") {
             let of = |text: &str| text.chars().collect::<Vec<char>>();
             prop_assert_eq!(Glob::from(pattern.as_str()).matches(&name), defined(&of(&pattern), &of(&name)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn two_have_a_name_in_common_if_any_short_one_is(left in "[ab*?]{0,5}", right in "[ab*?]{0,5}") {
+            let [one, other] = [&left, &right].map(|text| Glob::from(text.as_str()));
+            let common = one.common(&other);
+            if let Some(name) = &common {
+                prop_assert!(one.matches(name) && other.matches(name), "{name:?}");
+            }
+            let mut names = vec![String::new()];
+            for at in 0.. {
+                let Some(name) = names.get(at).cloned() else { break };
+                prop_assert!(common.is_some() || !one.matches(&name) || !other.matches(&name), "{name:?}");
+                if name.len() < 7 {
+                    names.extend(["a", "b"].map(|c| name.clone() + c));
+                }
+            }
         }
     }
 

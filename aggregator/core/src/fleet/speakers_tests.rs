@@ -1,0 +1,169 @@
+//! Packages that another cluster's exporter tells of.
+
+use rstest::rstest;
+use statusbridge_contract::{ApplyState, Fingerprint, Health};
+
+use super::observation::reason;
+use super::*;
+use crate::glob::Glob;
+use crate::testing::{Exposition, Values, failed, healthy, package, tell};
+
+const T: Seconds = 1000.0;
+
+/// A fleet that believes the exporter of `hub` about `eu-*`.
+fn believing() -> Fleet {
+    let mut fleet = Fleet::default();
+    fleet.believe(speakers());
+    fleet
+}
+
+fn speakers() -> Speakers {
+    let globs = |name: &str| vec![Glob::from(name)];
+    let speaker = Speaker { cluster: "hub".into(), sources: globs("flux"), clusters: globs("eu-*") };
+    Speakers::new(vec![speaker]).unwrap()
+}
+
+fn hub(fleet: &mut Fleet, said: Exposition, at: Seconds) {
+    tell(fleet, &[("cluster", "hub")], &said, at);
+}
+
+/// What the exporter of `eu-1` itself says.
+fn own(fleet: &mut Fleet, said: Exposition, at: Seconds) {
+    tell(fleet, &[("cluster", "eu-1")], &said, at);
+}
+
+fn seen(fleet: &Fleet, cluster: &str, t: Seconds) -> Observation {
+    fleet.observe(cluster, &package("p"), t, 60.0)
+}
+
+fn speaking(values: Values) -> Exposition {
+    Exposition::new(7).with_in("eu-1", "p", values)
+}
+
+#[test]
+fn nobody_is_believed_whom_the_configuration_does_not_name() {
+    let mut fleet = Fleet::default();
+    let said = speaking(healthy("r1", 10)).with_in("us-1", "p", healthy("r1", 10));
+    hub(&mut fleet, said.clone(), T);
+    let unbelieved = |fleet: &Fleet, cluster: &str| {
+        assert_eq!(seen(fleet, cluster, T).reason, reason::CLUSTER_NOT_FOUND, "{cluster}");
+    };
+    unbelieved(&fleet, "eu-1");
+    assert_eq!(seen(&fleet, "hub", T).reason, reason::PACKAGE_NOT_FOUND, "nor is it the exporter's own");
+    assert!(fleet.reporting(&package("p")).is_empty() && fleet.revisions(&package("p")).is_empty());
+    assert!(fleet.packages(|_| |_: &str| true).is_empty());
+
+    let mut fleet = believing();
+    hub(&mut fleet, said.clone(), T);
+    assert_eq!(seen(&fleet, "eu-1", T).standing, Standing::Fresh);
+    unbelieved(&fleet, "us-1");
+    assert_eq!(fleet.reporting(&package("p")), ["eu-1"]);
+    assert_eq!(fleet.packages(|_| |cluster: &str| cluster == "eu-1").len(), 1);
+    assert!(fleet.packages(|_| |cluster: &str| cluster == "hub").is_empty());
+    assert_eq!(fleet.revisions(&package("p")), [(Fingerprint::of("r1"), vec!["eu-1"])].into());
+    // Another cluster that says the same says it of nobody, and harms nobody.
+    tell(&mut fleet, &[("cluster", "rogue")], &speaking(failed("r9", 10)), T);
+    assert_eq!(seen(&fleet, "eu-1", T).reason, reason::REPORTED);
+    // What is no longer granted counts no longer.
+    fleet.believe(Speakers::default());
+    unbelieved(&fleet, "eu-1");
+}
+
+#[test]
+fn a_speaker_is_as_good_as_its_evidence() {
+    let mut fleet = believing();
+    hub(&mut fleet, speaking(healthy("r1", 10)), T);
+    assert_eq!(seen(&fleet, "eu-1", T + 60.0).standing, Standing::Fresh);
+    let silent = seen(&fleet, "eu-1", T + 61.0);
+    assert_eq!((silent.standing, silent.reason), (Standing::Stale, reason::EXPORTER_SILENT));
+    assert!(silent.message.starts_with("as the exporter of cluster `hub` says: "), "{}", silent.message);
+    let missing = seen(&fleet, "eu-2", T);
+    assert_eq!((missing.standing, missing.reason), (Standing::Missing, reason::PACKAGE_NOT_FOUND));
+    hub(&mut fleet, speaking(healthy("r1", 10)).down("flux"), T + 15.0);
+    assert_eq!(seen(&fleet, "eu-1", T + 15.0).reason, reason::SOURCE_DOWN);
+    tell(&mut fleet, &[("cluster", "hub")], &Exposition { uid: 8, ..speaking(healthy("r1", 10)) }, T + 16.0);
+    assert_eq!(seen(&fleet, "eu-1", T + 16.0).reason, reason::CLUSTER_NAME_CONFLICT);
+}
+
+#[rstest]
+#[case::both_well(healthy("r1", 10), Some(healthy("r1", 20)), reason::REPORTED, Health::Current, "r1")]
+#[case::the_speaker_says_worse(
+    failed("r1", 10),
+    Some(healthy("r1", 20)),
+    reason::STREAMS_DISAGREE,
+    Health::Failed,
+    ""
+)]
+#[case::its_own_says_worse(
+    healthy("r1", 10),
+    Some(failed("r1", 20)),
+    reason::STREAMS_DISAGREE,
+    Health::Failed,
+    ""
+)]
+#[case::another_revision(
+    healthy("r2", 10),
+    Some(healthy("r1", 20)),
+    reason::STREAMS_DISAGREE,
+    Health::Current,
+    ""
+)]
+#[case::its_own_lacks_it(healthy("r1", 10), Some(Vec::new()), reason::PACKAGE_NOT_FOUND, Health::Unknown, "")]
+#[case::it_has_none(healthy("r1", 10), None, reason::REPORTED, Health::Current, "r1")]
+fn the_worse_counts_where_two_exporters_tell_of_a_cluster(
+    #[case] told: Values,
+    #[case] said: Option<Values>,
+    #[case] expected: &str,
+    #[case] health: Health,
+    #[case] revision: &str,
+) {
+    for own_first in [true, false] {
+        let mut fleet = believing();
+        let tell_own = |fleet: &mut Fleet| match &said {
+            Some(values) if values.is_empty() => own(fleet, Exposition::new(5), T),
+            Some(values) => own(fleet, Exposition::new(5).with("p", values.clone()), T),
+            // It reads other sources.
+            None => own(fleet, Exposition { sources: vec!["argo".into()], ..Exposition::new(5) }, T),
+        };
+        if own_first {
+            tell_own(&mut fleet);
+        }
+        hub(&mut fleet, speaking(told.clone()), T - 5.0);
+        if !own_first {
+            tell_own(&mut fleet);
+        }
+        let seen = seen(&fleet, "eu-1", T);
+        assert_eq!(seen.reason, expected, "{seen:?}");
+        if let Some(row) = seen.row {
+            assert_eq!((row.apply, row.health), (ApplyState::Applied, health));
+            assert_eq!(
+                row.healthy,
+                if revision.is_empty() { Fingerprint::NONE } else { Fingerprint::of(revision) }
+            );
+            let both = said.as_ref().is_some_and(|said| !said.is_empty());
+            assert_eq!((seen.as_of, row.since), (Some(T - 5.0), if both { 20.0 } else { 10.0 }));
+        }
+    }
+}
+
+/// Whoever keeps a verdict is told of each change that it may rest on.
+#[rstest]
+#[case::nothing(|it: &mut Fleet| hub(it, speaking(healthy("r1", 10)), T + 15.0), Since::Same(Some(T + 15.0)))]
+#[case::the_package(|it: &mut Fleet| hub(it, speaking(failed("r1", 10)), T + 15.0), Since::Changed)]
+#[case::the_package_elsewhere(
+    |it: &mut Fleet| hub(it, speaking(healthy("r1", 10)).with_in("eu-2", "p", healthy("r1", 10)), T + 15.0), Since::Changed)]
+#[case::another_package(
+    |it: &mut Fleet| hub(it, speaking(healthy("r1", 10)).with_in("eu-1", "q", healthy("r1", 10)), T + 15.0),
+    Since::Same(Some(T + 15.0)))]
+#[case::its_own_exporter_comes(|it: &mut Fleet| own(it, Exposition::new(5), T), Since::Changed)]
+#[case::nobody_is_believed(|it: &mut Fleet| it.believe(Speakers::default()), Since::Changed)]
+#[case::the_speaker_is_cut_off(|it: &mut Fleet| hub(it, speaking(healthy("r1", 10)).down("flux"), T + 15.0), Since::Changed)]
+fn what_changes_since(#[case] change: fn(&mut Fleet), #[case] expected: Since) {
+    let mut fleet = believing();
+    hub(&mut fleet, speaking(healthy("r1", 10)), T);
+    let key = key(&package("p"));
+    let clusters = fleet.clusters_of(["eu-1"].into_iter(), &key).unwrap();
+    let mark = fleet.mark();
+    change(&mut fleet);
+    assert_eq!(fleet.since(mark, &key, &clusters), expected);
+}
