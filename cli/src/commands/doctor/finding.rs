@@ -68,6 +68,8 @@ statusbridge_api::catalogue! {
     ExporterClock,
     /// An exporter has lost contact with what it reads.
     SourceDown,
+    /// A package is applied, and nothing in its cluster looks at whether it works.
+    NoHealthChecks,
     /// Labels were renamed because they collide with others.
     RenamedLabel,
     /// A cluster is seen by several replicas.
