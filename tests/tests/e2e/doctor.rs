@@ -425,7 +425,7 @@ async fn staleness_is_held_against_the_fleet_packages_of_the_hub() {
         let unchecked = KustomizationOptions { wait: false, ..KustomizationOptions::default() };
         flux.publish(&cluster.api, "unchecked", R1, &[]).await?;
         flux.kustomize(&cluster.api, "unchecked", &unchecked).await?;
-        let mut status = delivered(R1);
+        let mut status = workload::delivered(R1);
         status["conditions"].as_array_mut().context("no conditions")?.retain(|it| it["type"] != "Healthy");
         cluster.set_status("unchecked", status).await?;
         world.scrape(cluster.target(world.good())).await?;

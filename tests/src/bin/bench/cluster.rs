@@ -1,6 +1,6 @@
 //! The API server that is read: filled with objects, listed, updated.
 
-use crate::{fleet, leaves};
+use crate::{fleet, resources};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::Client;
@@ -23,7 +23,7 @@ pub(crate) enum Bench {
     /// Flux Kustomizations, which say themselves how they are.
     Packages,
     /// kpt's ResourceGroups, whose objects have to be looked at.
-    Leaves,
+    Resources,
 }
 
 /// A cluster full of packages.
@@ -60,10 +60,11 @@ const GIT_REPOSITORIES: Kind = Kind {
     object: fleet::repository,
 };
 const RESOURCE_GROUPS: Kind =
-    Kind { prefix: "/apis/kpt.dev/v1alpha1", plural: "resourcegroups", object: leaves::resource_group };
-const CONFIG_MAPS: Kind = Kind { prefix: "/api/v1", plural: "configmaps", object: leaves::config_map };
-const SERVICES: Kind = Kind { prefix: "/api/v1", plural: "services", object: leaves::service };
-const DEPLOYMENTS: Kind = Kind { prefix: "/apis/apps/v1", plural: "deployments", object: leaves::deployment };
+    Kind { prefix: "/apis/kpt.dev/v1alpha1", plural: "resourcegroups", object: resources::resource_group };
+const CONFIG_MAPS: Kind = Kind { prefix: "/api/v1", plural: "configmaps", object: resources::config_map };
+const SERVICES: Kind = Kind { prefix: "/api/v1", plural: "services", object: resources::service };
+const DEPLOYMENTS: Kind =
+    Kind { prefix: "/apis/apps/v1", plural: "deployments", object: resources::deployment };
 
 impl Kind {
     /// Whether a CRD defines it.
@@ -87,7 +88,7 @@ impl Bench {
     fn crds(self) -> Result<Vec<Value>> {
         crds::definitions(&match self {
             Self::Packages => crds::flux()?,
-            Self::Leaves => crds::kpt()?,
+            Self::Resources => crds::kpt()?,
         })
     }
 
@@ -98,14 +99,14 @@ impl Bench {
             Self::Packages => {
                 vec![(GIT_REPOSITORIES, 0..fleet::repositories(packages)), (KUSTOMIZATIONS, 0..packages)]
             }
-            Self::Leaves => {
+            Self::Resources => {
                 let mut objects = Vec::new();
                 for (kind, each) in [
-                    (CONFIG_MAPS, leaves::CONFIG_MAPS),
-                    (SERVICES, leaves::SERVICES),
-                    (DEPLOYMENTS, leaves::DEPLOYMENTS),
+                    (CONFIG_MAPS, resources::CONFIG_MAPS),
+                    (SERVICES, resources::SERVICES),
+                    (DEPLOYMENTS, resources::DEPLOYMENTS),
                 ] {
-                    for first in [0, leaves::OTHERS] {
+                    for first in [0, resources::OTHERS] {
                         objects.push((kind, first..first + packages * each));
                     }
                 }
@@ -119,7 +120,7 @@ impl Bench {
     fn listed(self) -> &'static [Kind] {
         match self {
             Self::Packages => &[KUSTOMIZATIONS],
-            Self::Leaves => &[CONFIG_MAPS, SERVICES, DEPLOYMENTS, RESOURCE_GROUPS],
+            Self::Resources => &[CONFIG_MAPS, SERVICES, DEPLOYMENTS, RESOURCE_GROUPS],
         }
     }
 
@@ -128,7 +129,7 @@ impl Bench {
         match self {
             Self::Packages => packages,
             // One update takes a replica away, another gives it back.
-            Self::Leaves => 2 * packages * leaves::DEPLOYMENTS,
+            Self::Resources => 2 * packages * resources::DEPLOYMENTS,
         }
     }
 
@@ -136,9 +137,9 @@ impl Bench {
     fn update(self, n: usize, updates: usize, revision: usize) -> (Kind, usize, Value) {
         match self {
             Self::Packages => (KUSTOMIZATIONS, n, fleet::healthy_status(n, revision)),
-            Self::Leaves => {
+            Self::Resources => {
                 let half = updates / 2;
-                (DEPLOYMENTS, n % half, leaves::replica_status(n >= half))
+                (DEPLOYMENTS, n % half, resources::replica_status(n >= half))
             }
         }
     }
@@ -228,7 +229,7 @@ impl Cluster {
     pub(crate) async fn announce(&self, updates: usize, revision: usize) -> Result<usize> {
         let count = match self.bench {
             Bench::Packages => fleet::repositories(updates),
-            Bench::Leaves => 0,
+            Bench::Resources => 0,
         };
         for n in 0..count {
             self.write_status(GIT_REPOSITORIES, n, &fleet::repository_status(n, revision)).await?;

@@ -15,8 +15,8 @@ mod churn;
 mod cluster;
 mod figures;
 mod fleet;
-mod leaves;
 mod report;
+mod resources;
 mod series;
 mod subject;
 
@@ -35,13 +35,13 @@ fn main() -> ExitCode {
 
 async fn measure(rig: &Rig) -> Result<()> {
     let packages = || of("PACKAGES", "20000 100000", Part::Beside(Bench::Packages));
-    let leaves = || of("LEAVES", "2000", Part::Beside(Bench::Leaves));
+    let resources = || of("RESOURCES", "2000", Part::Beside(Bench::Resources));
     let series = || of("SERIES", "20000", Part::Series);
     let wanted = setting("BENCH");
     let sizes = match wanted.as_deref() {
-        None => [packages()?, leaves()?, series()?].concat(),
+        None => [packages()?, resources()?, series()?].concat(),
         Some("packages") => packages()?,
-        Some("leaves") => leaves()?,
+        Some("resources") => resources()?,
         Some("series") => series()?,
         Some("churn") => Vec::new(),
         Some("changelog") => {
@@ -49,7 +49,9 @@ async fn measure(rig: &Rig) -> Result<()> {
             return Ok(());
         }
         Some(other) => {
-            bail!("BENCH is `{other}`; it has to be `packages`, `leaves`, `series`, `churn` or `changelog`")
+            bail!(
+                "BENCH is `{other}`; it has to be `packages`, `resources`, `series`, `churn` or `changelog`"
+            )
         }
     };
     if !sizes.is_empty() {

@@ -27,7 +27,7 @@ pub(crate) fn render(report: &Report<'_>) -> String {
     let (objects, bytes) = listed.map_or((0, 0), |l| (l.objects, l.bytes / l.objects.max(1)));
     let what = match report.bench {
         Bench::Packages => format!("{} Flux Kustomizations", report.packages),
-        Bench::Leaves => format!(
+        Bench::Resources => format!(
             "{} ResourceGroups of 20 objects each and as many objects in no inventory, {objects} objects in all",
             report.packages
         ),
@@ -72,7 +72,7 @@ fn rows(report: &Report<'_>) -> Vec<String> {
 
     let update = match report.bench {
         Bench::Packages => "CPU for an update of a package",
-        Bench::Leaves => "CPU for an update of a Deployment's status",
+        Bench::Resources => "CPU for an update of a Deployment's status",
     };
     let each = |f: &Figures| f.updates.as_secs_f64() / updates;
     row(update, &each, micros, of_packages(Some(("under 60 µs", |v| v < 60e-6))));

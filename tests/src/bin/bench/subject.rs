@@ -1,7 +1,7 @@
 //! The two programs that are measured.
 
 use crate::cluster::{Bench, Cluster};
-use crate::leaves;
+use crate::resources;
 use anyhow::{Context, Result};
 use reqwest::header::{ACCEPT_ENCODING, HeaderValue};
 use statusbridge_contract::{Metric, label};
@@ -103,7 +103,7 @@ impl Program {
                         flag("custom-resource-state-config-file", configuration.into());
                         flag("custom-resource-state-only", "true".into());
                     }
-                    Bench::Leaves => flag("resources", "configmaps,deployments,services".into()),
+                    Bench::Resources => flag("resources", "configmaps,deployments,services".into()),
                 }
                 for (of, port) in ["", "telemetry-"].iter().zip(&ports) {
                     flag(&format!("{of}host"), "127.0.0.1".into());
@@ -205,10 +205,10 @@ impl Subject {
                 text.contains(&up) && text.lines().filter(shown).count() == packages
             }
             (Program::Peer, Bench::Packages) => count("gotk_resource_info") == packages,
-            (Program::Peer, Bench::Leaves) => [
-                ("kube_configmap_info", leaves::CONFIG_MAPS),
-                ("kube_service_info", leaves::SERVICES),
-                ("kube_deployment_status_replicas", leaves::DEPLOYMENTS),
+            (Program::Peer, Bench::Resources) => [
+                ("kube_configmap_info", resources::CONFIG_MAPS),
+                ("kube_service_info", resources::SERVICES),
+                ("kube_deployment_status_replicas", resources::DEPLOYMENTS),
             ]
             .iter()
             // Those in no inventory, too; and some are the API server's own.
@@ -225,6 +225,6 @@ fn has_name(line: &str, metric: &str) -> bool {
 const fn source(bench: Bench) -> &'static str {
     match bench {
         Bench::Packages => SOURCE,
-        Bench::Leaves => "kpt-resourcegroup",
+        Bench::Resources => "kpt-resourcegroup",
     }
 }
