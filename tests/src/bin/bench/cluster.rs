@@ -1,6 +1,6 @@
 //! The API server that is read: filled with objects, listed, updated.
 
-use crate::{fleet, resources};
+use crate::{fleet, joins, resources};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::Client;
@@ -24,6 +24,8 @@ pub(crate) enum Bench {
     Packages,
     /// kpt's ResourceGroups, whose objects have to be looked at.
     Resources,
+    /// Packages of a source that is not a preset, joined by label with their objects.
+    Joins,
 }
 
 /// A cluster full of packages.
@@ -45,7 +47,7 @@ pub(crate) struct Listed {
 
 /// A kind of objects.
 #[derive(Clone, Copy)]
-struct Kind {
+pub(crate) struct Kind {
     prefix: &'static str,
     plural: &'static str,
     /// The object with this number.
@@ -65,6 +67,11 @@ const CONFIG_MAPS: Kind = Kind { prefix: "/api/v1", plural: "configmaps", object
 const SERVICES: Kind = Kind { prefix: "/api/v1", plural: "services", object: resources::service };
 const DEPLOYMENTS: Kind =
     Kind { prefix: "/apis/apps/v1", plural: "deployments", object: resources::deployment };
+/// The packages of [`Bench::Joins`].
+pub(crate) const WIDGETS: Kind =
+    Kind { prefix: "/apis/example.com/v1", plural: "widgets", object: joins::widget };
+/// What they are joined with.
+pub(crate) const PARTS: Kind = Kind { prefix: "/apis/example.com/v1", plural: "parts", object: joins::part };
 
 impl Kind {
     /// Whether a CRD defines it.
@@ -84,12 +91,13 @@ impl Kind {
 }
 
 impl Bench {
-    /// Its custom resources, as their projects publish them.
+    /// Its custom resources; as their projects publish them, where they have one.
     fn crds(self) -> Result<Vec<Value>> {
-        crds::definitions(&match self {
-            Self::Packages => crds::flux()?,
-            Self::Resources => crds::kpt()?,
-        })
+        match self {
+            Self::Packages => crds::definitions(&crds::flux()?),
+            Self::Resources => crds::definitions(&crds::kpt()?),
+            Self::Joins => Ok(joins::crds()),
+        }
     }
 
     /// What there is of each kind, in the order in which it is written: a package comes after what it consists of, as
@@ -113,6 +121,7 @@ impl Bench {
                 objects.push((RESOURCE_GROUPS, 0..packages));
                 objects
             }
+            Self::Joins => vec![(PARTS, 0..packages * joins::EACH), (WIDGETS, 0..packages)],
         }
     }
 
@@ -121,6 +130,29 @@ impl Bench {
         match self {
             Self::Packages => &[KUSTOMIZATIONS],
             Self::Resources => &[CONFIG_MAPS, SERVICES, DEPLOYMENTS, RESOURCE_GROUPS],
+            Self::Joins => &[PARTS, WIDGETS],
+        }
+    }
+
+    /// What it is about, in words.
+    pub(crate) fn what(self, packages: usize, objects: usize) -> String {
+        match self {
+            Self::Packages => format!("{packages} Flux Kustomizations"),
+            Self::Resources => format!(
+                "{packages} ResourceGroups of 20 objects each and as many objects in no inventory, {objects} objects in all"
+            ),
+            Self::Joins => format!(
+                "{packages} packages and the objects that they are joined with by label, {objects} objects in all"
+            ),
+        }
+    }
+
+    /// What is updated, in words.
+    pub(crate) const fn updated(self) -> &'static str {
+        match self {
+            Self::Packages => "a package",
+            Self::Resources => "a Deployment's status",
+            Self::Joins => "an object that one package is joined with",
         }
     }
 
@@ -128,6 +160,7 @@ impl Bench {
     pub(crate) fn most_updates(self, packages: usize) -> usize {
         match self {
             Self::Packages => packages,
+            Self::Joins => 2 * packages,
             // One update takes a replica away, another gives it back.
             Self::Resources => 2 * packages * resources::DEPLOYMENTS,
         }
@@ -140,6 +173,10 @@ impl Bench {
             Self::Resources => {
                 let half = updates / 2;
                 (DEPLOYMENTS, n % half, resources::replica_status(n >= half))
+            }
+            Self::Joins => {
+                let half = updates / 2;
+                (PARTS, n % half * joins::EACH, joins::part_status(n >= half))
             }
         }
     }
@@ -207,7 +244,7 @@ impl Cluster {
         .await
     }
 
-    async fn write_status(&self, kind: Kind, n: usize, status: &Value) -> Result<()> {
+    pub(crate) async fn write_status(&self, kind: Kind, n: usize, status: &Value) -> Result<()> {
         let patch = json!({"status": status});
         self.write("PATCH", &kind.status(n), "application/merge-patch+json", &patch).await
     }
@@ -229,7 +266,7 @@ impl Cluster {
     pub(crate) async fn announce(&self, updates: usize, revision: usize) -> Result<usize> {
         let count = match self.bench {
             Bench::Packages => fleet::repositories(updates),
-            Bench::Resources => 0,
+            Bench::Resources | Bench::Joins => 0,
         };
         for n in 0..count {
             self.write_status(GIT_REPOSITORIES, n, &fleet::repository_status(n, revision)).await?;
@@ -239,10 +276,20 @@ impl Cluster {
 
     /// Updates so many objects, `rate` a second; gives how long it took.
     pub(crate) async fn update(&self, updates: usize, revision: usize, rate: u32) -> Result<Duration> {
+        self.paced(updates, rate, |n| self.bench.update(n, updates, revision)).await
+    }
+
+    /// Writes so many statuses, `rate` a second; gives how long it took.
+    pub(crate) async fn paced(
+        &self,
+        updates: usize,
+        rate: u32,
+        update: impl Fn(usize) -> (Kind, usize, Value),
+    ) -> Result<Duration> {
         let started = Instant::now();
         let pace = |n: usize| started + Duration::from_secs(1) / rate * u32::try_from(n).unwrap_or(u32::MAX);
         let one = async |n: usize| {
-            let (kind, object, status) = self.bench.update(n, updates, revision);
+            let (kind, object, status) = update(n);
             self.write_status(kind, object, &status).await
         };
         let paced = stream::iter(0..updates).then(async |n| {

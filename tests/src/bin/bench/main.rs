@@ -3,8 +3,9 @@
 //! Flux's published configuration for them), and once ResourceGroups whose objects have to be looked at (kube-state-metrics
 //! has its own metrics of those kinds).
 //!
-//! Then what a Prometheus has to hold that scrapes either, and at last an hour in which names come and go, whether the
-//! memory of exporter and aggregator stays flat. Besides, on request, the change-log sidecar.
+//! Then packages that are joined with other objects by label, what a Prometheus has to hold that scrapes either program,
+//! and at last an hour in which names come and go, whether the memory of exporter and aggregator stays flat. Besides, on
+//! request, the change-log sidecar.
 //!
 //! Run it with `make bench`; settings and what the numbers mean are in docs/bench.md.
 
@@ -15,6 +16,8 @@ mod churn;
 mod cluster;
 mod figures;
 mod fleet;
+mod joins;
+mod probe;
 mod report;
 mod resources;
 mod series;
@@ -36,12 +39,14 @@ fn main() -> ExitCode {
 async fn measure(rig: &Rig) -> Result<()> {
     let packages = || of("PACKAGES", "20000 100000", Part::Beside(Bench::Packages));
     let resources = || of("RESOURCES", "2000", Part::Beside(Bench::Resources));
+    let joins = || of("JOINS", "2000", Part::Joins);
     let series = || of("SERIES", "20000", Part::Series);
     let wanted = setting("BENCH");
     let sizes = match wanted.as_deref() {
-        None => [packages()?, resources()?, series()?].concat(),
+        None => [packages()?, resources()?, joins()?, series()?].concat(),
         Some("packages") => packages()?,
         Some("resources") => resources()?,
+        Some("joins") => joins()?,
         Some("series") => series()?,
         Some("churn") => Vec::new(),
         Some("changelog") => {
@@ -50,19 +55,21 @@ async fn measure(rig: &Rig) -> Result<()> {
         }
         Some(other) => {
             bail!(
-                "BENCH is `{other}`; it has to be `packages`, `resources`, `series`, `churn` or `changelog`"
+                "BENCH is `{other}`; it has to be `packages`, `resources`, `joins`, `series`, `churn` or `changelog`"
             )
         }
     };
     if !sizes.is_empty() {
-        for program in [Program::Exporter, Program::Peer] {
-            program.prepare().await?;
-        }
+        Program::Exporter.prepare().await?;
+    }
+    if sizes.iter().any(|(part, _)| !matches!(part, Part::Joins)) {
+        Program::Peer.prepare().await?;
     }
     let mut tables = Vec::new();
     for (part, packages) in sizes {
         let table = match part {
             Part::Beside(bench) => one(rig, bench, packages).await?,
+            Part::Joins => joins::measure(rig, packages).await?,
             Part::Series => series::measure(rig, packages).await?,
         };
         say(&format!("\n{table}"));
@@ -87,6 +94,8 @@ async fn measure(rig: &Rig) -> Result<()> {
 enum Part {
     /// Both programs, one beside the other.
     Beside(Bench),
+    /// The exporter alone, with packages that are joined by label.
+    Joins,
     /// What Prometheus holds of each.
     Series,
 }
