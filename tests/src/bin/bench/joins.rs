@@ -36,7 +36,7 @@ spec:
         match:
           - {label: example.com/widget, valueExpression: object.metadata.name}
   revisions:
-    desiredExpression: object.spec.version
+    desiredExpression: object.?spec.?version
     appliedExpression: object.?status.?version
   apply:
     - {whenExpression: object.?status.?version == object.?spec.?version, state: Applied}
@@ -181,13 +181,17 @@ async fn figures(rig: &Rig, cluster: &Cluster, updates: usize) -> Result<Figures
     usage::until_idle(pid).await?;
 
     say(&format!("{updates} updates of parts, {RATE} a second, and as many of packages"));
-    let prober = Prober::start(subject.address());
     let (_, of_parts) = spent(pid, cluster.update(updates, 1, RATE)).await?;
     let half = updates / 2;
     let of_package = |n: usize| (WIDGETS, n % half, widget_status(n % half, n >= half));
     let (_, of_packages) = spent(pid, cluster.paced(updates, RATE, of_package)).await?;
+
     let awaited = AWAITED.min(2 * cluster.packages);
-    say(&format!("{awaited} updates of parts, each until it is shown"));
+    say(&format!(
+        "the parts again beside a probe, then {awaited} one after the other, each until it is shown"
+    ));
+    let prober = Prober::start(subject.address());
+    cluster.update(updates, 1, RATE).await?;
     let mut shown = Vec::new();
     for n in 0..awaited {
         shown.push(until_shown(cluster, &subject, n / 2, n % 2 == 1).await?);
