@@ -8,15 +8,13 @@ use statusbridge_contract::{Fingerprint, Metric, Version, label};
 use statusbridge_core::time::Seconds;
 
 use super::cluster_label::{candidates, of_target};
-use super::finding::{Check, Finding};
+use super::finding::{Check, Finding, NAMES, list};
 use super::survey::{DigestSeen, Expectation, StreamSeen, Survey, Unscraped};
 use super::trust::{Proposal, propose};
 use super::unchecked::unchecked;
 
 /// Findings of one check that are shown one by one.
 const SHOWN: usize = 10;
-/// Names that are shown of many.
-const NAMES: usize = 5;
 /// A difference of clocks that is worth a word.
 const NOTEWORTHY_SKEW: Seconds = 10.0;
 /// Scrapes that have to fit into the time that evidence may age.
@@ -552,14 +550,4 @@ fn show(labels: &StreamLabels) -> String {
         shown.push("…".to_owned());
     }
     format!("{{{}}}", shown.join(","))
-}
-
-/// The first names and how many there are besides.
-pub(super) fn list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    let names: Vec<_> = names.into_iter().collect();
-    let mut text = names.iter().take(NAMES).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
-    if names.len() > NAMES {
-        text.push_str(&format!(" and {} more", names.len() - NAMES));
-    }
-    text
 }

@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+/// Names that are shown of many.
+pub(super) const NAMES: usize = 5;
+
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -109,4 +112,14 @@ impl Finding {
     pub(super) fn advice(check: Check, message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::problem_if(false, check, message, fix)
     }
+}
+
+/// The first names and how many there are besides.
+pub(super) fn list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let names: Vec<_> = names.into_iter().collect();
+    let mut text = names.iter().take(NAMES).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    if names.len() > NAMES {
+        text.push_str(&format!(" and {} more", names.len() - NAMES));
+    }
+    text
 }

@@ -8,8 +8,7 @@ use statusbridge_contract::{ApplyState, Health};
 use statusbridge_core::fleet::key;
 use statusbridge_core::verify::Content;
 
-use super::examine::list;
-use super::finding::{Check, Finding};
+use super::finding::{Check, Finding, list};
 use super::survey::{Expectation, StreamSeen};
 
 const FIX: &str = "docs/presets/README.md says under \"Health that nothing checks\" how to have it checked; where applied is enough, \
