@@ -70,8 +70,8 @@ faults: export STATUSBRIDGE_FAULTS_ONLY = $(ONLY)
 faults: cargo servers programs ## Every fault, then a storm of MINUTES (default 10) from SEED, on the real servers
 	$(CARGO) test -p statusbridge-tests --test end_to_end -- --ignored --nocapture --exact faults::every_fault_and_a_long_storm
 
-# BENCH=packages, leaves, series, churn or changelog runs one part, PACKAGES="…", LEAVES="…" and SERIES="…" say with how many,
-# MINUTES how long churn takes (60): see docs/bench.md.
+# BENCH=packages, resources, joins, series, churn or changelog runs one part, PACKAGES="…", RESOURCES="…", JOINS="…" and SERIES="…"
+# say with how many, MINUTES how long churn takes (60): see docs/bench.md.
 bench: cargo bench-servers ## Measure the exporter beside kube-state-metrics, and memory for an hour of new names
 	$(CARGO) build --release --bins -p statusbridge-exporter -p statusbridge-aggregator -p statusbridge-changelog
 	$(CARGO) run --release -p statusbridge-tests --bin bench

@@ -11,6 +11,8 @@ pub fn code(reason: &str) -> u64 {
 pub const EVALUATION_FAILED: &str = "EvaluationFailed";
 /// Several objects of a source say that they are the same package.
 pub const IDENTITY_CONFLICT: &str = "IdentityConflict";
+/// The package is applied, and nothing looks at whether it works until somebody turns that on.
+pub const NO_HEALTH_CHECKS: &str = "NoHealthChecks";
 /// Reasons past the limit of distinct ones are summed up under this one.
 pub const OTHER: &str = "Other";
 
@@ -21,7 +23,7 @@ mod tests {
     #[test]
     fn a_code_is_24_bits_of_sha256_and_never_zero_for_a_reason() {
         // The first six hex digits that `printf NoHealthChecks | sha256sum` prints.
-        assert_eq!(code("NoHealthChecks"), 0x17bd89);
+        assert_eq!(code(NO_HEALTH_CHECKS), 0x17bd89);
         assert_eq!(code("BuildFailed"), 0xa9e9b2);
         assert_eq!(code(""), 0);
     }

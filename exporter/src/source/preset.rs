@@ -73,6 +73,9 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::rule::HealthState;
+    use statusbridge_contract::Health;
+    use statusbridge_contract::reason::NO_HEALTH_CHECKS;
 
     #[test]
     fn every_preset_compiles_and_is_listed_in_order() {
@@ -83,6 +86,23 @@ mod tests {
         }
         assert!(PRESETS.is_sorted_by_key(|preset| preset.name));
         assert!(ON_REQUEST.iter().all(|name| Preset::find(name).is_some()));
+    }
+
+    /// `doctor` knows by this word that a package's health cannot become known.
+    #[test]
+    fn presets_have_one_reason_where_nothing_looks_at_health() {
+        let mut found = 0;
+        for preset in PRESETS {
+            let source = preset.source().unwrap_or_else(|error| panic!("{error}"));
+            for rule in source.program.health.iter().flatten() {
+                let HealthState::Resources(unwatched) = &rule.state else { continue };
+                if unwatched.health == Health::Unknown {
+                    assert_eq!(unwatched.reason.as_deref(), Some(NO_HEALTH_CHECKS), "{}", preset.name);
+                    found += 1;
+                }
+            }
+        }
+        assert!(found > 0);
     }
 
     #[test]

@@ -418,6 +418,27 @@ async fn staleness_is_held_against_the_fleet_packages_of_the_hub() {
         let backend = world.prometheus.url();
         hub.report("payments", "30s", json!({"clusters": {"names": ["c1", "c2"]}})).await?;
         is_fit(&backend, &usual, 2).await?;
+
+        // A Kustomization that Flux checks nothing of, read by a real exporter.
+        let flux = Flux::start().await?;
+        let cluster = Workload::start(rig, &etcd, "c3", &[]).await?;
+        let unchecked = KustomizationOptions { wait: false, ..KustomizationOptions::default() };
+        flux.publish(&cluster.api, "unchecked", R1, &[]).await?;
+        flux.kustomize(&cluster.api, "unchecked", &unchecked).await?;
+        let mut status = workload::delivered(R1);
+        status["conditions"].as_array_mut().context("no conditions")?.retain(|it| it["type"] != "Healthy");
+        cluster.set_status("unchecked", status).await?;
+        world.scrape(cluster.target(world.good())).await?;
+        let only = json!({"clusters": {"names": ["c3"]}});
+        hub.report("unchecked", "30s", only.clone()).await?;
+        let nothing = "FleetPackage default/unchecked: nothing checks the health of flux-kustomization \
+                       flux-system/unchecked in 1 of 1 clusters, for instance `c3` (NoHealthChecks)";
+        let fix = "docs/presets/README.md";
+        finds(&backend, &usual, 0, "NoHealthChecks", nothing, fix).await?;
+        hub.gate("wave", "unchecked", R1, only).await?;
+        hub.closes("wave", "HealthUnknown", SOON).await?;
+        finds(&backend, &usual, 1, "NoHealthChecks", "gates that stay closed: wave", fix).await?;
+
         hub.report("orders", "3s", json!({"clusters": {"names": ["c1", "c9"]}})).await?;
         let who = "FleetPackage default/orders allows 3 s";
         finds(&backend, &usual, 1, "ScrapeInterval", who, "set staleAfter to at least 5s").await?;

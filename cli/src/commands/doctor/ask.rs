@@ -11,16 +11,18 @@ use statusbridge_aggregator::feed::promql::fold::fold;
 use statusbridge_aggregator::feed::promql::poll::{PollConfig, Poller};
 use statusbridge_aggregator::feed::promql::{Exporters, FeedConfig, FeedError, PromFeed, Trust};
 use statusbridge_aggregator::hub::write::{self, HubError};
+use statusbridge_api::rollout_gate::Require;
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, label};
 use statusbridge_core::fleet::{Fleet, FleetSettings, StreamId};
 use statusbridge_core::reconcile::gate_verdict;
-use statusbridge_core::reconcile::store::{Kind, PackageObject};
+use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject};
 use statusbridge_core::sample::{Labels, Sample};
 use statusbridge_core::time::Seconds;
 
 use super::cluster_label::candidates;
-use super::survey::{DigestSeen, Limit, StreamSeen, Survey};
+use super::survey::{DigestSeen, Expectation, GateSeen, StreamSeen, Survey};
+use super::unchecked::is_unchecked;
 
 /// How often streams that do not add up are looked at.
 const LOOKS: usize = 3;
@@ -67,7 +69,7 @@ pub(super) async fn survey(
     settle: Duration,
     trust: Option<Trust>,
     settings: FleetSettings,
-    limits: Vec<Limit>,
+    expectations: Vec<Expectation>,
 ) -> Result<Survey, FeedError> {
     let config = backend.config();
     // Streams are told apart by what the pipeline gives them, and there is but one feed to look at here.
@@ -78,7 +80,7 @@ pub(super) async fn survey(
         cluster_label: poll.exporters.cluster_label.clone(),
         trust,
         flavour: config.flavour,
-        limits,
+        expectations,
         ..Survey::default()
     };
     let feed = PromFeed::new(config.clone())?;
@@ -219,7 +221,7 @@ async fn verify(
         torn.extend(faulty);
         tokio::time::sleep(Duration::from_secs_f64(next.min(NEXT_SCRAPE))).await;
     }
-    survey.streams = seen(&fleet, &torn);
+    survey.streams = seen(&fleet, &torn, &survey.expectations);
     survey.streams.retain(|stream| is_current(stream, &survey.digests));
     Ok(())
 }
@@ -233,11 +235,18 @@ fn is_current(stream: &StreamSeen, digests: &BTreeMap<StreamLabels, DigestSeen>)
     is_heard && (seen.uids.contains(&stream.id.uid) || stream.newest.is_none())
 }
 
-/// The streams of a fleet, and which of them were torn before.
-pub(super) fn seen(fleet: &Fleet, torn: &BTreeSet<StreamId>) -> Vec<StreamSeen> {
+/// The streams of a fleet, which of them were torn before, and what they say of the packages that are expected.
+pub(super) fn seen(
+    fleet: &Fleet,
+    torn: &BTreeSet<StreamId>,
+    expectations: &[Expectation],
+) -> Vec<StreamSeen> {
     let seen = fleet.streams().map(|stream| {
         let sources = stream.content.iter().flat_map(|content| &content.sources);
         let down = sources.filter(|source| source.up == Some(0));
+        let expected = expectations.iter().filter_map(|expectation| expectation.package.as_ref());
+        let packages =
+            expected.filter_map(|package| Some((package.clone(), is_unchecked(stream.content?, package)?)));
         StreamSeen {
             cluster: stream.cluster.to_owned(),
             id: stream.id.clone(),
@@ -246,23 +255,38 @@ pub(super) fn seen(fleet: &Fleet, torn: &BTreeSet<StreamId>) -> Vec<StreamSeen> 
             fault: stream.fault.map(str::to_owned),
             was_torn: torn.contains(stream.id),
             down: down.map(|source| source.name.to_string()).collect(),
+            packages: packages.collect(),
         }
     });
     seen.collect()
 }
 
-/// How old evidence may be, by the FleetPackages of the hub.
-pub(super) async fn limits(client: &Client) -> Result<Vec<Limit>, HubError> {
-    let limit = |object| {
+/// What the FleetPackages of the hub expect, and which gates wait for them.
+pub(super) async fn expectations(client: &Client) -> Result<Vec<Expectation>, HubError> {
+    let pages = || ListParams::default().limit(500);
+    let gate = |object| {
+        let gate = GateObject::read(object)?;
+        let spec = gate.spec.ok().filter(|spec| spec.require == Require::Healthy)?;
+        let package = gate.key.beside(&spec.fleet_package_ref.name);
+        Some((package, GateSeen { name: gate.key.name, clusters: spec.clusters.into() }))
+    };
+    let listed = write::list(&write::everywhere(client, Kind::RolloutGate), pages(), gate).await?;
+    let mut gates = BTreeMap::<Key, Vec<GateSeen>>::new();
+    for (package, gate) in listed {
+        gates.entry(package).or_default().push(gate);
+    }
+    let expectation = |object| {
         let package = PackageObject::read(object)?;
         let spec = package.spec.ok().filter(|spec| spec.managed_by.is_none())?;
-        Some(Limit {
+        Some(Expectation {
             who: format!("FleetPackage {}", package.key),
             stale_after: gate_verdict::stale_after(&spec)?,
-            clusters: spec.clusters.names.map(|names| names.into_iter().collect()),
+            clusters: spec.clusters.into(),
+            package: Some(spec.package),
+            gates: gates.get(&package.key).cloned().unwrap_or_default(),
         })
     };
-    write::list(&write::everywhere(client, Kind::FleetPackage), ListParams::default().limit(500), limit).await
+    write::list(&write::everywhere(client, Kind::FleetPackage), pages(), expectation).await
 }
 
 /// Takes note of digests and what comes with them, by the labels of their streams. What is looked at ends at `t`.

@@ -8,14 +8,13 @@ use statusbridge_contract::{Fingerprint, Metric, Version, label};
 use statusbridge_core::time::Seconds;
 
 use super::cluster_label::{candidates, of_target};
-use super::finding::{Check, Finding};
-use super::survey::{DigestSeen, Limit, StreamSeen, Survey, Unscraped};
+use super::finding::{Check, Finding, NAMES, list};
+use super::survey::{DigestSeen, Expectation, StreamSeen, Survey, Unscraped};
 use super::trust::{Proposal, propose};
+use super::unchecked::unchecked;
 
 /// Findings of one check that are shown one by one.
 const SHOWN: usize = 10;
-/// Names that are shown of many.
-const NAMES: usize = 5;
 /// A difference of clocks that is worth a word.
 const NOTEWORTHY_SKEW: Seconds = 10.0;
 /// Scrapes that have to fit into the time that evidence may age.
@@ -34,7 +33,8 @@ const LEAVE_ALONE: &str = "let metric_relabel_configs of the scrape job and writ
 /// Everything that is to be said when there is no other feed, the worst first.
 pub(super) fn examine(survey: &Survey) -> Vec<Finding> {
     let mut findings = of_feed(survey);
-    findings.extend(unknown_clusters(&survey.limits, &known(survey), &survey.cluster_label));
+    findings.extend(unknown_clusters(&survey.expectations, &known(survey), &survey.cluster_label));
+    findings.extend(unchecked(&survey.expectations, survey.streams.iter()));
     ordered(findings)
 }
 
@@ -84,14 +84,18 @@ pub(super) fn known(survey: &Survey) -> BTreeSet<&str> {
 }
 
 /// FleetPackages that name clusters which nobody knows. Where none is known at all, something else is wrong.
-pub(super) fn unknown_clusters(limits: &[Limit], known: &BTreeSet<&str>, label: &str) -> Vec<Finding> {
+pub(super) fn unknown_clusters(
+    expectations: &[Expectation],
+    known: &BTreeSet<&str>,
+    label: &str,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     if known.is_empty() {
         return findings;
     }
-    for Limit { who, clusters, .. } in limits {
+    for Expectation { who, clusters, .. } in expectations {
         let is_unknown = |cluster: &&String| !known.contains(cluster.as_str());
-        let unknown: Vec<&String> = clusters.iter().flatten().filter(is_unknown).collect();
+        let unknown: Vec<&String> = clusters.0.iter().flatten().filter(is_unknown).collect();
         if !unknown.is_empty() {
             let message = format!("{who} names clusters that send nothing: {}", list(&unknown));
             let fix = format!("write names as the label `{label}` has them, or ship these clusters' metrics");
@@ -395,9 +399,9 @@ fn silence(survey: &Survey, findings: &mut Vec<Finding>) {
     }
     for (cluster, newest) in clusters {
         let age = survey.t - newest;
-        let limits = survey.limits.iter().filter(|limit| limit.concerns(cluster));
-        let strictest = limits.min_by(|a, b| a.stale_after.total_cmp(&b.stale_after));
-        let Some(Limit { who, stale_after, .. }) = strictest else { continue };
+        let expectations = survey.expectations.iter().filter(|limit| limit.clusters.has(cluster));
+        let strictest = expectations.min_by(|a, b| a.stale_after.total_cmp(&b.stale_after));
+        let Some(Expectation { who, stale_after, .. }) = strictest else { continue };
         if age > *stale_after {
             let message =
                 format!("cluster `{cluster}` was last heard {age:.0} s ago, {who} allows {stale_after:.0} s");
@@ -416,9 +420,9 @@ fn scrape_interval(survey: &Survey, findings: &mut Vec<Finding>) {
             *least = least.min(interval);
         }
     }
-    for limit in &survey.limits {
+    for limit in &survey.expectations {
         let is_slow = |(cluster, interval): &(&&str, &Seconds)| {
-            limit.concerns(cluster) && SCRAPES * **interval + survey.settle > limit.stale_after
+            limit.clusters.has(cluster) && SCRAPES * **interval + survey.settle > limit.stale_after
         };
         let (names, slow): (Vec<&str>, Vec<Seconds>) = intervals.iter().filter(is_slow).unzip();
         let Some(slowest) = slow.into_iter().reduce(f64::max) else { continue };
@@ -546,14 +550,4 @@ fn show(labels: &StreamLabels) -> String {
         shown.push("…".to_owned());
     }
     format!("{{{}}}", shown.join(","))
-}
-
-/// The first names and how many there are besides.
-fn list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    let names: Vec<_> = names.into_iter().collect();
-    let mut text = names.iter().take(NAMES).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
-    if names.len() > NAMES {
-        text.push_str(&format!(" and {} more", names.len() - NAMES));
-    }
-    text
 }

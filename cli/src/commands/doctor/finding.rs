@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+/// Names that are shown of many.
+pub(super) const NAMES: usize = 5;
+
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -68,6 +71,8 @@ statusbridge_api::catalogue! {
     ExporterClock,
     /// An exporter has lost contact with what it reads.
     SourceDown,
+    /// A package is applied, and nothing in its cluster looks at whether it works.
+    NoHealthChecks,
     /// Labels were renamed because they collide with others.
     RenamedLabel,
     /// A cluster is seen by several replicas.
@@ -107,4 +112,14 @@ impl Finding {
     pub(super) fn advice(check: Check, message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self::problem_if(false, check, message, fix)
     }
+}
+
+/// The first names and how many there are besides.
+pub(super) fn list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let names: Vec<_> = names.into_iter().collect();
+    let mut text = names.iter().take(NAMES).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    if names.len() > NAMES {
+        text.push_str(&format!(" and {} more", names.len() - NAMES));
+    }
+    text
 }

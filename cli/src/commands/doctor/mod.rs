@@ -17,6 +17,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod trust;
+mod unchecked;
 
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ use crate::feeds::FeedArgs;
 use crate::hub::Access;
 use crate::output::OutputArgs;
 use report::Report;
-use survey::Limit;
+use survey::Expectation;
 
 /// `staleAfter` of a FleetPackage that does not say it.
 const DEFAULT_STALE_AFTER: Duration = Duration::from_secs(180);
@@ -60,8 +61,8 @@ pub(crate) async fn run(access: &Access, args: DoctorArgs) -> Result<Exit> {
     let flags = flags.map_err(|error| Exit::Usage.error(format!("{error:#}")))?;
     let flags = flags.map(|backend| (backend, trust));
     if config.feeds != feed::Settings::default() {
-        let (limits, hub) = limits(access, args.stale_after).await;
-        let all = several::doctor(access, feeds, &config, flags, limits, hub).await;
+        let (expectations, hub) = expectations(access, args.stale_after).await;
+        let all = several::doctor(access, feeds, &config, flags, expectations, hub).await;
         args.output.output.print(&all.text(), &all)?;
         return Ok(ended(all.fit));
     }
@@ -69,8 +70,8 @@ pub(crate) async fn run(access: &Access, args: DoctorArgs) -> Result<Exit> {
         let none = "--backend says which backend is asked, or --config which feeds are";
         return Err(Exit::Usage.error(none));
     };
-    let (limits, hub) = limits(access, args.stale_after).await;
-    let survey = ask::survey(&backend, feeds.settle_delay, trust, feeds.backend.fleet(), limits).await;
+    let (expectations, hub) = expectations(access, args.stale_after).await;
+    let survey = ask::survey(&backend, feeds.settle_delay, trust, feeds.backend.fleet(), expectations).await;
     let survey = survey.context("the backend cannot be asked")?;
     let report = Report::new(backend.url.to_string(), hub, &survey);
     args.output.output.print(&report.text(), &report)?;
@@ -81,26 +82,27 @@ fn ended(fit: bool) -> Exit {
     if fit { Exit::Done } else { Exit::Failed }
 }
 
-/// Who says how old evidence may be, and what became of asking the hub.
-async fn limits(access: &Access, stale_after: Option<Duration>) -> (Vec<Limit>, String) {
+/// What is expected, by whom, and what became of asking the hub.
+async fn expectations(access: &Access, stale_after: Option<Duration>) -> (Vec<Expectation>, String) {
     let all = |who: &str, limit: Duration| {
-        vec![Limit { who: who.to_owned(), stale_after: limit.as_secs_f64(), clusters: None }]
+        let stale_after = limit.as_secs_f64();
+        vec![Expectation { who: who.to_owned(), stale_after, ..Expectation::default() }]
     };
     if let Some(limit) = stale_after {
         return (all("--stale-after", limit), "not asked, because of --stale-after".to_owned());
     }
     let asked = async {
         let hub = access.connect().await?;
-        Ok::<_, anyhow::Error>(ask::limits(&hub.client).await?)
+        Ok::<_, anyhow::Error>(ask::expectations(&hub.client).await?)
     };
     let default = || all("the default of 3m", DEFAULT_STALE_AFTER);
     match asked.await {
-        Ok(limits) if limits.is_empty() => (default(), "no FleetPackages".to_owned()),
-        Ok(limits) => {
-            let least = limits.iter().map(|limit| limit.stale_after).fold(f64::MAX, f64::min);
-            let plural = if limits.len() == 1 { "" } else { "s" };
-            let hub = format!("{} FleetPackage{plural}, least staleAfter {least} s", limits.len());
-            (limits, hub)
+        Ok(expectations) if expectations.is_empty() => (default(), "no FleetPackages".to_owned()),
+        Ok(expectations) => {
+            let least = expectations.iter().map(|it| it.stale_after).fold(f64::MAX, f64::min);
+            let plural = if expectations.len() == 1 { "" } else { "s" };
+            let hub = format!("{} FleetPackage{plural}, least staleAfter {least} s", expectations.len());
+            (expectations, hub)
         }
         Err(error) => (default(), format!("could not be asked: {error:#}")),
     }

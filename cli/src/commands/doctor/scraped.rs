@@ -11,7 +11,7 @@ use statusbridge_core::fleet::{Fleet, FleetSettings};
 use statusbridge_core::reconcile::profiles::{self, News, Profiles};
 
 use super::ask::seen;
-use super::survey::{Limit, Survey, Unscraped};
+use super::survey::{Expectation, Survey, Unscraped};
 
 /// Longest wait for the list of ClusterProfiles.
 const LIST: Duration = Duration::from_secs(15);
@@ -20,13 +20,13 @@ const LIST: Duration = Duration::from_secs(15);
 pub(super) async fn survey(
     settings: &Settings,
     addresses: Vec<(String, String)>,
-    limits: Vec<Limit>,
+    expectations: Vec<Expectation>,
     fleet: FleetSettings,
 ) -> Survey {
     let mut survey = Survey {
         max_clock_skew: fleet.max_clock_skew,
         cluster_label: "cluster".to_owned(),
-        limits,
+        expectations,
         direct: true,
         ..Survey::default()
     };
@@ -42,7 +42,7 @@ pub(super) async fn survey(
     }
     survey.t = clock::now();
     survey.unscraped.sort_by(|a, b| (&a.cluster, &a.url).cmp(&(&b.cluster, &b.url)));
-    survey.streams = seen(&fleet, &BTreeSet::new());
+    survey.streams = seen(&fleet, &BTreeSet::new(), &survey.expectations);
     let interval = settings.interval.as_secs_f64();
     for stream in fleet.streams() {
         let seen = survey.digests.entry(stream.labels.clone()).or_default();

@@ -11,7 +11,8 @@ use statusbridge_aggregator::serve::config::Config;
 use super::examine::{known, of_feed, ordered, unknown_clusters};
 use super::finding::{Check, Finding};
 use super::report::{Report, is_fit, lines, verdict};
-use super::survey::{Limit, Survey};
+use super::survey::{Expectation, Survey};
+use super::unchecked::unchecked;
 use super::{ask, scraped};
 use crate::feeds::FeedArgs;
 use crate::hub::Access;
@@ -45,22 +46,27 @@ pub(super) async fn doctor(
     args: &FeedArgs,
     config: &Config,
     flags: Option<(Backend, Option<Trust>)>,
-    limits: Vec<Limit>,
+    expectations: Vec<Expectation>,
     hub: String,
 ) -> All {
     let settings = &config.feeds;
     let named = settings.backends.iter().map(|backend| (backend.clone(), Some(backend.trust.clone())));
-    let backends = join_all(flags.into_iter().chain(named).map(|it| backend(args, it, &limits)));
-    let scrapes = settings.scrape.as_ref().map(|scrape| scrapes(access, args, config, scrape, &limits));
+    let backends = join_all(flags.into_iter().chain(named).map(|it| backend(args, it, &expectations)));
+    let scrapes = settings.scrape.as_ref().map(|scrape| scrapes(access, args, config, scrape, &expectations));
     let (mut looked, scraped) = tokio::join!(backends, OptionFuture::from(scrapes));
     looked.extend(scraped);
     looked.extend(settings.push.as_ref().map(pushes));
-    all(looked, &limits, hub)
+    all(looked, &expectations, hub)
 }
 
-async fn backend(args: &FeedArgs, (backend, trust): (Backend, Option<Trust>), limits: &[Limit]) -> Looked {
+async fn backend(
+    args: &FeedArgs,
+    (backend, trust): (Backend, Option<Trust>),
+    expectations: &[Expectation],
+) -> Looked {
     let name = if backend.name.is_empty() { "--backend".to_owned() } else { backend.name.clone() };
-    let survey = ask::survey(&backend, args.settle_delay, trust, args.backend.fleet(), limits.to_vec()).await;
+    let survey =
+        ask::survey(&backend, args.settle_delay, trust, args.backend.fleet(), expectations.to_vec()).await;
     let backend = Some(backend.url.to_string());
     match survey {
         Ok(survey) => Looked { name, backend, findings: of_feed(&survey), survey, ..Looked::default() },
@@ -77,7 +83,7 @@ async fn scrapes(
     args: &FeedArgs,
     config: &Config,
     settings: &scrape::Settings,
-    limits: &[Limit],
+    expectations: &[Expectation],
 ) -> Looked {
     let mut findings = Vec::new();
     let mut addresses = Vec::new();
@@ -95,7 +101,7 @@ async fn scrapes(
             )),
         }
     }
-    let survey = scraped::survey(settings, addresses, limits.to_vec(), args.backend.fleet()).await;
+    let survey = scraped::survey(settings, addresses, expectations.to_vec(), args.backend.fleet()).await;
     findings.extend(of_feed(&survey));
     Looked { name: scrape::NAME.to_owned(), survey, findings, ..Looked::default() }
 }
@@ -114,12 +120,14 @@ fn pushes(settings: &push::Settings) -> Looked {
 }
 
 /// Puts together what was found.
-fn all(looked: Vec<Looked>, limits: &[Limit], hub: String) -> All {
+fn all(looked: Vec<Looked>, expectations: &[Expectation], hub: String) -> All {
     let clusters: BTreeSet<&str> = looked
         .iter()
         .flat_map(|it| known(&it.survey).into_iter().chain(it.expected.iter().map(String::as_str)))
         .collect();
-    let findings = ordered(unknown_clusters(limits, &clusters, "cluster"));
+    let mut findings = unknown_clusters(expectations, &clusters, "cluster");
+    findings.extend(unchecked(expectations, looked.iter().flat_map(|it| &it.survey.streams)));
+    let findings = ordered(findings);
     let feeds: Vec<Report> = looked
         .into_iter()
         .map(|it| {
@@ -143,9 +151,9 @@ mod tests {
     use statusbridge_contract::Fingerprint;
 
     use super::*;
-    use crate::commands::doctor::survey::{DigestSeen, StreamSeen, Unscraped};
+    use crate::commands::doctor::survey::{DigestSeen, Named, StreamSeen, Unscraped};
     use statusbridge_core::fleet::StreamId;
-    use statusbridge_core::testing::stream;
+    use statusbridge_core::testing::{package, stream};
 
     fn looked(name: &str, cluster: &str, uid: u64) -> Looked {
         let labels = stream(&[("cluster", cluster)]);
@@ -166,9 +174,27 @@ mod tests {
         Looked { name: name.to_owned(), survey, ..Looked::default() }
     }
 
-    fn limit(clusters: &[&str]) -> Limit {
+    fn expects(clusters: &[&str]) -> Expectation {
         let clusters = clusters.iter().map(|it| (*it).to_owned()).collect();
-        Limit { who: "FleetPackage a/b".to_owned(), stale_after: 180.0, clusters: Some(clusters) }
+        Expectation {
+            who: "FleetPackage a/b".to_owned(),
+            stale_after: 180.0,
+            clusters: Named(Some(clusters)),
+            ..Expectation::default()
+        }
+    }
+
+    #[test]
+    fn a_package_that_nothing_checks_is_named_once_for_all_feeds() {
+        let (mut east, mut scrape) = (looked("east", "a", 1), looked("scrape", "b", 2));
+        for feed in [&mut east, &mut scrape] {
+            feed.survey.streams[0].packages.insert(package("p"), true);
+        }
+        let expectation = Expectation { package: Some(package("p")), ..expects(&["a", "b"]) };
+        let all = all(vec![east, scrape], &[expectation], String::new());
+        let [finding] = all.findings.as_slice() else { panic!("{:#?}", all.findings) };
+        assert!(finding.message.contains("in 2 of 2 clusters, for instance `a`"), "{}", finding.message);
+        assert!(all.fit, "no gate waits for it");
     }
 
     #[test]
@@ -181,8 +207,8 @@ mod tests {
         });
         scrape.findings = of_feed(&scrape.survey);
         let pushes = Looked { expected: ["d".to_owned()].into(), ..looked("push", "d", 3) };
-        let limits = [limit(&["a", "b", "c", "d"]), limit(&["a", "z"])];
-        let all = all(vec![east, scrape, pushes], &limits, "2 FleetPackages".to_owned());
+        let expectations = [expects(&["a", "b", "c", "d"]), expects(&["a", "z"])];
+        let all = all(vec![east, scrape, pushes], &expectations, "2 FleetPackages".to_owned());
         insta::assert_snapshot!(all.text(), @r"
         feed east
         clusters 1, streams 1, verified 1, scraped every 15 s

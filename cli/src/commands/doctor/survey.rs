@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use statusbridge_aggregator::feed::promql::{Flavour, Trust};
+use statusbridge_api::PackageRef;
+use statusbridge_api::common::ClusterSet;
 use statusbridge_contract::Fingerprint;
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_core::fleet::StreamId;
@@ -45,8 +47,8 @@ pub(super) struct Survey {
     pub restamped: BTreeMap<String, u64>,
     /// What was made of the streams.
     pub streams: Vec<StreamSeen>,
-    /// Who says how old evidence may be.
-    pub limits: Vec<Limit>,
+    /// What the FleetPackages of the hub expect.
+    pub expectations: Vec<Expectation>,
     /// Exporters were scraped from here: there is no backend in between.
     pub direct: bool,
     /// Exporters that could not be scraped.
@@ -132,22 +134,44 @@ pub(super) struct StreamSeen {
     pub was_torn: bool,
     /// Its sources that are down.
     pub down: Vec<String>,
+    /// Which of the expected packages it has, and whether nothing checks their health.
+    pub packages: BTreeMap<PackageRef, bool>,
 }
 
-/// How old evidence may be.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Limit {
-    /// Who says so.
+/// What a FleetPackage expects of clusters, or whoever speaks in the place of all of them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Expectation {
+    /// Who expects it.
     pub who: String,
-    /// In seconds.
+    /// How old evidence may be, in seconds.
     pub stale_after: Seconds,
-    /// For which clusters; `None`: for all.
-    pub clusters: Option<BTreeSet<String>>,
+    /// Of which clusters.
+    pub clusters: Named,
+    /// The package; `None`: it is about none.
+    pub package: Option<PackageRef>,
+    /// The gates that wait for the package to be healthy.
+    pub gates: Vec<GateSeen>,
 }
 
-impl Limit {
-    /// Whether it concerns a cluster.
-    pub(super) fn concerns(&self, cluster: &str) -> bool {
-        self.clusters.as_ref().is_none_or(|clusters| clusters.contains(cluster))
+/// A gate that waits for its clusters to be healthy.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct GateSeen {
+    pub name: String,
+    pub clusters: Named,
+}
+
+/// Clusters by their names; `None`: all.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Named(pub Option<BTreeSet<String>>);
+
+impl Named {
+    pub(super) fn has(&self, cluster: &str) -> bool {
+        self.0.as_ref().is_none_or(|names| names.contains(cluster))
+    }
+}
+
+impl From<ClusterSet> for Named {
+    fn from(clusters: ClusterSet) -> Self {
+        Self(clusters.names.map(BTreeSet::from_iter))
     }
 }

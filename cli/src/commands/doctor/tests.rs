@@ -14,7 +14,7 @@ use super::cluster_label::candidates;
 use super::examine::examine;
 use super::finding::{Check, Finding, Level};
 use super::report::Report;
-use super::survey::{DigestSeen, Limit, StreamSeen, Survey};
+use super::survey::{DigestSeen, Expectation, Named, StreamSeen, Survey};
 
 const T: Seconds = 10_000.0;
 
@@ -83,7 +83,7 @@ fn fit() -> Survey {
         found_flavour: Some(Flavour::Prometheus),
         flavour: Flavour::Prometheus,
         metrics: Metric::ALL.iter().map(|metric| metric.name().to_owned()).collect(),
-        limits: vec![limit("3m", 180.0, None)],
+        expectations: vec![expects("3m", 180.0, None)],
         ..Survey::default()
     };
     for (uid, cluster) in [(1, "c1"), (2, "c2"), (3, "c3")] {
@@ -92,9 +92,9 @@ fn fit() -> Survey {
     survey
 }
 
-fn limit(who: &str, stale_after: Seconds, clusters: Option<&[&str]>) -> Limit {
+fn expects(who: &str, stale_after: Seconds, clusters: Option<&[&str]>) -> Expectation {
     let clusters = clusters.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
-    Limit { who: who.to_owned(), stale_after, clusters }
+    Expectation { who: who.to_owned(), stale_after, clusters: Named(clusters), ..Expectation::default() }
 }
 
 /// Renames labels of every digest and stream.
@@ -255,9 +255,9 @@ type Breakage = fn(&mut Survey);
     Level::Advice, Check::Torn, "1 of 3 streams added up only at a second look: c2", "--settle-delay longer than 5 s")]
 #[case::silent(|s: &mut Survey| s.streams[1].newest = Some(T - 200.0),
     Level::Problem, Check::SilentCluster, "`c2` was last heard 200 s ago, 3m allows 180 s", "`up`")]
-#[case::unknown_cluster(|s: &mut Survey| s.limits = vec![limit("FleetPackage a/b", 180.0, Some(&["c1", "c9"]))],
+#[case::unknown_cluster(|s: &mut Survey| s.expectations = vec![expects("FleetPackage a/b", 180.0, Some(&["c1", "c9"]))],
     Level::Problem, Check::UnknownCluster, "FleetPackage a/b names clusters that send nothing: c9", "`cluster`")]
-#[case::scraped_too_seldom(|s: &mut Survey| s.limits.push(limit("FleetPackage a/b", 60.0, None)),
+#[case::scraped_too_seldom(|s: &mut Survey| s.expectations.push(expects("FleetPackage a/b", 60.0, None)),
     Level::Problem, Check::ScrapeInterval, "scraped every 15 s: c1, c2, c3; FleetPackage a/b allows 60 s, less than four scrapes and the settle delay (65 s)", "scrape at least every 13 s, or set staleAfter to at least 65s")]
 #[case::clock_of_a_cluster(|s: &mut Survey| s.streams[2].clock_offset = Some(-300.0),
     Level::Problem, Check::ExporterClock, "`c3` is 300 s ahead of the backend's", "NTP")]

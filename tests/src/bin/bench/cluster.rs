@@ -1,6 +1,6 @@
 //! The API server that is read: filled with objects, listed, updated.
 
-use crate::{fleet, leaves};
+use crate::{fleet, joins, resources};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::Client;
@@ -23,7 +23,9 @@ pub(crate) enum Bench {
     /// Flux Kustomizations, which say themselves how they are.
     Packages,
     /// kpt's ResourceGroups, whose objects have to be looked at.
-    Leaves,
+    Resources,
+    /// Packages of a source that is not a preset, joined by label with their objects.
+    Joins,
 }
 
 /// A cluster full of packages.
@@ -45,7 +47,7 @@ pub(crate) struct Listed {
 
 /// A kind of objects.
 #[derive(Clone, Copy)]
-struct Kind {
+pub(crate) struct Kind {
     prefix: &'static str,
     plural: &'static str,
     /// The object with this number.
@@ -60,10 +62,16 @@ const GIT_REPOSITORIES: Kind = Kind {
     object: fleet::repository,
 };
 const RESOURCE_GROUPS: Kind =
-    Kind { prefix: "/apis/kpt.dev/v1alpha1", plural: "resourcegroups", object: leaves::resource_group };
-const CONFIG_MAPS: Kind = Kind { prefix: "/api/v1", plural: "configmaps", object: leaves::config_map };
-const SERVICES: Kind = Kind { prefix: "/api/v1", plural: "services", object: leaves::service };
-const DEPLOYMENTS: Kind = Kind { prefix: "/apis/apps/v1", plural: "deployments", object: leaves::deployment };
+    Kind { prefix: "/apis/kpt.dev/v1alpha1", plural: "resourcegroups", object: resources::resource_group };
+const CONFIG_MAPS: Kind = Kind { prefix: "/api/v1", plural: "configmaps", object: resources::config_map };
+const SERVICES: Kind = Kind { prefix: "/api/v1", plural: "services", object: resources::service };
+const DEPLOYMENTS: Kind =
+    Kind { prefix: "/apis/apps/v1", plural: "deployments", object: resources::deployment };
+/// The packages of [`Bench::Joins`].
+pub(crate) const WIDGETS: Kind =
+    Kind { prefix: "/apis/example.com/v1", plural: "widgets", object: joins::widget };
+/// What they are joined with.
+pub(crate) const PARTS: Kind = Kind { prefix: "/apis/example.com/v1", plural: "parts", object: joins::part };
 
 impl Kind {
     /// Whether a CRD defines it.
@@ -83,12 +91,13 @@ impl Kind {
 }
 
 impl Bench {
-    /// Its custom resources, as their projects publish them.
+    /// Its custom resources; as their projects publish them, where they have one.
     fn crds(self) -> Result<Vec<Value>> {
-        crds::definitions(&match self {
-            Self::Packages => crds::flux()?,
-            Self::Leaves => crds::kpt()?,
-        })
+        match self {
+            Self::Packages => crds::definitions(&crds::flux()?),
+            Self::Resources => crds::definitions(&crds::kpt()?),
+            Self::Joins => Ok(joins::crds()),
+        }
     }
 
     /// What there is of each kind, in the order in which it is written: a package comes after what it consists of, as
@@ -98,20 +107,21 @@ impl Bench {
             Self::Packages => {
                 vec![(GIT_REPOSITORIES, 0..fleet::repositories(packages)), (KUSTOMIZATIONS, 0..packages)]
             }
-            Self::Leaves => {
+            Self::Resources => {
                 let mut objects = Vec::new();
                 for (kind, each) in [
-                    (CONFIG_MAPS, leaves::CONFIG_MAPS),
-                    (SERVICES, leaves::SERVICES),
-                    (DEPLOYMENTS, leaves::DEPLOYMENTS),
+                    (CONFIG_MAPS, resources::CONFIG_MAPS),
+                    (SERVICES, resources::SERVICES),
+                    (DEPLOYMENTS, resources::DEPLOYMENTS),
                 ] {
-                    for first in [0, leaves::OTHERS] {
+                    for first in [0, resources::OTHERS] {
                         objects.push((kind, first..first + packages * each));
                     }
                 }
                 objects.push((RESOURCE_GROUPS, 0..packages));
                 objects
             }
+            Self::Joins => vec![(PARTS, 0..packages * joins::EACH), (WIDGETS, 0..packages)],
         }
     }
 
@@ -119,7 +129,30 @@ impl Bench {
     fn listed(self) -> &'static [Kind] {
         match self {
             Self::Packages => &[KUSTOMIZATIONS],
-            Self::Leaves => &[CONFIG_MAPS, SERVICES, DEPLOYMENTS, RESOURCE_GROUPS],
+            Self::Resources => &[CONFIG_MAPS, SERVICES, DEPLOYMENTS, RESOURCE_GROUPS],
+            Self::Joins => &[PARTS, WIDGETS],
+        }
+    }
+
+    /// What it is about, in words.
+    pub(crate) fn what(self, packages: usize, objects: usize) -> String {
+        match self {
+            Self::Packages => format!("{packages} Flux Kustomizations"),
+            Self::Resources => format!(
+                "{packages} ResourceGroups of 20 objects each and as many objects in no inventory, {objects} objects in all"
+            ),
+            Self::Joins => format!(
+                "{packages} packages and the objects that they are joined with by label, {objects} objects in all"
+            ),
+        }
+    }
+
+    /// What is updated, in words.
+    pub(crate) const fn updated(self) -> &'static str {
+        match self {
+            Self::Packages => "a package",
+            Self::Resources => "a Deployment's status",
+            Self::Joins => "an object that one package is joined with",
         }
     }
 
@@ -127,8 +160,9 @@ impl Bench {
     pub(crate) fn most_updates(self, packages: usize) -> usize {
         match self {
             Self::Packages => packages,
+            Self::Joins => 2 * packages,
             // One update takes a replica away, another gives it back.
-            Self::Leaves => 2 * packages * leaves::DEPLOYMENTS,
+            Self::Resources => 2 * packages * resources::DEPLOYMENTS,
         }
     }
 
@@ -136,9 +170,13 @@ impl Bench {
     fn update(self, n: usize, updates: usize, revision: usize) -> (Kind, usize, Value) {
         match self {
             Self::Packages => (KUSTOMIZATIONS, n, fleet::healthy_status(n, revision)),
-            Self::Leaves => {
+            Self::Resources => {
                 let half = updates / 2;
-                (DEPLOYMENTS, n % half, leaves::replica_status(n >= half))
+                (DEPLOYMENTS, n % half, resources::replica_status(n >= half))
+            }
+            Self::Joins => {
+                let half = updates / 2;
+                (PARTS, n % half * joins::EACH, joins::part_status(n >= half))
             }
         }
     }
@@ -206,7 +244,7 @@ impl Cluster {
         .await
     }
 
-    async fn write_status(&self, kind: Kind, n: usize, status: &Value) -> Result<()> {
+    pub(crate) async fn write_status(&self, kind: Kind, n: usize, status: &Value) -> Result<()> {
         let patch = json!({"status": status});
         self.write("PATCH", &kind.status(n), "application/merge-patch+json", &patch).await
     }
@@ -228,7 +266,7 @@ impl Cluster {
     pub(crate) async fn announce(&self, updates: usize, revision: usize) -> Result<usize> {
         let count = match self.bench {
             Bench::Packages => fleet::repositories(updates),
-            Bench::Leaves => 0,
+            Bench::Resources | Bench::Joins => 0,
         };
         for n in 0..count {
             self.write_status(GIT_REPOSITORIES, n, &fleet::repository_status(n, revision)).await?;
@@ -238,10 +276,20 @@ impl Cluster {
 
     /// Updates so many objects, `rate` a second; gives how long it took.
     pub(crate) async fn update(&self, updates: usize, revision: usize, rate: u32) -> Result<Duration> {
+        self.paced(updates, rate, |n| self.bench.update(n, updates, revision)).await
+    }
+
+    /// Writes so many statuses, `rate` a second; gives how long it took.
+    pub(crate) async fn paced(
+        &self,
+        updates: usize,
+        rate: u32,
+        update: impl Fn(usize) -> (Kind, usize, Value),
+    ) -> Result<Duration> {
         let started = Instant::now();
         let pace = |n: usize| started + Duration::from_secs(1) / rate * u32::try_from(n).unwrap_or(u32::MAX);
         let one = async |n: usize| {
-            let (kind, object, status) = self.bench.update(n, updates, revision);
+            let (kind, object, status) = update(n);
             self.write_status(kind, object, &status).await
         };
         let paced = stream::iter(0..updates).then(async |n| {

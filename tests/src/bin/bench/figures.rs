@@ -157,7 +157,7 @@ impl Scrapes {
 }
 
 /// Runs something and gives the processor time that a process spends on it, until it has come to rest.
-async fn spent<T>(pid: u32, work: impl Future<Output = Result<T>>) -> Result<(T, Duration)> {
+pub(crate) async fn spent<T>(pid: u32, work: impl Future<Output = Result<T>>) -> Result<(T, Duration)> {
     let before = usage::processor(pid)?;
     let done = work.await?;
     usage::until_idle(pid).await?;
@@ -191,7 +191,7 @@ async fn series(subject: &Subject) -> Result<HashSet<String>> {
     Ok(samples.filter_map(|line| line.rsplit_once(' ')).map(|(series, _)| series.to_owned()).collect())
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
+pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times.get(times.len() / 2).copied().unwrap_or_default()
 }

@@ -3,8 +3,9 @@
 //! Flux's published configuration for them), and once ResourceGroups whose objects have to be looked at (kube-state-metrics
 //! has its own metrics of those kinds).
 //!
-//! Then what a Prometheus has to hold that scrapes either, and at last an hour in which names come and go, whether the
-//! memory of exporter and aggregator stays flat. Besides, on request, the change-log sidecar.
+//! Then packages that are joined with other objects by label, what a Prometheus has to hold that scrapes either program,
+//! and at last an hour in which names come and go, whether the memory of exporter and aggregator stays flat. Besides, on
+//! request, the change-log sidecar.
 //!
 //! Run it with `make bench`; settings and what the numbers mean are in docs/bench.md.
 
@@ -15,8 +16,10 @@ mod churn;
 mod cluster;
 mod figures;
 mod fleet;
-mod leaves;
+mod joins;
+mod probe;
 mod report;
+mod resources;
 mod series;
 mod subject;
 
@@ -35,13 +38,15 @@ fn main() -> ExitCode {
 
 async fn measure(rig: &Rig) -> Result<()> {
     let packages = || of("PACKAGES", "20000 100000", Part::Beside(Bench::Packages));
-    let leaves = || of("LEAVES", "2000", Part::Beside(Bench::Leaves));
+    let resources = || of("RESOURCES", "2000", Part::Beside(Bench::Resources));
+    let joins = || of("JOINS", "2000", Part::Joins);
     let series = || of("SERIES", "20000", Part::Series);
     let wanted = setting("BENCH");
     let sizes = match wanted.as_deref() {
-        None => [packages()?, leaves()?, series()?].concat(),
+        None => [packages()?, resources()?, joins()?, series()?].concat(),
         Some("packages") => packages()?,
-        Some("leaves") => leaves()?,
+        Some("resources") => resources()?,
+        Some("joins") => joins()?,
         Some("series") => series()?,
         Some("churn") => Vec::new(),
         Some("changelog") => {
@@ -49,18 +54,22 @@ async fn measure(rig: &Rig) -> Result<()> {
             return Ok(());
         }
         Some(other) => {
-            bail!("BENCH is `{other}`; it has to be `packages`, `leaves`, `series`, `churn` or `changelog`")
+            bail!(
+                "BENCH is `{other}`; it has to be `packages`, `resources`, `joins`, `series`, `churn` or `changelog`"
+            )
         }
     };
     if !sizes.is_empty() {
-        for program in [Program::Exporter, Program::Peer] {
-            program.prepare().await?;
-        }
+        Program::Exporter.prepare().await?;
+    }
+    if sizes.iter().any(|(part, _)| !matches!(part, Part::Joins)) {
+        Program::Peer.prepare().await?;
     }
     let mut tables = Vec::new();
     for (part, packages) in sizes {
         let table = match part {
             Part::Beside(bench) => one(rig, bench, packages).await?,
+            Part::Joins => joins::measure(rig, packages).await?,
             Part::Series => series::measure(rig, packages).await?,
         };
         say(&format!("\n{table}"));
@@ -85,6 +94,8 @@ async fn measure(rig: &Rig) -> Result<()> {
 enum Part {
     /// Both programs, one beside the other.
     Beside(Bench),
+    /// The exporter alone, with packages that are joined by label.
+    Joins,
     /// What Prometheus holds of each.
     Series,
 }

@@ -25,13 +25,7 @@ pub(crate) fn render(report: &Report<'_>) -> String {
     let ours = report.exporter;
     let listed = ours.starts.first().map(|(listed, _)| *listed);
     let (objects, bytes) = listed.map_or((0, 0), |l| (l.objects, l.bytes / l.objects.max(1)));
-    let what = match report.bench {
-        Bench::Packages => format!("{} Flux Kustomizations", report.packages),
-        Bench::Leaves => format!(
-            "{} ResourceGroups of 20 objects each and as many objects in no inventory, {objects} objects in all",
-            report.packages
-        ),
-    };
+    let what = report.bench.what(report.packages, objects);
     let mut lists = format!("{} beside the exporter's starts", millis(ours.list().as_secs_f64()));
     if let Some(peer) = report.peer {
         lists += &format!(", {} beside kube-state-metrics'", millis(peer.list().as_secs_f64()));
@@ -70,12 +64,9 @@ fn rows(report: &Report<'_>) -> Vec<String> {
     row("CPU from start to first complete scrape", &|f| f.start_processor.as_secs_f64(), millis, None);
     row("GETs and LISTs until then (watches not counted)", &|f| f.reads as f64, whole, None);
 
-    let update = match report.bench {
-        Bench::Packages => "CPU for an update of a package",
-        Bench::Leaves => "CPU for an update of a Deployment's status",
-    };
+    let update = format!("CPU for an update of {}", report.bench.updated());
     let each = |f: &Figures| f.updates.as_secs_f64() / updates;
-    row(update, &each, micros, of_packages(Some(("under 60 µs", |v| v < 60e-6))));
+    row(&update, &each, micros, of_packages(Some(("under 60 µs", |v| v < 60e-6))));
     row("updates a second", &|f| updates / f.updates_took.as_secs_f64(), whole, None);
     if report.exporter.sources.0 > 0 {
         let what = format!("CPU for {} sources' new revisions", report.exporter.sources.0);
@@ -101,15 +92,15 @@ fn whole(number: f64) -> String {
     format!("{number:.0}")
 }
 
-fn millis(seconds: f64) -> String {
+pub(crate) fn millis(seconds: f64) -> String {
     let ms = seconds * 1e3;
     if ms < 100.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
 }
 
-fn micros(seconds: f64) -> String {
+pub(crate) fn micros(seconds: f64) -> String {
     format!("{:.0} µs", seconds * 1e6)
 }
 
-fn mega(bytes: f64) -> String {
+pub(crate) fn mega(bytes: f64) -> String {
     if bytes < 1e5 { format!("{:.1} KB", bytes / 1e3) } else { format!("{:.1} MB", bytes / 1e6) }
 }

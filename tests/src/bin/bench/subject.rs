@@ -1,7 +1,7 @@
 //! The two programs that are measured.
 
 use crate::cluster::{Bench, Cluster};
-use crate::leaves;
+use crate::{joins, resources};
 use anyhow::{Context, Result};
 use reqwest::header::{ACCEPT_ENCODING, HeaderValue};
 use statusbridge_contract::{Metric, label};
@@ -81,7 +81,15 @@ impl Program {
         let started = Instant::now();
         let (running, address) = match self {
             Self::Exporter => {
-                let args = ["--presets", source(bench), "--max-packages", "200000"];
+                let mut args = vec!["--max-packages", "200000", "--presets"];
+                let definition = rig.dir().join("widgets.yaml").display().to_string();
+                match bench {
+                    Bench::Packages | Bench::Resources => args.push(source(bench)),
+                    Bench::Joins => {
+                        std::fs::write(&definition, joins::DEFINITION).context("writing the source")?;
+                        args.extend(["", "--sources", &definition]);
+                    }
+                }
                 let exporter = Exporter::launch(rig, self.name(), kubeconfig, &args).await?;
                 let address = exporter.address();
                 (Running::Exporter(exporter), address)
@@ -103,7 +111,8 @@ impl Program {
                         flag("custom-resource-state-config-file", configuration.into());
                         flag("custom-resource-state-only", "true".into());
                     }
-                    Bench::Leaves => flag("resources", "configmaps,deployments,services".into()),
+                    Bench::Resources => flag("resources", "configmaps,deployments,services".into()),
+                    Bench::Joins => anyhow::bail!("it joins nothing"),
                 }
                 for (of, port) in ["", "telemetry-"].iter().zip(&ports) {
                     flag(&format!("{of}host"), "127.0.0.1".into());
@@ -173,6 +182,13 @@ impl Subject {
         Ok(String::from_utf8(body)?)
     }
 
+    /// Whether a scrape has a health of the package with this name, as it has of one that is not Current.
+    pub(crate) async fn shows_health_of(&self, package: &str) -> Result<bool> {
+        let label = format!("{}=\"{package}\"", label::PACKAGE);
+        let is_it = |line: &str| has_name(line, Metric::PackageHealth.name()) && line.contains(&label);
+        Ok(self.text().await?.lines().any(is_it))
+    }
+
     /// Waits for the first scrape that shows all packages; gives how long after the start it was complete.
     pub(crate) async fn first_complete_scrape(&self, packages: usize) -> Result<Duration> {
         let deadline = self.started + Duration::from_secs(300);
@@ -204,11 +220,12 @@ impl Subject {
                 };
                 text.contains(&up) && text.lines().filter(shown).count() == packages
             }
+            (Program::Peer, Bench::Joins) => false,
             (Program::Peer, Bench::Packages) => count("gotk_resource_info") == packages,
-            (Program::Peer, Bench::Leaves) => [
-                ("kube_configmap_info", leaves::CONFIG_MAPS),
-                ("kube_service_info", leaves::SERVICES),
-                ("kube_deployment_status_replicas", leaves::DEPLOYMENTS),
+            (Program::Peer, Bench::Resources) => [
+                ("kube_configmap_info", resources::CONFIG_MAPS),
+                ("kube_service_info", resources::SERVICES),
+                ("kube_deployment_status_replicas", resources::DEPLOYMENTS),
             ]
             .iter()
             // Those in no inventory, too; and some are the API server's own.
@@ -221,10 +238,11 @@ fn has_name(line: &str, metric: &str) -> bool {
     line.strip_prefix(metric).is_some_and(|rest| rest.starts_with('{'))
 }
 
-/// The preset that reads the packages.
+/// The source that reads the packages.
 const fn source(bench: Bench) -> &'static str {
     match bench {
         Bench::Packages => SOURCE,
-        Bench::Leaves => "kpt-resourcegroup",
+        Bench::Resources => "kpt-resourcegroup",
+        Bench::Joins => joins::SOURCE,
     }
 }

@@ -2,7 +2,8 @@
 //! reasons, error texts and resources that none had before.
 
 use super::report::GoneInCluster;
-use crate::{fleet, leaves};
+use crate::fleet;
+use crate::resources::applied;
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use kube::Client;
@@ -330,5 +331,5 @@ fn group_object(step: usize, nth: usize) -> Value {
 }
 
 fn group_status(step: usize, nth: usize) -> Value {
-    leaves::applied(&resources(step, nth), nth + 1)
+    applied(&resources(step, nth), nth + 1)
 }
