@@ -371,13 +371,20 @@ impl Fleet {
         }
         let mut stream = cluster.streams.remove(id).unwrap_or_default();
         let same_sources = stream.verified.as_ref().is_some_and(|old| old.content.has_same_sources(&content));
+        let known = stream.verified.as_ref().map(|old| old.content.packages.keys());
+        let unbelieved = if known == Some(content.packages.keys()) {
+            None
+        } else {
+            self.speakers.unbelieved(name, &content)
+        };
         let changes = &mut self.changes;
         let sibling = |key: &str| {
             let sibling = cluster.last_up(id, package::parts(key).0)?.verified.as_ref()?;
             Some((sibling.find(key), sibling.last_word()))
         };
-        let accepted =
+        let mut accepted =
             stream.accept(sample, content, t, &mut self.names, |key| changes.package(key), sibling);
+        accepted.claims.extend(unbelieved);
         cluster.streams.insert(id.clone(), stream);
         Self::changed(&mut self.changes, cluster, face.filter(|_| same_sources));
         accepted

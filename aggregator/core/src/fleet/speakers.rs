@@ -4,6 +4,7 @@
 use serde::{Deserialize, Deserializer, de::Error};
 
 use crate::glob::Glob;
+use crate::verify::{Content, package};
 
 /// A cluster whose exporter is believed about others.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -60,6 +61,19 @@ impl Speakers {
         let speaks =
             |it: &&Speaker| it.cluster != cluster && any(&it.sources, source) && any(&it.clusters, cluster);
         self.0.iter().find(speaks).map(|speaker| speaker.cluster.as_str())
+    }
+
+    /// What is to be told of a cluster's exporter that speaks of others without being believed.
+    pub(super) fn unbelieved(&self, speaker: &str, content: &Content) -> Option<String> {
+        let keys = content.packages.keys().iter().map(|key| package::without_cluster(key));
+        let elsewhere = keys.filter_map(|(package, cluster)| Some((package::parts(package), cluster?)));
+        let mut unbelieved = elsewhere.filter(|((source, ..), it)| self.of(source, it) != Some(speaker));
+        let ((source, _, name), cluster) = unbelieved.next()?;
+        let count = 1 + unbelieved.count();
+        Some(format!(
+            "the exporter of cluster {speaker} tells of {count} packages in other clusters, such as {name} of source {source} \
+             in {cluster}, and is not believed: `speakers` of the configuration does not grant it"
+        ))
     }
 
     /// Whether some exporter is believed about packages in a cluster.

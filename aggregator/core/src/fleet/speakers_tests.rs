@@ -167,3 +167,24 @@ fn what_changes_since(#[case] change: fn(&mut Fleet), #[case] expected: Since) {
     change(&mut fleet);
     assert_eq!(fleet.since(mark, &key, &clusters), expected);
 }
+
+#[test]
+fn who_speaks_of_others_without_a_grant_is_reported_once_for_the_same_names() {
+    let mut fleet = believing();
+    let mut claims = |said: &Exposition, at: Seconds| {
+        let digests = crate::testing::digests(&[("cluster", "hub")], said, &[at]);
+        let Heard::Unread(samples) = fleet.hear(&digests, at) else { panic!("nothing new at {at}") };
+        fleet.accept((&digests.cluster, &digests.stream), &samples[0], said.content(), at).claims
+    };
+    assert_eq!(claims(&speaking(healthy("r1", 10)), T), Vec::<String>::new());
+    let more = speaking(healthy("r1", 10)).with_in("us-1", "p", healthy("r1", 10));
+    assert_eq!(
+        claims(&more, T + 15.0),
+        [
+            "the exporter of cluster hub tells of 1 packages in other clusters, such as p of source flux in us-1, and is not \
+         believed: `speakers` of the configuration does not grant it"
+        ]
+    );
+    let same = speaking(healthy("r2", 1020)).with_in("us-1", "p", healthy("r1", 10));
+    assert_eq!(claims(&same, T + 30.0), Vec::<String>::new());
+}
