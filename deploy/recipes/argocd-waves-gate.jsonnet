@@ -5,11 +5,11 @@ function(revision)
     apiVersion: 'statusbridge.dev/v1alpha1',
     kind: kind,
     metadata: { name: 'payments-eu-1', namespace: 'fleet' },
-    spec: spec { revision: revision, clusters: { names: ['hub'] } },
+    spec: spec { revision: revision, clusters: { names: ['eu-1'] } },
   };
   [
     fleet('FleetPackage', {
-      package: { source: 'argocd-application', namespace: 'argocd', name: 'payments-eu-1' },
+      package: { source: 'argocd-application', namespace: 'argocd', name: 'payments' },
     }),
     fleet('RolloutGate', {
       fleetPackageRef: { name: 'payments-eu-1' },

@@ -5,6 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use super::{
     error::SourceProblem,
     files::{FileTexts, texts_of},
+    identity::ClusterNames,
     preset::{PRESETS, Preset},
     program::Source,
 };
@@ -76,7 +77,7 @@ impl SourceArgs {
         }
         let mut sources: Vec<Source> = sources.into_iter().map(|(_, source)| source).collect();
         sources.sort_by(|a, b| a.name.cmp(&b.name));
-        let clusters = Arc::new(self.cluster_names.iter().cloned().collect());
+        let clusters = Arc::new(self.cluster_names()?);
         sources.iter_mut().for_each(|source| source.cluster_names = Arc::clone(&clusters));
         let names = self.resource_health.iter().flat_map(|names| names.split(',')).map(str::trim);
         for name in names.filter(|name| !name.is_empty()) {
@@ -91,6 +92,21 @@ impl SourceArgs {
             }
         }
         Ok(sources)
+    }
+
+    fn cluster_names(&self) -> Result<ClusterNames, SourceProblem> {
+        let mut names = ClusterNames::new();
+        for (word, name) in &self.cluster_names {
+            match names.insert(word.clone(), name.clone()) {
+                Some(other) if other != *name => {
+                    let message =
+                        format!("`{word}` is both `{other}` and `{name}`: a word stands for one cluster");
+                    return Err(SourceProblem::of_file("--cluster-name", message));
+                }
+                _ => {}
+            }
+        }
+        Ok(names)
     }
 
     fn presets(&self) -> Result<Vec<Preset>, SourceProblem> {
@@ -187,6 +203,9 @@ mod tests {
         assert_eq!(cluster("eu-2").as_deref(), Some("eu-2"), "a name of its own");
         assert_eq!((cluster("in-cluster"), cluster("")), (None, None));
         assert!(cluster_name("eu-1").is_err() && cluster_name("=eu-1").is_err());
+        let twice = [("a", "eu-1"), ("a", "eu-2")].map(|(word, name)| (word.to_owned(), name.to_owned()));
+        let twice = SourceArgs { cluster_names: twice.to_vec(), ..args.clone() };
+        assert!(twice.load().is_err_and(|e| e.to_string().contains("`a` is both `eu-1` and `eu-2`")));
         let unnamed = SourceArgs { cluster_names: Vec::new(), ..args };
         assert!(!unnamed.load().expect("it compiles")[0].same_as(&source), "other names are another source");
     }

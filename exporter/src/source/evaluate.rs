@@ -89,7 +89,8 @@ impl Source {
         look: &mut dyn FnMut(ResourceSet) -> ResourceSummary,
     ) -> Result<Evaluation, EvaluationError> {
         let program = &self.program;
-        self.identity(object)?;
+        // Objects of another cluster are not to be found in this one.
+        let is_here = self.identity(object)?.cluster.is_none();
         let mut scope = self.scope(object, related);
         let mut time = Time { now, next: None };
         let desired = revisions(&program.desired, &mut scope)?;
@@ -114,12 +115,12 @@ impl Source {
         let fingerprint = |revisions: &[String]| Fingerprint::of_all(revisions.iter().map(String::as_str));
         let applied_fingerprint = fingerprint(&applied);
         let resources = match &program.watch {
-            Some(watch) => {
+            Some(watch) if is_here => {
                 let generation = object.get("metadata").and_then(|m| m.get("generation")?.as_i64());
                 let about = (applied_fingerprint.value(), generation);
                 watch.set(&mut scope, apply.state == ApplyState::Applied, about)?.map(look)
             }
-            None => None,
+            _ => None,
         };
         let health = match &program.health {
             Some(rules) => health(rules, resources.as_ref(), &mut scope, &mut time)?,

@@ -126,9 +126,9 @@ impl Source {
         self.program.identity.is_none() && self.kinds.listed().len() == 1
     }
 
-    /// Whether a verdict is made of the package's own object and nothing else.
+    /// Whether a verdict is made of the package's own object and nothing else, not even the time.
     pub(crate) fn rests_on_one_object(&self) -> bool {
-        self.related.is_empty() && !self.watches_resources()
+        self.related.is_empty() && !self.watches_resources() && !self.waits()
     }
 
     /// Whether time alone makes other verdicts.

@@ -165,12 +165,12 @@ fn one_file_holds_several_sources() {
 #[case(
     "state: Pending,",
     "state: Pending, after: {sinceExpression: ready.lastTransitionTime, duration: ten minutes},",
-    "spec.apply[0].after.duration: `ten minutes` is no time from `1s` to `720h`, such as `10m`"
+    "spec.apply[0].after.duration: `ten minutes` is no time of whole seconds from `1s` to `720h`, such as `10m`"
 )]
 #[case(
     "state: Pending,",
     "state: Pending, after: {sinceExpression: ready.status, duration: 721h},",
-    "spec.apply[0].after.duration: `721h` is no time from `1s` to `720h`, such as `10m`"
+    "spec.apply[0].after.duration: `721h` is no time of whole seconds from `1s` to `720h`, such as `10m`"
 )]
 #[case(
     "state: Pending,",

@@ -35,12 +35,18 @@ pub struct Mark {
 /// Some clusters of a fleet, one bit for each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Clusters {
-    words: Box<[u64]>,
+    /// Those whose evidence counts.
+    told: Places,
+    /// Those that have no say, and may have one once they change.
+    beside: Places,
 }
 
-impl Clusters {
-    fn places(&self) -> impl Iterator<Item = usize> {
-        self.words.iter().enumerate().flat_map(|(at, word)| {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Places(Box<[u64]>);
+
+impl Places {
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().flat_map(|(at, word)| {
             let mut left = *word;
             std::iter::from_fn(move || {
                 let bit = left.trailing_zeros() as usize;
@@ -60,6 +66,13 @@ pub enum Since {
     Same(Option<Seconds>),
 }
 
+/// When a package changed last, and by which key it was told of, if that was of another cluster.
+#[derive(Debug)]
+struct Changed {
+    at: u64,
+    told: Option<Arc<str>>,
+}
+
 /// The notes. Clusters have places, which are given to others once they are gone.
 #[derive(Debug)]
 pub(super) struct Changes {
@@ -72,7 +85,7 @@ pub(super) struct Changes {
     newest_cluster: u64,
     free: Vec<u32>,
     /// When each package changed last, in any cluster.
-    packages: HashMap<Arc<str>, u64>,
+    packages: HashMap<Arc<str>, Changed>,
     /// Where there are so many, those that nobody reports any more are forgotten.
     most: usize,
     /// By source and cluster: the oldest evidence of a stream that counts and by which the source is up.
@@ -123,22 +136,29 @@ impl Changes {
 
     /// A package has changed in some cluster, be it that of the exporter or another one.
     pub(super) fn package(&mut self, key: &Arc<str>) {
-        if let (package, Some(_)) = package::without_cluster(key) {
-            return self.package(&package.into());
+        match package::without_cluster(key) {
+            (package, Some(_)) => self.change(&package.into(), Some(key)),
+            (_, None) => self.change(key, None),
         }
+    }
+
+    fn change(&mut self, key: &Arc<str>, told: Option<&Arc<str>>) {
         self.now += 1;
-        if let Some(at) = self.packages.get_mut(key) {
-            *at = self.now;
+        if let Some(known) = self.packages.get_mut(key) {
+            known.at = self.now;
+            known.told = told.cloned().or(known.told.take());
             return;
         }
         if self.packages.len() >= self.most {
             // The fleet has one copy of each name, which it keeps as long as this map does: whoever reports the package
             // has another. With what is forgotten goes when it changed, so everything is taken to have changed.
-            self.packages.retain(|key, _| Arc::strong_count(key) > 2);
+            let is_reported = |key: &Arc<str>| Arc::strong_count(key) > 2;
+            self.packages
+                .retain(|key, known| is_reported(key) || known.told.as_ref().is_some_and(is_reported));
             self.most = FEWEST.max(2 * self.packages.len());
             self.all = self.now;
         }
-        self.packages.insert(key.clone(), self.now);
+        self.packages.insert(key.clone(), Changed { at: self.now, told: told.cloned() });
     }
 
     /// Something has changed that may concern everything.
@@ -179,16 +199,20 @@ impl Changes {
     }
 
     fn since(&self, mark: Mark, key: &str, clusters: &Clusters) -> Since {
-        let package = self.packages.get(key).copied().unwrap_or_default();
+        let package = self.packages.get(key).map_or(0, |known| known.at);
         if mark.fleet != self.fleet || self.all > mark.at || package > mark.at {
             return Since::Changed;
         }
         let look = self.newest_cluster > mark.at;
         let (source, ..) = package::parts(key);
         let evidence = self.evidence.get(source).map(Vec::as_slice).unwrap_or_default();
+        let has_changed = |place: usize| look && self.clusters.get(place).is_none_or(|at| *at > mark.at);
+        if look && clusters.beside.iter().any(has_changed) {
+            return Since::Changed;
+        }
         let mut oldest = None::<Seconds>;
-        for place in clusters.places() {
-            if look && self.clusters.get(place).is_none_or(|at| *at > mark.at) {
+        for place in clusters.told.iter() {
+            if has_changed(place) {
                 return Since::Changed;
             }
             let of_cluster = evidence.get(place).copied().unwrap_or(NEVER);
@@ -243,28 +267,34 @@ impl Fleet {
         key: &str,
     ) -> Option<Clusters> {
         let (source, ..) = package::parts(key);
-        let mut words = vec![0_u64; self.changes.clusters.len().div_ceil(64)];
+        let none = vec![0_u64; self.changes.clusters.len().div_ceil(64)];
+        let (mut told, mut beside) = (none.clone(), none);
+        let add = |words: &mut Vec<u64>, cluster: &Cluster| {
+            let place = cluster.place as usize;
+            words.get_mut(place / 64).map(|word| *word |= 1 << (place % 64))
+        };
         let mut next = self.clusters.range::<str, _>(..);
         for name in names {
-            let speaker = self.speakers.of(source, name);
-            if speaker.is_some() && self.clusters.contains_key(name) {
-                return None;
+            if let Some(speaker) = self.speakers.of(source, name) {
+                match self.own_say(name, self.clusters.get(name), source) {
+                    true => return None,
+                    false => self.clusters.get(name).map_or(Some(()), |own| add(&mut beside, own))?,
+                }
+                add(&mut told, self.clusters.get(speaker)?)?;
+                continue;
             }
-            let name = speaker.unwrap_or(name);
             // Mostly they come one after another.
             let cluster = match next.next() {
                 Some((known, cluster)) if known == name => cluster,
                 _ => {
                     let cluster = self.clusters.get(name)?;
-                    let (known, _) = self.clusters.get_key_value(name)?;
-                    next = self.clusters.range::<str, _>((Bound::Excluded(known.as_str()), Bound::Unbounded));
+                    next = self.clusters.range::<str, _>((Bound::Excluded(name), Bound::Unbounded));
                     cluster
                 }
             };
-            let place = cluster.place as usize;
-            *words.get_mut(place / 64)? |= 1 << (place % 64);
+            add(&mut told, cluster)?;
         }
-        Some(Clusters { words: words.into() })
+        Some(Clusters { told: Places(told.into()), beside: Places(beside.into()) })
     }
 
     /// What has become since `mark` of the package with this key, in clusters where it was fresh then.

@@ -206,8 +206,12 @@ pub fn named(feed: &str, text: &str) -> String {
     if feed.is_empty() { text.to_owned() } else { format!("feed {feed}: {text}") }
 }
 
-/// The identity of a package as its samples are kept.
+/// The identity of a package as its samples are kept. What has a NUL in it is none: it would be another one's key.
 pub fn key(package: &PackageRef) -> String {
+    let PackageRef { source, namespace, name } = package;
+    if [Some(source), namespace.as_ref(), Some(name)].into_iter().flatten().any(|part| part.contains('\0')) {
+        return package::NOBODY.to_owned();
+    }
     package::key(&package.source, package.namespace.as_deref().unwrap_or_default(), &package.name)
 }
 
@@ -230,6 +234,11 @@ impl Fleet {
             self.speakers = speakers;
             self.changes.everything();
         }
+    }
+
+    /// Whether all that is known of a package in a cluster is what another cluster's exporter tells.
+    pub(crate) fn knows_by_speaker(&self, cluster: &str, package: &PackageRef) -> bool {
+        self.speakers.of(&package.source, cluster).is_some() && !self.clusters.contains_key(cluster)
     }
 
     /// The clusters of which some exporter that is believed tells this package, or did lately, in no order.
@@ -482,12 +491,20 @@ impl Fleet {
 
     /// Sorted names of the clusters of which the package is reported or was lately, stale ones included.
     pub fn reporting(&self, package: &PackageRef) -> Vec<String> {
-        self.reported(&key(package)).into_iter().map(str::to_owned).collect()
+        self.reported(&key(package)).into_iter().map(|(name, _)| name.to_owned()).collect()
     }
 
-    fn reported(&self, key: &str) -> BTreeSet<&str> {
-        let own = self.clusters.iter().filter(|(_, c)| c.reports(key)).map(|(name, _)| name.as_str());
-        own.chain(self.told_by_speakers(key)).collect()
+    /// The same, with what is heard of the clusters themselves.
+    fn reported(&self, key: &str) -> Vec<(&str, Option<&Cluster>)> {
+        let own = self.clusters.iter().filter(|(_, cluster)| cluster.reports(key));
+        let mut all: Vec<_> = own.map(|(name, cluster)| (name.as_str(), Some(cluster))).collect();
+        let told: BTreeSet<&str> = self.told_by_speakers(key).collect();
+        if !told.is_empty() {
+            all.extend(told.into_iter().map(|name| (name, self.clusters.get(name))));
+            all.sort_by_key(|(name, _)| *name);
+            all.dedup_by_key(|(name, _)| *name);
+        }
+        all
     }
 
     /// Every package of which verified data is known of a cluster where it may be looked at.
@@ -499,8 +516,7 @@ impl Fleet {
             let verified = cluster.streams.values().filter_map(|s| s.verified.as_ref());
             for key in verified.flat_map(|v| v.content.packages.keys().iter()) {
                 let (key, elsewhere) = package::without_cluster(key);
-                let is_believed =
-                    |it: &str| self.speakers.of(package::parts(key).0, it) == Some(name.as_str());
+                let is_believed = |it: &str| self.speakers.believes(name, package::parts(key).0, it);
                 let name = match elsewhere {
                     Some(cluster) if is_believed(cluster) => cluster,
                     Some(_) => continue,
@@ -528,20 +544,20 @@ impl Fleet {
     pub fn revisions(&self, package: &PackageRef) -> BTreeMap<Fingerprint, Vec<&str>> {
         let key = key(package);
         let mut seen: BTreeMap<Fingerprint, BTreeSet<&str>> = BTreeMap::new();
-        for cluster in self.reported(&key) {
-            let speaker = self.speakers.of(&package.source, cluster);
-            let elsewhere = speaker.map(|speaker| (speaker, package::key_in(&key, cluster)));
+        for (name, cluster) in self.reported(&key) {
+            let speaker = self.speakers.of(&package.source, name);
+            let elsewhere = speaker.map(|speaker| (self.clusters.get(speaker), package::key_in(&key, name)));
             let told =
                 [Some((cluster, key.as_str())), elsewhere.as_ref().map(|(it, key)| (*it, key.as_str()))];
-            let streams = told.into_iter().flatten().flat_map(|(name, key)| {
-                let streams = self.clusters.get(name).into_iter().flat_map(|it| it.streams.values());
+            let streams = told.into_iter().flatten().flat_map(|(cluster, key)| {
+                let streams = cluster.into_iter().flat_map(|it| it.streams.values());
                 streams.filter_map(move |stream| stream.verified.as_ref()?.find(key))
             });
             for (package, history) in streams {
                 let own =
                     [package.desired(), package.applied(), package.healthy(), history.previously_applied];
                 for revision in own.into_iter().filter(|r| !r.is_none()) {
-                    seen.entry(revision).or_default().insert(cluster);
+                    seen.entry(revision).or_default().insert(name);
                 }
             }
         }

@@ -35,32 +35,7 @@ impl Fleet {
         t: Seconds,
         stale_after: Seconds,
     ) -> Observation {
-        self.observe_key(cluster, package, &key(package), t, stale_after)
-    }
-
-    fn observe_key(
-        &self,
-        name: &str,
-        package: &PackageRef,
-        key: &str,
-        t: Seconds,
-        stale_after: Seconds,
-    ) -> Observation {
-        let ask = |name, key| {
-            let question = Question { fleet: self, name, package, key, t, stale_after };
-            match self.clusters.get(name) {
-                Some(cluster) => question.answer(cluster),
-                None => question.never_seen(),
-            }
-        };
-        let Some(speaker) = self.speakers.of(&package.source, name) else { return ask(name, key) };
-        let there = key_in(key, name);
-        let told = told_by(speaker, ask(speaker, &there));
-        let reads = |cluster: &Cluster| !cluster.readers(&package.source).is_empty();
-        match self.clusters.get(name).is_some_and(reads) {
-            true => worse_of(ask(name, key), told),
-            false => told,
-        }
+        self.look((cluster, self.clusters.get(cluster)), package, &key(package), t, stale_after)
     }
 
     /// The same of every cluster that [reports](Self::reporting) the package, by name.
@@ -71,9 +46,39 @@ impl Fleet {
         stale_after: Seconds,
     ) -> impl Iterator<Item = (&str, Observation)> {
         let (key, package) = (key(package), package.clone());
-        let reported = self.reported(&key);
-        let observe = move |name| (name, self.observe_key(name, &package, &key, t, stale_after));
-        reported.into_iter().map(observe)
+        let reported = self.reported(&key).into_iter();
+        reported.map(move |at| (at.0, self.look(at, &package, &key, t, stale_after)))
+    }
+
+    /// What is known about a package in a cluster by what is heard of that, if anything is, and from whoever speaks for it.
+    fn look(
+        &self,
+        (name, cluster): (&str, Option<&Cluster>),
+        package: &PackageRef,
+        key: &str,
+        t: Seconds,
+        stale_after: Seconds,
+    ) -> Observation {
+        let ask = |name: &str, cluster: Option<&Cluster>, key: &str| {
+            let question = Question { fleet: self, name, package, key, t, stale_after };
+            cluster.map_or_else(|| question.never_seen(), |cluster| question.answer(cluster))
+        };
+        let Some(speaker) = self.speakers.of(&package.source, name) else { return ask(name, cluster, key) };
+        let told = told_by(speaker, ask(speaker, self.clusters.get(speaker), &key_in(key, name)));
+        match self.own_say(name, cluster, &package.source) {
+            true => worse_of(ask(name, cluster, key), told),
+            false => told,
+        }
+    }
+
+    /// Whether a cluster's own exporter has a say in packages of a source, where another one tells of them, too: it reads
+    /// them, or nobody can tell.
+    pub(super) fn own_say(&self, name: &str, cluster: Option<&Cluster>, source: &str) -> bool {
+        let may_read = |cluster: &Cluster| {
+            let uids: BTreeSet<Fingerprint> = cluster.streams.keys().filter_map(|id| id.uid).collect();
+            !cluster.readers(source).is_empty() || cluster.crowded.is_some() || uids.len() > 1
+        };
+        self.unscraped.why(name).is_some() || cluster.map_or(self.any_error().is_some(), may_read)
     }
 }
 

@@ -63,13 +63,23 @@ impl Speakers {
         self.0.iter().find(speaks).map(|speaker| speaker.cluster.as_str())
     }
 
+    /// Whether the exporter of a cluster is the one that is believed about packages of a source in another one.
+    pub(super) fn believes(&self, speaker: &str, source: &str, cluster: &str) -> bool {
+        self.0.iter().any(|it| it.cluster == speaker) && self.of(source, cluster) == Some(speaker)
+    }
+
     /// What is to be told of a cluster's exporter that speaks of others without being believed.
     pub(super) fn unbelieved(&self, speaker: &str, content: &Content) -> Option<String> {
         let keys = content.packages.keys().iter().map(|key| package::without_cluster(key));
         let elsewhere = keys.filter_map(|(package, cluster)| Some((package::parts(package), cluster?)));
-        let mut unbelieved = elsewhere.filter(|((source, ..), it)| self.of(source, it) != Some(speaker));
+        let mut unbelieved = elsewhere.filter(|((source, ..), it)| !self.believes(speaker, source, it));
         let ((source, _, name), cluster) = unbelieved.next()?;
         let count = 1 + unbelieved.count();
+        if cluster == speaker {
+            return Some(format!(
+                "the exporter of cluster {speaker} takes its own cluster for another one: give it --cluster-name {speaker}="
+            ));
+        }
         Some(format!(
             "the exporter of cluster {speaker} tells of {count} packages in other clusters, such as {name} of source {source} \
              in {cluster}, and is not believed: `speakers` of the configuration does not grant it"

@@ -177,7 +177,7 @@ fn who_speaks_of_others_without_a_grant_is_reported_once_for_the_same_names() {
         fleet.accept((&digests.cluster, &digests.stream), &samples[0], said.content(), at).claims
     };
     assert_eq!(claims(&speaking(healthy("r1", 10)), T), Vec::<String>::new());
-    let more = speaking(healthy("r1", 10)).with_in("us-1", "p", healthy("r1", 10));
+    let more = speaking(healthy("r1", 10)).with_in("us-1", "p", healthy("r1", 1010));
     assert_eq!(
         claims(&more, T + 15.0),
         [
@@ -185,6 +185,62 @@ fn who_speaks_of_others_without_a_grant_is_reported_once_for_the_same_names() {
          believed: `speakers` of the configuration does not grant it"
         ]
     );
-    let same = speaking(healthy("r2", 1020)).with_in("us-1", "p", healthy("r1", 10));
+    let same = speaking(healthy("r2", 1020)).with_in("us-1", "p", healthy("r1", 1010));
     assert_eq!(claims(&same, T + 30.0), Vec::<String>::new());
+}
+
+/// Its own exporter may say worse, and nobody hears it.
+#[rstest]
+#[case::it_cannot_be_scraped(
+    |it: &mut Fleet| it.unscraped("eu-1", "http://a/", Some("connection refused".into())), reason::SCRAPE_FAILED)]
+#[case::some_feed_does_not_answer(|it: &mut Fleet| it.unanswered("other", "refused".into()), reason::BACKEND_UNAVAILABLE)]
+#[case::its_streams_are_too_many(|it: &mut Fleet| {
+    own(it, Exposition { sources: vec!["argo".into()], ..Exposition::new(5) }, T);
+    it.crowd("eu-1", T);
+}, reason::UNVERIFIED)]
+#[case::two_have_its_name(|it: &mut Fleet| {
+    own(it, Exposition { sources: vec!["argo".into()], ..Exposition::new(5) }, T);
+    own(it, Exposition { sources: vec!["argo".into()], ..Exposition::new(6) }, T);
+}, reason::CLUSTER_NAME_CONFLICT)]
+fn a_speaker_alone_is_not_enough_while_nobody_knows_what_the_cluster_itself_says(
+    #[case] change: fn(&mut Fleet),
+    #[case] expected: &str,
+) {
+    let mut fleet = believing();
+    hub(&mut fleet, speaking(healthy("r1", 10)), T);
+    let key = key(&package("p"));
+    let clusters = fleet.clusters_of(["eu-1"].into_iter(), &key).unwrap();
+    let mark = fleet.mark();
+    change(&mut fleet);
+    let seen = seen(&fleet, "eu-1", T);
+    assert_eq!(seen.reason, expected, "{seen:?}");
+    assert_ne!(seen.standing, Standing::Fresh);
+    assert_eq!(fleet.since(mark, &key, &clusters), Since::Changed);
+}
+
+#[test]
+fn an_exporter_of_its_own_that_reads_other_sources_is_looked_at_once_it_reads_this_one() {
+    let mut fleet = believing();
+    own(&mut fleet, Exposition { sources: vec!["argo".into()], ..Exposition::new(5) }, T);
+    hub(&mut fleet, speaking(healthy("r1", 10)), T);
+    let key = key(&package("p"));
+    let clusters = fleet.clusters_of(["eu-1"].into_iter(), &key).unwrap();
+    let mark = fleet.mark();
+    assert_eq!(fleet.since(mark, &key, &clusters), Since::Same(Some(T)));
+    own(&mut fleet, Exposition::new(5).with("q", healthy("r1", 10)), T + 15.0);
+    assert_eq!(fleet.since(mark, &key, &clusters), Since::Changed);
+    assert_eq!(seen(&fleet, "eu-1", T + 15.0).reason, reason::PACKAGE_NOT_FOUND);
+    assert!(fleet.clusters_of(["eu-1"].into_iter(), &key).is_none(), "two tell of it");
+}
+
+#[test]
+fn no_name_reads_what_is_told_of_another_cluster() {
+    let mut fleet = believing();
+    hub(&mut fleet, speaking(healthy("r1", 10)).with("own", healthy("r1", 10)), T);
+    for name in ["p\0eu-1", "own\0", "own\0\0"] {
+        let seen = fleet.observe("hub", &package(name), T, 60.0);
+        assert_eq!((seen.standing, seen.reason), (Standing::Missing, reason::PACKAGE_NOT_FOUND), "{name:?}");
+        assert!(fleet.reporting(&package(name)).is_empty());
+    }
+    assert_eq!(fleet.observe("eu-1\0", &package("p"), T, 60.0).standing, Standing::Missing);
 }

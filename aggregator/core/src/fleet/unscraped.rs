@@ -21,6 +21,9 @@ impl Fleet {
     /// Takes note of why an exporter of a cluster cannot be scraped, or that it can. It is shown while nothing young
     /// is known of the cluster.
     pub fn unscraped(&mut self, cluster: &str, url: &str, why: Option<String>) {
+        if self.speakers.tell_of(cluster) && self.unscraped.0.contains_key(cluster) != why.is_some() {
+            self.changes.everything();
+        }
         match why {
             Some(why) => {
                 drop(self.unscraped.0.entry(cluster.to_owned()).or_default().insert(url.to_owned(), why))

@@ -152,7 +152,10 @@ impl World<'_> {
     /// more concerns the clusters that it told of, whoever may be missing, and who reports.
     fn backend_of(&self, of: Option<(&ClusterSet, &PackageRef)>, targets: &[Target]) -> Backend<'_> {
         let never_seen = |target: &Target| {
-            target.observation.standing == Standing::Missing && target.observation.as_of.is_none()
+            let is_missing =
+                target.observation.standing == Standing::Missing && target.observation.as_of.is_none();
+            is_missing
+                || of.is_some_and(|(_, package)| self.state.fleet.knows_by_speaker(&target.cluster, package))
         };
         let whoever_reports = of.is_some_and(|(clusters, _)| clusters.reporting.is_some());
         match (self.state.feeds.unheard(), self.state.feeds.backend(), of) {

@@ -35,8 +35,8 @@ pub use view::{Silence, View};
 /// Clusters of packages that one update looks at, at most: then it goes on with the next one. A look takes about half a
 /// microsecond.
 const LOOKS: usize = 200_000;
-/// For so many seconds nothing is looked at while nothing is heard: time alone makes evidence old, too.
-const IDLE: Seconds = 1.0;
+/// For so many seconds no cluster is looked at while nothing is heard: time alone makes evidence old, too.
+const IDLE: Seconds = 5.0;
 /// Most objects that have gone and are remembered, before a picture is worn.
 const GONE: usize = 4096;
 /// Most clusters that are remembered beside those that are shown, before a picture is worn.
@@ -99,6 +99,15 @@ struct Seen {
     slices: Option<u64>,
     unclosed: BTreeSet<Key>,
     answers: bool,
+}
+
+impl Seen {
+    /// Whether objects of the hub are all that may be other.
+    fn hears_the_same(&self, other: &Self) -> bool {
+        let Self { fleet, packages: _, gates: _, profiles, slices, unclosed, answers } = self;
+        (fleet, profiles, slices, unclosed, answers)
+            == (&other.fleet, &other.profiles, &other.slices, &other.unclosed, &other.answers)
+    }
 }
 
 /// The picture for those who may see all of one namespace, or of all.
@@ -189,21 +198,22 @@ impl Picture {
         // A tenant is not told when the clusters of others were heard.
         let told = !state.rules.tenancy.is_configured();
         self.as_of = state.fleet.newest_evidence().filter(|_| told).map(time);
-        if let Some((before, at)) = &self.seen
-            && *before == seen
-            && (0.0..IDLE).contains(&(world.moment.now - at))
-        {
+        let lately = |at: Seconds| (0.0..IDLE).contains(&(world.moment.now - at));
+        let before = self.seen.as_ref().filter(|(_, at)| lately(*at));
+        if before.is_some_and(|(before, _)| *before == seen) {
             return false;
         }
+        // When all clusters were looked at.
+        let looked = before.filter(|(before, _)| before.hears_the_same(&seen)).map(|(_, at)| *at);
         let version = self.version + 1;
         let mut changed = self.update_gates(world, version);
-        changed |= self.update_packages(world, version);
+        changed |= self.update_packages(world, version, looked.is_some());
         changed |= self.update_labels(world, version);
         if changed {
             self.version = version;
         }
         if self.next.is_none() {
-            self.seen = Some((seen, world.moment.now));
+            self.seen = Some((seen, looked.unwrap_or(world.moment.now)));
             self.worn = changed && self.is_worn();
         }
         changed
@@ -249,12 +259,18 @@ impl Picture {
         changed
     }
 
-    fn update_packages(&mut self, world: &World<'_>, version: u64) -> bool {
+    fn update_packages(&mut self, world: &World<'_>, version: u64, only_changed: bool) -> bool {
         let mut changed =
             self.forget(Kind::FleetPackage, version, |key| world.state.packages.get(key).is_some());
         let (first, mut looks) = (self.next.take(), 0);
         for object in world.state.packages.iter() {
             if !self.shows(&object.key) || first.as_ref().is_some_and(|first| object.key < *first) {
+                continue;
+            }
+            let is_same = |known: &Dated<Package>| {
+                known.it.object.resource_version == object.resource_version && !known.it.looks
+            };
+            if only_changed && self.packages.get(&object.key).is_some_and(is_same) {
                 continue;
             }
             if looks >= LOOKS {

@@ -15,6 +15,9 @@ pub fn key(source: &str, namespace: &str, name: &str) -> String {
     [source, namespace, name].join("\0")
 }
 
+/// A key that no package has.
+pub const NOBODY: &str = "\0\0\0\0\0\0";
+
 /// The key of what another cluster's exporter says of a package in this cluster, out of the package's own.
 pub fn key_in(key: &str, cluster: &str) -> String {
     [key, cluster].join("\0")

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use promql_parser::label::Matcher;
 use statusbridge_api::PackageRef;
-use statusbridge_contract::Metric;
+use statusbridge_contract::{Metric, label};
 use statusbridge_core::fleet::IdentityLabels;
 
 use super::trust::Trust;
@@ -52,7 +52,7 @@ impl Exporters {
         self.select(&metrics, clusters)
     }
 
-    /// Selects samples of one package by these metrics, in some clusters or in all.
+    /// Selects samples of one package by these metrics, in some clusters or in all: what each cluster's own exporter says.
     pub fn package<'a>(
         &self,
         metrics: &[Metric],
@@ -65,6 +65,7 @@ impl Exporters {
             (&*labels.name, &*package.name),
             (&*labels.namespace, namespace),
             (&*labels.source, &*package.source),
+            (label::PACKAGE_CLUSTER, ""),
         ];
         self.with_labels(metrics, clusters, &identity)
     }

@@ -141,11 +141,15 @@ impl Compiler<'_> {
     fn after(&self, field: &str, d: &AfterDefinition, variables: &[&str]) -> Result<After, SourceProblem> {
         let field = format!("{field}.after");
         let since = self.expression(&format!("{field}.sinceExpression"), &d.since_expression, variables)?;
-        let seconds = d.duration.parse().ok().map(|duration: SignedDuration| duration.as_secs());
-        match seconds.filter(|seconds| (1..=LONGEST_AFTER).contains(seconds)) {
+        let duration: Option<SignedDuration> = d.duration.parse().ok();
+        let whole = duration.filter(|duration| duration.subsec_nanos() == 0);
+        match whole.map(|it| it.as_secs()).filter(|seconds| (1..=LONGEST_AFTER).contains(seconds)) {
             Some(seconds) => Ok(After { since, seconds }),
             None => {
-                let message = format!("`{}` is no time from `1s` to `720h`, such as `10m`", d.duration);
+                let message = format!(
+                    "`{}` is no time of whole seconds from `1s` to `720h`, such as `10m`",
+                    d.duration
+                );
                 Err(self.wrong(&format!("{field}.duration"), message))
             }
         }

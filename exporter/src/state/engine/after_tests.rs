@@ -107,3 +107,14 @@ fn setting_the_wall_clock_moves_what_waits_for_times_of_the_wall_clock() {
     while f.engine.go_on(back) {}
     assert_eq!(state(&f, "a"), code(ApplyState::Applied), "set back, it is as if it had not happened");
 }
+
+#[test]
+fn what_time_has_made_of_a_package_is_not_older_after_a_restart() {
+    let yaml = SOURCE.replace("  health:", "  sinceExpression: object.?spec.?reported\n  health:");
+    assert!(!compile(&yaml)[0].rests_on_one_object());
+    let without = yaml
+        .replace("after: {sinceExpression: object.?spec.?reported, duration: 5m}", "whenExpression: 'false'");
+    let without =
+        without.replace("      after: {sinceExpression: object.?spec.?reported, duration: 10m}\n", "");
+    assert!(compile(&without)[0].rests_on_one_object());
+}

@@ -118,7 +118,7 @@ struct Central {
     clusters: [ApiServer; 2],
     hub: Hub,
     _argo_cd: ArgoCd,
-    _exporter: Exporter,
+    exporter: Exporter,
     _prometheus: Prometheus,
     _etcd: Etcd,
 }
@@ -131,7 +131,14 @@ impl Central {
             tokio::try_join!(ApiServer::start(rig, &etcd, "eu-1"), ApiServer::start(rig, &etcd, "eu-2"))?;
         let clusters = [eu_1, eu_2];
         let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job()])).await?;
-        let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
+        let config = rig.dir().join("aggregator.yaml");
+        let speaker = json!({"cluster": "hub", "sources": ["argocd-application"], "clusters": ["eu-*"]});
+        std::fs::write(&config, json!({"speakers": [speaker]}).to_string())?;
+        let mut options = AggregatorOptions::new(prometheus.url());
+        options.more = ["--backend-timeout", "2s", "--config", &config.display().to_string()]
+            .map(str::to_owned)
+            .to_vec();
+        let hub = Hub::start_with(rig, &etcd, options).await?;
         hub.api.ensure_namespace("fleet").await?;
         let scripts = recipe("argocd-cm.yaml")?.pop().context("no ConfigMap")?;
         let argo_cd = ArgoCd::start(rig, &hub.api, &scripts).await?;
@@ -147,7 +154,7 @@ impl Central {
             clusters,
             hub,
             _argo_cd: argo_cd,
-            _exporter: exporter,
+            exporter,
             _prometheus: prometheus,
             _etcd: etcd,
         })
@@ -156,6 +163,91 @@ impl Central {
     fn clusters(&self) -> [&ApiServer; 2] {
         self.clusters.each_ref()
     }
+}
+
+/// An Application for a cluster, at a commit.
+fn application(repositories: &Repositories, cluster: &str, commit: &str) -> Value {
+    json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
+        "metadata": {
+            "name": format!("{cluster}-{PACKAGE}"), "namespace": "argocd",
+            "labels": {"statusbridge.dev/package": PACKAGE},
+        },
+        "spec": {
+            "project": "default",
+            "source": {"repoURL": repositories.payments.url(), "path": "app", "targetRevision": commit},
+            "destination": {"name": cluster, "namespace": "default"},
+            "syncPolicy": {"automated": {"prune": true, "selfHeal": true}},
+        },
+    })
+}
+
+/// Argo CD calls an Application healthy that still is at the commit before (argo-cd #29410). The gates do not.
+#[tokio::test]
+async fn gates_over_the_clusters_of_one_argo_cd_open_one_after_the_other() {
+    run("e2e-recipes-argocd-central", async |rig| {
+        let central = Central::start(rig).await?;
+        let (hub, repositories) = (&central.hub, &central.repositories);
+        let commits = async |version: &str| {
+            repositories.payments.commit(&[("app/app.json", &content(version).to_string())]).await
+        };
+        let moves = async |cluster: &str, commit: &str| {
+            hub.api.apply_object(&application(repositories, cluster, commit)).await.map(drop)
+        };
+        let wants = async |commit: &str| -> Result<()> {
+            let package = json!({"source": "argocd-application", "namespace": "argocd", "name": PACKAGE});
+            let all = json!({"names": ["eu-1", "eu-2"]});
+            hub.report(
+                PACKAGE,
+                STALE_AFTER,
+                json!({"package": package, "revision": commit, "clusters": all}),
+            )
+            .await?;
+            for (gate, clusters) in
+                [("eu-1", json!(["eu-1"])), ("eu-2", json!(["eu-2"])), ("all", json!(["eu-1", "eu-2"]))]
+            {
+                hub.gate(gate, PACKAGE, commit, json!({"clusters": {"names": clusters}})).await?;
+            }
+            Ok(())
+        };
+        let is_open = async |gate: &str| -> Result<bool> {
+            let gate = hub.get_gate(gate).await?;
+            let conditions = gate.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            Ok(conditions.iter().any(|it| it["type"] == "Open" && it["status"] == "True"))
+        };
+        let v1 = commits("v1").await?;
+        for cluster in ["eu-1", "eu-2"] {
+            moves(cluster, &v1).await?;
+        }
+        wants(&v1).await?;
+        for gate in ["eu-1", "eu-2", "all"] {
+            hub.opens(gate, LATER).await?;
+        }
+
+        let v2 = commits("v2").await?;
+        wants(&v2).await?;
+        for gate in ["eu-1", "eu-2", "all"] {
+            hub.closes(gate, "NotUpdated", LATER).await?;
+        }
+        let health =
+            ArgoCd::application(&hub.api, "eu-1-payments").await?.data["status"]["health"]["status"].clone();
+        ensure!(health == "Healthy", "Argo CD says {health}");
+        moves("eu-1", &v2).await?;
+        hub.opens("eu-1", LATER).await?;
+        run_now(&central.clusters(), ["v2", "v1"]).await?;
+        ensure!(!is_open("eu-2").await? && !is_open("all").await?, "open for a cluster that has not moved");
+        moves("eu-2", &v2).await?;
+        hub.opens("all", LATER).await?;
+
+        // Nobody speaks for the clusters any more.
+        central.exporter.process().kill();
+        for gate in ["eu-1", "eu-2", "all"] {
+            hub.closes(gate, "Stale", LATER).await?;
+        }
+        central.exporter.process().start()?;
+        hub.opens("all", LATER).await.map(drop)
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -231,19 +323,37 @@ async fn a_rolling_sync_takes_the_step_behind_a_gate_once_that_is_open() {
         rolls_out(content("v1")).await?;
         come_to_run(&central.clusters(), ["v1", "v1"]).await?;
 
-        // The bridge is dead, and the gate's last word was that it is open.
+        // The bridge is dead, and the gate's last word was that it is open. RollingSync passes an Application that Argo CD has not
+        // compared with the new revision yet (docs/gating.md): on a busy machine that may be the gate's.
         hub.aggregator.process().kill();
-        rolls_out(content("v2")).await?;
-        waits("payments-gate", ["Progressing"; 2]).await?;
-        // Argo CD may go on from an Application that it has not compared with the new revision yet; the gate does not.
-        come_to_run(&central.clusters(), ["v2", "v1"]).await?;
+        let is_held = async |version: &str| {
+            eventually(LATER, &format!("{version} waits for the gate, or has passed it"), async || {
+                let (gate, last) = (step(hub, "payments-gate").await?, step(hub, "payments-eu-2").await?);
+                let [_, second] = central.clusters();
+                let has_passed = runs(second).await?.as_deref() == Some(version);
+                ensure!(has_passed || (gate == "Progressing" && last == "Waiting"), "{gate}, {last}");
+                Ok(!has_passed)
+            })
+            .await
+        };
+        let (mut before, mut held) = ("v1", None);
+        for version in ["v2-a", "v2-b", "v2-c"] {
+            rolls_out(content(version)).await?;
+            if is_held(version).await? {
+                held = Some(version);
+                break;
+            }
+            before = version;
+        }
+        let version = held.context("RollingSync has passed the gate three times")?;
+        come_to_run(&central.clusters(), [version, before]).await?;
         hub.aggregator.process().start()?;
-        come_to_run(&central.clusters(), ["v2", "v2"]).await?;
+        come_to_run(&central.clusters(), [version, version]).await?;
 
         // The first wave refuses a revision: its own step does not end.
         rolls_out(refused("v3")).await?;
         waits("payments-eu-1", ["Pending", "Progressing"]).await?;
-        run_now(&central.clusters(), ["v2", "v2"]).await?;
+        run_now(&central.clusters(), [version, version]).await?;
         rolls_out(content("v4")).await?;
         come_to_run(&central.clusters(), ["v4", "v4"]).await
     })
