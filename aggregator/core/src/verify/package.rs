@@ -16,15 +16,15 @@ pub fn key(source: &str, namespace: &str, name: &str) -> String {
 }
 
 /// A key that no package has.
-pub const NOBODY: &str = "\0\0\0\0\0\0";
+pub(crate) const NOBODY: &str = "\0\0\0\0\0\0";
 
 /// The key of what another cluster's exporter says of a package in this cluster, out of the package's own.
-pub fn key_in(key: &str, cluster: &str) -> String {
+pub(crate) fn key_in(key: &str, cluster: &str) -> String {
     [key, cluster].join("\0")
 }
 
 /// The [`key`] of the package, and the cluster in which it runs where that is not the exporter's own.
-pub fn without_cluster(key: &str) -> (&str, Option<&str>) {
+pub(crate) fn without_cluster(key: &str) -> (&str, Option<&str>) {
     match key.match_indices('\0').nth(2).and_then(|(at, _)| key.split_at_checked(at)) {
         Some((package, cluster)) => (package, cluster.strip_prefix('\0')),
         None => (key, None),

@@ -97,7 +97,7 @@ impl Packages {
     }
 
     /// The other clusters in which the package with this key runs, too.
-    pub fn clusters_of(&self, key: &str) -> impl Iterator<Item = &str> {
+    pub(crate) fn clusters_of(&self, key: &str) -> impl Iterator<Item = &str> {
         let first = super::package::key_in(key, "");
         let at = self.keys.partition_point(|known| known.as_ref() < first.as_str());
         self.keys.iter().skip(at).map_while(move |known| known.strip_prefix(first.as_str()))
