@@ -56,7 +56,7 @@ impl Speakers {
     }
 
     /// The cluster whose exporter is believed about packages of a source in a cluster.
-    pub(super) fn of(&self, source: &str, cluster: &str) -> Option<&str> {
+    pub fn of(&self, source: &str, cluster: &str) -> Option<&str> {
         let any = |globs: &[Glob], name: &str| globs.iter().any(|glob| glob.matches(name));
         let speaks =
             |it: &&Speaker| it.cluster != cluster && any(&it.sources, source) && any(&it.clusters, cluster);

@@ -60,8 +60,9 @@ pub(crate) async fn run(access: &Access, args: DoctorArgs) -> Result<Exit> {
     let flags = feeds.backend.backend(trust.clone().unwrap_or(Trust::All), &config.feeds);
     let flags = flags.map_err(|error| Exit::Usage.error(format!("{error:#}")))?;
     let flags = flags.map(|backend| (backend, trust));
+    let (mut expectations, hub) = expectations(access, args.stale_after).await;
+    expectations.iter_mut().for_each(|expectation| expectation.leave_to(&config.speakers));
     if config.feeds != feed::Settings::default() {
-        let (expectations, hub) = expectations(access, args.stale_after).await;
         let all = several::doctor(access, feeds, &config, flags, expectations, hub).await;
         args.output.output.print(&all.text(), &all)?;
         return Ok(ended(all.fit));
@@ -70,7 +71,6 @@ pub(crate) async fn run(access: &Access, args: DoctorArgs) -> Result<Exit> {
         let none = "--backend says which backend is asked, or --config which feeds are";
         return Err(Exit::Usage.error(none));
     };
-    let (expectations, hub) = expectations(access, args.stale_after).await;
     let survey = ask::survey(&backend, feeds.settle_delay, trust, feeds.backend.fleet(), expectations).await;
     let survey = survey.context("the backend cannot be asked")?;
     let report = Report::new(backend.url.to_string(), hub, &survey);

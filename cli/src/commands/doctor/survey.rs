@@ -7,7 +7,7 @@ use statusbridge_api::PackageRef;
 use statusbridge_api::common::ClusterSet;
 use statusbridge_contract::Fingerprint;
 use statusbridge_contract::stream::StreamLabels;
-use statusbridge_core::fleet::StreamId;
+use statusbridge_core::fleet::{Speakers, StreamId};
 use statusbridge_core::time::Seconds;
 
 /// All that was seen.
@@ -158,6 +158,16 @@ pub(super) struct Expectation {
 pub(super) struct GateSeen {
     pub name: String,
     pub clusters: Named,
+}
+
+impl Expectation {
+    /// Expects nothing of clusters whose package another cluster's exporter tells of: they may have none of their own.
+    pub(super) fn leave_to(&mut self, speakers: &Speakers) {
+        let Some(package) = &self.package else { return };
+        if let Some(names) = &mut self.clusters.0 {
+            names.retain(|cluster| speakers.of(&package.source, cluster).is_none());
+        }
+    }
 }
 
 /// Clusters by their names; `None`: all.

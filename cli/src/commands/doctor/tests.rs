@@ -4,9 +4,9 @@ use rstest::rstest;
 use statusbridge_aggregator::feed::promql::{Flavour, Trust};
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric};
-use statusbridge_core::fleet::{Digests, Fleet, StreamId};
+use statusbridge_core::fleet::{Digests, Fleet, Speakers, StreamId};
 use statusbridge_core::sample::Sample;
-use statusbridge_core::testing::{Exposition, Line, digests, failed, gather, healthy, stream};
+use statusbridge_core::testing::{Exposition, Line, digests, failed, gather, healthy, package, stream};
 use statusbridge_core::time::Seconds;
 use statusbridge_core::verify::{diagnose, verify};
 
@@ -404,4 +404,17 @@ fn every_check_is_documented() {
         let row = format!("| `{}` | {} |", check.name(), check.meaning().trim());
         assert!(page.contains(&row), "docs/consumers.md lacks: {row}");
     }
+}
+
+#[test]
+fn clusters_of_which_another_one_tells_need_send_nothing_themselves() {
+    let speakers = serde_json::json!([{"cluster": "hub", "sources": ["flux"], "clusters": ["eu-*"]}]);
+    let speakers: Speakers = serde_json::from_value(speakers).unwrap();
+    let package = Some(package("p"));
+    let mut expected = Expectation { package, ..expects("FleetPackage a/b", 180.0, Some(&["c1", "eu-1"])) };
+    expected.leave_to(&speakers);
+    assert!(expected.clusters.has("c1") && !expected.clusters.has("eu-1"));
+    let mut of_nothing = expects("FleetPackage a/b", 180.0, Some(&["eu-1"]));
+    of_nothing.leave_to(&speakers);
+    assert!(of_nothing.clusters.has("eu-1"));
 }
