@@ -8,6 +8,10 @@
 {{- end }}
 {{- end }}
 
+{{- define "exporter.testName" -}}
+{{ include "exporter.fullname" . | trunc 58 }}-test
+{{- end }}
+
 {{/* Cluster-scoped objects of two releases of one name in two namespaces must not meet. */}}
 {{- define "exporter.clusterName" -}}
 {{- $fullname := include "exporter.fullname" . }}
