@@ -186,9 +186,9 @@ mod tests {
         };
         assert_eq!(
             select(&["eu-1", "eu.2"]),
-            r#"{__name__=~"statusbridge_(package_health)",cluster=~"eu-1|eu\\.2",exported_package="a\"b\\c\nd",package_namespace="",package_source="s"}"#
+            r#"{__name__=~"statusbridge_(package_health)",cluster=~"eu-1|eu\\.2",exported_package="a\"b\\c\nd",package_namespace="",package_source="s",package_cluster=""}"#
         );
-        assert!(!select(&[]).contains("cluster="));
+        assert!(!select(&[]).contains(",cluster="));
         assert_eq!(
             exporters(Trust::All).source(&[Metric::SourceUp], ["eu-1"], &labels, "s\""),
             r#"{__name__=~"statusbridge_(source_up)",cluster=~"eu-1",package_source="s\""}"#
