@@ -11,7 +11,7 @@ KEEP ?=
 REAL ?=
 export KEEP
 
-.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults demo bench bench-fleet dashboards page page-rig lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
+.PHONY: help servers demo-servers bench-servers bench-fleet-servers programs test pipelines model faults demo bench bench-fleet shipped dashboards page page-rig lint deny advisories doc reference manifests scripts generate version static image check-image package push sign cargo
 
 help: ## Show this
 	@awk -F': .*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,11 +70,16 @@ faults: export STATUSBRIDGE_FAULTS_ONLY = $(ONLY)
 faults: cargo servers programs ## Every fault, then a storm of MINUTES (default 10) from SEED, on the real servers
 	$(CARGO) test -p statusbridge-tests --test end_to_end -- --ignored --nocapture --exact faults::every_fault_and_a_long_storm
 
+# What is measured is what ships.
+shipped := $(CURDIR)/target/static/$(if $(filter aarch64 arm64,$(shell uname -m)),arm64,amd64)
+shipped: cargo
+	@SBOM=0 deploy/static $(notdir $(shipped))
+
 # BENCH=packages, resources, joins, series, churn or changelog runs one part, PACKAGES="…", RESOURCES="…", JOINS="…" and SERIES="…"
 # say with how many, MINUTES how long churn takes (60): see docs/bench.md.
-bench: cargo bench-servers ## Measure the exporter beside kube-state-metrics, and memory for an hour of new names
-	$(CARGO) build --release --bins -p statusbridge-exporter -p statusbridge-aggregator -p statusbridge-changelog
-	$(CARGO) run --release -p statusbridge-tests --bin bench
+bench: cargo bench-servers shipped ## Measure the exporter beside kube-state-metrics, and memory for an hour of new names
+	$(CARGO) build --release -p statusbridge-tests --bin bench
+	STATUSBRIDGE_BIN_DIR=$(shipped) $(release)/bench
 
 # VALUES=file changes values of dashboards/values.yaml, OUT=directory writes elsewhere.
 dashboards: cargo ## Write Grafana dashboards, recording and alerting rules
@@ -83,11 +88,10 @@ dashboards: cargo ## Write Grafana dashboards, recording and alerting rules
 bench-fleet-servers:
 	@tests/servers/install.sh kubernetes etcd victoria-metrics prometheus
 
-# BENCH=generated, victoria or propagation runs one part, CLUSTERS and PACKAGES say how large: see docs/bench-fleet.md. All is built
-# at one go, as features that two programs share would otherwise be built twice.
-bench-fleet: cargo bench-fleet-servers ## Measure the aggregator over ten thousand clusters
-	$(CARGO) build --release -p statusbridge-aggregator -p statusbridge-exporter -p statusbridge-tests --bin statusbridge-aggregator --bin statusbridge-exporter --bin bench_fleet
-	STATUSBRIDGE_BIN_DIR=$(release) $(release)/bench_fleet
+# BENCH=generated, victoria or propagation runs one part, CLUSTERS and PACKAGES say how large: see docs/bench-fleet.md.
+bench-fleet: cargo bench-fleet-servers shipped ## Measure the aggregator over ten thousand clusters
+	$(CARGO) build --release -p statusbridge-tests --bin bench_fleet
+	STATUSBRIDGE_BIN_DIR=$(shipped) $(release)/bench_fleet
 
 # The binaries have page/dist in them, so that building them needs no Node. CHROMIUM=program tests in another browser.
 page-rig: export FLEET = $(abspath $(or $(CARGO_TARGET_DIR),target))/debug/fleet_on_command

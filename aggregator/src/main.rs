@@ -7,6 +7,10 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use statusbridge_aggregator::serve::{self, ServeArgs, SweepArgs};
 
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Reads package status from a metrics backend, verifies it, and writes FleetPackage and
 /// RolloutGate status in the hub.
 #[derive(Parser)]

@@ -8,6 +8,10 @@ use statusbridge_exporter::{
     source::{SourceArgs, SourceProblem},
 };
 
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Publishes the apply and health state of a cluster's packages as low-cardinality metrics.
 ///
 /// Without a command, serves metrics.
