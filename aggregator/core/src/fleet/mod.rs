@@ -491,20 +491,24 @@ impl Fleet {
 
     /// Sorted names of the clusters of which the package is reported or was lately, stale ones included.
     pub fn reporting(&self, package: &PackageRef) -> Vec<String> {
-        self.reported(&key(package)).into_iter().map(|(name, _)| name.to_owned()).collect()
+        self.reported(&key(package)).map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// The same, with what is heard of the clusters themselves.
-    fn reported(&self, key: &str) -> Vec<(&str, Option<&Cluster>)> {
-        let own = self.clusters.iter().filter(|(_, cluster)| cluster.reports(key));
-        let mut all: Vec<_> = own.map(|(name, cluster)| (name.as_str(), Some(cluster))).collect();
+    /// The same, with what is heard of the clusters themselves: one after the other, so that whoever looks at each finds it
+    /// where it was just found.
+    fn reported<'a>(&'a self, key: &str) -> Box<dyn Iterator<Item = (&'a str, Option<&'a Cluster>)> + 'a> {
         let told: BTreeSet<&str> = self.told_by_speakers(key).collect();
-        if !told.is_empty() {
-            all.extend(told.into_iter().map(|name| (name, self.clusters.get(name))));
-            all.sort_by_key(|(name, _)| *name);
-            all.dedup_by_key(|(name, _)| *name);
+        let key = key.to_owned();
+        let own = self.clusters.iter().filter(move |(_, cluster)| cluster.reports(&key));
+        let own = own.map(|(name, cluster)| (name.as_str(), Some(cluster)));
+        if told.is_empty() {
+            return Box::new(own);
         }
-        all
+        let mut all: Vec<_> = own.collect();
+        all.extend(told.into_iter().map(|name| (name, self.clusters.get(name))));
+        all.sort_by_key(|(name, _)| *name);
+        all.dedup_by_key(|(name, _)| *name);
+        Box::new(all.into_iter())
     }
 
     /// Every package of which verified data is known of a cluster where it may be looked at.
@@ -543,7 +547,7 @@ impl Fleet {
     /// the sorted names of the clusters.
     pub fn revisions(&self, package: &PackageRef) -> BTreeMap<Fingerprint, Vec<&str>> {
         let key = key(package);
-        let mut seen: BTreeMap<Fingerprint, BTreeSet<&str>> = BTreeMap::new();
+        let mut seen: BTreeMap<Fingerprint, Vec<&str>> = BTreeMap::new();
         for (name, cluster) in self.reported(&key) {
             let speaker = self.speakers.of(&package.source, name);
             let elsewhere = speaker.map(|speaker| (self.clusters.get(speaker), package::key_in(&key, name)));
@@ -557,11 +561,14 @@ impl Fleet {
                 let own =
                     [package.desired(), package.applied(), package.healthy(), history.previously_applied];
                 for revision in own.into_iter().filter(|r| !r.is_none()) {
-                    seen.entry(revision).or_default().insert(name);
+                    let clusters = seen.entry(revision).or_default();
+                    if clusters.last() != Some(&name) {
+                        clusters.push(name);
+                    }
                 }
             }
         }
-        seen.into_iter().map(|(revision, clusters)| (revision, clusters.into_iter().collect())).collect()
+        seen
     }
 
     /// Time of the youngest verified evidence of any cluster.

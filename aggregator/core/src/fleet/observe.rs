@@ -46,7 +46,7 @@ impl Fleet {
         stale_after: Seconds,
     ) -> impl Iterator<Item = (&str, Observation)> {
         let (key, package) = (key(package), package.clone());
-        let reported = self.reported(&key).into_iter();
+        let reported = self.reported(&key);
         reported.map(move |at| (at.0, self.look(at, &package, &key, t, stale_after)))
     }
 
