@@ -86,6 +86,11 @@ impl From<&str> for Glob {
     }
 }
 
+/// Whether one of these stands for a name.
+pub(crate) fn any(globs: &[Glob], name: &str) -> bool {
+    globs.iter().any(|glob| glob.matches(name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

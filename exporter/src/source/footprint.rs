@@ -188,17 +188,13 @@ impl Footprint {
                 origin
             }
             ("kstatus", [object], None) => {
+                let read = Projection::of_fields(statusbridge_kstatus::fields());
                 let object = self.origin(object);
-                for field in statusbridge_kstatus::fields() {
-                    let mut origin = object.clone();
-                    for part in field.split('.') {
-                        let list = part.strip_suffix("[]");
-                        origin = self.step(origin, &Step::Field(list.unwrap_or(part).to_owned()));
-                        if list.is_some() {
-                            origin = self.step(origin, &Step::Item);
-                        }
-                    }
-                    self.keep(&origin);
+                for path in &object.paths {
+                    self.at(path).merge(&read);
+                }
+                if let Some(contents) = &object.contents {
+                    self.keep(contents);
                 }
                 Origin::default()
             }

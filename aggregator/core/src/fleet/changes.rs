@@ -276,9 +276,12 @@ impl Fleet {
         let mut next = self.clusters.range::<str, _>(..);
         for name in names {
             if let Some(speaker) = self.speakers.of(source, name) {
-                match self.own_say(name, self.clusters.get(name), source) {
-                    true => return None,
-                    false => self.clusters.get(name).map_or(Some(()), |own| add(&mut beside, own))?,
+                let own = self.clusters.get(name);
+                if self.own_say(name, own, source) {
+                    return None;
+                }
+                if let Some(own) = own {
+                    add(&mut beside, own)?;
                 }
                 add(&mut told, self.clusters.get(speaker)?)?;
                 continue;

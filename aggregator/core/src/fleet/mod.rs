@@ -212,7 +212,7 @@ pub fn key(package: &PackageRef) -> String {
     if [Some(source), namespace.as_ref(), Some(name)].into_iter().flatten().any(|part| part.contains('\0')) {
         return package::NOBODY.to_owned();
     }
-    package::key(&package.source, package.namespace.as_deref().unwrap_or_default(), &package.name)
+    package::key(source, namespace.as_deref().unwrap_or_default(), name)
 }
 
 /// The package that a [`key`] stands for.
@@ -249,7 +249,7 @@ impl Fleet {
             let streams = self.clusters.get(speaker).into_iter().flat_map(|it| it.streams.values());
             let clusters =
                 streams.filter_map(|s| s.verified.as_ref()).flat_map(|v| v.content.packages.clusters_of(key));
-            clusters.filter(move |cluster| self.speakers.of(source, cluster) == Some(speaker))
+            clusters.filter(move |cluster| self.speakers.believes(speaker, source, cluster))
         })
     }
 

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Deserializer, de::Error};
 
-use crate::glob::Glob;
+use crate::glob::{Glob, any};
 use crate::verify::{Content, package};
 
 /// A cluster whose exporter is believed about others.
@@ -57,7 +57,6 @@ impl Speakers {
 
     /// The cluster whose exporter is believed about packages of a source in a cluster.
     pub fn of(&self, source: &str, cluster: &str) -> Option<&str> {
-        let any = |globs: &[Glob], name: &str| globs.iter().any(|glob| glob.matches(name));
         let speaks =
             |it: &&Speaker| it.cluster != cluster && any(&it.sources, source) && any(&it.clusters, cluster);
         self.0.iter().find(speaks).map(|speaker| speaker.cluster.as_str())
@@ -88,7 +87,7 @@ impl Speakers {
 
     /// Whether some exporter is believed about packages in a cluster.
     pub(super) fn tell_of(&self, cluster: &str) -> bool {
-        self.0.iter().any(|it| it.clusters.iter().any(|glob| glob.matches(cluster)))
+        self.0.iter().any(|it| any(&it.clusters, cluster))
     }
 
     /// The clusters whose exporters are believed about others.

@@ -16,7 +16,7 @@ use statusbridge_api::{ClusterSet, PackageRef};
 use statusbridge_contract::Fingerprint;
 
 use crate::decide::list;
-use crate::glob::Glob;
+use crate::glob::{Glob, any};
 
 /// What each namespace may see. By default there is one tenant, who may see everything.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -97,10 +97,6 @@ impl Tenancy {
         let refusal = || template.map_or(Refusal::Query, |name| Refusal::Template(name.to_owned()));
         (!self.may_query(namespace, template)).then(refusal)
     }
-}
-
-fn any(globs: &[Glob], name: &str) -> bool {
-    globs.iter().any(|glob| glob.matches(name))
 }
 
 /// In which clusters a namespace may see a package.
