@@ -165,6 +165,13 @@ async fn with_tenants_a_gate_is_for_those_who_may_get_it_in_the_hub_and_for_nobo
             .await?;
         }
         let open = Aggregator::launch(rig, "open", &accounts.aggregator, &options).await?;
+        // It is the one that judges, so that the other has nothing to say of a gate.
+        eventually(SOON, "the first leads", async || {
+            let leads = open.metric("statusbridge_aggregator_is_leader").await?;
+            ensure!(leads == 1.0, "it stands by");
+            Ok(())
+        })
+        .await?;
         options.more.push("--authorize-scrapes".to_owned());
         let options = options.over_tls(rig.dir(), &Authority::new("ours")?)?;
         let authorized = Aggregator::launch(rig, "authorized", &accounts.aggregator, &options).await?;
