@@ -205,6 +205,7 @@ export class FleetServer {
         ...(known ? { desiredRevision: desired, appliedRevision: applied } : {}),
         ...(word === 'Healthy' ? { healthyRevision: applied } : {}),
         lastTransitionTime: cells.since[at] ?? new Date(Date.now() - 86_400_000).toISOString(),
+        ...(word === 'Failed' ? { reportedBy: 'management-1' } : {}),
       },
       asOf: known ? this.asOf : null,
       message: known ? '' : 'the last verified word is too old',

@@ -65,6 +65,7 @@ describe('a rollout', () => {
     await page.waitForURL(/#\/rollout\/team-a\/payments\?cluster=euw-4/);
     const rows = page.locator('table.rows tbody tr');
     await rows.getByText('HealthCheckFailed').waitFor();
+    await rows.getByText('reported by management-1').waitFor();
     expect(await rows.count()).toBe(1);
     await page.getByText('FailureBudgetExceeded').first().waitFor();
     await page.getByRole('link', { name: 'payments-eu', exact: true }).click();

@@ -100,6 +100,7 @@ pub fn fresh(row: Row) -> Observation {
         row: Some(row),
         reason: reason::REPORTED,
         message: String::new(),
+        told_by: None,
     }
 }
 
@@ -113,7 +114,7 @@ pub fn unobserved(standing: Standing, row: Option<Row>) -> Observation {
         Standing::Conflict => (reason::CLUSTER_NAME_CONFLICT, Some(T - 10.0)),
         Standing::ClockSkew => (reason::CLOCK_SKEW, Some(T - 10.0)),
     };
-    Observation { standing, as_of, row, reason, message: "said the fleet".into() }
+    Observation { standing, as_of, row, reason, message: "said the fleet".into(), told_by: None }
 }
 
 /// `c00`, `c01`, … with these observations.

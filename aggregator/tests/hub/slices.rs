@@ -48,6 +48,13 @@ fn a_row(#[case] seen: Observation, #[case] status: RolloutStatus, #[case] state
 }
 
 #[test]
+fn a_row_names_the_cluster_whose_exporter_says_so() {
+    let told = Observation { told_by: Some("management-1".into()), ..fresh(healthy(R2)) };
+    assert_eq!(one(&package(), told).reported_by.as_deref(), Some("management-1"));
+    assert_eq!(one(&package(), fresh(healthy(R2))).reported_by, None);
+}
+
+#[test]
 fn revisions_are_in_the_specs_words_when_they_are_short() {
     let row = one(&package(), fresh(moving(R1, R2)));
     assert_eq!(row.desired_revision.as_deref(), Some(R2));

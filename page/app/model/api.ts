@@ -185,6 +185,8 @@ export interface Row {
   appliedRevision?: string;
   healthyRevision?: string;
   lastTransitionTime?: string;
+  /** The cluster whose exporter says so, where that is another one. */
+  reportedBy?: string;
 }
 
 export interface PackageDetail {

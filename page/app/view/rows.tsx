@@ -52,6 +52,7 @@ export function Rows({ label, about, lines, now, children }: Props) {
               </td>
               <td class="why">
                 {row.reason !== row.state && <b>{row.reason}</b>} {message}
+                {row.reportedBy && <span class="dim"> reported by {row.reportedBy}</span>}
               </td>
               {hasWaves && <td class="dim">{waves}</td>}
               {[row.desiredRevision, row.appliedRevision, row.healthyRevision].map((words, place) => (

@@ -70,6 +70,9 @@ pub struct ClusterRow {
     /// When the package last changed its state in the cluster; for a cluster that was not heard from
     /// in time, when it last was.
     pub last_transition_time: Option<Time>,
+    /// The cluster whose exporter says so, where that is another one: a speaker of the aggregator's configuration.
+    #[schemars(length(max = 1024))]
+    pub reported_by: Option<String>,
 }
 
 /// Open Cluster Management's words for how far a rollout has come in one cluster.

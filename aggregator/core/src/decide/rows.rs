@@ -63,6 +63,7 @@ fn row(target: &Target, wanted: Option<(Fingerprint, &str)>) -> Evident {
             applied_revision: seen.and_then(|row| show(row.applied)),
             healthy_revision: seen.and_then(|row| show(row.healthy)),
             last_transition_time: since.map(time),
+            reported_by: observation.told_by.as_deref().map(str::to_owned),
         },
         as_of: observation.as_of.filter(|_| observation.standing == Standing::Fresh),
     }

@@ -1,5 +1,7 @@
 //! What the fleet answers when asked about one package in one cluster.
 
+use std::sync::Arc;
+
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 
 use crate::time::Seconds;
@@ -60,6 +62,8 @@ pub struct Observation {
     pub reason: &'static str,
     /// The same for a person to read; empty when all is well.
     pub message: String,
+    /// The cluster whose exporter said so, where that is another one.
+    pub told_by: Option<Arc<str>>,
 }
 
 /// The closed list of reasons of an [`Observation`].

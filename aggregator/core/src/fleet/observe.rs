@@ -2,7 +2,7 @@
 //!
 //! Of several live streams the worst counts at once, and the oldest evidence.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use statusbridge_api::PackageRef;
 use statusbridge_contract::Fingerprint;
@@ -101,6 +101,7 @@ impl<'a> Question<'a> {
             row: Some(row),
             reason: reason::REPORTED,
             message: String::new(),
+            told_by: None,
         })
     }
 
@@ -110,7 +111,7 @@ impl<'a> Question<'a> {
             (None, Some(error)) => (reason::BACKEND_UNAVAILABLE, error.to_owned()),
             (None, None) => (reason::CLUSTER_NOT_FOUND, format!("cluster `{}` was never seen", self.name)),
         };
-        Observation { standing: Standing::Missing, as_of: None, row: None, reason, message }
+        Observation { standing: Standing::Missing, as_of: None, row: None, reason, message, told_by: None }
     }
 
     fn answer(&self, cluster: &'a Cluster) -> Observation {
@@ -165,6 +166,7 @@ impl<'a> Question<'a> {
             row,
             reason,
             message,
+            told_by: None,
         };
         let Some(row) = said else {
             let message = format!("cluster `{}` reports no such package", self.name);
@@ -192,7 +194,7 @@ impl<'a> Question<'a> {
     ) -> Observation {
         let row = last.and_then(|vote| self.row(vote.stream));
         let as_of = last.and_then(|vote| vote.stream.evidence_so_far());
-        Observation { standing, as_of, row, reason, message }
+        Observation { standing, as_of, row, reason, message, told_by: None }
     }
 
     fn row(&self, stream: &Stream) -> Option<Row> {
@@ -354,7 +356,7 @@ fn told_by(speaker: &str, told: Observation) -> Observation {
         true => String::new(),
         false => format!("as the exporter of cluster `{speaker}` says: {}", told.message),
     };
-    Observation { message, ..told }
+    Observation { message, told_by: Some(Arc::from(speaker)), ..told }
 }
 
 /// What counts where a cluster's own exporter and that of another one tell of a package: the worse, and a revision only

@@ -73,7 +73,8 @@ fn nobody_is_believed_whom_the_configuration_does_not_name() {
 fn a_speaker_is_as_good_as_its_evidence() {
     let mut fleet = believing();
     hub(&mut fleet, speaking(healthy("r1", 10)), T);
-    assert_eq!(seen(&fleet, "eu-1", T + 60.0).standing, Standing::Fresh);
+    let fresh = seen(&fleet, "eu-1", T + 60.0);
+    assert_eq!((fresh.standing, fresh.told_by.as_deref()), (Standing::Fresh, Some("hub")));
     let silent = seen(&fleet, "eu-1", T + 61.0);
     assert_eq!((silent.standing, silent.reason), (Standing::Stale, reason::EXPORTER_SILENT));
     assert!(silent.message.starts_with("as the exporter of cluster `hub` says: "), "{}", silent.message);

@@ -126,7 +126,7 @@ impl Sources<'_> {
 }
 
 fn in_doubt(cluster: &str, standing: Standing, reason: &'static str, message: String) -> Target {
-    let observation = Observation { standing, as_of: None, row: None, reason, message };
+    let observation = Observation { standing, as_of: None, row: None, reason, message, told_by: None };
     Target { cluster: cluster.to_owned(), observation }
 }
 

@@ -67,6 +67,7 @@ fn row(problem: &Problem) -> ClusterRow {
         applied_revision: None,
         healthy_revision: None,
         last_transition_time: problem.since.clone(),
+        reported_by: None,
     }
 }
 

@@ -63,6 +63,7 @@ fn unknown(name: &str) -> ClusterRow {
         applied_revision: None,
         healthy_revision: None,
         last_transition_time: None,
+        reported_by: None,
     }
 }
 

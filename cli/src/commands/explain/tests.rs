@@ -79,7 +79,8 @@ fn slice(generation: i64) -> Slice {
             {"clusterName": "eu-1", "status": "Succeeded", "state": "Healthy", "reason": "Healthy",
                 "desiredRevision": R2, "appliedRevision": R2, "healthyRevision": R2, "lastTransitionTime": "2027-01-15T07:30:00Z"},
             {"clusterName": "us-1", "status": "Progressing", "state": "Progressing", "reason": "Pro\u{1b}[31mgressing",
-                "desiredRevision": R2, "appliedRevision": "111111111111", "lastTransitionTime": "2027-01-15T07:58:00Z"},
+                "desiredRevision": R2, "appliedRevision": "111111111111", "lastTransitionTime": "2027-01-15T07:58:00Z",
+                "reportedBy": "management-1"},
         ],
     })))
     .unwrap()

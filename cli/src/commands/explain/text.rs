@@ -166,8 +166,18 @@ fn clusters(rows: &[Row]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let head =
-        ["CLUSTER", "AT REVISION", "STATUS", "STATE", "REASON", "DESIRED", "APPLIED", "HEALTHY", "SINCE"];
+    let head = [
+        "CLUSTER",
+        "AT REVISION",
+        "STATUS",
+        "STATE",
+        "REASON",
+        "DESIRED",
+        "APPLIED",
+        "HEALTHY",
+        "SINCE",
+        "REPORTED BY",
+    ];
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let short = |words: &Option<String>| dash(words.as_deref().map(|it| Fingerprint::of(it).to_string()));
     let mut lines = vec![head.map(str::to_owned).to_vec()];
@@ -182,12 +192,14 @@ fn clusters(rows: &[Row]) -> String {
             short(&row.applied_revision),
             short(&row.healthy_revision),
             dash(row.last_transition_time.as_ref().map(|Time(at)| at.to_string())),
+            dash(row.reported_by.clone()),
         ]
     }));
+    if rows.iter().all(|it| it.row.reported_by.is_none()) {
+        lines.iter_mut().for_each(|line| drop(line.pop()));
+    }
     if rows.iter().all(|row| row.at_revision.is_none()) {
-        for line in &mut lines {
-            line.remove(1);
-        }
+        lines.iter_mut().for_each(|line| drop(line.remove(1)));
     }
     format!("\n{}", table(&lines))
 }

@@ -200,7 +200,7 @@ async fn gates_over_the_clusters_of_one_argo_cd_open_one_after_the_other() {
             hub.report(
                 PACKAGE,
                 STALE_AFTER,
-                json!({"package": package, "revision": commit, "clusters": all}),
+                json!({"package": package, "revision": commit, "clusters": all, "detail": "All"}),
             )
             .await?;
             for (gate, clusters) in
@@ -223,6 +223,14 @@ async fn gates_over_the_clusters_of_one_argo_cd_open_one_after_the_other() {
         for gate in ["eu-1", "eu-2", "all"] {
             hub.opens(gate, LATER).await?;
         }
+        eventually(LATER, "each row names who reports it", async || {
+            let slices = hub.api.kubectl(&["get", "fleetpackageslices", "-A", "-o", "json"]).await?;
+            let slices: Value = serde_json::from_str(&slices)?;
+            let rows = slices["items"][0]["clusters"].as_array().context("no rows")?;
+            ensure!(rows.len() == 2 && rows.iter().all(|row| row["reportedBy"] == "hub"), "{rows:?}");
+            Ok(())
+        })
+        .await?;
 
         let v2 = commits("v2").await?;
         wants(&v2).await?;
