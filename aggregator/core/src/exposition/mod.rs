@@ -121,6 +121,7 @@ pub fn read(text: &[u8], origin: Origin) -> Result<Evidence, NoExposition> {
         stream,
         contract,
         samples: samples_of_it,
+        parts: std::sync::Arc::default(),
         is_torn,
         seen: lack.as_ref().map(|_| at),
         lack,

@@ -1,5 +1,6 @@
 //! Digest samples: what a look at a stream finds before anything of it is read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use statusbridge_contract::stream::StreamLabels;
@@ -43,6 +44,10 @@ pub struct DigestSample {
     pub exposition: Exposition,
 }
 
+/// What an exporter says of each other cluster, summed up for each, by the cluster's name. Nothing attests these sums: they
+/// tell where something may have changed, and prove nothing.
+pub type Parts = BTreeMap<Box<str>, u64>;
+
 /// The digest samples of one stream.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Digests {
@@ -54,6 +59,8 @@ pub struct Digests {
     pub contract: String,
     /// Oldest first, none later than the time that was asked about.
     pub samples: Vec<DigestSample>,
+    /// Parts of the newest.
+    pub parts: Arc<Parts>,
     /// Whether it is known already that what came with them does not add up: then they confirm nothing.
     pub is_torn: bool,
     /// What the newest one lacks to be of use, if it lacks something, and when that one was scraped.

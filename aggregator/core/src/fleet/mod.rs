@@ -37,7 +37,7 @@ use statusbridge_contract::Fingerprint;
 
 pub use access::{Access, FEED_LABEL, FeedName, feed_of};
 pub use changes::{Clusters, Mark, Since};
-pub use digest_sample::{DigestSample, Digests, Exposition, Heard, StreamId};
+pub use digest_sample::{DigestSample, Digests, Exposition, Heard, Parts, StreamId};
 pub use identity::IdentityLabels;
 pub use observation::{Observation, Row, Standing};
 pub use speakers::{Speaker, Speakers};

@@ -1,6 +1,6 @@
 //! The samples of one stream as they come in, added up.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use statusbridge_contract::exposition::LONGEST_VALUE;
@@ -8,7 +8,7 @@ use statusbridge_contract::{Digest, Metric, label, sample};
 
 use super::content::{Content, Reason, Source};
 use super::limits::{Excess, MOST_NAMES, MOST_PACKAGES, MOST_REASONS, MOST_SAMPLES, MOST_SOURCES};
-use super::package::{Package, key, key_in, slot};
+use super::package::{Package, key, key_in, slot, without_cluster};
 use crate::sample::Sample;
 
 /// Samples of one kind of fault: how many, and the first as an example.
@@ -61,6 +61,33 @@ pub struct Gathered {
 }
 
 impl Gathered {
+    /// What a process was verified to say of all other clusters but these: what it says of these and of its own cluster
+    /// is yet to arrive.
+    pub fn without(content: &Content, process: u64, clusters: &BTreeSet<&str>) -> Self {
+        let hash =
+            |metric: Metric, own: &[(&'static str, &str)], value| sample::hash(metric.name(), own, value);
+        let (mut kept, mut taken) = (Self::default(), vec![hash(Metric::ProcessNumber, &[], process)]);
+        for Source { name, up, packages } in &content.sources {
+            let values = [(Metric::SourceUp, *up), (Metric::SourcePackages, *packages)];
+            let values = values.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
+            taken.extend(values.map(|(metric, value)| hash(metric, &[(label::PACKAGE_SOURCE, name)], value)));
+        }
+        for Reason { source, code, word, value } in content.reasons.iter() {
+            let own = [(label::CODE, &**code), (label::PACKAGE_SOURCE, source), (label::REASON, word)];
+            taken.push(hash(Metric::ReasonInfo, &own, *value));
+        }
+        for package in content.packages.iter() {
+            match without_cluster(&package.key) {
+                (_, Some(cluster)) if !clusters.contains(cluster) => kept.keep(package),
+                _ => taken.extend(package.samples().map(|(metric, value)| package.hash(metric, value))),
+            }
+        }
+        kept.samples = content.samples.saturating_sub(taken.len() as u64);
+        kept.digest = content.state;
+        taken.into_iter().for_each(|hash| kept.digest.remove(hash));
+        kept
+    }
+
     /// Takes a sample with its own labels. Metrics outside of what the exporter says about its cluster are passed
     /// over.
     pub fn add(&mut self, metric: Metric, own: &[(&'static str, &str)], sample: Sample) {
@@ -165,11 +192,16 @@ impl Gathered {
             return *at as usize;
         }
         let at = self.packages.len();
-        self.names += key.len();
-        let key: Arc<str> = key.into();
-        self.index.insert(key.clone(), u32::try_from(at).unwrap_or(u32::MAX));
-        self.packages.push(Package::new(key));
+        self.keep(Package::new(key.into()));
         at
+    }
+
+    /// Keeps a package that is not there yet.
+    fn keep(&mut self, package: Package) {
+        self.names += package.key.len();
+        let at = u32::try_from(self.packages.len()).unwrap_or(u32::MAX);
+        self.index.insert(package.key.clone(), at);
+        self.packages.push(package);
     }
 
     /// A package by its key.

@@ -52,6 +52,15 @@ impl Exporters {
         self.select(&metrics, clusters)
     }
 
+    /// The same of one cluster, only what it says of itself and of these other clusters.
+    pub fn attested_of<'a>(&self, cluster: &str, others: impl IntoIterator<Item = &'a str>) -> String {
+        let mut selector = self.attested([cluster]);
+        selector.pop();
+        // A label that is missing is empty.
+        let _ = write!(selector, ",{}=~\"{}|\"}}", label::PACKAGE_CLUSTER, any_of(others));
+        selector
+    }
+
     /// Selects samples of one package by these metrics, in some clusters or in all: what each cluster's own exporter says.
     pub fn package<'a>(
         &self,

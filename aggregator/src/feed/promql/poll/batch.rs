@@ -8,7 +8,7 @@ use statusbridge_core::time::Seconds;
 use super::Due;
 
 /// Bytes of cluster names in one query; VictoriaMetrics refuses queries of more than 16 KiB by default.
-const NAMES: usize = 8 << 10;
+pub(super) const NAMES: usize = 8 << 10;
 /// Scrapes of one query are at most so far apart: its answer grows with the span.
 const SPAN: Seconds = 5.0;
 /// Expositions of one stream that are tried before it is said that nothing adds up.
@@ -22,18 +22,14 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// The first and the last timestamp.
-    pub(super) fn span(&self) -> (Seconds, Seconds) {
-        span(&self.due)
-    }
-
     /// How many samples it is about.
     pub(super) fn samples(&self, sizes: &HashMap<String, u64>) -> u64 {
         self.clusters.iter().filter_map(|cluster| sizes.get(cluster)).sum()
     }
 }
 
-fn span(due: &[Due]) -> (Seconds, Seconds) {
+/// The first and the last timestamp.
+pub(super) fn span(due: &[Due]) -> (Seconds, Seconds) {
     let at = due.iter().map(|due| due.sample.at);
     at.fold((f64::MAX, f64::MIN), |(first, last), at| (first.min(at), last.max(at)))
 }
@@ -109,6 +105,8 @@ pub(super) fn tried(mut samples: Vec<DigestSample>, arrived: Seconds) -> impl It
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use statusbridge_core::fleet::StreamId;
 
@@ -119,6 +117,7 @@ mod tests {
             stream: StreamId { labels: labels.into(), ..StreamId::default() },
             contract: "2".into(),
             sample: DigestSample { at, ..DigestSample::default() },
+            parts: Arc::default(),
         }
     }
 
@@ -160,7 +159,7 @@ mod tests {
     fn what_was_scraped_at_about_the_same_time_is_read_together() {
         let due = [("a", 9.0), ("b", 1.0), ("c", 30.0), ("d", 3.0), ("e", 6.5)].map(|(c, at)| due(c, at));
         let got = batches(due.to_vec(), &HashMap::new(), 100);
-        let spans: Vec<(Seconds, Seconds)> = got.iter().map(Batch::span).collect();
+        let spans: Vec<(Seconds, Seconds)> = got.iter().map(|batch| span(&batch.due)).collect();
         assert_eq!(spans, [(1.0, 3.0), (6.5, 9.0), (30.0, 30.0)]);
     }
 }

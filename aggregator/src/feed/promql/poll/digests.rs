@@ -13,7 +13,7 @@ use std::sync::Arc;
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label};
 use statusbridge_core::fleet::{
-    DigestSample, Digests, Exposition, FEED_LABEL, MOST_STREAMS, StreamId, lack_of,
+    DigestSample, Digests, Exposition, FEED_LABEL, MOST_STREAMS, Parts, StreamId, lack_of,
 };
 use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
@@ -32,6 +32,11 @@ const REMEMBERED: Seconds = 720.0;
 const SAMPLES: usize = 64;
 /// Streams that are told of one cluster, and of one stream's labels: one more than are kept tells that there are too many.
 const STREAMS: usize = MOST_STREAMS + 1;
+
+/// Bytes of the parts that are told under one stream's labels: where there are more, they count for nothing.
+const PARTS: usize = 1 << 20;
+/// What a part takes besides its cluster's name.
+const PART: usize = 96;
 
 /// Metrics of which a stream has one sample each.
 const HEAD: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
@@ -132,11 +137,18 @@ type Series = Vec<(i64, u64)>;
 /// The same, None for what is no whole number.
 type Values = Vec<(i64, Option<u64>)>;
 
+/// The contract version and the UID that a digest names.
+type Speech = (String, String);
+
 /// What came of one stream's labels.
 #[derive(Default)]
 struct Head {
-    /// By contract version and UID: mostly one.
-    digests: BTreeMap<(String, String), Values>,
+    /// Mostly of one.
+    digests: BTreeMap<Speech, Values>,
+    /// The newest sample of each part, by the cluster that it is about.
+    parts: HashMap<(Speech, Box<str>), (i64, u64)>,
+    /// What they take.
+    parts_bytes: usize,
     /// Whether there are more of these than are kept.
     is_crowded: bool,
     rendered: Series,
@@ -189,8 +201,8 @@ impl Heads {
     }
 
     /// What is known of the stream that a series belongs to, and the series' own labels.
-    fn place(&mut self, metric: Metric, labels: &Labels) -> (usize, (String, String)) {
-        let mut own = (String::new(), String::new());
+    fn place(&mut self, metric: Metric, labels: &Labels) -> (usize, Speech, String) {
+        let (mut own, mut part) = ((String::new(), String::new()), String::new());
         self.text.clear();
         let mut is_plain = true;
         for (name, value) in labels.iter() {
@@ -198,6 +210,7 @@ impl Heads {
                 "__name__" => {}
                 label::CONTRACT if metric == Metric::Digest => own.0.push_str(value),
                 label::CLUSTER_UID if metric == Metric::Digest => own.1.push_str(value),
+                label::PACKAGE_CLUSTER if metric == Metric::Digest => part.push_str(value),
                 // Whose label that is takes more to find out.
                 _ if name.starts_with("exported_") || value.contains('\0') => is_plain = false,
                 _ if self.config.ignored_labels.iter().any(|ignored| ignored == name) => {}
@@ -205,17 +218,20 @@ impl Heads {
             }
         }
         if is_plain && let Some(place) = self.streams.written.get(&self.text) {
-            return (*place, own);
+            return (*place, own, part);
         }
         let split = labels.split(metric, &self.config.ignored_labels);
-        let value =
-            |name: &str| split.own.iter().find(|(own, _)| *own == name).map(|(_, value)| value.clone());
-        own = (value(label::CONTRACT).unwrap_or_default(), value(label::CLUSTER_UID).unwrap_or_default());
+        let value = |name: &str| {
+            let found = split.own.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| value.clone()).unwrap_or_default()
+        };
+        own = (value(label::CONTRACT), value(label::CLUSTER_UID));
+        part = value(label::PACKAGE_CLUSTER);
         let place = self.streams.place(split.stream, &self.config.feed);
         if is_plain {
             self.streams.written.insert(self.text.clone(), place);
         }
-        (place, own)
+        (place, own, part)
     }
 
     /// What was found, and the streams for the next poll, unless most of them are gone.
@@ -332,7 +348,15 @@ impl Head {
             let stream = StreamId { labels: labels.clone(), ..StreamId::default() };
             streams.push(Digests { cluster: cluster.to_owned(), stream, ..Digests::default() });
         }
+        let mut parts = HashMap::<(String, Fingerprint, i64), Parts>::new();
+        for (((contract, uid), cluster), (at, digest)) in self.parts {
+            parts.entry((contract, Fingerprint::of(&uid), at)).or_default().insert(cluster, digest);
+        }
         for digests in &mut streams.all {
+            if let (Some(newest), Some(uid)) = (digests.samples.last(), digests.stream.uid) {
+                let whole = (digests.contract.clone(), uid, milliseconds(newest.at));
+                digests.parts = parts.remove(&whole).unwrap_or_default().into();
+            }
             digests.future = self.future.map(|at| (at, at - now));
             let excess = digests.samples.len().saturating_sub(SAMPLES);
             digests.samples.drain(..excess);
@@ -375,11 +399,7 @@ impl Sink for Heads {
     fn series(&mut self, labels: &Labels, samples: &[Sample]) {
         let Some(metric) = labels.get("__name__").and_then(Metric::from_name) else { return };
         self.samples += samples.len() as u64;
-        // A digest of a part of what an exporter says attests nothing by itself.
-        if metric == Metric::Digest && labels.get(label::PACKAGE_CLUSTER).is_some() {
-            return;
-        }
-        let (place, own) = self.place(metric, labels);
+        let (place, own, part) = self.place(metric, labels);
         let Window { t, now, believed, .. } = self.window;
         if self.heads.len() <= place {
             self.heads.resize_with(place + 1, Head::default);
@@ -394,6 +414,16 @@ impl Sink for Heads {
         let known = known.map(|sample| (milliseconds(sample.at), sample.whole()));
         let whole = |(at, value): (i64, Option<u64>)| Some((at, value?));
         match metric {
+            // A digest of a part of what an exporter says attests nothing by itself.
+            Metric::Digest if !part.is_empty() => {
+                let Some(newest) = known.filter_map(whole).max_by_key(|(at, _)| *at) else { return };
+                head.parts_bytes += part.len() + PART;
+                if head.parts_bytes > PARTS {
+                    head.parts = HashMap::new();
+                } else {
+                    head.parts.insert((own, part.into()), newest);
+                }
+            }
             Metric::Digest => {
                 head.future = head.future.into_iter().chain(latest.filter(|at| *at > now)).reduce(f64::max);
                 let ahead = numbers.filter(|sample| sample.at > believed);
@@ -618,6 +648,32 @@ mod tests {
             assert_eq!((of("b"), of("c"), of("d")), (2, STREAMS, STREAMS - 1));
             assert_eq!(found.crowded, ["c".to_owned()].into());
         }
+    }
+
+    #[test]
+    fn parts_are_those_of_the_newest_digest_and_bounded() {
+        let at = [(85.0, 2.0)];
+        let head: [Row<'_>; 3] = [
+            (Metric::Digest, &DIGEST, &at),
+            (Metric::RenderedTimestamp, &TARGET, &at),
+            (Metric::ProcessNumber, &TARGET, &at),
+        ];
+        let part = |cluster| [TARGET[0], TARGET[1], DIGEST[2], ("package_cluster", cluster), DIGEST[3]];
+        let [new, old, other] = [part("new"), part("old"), part("other")];
+        let ours: [Row<'_>; 3] = [
+            (Metric::Digest, &new, &[(70.0, 5.0), (85.0, 6.0)]),
+            (Metric::Digest, &old, &[(70.0, 5.0)]),
+            (Metric::Digest, &other[..4], &[(85.0, 7.0)]),
+        ];
+        let parts = |rows: &[Row<'_>]| found(rows, &[]).digests[0].parts.as_ref().clone();
+        assert_eq!(parts(&[&head[..], &ours].concat()), [("new".into(), 6)].into());
+        let names: Vec<String> = (0..2000).map(|n| format!("{n}-{}", "x".repeat(500))).collect();
+        let many: Vec<_> = names.iter().map(|name| part(name)).collect();
+        let rows = |count: usize| {
+            let many = many.iter().take(count).map(|part| -> Row<'_> { (Metric::Digest, part, &at) });
+            parts(&head.into_iter().chain(many).collect::<Vec<_>>()).len()
+        };
+        assert_eq!((rows(1000), rows(2000)), (1000, 0));
     }
 
     #[test]

@@ -11,6 +11,9 @@
 mod batch;
 mod digests;
 mod foreseen;
+mod parts;
+#[cfg(test)]
+mod parts_tests;
 mod past;
 mod read;
 #[cfg(test)]
@@ -18,11 +21,12 @@ mod refusal_tests;
 mod settle;
 mod unknown;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use futures::stream::{FuturesOrdered, StreamExt};
 use statusbridge_core::fleet::{
-    Access, DigestSample, FeedName, Fleet, Heard, MOST_LATE, MOST_STREAMS, StreamId,
+    Access, DigestSample, FeedName, Fleet, Heard, MOST_LATE, MOST_STREAMS, Parts, StreamId,
 };
 use statusbridge_core::sample::excerpt;
 use statusbridge_core::time::Seconds;
@@ -32,9 +36,10 @@ use crate::feed::promql::{Exporters, FeedError, PromFeed, QueryApi};
 
 pub use past::read_at;
 
-use batch::{Batch, Limit, batches, tried};
+use batch::{Batch, Limit, batches, span, tried};
 use digests::{Found, Streams, Window};
 use foreseen::Foreseen;
+use parts::Excerpt;
 use read::Read;
 use settle::Settle;
 
@@ -131,6 +136,7 @@ pub struct Poller<Q = PromFeed> {
     last: Option<Seconds>,
     foreseen: Foreseen,
     streams: Streams,
+    parts: parts::Known,
 }
 
 /// One exposition that is to be read.
@@ -140,6 +146,8 @@ struct Due {
     stream: StreamId,
     contract: String,
     sample: DigestSample,
+    /// None where it is not the newest.
+    parts: Arc<Parts>,
 }
 
 impl Due {
@@ -198,6 +206,7 @@ impl<Q: QueryApi> Poller<Q> {
             last: None,
             foreseen: Foreseen::default(),
             streams: Streams::default(),
+            parts: parts::Known::default(),
         }
     }
 
@@ -269,10 +278,12 @@ impl<Q: QueryApi> Poller<Q> {
             match heard {
                 Heard::Confirmed => report.verified += 1,
                 Heard::Unread(samples) => {
+                    let newest = digests.samples.last().copied();
                     let due = tried(samples, arrived).map(|sample| Due {
                         cluster: digests.cluster.clone(),
                         stream: digests.stream.clone(),
                         contract: digests.contract.clone(),
+                        parts: if Some(sample) == newest { digests.parts.clone() } else { Arc::default() },
                         sample,
                     });
                     unread.push(due.collect::<Vec<Due>>());
@@ -285,12 +296,20 @@ impl<Q: QueryApi> Poller<Q> {
         let reader = Reader { feed: &self.feed, config: &self.config, streams, t };
         // The newest of each, and where that does not add up all of them: some samples may have been late.
         let newest = unread.iter().filter_map(|it| it.first().cloned()).collect();
-        let torn = reader.read_all(fleet, newest, &sizes, &mut self.limit, report).await?.torn;
-        report.reread = torn.len();
-        let torn: BTreeSet<_> = torn.iter().map(|it| it.due.key()).collect();
+        let (excerpts, newest) = self.parts.excerpts(fleet, newest).await;
+        let mut first = Outcome::default();
+        let refused = reader.read_excerpts(fleet, excerpts, report, &mut first).await?;
+        let newest = newest.into_iter().chain(refused).collect();
+        reader.read_all(fleet, newest, &sizes, &mut self.limit, report, &mut first).await?;
+        report.reread = first.torn.len();
+        let torn: BTreeSet<_> = first.torn.iter().map(|it| it.due.key()).collect();
         let is_torn = |it: &Vec<Due>| it.first().is_some_and(|due| torn.contains(&due.key()));
         let all = unread.iter().filter(|it| is_torn(it)).flatten().cloned().collect();
-        let again = reader.read_all(fleet, all, &sizes, &mut self.limit, report).await?;
+        let mut again = Outcome::default();
+        reader.read_all(fleet, all, &sizes, &mut self.limit, report, &mut again).await?;
+        first.whole.iter().chain(&again.whole).for_each(|due| self.parts.note(due));
+        let heard: HashSet<_> = digests.iter().map(|it| (it.cluster.as_str(), &it.stream)).collect();
+        self.parts.retain(|cluster, stream| heard.contains(&(cluster, stream)));
         let whole: BTreeSet<_> = again.whole.iter().map(Due::key).collect();
         let mut faulty: Vec<Unverified> = Vec::new();
         for unverified in again.torn.into_iter().filter(|it| !whole.contains(&it.due.key())) {
@@ -349,10 +368,11 @@ impl<Q: QueryApi> Reader<'_, Q> {
         sizes: &HashMap<String, u64>,
         limit: &mut Limit,
         report: &mut PollReport,
-    ) -> Result<Outcome, FeedError> {
-        let (mut outcome, mut refusals) = (Outcome::default(), 0);
+        outcome: &mut Outcome,
+    ) -> Result<(), FeedError> {
+        let mut refusals = 0;
         if due.is_empty() {
-            return Ok(outcome);
+            return Ok(());
         }
         let mut queue = VecDeque::from(batches(due, sizes, limit.samples()));
         // While one batch is verified, the next is on its way.
@@ -368,7 +388,7 @@ impl<Q: QueryApi> Reader<'_, Q> {
             match answer {
                 Ok(read) => {
                     report.samples += read.samples;
-                    verify_batch(fleet, batch.due, read, self.t, report, &mut outcome).await;
+                    verify_batch(fleet, batch.due, read, self.t, report, outcome).await;
                 }
                 // One cluster that has too much to say takes the others down no further.
                 Err(error)
@@ -400,18 +420,49 @@ impl<Q: QueryApi> Reader<'_, Q> {
         if refusals == 0 {
             limit.served();
         }
-        Ok(outcome)
+        Ok(())
+    }
+
+    /// The same of expositions of which a part is known. Gives those of which that is too much for the backend.
+    async fn read_excerpts(
+        &self,
+        fleet: &mut impl Access,
+        excerpts: Vec<Excerpt>,
+        report: &mut PollReport,
+        outcome: &mut Outcome,
+    ) -> Result<Vec<Due>, FeedError> {
+        let mut refused = Vec::new();
+        for Excerpt { cluster, others, due, kept } in excerpts {
+            let others = others.iter().map(AsRef::as_ref);
+            let selector = self.config.exporters.attested_of(&cluster, others);
+            let read = self.sink(&[cluster], &due).beside(kept);
+            match self.query(selector, &due, read).await {
+                Ok(read) => {
+                    report.samples += read.samples;
+                    verify_batch(fleet, due, read, self.t, report, outcome).await;
+                }
+                Err(error) if error.may_be_size() => refused.extend(due),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(refused)
     }
 
     async fn read(&self, batch: Batch) -> Result<Read, FeedError> {
-        let clusters = batch.clusters.iter().map(String::as_str);
-        let streams = clusters.clone().filter_map(|cluster| self.streams.get(cluster)).flatten().copied();
-        let read = Read::new(self.config, &batch.due, streams);
-        let (first, last) = batch.span();
+        let selector = self.config.exporters.attested(batch.clusters.iter().map(String::as_str));
+        self.query(selector, &batch.due, self.sink(&batch.clusters, &batch.due)).await
+    }
+
+    fn sink(&self, clusters: &[String], due: &[Due]) -> Read {
+        let streams = clusters.iter().filter_map(|cluster| self.streams.get(cluster.as_str()));
+        Read::new(self.config, due, streams.flatten().copied())
+    }
+
+    async fn query(&self, selector: String, due: &[Due], read: Read) -> Result<Read, FeedError> {
+        let (first, last) = span(due);
         // Backends leave out, or take in, what is stamped at the very beginning.
         let window = ((last - first) * 1000.0).round() as u64 + 500;
-        let selector = self.config.exporters.attested(clusters) + &format!("[{window}ms]");
-        self.feed.query(&selector, last, read).await
+        self.feed.query(&(selector + &format!("[{window}ms]")), last, read).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! What exporters attested at a moment of the past.
 
+use statusbridge_core::fleet::Digests;
 use statusbridge_core::time::Seconds;
 use statusbridge_core::verify::{Content, verify};
 
@@ -22,7 +23,8 @@ pub async fn read_at(
         .into_iter()
         .filter_map(|digests| {
             let sample = *digests.samples.last()?;
-            Some(Due { cluster: digests.cluster, stream: digests.stream, contract: digests.contract, sample })
+            let Digests { cluster, stream, contract, parts, .. } = digests;
+            Some(Due { cluster, stream, contract, sample, parts })
         })
         .collect();
     if due.is_empty() {

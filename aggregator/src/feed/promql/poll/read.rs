@@ -76,6 +76,12 @@ impl Read {
         read
     }
 
+    /// Goes on from what was gathered before, in the order of what is due.
+    pub(super) fn beside(mut self, kept: Vec<Gathered>) -> Self {
+        self.gathered = kept;
+        self
+    }
+
     fn place(&mut self, stream: &StreamId) -> usize {
         let due = &mut self.due;
         *self.places.entry(as_returned(stream)).or_insert_with(|| {
@@ -168,6 +174,8 @@ impl Sink for Read {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::testing::poll_config;
     use statusbridge_core::fleet::DigestSample;
@@ -180,7 +188,13 @@ mod tests {
 
     fn due(instance: &str, at: Seconds) -> Due {
         let sample = DigestSample { at, ..DigestSample::default() };
-        Due { cluster: "c".into(), stream: labels(instance), contract: "2".into(), sample }
+        Due {
+            cluster: "c".into(),
+            stream: labels(instance),
+            contract: "2".into(),
+            sample,
+            parts: Arc::default(),
+        }
     }
 
     /// Every way a stream's labels may be written gives the same samples.

@@ -106,7 +106,13 @@ mod tests {
         let labels = [("cluster", "c"), ("instance", instance), (FEED_LABEL, "eu")];
         let stream = StreamId { labels: stream(&labels).into(), ..StreamId::default() };
         let sample = DigestSample::default();
-        let due = Due { cluster: "c".into(), stream, contract: "2".into(), sample };
+        let due = Due {
+            cluster: "c".into(),
+            stream,
+            contract: "2".into(),
+            sample,
+            parts: std::sync::Arc::default(),
+        };
         Unverified { due, gathered: Box::<Gathered>::default(), strays: Vec::new(), unknown: Vec::new() }
     }
 
