@@ -24,6 +24,14 @@ pub fn flux() -> Result<Vec<PathBuf>> {
     yaml_files(&repository().join("tests/crds/flux"))
 }
 
+/// Argo CD's Application.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn argocd() -> Result<Vec<PathBuf>> {
+    yaml_files(&repository().join("tests/crds/argocd"))
+}
+
 /// Config Sync's RootSync, RepoSync and ResourceGroup.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! The API server that is read: filled with objects, listed, updated.
 
-use crate::{fleet, joins, resources};
+use crate::{central, fleet, joins, resources};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::Client;
@@ -26,6 +26,8 @@ pub(crate) enum Bench {
     Resources,
     /// Packages of a source that is not a preset, joined by label with their objects.
     Joins,
+    /// Argo CD's Applications of many clusters.
+    Central,
 }
 
 /// A cluster full of packages.
@@ -53,6 +55,10 @@ pub(crate) struct Kind {
     /// The object with this number.
     object: fn(usize) -> Value,
 }
+
+/// Argo CD's, which have no status subresource.
+pub(crate) const APPLICATIONS: Kind =
+    Kind { prefix: "/apis/argoproj.io/v1alpha1", plural: "applications", object: central::application };
 
 const KUSTOMIZATIONS: Kind =
     Kind { prefix: "/apis/kustomize.toolkit.fluxcd.io/v1", plural: "kustomizations", object: fleet::package };
@@ -86,7 +92,9 @@ impl Kind {
 
     fn status(self, n: usize) -> String {
         let object = (self.object)(n);
-        format!("{}/{}/status", self.collection(&object), object["metadata"]["name"].as_str().unwrap_or(""))
+        let path =
+            format!("{}/{}", self.collection(&object), object["metadata"]["name"].as_str().unwrap_or(""));
+        if self.plural == APPLICATIONS.plural { path } else { path + "/status" }
     }
 }
 
@@ -97,6 +105,7 @@ impl Bench {
             Self::Packages => crds::definitions(&crds::flux()?),
             Self::Resources => crds::definitions(&crds::kpt()?),
             Self::Joins => Ok(joins::crds()),
+            Self::Central => crds::definitions(&crds::argocd()?),
         }
     }
 
@@ -122,6 +131,7 @@ impl Bench {
                 objects
             }
             Self::Joins => vec![(PARTS, 0..packages * joins::EACH), (WIDGETS, 0..packages)],
+            Self::Central => vec![(APPLICATIONS, 0..packages)],
         }
     }
 
@@ -131,6 +141,7 @@ impl Bench {
             Self::Packages => &[KUSTOMIZATIONS],
             Self::Resources => &[CONFIG_MAPS, SERVICES, DEPLOYMENTS, RESOURCE_GROUPS],
             Self::Joins => &[PARTS, WIDGETS],
+            Self::Central => &[APPLICATIONS],
         }
     }
 
@@ -144,13 +155,14 @@ impl Bench {
             Self::Joins => format!(
                 "{packages} packages and the objects that they are joined with by label, {objects} objects in all"
             ),
+            Self::Central => format!("{packages} Applications"),
         }
     }
 
     /// What is updated, in words.
     pub(crate) const fn updated(self) -> &'static str {
         match self {
-            Self::Packages => "a package",
+            Self::Packages | Self::Central => "a package",
             Self::Resources => "a Deployment's status",
             Self::Joins => "an object that one package is joined with",
         }
@@ -159,7 +171,7 @@ impl Bench {
     /// How many objects can be updated.
     pub(crate) fn most_updates(self, packages: usize) -> usize {
         match self {
-            Self::Packages => packages,
+            Self::Packages | Self::Central => packages,
             Self::Joins => 2 * packages,
             // One update takes a replica away, another gives it back.
             Self::Resources => 2 * packages * resources::DEPLOYMENTS,
@@ -170,6 +182,7 @@ impl Bench {
     fn update(self, n: usize, updates: usize, revision: usize) -> (Kind, usize, Value) {
         match self {
             Self::Packages => (KUSTOMIZATIONS, n, fleet::healthy_status(n, revision)),
+            Self::Central => (APPLICATIONS, n, central::status(n, revision)),
             Self::Resources => {
                 let half = updates / 2;
                 (DEPLOYMENTS, n % half, resources::replica_status(n >= half))
@@ -191,7 +204,7 @@ impl Cluster {
         let crds = bench.crds()?;
         // Without the status subresource an object is written with its status at one go, which takes half the time.
         crds::install_definitions(&cluster.api, &without_subresources(&crds)).await?;
-        for namespace in fleet::namespaces() {
+        for namespace in fleet::namespaces().into_iter().chain([central::NAMESPACE.to_owned()]) {
             cluster.api.ensure_namespace(&namespace).await?;
         }
         for (kind, numbers) in bench.objects(packages) {
@@ -266,7 +279,7 @@ impl Cluster {
     pub(crate) async fn announce(&self, updates: usize, revision: usize) -> Result<usize> {
         let count = match self.bench {
             Bench::Packages => fleet::repositories(updates),
-            Bench::Resources | Bench::Joins => 0,
+            Bench::Resources | Bench::Joins | Bench::Central => 0,
         };
         for n in 0..count {
             self.write_status(GIT_REPOSITORIES, n, &fleet::repository_status(n, revision)).await?;

@@ -3,7 +3,7 @@
 //! Flux's published configuration for them), and once ResourceGroups whose objects have to be looked at (kube-state-metrics
 //! has its own metrics of those kinds).
 //!
-//! Then packages that are joined with other objects by label, what a Prometheus has to hold that scrapes either program,
+//! Then packages that are joined with other objects by label, an Argo CD for many clusters with the aggregator behind it, what a Prometheus has to hold that scrapes either program,
 //! and at last an hour in which names come and go, whether the memory of exporter and aggregator stays flat. Besides, on
 //! request, the change-log sidecar.
 //!
@@ -11,6 +11,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::string_slice)] // what cannot be ends it
 
+mod central;
 mod changelog;
 mod churn;
 mod cluster;
@@ -40,13 +41,15 @@ async fn measure(rig: &Rig) -> Result<()> {
     let packages = || of("PACKAGES", "20000 100000", Part::Beside(Bench::Packages));
     let resources = || of("RESOURCES", "2000", Part::Beside(Bench::Resources));
     let joins = || of("JOINS", "2000", Part::Joins);
+    let central = || of("CENTRAL", "50000", Part::Central);
     let series = || of("SERIES", "20000", Part::Series);
     let wanted = setting("BENCH");
     let sizes = match wanted.as_deref() {
-        None => [packages()?, resources()?, joins()?, series()?].concat(),
+        None => [packages()?, resources()?, joins()?, central()?, series()?].concat(),
         Some("packages") => packages()?,
         Some("resources") => resources()?,
         Some("joins") => joins()?,
+        Some("central") => central()?,
         Some("series") => series()?,
         Some("churn") => Vec::new(),
         Some("changelog") => {
@@ -55,14 +58,14 @@ async fn measure(rig: &Rig) -> Result<()> {
         }
         Some(other) => {
             bail!(
-                "BENCH is `{other}`; it has to be `packages`, `resources`, `joins`, `series`, `churn` or `changelog`"
+                "BENCH is `{other}`; it has to be `packages`, `resources`, `joins`, `central`, `series`, `churn` or `changelog`"
             )
         }
     };
     if !sizes.is_empty() {
         Program::Exporter.prepare().await?;
     }
-    if sizes.iter().any(|(part, _)| !matches!(part, Part::Joins)) {
+    if sizes.iter().any(|(part, _)| !matches!(part, Part::Joins | Part::Central)) {
         Program::Peer.prepare().await?;
     }
     let mut tables = Vec::new();
@@ -70,6 +73,7 @@ async fn measure(rig: &Rig) -> Result<()> {
         let table = match part {
             Part::Beside(bench) => one(rig, bench, packages).await?,
             Part::Joins => joins::measure(rig, packages).await?,
+            Part::Central => central::measure(rig, packages).await?,
             Part::Series => series::measure(rig, packages).await?,
         };
         say(&format!("\n{table}"));
@@ -96,6 +100,8 @@ enum Part {
     Beside(Bench),
     /// The exporter alone, with packages that are joined by label.
     Joins,
+    /// The exporter beside a management cluster, and the aggregator behind it.
+    Central,
     /// What Prometheus holds of each.
     Series,
 }

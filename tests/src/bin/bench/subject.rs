@@ -1,7 +1,7 @@
 //! The two programs that are measured.
 
 use crate::cluster::{Bench, Cluster};
-use crate::{joins, resources};
+use crate::{central, joins, resources};
 use anyhow::{Context, Result};
 use reqwest::header::{ACCEPT_ENCODING, HeaderValue};
 use statusbridge_contract::{Metric, label};
@@ -84,7 +84,7 @@ impl Program {
                 let mut args = vec!["--max-packages", "200000", "--presets"];
                 let definition = rig.dir().join("widgets.yaml").display().to_string();
                 match bench {
-                    Bench::Packages | Bench::Resources => args.push(source(bench)),
+                    Bench::Packages | Bench::Resources | Bench::Central => args.push(source(bench)),
                     Bench::Joins => {
                         std::fs::write(&definition, joins::DEFINITION).context("writing the source")?;
                         args.extend(["", "--sources", &definition]);
@@ -112,7 +112,7 @@ impl Program {
                         flag("custom-resource-state-only", "true".into());
                     }
                     Bench::Resources => flag("resources", "configmaps,deployments,services".into()),
-                    Bench::Joins => anyhow::bail!("it joins nothing"),
+                    Bench::Joins | Bench::Central => anyhow::bail!("it is not measured with {bench:?}"),
                 }
                 for (of, port) in ["", "telemetry-"].iter().zip(&ports) {
                     flag(&format!("{of}host"), "127.0.0.1".into());
@@ -220,7 +220,7 @@ impl Subject {
                 };
                 text.contains(&up) && text.lines().filter(shown).count() == packages
             }
-            (Program::Peer, Bench::Joins) => false,
+            (Program::Peer, Bench::Joins | Bench::Central) => false,
             (Program::Peer, Bench::Packages) => count("gotk_resource_info") == packages,
             (Program::Peer, Bench::Resources) => [
                 ("kube_configmap_info", resources::CONFIG_MAPS),
@@ -244,5 +244,6 @@ const fn source(bench: Bench) -> &'static str {
         Bench::Packages => SOURCE,
         Bench::Resources => "kpt-resourcegroup",
         Bench::Joins => joins::SOURCE,
+        Bench::Central => central::SOURCE,
     }
 }
