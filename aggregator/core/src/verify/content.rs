@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use statusbridge_contract::Digest;
 
-use super::package::Package;
+use super::package::{Package, key_in};
 use super::packages::{Packages, Row};
 
 /// What a name takes besides its bytes: its counts, and its places where it is kept and looked for.
@@ -64,6 +64,12 @@ impl Content {
     pub fn find(&self, key: &str) -> Option<(usize, Package)> {
         let at = self.packages.position(key)?;
         Some((at, self.packages.get(at)?))
+    }
+
+    /// The package with this [`key`](super::package::key) in each other cluster that is told of.
+    pub fn find_elsewhere(&self, key: &str) -> impl Iterator<Item = (&str, Package)> {
+        let clusters = self.packages.clusters_of(key);
+        clusters.filter_map(|cluster| Some((cluster, self.find(&key_in(key, cluster))?.1)))
     }
 
     /// Whether there is a package with this [`key`](super::package::key).

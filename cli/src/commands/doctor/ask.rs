@@ -14,15 +14,15 @@ use statusbridge_aggregator::hub::write::{self, HubError};
 use statusbridge_api::rollout_gate::Require;
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, label};
-use statusbridge_core::fleet::{Fleet, FleetSettings, StreamId};
+use statusbridge_core::fleet::{Fleet, FleetSettings, Speakers, StreamId};
 use statusbridge_core::reconcile::gate_verdict;
 use statusbridge_core::reconcile::store::{GateObject, Key, Kind, PackageObject};
 use statusbridge_core::sample::{Labels, Sample};
 use statusbridge_core::time::Seconds;
 
 use super::cluster_label::candidates;
-use super::survey::{DigestSeen, Expectation, GateSeen, StreamSeen, Survey};
-use super::unchecked::is_unchecked;
+use super::survey::{DigestSeen, Expectation, GateSeen, Named, StreamSeen, Survey};
+use super::unchecked::of_package;
 
 /// How often streams that do not add up are looked at.
 const LOOKS: usize = 3;
@@ -245,8 +245,13 @@ pub(super) fn seen(
         let sources = stream.content.iter().flat_map(|content| &content.sources);
         let down = sources.filter(|source| source.up == Some(0));
         let expected = expectations.iter().filter_map(|expectation| expectation.package.as_ref());
-        let packages =
-            expected.filter_map(|package| Some((package.clone(), is_unchecked(stream.content?, package)?)));
+        let packages = expected.flat_map(|package| {
+            let said = stream.content.into_iter().flat_map(move |content| of_package(content, package));
+            said.map(move |(cluster, is_unchecked)| {
+                let cluster = cluster.unwrap_or(stream.cluster).to_owned();
+                ((cluster, package.clone()), is_unchecked)
+            })
+        });
         StreamSeen {
             cluster: stream.cluster.to_owned(),
             id: stream.id.clone(),
@@ -278,10 +283,14 @@ pub(super) async fn expectations(client: &Client) -> Result<Vec<Expectation>, Hu
     let expectation = |object| {
         let package = PackageObject::read(object)?;
         let spec = package.spec.ok().filter(|spec| spec.managed_by.is_none())?;
+        let stale_after = gate_verdict::stale_after(&spec)?;
+        let clusters = Named::from(spec.clusters);
         Some(Expectation {
             who: format!("FleetPackage {}", package.key),
-            stale_after: gate_verdict::stale_after(&spec)?,
-            clusters: spec.clusters.into(),
+            stale_after,
+            all: clusters.clone(),
+            clusters,
+            speakers: Speakers::default(),
             package: Some(spec.package),
             gates: gates.get(&package.key).cloned().unwrap_or_default(),
         })

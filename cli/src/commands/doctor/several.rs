@@ -188,7 +188,8 @@ mod tests {
     fn a_package_that_nothing_checks_is_named_once_for_all_feeds() {
         let (mut east, mut scrape) = (looked("east", "a", 1), looked("scrape", "b", 2));
         for feed in [&mut east, &mut scrape] {
-            feed.survey.streams[0].packages.insert(package("p"), true);
+            let stream = &mut feed.survey.streams[0];
+            stream.packages.insert((stream.cluster.clone(), package("p")), true);
         }
         let expectation = Expectation { package: Some(package("p")), ..expects(&["a", "b"]) };
         let all = all(vec![east, scrape], &[expectation], String::new());

@@ -134,8 +134,8 @@ pub(super) struct StreamSeen {
     pub was_torn: bool,
     /// Its sources that are down.
     pub down: Vec<String>,
-    /// Which of the expected packages it has, and whether nothing checks their health.
-    pub packages: BTreeMap<PackageRef, bool>,
+    /// Which of the expected packages it has and in which clusters they run, and whether nothing checks their health.
+    pub packages: BTreeMap<(String, PackageRef), bool>,
 }
 
 /// What a FleetPackage expects of clusters, or whoever speaks in the place of all of them.
@@ -145,8 +145,12 @@ pub(super) struct Expectation {
     pub who: String,
     /// How old evidence may be, in seconds.
     pub stale_after: Seconds,
-    /// Of which clusters.
+    /// Of which clusters' own exporters.
     pub clusters: Named,
+    /// Of which clusters, whoever tells of them.
+    pub all: Named,
+    /// Whose exporters are believed about other clusters.
+    pub speakers: Speakers,
     /// The package; `None`: it is about none.
     pub package: Option<PackageRef>,
     /// The gates that wait for the package to be healthy.
@@ -163,6 +167,7 @@ pub(super) struct GateSeen {
 impl Expectation {
     /// Expects nothing of clusters whose package another cluster's exporter tells of: they may have none of their own.
     pub(super) fn leave_to(&mut self, speakers: &Speakers) {
+        self.speakers = speakers.clone();
         let Some(package) = &self.package else { return };
         if let Some(names) = &mut self.clusters.0 {
             names.retain(|cluster| speakers.of(&package.source, cluster).is_none());

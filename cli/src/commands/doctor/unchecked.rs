@@ -6,7 +6,7 @@ use statusbridge_api::PackageRef;
 use statusbridge_contract::reason::{self, NO_HEALTH_CHECKS};
 use statusbridge_contract::{ApplyState, Health};
 use statusbridge_core::fleet::key;
-use statusbridge_core::verify::Content;
+use statusbridge_core::verify::{Content, Package};
 
 use super::finding::{Check, Finding, list};
 use super::survey::{Expectation, StreamSeen};
@@ -14,15 +14,28 @@ use super::survey::{Expectation, StreamSeen};
 const FIX: &str = "docs/presets/README.md says under \"Health that nothing checks\" how to have it checked; where applied is enough, \
                    set `require: Applied` in the gates";
 
-/// Of a package that is there, whether it is applied as its cluster wants it and its reason says that nothing checks
-/// its health. Any other reason for Unknown may go away by itself.
-pub(super) fn is_unchecked(content: &Content, package: &PackageRef) -> Option<bool> {
-    let (_, seen) = content.find(&key(package))?;
+/// A package wherever an exposition has it: in which cluster, where that is not the exporter's own, and whether nothing checks
+/// its health.
+pub(super) fn of_package<'a>(
+    content: &'a Content,
+    package: &PackageRef,
+) -> impl Iterator<Item = (Option<&'a str>, bool)> {
+    let key = key(package);
+    let is_up = content.is_up(&package.source);
+    let elsewhere: Vec<_> =
+        content.find_elsewhere(&key).map(|(cluster, seen)| (Some(cluster), seen)).collect();
+    let own = content.find(&key).map(|(_, seen)| (None, seen));
+    own.into_iter().chain(elsewhere).map(move |(cluster, seen)| (cluster, is_up && is_unchecked(&seen)))
+}
+
+/// Whether it is applied as its cluster wants it and its reason says that nothing checks its health. Any other reason for
+/// Unknown may go away by itself.
+fn is_unchecked(seen: &Package) -> bool {
     let (desired, applied) = (seen.desired(), seen.applied());
     let is_applied = seen.apply() == ApplyState::Applied && !applied.is_none();
     let is_wanted = desired.is_none() || desired == applied;
     let is_said = seen.health() == Health::Unknown && seen.reason() == reason::code(NO_HEALTH_CHECKS);
-    Some(content.is_up(&package.source) && is_applied && is_wanted && is_said)
+    is_applied && is_wanted && is_said
 }
 
 /// FleetPackages that such a package keeps from ever being healthy.
@@ -34,14 +47,18 @@ pub(super) fn unchecked<'a>(
 }
 
 fn of_one<'a>(expectation: &Expectation, streams: impl Iterator<Item = &'a StreamSeen>) -> Option<Finding> {
-    let Expectation { who, clusters, package, gates, .. } = expectation;
+    let Expectation { who, all, speakers, package, gates, .. } = expectation;
     let package = package.as_ref()?;
+    let counts = |stream: &StreamSeen, cluster: &str| {
+        let is_own = stream.cluster == cluster;
+        all.has(cluster) && (is_own || speakers.of(&package.source, cluster) == Some(&stream.cluster))
+    };
     // A cluster with several streams is unchecked when any of them says so, as the worst counts.
     let mut seen = BTreeMap::<&str, bool>::new();
-    for stream in streams.filter(|stream| clusters.has(&stream.cluster)) {
-        if let Some(is_unchecked) = stream.packages.get(package) {
-            *seen.entry(&stream.cluster).or_default() |= is_unchecked;
-        }
+    for stream in streams {
+        let said =
+            stream.packages.iter().filter(|((cluster, it), _)| it == package && counts(stream, cluster));
+        said.for_each(|((cluster, _), is_unchecked)| *seen.entry(cluster).or_default() |= is_unchecked);
     }
     let unchecked: Vec<&str> = seen.iter().filter(|(_, it)| **it).map(|(cluster, _)| *cluster).collect();
     let example = unchecked.first()?;
@@ -108,14 +125,19 @@ mod tests {
     #[case::failed(states(ApplyState::Applied, Health::Failed, NO_HEALTH_CHECKS, ["r1", "r1"]), false)]
     #[case::healthy(healthy("r1", 1), false)]
     fn only_what_says_so_itself_is_unchecked(#[case] values: Values, #[case] expected: bool) {
-        let said = Exposition::new(7).with("p", values);
-        assert_eq!(is_unchecked(&said.content(), &package("p")), Some(expected));
-        assert_eq!(is_unchecked(&said.content(), &package("q")), None);
-        assert_eq!(is_unchecked(&said.down("flux").content(), &package("p")), Some(false));
+        let said = Exposition::new(7).with("p", values.clone());
+        let told = said.with_in("eu-1", "p", values);
+        let of = |said: &Exposition, name: &str| -> Vec<(Option<String>, bool)> {
+            let content = said.content();
+            of_package(&content, &package(name)).map(|(it, is)| (it.map(str::to_owned), is)).collect()
+        };
+        let both = |is: bool| vec![(None, is), (Some("eu-1".to_owned()), is)];
+        assert_eq!((of(&told, "p"), of(&told, "q")), (both(expected), vec![]));
+        assert_eq!(of(&told.down("flux"), "p"), both(false));
     }
 
     fn stream(cluster: &str, name: &str, is_unchecked: bool) -> StreamSeen {
-        let packages = [(package(name), is_unchecked)].into();
+        let packages = [((cluster.to_owned(), package(name)), is_unchecked)].into();
         StreamSeen { cluster: cluster.to_owned(), packages, ..StreamSeen::default() }
     }
 
@@ -129,7 +151,8 @@ mod tests {
 
     fn expects(clusters: Named, gates: Vec<GateSeen>) -> Expectation {
         let who = "FleetPackage a/b".to_owned();
-        Expectation { who, clusters, package: Some(package("p")), gates, ..Expectation::default() }
+        let all = clusters.clone();
+        Expectation { who, clusters, all, package: Some(package("p")), gates, ..Expectation::default() }
     }
 
     #[rstest]
@@ -158,6 +181,22 @@ mod tests {
         assert!(finding.message.starts_with(begin), "{}", finding.message);
         assert!(finding.message.contains(clusters) && finding.message.ends_with(end), "{}", finding.message);
         assert_eq!((finding.level, finding.check), (level, Check::NoHealthChecks));
+    }
+
+    #[test]
+    fn of_what_another_cluster_tells_only_a_speaker_is_asked() {
+        let told = |speaker: &str, cluster: &str| {
+            let packages = [((cluster.to_owned(), package("p")), true)].into();
+            StreamSeen { cluster: speaker.to_owned(), packages, ..StreamSeen::default() }
+        };
+        let streams =
+            [told("hub", "eu-1"), told("hub", "us-1"), told("rogue", "eu-1"), told("rogue", "eu-2")];
+        let speakers = serde_json::json!([{"cluster": "hub", "sources": ["flux"], "clusters": ["eu-*"]}]);
+        let mut expectation = expects(only(&["eu-1", "eu-2", "us-1"]), vec![gate("one", only(&["eu-1"]))]);
+        expectation.leave_to(&serde_json::from_value(speakers).unwrap());
+        let findings = unchecked(&[expectation], streams.iter());
+        assert!(findings[0].message.contains("in 1 of 1 clusters, for instance `eu-1`"), "{findings:#?}");
+        assert!(findings[0].message.ends_with("; gates that stay closed: one"), "{findings:#?}");
     }
 
     #[test]
