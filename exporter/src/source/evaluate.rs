@@ -91,6 +91,7 @@ impl Source {
         let program = &self.program;
         // Objects of another cluster are not to be found in this one.
         let is_here = self.identity(object)?.cluster.is_none();
+        self.order(object)?;
         let mut scope = self.scope(object, related);
         let mut time = Time { now, next: None };
         let desired = revisions(&program.desired, &mut scope)?;

@@ -149,6 +149,11 @@ pub(super) struct IdentityDefinition {
     /// out.
     #[schemars(length(min = 1))]
     pub(super) name_expression: Option<String>,
+    /// Which of several objects is the package, where each of its versions is an object of its own: a CEL
+    /// expression that gives an int, 0 at least, and sees `object`. The object with the highest is it. When left
+    /// out, several objects that are one package make it Unknown.
+    #[schemars(length(min = 1))]
+    pub(super) order_expression: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]

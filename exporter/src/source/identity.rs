@@ -20,6 +20,8 @@ pub(super) struct IdentityProgram {
     pub(super) namespace: Option<Expression>,
     /// `None`: the object's own.
     pub(super) name: Option<Expression>,
+    /// `None`: no two objects are one package.
+    pub(super) order: Option<Expression>,
 }
 
 /// The cluster, the namespace and the name of a package.
@@ -61,8 +63,16 @@ impl IdentityProgram {
         Ok(identity)
     }
 
+    /// Where an object stands among those that are the same package: the last of them is it.
+    pub(super) fn order_of(&self, object: &Value) -> Result<u64, EvaluationError> {
+        let Some(order) = &self.order else { return Ok(0) };
+        let mut scope = Scope::default();
+        scope.bind(OBJECT, object);
+        order.count(&mut scope)
+    }
+
     pub(super) fn expressions(&self) -> impl Iterator<Item = &Expression> {
-        self.cluster.iter().chain(&self.namespace).chain(&self.name)
+        self.cluster.iter().chain(&self.namespace).chain(&self.name).chain(&self.order)
     }
 }
 

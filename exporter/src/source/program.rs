@@ -156,6 +156,11 @@ impl Source {
             .map_or_else(|| Ok(Identity::of(object)), |identity| identity.of(object, &self.cluster_names))
     }
 
+    /// Where an object stands among those that are the same package. An error when the expression fails.
+    pub fn order(&self, object: &Value) -> Result<u64, EvaluationError> {
+        self.program.identity.as_ref().map_or(Ok(0), |identity| identity.order_of(object))
+    }
+
     /// Whether expressions read `metadata.resourceVersion`.
     pub(crate) fn reads_versions(&self) -> bool {
         self.reads_versions

@@ -58,6 +58,18 @@ impl Projection {
         object
     }
 
+    /// Whether nothing of an object is kept but what its metadata says.
+    pub(crate) fn is_of_metadata(&self) -> bool {
+        let of_metadata = |field: &String| ["apiVersion", "kind", "metadata"].contains(&field.as_str());
+        !self.whole && !self.keys && self.items.is_none() && self.fields.keys().all(of_metadata)
+    }
+
+    /// The same without these fields.
+    pub(crate) fn without(mut self, fields: &[&str]) -> Self {
+        fields.iter().for_each(|field| drop(self.fields.remove(*field)));
+        self
+    }
+
     /// Keeps everything below.
     pub fn keep(&mut self) {
         *self = Self { whole: true, ..Self::default() };

@@ -21,6 +21,7 @@ pub(super) fn try_all<'v>(
     own.bind(OBJECT, object);
     p.conditions.iter().try_for_each(|e| e.truth(&mut own).map(drop))?;
     source.identity(object)?;
+    source.order(object)?;
     for r in &source.related {
         r.expressions().try_for_each(|e| e.text_of(&mut own, MAX_REASON).map(drop))?;
     }

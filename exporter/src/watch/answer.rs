@@ -23,8 +23,8 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Asks, and waits for the head of the answer.
-    pub(super) async fn get(client: &Client, clock: &Clock, uri: &str) -> Result<Self, Fault> {
-        let answer = client.send(request(uri)?.map(Body::from));
+    pub(super) async fn get(client: &Client, clock: &Clock, uri: &str, accept: &str) -> Result<Self, Fault> {
+        let answer = client.send(request(uri, accept)?.map(Body::from));
         let answer = timeout(PATIENCE, answer).await.map_err(|_| Fault::Silent(PATIENCE))??;
         let now = clock.now();
         let date = answer.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());

@@ -12,6 +12,22 @@ use crate::source::Projection;
 /// (kubernetes/kubernetes, `apimachinery/pkg/apis/meta/v1`, `InitialEventsAnnotationKey`).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
+/// How objects are asked for, and lists of them. A server that cannot give metadata alone gives whole objects.
+const WHOLE: Forms = Forms { object: "application/json", list: "application/json" };
+const METADATA: Forms = Forms {
+    object: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+    list: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+};
+
+/// What requests accept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Forms {
+    /// Those for one object, and for watches.
+    pub(super) object: &'static str,
+    /// Those for lists.
+    pub(super) list: &'static str,
+}
+
 /// One event of a watch.
 #[derive(Debug, PartialEq)]
 pub(super) enum Event {
@@ -31,18 +47,36 @@ pub(super) enum Event {
 /// How to parse events of a kind: what to keep of its objects, of bookmarks and of errors.
 #[derive(Debug)]
 pub(super) struct Parser {
+    /// How to ask for what is parsed.
+    pub(super) forms: Forms,
+    /// The objects' kind, where they do not say it themselves.
+    kind: Option<String>,
     object: Projection,
     bookmark: Projection,
     whole: Projection,
 }
 
 impl Parser {
-    pub(super) fn new(object: Projection) -> Self {
+    /// Where nothing but metadata is kept of the objects of a kind, nothing else is asked for either: what is in a Secret, say,
+    /// never gets here. What is sent then says a kind and an `apiVersion` that are not the object's.
+    pub(super) fn new(object: Projection, kind: &str) -> Self {
+        let (forms, kind, object) = match object.is_of_metadata() {
+            true => (METADATA, Some(kind.to_owned()), object.without(&["apiVersion", "kind"])),
+            false => (WHOLE, None, object),
+        };
         let mut bookmark = Projection::of_object();
         bookmark.field("metadata").field("annotations").keep();
         let mut whole = Projection::default();
         whole.keep();
-        Self { object, bookmark, whole }
+        Self { forms, kind, object, bookmark, whole }
+    }
+
+    /// An object as it was parsed, with its kind.
+    fn named(&self, mut object: Value) -> Value {
+        if let (Some(kind), Value::Object(fields)) = (&self.kind, &mut object) {
+            fields.insert("kind".to_owned(), kind.as_str().into());
+        }
+        object
     }
 
     /// Parses one line of a watch.
@@ -52,7 +86,7 @@ impl Parser {
         let (kind, object) = EventSeed(self).deserialize(&mut deserializer).map_err(malformed)?;
         deserializer.end().map_err(malformed)?;
         Ok(match kind.as_str() {
-            "ADDED" | "MODIFIED" => Event::Applied(object),
+            "ADDED" | "MODIFIED" => Event::Applied(self.named(object)),
             "DELETED" => Event::Deleted(object),
             "BOOKMARK" => Event::Bookmark {
                 version: version_of(&object).to_owned(),
@@ -79,7 +113,7 @@ impl Parser {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let object = self.object.seed().deserialize(&mut deserializer).map_err(malformed)?;
         deserializer.end().map_err(malformed)?;
-        Ok(object)
+        Ok(self.named(object))
     }
 
     /// Parses one page of a list: lean objects, resource version, continue token.
@@ -218,7 +252,7 @@ impl<'de> Visitor<'de> for ItemsSeed<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         while let Some(object) = seq.next_element_seed(self.0.object.seed())? {
-            self.1.push(object);
+            self.1.push(self.0.named(object));
         }
         Ok(())
     }
@@ -233,11 +267,30 @@ mod tests {
     fn parser() -> Parser {
         let mut projection = Projection::of_object();
         projection.field("status").field("phase").keep();
-        Parser::new(projection)
+        Parser::new(projection, "Part")
     }
 
     fn event(value: &Value) -> Event {
         parser().event(value.to_string().as_bytes()).unwrap()
+    }
+
+    /// What PartialObjectMetadata says of itself is not what the object is.
+    #[test]
+    fn of_what_only_metadata_is_kept_nothing_else_is_asked_for() {
+        assert_eq!(parser().forms.list, "application/json");
+        let mut projection = Projection::of_object();
+        projection.field("metadata").field("labels").keep();
+        let parser = Parser::new(projection, "Secret");
+        assert!(parser.forms.object.starts_with("application/json;as=PartialObjectMetadata;"));
+        let metadata = json!({"name": "a", "labels": {"owner": "helm"}});
+        let sent =
+            json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
+        let expected = json!({"kind": "Secret", "metadata": metadata});
+        let event = parser.event(json!({"type": "ADDED", "object": sent}).to_string().as_bytes()).unwrap();
+        assert_eq!(event, Event::Applied(expected.clone()));
+        assert_eq!(parser.object(&sent.to_string()).unwrap(), expected);
+        let page = json!({"metadata": {"resourceVersion": "7"}, "items": [sent]});
+        assert_eq!(parser.page(&page.to_string()).unwrap().objects, [expected]);
     }
 
     #[test]

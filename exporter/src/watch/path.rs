@@ -28,11 +28,11 @@ impl Path {
     }
 }
 
-/// A GET without compression: servers compress large answers for whoever accepts it, which costs
+/// A GET of what `accept` says, without compression: servers compress large answers for whoever accepts it, which costs
 /// more time than the bytes do, and watches in several gzip members are read wrongly.
-pub(super) fn request(uri: &str) -> Result<http::Request<Vec<u8>>, Fault> {
+pub(super) fn request(uri: &str, accept: &str) -> Result<http::Request<Vec<u8>>, Fault> {
     http::Request::get(uri)
-        .header(http::header::ACCEPT, "application/json")
+        .header(http::header::ACCEPT, accept)
         .header(http::header::ACCEPT_ENCODING, "identity")
         .body(Vec::new())
         .map_err(|error| Fault::Malformed(format!("request for {uri}: {error}")))

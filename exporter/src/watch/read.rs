@@ -15,7 +15,7 @@ use super::{
 
 /// Reads what was asked for until it succeeds, and tells the engine.
 pub async fn read(settings: WatcherSettings, wanted: ReadRequest) {
-    let parser = Parser::new(wanted.projection.clone());
+    let parser = Parser::new(wanted.projection.clone(), &wanted.of.kind);
     let mut backoff = BACKOFF.0;
     loop {
         let change = match objects(&settings, &parser, &wanted).await {
@@ -41,10 +41,9 @@ async fn objects(
     wanted: &ReadRequest,
 ) -> Result<Vec<(PackageKey, Value)>, Fault> {
     let Some(path) = settings.discovery.path(&wanted.of).await? else { return Ok(Vec::new()) };
-    let get = |uri: String| settings.get(uri);
     let selector = match &wanted.reading {
         Reading::Object(key) => {
-            return match get(path.one(key)).await {
+            return match settings.get(&path.one(key), parser.forms.object).await {
                 Ok(text) => Ok(vec![(key.clone(), parser.object(&text)?)]),
                 Err(Fault::NotServed) => Ok(Vec::new()),
                 Err(fault) => Err(fault),
@@ -57,7 +56,8 @@ async fn objects(
     };
     let (mut objects, mut next) = (Vec::new(), String::new());
     loop {
-        let page = parser.page(&get(format!("{}?limit={PAGE}{selector}{next}", path.all())).await?)?;
+        let uri = format!("{}?limit={PAGE}{selector}{next}", path.all());
+        let page = parser.page(&settings.get(&uri, parser.forms.list).await?)?;
         for object in page.objects {
             objects.push((key_of(&object)?, object));
         }

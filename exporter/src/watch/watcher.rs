@@ -74,13 +74,13 @@ pub struct WatcherSettings {
 
 impl WatcherSettings {
     /// The head of the answer to a GET.
-    async fn ask(&self, uri: &str) -> Result<Answer, Fault> {
-        Answer::get(&self.client, &self.clock, uri).await
+    async fn ask(&self, uri: &str, accept: &str) -> Result<Answer, Fault> {
+        Answer::get(&self.client, &self.clock, uri, accept).await
     }
 
     /// The whole answer to a GET.
-    pub(super) async fn get(&self, uri: String) -> Result<String, Fault> {
-        self.ask(&uri).await?.text().await
+    pub(super) async fn get(&self, uri: &str, accept: &str) -> Result<String, Fault> {
+        self.ask(uri, accept).await?.text().await
     }
 }
 
@@ -117,7 +117,7 @@ impl Watcher {
         projection: Projection,
         contact: Contact,
     ) -> Self {
-        let (parser, backoff) = (Arc::new(Parser::new(projection)), BACKOFF.0);
+        let (parser, backoff) = (Arc::new(Parser::new(projection, &kind.kind)), BACKOFF.0);
         let (newest, restored, told) = Default::default();
         Self { settings, id, kind, parser, contact, streaming: true, backoff, newest, restored, told }
     }
@@ -246,7 +246,9 @@ impl Watcher {
         let mut pauses = self.settings.clock.pauses();
         let opened = self.settings.clock.now();
         pauses.mark_unchanged();
-        let answer = timeout(patience, self.settings.ask(&uri)).await.map_err(|_| Fault::Silent(patience))?;
+        let answer = timeout(patience, self.settings.ask(&uri, self.parser.forms.object))
+            .await
+            .map_err(|_| Fault::Silent(patience))?;
         let answer = answer.map_err(refused)?;
         if listing {
             self.begin_list(answer.server).await?;
@@ -402,7 +404,8 @@ impl Watcher {
         let mut begun = false;
         loop {
             let token = next.map(|t| format!("&continue={}", encode(&t))).unwrap_or_default();
-            let answer = self.settings.ask(&format!("{path}?limit={PAGE}{token}{selector}")).await?;
+            let uri = format!("{path}?limit={PAGE}{token}{selector}");
+            let answer = self.settings.ask(&uri, self.parser.forms.list).await?;
             if !std::mem::replace(&mut begun, true) {
                 self.begin_list(answer.server).await?;
             }
@@ -447,7 +450,7 @@ impl Watcher {
         Box::pin(async move {
             loop {
                 let at = settings.clock.now().boot;
-                let answer = timeout(ASKING, settings.get(uri.clone())).await;
+                let answer = timeout(ASKING, settings.get(&uri, parser.forms.list)).await;
                 match answer.unwrap_or(Err(Fault::Silent(ASKING))) {
                     Ok(text) => return Ok((number(&parser.page(&text)?.version), known, at)),
                     Err(fault) if fault.may_pass() => {

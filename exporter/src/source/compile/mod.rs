@@ -163,7 +163,8 @@ impl Compiler<'_> {
                     let message = "needs `clusterExpression`, `namespaceExpression` or `nameExpression`";
                     return Err(self.wrong("spec.identity", message));
                 }
-                Some(IdentityProgram { cluster, namespace, name })
+                let order = part("orderExpression", i.order_expression.as_ref())?;
+                Some(IdentityProgram { cluster, namespace, name, order })
             }
         };
         let mut conditions = Vec::new();

@@ -21,16 +21,22 @@ spec:
     clusterExpression: object.?spec.?cluster
     namespaceExpression: object.?spec.?space.or(object.metadata.?namespace)
     nameExpression: object.?spec.?app.or(optional.of(object.metadata.name))
+    orderExpression: object.?spec.?order.orValue(0)
   matchConditions:
     - name: no-template
       expression: object.?spec.?template.orValue(false) == false
   revisions: {appliedExpression: object.?spec.?revision}
   apply: [{state: Applied}]
   health: [{state: Current}]
+  reasonExpression: object.?spec.?word
 ";
 
 fn fixture() -> Fixture {
-    let mut f = Fixture::of(SOURCE, Limits::default());
+    fixture_of(SOURCE)
+}
+
+fn fixture_of(source: &str) -> Fixture {
+    let mut f = Fixture::of(source, Limits::default());
     f.list("One", |_| {});
     f.list("Other", |_| {});
     f
@@ -142,36 +148,52 @@ proptest! {
     #[test]
     fn what_is_shown_does_not_depend_on_the_way(
         steps in proptest::collection::vec(
-            (any::<bool>(), 0..3usize, proptest::option::of((0..3usize, any::<bool>()))), 1..40),
+            (any::<bool>(), 0..3usize, proptest::option::of((0..3usize, any::<bool>(), 0..3u64))), 1..40),
     ) {
-        let mut f = fixture();
-        let mut there: BTreeMap<(bool, usize), (usize, bool)> = BTreeMap::new();
+        // What is well needs no reason.
+        let mut f = fixture_of(&SOURCE.replace("[{state: Current}]", "[{state: Failed}]"));
+        let mut there: BTreeMap<(bool, usize), (usize, bool, u64)> = BTreeMap::new();
         for (kind, object, becomes) in steps {
             let (of, name) = (if kind { "One" } else { "Other" }, format!("o{object}"));
             match becomes {
-                Some((app, template)) => {
-                    there.insert((kind, object), (app, template));
-                    put(&mut f, of, &name, json!({"app": format!("p{app}"), "template": template}));
+                Some((app, template, order)) => {
+                    there.insert((kind, object), (app, template, order));
+                    let spec = json!({"app": format!("p{app}"), "template": template, "order": order, "word": format!("{of}{object}")});
+                    put(&mut f, of, &name, spec);
                 }
                 None => {
                     there.remove(&(kind, object));
                     delete(&mut f, of, &name);
                 }
             }
-            let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-            for (app, _) in there.values().filter(|(_, template)| !template) {
-                *counts.entry(*app).or_default() += 1;
+            let mut highest: BTreeMap<usize, (u64, String)> = BTreeMap::new();
+            for ((kind, object), (app, _, order)) in there.iter().filter(|(_, (_, template, _))| !template) {
+                let word = format!("{}{object}", if *kind { "One" } else { "Other" });
+                match highest.get_mut(app) {
+                    Some((most, _)) if *most > *order => {}
+                    Some((most, word)) if *most == *order => *word = "IdentityConflict".to_owned(),
+                    _ => drop(highest.insert(*app, (*order, word))),
+                }
             }
-            let expected: Vec<(String, String)> = counts
-                .iter()
-                .map(|(app, count)| {
-                    let reason = if *count > 1 { "IdentityConflict" } else { "" };
-                    (format!("n/p{app}"), reason.to_owned())
-                })
-                .collect();
-            prop_assert_eq!(shown(&f), expected);
+            let expected = highest.into_iter().map(|(app, (_, word))| (format!("n/p{app}"), word));
+            prop_assert_eq!(shown(&f), expected.collect::<Vec<_>>());
         }
     }
+}
+
+#[test]
+fn an_object_that_does_not_say_where_it_stands_is_taken_for_the_one_that_counts() {
+    let mut f = fixture();
+    put(&mut f, "One", "a", json!({"app": "p", "order": 7}));
+    put(&mut f, "Other", "b", json!({"app": "p", "order": "8"}));
+    assert_eq!(shown(&f), is(&[("n/p", "EvaluationFailed")]));
+    put(&mut f, "One", "a", json!({"app": "p", "order": 9}));
+    assert_eq!(shown(&f), is(&[("n/p", "EvaluationFailed")]));
+    put(&mut f, "Other", "b", json!({"app": "p", "order": 8}));
+    assert_eq!(shown(&f), is(&[("n/p", "")]));
+    delete(&mut f, "One", "a");
+    put(&mut f, "One", "c", json!({"app": "p", "order": -1, "word": "Low"}));
+    assert_eq!(shown(&f), is(&[("n/p", "EvaluationFailed")]));
 }
 
 #[test]

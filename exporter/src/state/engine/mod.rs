@@ -279,10 +279,14 @@ impl Engine {
         state.objects.insert(key.clone(), Held { kept, stamp });
         let referrers = state.referrers(&key, Some(&object));
         for source in self.sources_of(kind) {
-            if let Some(package) = self.name(source, kind, &key, &object, known)
-                && self.can_evaluate(source, kind)
-            {
+            let Some(package) = self.name(source, kind, &key, &object, known) else { continue };
+            if !self.can_evaluate(source, kind) {
+                continue;
+            }
+            if self.object_of(source, &package) == Some((kind, key.clone())) {
                 self.evaluate(source, &package, &object, known, now);
+            } else {
+                self.evaluate_kept(source, &package, known, now);
             }
         }
         self.evaluate_again(referrers, known);

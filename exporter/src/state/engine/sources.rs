@@ -16,6 +16,7 @@ use super::{
     key::Key,
     kind::KindState,
     listing::Listing,
+    names::Order,
     published::{PublishedSource, Visibility},
     resource_kind::ResourceKind,
     resources::named,
@@ -271,7 +272,9 @@ impl Engine {
             // Evaluation says what is wrong.
             Err(_) => key.clone(),
         });
-        if let Some(before) = names.put(kind, key, package.as_ref()) {
+        // Where it cannot be told which is meant, the one of which that cannot be told says so.
+        let order = reader.source.order(object).unwrap_or(Order::MAX);
+        if let Some(before) = names.put(kind, key, package.as_ref().map(|package| (package, order))) {
             self.due.push_back(Due::Evaluate(source, before, known));
         }
         package
@@ -302,7 +305,7 @@ impl Engine {
         let reader = &self.readers[source];
         match &reader.names {
             None => Some((*reader.kinds.first()?, package.clone())),
-            Some(names) => names.objects_of(package).next().cloned(),
+            Some(names) => names.objects_of(package).next().map(|(kind, key)| (kind, key.clone())),
         }
     }
 
@@ -313,7 +316,7 @@ impl Engine {
         if count < 2 {
             return None;
         }
-        let named = objects().take(MOST_RIVALS).map(|(kind, key)| named(&self.kinds[*kind].of, Some(key)));
+        let named = objects().take(MOST_RIVALS).map(|(kind, key)| named(&self.kinds[kind].of, Some(key)));
         let more = if count > MOST_RIVALS { " and more" } else { "" };
         Some(named.collect::<Vec<_>>().join(", ") + more)
     }
