@@ -29,6 +29,7 @@ pub const PRESETS: &[Preset] = presets![
     "crossplane-composite",
     "crossplane-configuration",
     "crossplane-package",
+    "fleet-bundledeployment",
     "flux-helmrelease",
     "flux-kustomization",
     "flux-source",
@@ -41,7 +42,7 @@ pub const PRESETS: &[Preset] = presets![
 
 /// Those that have to be asked for by name: what they read is what other packages are made of, and
 /// would be counted beside these.
-const ON_REQUEST: [&str; 2] = ["flux-source", "olm-clustercatalog"];
+const ON_REQUEST: [&str; 3] = ["fleet-bundledeployment", "flux-source", "olm-clustercatalog"];
 
 impl Preset {
     /// Those that are used when none is named.
