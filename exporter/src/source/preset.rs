@@ -38,11 +38,12 @@ pub const PRESETS: &[Preset] = presets![
     "olm-clustercatalog",
     "olm-clusterextension",
     "rukpak-bundledeployment",
+    "sveltos-clustersummary",
 ];
 
 /// Those that have to be asked for by name: what they read is what other packages are made of, and
 /// would be counted beside these.
-const ON_REQUEST: [&str; 3] = ["fleet-bundledeployment", "flux-source", "olm-clustercatalog"];
+const ON_REQUEST: [&str; 4] = ["fleet-bundledeployment", "flux-source", "olm-clustercatalog", "sveltos-clustersummary"];
 
 impl Preset {
     /// Those that are used when none is named.
