@@ -44,8 +44,13 @@ pub const PRESETS: &[Preset] = presets![
 
 /// Those that have to be asked for by name: what they read is what other packages are made of, and
 /// would be counted beside these.
-const ON_REQUEST: [&str; 5] =
-    ["clusterapi-cluster", "fleet-bundledeployment", "flux-source", "olm-clustercatalog", "sveltos-clustersummary"];
+const ON_REQUEST: [&str; 5] = [
+    "clusterapi-cluster",
+    "fleet-bundledeployment",
+    "flux-source",
+    "olm-clustercatalog",
+    "sveltos-clustersummary",
+];
 
 impl Preset {
     /// Those that are used when none is named.
