@@ -25,10 +25,12 @@ pub const PRESETS: &[Preset] = presets![
     "cartographer-workload",
     "carvel-app",
     "carvel-packageinstall",
+    "clusterapi-cluster",
     "configsync",
     "crossplane-composite",
     "crossplane-configuration",
     "crossplane-package",
+    "fleet-bundledeployment",
     "flux-helmrelease",
     "flux-kustomization",
     "flux-source",
@@ -38,11 +40,19 @@ pub const PRESETS: &[Preset] = presets![
     "olm-clustercatalog",
     "olm-clusterextension",
     "rukpak-bundledeployment",
+    "sveltos-clustersummary",
 ];
 
-/// Those that have to be asked for by name: what they read is what other packages are made of, and
-/// would be counted beside these.
-const ON_REQUEST: [&str; 3] = ["flux-source", "helm-release", "olm-clustercatalog"];
+/// Those that have to be asked for by name: what they read is in few clusters, what other packages are made of and would be
+/// counted beside these, or nothing that every exporter should have a right to.
+const ON_REQUEST: [&str; 6] = [
+    "clusterapi-cluster",
+    "fleet-bundledeployment",
+    "flux-source",
+    "helm-release",
+    "olm-clustercatalog",
+    "sveltos-clustersummary",
+];
 
 impl Preset {
     /// Those that are used when none is named.

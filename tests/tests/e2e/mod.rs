@@ -14,6 +14,7 @@ mod events;
 mod exporter_silent;
 mod flux_delivers;
 mod gates_page;
+mod helm;
 mod history;
 mod http_api;
 mod leadership;
