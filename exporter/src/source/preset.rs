@@ -32,7 +32,10 @@ pub const PRESETS: &[Preset] = presets![
     "flux-helmrelease",
     "flux-kustomization",
     "flux-source",
+    "karmada-work",
     "kpt-resourcegroup",
+    "kubefleet-binding",
+    "kubefleet-work",
     "kudo-instance",
     "olm-clustercatalog",
     "olm-clusterextension",
@@ -41,7 +44,8 @@ pub const PRESETS: &[Preset] = presets![
 
 /// Those that have to be asked for by name: what they read is what other packages are made of, and
 /// would be counted beside these.
-const ON_REQUEST: [&str; 2] = ["flux-source", "olm-clustercatalog"];
+const ON_REQUEST: [&str; 5] =
+    ["flux-source", "karmada-work", "kubefleet-binding", "kubefleet-work", "olm-clustercatalog"];
 
 impl Preset {
     /// Those that are used when none is named.
