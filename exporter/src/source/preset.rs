@@ -34,8 +34,14 @@ pub const PRESETS: &[Preset] = presets![
     "flux-helmrelease",
     "flux-kustomization",
     "flux-source",
+<<<<<<< HEAD
     "helm-release",
+=======
+    "karmada-work",
+>>>>>>> karmada
     "kpt-resourcegroup",
+    "kubefleet-binding",
+    "kubefleet-work",
     "kudo-instance",
     "olm-clustercatalog",
     "olm-clusterextension",
@@ -43,6 +49,7 @@ pub const PRESETS: &[Preset] = presets![
     "sveltos-clustersummary",
 ];
 
+<<<<<<< HEAD
 /// Those that have to be asked for by name: what they read is in few clusters, what other packages are made of and would be
 /// counted beside these, or nothing that every exporter should have a right to.
 const ON_REQUEST: [&str; 6] = [
@@ -53,6 +60,12 @@ const ON_REQUEST: [&str; 6] = [
     "olm-clustercatalog",
     "sveltos-clustersummary",
 ];
+=======
+/// Those that have to be asked for by name: what they read is what other packages are made of, and
+/// would be counted beside these.
+const ON_REQUEST: [&str; 5] =
+    ["flux-source", "karmada-work", "kubefleet-binding", "kubefleet-work", "olm-clustercatalog"];
+>>>>>>> karmada
 
 impl Preset {
     /// Those that are used when none is named.
