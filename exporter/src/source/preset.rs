@@ -34,6 +34,7 @@ pub const PRESETS: &[Preset] = presets![
     "flux-source",
     "kpt-resourcegroup",
     "kudo-instance",
+    "ocm-manifestwork",
     "olm-clustercatalog",
     "olm-clusterextension",
     "rukpak-bundledeployment",
@@ -41,7 +42,7 @@ pub const PRESETS: &[Preset] = presets![
 
 /// Those that have to be asked for by name: what they read is what other packages are made of, and
 /// would be counted beside these.
-const ON_REQUEST: [&str; 2] = ["flux-source", "olm-clustercatalog"];
+const ON_REQUEST: [&str; 3] = ["flux-source", "ocm-manifestwork", "olm-clustercatalog"];
 
 impl Preset {
     /// Those that are used when none is named.
