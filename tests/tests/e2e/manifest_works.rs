@@ -19,7 +19,8 @@ const CLUSTERS: [&str; 2] = ["eu-1", "eu-2"];
 /// For an agent that applies, reads and reports on a busy machine.
 const LATER: Duration = Duration::from_secs(150);
 
-/// The spec of the ManifestWorks in the documentation, at a revision.
+/// The spec of the ManifestWorks in the documentation, at a revision. Before its Deployment the agent has some other objects to
+/// apply, so that it evaluates the rules meanwhile.
 fn documented(revision: &str) -> Result<Value> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/presets/open-cluster-management.md");
     let page = std::fs::read_to_string(page)?;
@@ -27,7 +28,19 @@ fn documented(revision: &str) -> Result<Value> {
     let (set, _) =
         blocks.find(|(block, _)| block.contains("ManifestWorkReplicaSet")).context("no example")?;
     let set: Value = serde_saphyr::from_str(&set.replace("v2", revision))?;
-    Ok(set["spec"]["manifestWorkTemplate"].clone())
+    let mut spec = set["spec"]["manifestWorkTemplate"].clone();
+    let manifests = spec["workload"]["manifests"].as_array_mut().context("no manifests")?;
+    for number in 0..8 {
+        let name = format!("{PACKAGE}-{number}");
+        manifests.insert(
+            0,
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"},
+                "data": {"revision": revision},
+            }),
+        );
+    }
+    Ok(spec)
 }
 
 fn manifest_works() -> GroupVersionKind {
@@ -263,7 +276,7 @@ async fn gates_over_manifest_works_open_once_the_rules_have_seen_the_new_revisio
         managed.moves("eu-1", "v4").await?;
         managed.is_available("eu-1", "True").await?;
         managed.wants("v4").await?;
-        hub.closes("eu-1", "NotUpdated", LATER).await?;
+        hub.closes("eu-1", "Progressing", LATER).await?;
         managed.agents[0].start()?;
         managed.rolls_out(eu_1, "v4", Rollout::Ready).await?;
         hub.opens("eu-1", LATER).await?;
