@@ -43,9 +43,11 @@ func run(ctx context.Context) error {
 	agent := options.NewAgentOptions()
 	agent.SpokeClusterName = os.Args[1]
 	agent.HubQPS, agent.HubBurst = 50, 100
+	// As slow as one that has thousands of objects: it reads them again while it still applies some.
+	agent.CommonOpts.QPS, agent.CommonOpts.Burst = 20, 10
 	work := spoke.NewWorkloadAgentOptions()
 	work.WorkloadSourceConfig = os.Args[2]
-	work.StatusSyncInterval = time.Second
+	work.StatusSyncInterval = 2 * time.Second
 	return spoke.NewWorkAgentConfig(agent, work).
 		RunWorkloadAgent(ctx, &controllercmd.ControllerContext{KubeConfig: cluster})
 }

@@ -1,7 +1,7 @@
 //! Open Cluster Management's real work agents apply the ManifestWorks of two clusters, and one exporter beside the hub that
 //! has them tells the gates of both.
 //!
-//! With `STATUSBRIDGE_RECORD` set to a file, the versions of the first cluster's ManifestWork are written there.
+//! With `STATUSBRIDGE_RECORD` set to a file, the versions of the first cluster's ManifestWork and Deployment are written there.
 
 use super::world::*;
 use anyhow::{Context, Result, ensure};
@@ -195,14 +195,19 @@ fn gates() -> [(&'static str, Vec<&'static str>); 3] {
     [(first, vec![first]), (second, vec![second]), ("all", CLUSTERS.to_vec())]
 }
 
-/// Writes the versions of an object, a line each.
-async fn save(history: &History, path: &Path) -> Result<()> {
-    let mut lines = String::new();
-    for mut version in history.versions().await? {
-        version.object.metadata.managed_fields = None;
-        lines += &serde_json::to_string(&version.object)?;
-        lines.push('\n');
+/// Writes the versions of objects, a line each, in the order in which they were stored: the API servers share an etcd.
+async fn save(histories: &[&History], path: &Path) -> Result<()> {
+    let mut all = Vec::new();
+    for history in histories {
+        for mut version in history.versions().await? {
+            version.object.metadata.managed_fields = None;
+            let number: u64 =
+                version.object.metadata.resource_version.as_deref().context("no version")?.parse()?;
+            all.push((number, serde_json::to_string(&version.object)? + "\n"));
+        }
     }
+    all.sort();
+    let lines: String = all.into_iter().map(|(_, line)| line).collect();
     std::fs::write(path, lines).with_context(|| path.display().to_string())
 }
 
@@ -214,6 +219,8 @@ async fn gates_over_manifest_works_open_once_the_rules_have_seen_the_new_revisio
         let hub = &managed.hub;
         let [eu_1, eu_2] = managed.clusters.each_ref();
         let work = History::record(&hub.api, &manifest_works(), "eu-1", "eu-1-payments").await?;
+        let deployments = GroupVersionKind::gvk("apps", "v1", "Deployment");
+        let deployment = History::record(eu_1, &deployments, "default", PACKAGE).await?;
         for cluster in [eu_1, eu_2] {
             managed.moves(cluster.name(), "v1").await?;
             managed.rolls_out(cluster, "v1", Rollout::Ready).await?;
@@ -264,7 +271,7 @@ async fn gates_over_manifest_works_open_once_the_rules_have_seen_the_new_revisio
         managed.rolls_out(eu_1, "v2", Rollout::Ready).await?;
         managed.all_open().await?;
         if let Some(path) = std::env::var_os("STATUSBRIDGE_RECORD") {
-            save(&work, Path::new(&path)).await?;
+            save(&[&work, &deployment], Path::new(&path)).await?;
         }
 
         // An agent dies. What it said last stays, until the hub notices.
