@@ -36,6 +36,7 @@ promotion-steps|github.com/expr-lang/expr|promotion-steps|statusbridge.dev/tests
 argo-rollouts|github.com/argoproj/argo-rollouts|rollouts-controller|github.com/argoproj/argo-rollouts/cmd/rollouts-controller||4 minutes|
 kubefleet|go.goms.io/fleet|kubefleet-updaterun|statusbridge.dev/tests/servers/kubefleet||2 minutes|
 ocm-placement|open-cluster-management.io/ocm|ocm-placement|statusbridge.dev/tests/servers/ocm-placement||3 minutes|
+ocm-work|open-cluster-management.io/ocm|ocm-work|statusbridge.dev/tests/servers/ocm-work||3 minutes|
 crossplane-changelog|github.com/crossplane/crossplane-runtime/v2|changelog-client|statusbridge.dev/tests/servers/crossplane-changelog||2 minutes|
 kube-state-metrics|k8s.io/kube-state-metrics/v2|kube-state-metrics|k8s.io/kube-state-metrics/v2||2 minutes|-X '$common'=@V@
 helm|helm.sh/helm/v3|helm|helm.sh/helm/v3/cmd/helm||3 minutes|-X helm.sh/helm/v3/internal/version.version=v@V@ -X '$helm'/chartutil.k8sVersionMajor=1 -X '$helm'/chartutil.k8sVersionMinor=36 -X '$helm'/lint/rules.k8sVersionMajor=1 -X '$helm'/lint/rules.k8sVersionMinor=36
@@ -45,7 +46,7 @@ kubeconform|github.com/yannh/kubeconform|kubeconform|github.com/yannh/kubeconfor
 '
 # kube-state-metrics is what the benchmark measures against, kubeconform and actionlint are what deploy/check runs,
 # otel-collector is what `make pipelines` tries: no other test needs them.
-default_names="kubernetes etcd etcd-old prometheus thanos mimir victoria-metrics victoria-metrics-cluster kustomize-controller source-controller kpt kstatus argocd argocd-lua promotion-steps crossplane-changelog argo-rollouts kubefleet ocm-placement helm"
+default_names="kubernetes etcd etcd-old prometheus thanos mimir victoria-metrics victoria-metrics-cluster kustomize-controller source-controller kpt kstatus argocd argocd-lua promotion-steps crossplane-changelog argo-rollouts kubefleet ocm-placement ocm-work helm"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }

@@ -125,6 +125,16 @@ pub fn argo_cd() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Open Cluster Management's ManifestWork, ManagedCluster and those of placements.
+///
+/// # Errors
+/// When a directory cannot be read.
+pub fn open_cluster_management() -> Result<Vec<PathBuf>> {
+    let mut files = yaml_files(&repository().join("tests/crds/open-cluster-management"))?;
+    files.append(&mut consumer("open-cluster-management")?);
+    Ok(files)
+}
+
 /// Every CRD in `tests/crds` by its name, in sets that one API server can have: a CRD that several files define
 /// (versions or channels of one project, two projects) is another one in each set.
 ///

@@ -43,6 +43,7 @@ pub const PRESETS: &[Preset] = presets![
     "kubefleet-binding",
     "kubefleet-work",
     "kudo-instance",
+    "ocm-manifestwork",
     "olm-clustercatalog",
     "olm-clusterextension",
     "rukpak-bundledeployment",
@@ -63,9 +64,13 @@ const ON_REQUEST: [&str; 6] = [
 =======
 /// Those that have to be asked for by name: what they read is what other packages are made of, and
 /// would be counted beside these.
+<<<<<<< HEAD
 const ON_REQUEST: [&str; 5] =
     ["flux-source", "karmada-work", "kubefleet-binding", "kubefleet-work", "olm-clustercatalog"];
 >>>>>>> karmada
+=======
+const ON_REQUEST: [&str; 3] = ["flux-source", "ocm-manifestwork", "olm-clustercatalog"];
+>>>>>>> ocm
 
 impl Preset {
     /// Those that are used when none is named.

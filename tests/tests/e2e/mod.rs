@@ -19,6 +19,7 @@ mod history;
 mod http_api;
 mod leadership;
 mod logs;
+mod manifest_works;
 mod mcp;
 mod mimir;
 mod missing_clusters;

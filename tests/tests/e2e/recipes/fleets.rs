@@ -216,7 +216,7 @@ async fn open_cluster_management_places_on_the_next_clusters_only_after_the_gate
         let one = One::start(rig).await?;
         let hub = &one.hub;
         let api = &hub.api;
-        api.install_crds(&crds::consumer("open-cluster-management")?).await?;
+        api.install_crds(&crds::open_cluster_management()?).await?;
         let group = "cluster.open-cluster-management.io";
         api.apply_object(&json!({
             "apiVersion": format!("{group}/v1beta2"), "kind": "ManagedClusterSet", "metadata": {"name": "global"},
