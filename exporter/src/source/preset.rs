@@ -34,11 +34,8 @@ pub const PRESETS: &[Preset] = presets![
     "flux-helmrelease",
     "flux-kustomization",
     "flux-source",
-<<<<<<< HEAD
     "helm-release",
-=======
     "karmada-work",
->>>>>>> karmada
     "kpt-resourcegroup",
     "kubefleet-binding",
     "kubefleet-work",
@@ -50,27 +47,20 @@ pub const PRESETS: &[Preset] = presets![
     "sveltos-clustersummary",
 ];
 
-<<<<<<< HEAD
 /// Those that have to be asked for by name: what they read is in few clusters, what other packages are made of and would be
 /// counted beside these, or nothing that every exporter should have a right to.
-const ON_REQUEST: [&str; 6] = [
+const ON_REQUEST: [&str; 10] = [
     "clusterapi-cluster",
     "fleet-bundledeployment",
     "flux-source",
     "helm-release",
+    "karmada-work",
+    "kubefleet-binding",
+    "kubefleet-work",
+    "ocm-manifestwork",
     "olm-clustercatalog",
     "sveltos-clustersummary",
 ];
-=======
-/// Those that have to be asked for by name: what they read is what other packages are made of, and
-/// would be counted beside these.
-<<<<<<< HEAD
-const ON_REQUEST: [&str; 5] =
-    ["flux-source", "karmada-work", "kubefleet-binding", "kubefleet-work", "olm-clustercatalog"];
->>>>>>> karmada
-=======
-const ON_REQUEST: [&str; 3] = ["flux-source", "ocm-manifestwork", "olm-clustercatalog"];
->>>>>>> ocm
 
 impl Preset {
     /// Those that are used when none is named.

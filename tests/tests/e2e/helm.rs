@@ -53,7 +53,9 @@ async fn the_newest_version_of_a_release_tells_what_became_of_it() {
         };
         let dir = rig.dir().join("chart");
         let chart_dir = dir.display().to_string();
-        let upgrade = async |more: &[&str]| helm(&api, &[&["upgrade", "--install", "payments", &chart_dir], more].concat()).await;
+        let upgrade = async |more: &[&str]| {
+            helm(&api, &[&["upgrade", "--install", "payments", &chart_dir], more].concat()).await
+        };
 
         chart(&dir, "one", "first")?;
         ensure!(upgrade(&[]).await?, "it is not installed");
