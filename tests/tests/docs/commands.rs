@@ -15,11 +15,13 @@ const OF_OTHERS: [&str; 11] = [
     "--endpoint",                     // thanos query, as the next two
     "--endpoint-strict",
     "--query.replica-label",
-    "--for",                 // kubectl
-    "--output-watch-events", // kubectl
-    "--query.max-samples",   // Prometheus, Thanos
-    "--status-policy",       // kpt
-    "--wait",                // kapp
+    "--for",                                                              // kubectl
+    "--output-watch-events",                                              // kubectl
+    "--query.max-samples",                                                // Prometheus, Thanos
+    "--status-policy",                                                    // kpt
+    "--wait",                                                             // kapp
+    "--cluster-failure-threshold",                                        // Karmada
+    "--work-applier-requeue-rate-limiter-max-fast-backoff-delay-seconds", // KubeFleet
 ];
 
 /// Lines of code that are run, each whole, with where they stand.

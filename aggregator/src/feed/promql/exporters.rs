@@ -53,7 +53,7 @@ impl Exporters {
     }
 
     /// The same of one cluster, only what it says of itself and of these other clusters.
-    pub fn attested_of<'a>(&self, cluster: &str, others: impl IntoIterator<Item = &'a str>) -> String {
+    pub(crate) fn attested_of<'a>(&self, cluster: &str, others: impl IntoIterator<Item = &'a str>) -> String {
         let mut selector = self.attested([cluster]);
         selector.pop();
         // A label that is missing is empty.
