@@ -75,8 +75,8 @@ shipped := $(CURDIR)/target/static/$(if $(filter aarch64 arm64,$(shell uname -m)
 shipped: cargo
 	@SBOM=0 deploy/static $(notdir $(shipped))
 
-# BENCH=packages, resources, joins, series, churn or changelog runs one part, PACKAGES="…", RESOURCES="…", JOINS="…" and SERIES="…"
-# say with how many, MINUTES how long churn takes (60): see docs/bench.md.
+# BENCH=packages, resources, joins, central, series, churn or changelog runs one part, PACKAGES="…", RESOURCES="…", JOINS="…",
+# CENTRAL="…" and SERIES="…" say with how many, MINUTES how long churn takes (60): see docs/bench.md.
 bench: cargo bench-servers shipped ## Measure the exporter beside kube-state-metrics, and memory for an hour of new names
 	$(CARGO) build --release -p statusbridge-tests --bin bench
 	STATUSBRIDGE_BIN_DIR=$(shipped) $(release)/bench
