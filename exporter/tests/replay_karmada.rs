@@ -81,6 +81,34 @@ fn a_rollout_is_told_step_by_step() {
         })
         .collect();
     // Version, state, generation that is claimed healthy, reason.
-    let expected: [&str; 0] = [];
+    let expected = [
+        "0 Pending/Unknown - NotApplied",
+        "2 Applying/InProgress - NotReported",
+        "3 Applied/InProgress - Unhealthy",
+        "4 Applied/Current 2 ",
+        // Applied is True and the health Healthy, of generation 2.
+        "5 Applying/InProgress - NotReported",
+        "6 Applied/InProgress - Unhealthy",
+        // In version 7 it is Healthy by a pod of generation 2.
+        "8 Applied/Current 3 ",
+        "9 Applied/InProgress - Unhealthy",
+        "10 Applied/Current 3 ",
+        "11 Applying/InProgress - NotReported",
+        "12 Failed/Unknown - AppliedFailed",
+        // Applied is True again before the status is of generation 4.
+        "13 Applying/InProgress - NotReported",
+        "14 Applied/InProgress - Unhealthy",
+        "15 Applied/Current 4 ",
+        "16 Paused/Unknown - SuspendDispatching",
+        "19 Applying/InProgress - NotReported",
+        "21 Applied/InProgress - Unhealthy",
+        "22 Applied/Current 5 ",
+        "23 Applied/Unknown - ClusterNotReady",
+        "24 Applying/Unknown - NotReported",
+        "25 Applying/InProgress - NotReported",
+        "26 Applied/InProgress - Unhealthy",
+        "27 Applied/Current 6 ",
+        "28 Deleting/Terminating - Deleting",
+    ];
     assert_eq!(told, expected);
 }
