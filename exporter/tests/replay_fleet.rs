@@ -139,7 +139,7 @@ fn no_commit_is_claimed_healthy_whose_content_does_not_work() {
             *claims.entry(commit(object)).or_default() += 1;
         }
     }
-    let digits: String = claims.keys().map(|commit| &commit[..1]).collect();
+    let digits: String = claims.keys().filter_map(|commit| commit.chars().next()).collect();
     assert_eq!(digits, "12346789", "{claims:?}");
     let packages: Vec<_> = CLUSTERS.iter().map(|c| replay.package(c).expect("it is shown")).collect();
     assert!(packages.iter().all(|p| p.shown.verdict.healthy == Fingerprint::of(&"9".repeat(40))));
