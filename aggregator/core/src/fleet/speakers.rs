@@ -91,7 +91,7 @@ impl Speakers {
     }
 
     /// The clusters whose exporters are believed about others.
-    pub(super) fn clusters(&self) -> impl Iterator<Item = &str> {
+    pub fn clusters(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|speaker| speaker.cluster.as_str())
     }
 }

@@ -21,6 +21,17 @@ pub struct Exporters {
     pub trust: Trust,
 }
 
+/// Where a package runs of which an exporter tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// In the exporter's own cluster.
+    Own,
+    /// In this other one.
+    In(&'a str),
+    /// In any other one.
+    Elsewhere,
+}
+
 impl Exporters {
     /// Refuses labels that tell exporters from nobody: a cluster's name is given to all that is scraped in it.
     ///
@@ -61,22 +72,30 @@ impl Exporters {
         selector
     }
 
-    /// Selects samples of one package by these metrics, in some clusters or in all: what each cluster's own exporter says.
+    /// Selects samples of one package by these metrics, as the exporters of some clusters or of all say.
     pub fn package<'a>(
         &self,
         metrics: &[Metric],
         clusters: impl IntoIterator<Item = &'a str>,
         labels: &IdentityLabels,
         package: &PackageRef,
+        place: Place<'_>,
     ) -> String {
         let namespace = package.namespace.as_deref().unwrap_or_default();
         let identity = [
             (&*labels.name, &*package.name),
             (&*labels.namespace, namespace),
             (&*labels.source, &*package.source),
-            (label::PACKAGE_CLUSTER, ""),
         ];
-        self.with_labels(metrics, clusters, &identity)
+        let mut selector = self.with_labels(metrics, clusters, &identity);
+        selector.pop();
+        let (is, cluster) = match place {
+            Place::Own => ("=", ""),
+            Place::In(cluster) => ("=", cluster),
+            Place::Elsewhere => ("!=", ""),
+        };
+        let _ = write!(selector, ",{}{is}{}}}", label::PACKAGE_CLUSTER, quoted(cluster));
+        selector
     }
 
     /// Selects samples of one source by these metrics, in some clusters or in all.
@@ -191,13 +210,17 @@ mod tests {
         let package = PackageRef { source: "s".into(), namespace: None, name: "a\"b\\c\nd".into() };
         let select = |clusters: &[&str]| {
             let clusters = clusters.iter().copied();
-            exporters(Trust::All).package(&[Metric::PackageHealth], clusters, &labels, &package)
+            exporters(Trust::All).package(&[Metric::PackageHealth], clusters, &labels, &package, Place::Own)
         };
         assert_eq!(
             select(&["eu-1", "eu.2"]),
             r#"{__name__=~"statusbridge_(package_health)",cluster=~"eu-1|eu\\.2",exported_package="a\"b\\c\nd",package_namespace="",package_source="s",package_cluster=""}"#
         );
         assert!(!select(&[]).contains(",cluster="));
+        let at =
+            |place| exporters(Trust::All).package(&[Metric::PackageHealth], [], &labels, &package, place);
+        assert!(at(Place::In("eu\"1")).ends_with(r#",package_cluster="eu\"1"}"#));
+        assert!(at(Place::Elsewhere).ends_with(r#",package_cluster!=""}"#));
         assert_eq!(
             exporters(Trust::All).source(&[Metric::SourceUp], ["eu-1"], &labels, "s\""),
             r#"{__name__=~"statusbridge_(source_up)",cluster=~"eu-1",package_source="s\""}"#

@@ -30,8 +30,8 @@ use reqwest::{RequestBuilder, Response, Url, header};
 pub use answer::read as read_answer;
 pub use config::{Credentials, FeedConfig, Flavour};
 pub use error::FeedError;
-pub use exporters::Exporters;
 pub(crate) use exporters::any_of;
+pub use exporters::{Exporters, Place};
 pub use trust::Trust;
 
 use crate::clock;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use statusbridge_aggregator::feed::promql::fold::fold;
 use statusbridge_aggregator::feed::promql::poll::{self, PollConfig};
-use statusbridge_aggregator::feed::promql::{FeedError, QueryApi};
+use statusbridge_aggregator::feed::promql::{FeedError, Place, QueryApi};
 use statusbridge_api::PackageRef;
 use statusbridge_contract::{Metric, label};
 use statusbridge_core::fleet::{FEED_LABEL, IdentityLabels, key};
@@ -39,8 +39,10 @@ pub(super) enum AskError {
 pub(super) struct Question {
     /// The package.
     pub(super) package: PackageRef,
-    /// In which clusters; in all when empty.
+    /// By which clusters' exporters; by all when empty.
     pub(super) clusters: BTreeSet<String>,
+    /// In which other cluster than theirs it runs.
+    pub(super) elsewhere: Option<String>,
     /// From when on.
     pub(super) from: Seconds,
     /// Until when.
@@ -119,13 +121,44 @@ impl<Q: QueryApi> Backend<Q> {
         Ok(found)
     }
 
+    /// The other clusters in which the exporter of one said at some time that the package runs.
+    ///
+    /// # Errors
+    /// When that cannot be had as a whole.
+    pub(super) async fn told_of(&self, question: &Question) -> Result<BTreeSet<String>, AskError> {
+        let mut told = BTreeSet::new();
+        for part in plan::parts(question.from, question.to) {
+            let (groups, _) = self.streams(question, part).await?;
+            let clusters = question.clusters.iter().map(String::as_str);
+            for labels in groups.keys() {
+                let exporters = &self.config.exporters;
+                let packages =
+                    exporters.package(MOVES, clusters.clone(), labels, &question.package, Place::Elsewhere);
+                let query = format!("count_over_time({packages}[{}ms])", part.1 - part.0);
+                let note = |told: &mut BTreeSet<String>, labels: &Labels, _: &[Sample]| {
+                    let own = labels.split(Metric::PackageTransitionTimestamp, &[]).own;
+                    told.extend(
+                        own.into_iter().filter(|(name, _)| *name == label::PACKAGE_CLUSTER).map(|(_, it)| it),
+                    );
+                };
+                told.extend(fold(&self.feed, &query, end(part), note).await?);
+            }
+        }
+        Ok(told)
+    }
+
     /// The streams of a part of the time, and how many there are besides without a cluster label.
     async fn streams(&self, question: &Question, part: Window) -> Result<(Groups, usize), AskError> {
         let digests = self.of_clusters(question, Metric::Digest);
         let query = format!("count_over_time({digests}[{}ms])", part.1 - part.0);
         let cluster_label = self.config.exporters.cluster_label.clone();
         let count = move |(groups, unnamed): &mut (Groups, usize), labels: &Labels, samples: &[Sample]| {
-            let stream = labels.split(Metric::Digest, &[]).stream;
+            let split = labels.split(Metric::Digest, &[]);
+            // A part of what an exporter says.
+            if split.own.iter().any(|(name, _)| *name == label::PACKAGE_CLUSTER) {
+                return;
+            }
+            let stream = split.stream;
             let Some(cluster) = stream.get(&cluster_label).filter(|c| !c.is_empty()) else {
                 *unnamed += 1;
                 return;
@@ -175,7 +208,13 @@ impl<Q: QueryApi> Backend<Q> {
         let range = format!("[{}ms{step}]", to - from);
         let clusters = || piece.clusters.iter().map(String::as_str);
         let exporters = &self.config.exporters;
-        let package = exporters.package(metrics, clusters(), labels, &question.package);
+        let package = exporters.package(
+            metrics,
+            clusters(),
+            labels,
+            &question.package,
+            question.elsewhere.as_deref().map_or(Place::Own, Place::In),
+        );
         let of_exporter = exporters.select(of_exporter, clusters());
         let of_source = exporters.source(&[Metric::SourceUp], clusters(), labels, &question.package.source);
         let mut read = Read::new(&self.config);
@@ -218,12 +257,13 @@ impl<Q: QueryApi> Backend<Q> {
         &mut self,
         package: &PackageRef,
         cluster: &str,
+        elsewhere: Option<&str>,
         evidence: &Evidence,
     ) -> Result<Result<(), String>, AskError> {
         let mut why = "no digest is there for it";
         for content in poll::read_at(&self.feed, &self.config, cluster, evidence.at).await? {
             match content {
-                Some(content) if says(&content, package, evidence.package) => return Ok(Ok(())),
+                Some(content) if says(&content, package, elsewhere, evidence.package) => return Ok(Ok(())),
                 Some(_) => why = "what adds up says something else",
                 None => why = "the samples do not add up to the digest",
             }
@@ -237,8 +277,15 @@ fn end((_, to): Window) -> Seconds {
 }
 
 /// Whether verified content has the package in just this state.
-fn says(content: &Content, package: &PackageRef, state: Option<State>) -> bool {
-    let found = content.find(&key(package)).map(|(_, package)| State::of(&package));
+fn says(content: &Content, package: &PackageRef, elsewhere: Option<&str>, state: Option<State>) -> bool {
+    let key = key(package);
+    let found = match elsewhere {
+        None => content.find(&key).map(|(_, package)| package),
+        Some(cluster) => {
+            content.find_elsewhere(&key).find(|(it, _)| *it == cluster).map(|(_, package)| package)
+        }
+    };
+    let found = found.map(|package| State::of(&package));
     content.is_up(&package.source) && found == state
 }
 

@@ -6,7 +6,7 @@ use statusbridge_aggregator::feed::promql::{FeedError, QueryApi};
 use statusbridge_aggregator::testing::poll_config;
 use statusbridge_contract::{CONTRACT_VERSION, Fingerprint, Health, Metric, label};
 use statusbridge_core::sample::{Labels, Sample, Sink};
-use statusbridge_core::testing::{Exposition, failed, healthy, package};
+use statusbridge_core::testing::{Exposition, Values, failed, healthy, package};
 use statusbridge_core::time::Seconds;
 
 use super::ask::{Backend, Question};
@@ -107,6 +107,9 @@ fn selects(query: &str, series: &[(String, String)]) -> bool {
     names.split('|').any(|it| name.strip_prefix(begin) == Some(it))
         && is(label::PACKAGE)
         && is(label::PACKAGE_SOURCE)
+        && between(query, &format!(",{}=\"", label::PACKAGE_CLUSTER), "\"")
+            .is_none_or(|value| label(label::PACKAGE_CLUSTER).unwrap_or_default() == value)
+        && (!query.contains("package_cluster!=") || label(label::PACKAGE_CLUSTER).is_some())
 }
 
 impl QueryApi for Recorded {
@@ -139,7 +142,7 @@ fn backend(kept: Recorded) -> Backend<Recorded> {
 
 /// What became of the package between two times, and how many scrapes were of no use.
 async fn tell(kept: Recorded, from: Seconds, to: Seconds) -> (Story, usize) {
-    let question = Question { package: package("p"), clusters: BTreeSet::new(), from, to };
+    let question = Question { package: package("p"), clusters: BTreeSet::new(), elsewhere: None, from, to };
     let found = backend(kept).ask(&question).await.unwrap();
     let (streams, unusable) = found.clusters["c"].streams();
     (fold(follow(&streams, 120.0)), unusable)
@@ -240,7 +243,7 @@ async fn outcomes_are_held_against_the_scrape_that_they_rest_on() {
     let told = story(Recorded(kept.0.clone()), 0.0, 2_000.0).await.operations[0].evidence;
     let mut whole = backend(Recorded(kept.0.clone()));
     let attests = async |backend: &mut Backend<Recorded>, evidence| {
-        backend.attest(&package("p"), "c", &evidence).await.unwrap()
+        backend.attest(&package("p"), "c", None, &evidence).await.unwrap()
     };
     assert_eq!(attests(&mut whole, told).await, Ok(()));
     let otherwise = Err("what adds up says something else".to_owned());
@@ -255,4 +258,33 @@ async fn outcomes_are_held_against_the_scrape_that_they_rest_on() {
     assert_eq!(attests(&mut torn, told).await, Err("the samples do not add up to the digest".to_owned()));
     let down = Recorded::default().says(0.0, 100.0, &Exposition::new(7).down("flux"));
     assert_eq!(attests(&mut backend(down), evidence(30.0, None)).await, otherwise);
+}
+
+#[tokio::test]
+async fn what_a_speaker_tells_of_other_clusters_is_their_story_and_held_against_its_digest() {
+    let in_two =
+        |p: Values| Exposition::new(7).with_in("eu-1", "p", p).with_in("us-1", "p", healthy("r1", 50));
+    let kept = Recorded::default().says(0.0, 1_000.0, &in_two(healthy("r1", 50))).says(
+        1_000.0,
+        2_000.0,
+        &in_two(failed("r1", 1_000)),
+    );
+    let mut backend = backend(kept);
+    let (clusters, from, to) = (["c".to_owned()].into(), 0.0, 2_000.0);
+    let question = Question { package: package("p"), clusters, elsewhere: None, from, to };
+    assert!(backend.ask(&question).await.unwrap().clusters.is_empty(), "it is not in its own");
+    assert_eq!(backend.told_of(&question).await.unwrap(), ["eu-1".to_owned(), "us-1".to_owned()].into());
+    let mut story_in = async |cluster: &str| {
+        let question = Question { elsewhere: Some(cluster.to_owned()), ..question.clone() };
+        let found = backend.ask(&question).await.unwrap();
+        fold(follow(&found.clusters["c"].streams().0, 120.0))
+    };
+    assert_eq!(outcomes(&story_in("us-1").await), []);
+    let story = story_in("eu-1").await;
+    assert_eq!(outcomes(&story), [(Trigger::Health, Outcome::Failed)]);
+    let evidence = story.operations[0].evidence;
+    let mut attests =
+        async |elsewhere| backend.attest(&package("p"), "c", elsewhere, &evidence).await.unwrap();
+    assert_eq!(attests(Some("eu-1")).await, Ok(()));
+    assert!(attests(Some("us-1")).await.is_err() && attests(None).await.is_err());
 }

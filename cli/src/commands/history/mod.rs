@@ -26,12 +26,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use statusbridge_aggregator::clock;
-use statusbridge_aggregator::feed::promql::PromFeed;
 use statusbridge_aggregator::feed::promql::poll::PollConfig;
+use statusbridge_aggregator::feed::promql::{PromFeed, QueryApi};
 use statusbridge_aggregator::hub::write;
 use statusbridge_api::PackageRef;
 use statusbridge_api::common::duration;
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::fleet::Speakers;
 use statusbridge_core::reconcile::store::{Key, Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
@@ -39,13 +40,15 @@ use crate::exit::Exit;
 use crate::feeds::FeedArgs;
 use crate::hub::Access;
 use crate::output::OutputArgs;
-use ask::{Backend, Found, Question};
+use ask::{AskError, Backend, Question};
 use fold::{Story, fold};
 use report::{Cluster, Report, Verified, Words};
 use sight::Scrapes;
 
 /// Outcomes that are held against a digest: each is a query for all that a cluster's exporter says.
 const MOST_VERIFIED: usize = 200;
+/// Clusters of which others tell that are asked about: each takes as many queries as a backend's own clusters do.
+const MOST_TOLD: usize = 100;
 /// A stream has a hole when nothing is heard for this long, or for so many times its usual interval.
 const HOLE: f64 = 120.0;
 const HOLE_INTERVALS: f64 = 4.0;
@@ -99,20 +102,25 @@ pub(crate) async fn run(access: &Access, args: HistoryArgs) -> Result<Exit> {
     if args.since.is_zero() {
         return Err(Exit::Usage.error("--since must be more than 0s"));
     }
-    let (mut backends, mut notes) = backends(&args.feeds)?;
+    let (mut backends, speakers, mut notes) = backends(&args.feeds)?;
     let subject = subject(access, &args).await?;
     let clusters: BTreeSet<String> = args.clusters.iter().filter(|name| !name.is_empty()).cloned().collect();
     // Whole seconds are easier to read, and to ask for again.
     let to = clock::now().floor();
     let from = to - args.since.as_secs_f64();
     let mut scrapes: BTreeMap<String, Scrapes> = BTreeMap::new();
-    let mut homes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let mut homes: BTreeMap<String, Vec<Home>> = BTreeMap::new();
     let mut words = Words { revisions: subject.revisions, ..Words::default() };
     let mut failures = 0;
     for (place, backend) in backends.iter_mut().enumerate() {
         let to = to - backend.config.settle;
-        let question = Question { package: subject.package.clone(), clusters: clusters.clone(), from, to };
-        let found = match backend.ask(&question).await {
+        let package = subject.package.clone();
+        let question = Question { package, clusters: clusters.clone(), elsewhere: None, from, to };
+        let asked = async {
+            let own = backend.ask(&question).await?;
+            Ok::<_, AskError>((own, told(backend, &question, &speakers).await?))
+        };
+        let (own, told) = match asked.await {
             Ok(found) => found,
             Err(error) => {
                 failures += 1;
@@ -120,14 +128,20 @@ pub(crate) async fn run(access: &Access, args: HistoryArgs) -> Result<Exit> {
                 continue;
             }
         };
-        let Found { clusters, reasons, unnamed } = found;
-        words.reasons.extend(reasons);
-        if unnamed > 0 {
-            let label = &backend.config.exporters.cluster_label;
+        if own.unnamed > 0 {
+            let (unnamed, label) = (own.unnamed, &backend.config.exporters.cluster_label);
             notes.push(format!("{}: {unnamed} streams without the label {label}", name(&backend.config)));
         }
-        for (cluster, found) in clusters {
-            homes.entry(cluster.clone()).or_default().push(place);
+        if told.left_out > 0 {
+            notes.push(format!(
+                "{} clusters more have the package, as exporters of other clusters say: name those that you ask for with --cluster",
+                told.left_out
+            ));
+        }
+        words.reasons.extend(own.reasons.into_iter().chain(told.reasons));
+        let own = own.clusters.into_iter().map(|(cluster, found)| (cluster, None, found));
+        for (cluster, speaker, found) in own.chain(told.found) {
+            homes.entry(cluster.clone()).or_default().push(Home { place, speaker });
             scrapes.entry(cluster).or_default().absorb(found);
         }
     }
@@ -173,9 +187,55 @@ pub(crate) async fn run(access: &Access, args: HistoryArgs) -> Result<Exit> {
     Ok(if failures > 0 { Exit::Incomplete } else { Exit::Done })
 }
 
-/// The backends that flags and configuration name, and what else the configuration has.
-fn backends(args: &FeedArgs) -> Result<(Vec<Backend<PromFeed>>, Vec<String>)> {
-    let feeds = args.config()?.feeds;
+/// Which backend has a cluster's story, and whose exporter tells it where that is another cluster's.
+struct Home {
+    place: usize,
+    speaker: Option<String>,
+}
+
+/// What exporters tell of the package in other clusters.
+#[derive(Default)]
+struct ToldOf {
+    /// The cluster, that of the exporter, and what it said.
+    found: Vec<(String, Option<String>, Scrapes)>,
+    reasons: BTreeMap<u64, String>,
+    /// Clusters that are too many.
+    left_out: usize,
+}
+
+/// Asks for what the exporters say of other clusters that the configuration has them speak for.
+async fn told<Q: QueryApi>(
+    backend: &mut Backend<Q>,
+    question: &Question,
+    speakers: &Speakers,
+) -> Result<ToldOf, AskError> {
+    let (mut told, mut count) = (ToldOf::default(), 0);
+    for speaker in speakers.clusters().collect::<BTreeSet<_>>() {
+        let by = Question { clusters: [speaker.to_owned()].into(), ..question.clone() };
+        let is_asked = |cluster: &String| {
+            let is_wanted = question.clusters.is_empty() || question.clusters.contains(cluster);
+            is_wanted && speakers.of(&question.package.source, cluster) == Some(speaker)
+        };
+        for cluster in backend.told_of(&by).await?.into_iter().filter(is_asked) {
+            count += 1;
+            if count > MOST_TOLD {
+                told.left_out += 1;
+                continue;
+            }
+            let found = backend.ask(&Question { elsewhere: Some(cluster.clone()), ..by.clone() }).await?;
+            let said = found.clusters.into_values();
+            told.found.extend(said.map(|said| (cluster.clone(), Some(speaker.to_owned()), said)));
+            told.reasons.extend(found.reasons);
+        }
+    }
+    Ok(told)
+}
+
+/// The backends that flags and configuration name, whose exporters speak for other clusters, and what else the configuration
+/// has.
+fn backends(args: &FeedArgs) -> Result<(Vec<Backend<PromFeed>>, Speakers, Vec<String>)> {
+    let config = args.config()?;
+    let feeds = config.feeds;
     let named = args.backend.backends(&feeds).map_err(|error| Exit::Usage.error(format!("{error:#}")))?;
     let mut backends = Vec::new();
     for backend in named {
@@ -191,7 +251,7 @@ fn backends(args: &FeedArgs) -> Result<(Vec<Backend<PromFeed>>, Vec<String>)> {
     if feeds.scrape.is_some() || feeds.push.is_some() {
         notes.push("clusters that are scraped or push have no history: nothing of it is stored".to_owned());
     }
-    Ok((backends, notes))
+    Ok((backends, config.speakers, notes))
 }
 
 fn name(config: &PollConfig) -> String {
@@ -249,7 +309,7 @@ fn split(package: &str) -> Result<(Option<&str>, &str)> {
 /// Holds outcomes against digests, the newest first.
 async fn attest(
     backends: &mut [Backend<PromFeed>],
-    homes: &BTreeMap<String, Vec<usize>>,
+    homes: &BTreeMap<String, Vec<Home>>,
     package: &PackageRef,
     stories: &mut BTreeMap<String, Told>,
     notes: &mut Vec<String>,
@@ -265,9 +325,13 @@ async fn attest(
         notes.push(format!("{more} outcomes, the oldest, were not held against digests"));
     }
     for (cluster, evidence, verified) in work.into_iter().take(MOST_VERIFIED) {
-        for place in homes.get(cluster).into_iter().flatten() {
+        for Home { place, speaker } in homes.get(cluster).into_iter().flatten() {
             let Some(backend) = backends.get_mut(*place) else { continue };
-            *verified = match backend.attest(package, cluster, &evidence).await {
+            let (by, elsewhere) = match speaker {
+                None => (cluster.as_str(), None),
+                Some(speaker) => (speaker.as_str(), Some(cluster.as_str())),
+            };
+            *verified = match backend.attest(package, by, elsewhere, &evidence).await {
                 Ok(Ok(())) => Verified::Yes,
                 Ok(Err(why)) => Verified::No(why),
                 Err(error) => Verified::No(error.to_string()),
