@@ -6,7 +6,7 @@
 
 mod support;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_exporter::state::Shown;
 use support::{Replay, recording, transitions};
@@ -65,9 +65,15 @@ fn versions() -> Vec<Version> {
 
 fn replay() -> Vec<(Version, Shown, bool)> {
     let versions = versions();
-    let mut replay = Replay::of("ocm-manifestwork", &[versions[0].work.clone()]);
+    // No hub's registration controller ran: what it would say of a cluster whose agent lives.
+    let cluster = json!({
+        "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+        "metadata": {"name": versions[0].work["metadata"]["namespace"]},
+        "status": {"conditions": [{"type": "ManagedClusterConditionAvailable", "status": "True"}]},
+    });
+    let mut replay = Replay::of("ocm-manifestwork", &[versions[0].work.clone(), cluster.clone()]);
     let step = |(second, version): (i64, Version)| {
-        let (shown, changed) = replay.step(&version.work, &[], second * 1000);
+        let (shown, changed) = replay.step(&version.work, std::slice::from_ref(&cluster), second * 1000);
         (version, shown, changed)
     };
     (1..).zip(versions).map(step).collect()

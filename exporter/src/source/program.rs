@@ -126,9 +126,15 @@ impl Source {
         self.program.identity.is_none() && self.kinds.listed().len() == 1
     }
 
-    /// Whether a verdict is made of the package's own object and nothing else, not even the time.
+    /// Whether a verdict is made of the package's own object and nothing else, not even the time, or that no other object takes
+    /// its place.
     pub(crate) fn rests_on_one_object(&self) -> bool {
-        self.related.is_empty() && !self.watches_resources() && !self.waits()
+        self.related.is_empty() && !self.watches_resources() && !self.waits() && !self.has_order()
+    }
+
+    /// Whether of several objects that are one package one takes the place of the others.
+    pub(crate) fn has_order(&self) -> bool {
+        self.program.identity.as_ref().is_some_and(|identity| identity.order.is_some())
     }
 
     /// Whether time alone makes other verdicts.

@@ -8,7 +8,7 @@ use crate::docs::nothing_wrong;
 use statusbridge_tests::{PROGRAMS, own_command};
 
 /// Flags in the documentation that are other programs'.
-const OF_OTHERS: [&str; 11] = [
+const OF_OTHERS: [&str; 13] = [
     "--custom-resource-state-config", // kube-state-metrics
     "--diff-run",                     // kapp
     "--enable-changelogs",            // Crossplane's providers

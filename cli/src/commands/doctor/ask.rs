@@ -245,12 +245,13 @@ pub(super) fn seen(
         let sources = stream.content.iter().flat_map(|content| &content.sources);
         let down = sources.filter(|source| source.up == Some(0));
         let expected = expectations.iter().filter_map(|expectation| expectation.package.as_ref());
-        let packages = expected.flat_map(|package| {
-            let said = stream.content.into_iter().flat_map(move |content| of_package(content, package));
-            said.map(move |(cluster, is_unchecked)| {
-                let cluster = cluster.unwrap_or(stream.cluster).to_owned();
-                ((cluster, package.clone()), is_unchecked)
-            })
+        let packages = expected.filter_map(|package| {
+            let said = of_package(stream.content?, package);
+            // What it says of its own cluster as of another one counts for nobody.
+            let said = said.filter(|(cluster, _)| *cluster != Some(stream.cluster));
+            let said = said.map(|(cluster, it)| (cluster.unwrap_or(stream.cluster).to_owned(), it));
+            let said: BTreeMap<String, bool> = said.collect();
+            (!said.is_empty()).then(|| (package.clone(), said))
         });
         StreamSeen {
             cluster: stream.cluster.to_owned(),

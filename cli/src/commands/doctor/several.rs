@@ -189,7 +189,7 @@ mod tests {
         let (mut east, mut scrape) = (looked("east", "a", 1), looked("scrape", "b", 2));
         for feed in [&mut east, &mut scrape] {
             let stream = &mut feed.survey.streams[0];
-            stream.packages.insert((stream.cluster.clone(), package("p")), true);
+            stream.packages.insert(package("p"), [(stream.cluster.clone(), true)].into());
         }
         let expectation = Expectation { package: Some(package("p")), ..expects(&["a", "b"]) };
         let all = all(vec![east, scrape], &[expectation], String::new());

@@ -135,7 +135,7 @@ pub(super) struct StreamSeen {
     /// Its sources that are down.
     pub down: Vec<String>,
     /// Which of the expected packages it has and in which clusters they run, and whether nothing checks their health.
-    pub packages: BTreeMap<(String, PackageRef), bool>,
+    pub packages: BTreeMap<PackageRef, BTreeMap<String, bool>>,
 }
 
 /// What a FleetPackage expects of clusters, or whoever speaks in the place of all of them.

@@ -56,9 +56,9 @@ fn of_one<'a>(expectation: &Expectation, streams: impl Iterator<Item = &'a Strea
     // A cluster with several streams is unchecked when any of them says so, as the worst counts.
     let mut seen = BTreeMap::<&str, bool>::new();
     for stream in streams {
-        let said =
-            stream.packages.iter().filter(|((cluster, it), _)| it == package && counts(stream, cluster));
-        said.for_each(|((cluster, _), is_unchecked)| *seen.entry(cluster).or_default() |= is_unchecked);
+        let said = stream.packages.get(package).into_iter().flatten();
+        let said = said.filter(|(cluster, _)| counts(stream, cluster));
+        said.for_each(|(cluster, is_unchecked)| *seen.entry(cluster).or_default() |= is_unchecked);
     }
     let unchecked: Vec<&str> = seen.iter().filter(|(_, it)| **it).map(|(cluster, _)| *cluster).collect();
     let example = unchecked.first()?;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn stream(cluster: &str, name: &str, is_unchecked: bool) -> StreamSeen {
-        let packages = [((cluster.to_owned(), package(name)), is_unchecked)].into();
+        let packages = [(package(name), [(cluster.to_owned(), is_unchecked)].into())].into();
         StreamSeen { cluster: cluster.to_owned(), packages, ..StreamSeen::default() }
     }
 
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn of_what_another_cluster_tells_only_a_speaker_is_asked() {
         let told = |speaker: &str, cluster: &str| {
-            let packages = [((cluster.to_owned(), package("p")), true)].into();
+            let packages = [(package("p"), [(cluster.to_owned(), true)].into())].into();
             StreamSeen { cluster: speaker.to_owned(), packages, ..StreamSeen::default() }
         };
         let streams =

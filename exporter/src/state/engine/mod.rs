@@ -307,13 +307,21 @@ impl Engine {
         self.evaluate_again(referrers, known);
     }
 
-    /// After a list of a kind: evaluates the packages that look for objects by label, or for one that there is not. What
+    /// After a list of a kind: evaluates the packages that look for objects by label, or for one that there is not, or whose object
+    /// another one may have taken the place of. What
     /// came and went between two lists leaves no version behind that would tell.
     fn doubt_what_has_no_version(&mut self, kind: KindId) {
         let state = &self.kinds[kind];
         let missing = state.by_name.iter().filter(|(name, _)| !state.objects.contains_key(*name));
         let referrers = missing.flat_map(|(_, referrers)| referrers).chain(state.labels.referrers());
-        self.evaluate_again(referrers.cloned().collect(), Known::Anew);
+        let mut doubted: BTreeSet<Referrer> = referrers.cloned().collect();
+        for source in self.sources_of(kind) {
+            let reader = &self.readers[source];
+            if reader.source.has_order() {
+                doubted.extend(reader.packages.keys().map(|key| (source, key.clone())));
+            }
+        }
+        self.evaluate_again(doubted, Known::Anew);
     }
 
     fn evaluate_again(&mut self, packages: BTreeSet<Referrer>, known: Known) {

@@ -289,9 +289,6 @@ async fn of_aggregator(
             "samples read more than by quiet polls",
             format!("{:.0}", after.samples - before.samples - polls * quiet),
         );
-        let quiet = each(|it| it.processor.as_secs_f64());
-        let more = (after.processor - before.processor).as_secs_f64() - polls * quiet;
-        table.row("CPU more than that of quiet polls", millis(more.max(0.0)));
     }
     let pid = aggregator.process().pid().context("it does not run")?;
     table.row("aggregator: resident memory at most", mega(usage::highest_resident(pid)? as f64));

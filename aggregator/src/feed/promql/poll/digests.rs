@@ -33,8 +33,9 @@ const SAMPLES: usize = 64;
 /// Streams that are told of one cluster, and of one stream's labels: one more than are kept tells that there are too many.
 const STREAMS: usize = MOST_STREAMS + 1;
 
-/// Bytes of the parts that are told under one stream's labels: where there are more, they count for nothing.
-const PARTS: usize = 1 << 20;
+/// Bytes of the parts that are told under one stream's labels, and of all of them: where there are more, they count for nothing.
+const PARTS: usize = 2 << 20;
+const ALL_PARTS: usize = 64 << 20;
 /// What a part takes besides its cluster's name.
 const PART: usize = 96;
 
@@ -192,12 +193,14 @@ struct Heads {
     heads: Vec<Head>,
     text: String,
     samples: u64,
+    /// What all parts take that came.
+    parts_bytes: usize,
 }
 
 impl Heads {
     fn new(window: Window, config: &PollConfig, streams: Streams) -> Self {
         let (heads, text) = (Vec::new(), String::new());
-        Self { window, config: config.clone(), streams, heads, text, samples: 0 }
+        Self { window, config: config.clone(), streams, heads, text, samples: 0, parts_bytes: 0 }
     }
 
     /// What is known of the stream that a series belongs to, and the series' own labels.
@@ -417,11 +420,16 @@ impl Sink for Heads {
             // A digest of a part of what an exporter says attests nothing by itself.
             Metric::Digest if !part.is_empty() => {
                 let Some(newest) = known.filter_map(whole).max_by_key(|(at, _)| *at) else { return };
-                head.parts_bytes += part.len() + PART;
+                let bytes = part.len() + own.0.len() + own.1.len() + PART;
+                head.parts_bytes += bytes;
+                self.parts_bytes += bytes;
                 if head.parts_bytes > PARTS {
                     head.parts = HashMap::new();
                 } else {
                     head.parts.insert((own, part.into()), newest);
+                }
+                if self.parts_bytes > ALL_PARTS {
+                    self.heads.iter_mut().for_each(|head| head.parts = HashMap::new());
                 }
             }
             Metric::Digest => {
@@ -667,7 +675,7 @@ mod tests {
         ];
         let parts = |rows: &[Row<'_>]| found(rows, &[]).digests[0].parts.as_ref().clone();
         assert_eq!(parts(&[&head[..], &ours].concat()), [("new".into(), 6)].into());
-        let names: Vec<String> = (0..2000).map(|n| format!("{n}-{}", "x".repeat(500))).collect();
+        let names: Vec<String> = (0..2000).map(|n| format!("{n}-{}", "x".repeat(1000))).collect();
         let many: Vec<_> = names.iter().map(|name| part(name)).collect();
         let rows = |count: usize| {
             let many = many.iter().take(count).map(|part| -> Row<'_> { (Metric::Digest, part, &at) });

@@ -296,10 +296,11 @@ impl<Q: QueryApi> Poller<Q> {
         let reader = Reader { feed: &self.feed, config: &self.config, streams, t };
         // The newest of each, and where that does not add up all of them: some samples may have been late.
         let newest = unread.iter().filter_map(|it| it.first().cloned()).collect();
-        let (excerpts, newest) = self.parts.excerpts(fleet, newest).await;
+        let (excerpts, newest) = self.parts.excerpts(newest, &sizes);
         let mut first = Outcome::default();
-        let refused = reader.read_excerpts(fleet, excerpts, report, &mut first).await?;
-        let newest = newest.into_iter().chain(refused).collect();
+        let unread_excerpts = reader.read_excerpts(fleet, excerpts, report, &mut first).await?;
+        let misled = first.torn.iter().map(|it| it.due.clone()).collect::<Vec<Due>>();
+        let newest = newest.into_iter().chain(unread_excerpts).collect();
         reader.read_all(fleet, newest, &sizes, &mut self.limit, report, &mut first).await?;
         report.reread = first.torn.len();
         let torn: BTreeSet<_> = first.torn.iter().map(|it| it.due.key()).collect();
@@ -308,6 +309,7 @@ impl<Q: QueryApi> Poller<Q> {
         let mut again = Outcome::default();
         reader.read_all(fleet, all, &sizes, &mut self.limit, report, &mut again).await?;
         first.whole.iter().chain(&again.whole).for_each(|due| self.parts.note(due));
+        misled.iter().for_each(|due| self.parts.forget(due));
         let heard: HashSet<_> = digests.iter().map(|it| (it.cluster.as_str(), &it.stream)).collect();
         self.parts.retain(|cluster, stream| heard.contains(&(cluster, stream)));
         let whole: BTreeSet<_> = again.whole.iter().map(Due::key).collect();
@@ -325,7 +327,9 @@ impl<Q: QueryApi> Poller<Q> {
             report.unverified += 1;
             report.problem(&fleet.with(move |fleet| reject(fleet, &told)).await);
         }
-        self.settle.learn(report.read, whole.len());
+        // Parts that tell nothing of use are not late.
+        let misled: BTreeSet<_> = misled.iter().map(Due::key).collect();
+        self.settle.learn(report.read, whole.difference(&misled).count());
         Ok(())
     }
 
@@ -423,7 +427,8 @@ impl<Q: QueryApi> Reader<'_, Q> {
         Ok(())
     }
 
-    /// The same of expositions of which a part is known. Gives those of which that is too much for the backend.
+    /// The same of expositions of which a part is known. Gives those that have to be read as a whole nonetheless, all that are left
+    /// when the backend refuses one.
     async fn read_excerpts(
         &self,
         fleet: &mut impl Access,
@@ -431,21 +436,30 @@ impl<Q: QueryApi> Reader<'_, Q> {
         report: &mut PollReport,
         outcome: &mut Outcome,
     ) -> Result<Vec<Due>, FeedError> {
-        let mut refused = Vec::new();
-        for Excerpt { cluster, others, due, kept } in excerpts {
-            let others = others.iter().map(AsRef::as_ref);
-            let selector = self.config.exporters.attested_of(&cluster, others);
+        let (mut unread, mut is_refused) = (Vec::new(), false);
+        for excerpt in excerpts {
+            // What is kept takes as much memory as what is read.
+            let kept = if is_refused { None } else { excerpt.kept(fleet).await };
+            let Excerpt { cluster, others, due } = excerpt;
+            let Some(kept) = kept else {
+                unread.extend(due);
+                continue;
+            };
+            let selector = self.config.exporters.attested_of(&cluster, others.iter().map(AsRef::as_ref));
             let read = self.sink(&[cluster], &due).beside(kept);
             match self.query(selector, &due, read).await {
                 Ok(read) => {
                     report.samples += read.samples;
                     verify_batch(fleet, due, read, self.t, report, outcome).await;
                 }
-                Err(error) if error.may_be_size() => refused.extend(due),
+                Err(error) if error.may_be_size() => {
+                    is_refused = true;
+                    unread.extend(due);
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(refused)
+        Ok(unread)
     }
 
     async fn read(&self, batch: Batch) -> Result<Read, FeedError> {

@@ -10,15 +10,21 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use statusbridge_contract::label;
 use statusbridge_core::fleet::{Access, Parts, StreamId};
 use statusbridge_core::verify::Gathered;
 
 use super::Due;
 use super::batch::NAMES;
 
-/// The parts of each stream when what it says was last verified.
+/// Expositions of fewer samples are read as a whole, many in one query.
+pub(super) const LEAST: u64 = 5_000;
+/// Streams of one cluster whose parts are remembered: a pair of exporters, and those that take their place.
+const STREAMS: usize = 4;
+
+/// The parts of each stream when what it says was last verified, by cluster.
 #[derive(Debug, Default)]
-pub(super) struct Known(HashMap<(String, StreamId), Arc<Parts>>);
+pub(super) struct Known(HashMap<String, HashMap<StreamId, Arc<Parts>>>);
 
 /// Expositions of one cluster's exporters, of which only some parts are read.
 #[derive(Debug)]
@@ -27,58 +33,48 @@ pub(super) struct Excerpt {
     /// The other clusters that are read.
     pub(super) others: BTreeSet<Box<str>>,
     pub(super) due: Vec<Due>,
-    /// What was verified of the rest, in the order of `due`.
-    pub(super) kept: Vec<Gathered>,
 }
 
 impl Known {
     /// An exposition was verified.
     pub(super) fn note(&mut self, due: &Due) {
-        let key = (due.cluster.clone(), due.stream.clone());
         if due.parts.is_empty() {
-            self.0.remove(&key);
-        } else {
-            self.0.insert(key, due.parts.clone());
+            return self.forget(due);
+        }
+        let streams = self.0.entry(due.cluster.clone()).or_default();
+        if streams.len() < STREAMS || streams.contains_key(&due.stream) {
+            streams.insert(due.stream.clone(), due.parts.clone());
+        }
+    }
+
+    /// The parts of an exposition's stream told nothing of use: the next one is read as a whole.
+    pub(super) fn forget(&mut self, due: &Due) {
+        if let Some(streams) = self.0.get_mut(&due.cluster) {
+            streams.remove(&due.stream);
         }
     }
 
     /// Forgets streams of which nothing was heard.
     pub(super) fn retain(&mut self, heard: impl Fn(&str, &StreamId) -> bool) {
-        self.0.retain(|(cluster, stream), _| heard(cluster, stream));
+        self.0.retain(|cluster, streams| {
+            streams.retain(|stream, _| heard(cluster, stream));
+            !streams.is_empty()
+        });
     }
 
-    /// Those of which only some parts have to be read, by cluster, and those of which everything has to.
-    pub(super) async fn excerpts(&self, fleet: &mut impl Access, due: Vec<Due>) -> (Vec<Excerpt>, Vec<Due>) {
+    /// Those of which only some parts have to be read, by cluster, and those of which everything has to; `sizes` says how many
+    /// samples each cluster has.
+    pub(super) fn excerpts(&self, due: Vec<Due>, sizes: &HashMap<String, u64>) -> (Vec<Excerpt>, Vec<Due>) {
         let mut clusters = BTreeMap::<String, Vec<Due>>::new();
         for due in due {
             clusters.entry(due.cluster.clone()).or_default().push(due);
         }
-        let (mut wanted, mut whole) = (Vec::new(), Vec::new());
+        let (mut excerpts, mut whole) = (Vec::new(), Vec::new());
         for (cluster, due) in clusters {
-            match self.changed_of_all(&due) {
-                Some(others) => wanted.push(Excerpt { cluster, others, due, kept: Vec::new() }),
+            let is_large = sizes.get(&cluster).is_some_and(|size| *size >= LEAST);
+            match is_large.then(|| self.changed_of_all(&due)).flatten() {
+                Some(others) => excerpts.push(Excerpt { cluster, others, due }),
                 None => whole.extend(due),
-            }
-        }
-        if wanted.is_empty() {
-            return (wanted, whole);
-        }
-        let found = fleet.with(move |fleet| {
-            let keep = |excerpt: &Excerpt| {
-                let others = excerpt.others.iter().map(AsRef::as_ref).collect();
-                let kept = excerpt.due.iter().map(|due| {
-                    let content = fleet.verified(&due.cluster, &due.stream)?;
-                    Some(Gathered::without(content, due.stream.process, &others))
-                });
-                kept.collect::<Option<_>>()
-            };
-            wanted.into_iter().map(|excerpt| (keep(&excerpt), excerpt)).collect::<Vec<_>>()
-        });
-        let mut excerpts = Vec::new();
-        for (kept, excerpt) in found.await {
-            match kept {
-                Some(kept) => excerpts.push(Excerpt { kept, ..excerpt }),
-                None => whole.extend(excerpt.due),
             }
         }
         (excerpts, whole)
@@ -86,9 +82,12 @@ impl Known {
 
     /// The other clusters that differ for any of them. None where it is not known, or they are too many to be named.
     fn changed_of_all(&self, due: &[Due]) -> Option<BTreeSet<Box<str>>> {
+        let streams = self.0.get(&due.first()?.cluster)?;
         let each = due.iter().map(|due| {
-            let before = self.0.get(&(due.cluster.clone(), due.stream.clone()))?;
-            (!due.parts.is_empty()).then(|| changed(before, &due.parts))
+            // A target's own label of that name has them arrive under another one.
+            let is_plain = !due.stream.labels.contains_key(label::PACKAGE_CLUSTER);
+            let before = streams.get(&due.stream).filter(|_| is_plain && !due.parts.is_empty())?;
+            Some(changed(before, &due.parts))
         });
         let all = each.collect::<Option<Vec<_>>>()?;
         let others: BTreeSet<Box<str>> = all.into_iter().flatten().collect();
@@ -96,6 +95,23 @@ impl Known {
         let names: usize = others.iter().map(|name| 2 * name.len() + 1).sum();
         let most = due.iter().map(|due| due.parts.len()).max().unwrap_or_default();
         (names <= NAMES && 2 * others.len() <= most).then_some(others)
+    }
+}
+
+impl Excerpt {
+    /// What was verified of the rest of each, in the order of what is due. None where something was not.
+    pub(super) async fn kept(&self, fleet: &mut impl Access) -> Option<Vec<Gathered>> {
+        let (cluster, others) = (self.cluster.clone(), self.others.clone());
+        let streams: Vec<StreamId> = self.due.iter().map(|due| due.stream.clone()).collect();
+        fleet
+            .with(move |fleet| {
+                let others = others.iter().map(AsRef::as_ref).collect();
+                let kept = streams.iter().map(|stream| {
+                    Some(Gathered::without(fleet.verified(&cluster, stream)?, stream.process, &others))
+                });
+                kept.collect()
+            })
+            .await
     }
 }
 
