@@ -60,6 +60,13 @@ pub struct Target {
     pub observation: Observation,
 }
 
+impl Target {
+    /// The cluster whose exporter its word is of.
+    pub(crate) fn exporter(&self) -> &str {
+        self.observation.told_by.as_deref().unwrap_or(&self.cluster)
+    }
+}
+
 /// What the last poll of the metrics backend came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend<'a> {

@@ -86,6 +86,21 @@ fn a_speaker_is_as_good_as_its_evidence() {
     assert_eq!(seen(&fleet, "eu-1", T + 16.0).reason, reason::CLUSTER_NAME_CONFLICT);
 }
 
+#[test]
+fn ten_thousand_clusters_of_one_speaker_are_stale_when_it_falls_silent_and_back_when_it_is_heard() {
+    let mut fleet = believing();
+    let clusters = (0..10_000).map(|n| format!("eu-{n}"));
+    let said = clusters.fold(Exposition::new(7), |said, it| said.with_in(&it, "p", healthy("r1", 10)));
+    hub(&mut fleet, said.clone(), T);
+    let count = |fleet: &Fleet, t: Seconds, standing: Standing| {
+        fleet.observe_all(&package("p"), t, 60.0).filter(|(_, seen)| seen.standing == standing).count()
+    };
+    assert_eq!(count(&fleet, T + 60.0, Standing::Fresh), 10_000);
+    assert_eq!(count(&fleet, T + 61.0, Standing::Stale), 10_000);
+    hub(&mut fleet, said, T + 75.0);
+    assert_eq!(count(&fleet, T + 76.0, Standing::Fresh), 10_000);
+}
+
 #[rstest]
 #[case::both_well(healthy("r1", 10), Some(healthy("r1", 20)), reason::REPORTED, Health::Current, "r1")]
 #[case::the_speaker_says_worse(

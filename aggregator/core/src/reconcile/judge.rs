@@ -472,9 +472,8 @@ impl World<'_> {
         if !too_short(self.observations.slowest_scrapes(&self.state.fleet)) {
             return None;
         }
-        let scraped = targets
-            .iter()
-            .filter_map(|it| Some((&*it.cluster, self.state.fleet.scrape_interval(&it.cluster)?)));
+        let exporters = targets.iter().map(Target::exporter);
+        let scraped = exporters.filter_map(|it| Some((it, self.state.fleet.scrape_interval(it)?)));
         let (cluster, interval) = scraped.reduce(|a, b| if b.1 > a.1 { b } else { a })?;
         too_short(interval).then_some(RarelyScraped { cluster, interval })
     }

@@ -311,6 +311,7 @@ fn print(target: &Target, fleet: &Fleet) -> u64 {
     {
         words::lasting(&observation.message).hash(&mut print);
     }
-    fleet.scrape_interval(&target.cluster).map(Seconds::to_bits).hash(&mut print);
+    observation.told_by.hash(&mut print);
+    fleet.scrape_interval(target.exporter()).map(Seconds::to_bits).hash(&mut print);
     print.finish()
 }
