@@ -8,7 +8,7 @@ use crate::docs::nothing_wrong;
 use statusbridge_tests::{PROGRAMS, own_command};
 
 /// Flags in the documentation that are other programs'.
-const OF_OTHERS: [&str; 13] = [
+const OF_OTHERS: [&str; 14] = [
     "--custom-resource-state-config", // kube-state-metrics
     "--diff-run",                     // kapp
     "--enable-changelogs",            // Crossplane's providers
@@ -20,6 +20,7 @@ const OF_OTHERS: [&str; 13] = [
     "--query.max-samples",                                                // Prometheus, Thanos
     "--status-policy",                                                    // kpt
     "--wait",                                                             // kapp
+    "--cluster-monitor-grace-period",                                     // Karmada
     "--cluster-failure-threshold",                                        // Karmada
     "--work-applier-requeue-rate-limiter-max-fast-backoff-delay-seconds", // KubeFleet
 ];
