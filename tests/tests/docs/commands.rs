@@ -8,21 +8,23 @@ use crate::docs::nothing_wrong;
 use statusbridge_tests::{PROGRAMS, own_command};
 
 /// Flags in the documentation that are other programs'.
-const OF_OTHERS: [&str; 14] = [
+const OF_OTHERS: [&str; 15] = [
+    // KubeFleet
+    "--work-applier-requeue-rate-limiter-max-fast-backoff-delay-seconds",
+    "--cluster-failure-threshold",    // Karmada
+    "--cluster-monitor-grace-period", // Karmada
     "--custom-resource-state-config", // kube-state-metrics
     "--diff-run",                     // kapp
     "--enable-changelogs",            // Crossplane's providers
     "--endpoint",                     // thanos query, as the next two
     "--endpoint-strict",
     "--query.replica-label",
-    "--for",                                                              // kubectl
-    "--output-watch-events",                                              // kubectl
-    "--query.max-samples",                                                // Prometheus, Thanos
-    "--status-policy",                                                    // kpt
-    "--wait",                                                             // kapp
-    "--cluster-monitor-grace-period",                                     // Karmada
-    "--cluster-failure-threshold",                                        // Karmada
-    "--work-applier-requeue-rate-limiter-max-fast-backoff-delay-seconds", // KubeFleet
+    "--for",                 // kubectl
+    "--labels",              // helm
+    "--output-watch-events", // kubectl
+    "--query.max-samples",   // Prometheus, Thanos
+    "--status-policy",       // kpt
+    "--wait",                // kapp
 ];
 
 /// Lines of code that are run, each whole, with where they stand.
