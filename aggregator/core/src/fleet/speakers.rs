@@ -63,7 +63,7 @@ impl Speakers {
     }
 
     /// Whether the exporter of a cluster is the one that is believed about packages of a source in another one.
-    pub(super) fn believes(&self, speaker: &str, source: &str, cluster: &str) -> bool {
+    pub fn believes(&self, speaker: &str, source: &str, cluster: &str) -> bool {
         self.0.iter().any(|it| it.cluster == speaker) && self.of(source, cluster) == Some(speaker)
     }
 

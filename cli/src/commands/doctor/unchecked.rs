@@ -51,7 +51,7 @@ fn of_one<'a>(expectation: &Expectation, streams: impl Iterator<Item = &'a Strea
     let package = package.as_ref()?;
     let counts = |stream: &StreamSeen, cluster: &str| {
         let is_own = stream.cluster == cluster;
-        all.has(cluster) && (is_own || speakers.of(&package.source, cluster) == Some(&stream.cluster))
+        all.has(cluster) && (is_own || speakers.believes(&stream.cluster, &package.source, cluster))
     };
     // A cluster with several streams is unchecked when any of them says so, as the worst counts.
     let mut seen = BTreeMap::<&str, bool>::new();

@@ -214,7 +214,7 @@ async fn told<Q: QueryApi>(
         let by = Question { clusters: [speaker.to_owned()].into(), ..question.clone() };
         let is_asked = |cluster: &String| {
             let is_wanted = question.clusters.is_empty() || question.clusters.contains(cluster);
-            is_wanted && speakers.of(&question.package.source, cluster) == Some(speaker)
+            is_wanted && speakers.believes(speaker, &question.package.source, cluster)
         };
         for cluster in backend.told_of(&by).await?.into_iter().filter(is_asked) {
             count += 1;

@@ -148,8 +148,10 @@ struct Head {
     digests: BTreeMap<Speech, Values>,
     /// The newest sample of each part, by the cluster that it is about.
     parts: HashMap<(Speech, Box<str>), (i64, u64)>,
-    /// What they take.
+    /// The bytes that they take.
     parts_bytes: usize,
+    /// Whether there were more than are kept: then none is.
+    has_too_many_parts: bool,
     /// Whether there are more of these than are kept.
     is_crowded: bool,
     rendered: Series,
@@ -193,7 +195,7 @@ struct Heads {
     heads: Vec<Head>,
     text: String,
     samples: u64,
-    /// What all parts take that came.
+    /// The bytes that the parts of all of them take.
     parts_bytes: usize,
 }
 
@@ -421,15 +423,17 @@ impl Sink for Heads {
             Metric::Digest if !part.is_empty() => {
                 let Some(newest) = known.filter_map(whole).max_by_key(|(at, _)| *at) else { return };
                 let bytes = part.len() + own.0.len() + own.1.len() + PART;
-                head.parts_bytes += bytes;
-                self.parts_bytes += bytes;
-                if head.parts_bytes > PARTS {
+                if head.has_too_many_parts {
+                    return;
+                }
+                if head.parts_bytes + bytes > PARTS || self.parts_bytes + bytes > ALL_PARTS {
+                    head.has_too_many_parts = true;
                     head.parts = HashMap::new();
+                    self.parts_bytes -= std::mem::take(&mut head.parts_bytes);
                 } else {
                     head.parts.insert((own, part.into()), newest);
-                }
-                if self.parts_bytes > ALL_PARTS {
-                    self.heads.iter_mut().for_each(|head| head.parts = HashMap::new());
+                    head.parts_bytes += bytes;
+                    self.parts_bytes += bytes;
                 }
             }
             Metric::Digest => {
