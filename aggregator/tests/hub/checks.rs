@@ -57,7 +57,7 @@ fn each(values: &[(&str, f64)]) -> Said {
 
 fn with(asked: impl IntoIterator<Item = Asked<'static>>) -> Case {
     let mut case = Case { checks: asked.into_iter().collect(), ..Case::default() };
-    case.spec.checks =
+    case.spec.terms.checks =
         ["errors", "latency", "more"].iter().take(case.checks.len()).map(|it| check(it)).collect();
     case
 }
@@ -115,7 +115,7 @@ fn two_values_of_one_cluster_fail() {
 fn bounds_may_be_on_either_side_or_both() {
     let value = |min, max, value| {
         let mut case = with([said(T, one(value))]);
-        (case.spec.checks[0].min, case.spec.checks[0].max) = (min, max);
+        (case.spec.terms.checks[0].min, case.spec.terms.checks[0].max) = (min, max);
         open(&case.on([fresh(healthy(R2))]))
     };
     assert!(value(Some(99.0), None, 1e300) && !value(Some(99.0), None, 98.9));
@@ -153,7 +153,7 @@ fn a_check_counts_once_the_wave_has_been_there_for_its_window(
 #[test]
 fn without_a_window_a_check_counts_at_once() {
     let mut case = with([said(T, one(0.0))]);
-    case.spec.checks[0].window = "0s".into();
+    case.spec.terms.checks[0].window = "0s".into();
     assert!(open(&case.on([fresh(Row { since: T + 30.0, ..healthy(R2) })])));
 }
 
@@ -260,7 +260,7 @@ fn a_value_that_moves_is_not_written_at_every_poll() {
 #[case::too_many(|checks: &mut Vec<Check>| checks.extend((0..16).map(|at| check(&format!("c{at}")))), "there are more than 16 checks")]
 fn a_bad_check_is_a_bad_spec(#[case] change: fn(&mut Vec<Check>), #[case] expected: &str) {
     let mut case = with([said(T, one(0.0))]);
-    change(&mut case.spec.checks);
+    change(&mut case.spec.terms.checks);
     let status = case.on([fresh(healthy(R2))]);
     assert_eq!(reasons(&status), ["InvalidSpec"]);
     assert_eq!(status.waiting_for[0].message, expected);
@@ -297,6 +297,6 @@ fn tenants_do_not_hear_the_backends_own_words() {
 #[test]
 fn a_check_that_nobody_looked_at_keeps_the_gate_closed() {
     let mut case = with([said(T, one(0.0))]);
-    case.spec.checks.push(check("forgotten"));
+    case.spec.terms.checks.push(check("forgotten"));
     assert_eq!(reasons(&case.on([fresh(healthy(R2))])), ["CheckPending"]);
 }

@@ -12,7 +12,7 @@ use crate::made::*;
 
 /// A gate with a deadline of an hour that was first judged so many seconds ago.
 fn begun(ago: f64) -> Case {
-    let mut case = Case::spec(|spec| spec.progress_deadline = Some("1h".into()));
+    let mut case = Case::spec(|spec| spec.terms.progress_deadline = Some("1h".into()));
     case.previous = Some(RolloutGateStatus {
         observed_generation: Some(1),
         revision: Some(R2.into()),
@@ -54,7 +54,7 @@ fn time_out_is_what_has_not_reached_the_revision_by_the_deadline(
 #[case::conflicting_is_out_of_sight(unobserved(Standing::Conflict, None), "Conflict")]
 fn the_deadline_changes_nothing_for_others(#[case] seen: Observation, #[case] expected: &str) {
     let mut case = begun(7200.0);
-    case.spec.min_success_time = Some("10m".into());
+    case.spec.terms.min_success_time = Some("10m".into());
     let status = case.on([seen]);
     assert_eq!(reasons(&status), [expected]);
     assert_eq!(status.clusters.unwrap().timed_out, 0);
@@ -72,7 +72,7 @@ fn failures_and_time_outs_share_the_budget_and_nobody_is_counted_twice() {
     };
     let with_budget = |most| {
         let mut case = begun(7200.0);
-        (case.spec.max_failures, case.spec.min_healthy) = (count(most), count(1));
+        (case.spec.terms.max_failures, case.spec.terms.min_healthy) = (count(most), count(1));
         case.on(wave())
     };
     let status = with_budget(1);
@@ -124,13 +124,14 @@ fn a_revision_that_never_came_is_named_also_after_the_deadline() {
 
 #[test]
 fn the_deadline_counts_from_when_the_revision_was_first_judged() {
-    let first = Case::spec(|spec| spec.progress_deadline = Some("1h".into())).on([fresh(moving(R1, R2))]);
+    let first =
+        Case::spec(|spec| spec.terms.progress_deadline = Some("1h".into())).on([fresh(moving(R1, R2))]);
     assert_eq!(first.started_at, Some(time(NOW.now)));
     let later = |case: Case, seconds: f64| {
         let moment = Moment { t: T + seconds, now: NOW.now + seconds };
         Case { moment, previous: Some(first.clone()), ..case }.on([fresh(Row { ..moving(R1, R2) })])
     };
-    let same = || Case::spec(|spec| spec.progress_deadline = Some("1h".into()));
+    let same = || Case::spec(|spec| spec.terms.progress_deadline = Some("1h".into()));
     // However long nobody looked, and whatever else changes in the spec.
     for case in [same(), Case { generation: 2, ..same() }] {
         let status = later(case, 3600.0);
@@ -161,6 +162,7 @@ fn a_start_that_lies_in_the_future_does_not_put_the_deadline_off() {
 
 #[test]
 fn a_deadline_that_cannot_be_read_is_a_bad_spec() {
-    let status = Case::spec(|spec| spec.progress_deadline = Some("soon".into())).on([fresh(healthy(R2))]);
+    let status =
+        Case::spec(|spec| spec.terms.progress_deadline = Some("soon".into())).on([fresh(healthy(R2))]);
     assert_eq!(reasons(&status), ["InvalidSpec"]);
 }

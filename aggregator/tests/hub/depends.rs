@@ -63,7 +63,7 @@ fn a_cycle_is_told_also_when_nothing_is_known_of_the_clusters() {
     let status = case.with(&[], Backend::Unknown("first poll"));
     assert_eq!(reasons(&status), ["DependencyCycle", "BackendUnavailable"]);
     assert!(is_true(&status.conditions, STALLED));
-    case.spec.progress_deadline = Some("soon".into());
+    case.spec.terms.progress_deadline = Some("soon".into());
     assert_eq!(reasons(&case.on([fresh(healthy(R2))])), ["InvalidSpec", "DependencyCycle"]);
 }
 

@@ -3,7 +3,7 @@
 use rstest::rstest;
 use statusbridge_api::common::{ClusterSet, Reporting};
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, RECONCILING, STALLED, find, is_true};
-use statusbridge_api::rollout_gate::{Override, OverrideState, Require};
+use statusbridge_api::rollout_gate::{GateTerms, Override, OverrideState, Require};
 use statusbridge_api::trace::StageStatus;
 use statusbridge_api::{Reason, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
@@ -153,8 +153,8 @@ fn need_and_budget(
     #[case] expected: bool,
 ) {
     let case = Case::spec(|spec| {
-        spec.min_healthy = min_healthy;
-        spec.max_failures = max_failures;
+        spec.terms.min_healthy = min_healthy;
+        spec.terms.max_failures = max_failures;
     });
     let wave = (0..10).map(|at| match at {
         at if at < well => fresh(healthy(R2)),
@@ -195,7 +195,7 @@ fn failures_over_the_budget_stall_and_others_do_not() {
 
 #[test]
 fn what_the_budget_covers_is_named_last() {
-    let case = Case::spec(|spec| spec.max_failures = count(2));
+    let case = Case::spec(|spec| spec.terms.max_failures = count(2));
     let status =
         case.on([fresh(failed(R1, R2)), fresh(moving(R1, R2)), fresh(healthy(R1)), fresh(healthy(R2))]);
     assert_eq!(reasons(&status), ["NotUpdated", "Progressing", "Failed"]);
@@ -239,7 +239,7 @@ fn a_revision_that_nobody_knows_is_named_with_what_was_seen_instead() {
 #[case::no_soak_asked(0.0, "0s", true)]
 #[case::changes_that_lie_in_the_future(-60.0, "1s", false)]
 fn soak(#[case] healthy_for: f64, #[case] min_success_time: &str, #[case] expected: bool) {
-    let case = Case::spec(|spec| spec.min_success_time = Some(min_success_time.into()));
+    let case = Case::spec(|spec| spec.terms.min_success_time = Some(min_success_time.into()));
     let status = case.on([fresh(Row { since: T - healthy_for, ..healthy(R2) })]);
     assert_eq!(open(&status), expected);
     let soaking = status.clusters.unwrap().soaking;
@@ -252,7 +252,7 @@ fn soak(#[case] healthy_for: f64, #[case] min_success_time: &str, #[case] expect
 
 #[test]
 fn applied_is_enough_when_no_more_is_asked() {
-    let case = Case::spec(|spec| spec.require = Require::Applied);
+    let case = Case::spec(|spec| spec.terms.require = Require::Applied);
     let status = case.on([
         fresh(applied(R2, Health::Unknown)),
         fresh(applied(R2, Health::InProgress)),
@@ -377,8 +377,12 @@ fn specs_that_cannot_be_judged_are_closed() {
     let managed = statusbridge_api::FleetPackageSpec { managed_by: Some("them".into()), ..package() };
     let mut contradictory = gate();
     contradictory.clusters.names = Some(vec!["c00".into()]);
-    let negative = RolloutGateSpec { max_failures: count(-1), ..gate() };
-    let endless = RolloutGateSpec { min_success_time: Some("for ever".into()), ..gate() };
+    let negative =
+        RolloutGateSpec { terms: GateTerms { max_failures: count(-1), ..GateTerms::default() }, ..gate() };
+    let endless = RolloutGateSpec {
+        terms: GateTerms { min_success_time: Some("for ever".into()), ..GateTerms::default() },
+        ..gate()
+    };
     for (status, reason, stalled) in [
         (judge(Err("unknown variant"), PackageSpec::NotFound), "InvalidSpec", true),
         (judge(Ok(&gate()), PackageSpec::NotFound), "FleetPackageNotFound", false),
@@ -411,7 +415,7 @@ fn a_quiet_gate_is_seldom_written() {
 
 #[test]
 fn a_typical_status_reads_well() {
-    let case = Case::spec(|spec| spec.max_failures = count(1));
+    let case = Case::spec(|spec| spec.terms.max_failures = count(1));
     let status = case.on([
         fresh(healthy(R2)),
         fresh(moving(R1, R2)),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use statusbridge_api::common::{Amount, ClusterSet, Reporting};
 use statusbridge_api::conditions::{OPEN, READY, RECONCILING, STALLED, find, is_true};
-use statusbridge_api::rollout_gate::Require;
+use statusbridge_api::rollout_gate::{GateTerms, Require};
 use statusbridge_api::{RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::decide::dependencies::Dependencies;
@@ -73,10 +73,13 @@ pub fn spec() -> impl Strategy<Value = RolloutGateSpec> {
         1..5i64,
     )
         .prop_map(|(min_healthy, max_failures, soak, require, min_clusters)| RolloutGateSpec {
-            min_healthy,
-            max_failures,
-            min_success_time: soak.map(Into::into),
-            require,
+            terms: GateTerms {
+                min_healthy,
+                max_failures,
+                min_success_time: soak.map(Into::into),
+                require,
+                ..GateTerms::default()
+            },
             clusters: ClusterSet { reporting: Some(Reporting { min_clusters }), ..ClusterSet::default() },
             ..gate()
         })
@@ -112,14 +115,14 @@ fn open(status: &RolloutGateStatus) -> bool {
 /// The rule for one cluster, said a second time and more bluntly.
 fn surely_counts(spec: &RolloutGateSpec, seen: &Observation) -> bool {
     let wanted = Fingerprint::of(R2);
-    let soak = match spec.min_success_time.as_deref() {
+    let soak = match spec.terms.min_success_time.as_deref() {
         Some("5m") => 300.0,
         Some("30m") => 1800.0,
         _ => 0.0,
     };
     seen.standing == Standing::Fresh
         && seen.row.as_ref().is_some_and(|row| {
-            let there = match spec.require {
+            let there = match spec.terms.require {
                 Require::Healthy => row.healthy == wanted,
                 Require::Applied => row.applied == wanted,
             };
@@ -140,8 +143,8 @@ proptest! {
         if open(&status) {
             let total = seen.len() as u64;
             let sure = seen.iter().filter(|seen| surely_counts(&spec, seen)).count() as u64;
-            let budget = spec.max_failures.as_ref().map_or(0, |most| most.of_rounded_down(total).unwrap());
-            let need = spec.min_healthy.as_ref().map_or(total.saturating_sub(budget), |least| least.of_rounded_up(total).unwrap());
+            let budget = spec.terms.max_failures.as_ref().map_or(0, |most| most.of_rounded_down(total).unwrap());
+            let need = spec.terms.min_healthy.as_ref().map_or(total.saturating_sub(budget), |least| least.of_rounded_up(total).unwrap());
             let out_of_sight = seen.iter().filter(|seen| seen.standing != Standing::Fresh || seen.row.is_none()).count() as u64;
             let counts = status.clusters.unwrap();
             prop_assert!(total > 0 && counts.healthy >= need && counts.healthy > 0);

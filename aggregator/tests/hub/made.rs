@@ -3,7 +3,7 @@
 use statusbridge_api::common::{Amount, ClusterSet};
 use statusbridge_api::fleet_package::{Detail, FleetPackageSpec};
 use statusbridge_api::package_ref::PackageRef;
-use statusbridge_api::rollout_gate::{FleetPackageRef, Require, RolloutGateSpec};
+use statusbridge_api::rollout_gate::{FleetPackageRef, GateTerms, RolloutGateSpec};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::decide::{Moment, Target};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing, reason};
@@ -37,14 +37,8 @@ pub fn gate() -> RolloutGateSpec {
         fleet_package_ref: FleetPackageRef { name: "payments".into() },
         revision: R2.into(),
         clusters: ClusterSet::any_reporting(),
-        require: Require::Healthy,
-        min_healthy: None,
-        max_failures: None,
-        min_success_time: None,
-        progress_deadline: None,
-        require_stage: None,
+        terms: GateTerms::default(),
         depends_on: Vec::new(),
-        checks: Vec::new(),
         override_: None,
     }
 }

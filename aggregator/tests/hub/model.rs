@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use statusbridge_api::check::Check;
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, STALLED, find, is_true};
-use statusbridge_api::rollout_gate::{GateRef, Override, OverrideState, Require};
+use statusbridge_api::rollout_gate::{GateRef, GateTerms, Override, OverrideState, Require};
 use statusbridge_api::{RolloutGateSpec, RolloutGateStatus, common};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::checks::answer::Value;
@@ -81,7 +81,7 @@ fn world() -> impl Strategy<Value = World> {
     ];
     let checks = prop::collection::vec((check(), prop::option::weighted(0.9, (0.0..250.0f64, said()))), 0..3);
     let spec = (laws::spec(), deadline, word).prop_map(|(mut spec, deadline, word)| {
-        spec.progress_deadline = deadline.map(Into::into);
+        spec.terms.progress_deadline = deadline.map(Into::into);
         spec.override_ = word;
         spec
     });
@@ -98,7 +98,7 @@ fn world() -> impl Strategy<Value = World> {
         .prop_map(|(mut spec, generation, previous, seen, dependencies, cycle, checks, backend)| {
             let (mut list, answers): (Vec<Check>, Vec<_>) = checks.into_iter().unzip();
             list.iter_mut().enumerate().for_each(|(at, check)| check.name = format!("x{at}"));
-            spec.checks = list;
+            spec.terms.checks = list;
             spec.depends_on = (0..dependencies.len()).map(|at| GateRef { name: NAMES[at].into() }).collect();
             World { spec, generation, previous, seen, dependencies, cycle, answers, backend }
         })
@@ -159,9 +159,9 @@ fn judge(world: &World) -> RolloutGateStatus {
 /// For how long the evidence proves that a cluster has been at the revision, or `None` if it is not.
 fn there(spec: &RolloutGateSpec, seen: &Observation, at: f64) -> Option<f64> {
     let (row, wanted) = (seen.row.as_ref()?, Fingerprint::of(R2));
-    let revision = if spec.require == Require::Healthy { row.healthy } else { row.applied };
-    let fails =
-        row.apply == ApplyState::Failed || (spec.require == Require::Healthy && row.health == Health::Failed);
+    let revision = if spec.terms.require == Require::Healthy { row.healthy } else { row.applied };
+    let fails = row.apply == ApplyState::Failed
+        || (spec.terms.require == Require::Healthy && row.health == Health::Failed);
     let elsewhere = !row.desired.is_none() && row.desired != wanted;
     let busy = matches!(row.apply, ApplyState::Paused | ApplyState::Deleting);
     if seen.standing != Standing::Fresh || revision != wanted || fails || elsewhere || busy {
@@ -178,24 +178,27 @@ fn is_lost(world: &World, seen: &Observation) -> bool {
     let wants_it = row.desired.is_none() || row.desired == wanted;
     let failed = wants_it
         && (row.apply == ApplyState::Failed
-            || (spec.require == Require::Healthy && row.health == Health::Failed));
+            || (spec.terms.require == Require::Healthy && row.health == Health::Failed));
     let was_there = [row.applied, row.healthy, row.previously_applied].contains(&wanted);
     let started = world.previous.map_or(0.0, |(ago, ..)| ago.ceil());
-    let late =
-        spec.progress_deadline.as_deref().is_some_and(|text| started > common::seconds(text).unwrap() + 1.0);
+    let late = spec
+        .terms
+        .progress_deadline
+        .as_deref()
+        .is_some_and(|text| started > common::seconds(text).unwrap() + 1.0);
     failed || (late && there(spec, seen, T).is_none() && !was_there)
 }
 
 fn must_be_closed(world: &World) -> Option<&'static str> {
     let spec = &world.spec;
     let total = world.seen.len() as u64;
-    let soak = spec.min_success_time.as_deref().map_or(0.0, |text| common::seconds(text).unwrap());
+    let soak = spec.terms.min_success_time.as_deref().map_or(0.0, |text| common::seconds(text).unwrap());
     let long_enough =
         |seen: &&Observation| there(spec, seen, T).is_some_and(|held| soak == 0.0 || held >= soak);
     let healthy: Vec<&Observation> = world.seen.iter().filter(long_enough).collect();
     let lost = world.seen.iter().filter(|seen| is_lost(world, seen)).count() as u64;
-    let budget = spec.max_failures.as_ref().map_or(0, |most| most.of_rounded_down(total).unwrap());
-    let need = match &spec.min_healthy {
+    let budget = spec.terms.max_failures.as_ref().map_or(0, |most| most.of_rounded_down(total).unwrap());
+    let need = match &spec.terms.min_healthy {
         Some(least) => least.of_rounded_up(total).unwrap(),
         None => total.saturating_sub(budget),
     };
@@ -215,7 +218,7 @@ fn must_be_closed(world: &World) -> Option<&'static str> {
     if !was_open && world.backend != Backend::Answers {
         return Some("nothing opens without the backend");
     }
-    for (check, answer) in spec.checks.iter().zip(&world.answers) {
+    for (check, answer) in spec.terms.checks.iter().zip(&world.answers) {
         // What has not been asked passes only if it had passed before, which is never so here.
         let Some((ago, said)) = answer else { return Some("a check is not answered") };
         let window = common::seconds(&check.window).unwrap();
@@ -278,7 +281,11 @@ proptest! {
     #[test]
     fn a_gate_that_the_model_lets_pass_is_open(world in world()) {
         // A deadline within a second of now may be read either way.
-        let spec = RolloutGateSpec { override_: None, progress_deadline: None, ..world.spec };
+        let spec = RolloutGateSpec {
+            override_: None,
+            terms: GateTerms { progress_deadline: None, ..world.spec.terms },
+            ..world.spec
+        };
         let world = World { spec, backend: Backend::Answers, ..world };
         let status = judge(&world);
         prop_assert_eq!(is_true(&status.conditions, OPEN), must_be_closed(&world).is_none(), "{:?}", status.waiting_for);

@@ -284,7 +284,7 @@ fn while_the_list_of_clusters_is_old_no_time_is_noted() {
 #[case::out_of_sight(Way::new().poll(R2, &[unobserved(Standing::Stale, None)], &[]), Some(Reason::StageNotHealthy))]
 #[case::no_trace(Trace::none(R2), Some(Reason::StageNotFound))]
 fn a_gate_requires_a_stage(#[case] trace: Trace, #[case] closed: Option<Reason>) {
-    let mut case = Case::spec(|spec| spec.require_stage = Some("build".into()));
+    let mut case = Case::spec(|spec| spec.terms.require_stage = Some("build".into()));
     case.stages = trace.stages;
     let status = case.with(&targets([fresh(healthy(R2))]), Backend::Answers);
     let waiting: Vec<&str> = status.waiting_for.iter().map(|it| it.reason.as_str()).collect();
@@ -293,7 +293,7 @@ fn a_gate_requires_a_stage(#[case] trace: Trace, #[case] closed: Option<Reason>)
 
 #[test]
 fn a_gate_is_as_old_as_the_evidence_of_the_stage_that_it_requires() {
-    let mut case = Case::spec(|spec| spec.require_stage = Some("build".into()));
+    let mut case = Case::spec(|spec| spec.terms.require_stage = Some("build".into()));
     let old = Observation { as_of: Some(T - 100.0), ..built(R2, IMAGE) };
     case.stages = Way::new().poll(R2, &[old], &[]).stages;
     let status = case.with(&targets([fresh(healthy(R2))]), Backend::Answers);

@@ -57,6 +57,27 @@ pub struct RolloutGateSpec {
     pub revision: String,
     /// The clusters of this wave.
     pub clusters: ClusterSet,
+    /// What must be true of them.
+    #[serde(flatten)]
+    pub terms: GateTerms,
+    /// Gates in the same namespace that must be open, each at its present generation, and at this
+    /// gate's revision when it is about the same package.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["name"]
+    ))]
+    pub depends_on: Vec<GateRef>,
+    /// A person's word that stands instead of the computed verdict.
+    #[serde(rename = "override")]
+    pub override_: Option<Override>,
+}
+
+/// What must be true of clusters for a gate to open, whichever they are and whatever the revision is.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GateTerms {
     /// How far a cluster must be to count.
     #[serde(default)]
     pub require: Require,
@@ -97,14 +118,6 @@ pub struct RolloutGateSpec {
     /// must speak against it now.
     #[schemars(length(min = 1, max = 63))]
     pub require_stage: Option<String>,
-    /// Gates in the same namespace that must be open, each at its present generation, and at this
-    /// gate's revision when it is about the same package.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32), extend(
-        "x-kubernetes-list-type" = "map",
-        "x-kubernetes-list-map-keys" = ["name"]
-    ))]
-    pub depends_on: Vec<GateRef>,
     /// Queries on application metrics whose values must stay within bounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend(
@@ -112,9 +125,6 @@ pub struct RolloutGateSpec {
         "x-kubernetes-list-map-keys" = ["name"]
     ))]
     pub checks: Vec<Check>,
-    /// A person's word that stands instead of the computed verdict.
-    #[serde(rename = "override")]
-    pub override_: Option<Override>,
 }
 
 /// Reference to a FleetPackage in the same namespace.

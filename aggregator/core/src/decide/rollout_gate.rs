@@ -9,7 +9,7 @@ mod waiting;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::check::CheckStatus;
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, RECONCILING, STALLED, find};
-use statusbridge_api::rollout_gate::{GateCounts, Override, OverrideState, Require, Waiting};
+use statusbridge_api::rollout_gate::{GateCounts, GateTerms, Override, OverrideState, Require, Waiting};
 use statusbridge_api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
 use statusbridge_contract::{Fingerprint, wanted};
 
@@ -118,7 +118,7 @@ fn find_out(input: &Input<'_>, spec: &RolloutGateSpec) -> Finding {
         let message = format!("FleetPackage {:?} is filled by {manager}", spec.fleet_package_ref.name);
         return nothing(Reason::ExternallyManaged, &message, true);
     }
-    if let Some(refusal) = checks::refusal(&spec.checks, input.checks) {
+    if let Some(refusal) = checks::refusal(&spec.terms.checks, input.checks) {
         return nothing(Reason::Forbidden, &refusal, true);
     }
     let terms = terms(input, spec, package);
@@ -136,7 +136,7 @@ fn find_out(input: &Input<'_>, spec: &RolloutGateSpec) -> Finding {
 /// its checks, once their windows have passed.
 pub fn questions(input: &Input<'_>) -> Vec<String> {
     let (Ok(spec), PackageSpec::Found(package)) = (input.spec, input.package) else { return Vec::new() };
-    if spec.checks.is_empty() || package.managed_by.is_some() {
+    if spec.terms.checks.is_empty() || package.managed_by.is_some() {
         return Vec::new();
     }
     let Ok(terms) = terms(input, spec, package) else { return Vec::new() };
@@ -172,25 +172,25 @@ fn terms<'a>(
     }
     wanted::fingerprint(&spec.revision).map_err(|error| error.to_string())?;
     let revision = input.artifact.unwrap_or(Fingerprint::NONE);
-    let min_success = match &spec.min_success_time {
+    let min_success = match &spec.terms.min_success_time {
         Some(text) => common::seconds(text).map_err(|error| error.to_string())?,
         None => 0.0,
     };
-    let late = match &spec.progress_deadline {
+    let late = match &spec.terms.progress_deadline {
         Some(text) => {
             let longest = common::seconds(text).map_err(|error| error.to_string())?;
             input.moment.now - unix(&started_at(input, spec)) >= longest
         }
         None => false,
     };
-    let (need, budget) = need_and_budget(spec, total)?;
+    let (need, budget) = need_and_budget(&spec.terms, total)?;
     Ok(Terms {
-        demand: Demand { revision, require: spec.require, min_success },
+        demand: Demand { revision, require: spec.terms.require, min_success },
         need,
         budget,
         late,
         stale_after,
-        checks: checks::terms(&spec.checks, input.checks)?,
+        checks: checks::terms(&spec.terms.checks, input.checks)?,
     })
 }
 
@@ -198,12 +198,12 @@ fn terms<'a>(
 ///
 /// # Errors
 /// When an amount cannot be read.
-pub fn need_and_budget(spec: &RolloutGateSpec, total: u64) -> Result<(u64, u64), String> {
-    let budget = match &spec.max_failures {
+pub fn need_and_budget(terms: &GateTerms, total: u64) -> Result<(u64, u64), String> {
+    let budget = match &terms.max_failures {
         Some(amount) => amount.of_rounded_down(total).map_err(|error| error.to_string())?,
         None => 0,
     };
-    let need = match &spec.min_healthy {
+    let need = match &terms.min_healthy {
         Some(amount) => amount.of_rounded_up(total).map_err(|error| error.to_string())?,
         None => total.saturating_sub(budget),
     };
@@ -290,7 +290,7 @@ fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>, tota
 /// What the trace keeps the gate closed for.
 fn traced(input: &Input<'_>, spec: &RolloutGateSpec) -> Vec<Waiting> {
     let mut waiting = Vec::new();
-    if let Some(name) = &spec.require_stage {
+    if let Some(name) = &spec.terms.require_stage {
         match input.stages.iter().find(|stage| stage.stage == *name) {
             None => {
                 let message = format!("the FleetPackage's trace has no stage {name:?}");
@@ -311,7 +311,7 @@ fn traced(input: &Input<'_>, spec: &RolloutGateSpec) -> Vec<Waiting> {
 
 /// Time of the evidence for the stage that is required.
 fn stage_evidence(input: &Input<'_>, spec: Option<&RolloutGateSpec>) -> Option<Time> {
-    let name = spec?.require_stage.as_ref()?;
+    let name = spec?.terms.require_stage.as_ref()?;
     input.stages.iter().find(|stage| stage.stage == *name)?.evidence()
 }
 
@@ -462,7 +462,7 @@ fn satisfied(spec: Option<&RolloutGateSpec>, counts: Option<&GateCounts>) -> (bo
     let (Some(spec), Some(counts)) = (spec, counts) else {
         return (false, Reason::InvalidSpec, "nothing to judge".to_owned());
     };
-    let (reason, word) = match spec.require {
+    let (reason, word) = match spec.terms.require {
         Require::Healthy => (Reason::Healthy, "healthy at the revision"),
         Require::Applied => (Reason::Applied, "at the revision"),
     };

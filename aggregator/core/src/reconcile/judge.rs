@@ -316,7 +316,7 @@ impl World<'_> {
 
     /// The queries that the checks of a gate call for now.
     pub fn questions(&self, object: &GateObject) -> Vec<String> {
-        let has_checks = object.spec.as_ref().is_ok_and(|spec| !spec.checks.is_empty());
+        let has_checks = object.spec.as_ref().is_ok_and(|spec| !spec.terms.checks.is_empty());
         if !has_checks {
             return Vec::new();
         }
@@ -424,7 +424,7 @@ impl World<'_> {
 
     /// The checks of a gate, with their queries and what was said to them.
     fn checks(&self, object: &GateObject, grant: &Grant<'_>, targets: &[Target]) -> Vec<Asked<'_>> {
-        let checks = object.spec.as_ref().map(|spec| spec.checks.as_slice()).unwrap_or_default();
+        let checks = object.spec.as_ref().map(|spec| spec.terms.checks.as_slice()).unwrap_or_default();
         if checks.is_empty() {
             return Vec::new();
         }

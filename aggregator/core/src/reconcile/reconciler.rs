@@ -270,7 +270,8 @@ impl Reconciler {
     pub fn checked(&mut self, namespace: &str, queries: &[String], said: Vec<Answers>, now: Now) {
         self.state.checks.take(namespace, queries, said);
         let asks = |gate: &&GateObject| {
-            gate.key.namespace == namespace && gate.spec.as_ref().is_ok_and(|spec| !spec.checks.is_empty())
+            gate.key.namespace == namespace
+                && gate.spec.as_ref().is_ok_and(|spec| !spec.terms.checks.is_empty())
         };
         let concerned = self.state.gates.iter().filter(asks).map(|gate| gate.key.clone()).collect();
         self.judge(BTreeSet::new(), concerned, now);

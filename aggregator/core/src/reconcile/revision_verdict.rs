@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 use serde_with::skip_serializing_none;
 use statusbridge_api::common::{Amount, ClusterSet};
-use statusbridge_api::rollout_gate::{FleetPackageRef, GateCounts, Require, Waiting};
+use statusbridge_api::rollout_gate::{FleetPackageRef, GateCounts, GateTerms, Require, Waiting};
 use statusbridge_api::{FleetPackageSpec, PackageRef, Reason, RolloutGateSpec};
 use statusbridge_contract::{Fingerprint, wanted};
 
@@ -147,14 +147,14 @@ impl RevisionQuestion {
             fleet_package_ref: FleetPackageRef { name: key.name.clone() },
             revision: self.revision.clone(),
             clusters: self.clusters.clone(),
-            require: self.require,
-            min_healthy: self.min_healthy.clone(),
-            max_failures: self.max_failures.clone(),
-            min_success_time: self.min_success_time.clone(),
-            progress_deadline: None,
-            require_stage: None,
+            terms: GateTerms {
+                require: self.require,
+                min_healthy: self.min_healthy.clone(),
+                max_failures: self.max_failures.clone(),
+                min_success_time: self.min_success_time.clone(),
+                ..GateTerms::default()
+            },
             depends_on: Vec::new(),
-            checks: Vec::new(),
             override_: None,
         };
         (Object::made_up(key.clone(), gate), Object::made_up(key, package))

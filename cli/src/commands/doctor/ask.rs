@@ -272,7 +272,7 @@ pub(super) async fn expectations(client: &Client) -> Result<Vec<Expectation>, Hu
     let pages = || ListParams::default().limit(500);
     let gate = |object| {
         let gate = GateObject::read(object)?;
-        let spec = gate.spec.ok().filter(|spec| spec.require == Require::Healthy)?;
+        let spec = gate.spec.ok().filter(|spec| spec.terms.require == Require::Healthy)?;
         let package = gate.key.beside(&spec.fleet_package_ref.name);
         Some((package, GateSeen { name: gate.key.name, clusters: spec.clusters.into() }))
     };

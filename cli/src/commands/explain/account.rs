@@ -152,11 +152,11 @@ fn gate(seen: &Seen, now: Seconds) -> Result<Account> {
     // The numbers of one generation say nothing about the terms of another.
     let judged_now = verdict.observed_generation == Some(verdict.generation);
     let terms = gate.spec.as_ref().ok().zip(counts.filter(|_| judged_now)).and_then(|(spec, counts)| {
-        let (needed, allowed) = need_and_budget(spec, counts.total).ok()?;
+        let (needed, allowed) = need_and_budget(&spec.terms, counts.total).ok()?;
         let unobserved = counts.stale + counts.missing + counts.unverified + counts.conflicting;
         Some(Terms {
-            require: spec.require,
-            min_success_time: spec.min_success_time.clone(),
+            require: spec.terms.require,
+            min_success_time: spec.terms.min_success_time.clone(),
             total: counts.total,
             healthy: counts.healthy,
             needed,

@@ -134,10 +134,10 @@ fn tell_gate(
     }
     let terms = gate.spec.as_ref().map(|spec| {
         let terms = json!({
-            "minHealthy": spec.min_healthy, "maxFailures": spec.max_failures, "minSuccessTime": spec.min_success_time,
-            "progressDeadline": spec.progress_deadline, "requireStage": spec.require_stage, "override": spec.override_,
+            "minHealthy": spec.terms.min_healthy, "maxFailures": spec.terms.max_failures, "minSuccessTime": spec.terms.min_success_time,
+            "progressDeadline": spec.terms.progress_deadline, "requireStage": spec.terms.require_stage, "override": spec.override_,
         });
-        with(json!({"require": spec.require}), terms)
+        with(json!({"require": spec.terms.require}), terms)
     });
     let data = json!({
         "gate": with(&gate.verdict, json!({"fleetPackage": gate.fleet_package()})),

@@ -15,7 +15,7 @@ const ROUNDING: Seconds = 0.001;
 /// override.
 pub(crate) fn holds_until(input: &Input<'_>, spec: &RolloutGateSpec) -> Moment {
     let seconds = |text: &Option<String>| text.as_deref().and_then(|text| common::seconds(text).ok());
-    let soak = seconds(&spec.min_success_time).filter(|soak| *soak > 0.0).map(|soak| {
+    let soak = seconds(&spec.terms.min_success_time).filter(|soak| *soak > 0.0).map(|soak| {
         let rows = input.targets.iter().filter_map(|it| Some((it, unobserved(&it.observation).ok()?)));
         let ends = rows.filter_map(|(target, row)| {
             let begin =
@@ -24,7 +24,8 @@ pub(crate) fn holds_until(input: &Input<'_>, spec: &RolloutGateSpec) -> Moment {
         });
         ends.fold(Seconds::INFINITY, Seconds::min)
     });
-    let deadline = seconds(&spec.progress_deadline).map(|longest| unix(&started_at(input, spec)) + longest);
+    let deadline =
+        seconds(&spec.terms.progress_deadline).map(|longest| unix(&started_at(input, spec)) + longest);
     let word = spec.override_.as_ref().and_then(|word| word.until.as_ref()).map(unix);
     // What has ended has ended.
     let to_come = [deadline, word].into_iter().flatten().filter(|at| *at > input.moment.now - ROUNDING);

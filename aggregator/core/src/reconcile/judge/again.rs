@@ -51,7 +51,7 @@ impl World<'_> {
         let package = self.package_of(object)?;
         let spec = package.spec.as_ref().ok()?;
         // What the backend says to checks is other at every poll.
-        if !gate.checks.is_empty() || !self.knows(gate.clusters.selector.is_some()) {
+        if !gate.terms.checks.is_empty() || !self.knows(gate.clusters.selector.is_some()) {
             return None;
         }
         let basis = self.basis(Kind::RolloutGate, &object.key, package.terms, spec)?;
