@@ -272,10 +272,16 @@ impl Metrics {
         for result in PushResult::ALL {
             drop(it.pushes.get_or_create(&[("result", result.name())]));
         }
-        for kind in [Kind::FleetPackage, Kind::FleetPackageSlice, Kind::RolloutGate] {
+        for kind in [
+            Kind::FleetPackage,
+            Kind::FleetPackageSlice,
+            Kind::FleetRollout,
+            Kind::FleetRolloutSlice,
+            Kind::RolloutGate,
+        ] {
             it.count_writes(kind);
         }
-        for kind in [Kind::FleetPackage, Kind::RolloutGate] {
+        for kind in [Kind::FleetPackage, Kind::FleetRollout, Kind::RolloutGate] {
             it.foreign(kind, 0);
         }
         it.stand_by();

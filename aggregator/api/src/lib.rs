@@ -5,6 +5,9 @@
 //!        │                                │
 //!        └── status: may the rollout go   ├── status: how many clusters run what, and how
 //!            on, and if not, why not      └── FleetPackageSlices: each cluster, on request
+//!
+//!   FleetRollout ──makes──> one RolloutGate for each wave
+//!        └── FleetRolloutSlices: which clusters may have which revision
 //! ```
 //!
 //! The types are the source of the CRDs in `deploy/crds` ([`crd`]); whatever the API server can
@@ -25,7 +28,9 @@ pub use fields::trace::TraceStage;
 pub use fields::{check, common, label_selector, package_ref, revision_from, trace};
 pub use kinds::fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus};
 pub use kinds::fleet_package_slice::FleetPackageSlice;
+pub use kinds::fleet_rollout::{FleetRollout, FleetRolloutSpec, FleetRolloutStatus};
+pub use kinds::fleet_rollout_slice::FleetRolloutSlice;
 pub use kinds::rollout_gate::{RolloutGate, RolloutGateSpec, RolloutGateStatus};
-pub use kinds::{fleet_package, fleet_package_slice, rollout_gate};
+pub use kinds::{fleet_package, fleet_package_slice, fleet_rollout, fleet_rollout_slice, rollout_gate};
 pub use names::{GROUP, VERSION};
 pub use reason::Reason;

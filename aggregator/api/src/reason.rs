@@ -41,6 +41,18 @@ crate::catalogue! {
     TooFewClusters,
     /// More clusters have failed than `maxFailures` allows.
     FailureBudgetExceeded,
+    /// Another FleetRollout of the namespace rolls the same package out: one at a time.
+    OtherRollout,
+    /// Waves that have not started name or select the same clusters.
+    WavesOverlap,
+    /// A RolloutGate of the name that a wave's gate would have is there, and is not the FleetRollout's.
+    GateTaken,
+    /// The gate of a wave names other clusters than the wave started with.
+    GateChanged,
+    /// The gate of a wave is stalled: too many of its clusters have failed.
+    WaveFailed,
+    /// Neither the FleetRollout nor its FleetPackage names a revision.
+    NoRevision,
     /// A gate in `dependsOn` does not exist in the gate's namespace.
     DependencyNotFound,
     /// A gate in `dependsOn` is about another revision of the same package.
@@ -91,6 +103,10 @@ crate::catalogue! {
     Pending,
     /// The gate has not been open in this generation.
     NotYetOpen,
+    /// Clusters are admitted wave by wave; the message says what the rollout waits for.
+    RollingOut,
+    /// Every wave's gate was open with all of its clusters admitted.
+    RolledOut,
     /// Enough clusters are healthy at the wanted revision.
     Healthy,
     /// Enough clusters have applied the wanted revision.

@@ -8,9 +8,9 @@ pub(crate) mod events;
 pub mod heartbeat;
 pub(crate) mod leadership_guard;
 pub mod lease;
+pub mod owned;
 pub mod profiles;
 pub mod references;
-pub mod slices;
 pub mod sweeper;
 pub mod write;
 

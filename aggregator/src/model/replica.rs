@@ -226,10 +226,10 @@ impl Work {
         reconciler.planned(vec![feed], fleet());
         let at = moment(replica, now);
         for event in [Event::Init, Event::InitApply(fleet_package(hub.stale_after)), Event::InitDone] {
-            reconciler.package(event, at);
+            reconciler.heard(Kind::FleetPackage, event, at);
         }
         for event in [Event::Init, Event::InitApply(hub::object(hub.gate())), Event::InitDone] {
-            reconciler.gate(event, at);
+            reconciler.heard(Kind::RolloutGate, event, at);
         }
         Self {
             began: now,
@@ -247,7 +247,7 @@ impl Work {
         let news = hub.news(now);
         if now >= replica.isolated_until && version(news) > self.heard {
             self.heard = version(news);
-            self.reconciler.gate(Event::Apply(hub::object(news)), at);
+            self.reconciler.heard(Kind::RolloutGate, Event::Apply(hub::object(news)), at);
         }
         if now >= self.next_poll {
             self.poll(replica, now);

@@ -11,20 +11,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use futures::stream::{BoxStream, FuturesUnordered, StreamExt};
+use futures::stream::{BoxStream, FuturesUnordered, StreamExt, select_all};
 use kube::Client;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
 use statusbridge_api::conditions::{OPEN, READY, STALLED, find, is_true};
-use statusbridge_api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus};
+use statusbridge_api::{FleetPackageSpec, FleetRolloutSpec, Reason, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_core::fleet::{Fleet, FleetSettings};
-use statusbridge_core::reconcile::command::{
-    Answer, Command, Found, Number, SliceWrite, StatusWrite, Unreadable,
-};
+use statusbridge_core::reconcile::command::{Answer, Command, Found, Number, StatusWrite, Unreadable};
 use statusbridge_core::reconcile::discover::{self, Discovery};
 use statusbridge_core::reconcile::feeds::Planned;
 use statusbridge_core::reconcile::judging::Judges;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
+use statusbridge_core::reconcile::owned::OwnedWrite;
 use statusbridge_core::reconcile::profiles::News;
 use statusbridge_core::reconcile::reconciler::Reconciler;
 use statusbridge_core::reconcile::references::Evaluated;
@@ -47,7 +46,7 @@ use crate::hub::events::Events;
 use crate::hub::heartbeat::{Heartbeat, Renewed};
 use crate::hub::references::References;
 use crate::hub::write::{self, HubError, Written};
-use crate::hub::{self, discover as discovery, slices};
+use crate::hub::{self, discover as discovery, owned};
 use crate::metrics::{GateState, Metrics, Poll, WriteResult};
 use crate::notify::{self, About, Message as Notice, Notifier};
 use crate::serve::config::{Config, ConfigFile};
@@ -59,6 +58,15 @@ const PROFILES_AT_ONCE: usize = 256;
 const CONFIG_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between looks at what waits for time.
 const TICK: Duration = Duration::from_millis(100);
+
+/// What is watched of the hub's objects.
+const WATCHED: [Kind; 5] = [
+    Kind::FleetPackage,
+    Kind::RolloutGate,
+    Kind::FleetPackageSlice,
+    Kind::FleetRollout,
+    Kind::FleetRolloutSlice,
+];
 
 type Watched = watcher::Result<watcher::Event<LazyObject>>;
 
@@ -75,7 +83,7 @@ pub struct Pace {
 enum Done {
     Wrote(Number, Kind, Key, Answer),
     Read(Number, Kind, Key, Found),
-    WroteSlice(Box<SliceWrite>, Answer),
+    WroteOwned(Box<OwnedWrite>, Answer),
     Discovered(Result<Written, HubError>),
     Beaten(Heartbeat, anyhow::Result<Renewed>),
 }
@@ -203,10 +211,8 @@ impl Controller {
     }
 
     async fn follow(&mut self, stop: CancellationToken) {
-        let mut packages = watch(&self.client, Kind::FleetPackage);
-        let mut gates = watch(&self.client, Kind::RolloutGate);
+        let mut objects = select_all(WATCHED.map(|kind| watch(&self.client, kind)));
         let mut profiles = self.watch_profiles();
-        let mut slices = watch(&self.client, Kind::FleetPackageSlice);
         let mut questions = self.desk.open();
         let a_write = Duration::from_secs(1) / self.pace.writes_per_second.max(1);
         let (mut ticks, mut looks) = (every(TICK), every(CONFIG_INTERVAL));
@@ -225,14 +231,8 @@ impl Controller {
             tokio::select! {
                 () = stop.cancelled() => return,
                 Some(done) = self.calls.next() => self.on_done(done),
-                Some(event) = packages.next() => if let Some(event) = usable(Kind::FleetPackage, event) {
-                    self.reconciler.package(event, self.clock.now());
-                },
-                Some(event) = gates.next() => if let Some(event) = usable(Kind::RolloutGate, event) {
-                    self.reconciler.gate(event, self.clock.now());
-                },
-                Some(event) = slices.next() => if let Some(event) = usable(Kind::FleetPackageSlice, event) {
-                    self.reconciler.slice(event);
+                Some((kind, event)) = objects.next() => if let Some(event) = usable(kind, event) {
+                    self.reconciler.heard(kind, event, self.clock.now());
                 },
                 Some(news) = profiles.next() => self.reconciler.profiles(news, self.clock.now()),
                 message = self.feeds.next() => match message {
@@ -299,17 +299,17 @@ impl Controller {
                         Done::Read(number, kind, key, found)
                     }));
                 }
-                Command::WriteSlice(write) => {
+                Command::WriteOwned(write) => {
                     let (client, metrics) = (self.client.clone(), self.metrics.clone());
                     self.calls.push(Box::pin(async move {
-                        let answer = slices::write(&client, &write.package, &write.uid, &write.change).await;
+                        let answer = owned::write(&client, &write).await;
                         let told = match write::result(&answer) {
                             WriteResult::Gone if write.change.is_delete() => WriteResult::Done,
                             told => told,
                         };
-                        metrics.wrote(Kind::FleetPackageSlice, told);
-                        let answer = write::answer(Kind::FleetPackageSlice, &write.package, answer);
-                        Done::WroteSlice(write, answer)
+                        metrics.wrote(write.kind, told);
+                        let answer = write::answer(write.kind, &write.owner.1, answer);
+                        Done::WroteOwned(write, answer)
                     }));
                 }
                 Command::Discover(namespace, change) => {
@@ -370,7 +370,7 @@ impl Controller {
         match done {
             Done::Wrote(number, kind, key, answer) => self.reconciler.wrote(number, kind, &key, answer, now),
             Done::Read(number, kind, key, found) => self.reconciler.read(number, kind, &key, found, now),
-            Done::WroteSlice(write, answer) => self.reconciler.wrote_slice(&write, answer, now),
+            Done::WroteOwned(write, answer) => self.reconciler.wrote_owned(&write, answer, now),
             Done::Discovered(answer) => {
                 self.metrics.wrote(Kind::FleetPackage, write::result(&answer));
                 let landed = answer.map(|written| !matches!(written, Written::Conflict));
@@ -481,7 +481,12 @@ impl Controller {
                 let change = self.announcer.see::<FleetPackageSpec>(key, package, now);
                 change.zip(package.map(HubObject::version))
             }
-            Kind::FleetPackageSlice => None,
+            Kind::FleetRollout => {
+                let rollout = state.rollouts.get(key);
+                let change = self.announcer.see::<FleetRolloutSpec>(key, rollout, now);
+                change.zip(rollout.map(HubObject::version))
+            }
+            Kind::FleetPackageSlice | Kind::FleetRolloutSlice => None,
         };
         let Some((Change { before, now, what }, version)) = told else { return };
         if what.verdict {
@@ -491,6 +496,8 @@ impl Controller {
         if let Some(notifier) = notifier {
             let (about, package) = match kind {
                 Kind::RolloutGate => (About::RolloutGate, state.gates.get(key).and_then(GateObject::package)),
+                // Its gates tell of each wave, and its package of the whole.
+                Kind::FleetRollout => return,
                 _ => (About::FleetPackage, Some(key.clone())),
             };
             let package = package.unwrap_or_else(|| key.beside(""));
@@ -503,7 +510,7 @@ impl Controller {
 
     /// Tells the metrics how the objects stand. That takes a look at each of them, so it is not done for every write.
     fn count(&mut self) {
-        for kind in [Kind::RolloutGate, Kind::FleetPackage] {
+        for kind in [Kind::RolloutGate, Kind::FleetPackage, Kind::FleetRollout] {
             self.metrics.foreign(kind, self.reconciler.take_foreign(kind));
         }
         let state = self.reconciler.state();
@@ -562,16 +569,17 @@ fn every(period: Duration) -> Interval {
     ticks
 }
 
-fn watch(client: &Client, kind: Kind) -> BoxStream<'static, Watched> {
+fn watch(client: &Client, kind: Kind) -> BoxStream<'static, (Kind, Watched)> {
     // A page is in memory as a whole.
     let page = match kind {
         // Each may be 100 KB.
-        Kind::FleetPackageSlice => 50,
+        Kind::FleetPackageSlice | Kind::FleetRolloutSlice => 50,
         // Whoever writes them may hang 1.5 MiB on each.
-        Kind::FleetPackage | Kind::RolloutGate => 16,
+        Kind::FleetPackage | Kind::RolloutGate | Kind::FleetRollout => 16,
     };
     watcher(write::everywhere(client, kind), watcher::Config::default().page_size(page))
         .default_backoff()
+        .map(move |event| (kind, event))
         .boxed()
 }
 

@@ -11,8 +11,9 @@ use statusbridge_core::decide::fleet_package::Wanted as Revision;
 use statusbridge_core::decide::rows::{Evident, rows};
 use statusbridge_core::decide::{Target, time};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing, reason};
-use statusbridge_core::reconcile::slices::{Change, Owner, Slice, Wanted, label, plan};
+use statusbridge_core::reconcile::slices::{Change, Slice, Wanted, label, plan};
 use statusbridge_core::reconcile::store::Key;
+use statusbridge_core::reconcile::store::Owner;
 
 use crate::made::*;
 
@@ -102,7 +103,7 @@ fn slice(name: &str, content: FleetPackageSlice) -> Slice {
         key: Key { namespace: "fleet".into(), name: name.into() },
         uid: format!("uid of {name}"),
         resource_version: "1".into(),
-        owner: Some(Owner { name: PACKAGE.into(), uid: "1-2-3".into() }),
+        owner: Some(Owner { kind: "FleetPackage".into(), name: PACKAGE.into(), uid: "1-2-3".into() }),
         label: Some(label(PACKAGE)),
         content: Some(content),
     }

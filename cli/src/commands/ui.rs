@@ -164,5 +164,7 @@ fn apply(state: &mut State, kind: Kind, event: Event<LazyObject>, board: &GateCa
             }
         }
         Kind::FleetPackageSlice => drop(state.slices.apply(event)),
+        Kind::FleetRollout => drop(state.rollouts.apply(event)),
+        Kind::FleetRolloutSlice => drop(state.rollout_slices.apply(event)),
     }
 }

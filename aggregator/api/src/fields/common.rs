@@ -152,6 +152,28 @@ impl Amount {
     }
 }
 
+/// A share of clusters, from `1%` to `100%`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Percentage(
+    #[schemars(length(max = 4), extend("x-kubernetes-validations" = [{
+        "rule": "self.matches('^(100|[1-9][0-9]?)%$')",
+        "message": "a percentage must be from 1% to 100%"
+    }]))]
+    String,
+);
+
+impl Percentage {
+    /// The number of clusters out of `total`, rounded up.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn of(&self, total: u64) -> Result<u64, BadAmount> {
+        Amount::Percent(self.0.clone()).of_rounded_up(total)
+    }
+}
+
 impl JsonSchema for Amount {
     fn inline_schema() -> bool {
         true

@@ -3,15 +3,12 @@
 //! It has neither spec nor status, after Kubernetes' EndpointSlice: all of it is the reporter's word.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube_core::schema::{OptionalEnum, StructuralSchemaRewriter};
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
-use schemars::transform::AddNullable;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use serde_with::skip_serializing_none;
 
-use crate::names::{GROUP, VERSION};
+use crate::crd::{Column, without_spec};
 
 /// Name of the kind.
 pub const KIND: &str = "FleetPackageSlice";
@@ -106,49 +103,18 @@ impl RolloutStatus {
     }
 }
 
-/// The CRD. It is put together here because kube's derive only knows kinds with a spec.
+/// The CRD.
 pub(crate) fn crd() -> Value {
-    // The settings are those of kube's derive.
-    let generator = SchemaSettings::openapi3()
-        .with(|settings| {
-            settings.inline_subschemas = true;
-            settings.meta_schema = None;
-        })
-        .with_transform(AddNullable::default())
-        .with_transform(StructuralSchemaRewriter)
-        .with_transform(OptionalEnum)
-        .into_generator();
-    let mut schema = generator.into_root_schema_for::<FleetPackageSlice>();
-    schema.insert("description".to_owned(), json!(
-        "What single clusters say of one FleetPackage with detail: All, up to 256 in each slice. Written by the aggregator; removed with its FleetPackage."
-    ));
-    let column = |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{PLURAL}.{GROUP}")},
-        "spec": {
-            "group": GROUP,
-            "names": {
-                "categories": ["statusbridge"],
-                "kind": KIND,
-                "plural": PLURAL,
-                "shortNames": ["fpkgslice"],
-                "singular": "fleetpackageslice",
-            },
-            "scope": "Namespaced",
-            "versions": [{
-                "name": VERSION,
-                "served": true,
-                "storage": true,
-                "additionalPrinterColumns": [
-                    column("FleetPackage", "string", ".metadata.ownerReferences[0].name"),
-                    column("Generation", "integer", ".fleetPackageGeneration"),
-                    column("Evidence", "date", ".asOf"),
-                    column("Age", "date", ".metadata.creationTimestamp"),
-                ],
-                "schema": {"openAPIV3Schema": schema},
-            }],
-        },
-    })
+    without_spec::<FleetPackageSlice>(
+        KIND,
+        PLURAL,
+        "fpkgslice",
+        "What single clusters say of one FleetPackage with detail: All, up to 256 in each slice. Written by the aggregator; removed with its FleetPackage.",
+        &[
+            Column("FleetPackage", "string", ".metadata.ownerReferences[0].name"),
+            Column("Generation", "integer", ".fleetPackageGeneration"),
+            Column("Evidence", "date", ".asOf"),
+            Column("Age", "date", ".metadata.creationTimestamp"),
+        ],
+    )
 }

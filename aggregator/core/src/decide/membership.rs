@@ -38,7 +38,7 @@ pub struct Obstacle {
 
 impl Membership {
     /// Why there is nothing to judge, if there is nothing.
-    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
         let (reason, message, stalled) = match self {
             Self::Known | Self::Outdated { .. } => return None,
             Self::Unlisted(error) => (
@@ -67,7 +67,7 @@ impl Membership {
     }
 
     /// What is to be said along with a judgement, because clusters may have joined unseen.
-    pub(super) fn doubt(&self) -> Option<String> {
+    pub(crate) fn doubt(&self) -> Option<String> {
         match self {
             Self::Outdated { error, .. } => Some(shorten(&format!(
                 "the list of clusters may be out of date, ClusterProfiles cannot be read: {error}"

@@ -17,6 +17,7 @@ pub mod conditions;
 pub mod delivery;
 pub mod dependencies;
 pub mod fleet_package;
+pub mod fleet_rollout;
 pub mod history;
 mod membership;
 pub mod rollout_gate;
@@ -31,7 +32,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::common::ClusterSet;
 use statusbridge_api::conditions::{OPENED_ONCE, find};
-use statusbridge_api::{FleetPackageStatus, Reason, RolloutGateStatus};
+use statusbridge_api::{FleetPackageStatus, FleetRolloutStatus, Reason, RolloutGateStatus};
 use statusbridge_contract::Fingerprint;
 
 use crate::fleet::observation::{Observation, Standing};
@@ -133,6 +134,21 @@ impl Evidence for RolloutGateStatus {
 
     fn steady(&mut self) {
         self.checks.iter_mut().for_each(|check| check.value = None);
+    }
+
+    fn epoch(&mut self) -> &mut Option<i64> {
+        &mut self.epoch
+    }
+}
+
+impl Evidence for FleetRolloutStatus {
+    fn doubt(&mut self, known: &Self) {
+        let conditions = std::mem::take(&mut self.conditions);
+        *self = Self { observed_generation: None, conditions, ..known.clone() };
+    }
+
+    fn as_of(&mut self) -> &mut Option<Time> {
+        &mut self.as_of
     }
 
     fn epoch(&mut self) -> &mut Option<i64> {

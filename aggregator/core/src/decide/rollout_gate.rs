@@ -144,6 +144,14 @@ pub fn questions(input: &Input<'_>) -> Vec<String> {
     if survey.waiting.is_empty() { checks::due(input, &terms.checks, &survey.states) } else { Vec::new() }
 }
 
+/// What each cluster of a gate counts as; nobody where the gate cannot be judged.
+pub(crate) fn each_cluster(input: &Input<'_>) -> Vec<(Reason, String)> {
+    let (Ok(spec), PackageSpec::Found(package)) = (input.spec, input.package) else { return Vec::new() };
+    let Ok(terms) = terms(input, spec, package) else { return Vec::new() };
+    let states = survey(input, spec, &terms).states.into_iter();
+    states.map(|(reason, target)| (reason, target.cluster.clone())).collect()
+}
+
 /// Where nothing can be said of the clusters, and why.
 fn nothing(reason: Reason, message: &str, stalled: bool) -> Finding {
     Finding {

@@ -12,7 +12,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::{Deserialize, Serialize};
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, STALLED, find, is_true};
-use statusbridge_api::{FleetPackageStatus, RolloutGateStatus};
+use statusbridge_api::{FleetPackageStatus, FleetRolloutStatus, RolloutGateStatus};
 
 use super::time;
 use crate::time::Seconds;
@@ -93,6 +93,29 @@ impl Reported for FleetPackageStatus {
             outcome,
             revision: self.revision.clone(),
             healthy: self.counted().map(|clusters| (clusters.healthy, clusters.total)),
+            verdict_since: self.verdict_since.clone(),
+            outcome_since: self.outcome_since.clone(),
+        })
+    }
+
+    fn since(&mut self) -> (&mut Option<Time>, &mut Option<Time>) {
+        (&mut self.verdict_since, &mut self.outcome_since)
+    }
+}
+
+impl Reported for FleetRolloutStatus {
+    fn report(&self) -> Option<Report> {
+        self.observed_generation.filter(|generation| *generation >= 0)?;
+        let outcome = match () {
+            () if is_true(&self.conditions, STALLED) => Outcome::Failed,
+            () if self.completed_at.is_some() => Outcome::Succeeded,
+            () => Outcome::Started,
+        };
+        Some(Report {
+            condition: find(&self.conditions, READY)?.clone(),
+            outcome: self.revision.is_some().then_some(outcome),
+            revision: self.revision.clone(),
+            healthy: None,
             verdict_since: self.verdict_since.clone(),
             outcome_since: self.outcome_since.clone(),
         })

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use statusbridge_api::{FleetPackageStatus, RolloutGateStatus};
+use statusbridge_api::{FleetPackageStatus, FleetRolloutStatus, RolloutGateStatus};
 
+use super::discover;
 use super::lazy_object::LazyObject;
+use super::owned::OwnedWrite;
 use super::references::{self, Evaluation};
 use super::store::{Key, Kind, Version};
-use super::{discover, slices};
 use crate::checks::Round;
 use crate::time::Now;
 
@@ -26,9 +27,9 @@ pub enum Command {
     Write(Box<StatusWrite>),
     /// Read an object; [`Reconciler::read`](super::reconciler::Reconciler::read) takes the answer.
     Read(Number, Kind, Key),
-    /// Change a slice of a FleetPackage; [`Reconciler::wrote_slice`](super::reconciler::Reconciler::wrote_slice) takes the
-    /// answer.
-    WriteSlice(Box<SliceWrite>),
+    /// Change an object that belongs to another one; [`Reconciler::wrote_owned`](super::reconciler::Reconciler::wrote_owned)
+    /// takes the answer.
+    WriteOwned(Box<OwnedWrite>),
     /// Make, note or remove a FleetPackage in a namespace;
     /// [`Reconciler::discovered`](super::reconciler::Reconciler::discovered) takes the answer.
     Discover(String, discover::Change),
@@ -68,11 +69,13 @@ impl StatusWrite {
     }
 }
 
-/// A status of either kind.
+/// A status of any kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Status {
     /// A FleetPackage's.
     Package(Box<FleetPackageStatus>),
+    /// A FleetRollout's.
+    Rollout(Box<FleetRolloutStatus>),
     /// A gate's.
     Gate {
         /// The status.
@@ -93,20 +96,10 @@ impl Serialize for Status {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Package(status) => status.serialize(serializer),
+            Self::Rollout(status) => status.serialize(serializer),
             Self::Gate { status, .. } => status.serialize(serializer),
         }
     }
-}
-
-/// A change of a slice.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SliceWrite {
-    /// Its FleetPackage.
-    pub package: Key,
-    /// Which FleetPackage of that name.
-    pub uid: String,
-    /// What to do.
-    pub change: slices::Change,
 }
 
 /// How a write ended.

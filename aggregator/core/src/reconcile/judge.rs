@@ -150,7 +150,11 @@ impl World<'_> {
     /// What the last polls mean for these targets. As long as some feed has never answered, nobody knows
     /// what it would say of a cluster that was never seen, nor which clusters report. One that answers no
     /// more concerns the clusters that it told of, whoever may be missing, and who reports.
-    fn backend_of(&self, of: Option<(&ClusterSet, &PackageRef)>, targets: &[Target]) -> Backend<'_> {
+    pub(super) fn backend_of(
+        &self,
+        of: Option<(&ClusterSet, &PackageRef)>,
+        targets: &[Target],
+    ) -> Backend<'_> {
         let never_seen = |target: &Target| {
             let is_missing =
                 target.observation.standing == Standing::Missing && target.observation.as_of.is_none();
@@ -172,7 +176,7 @@ impl World<'_> {
     }
 
     /// The revision that a FleetPackage wants; `None` as long as what it refers to was not read.
-    fn wanted<'b>(&'b self, key: &Key, spec: &'b FleetPackageSpec) -> Option<Wanted<'b>> {
+    pub(super) fn wanted<'b>(&'b self, key: &Key, spec: &'b FleetPackageSpec) -> Option<Wanted<'b>> {
         let Some(from) = &spec.revision_from else { return Some(Wanted::literal(spec)) };
         match self.state.references.resolution(key, from) {
             Resolution::Pending => None,
@@ -451,7 +455,7 @@ impl World<'_> {
 
     /// `stale_after`, by which a refresh is measured; an object in doubt is refreshed whenever its
     /// evidence has moved at all, so that a write that comes late finds another version.
-    fn patience(&self, kind: Kind, key: &Key, stale_after: Seconds) -> Seconds {
+    pub(super) fn patience(&self, kind: Kind, key: &Key, stale_after: Seconds) -> Seconds {
         if self.state.unconfirmed.contains(&(kind, key.clone())) { 0.0 } else { stale_after }
     }
 
@@ -481,7 +485,7 @@ impl World<'_> {
 
 /// Whether a status that was written under the mark `then` may be built upon now: not when the
 /// namespace might see something else then.
-fn carries_over(now: &Option<String>, then: &Option<String>) -> bool {
+pub(super) fn carries_over(now: &Option<String>, then: &Option<String>) -> bool {
     now.is_none() || now == then
 }
 

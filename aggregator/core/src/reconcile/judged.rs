@@ -1,12 +1,14 @@
-//! The two kinds of objects that get a status, and what they have in common.
+//! The kinds of objects that get a status, and what they have in common.
 
 use std::fmt::Debug;
 
 use serde::de::DeserializeOwned;
-use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
+use statusbridge_api::{
+    FleetPackageSpec, FleetPackageStatus, FleetRolloutSpec, FleetRolloutStatus, RolloutGateSpec,
+    RolloutGateStatus,
+};
 
 use super::command::Status;
-use super::judge::World;
 use super::state::State;
 use super::store::{Kind, Object, Store};
 use crate::decide::Evidence;
@@ -24,8 +26,6 @@ pub trait Judged: DeserializeOwned + PartialEq + Clone + Debug + Sized {
     fn store(state: &State) -> &Store<Self, Self::Status>;
     /// The same.
     fn store_mut(state: &mut State) -> &mut Store<Self, Self::Status>;
-    /// The status that it should get, if it is worth a write.
-    fn judge(world: &World<'_>, object: &Object<Self, Self::Status>) -> Option<Self::Status>;
     /// What to write.
     fn status(object: &Object<Self, Self::Status>, status: Self::Status) -> Status;
     /// What may stand there once that was sent.
@@ -44,10 +44,6 @@ impl Judged for FleetPackageSpec {
         &mut state.packages
     }
 
-    fn judge(world: &World<'_>, object: &Object<Self, Self::Status>) -> Option<Self::Status> {
-        world.package(object)
-    }
-
     fn status(_: &Object<Self, Self::Status>, status: Self::Status) -> Status {
         Status::Package(Box::new(status))
     }
@@ -55,7 +51,7 @@ impl Judged for FleetPackageSpec {
     fn sent(status: &Status) -> Vec<Self::Status> {
         match status {
             Status::Package(status) => vec![*status.clone()],
-            Status::Gate { .. } => Vec::new(),
+            Status::Gate { .. } | Status::Rollout(_) => Vec::new(),
         }
     }
 }
@@ -72,10 +68,6 @@ impl Judged for RolloutGateSpec {
         &mut state.gates
     }
 
-    fn judge(world: &World<'_>, object: &Object<Self, Self::Status>) -> Option<Self::Status> {
-        world.gate(object)
-    }
-
     fn status(object: &Object<Self, Self::Status>, status: Self::Status) -> Status {
         let open = object.status.as_ref().filter(|open| open.says_open() && !status.says_open());
         let least = open.map(|open| Box::new(least(open, &status)));
@@ -87,7 +79,31 @@ impl Judged for RolloutGateSpec {
             Status::Gate { status, least } => {
                 [Some(status), least.as_ref()].into_iter().flatten().map(|it| *it.clone()).collect()
             }
-            Status::Package(_) => Vec::new(),
+            Status::Package(_) | Status::Rollout(_) => Vec::new(),
+        }
+    }
+}
+
+impl Judged for FleetRolloutSpec {
+    type Status = FleetRolloutStatus;
+    const KIND: Kind = Kind::FleetRollout;
+
+    fn store(state: &State) -> &Store<Self, Self::Status> {
+        &state.rollouts
+    }
+
+    fn store_mut(state: &mut State) -> &mut Store<Self, Self::Status> {
+        &mut state.rollouts
+    }
+
+    fn status(_: &Object<Self, Self::Status>, status: Self::Status) -> Status {
+        Status::Rollout(Box::new(status))
+    }
+
+    fn sent(status: &Status) -> Vec<Self::Status> {
+        match status {
+            Status::Rollout(status) => vec![*status.clone()],
+            Status::Package(_) | Status::Gate { .. } => Vec::new(),
         }
     }
 }

@@ -17,10 +17,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use statusbridge_api::{ClusterSet, FleetPackageSpec, RolloutGateSpec};
+use statusbridge_api::{ClusterSet, FleetPackageSpec, FleetRolloutSpec, RolloutGateSpec};
 use tracing::warn;
 
-use super::command::{Answer, Command, Found, Number, SliceWrite, Status, StatusWrite};
+use super::command::{Answer, Command, Found, Number, Status, StatusWrite};
 use super::discover::Discovery;
 use super::feeds::{Planned, Polled};
 use super::flights::Flights;
@@ -29,10 +29,11 @@ use super::judge::World;
 use super::judged::Judged;
 use super::judging::{Due, Judges, Todo};
 use super::lazy_object::LazyObject;
+use super::owned::{self, OwnedWrite};
 use super::profiles::{self, News, Profiles};
 use super::references::{self, Evaluated, Place};
+use super::rollouts::Work;
 use super::slice_changes::{self, Owned};
-use super::slices::Change;
 use super::state::{Rules, State};
 use super::store::{Event, GateObject, HubObject, Key, Kind, Object};
 use super::write_queue::{Job, Urgency, WriteQueue};
@@ -47,8 +48,8 @@ const ATTEMPTS: u32 = 5;
 const MOMENT: Duration = Duration::from_millis(200);
 /// Time until a closing is tried again of which nobody knows whether it arrived, or that was not sent.
 const REST: Duration = Duration::from_secs(1);
-/// Slices of one FleetPackage that are written at the same time, before it is decided again.
-const SLICES_AT_ONCE: usize = 8;
+/// Objects that belong to one other that are written at the same time, before it is decided again.
+const OWNED_AT_ONCE: usize = 8;
 
 /// A write under way.
 #[derive(Debug)]
@@ -61,8 +62,11 @@ enum Flight {
     Rereads { attempt: u32 },
     /// Of a gate that is to open: it waits for these, which are being read; the second of those that were.
     Waits { left: BTreeMap<Number, Key>, read: BTreeSet<Key> },
-    /// Of slices: so many answers are to come, whether all that came landed, and whether there is more to write.
-    Slices { left: usize, landed: bool, more: bool },
+    /// Of a FleetRollout's status.
+    Rollout(Written<FleetRolloutSpec>),
+    /// Of objects that belong to another: so many answers are to come, whether all that came landed, and whether there is
+    /// more to write.
+    Owned { left: usize, landed: bool, more: bool },
 }
 
 /// A status that was sent.
@@ -181,6 +185,8 @@ impl Reconciler {
             Kind::FleetPackage => self.state.packages.take_foreign(),
             Kind::RolloutGate => self.state.gates.take_foreign(),
             Kind::FleetPackageSlice => self.state.slices.take_foreign(),
+            Kind::FleetRollout => self.state.rollouts.take_foreign(),
+            Kind::FleetRolloutSlice => self.state.rollout_slices.take_foreign(),
         }
     }
 
@@ -211,21 +217,30 @@ impl Reconciler {
         self.state.profiles = Profiles::new(settings);
     }
 
-    /// News of a FleetPackage.
-    pub fn package(&mut self, event: Event<LazyObject>, now: Now) {
-        let changed = self.state.packages.apply(event);
-        self.packages_changed(changed, now);
-    }
-
-    /// News of a gate.
-    pub fn gate(&mut self, event: Event<LazyObject>, now: Now) {
-        let changed = self.state.gates.apply(event);
-        self.gates_changed(changed, now);
-    }
-
-    /// News of a slice. What is wrong with slices is found at the next poll, so that nothing follows from it.
-    pub fn slice(&mut self, event: Event<LazyObject>) {
-        self.state.slices.apply(event);
+    /// News of an object of this kind.
+    pub fn heard(&mut self, kind: Kind, event: Event<LazyObject>, now: Now) {
+        match kind {
+            Kind::FleetPackage => {
+                let changed = self.state.packages.apply(event);
+                self.packages_changed(changed, now);
+            }
+            Kind::RolloutGate => {
+                let changed = self.state.gates.apply(event);
+                self.gates_changed(changed, now);
+            }
+            // What is wrong with slices is found at the next poll, so that nothing follows from it.
+            Kind::FleetPackageSlice => drop(self.state.slices.apply(event)),
+            Kind::FleetRollout => {
+                let changed = self.state.rollouts.apply(event);
+                self.rollouts_changed(&changed, now);
+            }
+            Kind::FleetRolloutSlice => {
+                let changed = self.state.rollout_slices.apply(event);
+                let owners = changed.iter().filter_map(|key| self.state.rollout_slices.get(key)?.owner_key());
+                let jobs: Vec<Job> = owners.map(|key| (Kind::FleetRollout, key)).collect();
+                jobs.into_iter().for_each(|job| self.queue.push(job, Urgency::News));
+            }
+        }
     }
 
     /// News of ClusterProfiles.
@@ -310,7 +325,8 @@ impl Reconciler {
         match kind {
             Kind::FleetPackage => self.wrote_status::<FleetPackageSpec>(number, key, answer, now),
             Kind::RolloutGate => self.wrote_status::<RolloutGateSpec>(number, key, answer, now),
-            Kind::FleetPackageSlice => {}
+            Kind::FleetRollout => self.wrote_status::<FleetRolloutSpec>(number, key, answer, now),
+            Kind::FleetPackageSlice | Kind::FleetRolloutSlice => {}
         }
         self.go_on(now);
     }
@@ -318,52 +334,61 @@ impl Reconciler {
     /// How reading an object ended.
     pub fn read(&mut self, number: Number, kind: Kind, key: &Key, found: Found, now: Now) {
         let known = found.is_ok();
-        match (kind, found) {
-            (Kind::RolloutGate, Ok(found)) => {
-                let event = found.map(Event::Apply);
-                let changed = match event {
-                    Some(event) => self.state.gates.apply(event),
-                    None => self.state.gates.forget(key),
-                };
-                self.gates_changed(changed, now);
-            }
-            (Kind::FleetPackage, Ok(found)) => {
-                let changed = match found {
-                    Some(object) => self.state.packages.apply(Event::Apply(object)),
-                    None => self.state.packages.forget(key),
-                };
-                self.packages_changed(changed, now);
-            }
-            _ => {}
+        match found {
+            Ok(Some(object)) => self.heard(kind, Event::Apply(object), now),
+            Ok(None) => self.is_gone(kind, key, now),
+            Err(_) => {}
         }
         self.goes_on_after(number, kind, key, known, now);
         self.go_on(now);
     }
 
-    /// How a change of a slice ended, and whether it landed: the object where there is one.
-    pub fn wrote_slice(&mut self, write: &SliceWrite, answer: Answer, now: Now) {
+    /// How a change of an object that belongs to another one ended: the object where there is one.
+    pub fn wrote_owned(&mut self, write: &OwnedWrite, answer: Answer, now: Now) {
         let mut has_landed = true;
         match (answer, &write.change) {
-            (Answer::Done(object), _) => drop(self.state.slices.insert(*object)),
-            (Answer::Gone, Change::Update(slice, _) | Change::Delete(slice)) => {
-                self.state.slices.forget(&slice.key);
+            (Answer::Done(object), _) => self.heard(write.kind, Event::Apply(*object), now),
+            (Answer::Gone, owned::Change::Update(version, _) | owned::Change::Delete(version)) => {
+                self.is_gone(write.kind, &version.key, now);
             }
-            (Answer::Gone, Change::Create(..)) => {}
+            (Answer::Gone, owned::Change::Create(..)) => {}
             // The watch brings what it is now, and the next poll finds it again.
             (Answer::Conflict | Answer::NotSent | Answer::Unconfirmed, _) => has_landed = false,
         }
-        let job = (Kind::FleetPackageSlice, write.package.clone());
+        let job = (write.job, write.owner.1.clone());
         let Some(flight) = self.flights.get_mut(&job) else { return };
-        let Flight::Slices { left, landed, more } = &mut flight.what else { return };
+        let Flight::Owned { left, landed, more } = &mut flight.what else { return };
         (*left, *landed) = (left.saturating_sub(1), *landed && has_landed);
         if *left == 0 {
             let (again, number) = (*landed && *more, flight.number);
             self.end(&job, number);
             if again {
-                self.queue.push(job, Urgency::Refresh);
+                let urgency = if job.0 == Kind::FleetRollout { Urgency::News } else { Urgency::Refresh };
+                self.queue.push(job, urgency);
             }
         }
         self.go_on(now);
+    }
+
+    /// An object of this kind is gone.
+    fn is_gone(&mut self, kind: Kind, key: &Key, now: Now) {
+        match kind {
+            Kind::FleetPackage => {
+                let changed = self.state.packages.forget(key);
+                self.packages_changed(changed, now);
+            }
+            Kind::RolloutGate => {
+                self.look_at_rollouts_of(&[key.clone()].into());
+                let changed = self.state.gates.forget(key);
+                self.gates_changed(changed, now);
+            }
+            Kind::FleetPackageSlice => drop(self.state.slices.forget(key)),
+            Kind::FleetRollout => {
+                let changed = self.state.rollouts.forget(key);
+                self.rollouts_changed(&changed, now);
+            }
+            Kind::FleetRolloutSlice => drop(self.state.rollout_slices.forget(key)),
+        }
     }
 
     /// How a change of discovery's ended: whether it landed, or why not.
@@ -379,6 +404,7 @@ impl Reconciler {
         if !self.are_new(Kind::FleetPackage, &changed, now) {
             return;
         }
+        self.look_at_rollouts();
         let of_them = |gate: &&GateObject| gate.package().is_some_and(|package| changed.contains(&package));
         let concerned = self.state.gates.iter().filter(of_them).map(|gate| gate.key.clone()).collect();
         self.judge(changed, concerned, now);
@@ -386,8 +412,35 @@ impl Reconciler {
 
     fn gates_changed(&mut self, changed: BTreeSet<Key>, now: Now) {
         if self.are_new(Kind::RolloutGate, &changed, now) {
+            self.look_at_rollouts_of(&changed);
             let concerned = self.state.concerned(changed);
             self.judge(BTreeSet::new(), concerned, now);
+        }
+    }
+
+    /// Which of two FleetRollouts of a package comes first may be another one now, so that all are looked at.
+    fn rollouts_changed(&mut self, changed: &BTreeSet<Key>, now: Now) {
+        changed.iter().for_each(|key| self.is_new(Kind::FleetRollout, key, now));
+        if !changed.is_empty() {
+            self.look_at_rollouts();
+        }
+    }
+
+    /// Looks at all FleetRollouts when their turn comes: most have nothing to write, which costs no write.
+    fn look_at_rollouts(&mut self) {
+        for rollout in self.state.rollouts.iter() {
+            self.queue.push((Kind::FleetRollout, rollout.key.clone()), Urgency::News);
+        }
+    }
+
+    /// Looks at the FleetRollouts of these gates.
+    fn look_at_rollouts_of(&mut self, gates: &BTreeSet<Key>) {
+        for key in gates {
+            let gate = self.state.gates.get(key);
+            let owner = gate.and_then(|gate| gate.owner.clone()?.of(Kind::FleetRollout));
+            if let Some(owner) = owner {
+                self.queue.push((Kind::FleetRollout, key.beside(&owner.name)), Urgency::News);
+            }
         }
     }
 
@@ -404,7 +457,8 @@ impl Reconciler {
         let is_gone = match kind {
             Kind::FleetPackage => state.packages.get(key).is_none(),
             Kind::RolloutGate => state.gates.get(key).is_none(),
-            Kind::FleetPackageSlice => return,
+            Kind::FleetRollout => state.rollouts.get(key).is_none(),
+            Kind::FleetPackageSlice | Kind::FleetRolloutSlice => return,
         };
         if is_gone {
             state.verdicts.forget(kind, key);
@@ -415,6 +469,8 @@ impl Reconciler {
             stands(state, written, package);
         } else if let (Some(Flight::Gate(written)), Some(gate)) = (under_way, state.gates.get(key)) {
             stands(state, written, gate);
+        } else if let (Some(Flight::Rollout(written)), Some(rollout)) = (under_way, state.rollouts.get(key)) {
+            stands(state, written, rollout);
         }
         self.commands.push(Command::Show(kind, key.clone()));
         if kind == Kind::FleetPackage {
@@ -464,6 +520,7 @@ impl Reconciler {
         let owners = self.state.slices.iter().filter_map(|slice| slice.owner_key());
         let packages = self.state.packages.iter().map(|object| object.key.clone()).chain(owners).collect();
         let gates = self.state.gates.iter().map(|object| object.key.clone()).collect();
+        self.look_at_rollouts();
         self.judge(packages, gates, now);
     }
 
@@ -604,6 +661,8 @@ impl Reconciler {
                 Kind::FleetPackage => self.write_package(&job.1, moment, now),
                 Kind::RolloutGate => self.write_gate(&job.1, moment, 0, now),
                 Kind::FleetPackageSlice => self.write_slices(&job.1, moment),
+                Kind::FleetRollout => self.write_rollout(&job.1, moment, 0, now),
+                Kind::FleetRolloutSlice => 0,
             };
             if written > 0 {
                 return written;
@@ -664,23 +723,52 @@ impl Reconciler {
             &slice_changes::by_owner(slices),
             package,
         );
+        let uid = packages.get(package).map(|it| it.uid.clone()).unwrap_or_default();
+        let changes = changes.into_iter().map(|change| change.owned(&package.name)).collect();
+        let (kind, owner) = (Kind::FleetPackageSlice, (Kind::FleetPackage, package.clone()));
+        self.write_owned(kind, (owner, uid), kind, changes)
+    }
+
+    /// Takes the next step of a FleetRollout: its gates, then its record, then its status.
+    fn write_rollout(&mut self, key: &Key, moment: Moment, attempt: u32, now: Now) -> u32 {
+        let Some(rollout) = self.state.rollouts.get(key).filter(|_| self.state.can_judge()) else { return 0 };
+        let (job, owner) = (Kind::FleetRollout, ((Kind::FleetRollout, key.clone()), rollout.uid.clone()));
+        match World::new(&self.state, moment).rollout_work(rollout) {
+            Work::Gates(changes) => self.write_owned(job, owner, Kind::RolloutGate, changes),
+            Work::Record(changes) => self.write_owned(job, owner, Kind::FleetRolloutSlice, changes),
+            Work::Status(status) => {
+                self.send::<FleetRolloutSpec>(key, *status, attempt, now);
+                1
+            }
+            Work::Nothing => 0,
+        }
+    }
+
+    /// Writes some of the objects of this kind that belong to another one.
+    fn write_owned(
+        &mut self,
+        job: Kind,
+        (owner, owner_uid): ((Kind, Key), String),
+        kind: Kind,
+        changes: Vec<owned::Change>,
+    ) -> u32 {
         // Removals only once all else has landed.
-        let removing = changes.first().is_some_and(Change::is_delete);
+        let removing = changes.first().is_some_and(owned::Change::is_delete);
         let all = changes.len();
-        let changes: Vec<Change> =
-            changes.into_iter().take_while(|it| it.is_delete() == removing).take(SLICES_AT_ONCE).collect();
+        let changes: Vec<owned::Change> =
+            changes.into_iter().take_while(|it| it.is_delete() == removing).take(OWNED_AT_ONCE).collect();
         let left = changes.len();
         if left == 0 {
             return 0;
         }
-        let uid = packages.get(package).map(|it| it.uid.clone()).unwrap_or_default();
         for change in changes {
-            let write = SliceWrite { package: package.clone(), uid: uid.clone(), change };
-            self.commands.push(Command::WriteSlice(Box::new(write)));
+            let write = OwnedWrite { owner: owner.clone(), owner_uid: owner_uid.clone(), job, kind, change };
+            self.commands.push(Command::WriteOwned(Box::new(write)));
         }
         let number = self.number();
-        let flight = Flight::Slices { left, landed: true, more: left < all };
-        self.flights.begin((Kind::FleetPackageSlice, package.clone()), number, flight);
+        // A FleetRollout always has another look: its next step follows from this one.
+        let more = left < all || job == Kind::FleetRollout;
+        self.flights.begin((job, owner.1), number, Flight::Owned { left, landed: true, more });
         u32::try_from(left).unwrap_or(u32::MAX)
     }
 
@@ -821,6 +909,8 @@ impl Reconciler {
                 self.state.unconfirmed.insert(job);
             } else if kind == Kind::RolloutGate {
                 self.write_gate(key, moment, attempt, now);
+            } else if kind == Kind::FleetRollout {
+                self.write_rollout(key, moment, attempt, now);
             } else if let Some(package) = self.state.packages.get(key)
                 && let Some(status) = World::new(&self.state, moment).package(package)
             {
@@ -888,6 +978,16 @@ impl Flies for RolloutGateSpec {
 
     fn written(flight: &Flight) -> Option<&Written<Self>> {
         if let Flight::Gate(written) = flight { Some(written) } else { None }
+    }
+}
+
+impl Flies for FleetRolloutSpec {
+    fn flight(written: Written<Self>) -> Flight {
+        Flight::Rollout(written)
+    }
+
+    fn written(flight: &Flight) -> Option<&Written<Self>> {
+        if let Flight::Rollout(written) = flight { Some(written) } else { None }
     }
 }
 

@@ -12,8 +12,8 @@ use crate::reconcile::command::{Answer, Command, Number, Status, StatusWrite, Un
 use crate::reconcile::feeds::{Failure, Planned, Polled};
 use crate::reconcile::judging::Judges;
 use crate::reconcile::lazy_object::LazyObject;
+use crate::reconcile::owned::Change;
 use crate::reconcile::profiles;
-use crate::reconcile::slices::Change;
 use crate::reconcile::state::{Rules, State};
 use crate::reconcile::store::{Event, Key, Kind};
 use crate::reconcile::tenancy::Tenancy;
@@ -93,13 +93,13 @@ impl World {
             "spec": {"package": {"source": "flux", "namespace": "ns", "name": "p"}, "staleAfter": "1h"},
         });
         for event in [Event::Init, Event::InitApply(object(&package)), Event::InitDone] {
-            world.reconciler.package(event, now);
+            world.reconciler.heard(Kind::FleetPackage, event, now);
         }
-        world.reconciler.gate(Event::Init, now);
+        world.reconciler.heard(Kind::RolloutGate, Event::Init, now);
         for gate in known {
-            world.reconciler.gate(Event::InitApply(object(gate)), now);
+            world.reconciler.heard(Kind::RolloutGate, Event::InitApply(object(gate)), now);
         }
-        world.reconciler.gate(Event::InitDone, now);
+        world.reconciler.heard(Kind::RolloutGate, Event::InitDone, now);
         world.says(true);
         world
     }
@@ -321,7 +321,7 @@ fn writes_that_hang_take_the_places_of_their_namespace_alone() {
     gates.push(other);
     let mut world = world(&gates);
     let now = world.now();
-    world.reconciler.package(Event::Apply(object(&package)), now);
+    world.reconciler.heard(Kind::FleetPackage, Event::Apply(object(&package)), now);
     for _ in 0..100 {
         world.reconciler.next_write(now);
     }
@@ -415,7 +415,7 @@ fn an_answer_that_comes_after_a_later_version_changes_nothing() {
     written["metadata"]["resourceVersion"] = json!("11");
     let mut later = gate("wave", 2, &[], json!(opening.status));
     later["metadata"]["resourceVersion"] = json!("12");
-    world.reconciler.gate(Event::Apply(object(&later)), world.now());
+    world.reconciler.heard(Kind::RolloutGate, Event::Apply(object(&later)), world.now());
     world.answer(&opening, Answer::Done(Box::new(object(&written))));
     assert_eq!(world.reconciler.state().gates.get(&key("wave")).unwrap().generation, 2);
 }
@@ -442,7 +442,7 @@ fn what_was_sent_for_one_spec_does_not_stand_for_the_next() {
     (later["metadata"]["resourceVersion"], later["spec"]["revision"]) = (json!("12"), json!("r2"));
     world.gates.insert("wave".into(), later.clone());
     world.take("WRITE ");
-    world.reconciler.gate(Event::Apply(object(&later)), world.now());
+    world.reconciler.heard(Kind::RolloutGate, Event::Apply(object(&later)), world.now());
     world.answer(&opening, Answer::Done(Box::new(object(&written))));
     world.pass(0);
     assert_eq!(world.take("WRITE "), ["wave False"]);
@@ -470,7 +470,7 @@ fn slices_of_a_report_that_went_while_nobody_watched_are_removed() {
         "fleetPackageGeneration": 1, "clusters": [],
     });
     for event in [Event::Init, Event::InitApply(object(&slice)), Event::InitDone] {
-        world.reconciler.slice(event);
+        world.reconciler.heard(Kind::FleetPackageSlice, event, world.now());
     }
     world.polled();
     while world.reconciler.has_writes() {
@@ -480,8 +480,8 @@ fn slices_of_a_report_that_went_while_nobody_watched_are_removed() {
     let removed: Vec<&str> = commands
         .iter()
         .filter_map(|it| match it {
-            Command::WriteSlice(write) => match &write.change {
-                Change::Delete(slice) => Some(slice.key.name.as_str()),
+            Command::WriteOwned(write) => match &write.change {
+                Change::Delete(version) => Some(version.key.name.as_str()),
                 _ => None,
             },
             _ => None,
@@ -531,12 +531,12 @@ fn before_the_first_poll_only_what_is_too_old_closes() {
         "spec": {"package": {"source": "flux", "namespace": "ns", "name": "p"}, "staleAfter": "3m"},
     });
     for event in [Event::Init, Event::InitApply(object(&package)), Event::InitDone] {
-        reconciler.package(event, now);
+        reconciler.heard(Kind::FleetPackage, event, now);
     }
     for event in
         [Event::Init, Event::InitApply(object(&old)), Event::InitApply(object(&young)), Event::InitDone]
     {
-        reconciler.gate(event, now);
+        reconciler.heard(Kind::RolloutGate, event, now);
     }
     let writes: Vec<Key> = reconciler
         .commands()

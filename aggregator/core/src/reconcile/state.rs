@@ -7,8 +7,9 @@ use super::feeds::Feeds;
 use super::observation_cache::ObservationCache;
 use super::profiles::{Profiles, Settings};
 use super::references::Ledger;
+use super::rollouts::RolloutSlices;
 use super::slices::Slices;
-use super::store::{Gates, Key, Kind, Packages};
+use super::store::{Gates, Key, Kind, Packages, Rollouts};
 use super::tenancy::Tenancy;
 use super::verdict_cache::VerdictCache;
 use crate::checks::{Rounds, Templates};
@@ -37,6 +38,10 @@ pub struct State {
     pub gates: Gates,
     /// The slices.
     pub slices: Slices,
+    /// The FleetRollouts.
+    pub rollouts: Rollouts,
+    /// Which clusters may have which revision.
+    pub rollout_slices: RolloutSlices,
     /// The clusters that the hub knows.
     pub profiles: Profiles,
     /// What the configuration says.
@@ -69,6 +74,8 @@ impl State {
             packages: Packages::default(),
             gates: Gates::default(),
             slices: Slices::default(),
+            rollouts: Rollouts::default(),
+            rollout_slices: RolloutSlices::default(),
             profiles: Profiles::new(profiles),
             rules,
             graph: Graph::default(),

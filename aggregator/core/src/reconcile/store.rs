@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube_core::{ApiResource, GroupVersionKind};
 use serde::de::DeserializeOwned;
 use statusbridge_api::{
-    FleetPackageSpec, FleetPackageStatus, GROUP, RolloutGateSpec, RolloutGateStatus, VERSION,
-    fleet_package_slice,
+    FleetPackageSpec, FleetPackageStatus, FleetRolloutSpec, FleetRolloutStatus, GROUP, RolloutGateSpec,
+    RolloutGateStatus, VERSION, fleet_package_slice, fleet_rollout_slice,
 };
 use tracing::warn;
 
@@ -58,6 +59,10 @@ pub enum Kind {
     FleetPackage,
     /// FleetPackageSlice
     FleetPackageSlice,
+    /// FleetRollout
+    FleetRollout,
+    /// FleetRolloutSlice
+    FleetRolloutSlice,
 }
 
 impl Kind {
@@ -67,6 +72,8 @@ impl Kind {
             Self::FleetPackage => "FleetPackage",
             Self::RolloutGate => "RolloutGate",
             Self::FleetPackageSlice => fleet_package_slice::KIND,
+            Self::FleetRollout => "FleetRollout",
+            Self::FleetRolloutSlice => fleet_rollout_slice::KIND,
         }
     }
 
@@ -76,6 +83,8 @@ impl Kind {
             Self::FleetPackage => "fleetpackages",
             Self::RolloutGate => "rolloutgates",
             Self::FleetPackageSlice => fleet_package_slice::PLURAL,
+            Self::FleetRollout => "fleetrollouts",
+            Self::FleetRolloutSlice => fleet_rollout_slice::PLURAL,
         };
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, self.name()), plural)
     }
@@ -107,6 +116,31 @@ pub struct Version {
     pub resource_version: String,
 }
 
+/// The object that controls another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Its kind, of this API.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Which object of this name.
+    pub uid: String,
+}
+
+impl Owner {
+    /// The controller among owner references, if it is of this API.
+    pub(crate) fn among(owners: Option<Vec<OwnerReference>>) -> Option<Self> {
+        let controller = owners.into_iter().flatten().find(|owner| owner.controller == Some(true))?;
+        let is_ours = controller.api_version.split_once('/').is_some_and(|(group, _)| group == GROUP);
+        is_ours.then_some(Self { kind: controller.kind, name: controller.name, uid: controller.uid })
+    }
+
+    /// The same, if it is of this kind.
+    pub(crate) fn of(self, kind: Kind) -> Option<Self> {
+        (self.kind == kind.name()).then_some(self)
+    }
+}
+
 /// One object of the hub.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object<S, T> {
@@ -122,6 +156,10 @@ pub struct Object<S, T> {
     pub labels: BTreeMap<String, String>,
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
+    /// When it was made.
+    pub created: Option<Time>,
+    /// The object that controls it.
+    pub owner: Option<Owner>,
     /// The same for the very same spec of the very same object, whatever its version.
     pub terms: u64,
     /// The spec, or why it cannot be read.
@@ -142,6 +180,8 @@ impl<S, T> Object<S, T> {
             generation: 1,
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
+            created: None,
+            owner: None,
             terms: 0,
             spec: Ok(spec),
             status: None,
@@ -174,6 +214,8 @@ impl<S: DeserializeOwned, T: DeserializeOwned> Object<S, T> {
             generation: metadata.generation.unwrap_or_default(),
             labels: metadata.labels.unwrap_or_default(),
             annotations: metadata.annotations.unwrap_or_default(),
+            created: metadata.creation_timestamp,
+            owner: Owner::among(metadata.owner_references),
             spec,
             status,
             sent: Vec::new(),
@@ -420,6 +462,11 @@ pub type PackageObject = Object<FleetPackageSpec, FleetPackageStatus>;
 /// A RolloutGate of the hub.
 pub type GateObject = Object<RolloutGateSpec, RolloutGateStatus>;
 
+/// A FleetRollout of the hub.
+pub type RolloutObject = Object<FleetRolloutSpec, FleetRolloutStatus>;
+
+/// All FleetRollouts.
+pub type Rollouts = Store<FleetRolloutSpec, FleetRolloutStatus>;
 /// All FleetPackages.
 pub type Packages = Store<FleetPackageSpec, FleetPackageStatus>;
 /// All RolloutGates.

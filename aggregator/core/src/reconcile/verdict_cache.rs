@@ -216,7 +216,7 @@ fn place(kind: Kind) -> Option<usize> {
     match kind {
         Kind::FleetPackage => Some(0),
         Kind::RolloutGate => Some(1),
-        Kind::FleetPackageSlice => None,
+        Kind::FleetPackageSlice | Kind::FleetRollout | Kind::FleetRolloutSlice => None,
     }
 }
 

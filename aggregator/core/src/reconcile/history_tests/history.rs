@@ -132,17 +132,13 @@ impl History {
             [Event::Init].into_iter().chain(objects).chain([Event::InitDone]).collect::<Vec<_>>()
         };
         let (packages, gates, now) = (events(Kind::FleetPackage), events(Kind::RolloutGate), self.now());
-        packages.into_iter().for_each(|event| self.reconciler.package(event, now));
-        gates.into_iter().for_each(|event| self.reconciler.gate(event, now));
+        packages.into_iter().for_each(|event| self.reconciler.heard(Kind::FleetPackage, event, now));
+        gates.into_iter().for_each(|event| self.reconciler.heard(Kind::RolloutGate, event, now));
     }
 
     /// The reconciler hears of an object.
     fn hears(&mut self, kind: Kind, event: Event<LazyObject>) {
-        match kind {
-            Kind::FleetPackage => self.reconciler.package(event, self.now()),
-            Kind::RolloutGate => self.reconciler.gate(event, self.now()),
-            Kind::FleetPackageSlice => self.reconciler.slice(event),
-        }
+        self.reconciler.heard(kind, event, self.now());
     }
 
     fn version(&mut self) -> String {

@@ -14,11 +14,10 @@ mod plan;
 pub use plan::{Change, Wanted, plan};
 
 use crate::reconcile::lazy_object::LazyObject;
-use crate::reconcile::store::{HubObject, Key, Mirror};
+use crate::reconcile::store::{HubObject, Key, Kind, Mirror, Owner};
 use statusbridge_api::FleetPackageSlice;
 use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
 use statusbridge_api::names::{LONGEST_LABEL, shortened};
-use statusbridge_api::{FleetPackage, GROUP};
 
 /// All slices of the hub.
 pub type Slices = Mirror<Slice>;
@@ -40,15 +39,6 @@ pub struct Slice {
     pub content: Option<FleetPackageSlice>,
 }
 
-/// The FleetPackage that controls a slice.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
-    /// Its name.
-    pub name: String,
-    /// Which object of this name.
-    pub uid: String,
-}
-
 impl Slice {
     /// Name and namespace of the FleetPackage that controls it.
     pub(crate) fn owner_key(&self) -> Option<Key> {
@@ -60,16 +50,7 @@ impl HubObject for Slice {
     fn read(object: LazyObject) -> Option<Self> {
         let content = serde_json::from_value(object.values()).ok();
         let metadata = object.metadata;
-        let owner = metadata
-            .owner_references
-            .into_iter()
-            .flatten()
-            .find(|owner| owner.controller == Some(true))
-            .filter(|owner| {
-                owner.kind == <FleetPackage as kube_core::Resource>::kind(&())
-                    && owner.api_version.split_once('/').is_some_and(|(group, _)| group == GROUP)
-            })
-            .map(|owner| Owner { name: owner.name, uid: owner.uid });
+        let owner = Owner::among(metadata.owner_references).and_then(|owner| owner.of(Kind::FleetPackage));
         Some(Self {
             key: Key { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name? },
             uid: metadata.uid.unwrap_or_default(),

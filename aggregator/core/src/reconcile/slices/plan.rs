@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::FleetPackageSlice;
-use statusbridge_api::fleet_package_slice::{ClusterRow, MOST_CLUSTERS};
+use statusbridge_api::fleet_package_slice::{ClusterRow, FLEET_PACKAGE_LABEL, MOST_CLUSTERS};
 use statusbridge_api::names::hashed;
 
 use super::{Slice, label};
 use crate::decide::rows::Evident;
 use crate::decide::{refreshed, time, unix};
+use crate::reconcile::owned::{self, Content};
+use crate::reconcile::store::HubObject;
 use crate::time::Seconds;
 
 /// Two times of the same transition that are not further apart are the same: they are corrected by
@@ -47,9 +49,15 @@ pub enum Change {
 }
 
 impl Change {
-    /// Whether it removes a slice.
-    pub fn is_delete(&self) -> bool {
-        matches!(self, Self::Delete(_))
+    /// The same as a change of any object, for the FleetPackage of this name.
+    pub(crate) fn owned(self, package: &str) -> owned::Change {
+        let content =
+            |content: &FleetPackageSlice| Content::of((FLEET_PACKAGE_LABEL, label(package)), content);
+        match self {
+            Self::Create(name, slice) => owned::Change::Create(name, content(&slice)),
+            Self::Update(slice, new) => owned::Change::Update(slice.version(), content(&new)),
+            Self::Delete(slice) => owned::Change::Delete(slice.version()),
+        }
     }
 }
 

@@ -1,0 +1,236 @@
+//! How far each wave is, and what may be done next.
+
+use super::*;
+
+/// What comes of the waves.
+pub(super) struct Progress<'a> {
+    pub(super) waves: Vec<WaveStatus>,
+    pub(super) steps: Vec<Step<'a>>,
+    /// Why nothing goes on, if nothing does.
+    pub(super) stop: Option<Obstacle>,
+    /// The FleetPackage's clusters that are in no wave.
+    pub(super) left_out: Vec<&'a str>,
+}
+
+/// Looks at the waves one after the other. `known` is the status, where it is about the same revision.
+pub(super) fn of<'a>(
+    input: &'a Input<'a>,
+    spec: &FleetRolloutSpec,
+    known: Option<&FleetRolloutStatus>,
+) -> Progress<'a> {
+    let mut taken: BTreeSet<&str> = input
+        .waves
+        .iter()
+        .filter_map(|wave| wave.gate.as_ref())
+        .flat_map(|gate| gate.members.iter().copied())
+        .collect();
+    let mut stop = input.obstacle.clone().or_else(|| overlap(input, spec, &taken));
+    let (mut statuses, mut steps) = (Vec::new(), Vec::new());
+    // Whether the gates of all waves so far are open.
+    let mut may_grow = stop.is_none() && !spec.paused;
+    for (at, (wave, plan)) in input.waves.iter().zip(&spec.waves).enumerate() {
+        let before = known.and_then(|it| it.waves.iter().find(|before| before.name == plan.name));
+        let passed = before.filter(|it| it.opened_at.is_some() && it.gate.is_none());
+        let status = match (&wave.gate, passed) {
+            (Some(gate), _) => started(input, (at, plan), gate, before, may_grow, &mut steps, &mut stop),
+            // It was passed over: clusters that come later wait for the next revision.
+            (None, Some(passed)) => passed.clone(),
+            (None, None) => {
+                let members = would_be(input, (wave, &plan.clusters), &taken);
+                if let Ok(members) = &members {
+                    taken.extend(members);
+                }
+                pending(input, (at, &plan.name), wave, members, may_grow, &mut steps, &mut stop)
+            }
+        };
+        may_grow = may_grow && stop.is_none() && status.state == WaveState::Open;
+        statuses.push(status);
+    }
+    if stop.is_none() && spec.paused {
+        let message = "spec.paused is true: no further cluster is admitted".to_owned();
+        stop = Some(Obstacle { reason: Reason::Paused, message, stalled: false });
+    }
+    let rest = input.rest.as_ref().map(|rest| *rest).unwrap_or_default();
+    let left_out = rest.iter().copied().filter(|cluster| !taken.contains(cluster)).collect();
+    Progress { waves: statuses, steps, stop, left_out }
+}
+
+/// That two waves that have not started name or select the same clusters, if they do. It is not guessed which is meant.
+fn overlap(input: &Input<'_>, spec: &FleetRolloutSpec, taken: &BTreeSet<&str>) -> Option<Obstacle> {
+    let mut seen = BTreeMap::<&str, &str>::new();
+    let mut twice = Vec::new();
+    for (wave, plan) in input.waves.iter().zip(&spec.waves).filter(|(wave, _)| wave.gate.is_none()) {
+        for cluster in wave.explicit.iter().flatten().flatten().filter(|it| !taken.contains(*it)) {
+            if let Some(other) = seen.insert(cluster, &plan.name).filter(|other| *other != plan.name) {
+                twice.push(format!("{cluster} ({other} and {})", plan.name));
+            }
+        }
+    }
+    let message = || format!("{} in more than one wave: {}", clusters(twice.len() as u64), list(&twice));
+    (!twice.is_empty()).then(|| Obstacle {
+        reason: Reason::WavesOverlap,
+        message: shorten(&message()),
+        stalled: true,
+    })
+}
+
+/// The clusters with which a wave would start now, or why that is not known.
+fn would_be<'a>(
+    input: &'a Input<'a>,
+    (wave, plan): (&'a Wave<'a>, &WaveClusters),
+    taken: &BTreeSet<&str>,
+) -> Result<Vec<&'a str>, Obstacle> {
+    let free = |cluster: &&&str| !taken.contains(**cluster);
+    if let Some(explicit) = &wave.explicit {
+        return explicit.as_ref().map(|all| all.iter().filter(free).copied().collect()).map_err(Clone::clone);
+    }
+    let rest: Vec<&str> = input.rest.clone()?.iter().filter(free).copied().collect();
+    let invalid = |message| Obstacle { reason: Reason::InvalidSpec, message, stalled: true };
+    let many = match (&plan.count, &plan.percentage) {
+        (Some(count), None) => {
+            u64::try_from(*count).map_err(|_| invalid("a wave's count must be at least 1".to_owned()))?
+        }
+        (None, Some(share)) => share.of(rest.len() as u64).map_err(|error| invalid(error.to_string()))?,
+        _ => {
+            let message = "a wave's clusters must have exactly one of names, selector, count and percentage";
+            return Err(invalid(message.to_owned()));
+        }
+    };
+    Ok(rest.into_iter().take(usize::try_from(many).unwrap_or(usize::MAX)).collect())
+}
+
+/// A wave that has started: admits more of its clusters where it may.
+fn started<'a>(
+    input: &'a Input<'a>,
+    (at, plan): (usize, &statusbridge_api::fleet_rollout::Wave),
+    gate: &'a Gate<'a>,
+    before: Option<&WaveStatus>,
+    may_grow: bool,
+    steps: &mut Vec<Step<'a>>,
+    stop: &mut Option<Obstacle>,
+) -> WaveStatus {
+    let now = mark(gate.members.iter().copied());
+    let members = before.and_then(|it| it.members.clone()).unwrap_or_else(|| now.clone());
+    let waits: Vec<&str> =
+        gate.members.iter().copied().filter(|cluster| !(input.is_admitted)(cluster)).collect();
+    let total = gate.members.len() as u64;
+    let mut message = gate.message.filter(|_| !gate.is_open).map(shorten);
+    if members != now {
+        let text = format!(
+            "gate {} names other clusters than wave {} started with: delete the gate, and the wave starts anew",
+            gate.name, plan.name
+        );
+        message = Some(text.clone());
+        stop.get_or_insert(Obstacle { reason: Reason::GateChanged, message: text, stalled: true });
+    } else if gate.is_stalled {
+        let why = gate.message.unwrap_or("its gate is stalled");
+        let text = shorten(&format!("wave {}: {why}", plan.name));
+        stop.get_or_insert(Obstacle { reason: Reason::WaveFailed, message: text, stalled: true });
+    } else if may_grow && !waits.is_empty() {
+        match room(plan.max_concurrency.as_ref(), gate, waits.len()) {
+            Ok(0) => {}
+            Ok(room) => steps.push(Step::Admit(at, waits.iter().copied().take(room).collect())),
+            Err(message) => {
+                stop.get_or_insert(Obstacle { reason: Reason::InvalidSpec, message, stalled: true });
+            }
+        }
+    }
+    WaveStatus {
+        name: plan.name.clone(),
+        state: match () {
+            () if gate.is_stalled => WaveState::Failed,
+            () if gate.is_open => WaveState::Open,
+            () => WaveState::Progressing,
+        },
+        gate: Some(gate.name.to_owned()),
+        clusters: total,
+        admitted: total - waits.len() as u64,
+        members: Some(members),
+        started_at: before.and_then(|it| it.started_at.clone()).or_else(|| Some(time(input.moment.now))),
+        opened_at: before
+            .and_then(|it| it.opened_at.clone())
+            .or_else(|| gate.is_open.then(|| time(input.moment.now))),
+        message,
+    }
+}
+
+/// How many clusters more may be admitted, of a wave of which so many wait.
+fn room(
+    most: Option<&statusbridge_api::common::Amount>,
+    gate: &Gate<'_>,
+    waits: usize,
+) -> Result<usize, String> {
+    let Some(most) = most else { return Ok(waits) };
+    let total = gate.members.len() as u64;
+    let most = most.of_rounded_up(total).map_err(|error| format!("maxConcurrency: {error}"))?.max(1);
+    let admitted = gate.members.len() - waits;
+    let settled = gate.settled.len().min(admitted);
+    let on_the_way = (admitted - settled) as u64;
+    Ok(waits.min(usize::try_from(most.saturating_sub(on_the_way)).unwrap_or(usize::MAX)))
+}
+
+/// A wave that has not started: starts it where it may.
+fn pending<'a>(
+    input: &'a Input<'a>,
+    (at, name): (usize, &str),
+    wave: &Wave<'_>,
+    members: Result<Vec<&'a str>, Obstacle>,
+    can_start: bool,
+    steps: &mut Vec<Step<'a>>,
+    stop: &mut Option<Obstacle>,
+) -> WaveStatus {
+    let mut status = unstarted(name);
+    status.clusters = members.as_ref().map_or(0, |it| it.len() as u64);
+    let none_at_all = |rest: &&[&str]| rest.is_empty() && input.waves.iter().all(|wave| wave.gate.is_none());
+    let say = |status: &mut WaveStatus, message: String| status.message = Some(shorten(&message));
+    match members {
+        Err(obstacle) => {
+            say(&mut status, obstacle.message.clone());
+            if can_start {
+                let message = shorten(&format!("wave {name}: {}", obstacle.message));
+                stop.get_or_insert(Obstacle { message, ..obstacle });
+            }
+        }
+        Ok(_) if !can_start => {}
+        Ok(_) if wave.is_taken => {
+            let message =
+                format!("wave {name}: the gate that it would have is there, and is not this FleetRollout's");
+            say(&mut status, message.clone());
+            stop.get_or_insert(Obstacle { reason: Reason::GateTaken, message, stalled: true });
+        }
+        Ok(members) if members.len() > MOST_OF_A_WAVE => {
+            let message =
+                format!("wave {name} has {}, at most {MOST_OF_A_WAVE} fit in one: split it", members.len());
+            say(&mut status, message.clone());
+            stop.get_or_insert(Obstacle { reason: Reason::InvalidSpec, message, stalled: true });
+        }
+        Ok(members) if !members.is_empty() => steps.push(Step::Start(at, members)),
+        // A selector or names that mean nobody who is not in a wave already, or a package that is nowhere: a person may
+        // have meant another.
+        Ok(_) if wave.explicit.is_some() || input.rest.as_ref().is_ok_and(none_at_all) => {
+            let message = format!("wave {name} has no cluster: it waits for one");
+            say(&mut status, message.clone());
+            stop.get_or_insert(Obstacle { reason: Reason::NoTargets, message, stalled: false });
+        }
+        Ok(_) => {
+            say(&mut status, "no cluster is left for it".to_owned());
+            status.state = WaveState::Open;
+            status.opened_at = Some(time(input.moment.now));
+        }
+    }
+    status
+}
+
+fn unstarted(name: &str) -> WaveStatus {
+    WaveStatus {
+        name: name.to_owned(),
+        state: WaveState::Pending,
+        gate: None,
+        clusters: 0,
+        admitted: 0,
+        members: None,
+        started_at: None,
+        opened_at: None,
+        message: None,
+    }
+}

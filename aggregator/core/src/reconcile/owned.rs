@@ -1,0 +1,61 @@
+//! Objects that are wholly the aggregator's and belong to another one: what is to be done about one of them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::store::{Key, Kind, Version};
+
+/// A change of an object that belongs to another one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OwnedWrite {
+    /// Kind and place of the object that it belongs to.
+    pub owner: (Kind, Key),
+    /// Which object of that name.
+    pub owner_uid: String,
+    /// What is written for: the kind of the job.
+    pub(super) job: Kind,
+    /// The kind of the object itself.
+    pub kind: Kind,
+    /// What to do.
+    pub change: Change,
+}
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Make an object of this name. One of somebody else's that has the name is not touched.
+    Create(String, Content),
+    /// Let this version of an object say something else.
+    Update(Version, Content),
+    /// Remove this version of an object.
+    Delete(Version),
+}
+
+/// What an object says.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Content {
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its fields beside `metadata`.
+    pub fields: Map<String, Value>,
+}
+
+impl Change {
+    /// Whether it removes an object.
+    pub fn is_delete(&self) -> bool {
+        matches!(self, Self::Delete(_))
+    }
+}
+
+impl Content {
+    /// What serializes to an object of fields.
+    pub(super) fn of(label: (&str, String), content: &impl serde::Serialize) -> Self {
+        let fields = match serde_json::to_value(content) {
+            Ok(Value::Object(fields)) => fields,
+            // Whatever is written here is a struct.
+            _ => Map::new(),
+        };
+        Self { labels: BTreeMap::from([(label.0.to_owned(), label.1)]), fields }
+    }
+}

@@ -1,0 +1,444 @@
+//! FleetRollouts: puts together what one is decided by, and makes of the decision what is to be written.
+//!
+//! ```text
+//!   gates of the waves ──open, now?──┐                 ┌─> gates: one for each wave that has started
+//!   record (slices) ─────────────────┼─> decide::fleet_rollout ─> record: who may have which revision
+//!   clusters of the package ─────────┘                 └─> status, once all of that has landed
+//! ```
+
+mod record;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+use statusbridge_api::fleet_rollout::{self as api, LONGEST_REVISION};
+use statusbridge_api::fleet_rollout_slice::{AdmittedCluster, FLEET_ROLLOUT_LABEL, WAVE_LABEL};
+use statusbridge_api::names::is_subdomain;
+use statusbridge_api::{
+    ClusterSet, FleetPackageSpec, FleetRolloutSpec, FleetRolloutStatus, PackageRef, Reason, RolloutGateSpec,
+};
+use statusbridge_contract::{Fingerprint, wanted};
+
+pub use self::record::{RolloutSlice, RolloutSlices};
+
+use self::record::{Record, label};
+use super::judge::{World, carries_over, stale_after};
+use super::owned::{Change, Content};
+use super::store::{GateObject, HubObject, Kind, PackageObject, RolloutObject};
+use super::targets::Chosen;
+use crate::decide::fleet_package::Wanted;
+use crate::decide::fleet_rollout::{self as decide, Decision, Gate, Step, Wave};
+use crate::decide::{Backend, Membership, Obstacle, rollout_gate, time, worth_writing};
+
+/// What is to be done about a FleetRollout now: the first of these that is not empty.
+pub(super) enum Work {
+    /// Its gates.
+    Gates(Vec<Change>),
+    /// Its record.
+    Record(Vec<Change>),
+    /// Its status.
+    Status(Box<FleetRolloutStatus>),
+    /// Nothing.
+    Nothing,
+}
+
+/// Everything about one FleetRollout that a decision refers to.
+struct Parts<'a> {
+    package: Option<&'a PackageObject>,
+    record: Option<Record<'a>>,
+    /// The gates that are its own, by wave.
+    gates: BTreeMap<&'a str, &'a GateObject>,
+}
+
+impl World<'_> {
+    /// What is to be done about a FleetRollout.
+    pub(super) fn rollout_work(&self, object: &RolloutObject) -> Work {
+        let parts = self.parts(object);
+        let wanted = self.rollout_revision(object, &parts);
+        let revision = wanted.as_ref().ok().map(|revision| Fingerprint::of(revision));
+        if let (Ok(spec), Some(revision)) = (&object.spec, revision) {
+            let stale = parts.stale_gates(spec, revision);
+            if !stale.is_empty() {
+                return Work::Gates(stale);
+            }
+        }
+        self.decide_rollout(object, &parts, &wanted)
+    }
+
+    fn parts(&self, object: &RolloutObject) -> Parts<'_> {
+        let spec = object.spec.as_ref().ok();
+        let package =
+            spec.and_then(|it| self.state.packages.get(&object.key.beside(&it.fleet_package_ref.name)));
+        let complete = self.state.rollout_slices.complete();
+        let record =
+            complete.then(|| Record::of(&self.state.rollout_slices, &object.key, &object.uid)).flatten();
+        let gates = self.state.gates.within(&object.key.namespace);
+        let own = gates.filter(|gate| gate.owner.as_ref().is_some_and(|owner| owner.uid == object.uid));
+        let gates = own.filter_map(|gate| Some((gate.labels.get(WAVE_LABEL)?.as_str(), gate))).collect();
+        Parts { package, record, gates }
+    }
+
+    /// The revision to roll out, or why there is none.
+    fn rollout_revision(&self, object: &RolloutObject, parts: &Parts<'_>) -> Result<String, Obstacle> {
+        let no = |reason, message: String, stalled| Obstacle { reason, message, stalled };
+        let spec = match &object.spec {
+            Ok(spec) => spec,
+            Err(error) => return Err(no(Reason::InvalidSpec, error.clone(), true)),
+        };
+        let name = &spec.fleet_package_ref.name;
+        let Some(package) = parts.package else {
+            let message = format!("there is no FleetPackage {name:?} in this namespace");
+            return Err(no(Reason::FleetPackageNotFound, message, false));
+        };
+        let of_package = match &package.spec {
+            Ok(package) if package.managed_by.is_some() => {
+                let message = format!("FleetPackage {name:?} is filled by another reporter");
+                return Err(no(Reason::ExternallyManaged, message, true));
+            }
+            Ok(package) => package,
+            Err(error) => {
+                let message = format!("FleetPackage {name:?}: {error}");
+                return Err(no(Reason::InvalidSpec, message, true));
+            }
+        };
+        let revision = match &spec.revision {
+            Some(revision) => revision.clone(),
+            None => match self.wanted(&package.key, of_package) {
+                Some(Wanted::Unresolved(obstacle)) => return Err(obstacle.clone()),
+                Some(wanted) => match wanted.text() {
+                    Some(revision) => revision.to_owned(),
+                    None => {
+                        let message = format!("neither this nor FleetPackage {name:?} names a revision");
+                        return Err(no(Reason::NoRevision, message, false));
+                    }
+                },
+                None => {
+                    let message = format!("what FleetPackage {name:?} refers to has not been read yet");
+                    return Err(no(Reason::Pending, message, false));
+                }
+            },
+        };
+        if revision.len() > LONGEST_REVISION {
+            let message = format!("the revision has {} bytes, at most {LONGEST_REVISION}", revision.len());
+            return Err(no(Reason::InvalidSpec, message, true));
+        }
+        wanted::fingerprint(&revision).map_err(|error| no(Reason::InvalidSpec, error.to_string(), true))?;
+        Ok(revision)
+    }
+
+    /// What no gate can change: why nothing goes on.
+    fn rollout_obstacle(&self, object: &RolloutObject, parts: &Parts<'_>) -> Option<Obstacle> {
+        let no =
+            |reason, message: &str, stalled| Some(Obstacle { reason, message: message.to_owned(), stalled });
+        if parts.record.is_none() {
+            return no(Reason::Pending, "the record of admitted clusters has not been read", false);
+        }
+        if !self.state.can_judge() {
+            return no(Reason::Pending, "no cluster has been heard of yet", false);
+        }
+        let package = |of: &RolloutObject| -> Option<&PackageRef> {
+            let spec = of.spec.as_ref().ok()?;
+            let package = self.state.packages.get(&of.key.beside(&spec.fleet_package_ref.name))?;
+            Some(&package.spec.as_ref().ok()?.package)
+        };
+        let rank = |of: &RolloutObject| (of.created.clone().map(|it| it.0), of.uid.clone());
+        let others = self.state.rollouts.within(&object.key.namespace).filter(|it| it.uid != object.uid);
+        let earlier = others
+            .filter(|it| package(it).is_some() && package(it) == package(object) && rank(it) < rank(object))
+            .min_by_key(|it| rank(it))?;
+        let message = format!("FleetRollout {} rolls the same package out", earlier.key.name);
+        no(Reason::OtherRollout, &message, true)
+    }
+
+    fn decide_rollout(
+        &self,
+        object: &RolloutObject,
+        parts: &Parts<'_>,
+        wanted: &Result<String, Obstacle>,
+    ) -> Work {
+        let package = parts.package.and_then(|it| Some((it, it.spec.as_ref().ok()?)));
+        let grant = match package {
+            Some((_, spec)) => self.state.rules.tenancy.grant(&object.key.namespace, &spec.package),
+            None => self.state.rules.tenancy.grant_for_unreadable(),
+        };
+        let tenancy = grant.mark();
+        let previous = object.status.as_ref().filter(|status| carries_over(&tenancy, &status.tenancy));
+        let revision = wanted.as_deref().map_err(Clone::clone);
+        let mark = revision.as_ref().ok().map(|revision| Fingerprint::of(revision));
+        let mut obstacle = self.rollout_obstacle(object, parts);
+        let choose = |clusters: &ClusterSet| match package {
+            Some((_, spec)) => self.sources(&grant).choose(&spec.package, clusters, stale_after(spec)),
+            None => Chosen::nobody(),
+        };
+        // Clusters of the waves that name or select theirs.
+        let plan = object.spec.as_ref().map(|spec| spec.waves.as_slice()).unwrap_or_default();
+        let chosen: Vec<Option<Chosen>> =
+            plan.iter().map(|wave| explicit(&wave.clusters).map(|clusters| choose(&clusters))).collect();
+        let order = |cluster: &str| order(package.map(|(_, spec)| &spec.package), cluster);
+        let all = package.map(|(_, spec)| (choose(&spec.clusters), spec));
+        let claimed: BTreeSet<&str> = chosen
+            .iter()
+            .flatten()
+            .flat_map(|it| it.targets.iter().map(|target| target.cluster.as_str()))
+            .collect();
+        let rest = all.as_ref().map_or(Ok(Vec::new()), |(all, spec)| {
+            known(all)?;
+            self.all_report(spec, all)?;
+            let mut rest: Vec<&str> = all.targets.iter().map(|target| target.cluster.as_str()).collect();
+            rest.retain(|cluster| !claimed.contains(cluster));
+            rest.sort_by_cached_key(|cluster| (order(cluster), *cluster));
+            Ok(rest)
+        });
+        let waves: Vec<Wave<'_>> = plan
+            .iter()
+            .zip(&chosen)
+            .map(|(wave, chosen)| {
+                let explicit = chosen.as_ref().map(|chosen| {
+                    known(chosen)?;
+                    let mut clusters: Vec<&str> =
+                        chosen.targets.iter().map(|target| target.cluster.as_str()).collect();
+                    clusters.sort_by_cached_key(|cluster| (order(cluster), *cluster));
+                    Ok(clusters)
+                });
+                let gate = parts.gates.get(wave.name.as_str()).and_then(|gate| {
+                    let spec = gate.spec.as_ref().ok()?;
+                    (Some(Fingerprint::of(&spec.revision)) == mark)
+                        .then(|| self.gate_of_wave(gate, spec, wave, parts, mark, order))
+                });
+                let name = gate_name(&object.key.name, &wave.name);
+                let is_taken = !is_subdomain(&name)
+                    || !parts.gates.contains_key(wave.name.as_str())
+                        && self.state.gates.get(&object.key.beside(&name)).is_some();
+                Wave { explicit, gate, is_taken }
+            })
+            .collect();
+        if obstacle.is_none()
+            && let Some((Ok(_), Err(refusal))) =
+                all.as_ref().map(|(all, _)| (&revision, known(all))).filter(|_| revision.is_ok())
+            && refusal.reason == Reason::Forbidden
+        {
+            obstacle = Some(refusal);
+        }
+        let is_admitted = |cluster: &str| {
+            let row = parts.record.as_ref().and_then(|record| record.get(cluster));
+            row.is_some_and(|row| Some(Fingerprint::of(&row.revision)) == mark)
+        };
+        let input = decide::Input {
+            spec: object.spec.as_ref().map_err(String::as_str),
+            generation: object.generation,
+            previous,
+            revision,
+            obstacle,
+            waves: &waves,
+            rest: rest.as_deref().map_err(Clone::clone),
+            is_admitted: &is_admitted,
+            last_healthy: package
+                .and_then(|(package, _)| package.status.as_ref()?.last_healthy_revision.as_deref()),
+            moment: self.moment,
+        };
+        let Decision { mut status, steps } = decide::decide(&input);
+        let changes = Changes { object, parts, plan, now: time(self.moment.now), revision: wanted };
+        let gates = changes.gates(&steps);
+        if !gates.is_empty() {
+            return Work::Gates(gates);
+        }
+        let record = changes.record(&steps);
+        if !record.is_empty() {
+            return Work::Record(record);
+        }
+        status.tenancy = tenancy;
+        status.epoch = Some(self.state.epoch);
+        let patience = package.map_or(0.0, |(_, spec)| stale_after(spec));
+        let patience = self.patience(Kind::FleetRollout, &object.key, patience);
+        match worth_writing(object.status.as_ref(), &status, patience) {
+            true => Work::Status(Box::new(status)),
+            false => Work::Nothing,
+        }
+    }
+
+    /// Whether all clusters of a package that is wherever it is reported are known.
+    fn all_report(&self, spec: &FleetPackageSpec, all: &Chosen) -> Result<(), Obstacle> {
+        let error = match self.backend_of(Some((&spec.clusters, &spec.package)), &all.targets) {
+            Backend::Unknown(error) => error,
+            Backend::Fails(error) if spec.clusters.reporting.is_some() => error,
+            Backend::Fails(_) | Backend::Answers => return Ok(()),
+        };
+        let message = format!("which clusters report the package is not known: {error}");
+        Err(Obstacle { reason: Reason::BackendUnavailable, message, stalled: false })
+    }
+
+    fn gate_of_wave<'g>(
+        &self,
+        gate: &'g GateObject,
+        spec: &'g RolloutGateSpec,
+        wave: &api::Wave,
+        parts: &Parts<'_>,
+        revision: Option<Fingerprint>,
+        order: impl Fn(&str) -> Fingerprint,
+    ) -> Gate<'g> {
+        let names = spec.clusters.names.as_deref().unwrap_or_default();
+        let mut members: Vec<&str> = names.iter().map(String::as_str).collect();
+        members.sort_by_cached_key(|cluster| (order(cluster), *cluster));
+        let status = gate.status.as_ref();
+        let is_under_way = |cluster: &str| {
+            let row = parts.record.as_ref().and_then(|record| record.get(cluster));
+            row.is_some_and(|row| Some(Fingerprint::of(&row.revision)) == revision)
+        };
+        let settled = match wave.max_concurrency {
+            None => BTreeSet::new(),
+            Some(_) => {
+                let settled = self.with_input(gate, self.package_of(gate), |input, _, _| {
+                    let settled = |(reason, cluster): (Reason, String)| {
+                        matches!(reason, Reason::Healthy | Reason::Failed | Reason::TimeOut)
+                            .then_some(cluster)
+                    };
+                    rollout_gate::each_cluster(input)
+                        .into_iter()
+                        .filter_map(settled)
+                        .collect::<BTreeSet<String>>()
+                });
+                members.iter().copied().filter(|it| settled.contains(*it) && is_under_way(it)).collect()
+            }
+        };
+        Gate {
+            name: &gate.key.name,
+            members,
+            is_open: self.proves_open(gate),
+            is_stalled: status.is_some_and(|status| {
+                status.observed_generation == Some(gate.generation)
+                    && statusbridge_api::conditions::is_true(
+                        &status.conditions,
+                        statusbridge_api::conditions::STALLED,
+                    )
+            }),
+            message: status.and_then(|it| it.waiting_for.first()).map(|it| it.message.as_str()),
+            as_of: status.and_then(|status| status.as_of.as_ref()),
+            settled,
+        }
+    }
+
+    /// Whether a gate is open in the hub, and would be opened now on evidence that is fresh.
+    fn proves_open(&self, gate: &GateObject) -> bool {
+        gate.is_open_now()
+            && !self.closing.contains(&gate.key)
+            && self.gate(gate).is_none_or(|status| status.says_open())
+            && self.with_input(gate, self.package_of(gate), |input, _, _| {
+                input.backend == Backend::Answers
+                    && *input.membership == Membership::Known
+                    && rollout_gate::decide(input).says_open()
+            })
+    }
+}
+
+/// That the clusters that were chosen are all that are meant, or why they may not be.
+fn known(chosen: &Chosen) -> Result<(), Obstacle> {
+    if let Some(obstacle) = chosen.membership.obstacle() {
+        return Err(obstacle);
+    }
+    match chosen.membership.doubt() {
+        None => Ok(()),
+        Some(message) => {
+            Err(Obstacle { reason: Reason::ClusterProfilesUnavailable, message, stalled: false })
+        }
+    }
+}
+
+/// The clusters that a wave names or selects.
+fn explicit(clusters: &api::WaveClusters) -> Option<ClusterSet> {
+    match (&clusters.names, &clusters.selector) {
+        (None, None) => None,
+        (names, selector) => {
+            Some(ClusterSet { names: names.clone(), selector: selector.clone(), ..ClusterSet::default() })
+        }
+    }
+}
+
+/// Where a cluster comes among those of a wave: at random, but always at the same place for the same package, whichever other
+/// clusters there are.
+fn order(package: Option<&PackageRef>, cluster: &str) -> Fingerprint {
+    let package = package.map(crate::fleet::key).unwrap_or_default();
+    Fingerprint::of(&format!("{package} {cluster}"))
+}
+
+/// The name of a wave's gate.
+fn gate_name(rollout: &str, wave: &str) -> String {
+    format!("{rollout}-{wave}")
+}
+
+impl Parts<'_> {
+    /// Gates of waves that the plan does not have, and of other revisions: a revision begins at the first wave.
+    fn stale_gates(&self, spec: &FleetRolloutSpec, revision: Fingerprint) -> Vec<Change> {
+        let is_planned = |wave: &str| spec.waves.iter().any(|it| it.name == wave);
+        let is_current = |gate: &GateObject| {
+            gate.spec.as_ref().is_ok_and(|spec| Fingerprint::of(&spec.revision) == revision)
+        };
+        let stale = self.gates.iter().filter(|(wave, gate)| !is_planned(wave) || !is_current(gate));
+        stale.map(|(_, gate)| Change::Delete(gate.version())).collect()
+    }
+}
+
+/// Makes of what was decided what is to be written.
+struct Changes<'a> {
+    object: &'a RolloutObject,
+    parts: &'a Parts<'a>,
+    plan: &'a [api::Wave],
+    now: Time,
+    revision: &'a Result<String, Obstacle>,
+}
+
+impl Changes<'_> {
+    /// Gates of waves that start, and of those whose terms are others now.
+    fn gates(&self, steps: &[Step<'_>]) -> Vec<Change> {
+        let (Ok(spec), Ok(revision)) = (&self.object.spec, self.revision) else { return Vec::new() };
+        let content = |wave: &api::Wave, members: Vec<String>| {
+            let gate = RolloutGateSpec {
+                fleet_package_ref: spec.fleet_package_ref.clone(),
+                revision: revision.clone(),
+                clusters: ClusterSet { names: Some(members), ..ClusterSet::default() },
+                terms: wave.gate.clone(),
+                depends_on: Vec::new(),
+                override_: None,
+            };
+            let label = (FLEET_ROLLOUT_LABEL, label(&self.object.key.name));
+            let mut content = Content::of(label, &json!({"spec": gate}));
+            content.labels.insert(WAVE_LABEL.to_owned(), wave.name.clone());
+            content
+        };
+        let others = self.plan.iter().filter_map(|wave| {
+            let gate = self.parts.gates.get(wave.name.as_str())?;
+            let known = gate.spec.as_ref().ok()?;
+            let members = known.clusters.names.clone()?;
+            (known.terms != wave.gate).then(|| Change::Update(gate.version(), content(wave, members)))
+        });
+        let starts = steps.iter().filter_map(|step| match step {
+            Step::Start(at, members) => {
+                let wave = self.plan.get(*at)?;
+                let name = gate_name(&self.object.key.name, &wave.name);
+                let members = members.iter().map(|cluster| (*cluster).to_owned()).collect();
+                Some(Change::Create(name, content(wave, members)))
+            }
+            Step::Admit(..) => None,
+        });
+        others.chain(starts).collect()
+    }
+
+    /// Rows of clusters that may have the revision from now on.
+    fn record(&self, steps: &[Step<'_>]) -> Vec<Change> {
+        let (Ok(revision), Some(record)) = (self.revision, &self.parts.record) else { return Vec::new() };
+        let row = |wave: &str, cluster: &str| AdmittedCluster {
+            cluster_name: cluster.to_owned(),
+            revision: revision.clone(),
+            wave: wave.to_owned(),
+            since: self.now.clone(),
+        };
+        let admitted = steps.iter().flat_map(|step| match step {
+            Step::Admit(at, clusters) => {
+                let wave = self.plan.get(*at).map(|wave| wave.name.as_str()).unwrap_or_default();
+                clusters.iter().map(|cluster| row(wave, cluster)).collect::<Vec<_>>()
+            }
+            Step::Start(..) => Vec::new(),
+        });
+        record.add(&self.object.key.name, &self.object.uid, admitted.collect())
+    }
+}
