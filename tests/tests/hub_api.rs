@@ -39,6 +39,15 @@ fn gate(name: &str, spec: Value) -> Value {
     object
 }
 
+fn rollout(waves: Value) -> Value {
+    json!({
+        "apiVersion": "statusbridge.dev/v1alpha1",
+        "kind": "FleetRollout",
+        "metadata": {"name": "r", "namespace": "default"},
+        "spec": {"fleetPackageRef": {"name": "payments"}, "waves": waves},
+    })
+}
+
 /// A gate with one check.
 fn check(change: Value) -> Value {
     let mut check = json!({"name": "errors", "query": "up", "max": 1});
@@ -103,7 +112,7 @@ async fn bad_specs_are_refused_in_words_that_help() {
     run("hub-api-validation", async |rig| {
         let (_etcd, api) = hub(rig).await?;
         let one_of = "exactly one of names, selector and reporting must be set";
-        let amount = "a number of clusters from";
+        let amount = "should match '^(100|[1-9][0-9]?)%$'";
         let expression = |expression: Value| {
             package("p", json!({"clusters": {"selector": {"matchExpressions": [expression]}}}))
         };
@@ -169,13 +178,22 @@ async fn bad_specs_are_refused_in_words_that_help() {
             ("no clusters", gate("g", json!({"clusters": null})), "spec.clusters: Required value"),
             ("no revision", gate("g", json!({"revision": null})), "spec.revision: Required value"),
             ("empty", gate("g", json!({"revision": ""})), "should be at least 1 chars long"),
-            ("nobody", gate("g", json!({"minHealthy": 0})), amount),
+            ("nobody", gate("g", json!({"minHealthy": 0})), "spec.minHealthy in body should be greater than or equal to 1"),
             ("none", gate("g", json!({"minHealthy": "0%"})), amount),
             ("more", gate("g", json!({"minHealthy": "101%"})), amount),
             ("text", gate("g", json!({"minHealthy": "most"})), amount),
             ("number", gate("g", json!({"minHealthy": "5"})), amount),
-            ("minus", gate("g", json!({"maxFailures": -1})), amount),
-            ("more", gate("g", json!({"maxFailures": "200%"})), amount),
+            ("minus", gate("g", json!({"maxFailures": -1})), "spec.maxFailures in body should be greater than or equal to 0"),
+            ("more", gate("g", json!({"maxFailures": "200%"})), "should match '^(100|[1-9]?[0-9])%$'"),
+            ("two ways", rollout(json!([{"name": "a", "clusters": {"count": 1, "percentage": "5%"}}])), "exactly one of names, selector, count and percentage"),
+            ("no way", rollout(json!([{"name": "a", "clusters": {}}])), "exactly one of names, selector, count and percentage"),
+            ("no wave", rollout(json!([])), "spec.waves in body should have at least 1 items"),
+            ("twice", rollout(json!([{"name": "a", "clusters": {"count": 1}}, {"name": "a", "clusters": {"count": 1}}])), "duplicate entries for key"),
+            ("a name", rollout(json!([{"name": "A", "clusters": {"count": 1}}])), "name must consist of a to z, 0 to 9 and hyphens"),
+            ("nobody", rollout(json!([{"name": "a", "clusters": {"count": 0}}])), "should be greater than or equal to 1"),
+            ("a share", rollout(json!([{"name": "a", "clusters": {"percentage": "0%"}}])), "a percentage must be from 1% to 100%"),
+            ("at a time", rollout(json!([{"name": "a", "clusters": {"count": 1}, "maxConcurrency": "0%"}])), amount),
+            ("terms", rollout(json!([{"name": "a", "clusters": {"count": 1}, "gate": {"minHealthy": "none"}}])), amount),
             (
                 "soak",
                 gate("g", json!({"minSuccessTime": "10 minutes"})),

@@ -35,6 +35,7 @@ mod recipes;
 mod references;
 mod reports;
 mod restored_hub;
+mod rollouts;
 mod rubbish;
 mod saved_objects;
 mod secrets;

@@ -85,10 +85,7 @@ pub struct Wave {
     pub clusters: WaveClusters,
     /// How many clusters of the wave may be on the way at the same time, as a number or as a share of the wave, rounded up.
     /// Default: all of them.
-    #[schemars(extend("x-kubernetes-validations" = [{
-        "rule": "type(self) == int ? self >= 1 && self <= 1000000 : self.matches('^(100|[1-9][0-9]?)%$')",
-        "message": "maxConcurrency must be a number of clusters from 1 or a percentage from 1% to 100%"
-    }]))]
+    #[schemars(extend("pattern" = "^(100|[1-9][0-9]?)%$", "minimum" = 1, "maximum" = 1_000_000))]
     pub max_concurrency: Option<Amount>,
     /// What must be true of the wave's clusters before the next wave starts: the terms of its RolloutGate. Default: all of
     /// them are healthy at the revision.

@@ -83,17 +83,11 @@ pub struct GateTerms {
     pub require: Require,
     /// How many clusters must count, as a number or as a share of all targets, rounded up.
     /// Default: all targets less `maxFailures`, but at least one.
-    #[schemars(extend("x-kubernetes-validations" = [{
-        "rule": "type(self) == int ? self >= 1 && self <= 1000000 : self.matches('^(100|[1-9][0-9]?)%$')",
-        "message": "minHealthy must be a number of clusters from 1 or a percentage from 1% to 100%"
-    }]))]
+    #[schemars(extend("pattern" = "^(100|[1-9][0-9]?)%$", "minimum" = 1, "maximum" = 1_000_000))]
     pub min_healthy: Option<Amount>,
     /// How many clusters may have failed or be out of sight, as a number or as a share of all
     /// targets, rounded down. Default 0.
-    #[schemars(extend("x-kubernetes-validations" = [{
-        "rule": "type(self) == int ? self >= 0 && self <= 1000000 : self.matches('^(100|[1-9]?[0-9])%$')",
-        "message": "maxFailures must be a number of clusters from 0 or a percentage from 0% to 100%"
-    }]))]
+    #[schemars(extend("pattern" = "^(100|[1-9]?[0-9])%$", "minimum" = 0, "maximum" = 1_000_000))]
     pub max_failures: Option<Amount>,
     /// How long a cluster must have been so without a change before it counts. Default 0s.
     #[schemars(length(max = 21), extend("x-kubernetes-validations" = [{

@@ -11,12 +11,13 @@ use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess
 use serde_json::Value;
 use serde_json::value::RawValue;
 use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
+use statusbridge_api::fleet_rollout_slice::WAVE_LABEL;
 
 use crate::reconcile::labels::{DISCOVERED_LABEL, NOT_REPORTED_SINCE};
 
 /// The labels and annotations that decisions rest on. An object may bear thousands of others, and there may be
 /// thousands of objects.
-const MARKS: [&str; 3] = [DISCOVERED_LABEL, NOT_REPORTED_SINCE, FLEET_PACKAGE_LABEL];
+const MARKS: [&str; 4] = [DISCOVERED_LABEL, NOT_REPORTED_SINCE, FLEET_PACKAGE_LABEL, WAVE_LABEL];
 
 /// How many characters are kept of the value of one of them; none that means something has more.
 const MOST_OF_A_MARK: usize = 64;
@@ -27,7 +28,7 @@ const MOST_OF_A_MARK: usize = 64;
 #[derive(Debug, Clone, Default)]
 pub struct LazyObject {
     /// Name, namespace, UID, versions, labels and annotations that mean something here, the owner that controls it, and
-    /// when it was deleted; nothing else of the metadata.
+    /// when it was made and deleted; nothing else of the metadata.
     pub metadata: ObjectMeta,
     /// All that is beside the metadata and the kind, as text.
     fields: BTreeMap<String, Box<RawValue>>,
@@ -70,6 +71,7 @@ struct Metadata {
     labels: Option<Marks>,
     annotations: Option<Marks>,
     owner_references: Option<Controller>,
+    creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
 }
 
@@ -84,6 +86,7 @@ impl From<Metadata> for ObjectMeta {
             labels: read.labels.map(|marks| marks.0),
             annotations: read.annotations.map(|marks| marks.0),
             owner_references: read.owner_references.map(|controller| controller.0.into_iter().collect()),
+            creation_timestamp: read.creation_timestamp,
             deletion_timestamp: read.deletion_timestamp,
             ..Self::default()
         }

@@ -1,0 +1,198 @@
+//! FleetRollouts: which clusters may have a revision, wave by wave.
+
+use crate::e2e::world::*;
+use anyhow::{Context, Result, ensure};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use statusbridge_tests::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+const CLUSTERS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
+/// For so long nothing may happen where nothing has to: some polls.
+const A_WHILE: Duration = Duration::from_secs(5);
+
+/// Six fake clusters, where the package is at revision 1, and a hub.
+struct Setup {
+    fleet: FakeFleet,
+    prometheus: Prometheus,
+    hub: Hub,
+    _etcd: Etcd,
+}
+
+impl Setup {
+    async fn start(rig: &Rig) -> Result<Self> {
+        let fleet = FakeFleet::start().await?;
+        for cluster in CLUSTERS {
+            fleet.says(cluster, APP, FakePackage::healthy_at(&revision(1)));
+        }
+        let prometheus = Prometheus::start(rig, &scraping(&fleet, &CLUSTERS)).await?;
+        let etcd = Etcd::start(rig).await?;
+        let hub = Hub::start(rig, &etcd, &prometheus.url()).await?;
+        hub.report(APP, STALE_AFTER, json!({"clusters": {"names": CLUSTERS}})).await?;
+        Ok(Self { fleet, prometheus, hub, _etcd: etcd })
+    }
+
+    /// Makes or changes a rollout.
+    async fn rolls(&self, name: &str, number: u32, waves: Value) -> Result<()> {
+        self.hub
+            .api
+            .apply_object(&json!({
+                "apiVersion": "statusbridge.dev/v1alpha1", "kind": "FleetRollout",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"fleetPackageRef": {"name": APP}, "revision": revision(number), "waves": waves},
+            }))
+            .await
+            .map(drop)
+    }
+
+    async fn rollout(&self, name: &str) -> Result<DynamicObject> {
+        let rollouts = self.hub.api.dynamic(&hub::kind("FleetRollout"), Some("default")).await?;
+        Ok(rollouts.get(name).await?)
+    }
+
+    /// Which clusters may have which revision, as the record says.
+    async fn record(&self) -> Result<BTreeMap<String, String>> {
+        let slices = self.hub.api.dynamic(&hub::kind("FleetRolloutSlice"), Some("default")).await?;
+        let slices = slices.list(&ListParams::default()).await?;
+        let rows =
+            slices.items.iter().flat_map(|slice| slice.data["clusters"].as_array().into_iter().flatten());
+        let text =
+            |row: &Value, field: &str| row[field].as_str().map(str::to_owned).context("a row without it");
+        rows.map(|row| Ok((text(row, "clusterName")?, text(row, "revision")?))).collect()
+    }
+
+    /// The clusters that may have the revision of this number.
+    async fn admitted(&self, number: u32) -> Result<BTreeSet<String>> {
+        let record = self.record().await?;
+        Ok(record.into_iter().filter(|(_, at)| *at == revision(number)).map(|(name, _)| name).collect())
+    }
+
+    /// Waits until so many clusters may have it, and tells which.
+    async fn admits(&self, number: u32, many: usize) -> Result<BTreeSet<String>> {
+        eventually(SOON, &format!("{many} clusters may have revision {number}"), async || {
+            let admitted = self.admitted(number).await?;
+            ensure!(admitted.len() == many, "{admitted:?}");
+            Ok(admitted)
+        })
+        .await
+    }
+
+    /// Sees for a while that nobody else may have it.
+    async fn admits_no_more(&self, number: u32, these: &BTreeSet<String>) -> Result<()> {
+        holds_for(A_WHILE, "nobody else may have it", async || {
+            let admitted = self.admitted(number).await?;
+            ensure!(admitted == *these, "{admitted:?}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// The delivery system brings a revision to clusters that may have it.
+    fn deliver<'c>(&self, number: u32, clusters: impl IntoIterator<Item = &'c String>) {
+        for cluster in clusters {
+            self.fleet.says(cluster, APP, FakePackage::healthy_at(&revision(number)));
+        }
+    }
+
+    /// Waits until the rollout has this reason for being Ready or not.
+    async fn says(&self, name: &str, reason: &str) -> Result<DynamicObject> {
+        eventually(SOON, &format!("rollout {name} says {reason}"), async || {
+            let rollout = self.rollout(name).await?;
+            ensure!(history::condition(&rollout, "Ready").1 == reason, "{}", rollout.data["status"]);
+            ensure!(
+                rollout.data["status"]["observedGeneration"].as_i64() == rollout.metadata.generation,
+                "old"
+            );
+            Ok(rollout)
+        })
+        .await
+    }
+}
+
+fn three_waves() -> Value {
+    json!([
+        {"name": "canary", "clusters": {"count": 1}},
+        {"name": "some", "clusters": {"percentage": "40%"}, "maxConcurrency": 1},
+        {"name": "rest", "clusters": {"percentage": "100%"}},
+    ])
+}
+
+#[tokio::test]
+async fn a_revision_goes_wave_by_wave_behind_gates_that_are_open() {
+    run("e2e-rollouts", async |rig| {
+        let setup = Setup::start(rig).await?;
+        setup.rolls(APP, 2, three_waves()).await?;
+        let canary = setup.admits(2, 1).await?;
+        let gate = setup.hub.get_gate("app-canary").await?;
+        ensure!(gate.data["spec"]["clusters"]["names"] == json!(canary), "{}", gate.data["spec"]);
+        ensure!(gate.data["spec"]["revision"] == revision(2).as_str(), "{}", gate.data["spec"]);
+        let labels = gate.metadata.labels.clone().unwrap_or_default();
+        ensure!(labels.get("statusbridge.dev/wave").map(String::as_str) == Some("canary"), "{labels:?}");
+        let owners = gate.metadata.owner_references.clone().unwrap_or_default();
+        ensure!(owners.len() == 1 && owners[0].kind == "FleetRollout", "{owners:?}");
+        setup.admits_no_more(2, &canary).await?;
+        ensure!(setup.hub.get_gate("app-some").await.is_err(), "its wave has not started");
+
+        // Two of the second wave, one after the other.
+        setup.deliver(2, &canary);
+        let first = setup.admits(2, 2).await?;
+        setup.admits_no_more(2, &first).await?;
+        setup.deliver(2, &first);
+        let both = setup.admits(2, 3).await?;
+
+        // A backend that is silent lets nobody on, and takes nothing back.
+        setup.prometheus.stop();
+        setup.deliver(2, &both);
+        setup.admits_no_more(2, &both).await?;
+        setup.prometheus.start_again().await?;
+
+        let all = setup.admits(2, 6).await?;
+        let rollout = setup.says(APP, "RollingOut").await?;
+        ensure!(rollout.data["status"]["wave"] == "rest (3/3)", "{}", rollout.data["status"]);
+        setup.deliver(2, &all);
+        let rollout = setup.says(APP, "RolledOut").await?;
+        let status = &rollout.data["status"];
+        ensure!(history::condition(&rollout, "Ready").0 == "True", "{status}");
+        ensure!(
+            status["admitted"] == "6/6" && status["lastCompletedRevision"] == revision(2).as_str(),
+            "{status}"
+        );
+
+        // The next revision fails in its first wave: all stop, and whoever has another one keeps it.
+        setup.rolls(APP, 3, three_waves()).await?;
+        let canary = setup.admits(3, 1).await?;
+        for cluster in &canary {
+            setup.fleet.says(cluster, APP, FakePackage::failed_at(&revision(3)));
+        }
+        let rollout = setup.says(APP, "WaveFailed").await?;
+        let status = &rollout.data["status"];
+        ensure!(history::condition(&rollout, "Stalled").0 == "True", "{status}");
+        ensure!(status["recommendedRevision"] == revision(2).as_str(), "{status}");
+        ensure!(status["previous"]["revision"] == revision(2).as_str(), "{status}");
+        setup.admits_no_more(3, &canary).await?;
+        ensure!(setup.admitted(2).await?.len() == 5, "{:?}", setup.record().await?);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn of_two_rollouts_of_a_package_one_stands_still() {
+    run("e2e-rollouts-two", async |rig| {
+        let setup = Setup::start(rig).await?;
+        setup.rolls("one", 2, json!([{"name": "all", "clusters": {"names": ["c1", "c2"]}}])).await?;
+        let admitted = setup.admits(2, 2).await?;
+        setup.rolls("other", 3, json!([{"name": "all", "clusters": {"percentage": "100%"}}])).await?;
+        setup.says("other", "OtherRollout").await?;
+        ensure!(setup.admitted(3).await?.is_empty() && setup.admitted(2).await? == admitted);
+
+        // A gate that somebody gives other clusters lets nobody on; the record stays.
+        let gates = setup.hub.api.dynamic(&hub::kind("RolloutGate"), Some("default")).await?;
+        let patch = Patch::Merge(json!({"spec": {"clusters": {"names": ["c1", "c2", "c3"]}}}));
+        gates.patch("one-all", &PatchParams::default(), &patch).await?;
+        setup.says("one", "GateChanged").await?;
+        setup.admits_no_more(2, &admitted).await
+    })
+    .await
+}
