@@ -109,7 +109,7 @@ fn replay(cluster: &str) -> Vec<(World, Shown, bool)> {
 }
 
 fn version(fingerprint: Fingerprint) -> &'static str {
-    VERSIONS.into_iter().find(|version| Fingerprint::of(*version) == fingerprint).unwrap_or("-")
+    VERSIONS.into_iter().find(|version| Fingerprint::of(version) == fingerprint).unwrap_or("-")
 }
 
 #[rstest]
