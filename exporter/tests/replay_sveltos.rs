@@ -156,18 +156,19 @@ fn a_revision_is_only_claimed_healthy_when_the_cluster_has_it(
 
 /// Why not every `Failed` is one: the cluster has what is wanted, and Sveltos asked too early or overtook itself.
 #[rstest]
-#[case::charts(CHARTS, &["HealthCheckFailed", "StatusConflict"])]
-#[case::manifests(MANIFESTS, &["HealthCheckFailed"])]
+#[case::charts(CHARTS, &["HealthCheckNotPassed", "StatusConflict"])]
+#[case::manifests(MANIFESTS, &["HealthCheckNotPassed"])]
 fn what_sveltos_tries_again_is_there(#[case] summary: &str, #[case] expected: &[&str]) {
     let mut reasons = BTreeSet::new();
     for (n, (world, shown, _)) in replay(summary).iter().enumerate() {
-        let Some(reason @ ("HealthCheckFailed" | "StatusConflict")) = shown.verdict.reason.as_deref() else {
+        let Some(reason @ ("HealthCheckNotPassed" | "StatusConflict")) = shown.verdict.reason.as_deref()
+        else {
             continue;
         };
         assert_eq!(shown.verdict.apply, ApplyState::Applying, "version {n}");
         let wanted = world.revision(shown.verdict.desired).expect("a revision");
         let (is_there, works) = world.has(summary, &wanted);
-        assert!(is_there && (works || reason == "HealthCheckFailed"), "version {n}: {reason}");
+        assert!(is_there && (works || reason == "HealthCheckNotPassed"), "version {n}: {reason}");
         reasons.insert(reason.to_owned());
     }
     assert!(reasons.iter().eq(expected), "{reasons:?}");
