@@ -199,6 +199,19 @@ impl AggregatorOptions {
         }
     }
 
+    /// Believes the exporter of cluster `speaker` about packages of `source` in the clusters that a pattern names. The
+    /// configuration file that says so lies in `dir`.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn believing(mut self, dir: &Path, speaker: &str, source: &str, clusters: &str) -> Result<Self> {
+        let file = dir.join("aggregator.yaml");
+        let speakers = json!([{"cluster": speaker, "sources": [source], "clusters": [clusters]}]);
+        std::fs::write(&file, json!({"speakers": speakers}).to_string())?;
+        self.more.extend(["--config".to_owned(), file.display().to_string()]);
+        Ok(self)
+    }
+
     /// Serves HTTPS with a certificate of this authority, whose files lie in `dir`.
     ///
     /// # Errors
