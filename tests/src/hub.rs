@@ -59,7 +59,7 @@ impl Hub {
     /// # Errors
     /// When something does not come up.
     pub async fn start_with_speaker(rig: &Rig, etcd: &Etcd, backend: &str, source: &str) -> Result<Self> {
-        let options = Self::options(backend).believing(rig.dir(), "hub", source, "eu-*")?;
+        let options = Self::options(backend).believing(rig.dir(), source, &[("hub", "eu-*")])?;
         Self::start_with(rig, etcd, options).await
     }
 

@@ -155,7 +155,7 @@ fn setups() -> BoxedStrategy<Setup> {
     });
     let backend = prop_oneof![Just(Kind::Prometheus), Just(Kind::VictoriaMetrics)];
     let pipeline = (1..3_usize, interval, backend);
-    let exporters = (any::<bool>(), prop::bool::weighted(0.3));
+    let exporters = (any::<bool>(), any::<bool>());
     (clusters, pipeline, 0..2_u8, soak, aggregators, any::<u8>(), exporters)
         .prop_map(|(clusters, pipeline, max_failures, min_success, aggregators, spread, exporters)| {
             let (apart, speaks) = exporters;
@@ -285,7 +285,7 @@ fn covers() -> BoxedStrategy<Event> {
         3 => (cluster.clone(), 1..4_u8, 0..70_u8, any::<bool>(), lasts()).prop_map(
             |(cluster, revision, ahead, flips, lasts)| Event::Ungranted { cluster, revision, ahead, flips, lasts }
         ),
-        2 => (cluster.clone(), lasts()).prop_map(|(cluster, lasts)| Event::Withdrawn { cluster, lasts }),
+        4 => (cluster.clone(), lasts()).prop_map(|(cluster, lasts)| Event::Withdrawn { cluster, lasts }),
         3 => (0..3_u8, 1..250_u8, lasts()).prop_map(|(shard, delay, lasts)| Event::Lag { shard, delay, lasts }),
         1 => lasts().prop_map(|lasts| Event::LoseMarkers { lasts }),
         4 => (cluster.clone(), part, prop::option::weighted(0.7, 1..250_u8), lasts())

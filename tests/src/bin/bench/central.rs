@@ -230,7 +230,7 @@ async fn of_aggregator(
         more: ["--backend-timeout", "60s"].map(str::to_owned).to_vec(),
         ..AggregatorOptions::new(prometheus.url())
     };
-    let options = options.believing(rig.dir(), "management-1", SOURCE, "cluster-*")?;
+    let options = options.believing(rig.dir(), SOURCE, &[("management-1", "cluster-*")])?;
     let etcd = Etcd::start(rig).await?;
     let hub = Hub::start_with(rig, &etcd, options).await?;
     let aggregator = &hub.aggregator;
