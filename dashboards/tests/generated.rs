@@ -276,7 +276,7 @@ fn each_code_has_its_word_wherever_codes_are_shown() {
             }
         }
     }
-    assert_eq!(shown, 8, "timelines and tables of two dashboards");
+    assert_eq!(shown, 10, "timelines and tables of two dashboards");
 }
 
 fn collect_mappings<'a>(json: &'a Value, found: &mut Vec<&'a serde_json::Map<String, Value>>) {

@@ -146,6 +146,8 @@ impl Exposition {
 pub struct Page {
     text: String,
     digest: Digest,
+    /// By the cluster that samples are about, if that is another one.
+    parts: BTreeMap<String, Digest>,
 }
 
 /// Who attests an exposition, and when.
@@ -181,7 +183,11 @@ impl Page {
 
     fn write(&mut self, name: &str, in_digest: bool, labels: &[(&str, &str)], value: u64) {
         if in_digest {
-            self.digest.add(sample::hash(name, labels, value));
+            let hash = sample::hash(name, labels, value);
+            self.digest.add(hash);
+            if let Some((_, cluster)) = labels.iter().find(|(name, _)| *name == label::PACKAGE_CLUSTER) {
+                self.parts.entry((*cluster).to_owned()).or_default().add(hash);
+            }
         }
         self.text += &sample::canonical(name, labels, value);
         self.text.push('\n');
@@ -194,6 +200,10 @@ impl Page {
         let (uid, digest) = (by.uid.to_string(), self.digest.value());
         let labels = [(label::CONTRACT, by.contract), (label::CLUSTER_UID, uid.as_str())];
         self.say(Metric::Digest, &labels, digest);
+        for (cluster, part) in std::mem::take(&mut self.parts) {
+            let labels = [labels[0], (label::PACKAGE_CLUSTER, cluster.as_str()), labels[1]];
+            self.say(Metric::Digest, &labels, part.value());
+        }
         self.text
     }
 }

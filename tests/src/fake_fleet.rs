@@ -88,6 +88,21 @@ impl FakePackage {
     }
 }
 
+/// Which package.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    /// The cluster in which it runs, where that is another one.
+    told_of: Option<String>,
+    namespace: String,
+    name: String,
+}
+
+impl Key {
+    fn own(namespace: &str, name: &str) -> Self {
+        Self { told_of: None, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Cluster {
     uid: Fingerprint,
@@ -103,8 +118,7 @@ struct Cluster {
     out_of_touch: bool,
     /// One scrape in so many fails; none at 0.
     fails_every: u64,
-    /// By namespace and name.
-    packages: BTreeMap<(String, String), FakePackage>,
+    packages: BTreeMap<Key, FakePackage>,
 }
 
 type Clusters = Arc<Mutex<BTreeMap<String, Cluster>>>;
@@ -143,7 +157,15 @@ impl FakeFleet {
     /// The same of a package in another namespace.
     pub fn says_in(&self, namespace: &str, cluster: &str, package: &str, what: FakePackage) {
         self.change(cluster, |cluster| {
-            cluster.packages.insert((namespace.to_owned(), package.to_owned()), what);
+            cluster.packages.insert(Key::own(namespace, package), what);
+        });
+    }
+
+    /// From now on the exporter of the cluster, which is made when it is new, says this of a package in another one.
+    pub fn tells(&self, cluster: &str, told_of: &str, package: &str, what: FakePackage) {
+        let key = Key { told_of: Some(told_of.to_owned()), ..Key::own(crate::FLUX_NAMESPACE, package) };
+        self.change(cluster, |cluster| {
+            cluster.packages.insert(key, what);
         });
     }
 
@@ -200,7 +222,7 @@ impl FakeFleet {
 
     /// What the cluster says of a package changes.
     pub fn changes(&self, cluster: &str, package: &str, change: impl FnOnce(&mut FakePackage)) {
-        let key = (crate::FLUX_NAMESPACE.to_owned(), package.to_owned());
+        let key = Key::own(crate::FLUX_NAMESPACE, package);
         self.change(cluster, |cluster| {
             if let Some(package) = cluster.packages.get_mut(&key) {
                 change(package);
@@ -242,7 +264,7 @@ impl FakeFleet {
     /// The same of a package in another namespace.
     pub fn loses_in(&self, namespace: &str, cluster: &str, package: &str) {
         if let Some(cluster) = self.clusters().get_mut(cluster) {
-            cluster.packages.remove(&(namespace.to_owned(), package.to_owned()));
+            cluster.packages.remove(&Key::own(namespace, package));
         }
     }
 
@@ -300,12 +322,14 @@ fn path(cluster: &str) -> String {
 fn render(cluster: &Cluster) -> String {
     let Cluster { uid, process, ahead, out_of_touch, contract, more, packages, fails_every: _ } = cluster;
     let mut page = Page::default();
-    for ((namespace, name), package) in packages {
+    for (Key { told_of, namespace, name }, package) in packages {
         let labels = [
             (label::PACKAGE, name.as_str()),
             (label::PACKAGE_NAMESPACE, namespace.as_str()),
             (label::PACKAGE_SOURCE, SOURCE),
         ];
+        let told_of = told_of.iter().map(|cluster| (label::PACKAGE_CLUSTER, cluster.as_str()));
+        let labels: Vec<_> = labels.into_iter().chain(told_of).collect();
         more.iter().for_each(|name| page.say_covered(name, &labels, 1));
         for (metric, value) in package.samples() {
             page.say(metric, &labels, value);

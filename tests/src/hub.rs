@@ -51,10 +51,23 @@ impl Hub {
     /// # Errors
     /// When something does not come up.
     pub async fn start(rig: &Rig, etcd: &Etcd, backend: &str) -> Result<Self> {
+        Self::start_with(rig, etcd, Self::options(backend)).await
+    }
+
+    /// The same with an aggregator that believes the exporter of cluster `hub` about packages of `source` in `eu-*`.
+    ///
+    /// # Errors
+    /// When something does not come up.
+    pub async fn start_with_speaker(rig: &Rig, etcd: &Etcd, backend: &str, source: &str) -> Result<Self> {
+        let options = Self::options(backend).believing(rig.dir(), source, &[("hub", "eu-*")])?;
+        Self::start_with(rig, etcd, options).await
+    }
+
+    fn options(backend: &str) -> AggregatorOptions {
         let mut options = AggregatorOptions::new(backend);
         // A query that hangs is part of a poll.
         options.more = vec!["--backend-timeout".to_owned(), "2s".to_owned()];
-        Self::start_with(rig, etcd, options).await
+        options
     }
 
     /// The same with other options.

@@ -199,6 +199,22 @@ impl AggregatorOptions {
         }
     }
 
+    /// Believes each of these exporters, by their clusters, about packages of `source` in the clusters that its pattern
+    /// names. The configuration file that says so lies in `dir`.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn believing(mut self, dir: &Path, source: &str, speakers: &[(&str, &str)]) -> Result<Self> {
+        let file = dir.join("aggregator.yaml");
+        let speakers = speakers.iter().map(
+            |(speaker, clusters)| json!({"cluster": speaker, "sources": [source], "clusters": [clusters]}),
+        );
+        let speakers: Vec<_> = speakers.collect();
+        std::fs::write(&file, json!({"speakers": speakers}).to_string())?;
+        self.more.extend(["--config".to_owned(), file.display().to_string()]);
+        Ok(self)
+    }
+
     /// Serves HTTPS with a certificate of this authority, whose files lie in `dir`.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use statusbridge_contract::{ApplyState, Health};
 use statusbridge_dashboards::{Values, queries, render};
 use statusbridge_tests::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ fn chosen(board: &str) -> Vec<(&'static str, &'static str)> {
     vec![
         ("cluster", cluster),
         ("cluster_label", "cluster"),
+        ("told", ".*"),
         ("source", ".*"),
         ("namespace", ".*"),
         ("package", "payments"),
@@ -67,6 +68,9 @@ async fn every_panel_shows_something_where_something_happens() {
             fleet.says(cluster, "payments", inventory(healthy.clone()));
             fleet.says(cluster, "search", inventory(healthy));
         }
+        // Exporters tell of another cluster, one that has an exporter too, and one that has none.
+        fleet.tells("eu-2", "us-1", "payments", inventory(FakePackage::healthy_at(R1)));
+        fleet.tells("us-1", "ap-1", "payments", inventory(FakePackage::failed_at(R2)));
         fleet.is_out_of_touch("us-2");
         // On the way from us-3 a metric gets lost.
         let mut spoiled = fleet.target(ScrapeJob::new("spoiled"), "us-3", &[]);
@@ -206,19 +210,20 @@ async fn every_panel_shows_something_where_something_happens() {
         }
 
         // What is shown is also right.
-        let panel_with = async |panel: &str, part: &str| {
-            let all = queries::of_panels(&boards["fleet.json"]);
+        let on_board = async |board: &str, panel: &str, part: &str| {
+            let all = queries::of_panels(&boards[board]);
             let query = all.into_iter().find(|q| q.panel == panel && q.expr.contains(part));
             let query = query.context("no such panel")?;
-            prometheus.query(&queries::substitute(&query.expr, &chosen("fleet.json"))).await
+            prometheus.query(&queries::substitute(&query.expr, &chosen(board))).await
         };
+        let panel_with = async |panel: &str, part: &str| on_board("fleet.json", panel, part).await;
         let panel = async |panel: &str| panel_with(panel, "").await;
-        // payments is in five clusters, search in four.
+        // payments is in five clusters, and told of in two; search is in four.
         let right = [
             ("Clusters", 5.0),
             ("Silent clusters", 1.0),
-            ("Packages", 9.0),
-            ("Failed", 1.0),
+            ("Packages", 11.0),
+            ("Failed", 2.0),
             ("Paused", 1.0),
             ("Sources down", 1.0),
         ];
@@ -237,9 +242,20 @@ async fn every_panel_shows_something_where_something_happens() {
         let at = panel("Gates for the revision").await?;
         ensure!(at.len() == 1 && at[0].label("gate") == "blocked" && at[0].value == 5.0, "{at:?}");
         let broken = panel("Failed packages").await?;
-        let [row] = broken.as_slice() else { anyhow::bail!("{broken:?}") };
-        let shown = ["cluster", "package", "reason"].map(|label| row.label(label));
-        ensure!(shown == ["us-1", "payments", "HealthCheckFailed"], "{row:?}");
+        let labels = ["cluster", "package_cluster", "package", "reason"];
+        let shown: BTreeSet<_> = broken.iter().map(|row| labels.map(|label| row.label(label))).collect();
+        let failed = |told_of| ["us-1", told_of, "payments", "HealthCheckFailed"];
+        ensure!(shown == BTreeSet::from([failed(""), failed("ap-1")]), "{broken:?}");
+        // The word of another exporter stands in a row of its own, beside who gave it.
+        let health = on_board("package.json", "In each cluster", "package_health{").await?;
+        let rows = health.iter().map(|row| ((row.label("cluster"), row.label("package_cluster")), row.value));
+        let rows: BTreeMap<_, _> = rows.collect();
+        let (failed, current) = (Health::Failed.code() as f64, Health::Current.code() as f64);
+        let right = [(("us-1", ""), failed), (("us-1", "ap-1"), failed), (("eu-2", ""), current), (("eu-2", "us-1"), current)];
+        ensure!(right.iter().all(|(place, value)| rows.get(place) == Some(value)), "{rows:?}");
+        let elsewhere = on_board("cluster.json", "What exporters of other clusters tell of it", "package_health{").await?;
+        let rows: Vec<_> = elsewhere.iter().map(|row| (row.label("cluster"), row.value)).collect();
+        ensure!(rows == [("eu-2", current)], "{elsewhere:?}");
 
         // Every rule can be evaluated, and those alerts that have a cause begin to wait for their time.
         let caused = [

@@ -1,14 +1,24 @@
 //! A workload cluster: what is true in it, what its exporter sees and says, and how that is scraped.
 
+mod exporter;
+mod liar;
+mod truth;
+
 use std::collections::{BTreeMap, HashMap};
 
-use statusbridge_contract::{CONTRACT_VERSION, Fingerprint, Metric, label, reason};
-use statusbridge_core::testing::{Exposition, package, said};
+use statusbridge_contract::{Fingerprint, Metric, label};
+use statusbridge_core::fleet::Speaker;
+use statusbridge_core::glob::Glob;
+use statusbridge_core::testing::package;
 use statusbridge_core::time::Seconds;
 
 use super::backend::{Backend, SeriesId};
 use super::story::Dates;
 use super::{CLUSTER_LABEL, JOB, MAX_SKEW, PACKAGE, POLL_INTERVAL, START};
+use exporter::Exporter;
+pub(super) use liar::Liar;
+pub(super) use truth::Truth;
+use truth::{Attested, Sample};
 
 /// For how many scrape intervals expositions are remembered that were scraped before, and for how many seconds at
 /// first.
@@ -18,75 +28,6 @@ const REMEMBERED_AT_FIRST: Seconds = 120.0;
 const INTERVALS: Seconds = 16.0;
 /// How long it takes to ask for everything once.
 const FORESEEN: Seconds = 2.0 * POLL_INTERVAL;
-
-/// What is true of the package.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Truth {
-    pub(super) desired: Fingerprint,
-    pub(super) applied: Fingerprint,
-    pub(super) well: bool,
-    pub(super) failed: bool,
-}
-
-/// States, revisions (desired, applied, healthy) and reason, as an exporter says them.
-type Shown = ((u64, u64), [Fingerprint; 3], u64);
-
-impl Truth {
-    /// Nothing is known or applied.
-    const NOTHING: Self =
-        Self { desired: Fingerprint::NONE, applied: Fingerprint::NONE, well: false, failed: false };
-
-    /// Applied in full and Current.
-    pub(super) fn healthy_at(revision: Fingerprint) -> Self {
-        Self { desired: revision, applied: revision, well: true, failed: false }
-    }
-
-    /// The revision that is applied in full and Current.
-    pub(super) fn healthy(self) -> Fingerprint {
-        let is_healthy = self.well && !self.failed && self.desired == self.applied;
-        if is_healthy { self.applied } else { Fingerprint::NONE }
-    }
-
-    fn shown(self) -> Shown {
-        let apply = u64::from(self.desired != self.applied);
-        let (health, reason) = if self.failed { (5, failed()) } else { (u64::from(!self.well), 0) };
-        ((apply, health), [self.desired, self.applied, self.healthy()], reason)
-    }
-}
-
-/// A process of the exporter. It keeps the rules by which it vouches for a time.
-#[derive(Debug)]
-struct Exporter {
-    process: u64,
-    sees: Truth,
-    /// Since when it vouches for that, by a clock that nobody sets.
-    since: Seconds,
-    /// How often the object had changed when it looked last; none before the first look.
-    version: Option<usize>,
-    /// Whether it has lost contact since.
-    is_blind: bool,
-}
-
-impl Exporter {
-    fn new(process: u64) -> Self {
-        Self { process, sees: Truth::NOTHING, since: START, version: None, is_blind: true }
-    }
-
-    /// Sees the object in its present version, which says since when it is so, or does not. Whether that was believed.
-    fn see(&mut self, now: Seconds, truth: Truth, version: usize, own: Option<Seconds>) -> bool {
-        let missed = std::mem::take(&mut self.is_blind) && self.version != Some(version);
-        if missed {
-            self.since = own.unwrap_or(now);
-        } else if truth.shown() != self.sees.shown() {
-            self.since = now;
-        }
-        (self.sees, self.version) = (truth, Some(version));
-        missed && own.is_some()
-    }
-}
-
-/// Metric, own labels and value.
-type Sample = (Metric, Vec<(&'static str, String)>, u64);
 
 /// An exposition.
 #[derive(Debug, Clone)]
@@ -147,19 +88,6 @@ struct Scraped {
     first: Option<Date>,
 }
 
-/// A pod of a tenant that is scraped like the exporter, and says in the exporter's words what it likes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Liar {
-    /// The revision that it says is healthy, and has been all along.
-    pub(super) revision: Fingerprint,
-    /// By how much it dates itself later than it is.
-    pub(super) ahead: Seconds,
-    /// Whether it says every 20 seconds that the package has failed, and then again that it is well.
-    pub(super) flips: bool,
-    /// It is gone then.
-    pub(super) until: Seconds,
-}
-
 /// Scrapes of one target: how many, the stamp of the last one, and how long after the one before it that was.
 #[derive(Clone, Copy)]
 struct Scrapes {
@@ -183,8 +111,8 @@ struct Scraper {
     before: Vec<SeriesId>,
     /// What it stored, by target.
     stored: HashMap<u32, Scrapes>,
-    /// By target and metric.
-    series: HashMap<(u32, Metric), SeriesId>,
+    /// By target and metric, and whether it is that of a part.
+    series: HashMap<(u32, Metric, bool), SeriesId>,
     /// How long what it sends is held up, and until when.
     held_up: (Seconds, Seconds),
     /// What is held up, and until when: then it is stamped.
@@ -194,6 +122,12 @@ struct Scraper {
 /// One cluster.
 pub(super) struct Cluster {
     pub(super) name: String,
+    /// The other cluster whose exporter tells of it, if it has none of its own.
+    speaker: Option<String>,
+    /// When the configuration last had its exporter count.
+    pub(super) granted: Seconds,
+    /// The grant is taken away until then.
+    pub(super) withdrawn_until: Seconds,
     uid: u64,
     /// What was true from when on, oldest first.
     pub(super) truth: Vec<(Seconds, Truth)>,
@@ -254,6 +188,9 @@ impl Cluster {
         };
         Self {
             name: name.to_owned(),
+            speaker: None,
+            granted: START,
+            withdrawn_until: 0.0,
             uid,
             truth: vec![(START, Truth::NOTHING)],
             dates,
@@ -281,6 +218,33 @@ impl Cluster {
     pub(super) fn elsewhere(mut self) -> Self {
         self.target = 1000;
         self
+    }
+
+    /// The same, of which the exporter of another cluster tells.
+    pub(super) fn told_by(mut self, speaker: &str) -> Self {
+        self.speaker = Some(speaker.to_owned());
+        self
+    }
+
+    /// The cluster of the exporter that tells of it.
+    pub(super) fn exporters(&self) -> &str {
+        self.speaker.as_ref().unwrap_or(&self.name)
+    }
+
+    /// What its exporter calls it, where that runs in another cluster.
+    fn told_of(&self) -> Option<&str> {
+        self.speaker.as_ref().map(|_| self.name.as_str())
+    }
+
+    /// What the configuration grants now, so that its exporter counts.
+    pub(super) fn grant(&mut self, now: Seconds) -> Option<Speaker> {
+        if self.speaker.is_some() && now < self.withdrawn_until {
+            return None;
+        }
+        self.granted = now;
+        let cluster = self.speaker.clone()?;
+        let only = |name: &str| vec![Glob::from(name)];
+        Some(Speaker { cluster, sources: only(&package(PACKAGE).source), clusters: only(&self.name) })
     }
 
     pub(super) fn now_true(&self) -> Truth {
@@ -387,6 +351,7 @@ impl Cluster {
         {
             *until = until.min(now);
         }
+        self.withdrawn_until = self.withdrawn_until.min(now);
         self.stamps_ahead = 0.0;
         self.liar = None;
         self.target += u32::from(is_new);
@@ -404,46 +369,17 @@ impl Cluster {
     fn render(&self, now: Seconds, which: usize) -> Rendered {
         let exporter = &self.exporters[which % self.exporters.len()];
         let (since, is_up) = (self.clock(exporter.since), !exporter.is_blind);
-        let samples = self.samples(exporter.process, exporter.sees, since, is_up, self.clock(now));
+        let by = Attested { process: exporter.process, since, is_up, clock: self.clock(now) };
+        let samples = exporter.sees.samples(self.uid, self.told_of(), by);
         let healthy = is_up.then(|| exporter.sees.healthy());
         Rendered { samples, at: now, clock: self.clock(now) as Seconds, healthy }
-    }
-
-    /// The samples of an exposition that was rendered when the cluster's clock said so.
-    fn samples(&self, process: u64, sees: Truth, since: u64, is_up: bool, clock: u64) -> Vec<Sample> {
-        let (states, revisions, reason) = sees.shown();
-        let values = said(states, revisions, since, reason);
-        let exposition = Exposition::new(self.uid).by(process).with(PACKAGE, values);
-        let exposition = if is_up { exposition } else { exposition.down(&package(PACKAGE).source) };
-        let mut samples: Vec<_> =
-            exposition.lines().into_iter().map(|line| (line.metric, line.own, line.value)).collect();
-        samples.push((Metric::RenderedTimestamp, Vec::new(), clock));
-        let uid = Fingerprint::from_value(self.uid).map(|uid| uid.to_string()).unwrap_or_default();
-        let own = vec![(label::CONTRACT, CONTRACT_VERSION.to_owned()), (label::CLUSTER_UID, uid)];
-        samples.push((Metric::Digest, own, exposition.digest(clock)));
-        samples
-    }
-
-    /// What the liar says arrives with the scrape of the same second, by the same way.
-    fn scrape_liar(&self, n: usize, now: Seconds, backend: &Backend) {
-        let Some(liar) = self.liar.filter(|liar| now < liar.until) else { return };
-        let mut says = Truth::healthy_at(liar.revision);
-        says.failed = liar.flips && (now / 20.0) as u64 % 2 == 1;
-        let clock = self.clock(now + liar.ahead);
-        let stamp = now + self.scrapers[n].fraction + self.stamps_ahead;
-        for (metric, own, value) in self.samples(7, says, self.clock(START), true, clock) {
-            let target = self.target("tenant", "tenant", n);
-            let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
-            let id = backend.series(metric, own.chain(target).collect());
-            backend.append(id, now, stamp, Some(value as f64));
-        }
     }
 
     /// The labels that a scraper gives to what it scrapes.
     fn target(&self, instance: &str, job: &str, scraper: usize) -> [(String, String); 4] {
         let replica = self.scrapers[scraper].name.as_str();
         let labels =
-            [(CLUSTER_LABEL, self.name.as_str()), ("instance", instance), ("replica", replica), (JOB.0, job)];
+            [(CLUSTER_LABEL, self.exporters()), ("instance", instance), ("replica", replica), (JOB.0, job)];
         labels.map(|(name, value)| (name.to_owned(), value.to_owned()))
     }
 
@@ -574,13 +510,15 @@ impl Cluster {
         own: &[(&'static str, String)],
         backend: &Backend,
     ) -> SeriesId {
-        if let Some(id) = self.scrapers[n].series.get(&(self.target, metric)) {
+        let is_part = metric == Metric::Digest && own.iter().any(|(name, _)| *name == label::PACKAGE_CLUSTER);
+        let key = (self.target, metric, is_part);
+        if let Some(id) = self.scrapers[n].series.get(&key) {
             return *id;
         }
         let target = self.target(&format!("exporter-{}", self.target), JOB.1, n);
         let own = own.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         let id = backend.series(metric, own.chain(target).collect());
-        self.scrapers[n].series.insert((self.target, metric), id);
+        self.scrapers[n].series.insert(key, id);
         id
     }
 
@@ -633,9 +571,4 @@ impl Cluster {
         };
         self.believed.iter().map(move |(sight, claimed)| (*sight, claimed.max(otherwise(*sight))))
     }
-}
-
-fn failed() -> u64 {
-    static CODE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
-    *CODE.get_or_init(|| reason::code("HealthCheckFailed"))
 }

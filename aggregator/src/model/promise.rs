@@ -63,8 +63,11 @@ impl Claim<'_> {
     }
 
     /// Whether the cluster was healthy at the revision for as long as it must be, at some time of which young
-    /// evidence tells.
+    /// evidence tells. What nobody is granted to tell counts no longer than old evidence.
     fn was_well(&self, cluster: &Cluster) -> bool {
+        if cluster.granted < self.since {
+            return false;
+        }
         let since = cluster.told_since(self.since, self.watched);
         let soak = (self.soak - CLOCK_SLACK).max(0.0);
         let mut began = None;
@@ -87,12 +90,12 @@ impl Claim<'_> {
         false
     }
 
-    /// Whether the cluster was failed at the revision, or nothing of it was heard, in all the time of which young
-    /// evidence tells.
+    /// Whether the cluster was failed at the revision, or nothing of it was heard from anybody who is granted to tell, in all
+    /// the time of which young evidence tells.
     fn was_bad(&self, cluster: &Cluster) -> bool {
         let since = cluster.told_since(self.since, self.watched);
         let failed = |t: &Truth| t.desired == self.revision && t.failed;
         let always_failed = cluster.truth.last().is_some_and(|(at, t)| *at < since && failed(t));
-        always_failed || cluster.is_untold(since)
+        always_failed || cluster.is_untold(since) || cluster.granted < self.since
     }
 }

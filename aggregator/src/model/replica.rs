@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::executor::block_on;
 use jiff::Timestamp;
-use statusbridge_core::fleet::{Fleet, FleetSettings};
+use statusbridge_core::fleet::{Fleet, FleetSettings, Speakers};
 use statusbridge_core::reconcile::command::{
     Answer, CALL_TIMEOUT, Command, Number, Status, StatusWrite, Unreadable,
 };
@@ -51,6 +51,8 @@ struct Work {
     next_poll: Seconds,
     /// The version of the gate that was heard of last.
     heard: u64,
+    /// What the configuration says, as far as it was read.
+    speakers: Speakers,
     /// What it wants done and has not begun with.
     commands: VecDeque<Command>,
     calls: Vec<Call>,
@@ -151,18 +153,19 @@ impl Replica {
     }
 
     /// One second passes.
-    pub(super) fn tick(&mut self, now: Seconds, hub: &mut Hub) {
+    pub(super) fn tick(&mut self, now: Seconds, hub: &mut Hub, speakers: &Speakers) {
         if now < self.away_until || now < self.frozen_until {
             return;
         }
-        self.elect(now, hub);
+        self.elect(now, hub, speakers);
         let Some(mut work) = self.work.take() else { return };
+        work.configure(self, now, speakers);
         work.tick(self, now, hub);
         self.work = Some(work);
     }
 
     /// Takes, renews or loses the lease.
-    fn elect(&mut self, now: Seconds, hub: &mut Hub) {
+    fn elect(&mut self, now: Seconds, hub: &mut Hub, speakers: &Speakers) {
         if self.work.is_some() && !self.is_certain(now, Term::works) {
             self.resign();
         }
@@ -182,7 +185,7 @@ impl Replica {
         if let Some(held) = lease.ok().and_then(|lease| hub.replace(lease)).map(Held) {
             let epoch = held.epoch();
             self.held = Some((held, now));
-            self.work = Some(Work::new(epoch, self, now, hub));
+            self.work = Some(Work::new(epoch, self, now, hub, speakers));
         }
     }
 
@@ -216,10 +219,15 @@ fn moment(replica: &Replica, real: Seconds) -> Now {
     Now { wall: real + replica.ahead, passed: Duration::from_secs_f64(real) }
 }
 
+/// The configuration's rules, of which only the speakers are at stake here.
+fn rules(speakers: &Speakers) -> Rules {
+    Rules { speakers: speakers.clone(), ..Rules::default() }
+}
+
 impl Work {
-    fn new(epoch: i64, replica: &Replica, now: Seconds, hub: &Hub) -> Self {
+    fn new(epoch: i64, replica: &Replica, now: Seconds, hub: &Hub, speakers: &Speakers) -> Self {
         let fleet = || Fleet::new(FleetSettings::default());
-        let state = State::new(fleet(), profiles::Settings::default(), Rules::default(), epoch);
+        let state = State::new(fleet(), profiles::Settings::default(), rules(speakers), epoch);
         let mut reconciler = Reconciler::new(state, Judges::default(), None);
         let poller = Poller::new(PollConfig::new(super::exporters()), replica.asked.clone());
         let feed = Planned { name: "".into(), settle: poller.settle_delay(), asked: false };
@@ -237,8 +245,17 @@ impl Work {
             poller,
             next_poll: now + 1.0,
             heard: hub.version(),
+            speakers: speakers.clone(),
             commands: VecDeque::new(),
             calls: Vec::new(),
+        }
+    }
+
+    /// Reads the configuration, as it is now.
+    fn configure(&mut self, replica: &Replica, now: Seconds, speakers: &Speakers) {
+        if self.speakers != *speakers {
+            self.speakers = speakers.clone();
+            self.reconciler.configured(rules(speakers), moment(replica, now));
         }
     }
 

@@ -35,6 +35,8 @@ pub(super) struct Setup {
     pub(super) spread: u8,
     /// Whether a cluster under another's name has a target of its own.
     pub(super) apart: bool,
+    /// Whether the exporters run beside management clusters and tell of the clusters that the gate is about.
+    pub(super) speaks: bool,
 }
 
 /// What happens. Times are seconds.
@@ -69,6 +71,10 @@ pub(super) enum Event {
     /// A tenant's pod in the cluster says that a revision is healthy there, dated so far ahead, always or in turn with a
     /// failure.
     Liar { cluster: u8, revision: u8, ahead: u8, flips: bool, lasts: u16 },
+    /// The exporter of another cluster says the same of the cluster, and the configuration does not grant it.
+    Ungranted { cluster: u8, revision: u8, ahead: u8, flips: bool, lasts: u16 },
+    /// The configuration no longer grants its exporter to tell of it, where that is another cluster's.
+    Withdrawn { cluster: u8, lasts: u16 },
     /// Samples arrive late.
     Lag { shard: u8, delay: u8, lasts: u16 },
     /// Stale markers are lost.
@@ -149,8 +155,10 @@ fn setups() -> BoxedStrategy<Setup> {
     });
     let backend = prop_oneof![Just(Kind::Prometheus), Just(Kind::VictoriaMetrics)];
     let pipeline = (1..3_usize, interval, backend);
-    (clusters, pipeline, 0..2_u8, soak, aggregators, any::<u8>(), any::<bool>())
-        .prop_map(|(clusters, pipeline, max_failures, min_success, aggregators, spread, apart)| {
+    let exporters = (any::<bool>(), any::<bool>());
+    (clusters, pipeline, 0..2_u8, soak, aggregators, any::<u8>(), exporters)
+        .prop_map(|(clusters, pipeline, max_failures, min_success, aggregators, spread, exporters)| {
+            let (apart, speaks) = exporters;
             let (replicas, (interval, stale_after), backend) = pipeline;
             let max_failures = max_failures.min(clusters.len() as u8 - 1);
             let min_healthy = clusters.len() as u8 - max_failures;
@@ -166,6 +174,7 @@ fn setups() -> BoxedStrategy<Setup> {
                 aggregators,
                 spread,
                 apart,
+                speaks,
             }
         })
         .boxed()
@@ -273,6 +282,10 @@ fn covers() -> BoxedStrategy<Event> {
         3 => (cluster.clone(), 1..4_u8, 0..70_u8, any::<bool>(), lasts()).prop_map(
             |(cluster, revision, ahead, flips, lasts)| Event::Liar { cluster, revision, ahead, flips, lasts }
         ),
+        3 => (cluster.clone(), 1..4_u8, 0..70_u8, any::<bool>(), lasts()).prop_map(
+            |(cluster, revision, ahead, flips, lasts)| Event::Ungranted { cluster, revision, ahead, flips, lasts }
+        ),
+        4 => (cluster.clone(), lasts()).prop_map(|(cluster, lasts)| Event::Withdrawn { cluster, lasts }),
         3 => (0..3_u8, 1..250_u8, lasts()).prop_map(|(shard, delay, lasts)| Event::Lag { shard, delay, lasts }),
         1 => lasts().prop_map(|lasts| Event::LoseMarkers { lasts }),
         4 => (cluster.clone(), part, prop::option::weighted(0.7, 1..250_u8), lasts())

@@ -35,7 +35,7 @@ impl Timeline {
             timeline.line(&format!("c{n}"), &format!("{dates}; its clock is {ahead} s ahead"));
         }
         let Setup { replicas, interval, backend, min_healthy, max_failures, min_success, .. } = setup;
-        let Setup { aggregators, spread, apart, stale_after, .. } = setup;
+        let Setup { aggregators, spread, apart, speaks, stale_after, .. } = setup;
         timeline.line(
             "gate",
             &format!("asks for {min_healthy} healthy for {min_success} s, and at most {max_failures} failed or silent; staleAfter {stale_after}s"),
@@ -44,8 +44,9 @@ impl Timeline {
             "setup",
             &format!(
                 "{replicas} scrape each cluster every {interval} s into {backend:?}; aggregators' clocks ahead: \
-                 {aggregators:?} s; spread {spread}; {} target for an impostor",
-                if *apart { "another" } else { "the same" }
+                 {aggregators:?} s; spread {spread}; {} target for an impostor; exporters {}",
+                if *apart { "another" } else { "the same" },
+                if *speaks { "beside management clusters, c0 told of by m0" } else { "in the clusters" },
             ),
         );
         timeline
@@ -186,6 +187,17 @@ fn words(event: &Event, clusters: usize) -> (String, String) {
                 cluster(n),
                 format!("a pod says for {lasts} s, {ahead} s ahead, that r{revision} is healthy{flips}"),
             )
+        }
+        Event::Ungranted { cluster: n, revision, ahead, flips, lasts } => {
+            let flips = if *flips { ", and in turn that it has failed" } else { "" };
+            let of = cluster(n);
+            (
+                "rogue".to_owned(),
+                format!("says for {lasts} s, {ahead} s ahead, that r{revision} is healthy in {of}{flips}"),
+            )
+        }
+        Event::Withdrawn { cluster: n, lasts } => {
+            (cluster(n), format!("the exporter that tells of it is not granted to for {lasts} s"))
         }
         Event::Lag { shard, delay, lasts } => {
             ("backend".to_owned(), format!("shard {shard} is {delay} s late for {lasts} s"))

@@ -19,6 +19,7 @@ fn plain() -> Setup {
         aggregators: vec![0],
         spread: 0,
         apart: false,
+        speaks: false,
     }
 }
 
@@ -87,7 +88,7 @@ fn a_lie_is_told_second_by_second() {
     insta::assert_snapshot!(tell_of(world, &story), @r"
         0 s  c0          its objects say since when; its clock is 0 s ahead
         0 s  gate        asks for 1 healthy for 0 s, and at most 0 failed or silent; staleAfter 75s
-        0 s  setup       1 scrape each cluster every 15 s into Prometheus; aggregators' clocks ahead: [0] s; spread 0; the same target for an impostor
+        0 s  setup       1 scrape each cluster every 15 s into Prometheus; aggregators' clocks ahead: [0] s; spread 0; the same target for an impostor; exporters in the clusters
         0 s  c0          * is told to run r1: applied after 3 s, healthy after as many more
         1 s  c0          is not healthy yet at nothing, told to run r1
         1 s  aggregator 0  leads
@@ -520,4 +521,37 @@ fn what_a_clock_dated_far_ahead_is_not_later_than_what_comes_after() {
     let events =
         [vec![ROLLOUT, (398, repeated), (399, BREAKS)], all(362, 3600).to_vec(), all(440, 0).to_vec()];
     holds(Setup { replicas: 2, backend: Kind::VictoriaMetrics, ..plain() }, &events.concat());
+}
+
+/// The exporter says that the package has failed, and another cluster's that it is well.
+#[test]
+fn an_exporter_that_nobody_granted_to_speak_for_a_cluster_is_not_heard() {
+    for (speaks, flips) in [(false, false), (false, true), (true, false), (true, true)] {
+        let setup = Setup { speaks, ..plain() };
+        let rogue = Event::Ungranted { cluster: 0, revision: 1, ahead: 2, flips, lasts: 600 };
+        let fails = Event::Deliver { cluster: 0, to: 1, takes: 3, good: false };
+        assert!(!is_open_after(400, setup.clone(), &[(0, fails), (20, rogue)]));
+        // Nor does it close what is well.
+        assert!(is_open_after(200, setup, &[ROLLOUT, (40, rogue)]));
+    }
+}
+
+#[test]
+fn what_a_speaker_says_counts_until_its_grant_is_taken_away_and_again_once_it_is_back() {
+    let setup = Setup { speaks: true, stale_after: 600, ..plain() };
+    let events = [ROLLOUT, (200, Event::Withdrawn { cluster: 0, lasts: 200 })];
+    assert!(is_open_after(195, setup.clone(), &events));
+    assert!((203..400).step_by(5).all(|seconds| !is_open_after(seconds, setup.clone(), &events)));
+    assert!(is_open_after(440, setup, &events));
+}
+
+#[test]
+fn the_clusters_of_a_speaker_that_falls_silent_are_stale_until_it_is_heard_again() {
+    let clusters = vec![(Dates::Own, 0), (Dates::Own, 0)];
+    let setup = Setup { speaks: true, clusters, min_healthy: 2, ..plain() };
+    let other = (0, Event::Deliver { cluster: 1, to: 1, takes: 3, good: true });
+    let events = [ROLLOUT, other, (200, Event::Unscraped { cluster: 1, lasts: 300 })];
+    assert!(is_open_after(200, setup.clone(), &events));
+    assert!((300..500).step_by(20).all(|seconds| !is_open_after(seconds, setup.clone(), &events)));
+    assert!(is_open_after(540, setup, &events));
 }

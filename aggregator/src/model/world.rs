@@ -4,6 +4,7 @@ use serde_json::json;
 use statusbridge_api::conditions::OPEN;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::closing::{self, Unwatched};
+use statusbridge_core::fleet::Speakers;
 use statusbridge_core::reconcile::command::CALL_TIMEOUT;
 use statusbridge_core::reconcile::store::{GateObject, Object};
 use statusbridge_core::time::Seconds;
@@ -71,11 +72,14 @@ impl World {
             let name = format!("c{n}");
             let mut cluster = Cluster::new(n + 1, &name, *dates, setup.replicas, phase + 4 * n, interval);
             cluster.skew = f64::from(*ahead);
-            cluster
+            if setup.speaks { cluster.told_by(&format!("m{n}")) } else { cluster }
         };
         let clusters: Vec<Cluster> = setup.clusters.iter().enumerate().map(cluster).collect();
         let phase = u64::from(setup.spread / 15);
         let mut impostor = Cluster::new(98, &clusters[0].name, Dates::Own, setup.replicas, phase, interval);
+        if setup.speaks {
+            impostor = impostor.told_by(clusters[0].exporters());
+        }
         if setup.apart {
             impostor = impostor.elsewhere();
         }
@@ -234,11 +238,14 @@ impl World {
                 self.impostor.becomes(now, |t| *t = Truth::healthy_at(revision));
                 self.impostor_until = end(lasts);
             }
-            Event::Liar { cluster, revision: number, ahead, flips, lasts } => {
+            Event::Liar { cluster, revision: number, ahead, flips, lasts }
+            | Event::Ungranted { cluster, revision: number, ahead, flips, lasts } => {
                 let revision = Fingerprint::of(&revision(number));
                 let (ahead, until) = (f64::from(ahead), end(lasts));
-                self.clusters[which(cluster)].liar = Some(Liar { revision, ahead, flips, until });
+                let elsewhere = matches!(event, Event::Ungranted { .. });
+                self.clusters[which(cluster)].liar = Some(Liar { revision, ahead, flips, elsewhere, until });
             }
+            Event::Withdrawn { cluster, lasts } => self.clusters[which(cluster)].withdrawn_until = end(lasts),
             Event::Lag { shard, delay, lasts } => {
                 let (delay, end) = (f64::from(delay), end(lasts));
                 self.backend.fault(|faults| faults.lag[usize::from(shard) % SHARDS] = (delay, end));
@@ -247,7 +254,7 @@ impl World {
             }
             Event::LoseMarkers { lasts } => self.backend.fault(|faults| faults.markers_lost = end(lasts)),
             Event::Torn { cluster, part, behind, lasts } => {
-                let name = self.clusters[which(cluster)].name.clone();
+                let name = self.clusters[which(cluster)].exporters().to_owned();
                 if matches!(part, Part::Third(_)) {
                     self.lagging_until = self.lagging_until.max(end(lasts));
                 }
@@ -255,7 +262,7 @@ impl World {
                 self.backend.fault(|faults| _ = faults.torn.insert(name, tear));
             }
             Event::Forgotten { cluster, lasts } => {
-                let name = self.clusters[which(cluster)].name.clone();
+                let name = self.clusters[which(cluster)].exporters().to_owned();
                 self.backend.fault(|faults| _ = faults.forgotten.insert(name, end(lasts)));
             }
             Event::Refused { lasts } => self.backend.fault(|faults| faults.refuses = end(lasts)),
@@ -308,8 +315,9 @@ impl World {
             cluster.tick(now, &self.backend);
         }
         self.hub.arrive(now);
+        let speakers = self.speakers();
         for replica in &mut self.replicas {
-            replica.tick(now, &mut self.hub);
+            replica.tick(now, &mut self.hub, &speakers);
         }
         // The sweeper sees the heartbeat as it was renewed.
         let silent = now - self.hub.heartbeat > SWEEP_AFTER;
@@ -328,6 +336,15 @@ impl World {
             timeline.watch(truths, leaders, self.hub.gate(), is_open);
         }
         self.no_lie()
+    }
+
+    /// Who is granted to speak for whom now, as every aggregator can read it.
+    fn speakers(&mut self) -> Speakers {
+        let now = self.now;
+        let granted = self.clusters.iter_mut().filter_map(|cluster| cluster.grant(now)).collect();
+        // Another one that uses the name of the first one's exporter speaks by the same grant.
+        self.impostor.granted = self.clusters[0].granted;
+        Speakers::new(granted).expect("one for each")
     }
 
     /// Takes note of what may keep a gate open for longer.

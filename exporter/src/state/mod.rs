@@ -1,5 +1,6 @@
 //! What is shown of packages: evaluated from what watches hear, held, vouched for, and kept as rows with their digest.
 
+mod digests;
 mod engine;
 mod gzip;
 mod hold;

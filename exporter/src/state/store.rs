@@ -11,6 +11,7 @@ use statusbridge_contract::{CONTRACT_VERSION, Digest, Fingerprint, Metric, label
 use tracing::warn;
 
 use super::{
+    digests::Digests,
     row::{Block, Row},
     soak::Shown,
     table::Table,
@@ -57,37 +58,6 @@ struct SourceRows {
     /// How many packages have which apply state and health. Pairs that some package has had stay,
     /// also when they are 0 again, so that no series comes and goes.
     states: BTreeMap<(u64, u64), usize>,
-}
-
-/// The sum of the hashes of all samples of packages, and its parts by cluster.
-#[derive(Debug, Clone, Default)]
-struct Digests {
-    all: Digest,
-    /// Of packages that run in other clusters, by cluster, with how many there are.
-    parts: BTreeMap<Arc<str>, (Digest, usize)>,
-}
-
-impl Digests {
-    fn add(&mut self, row: &Row) {
-        self.all.merge(row.digest());
-        if let Some(cluster) = row.cluster() {
-            let (part, packages) = self.parts.entry(cluster.clone()).or_default();
-            part.merge(row.digest());
-            *packages += 1;
-        }
-    }
-
-    fn remove(&mut self, row: &Row) {
-        self.all.subtract(row.digest());
-        let Some(cluster) = row.cluster() else { return };
-        if let Some((part, packages)) = self.parts.get_mut(cluster) {
-            part.subtract(row.digest());
-            *packages -= 1;
-            if *packages == 0 {
-                self.parts.remove(cluster);
-            }
-        }
-    }
 }
 
 /// The rows of all sources.
@@ -377,7 +347,7 @@ impl Snapshot {
     /// The digest of all that is said, but for when it is said.
     pub fn state_digest(&self) -> Digest {
         let mut digest = Digest::default();
-        self.sources.iter().for_each(|s| digest.merge(s.digests.all));
+        self.sources.iter().for_each(|s| digest.merge(s.digests.all()));
         for metric in Metric::ALL.iter().filter(|m| m.in_state() && !m.per_package()) {
             self.for_each_sample(*metric, |labels, value| {
                 digest.add(sample::hash(metric.name(), labels, value));
@@ -393,19 +363,10 @@ impl Snapshot {
         let uid = uid.to_string();
         let labels = [(label::CONTRACT, CONTRACT_VERSION), (label::CLUSTER_UID, &*uid)];
         visit(&labels, self.state_digest().rendered(rendered).value());
-        for (cluster, part) in self.parts() {
+        for (cluster, part) in Digests::parts(self.sources.iter().map(|source| &source.digests)) {
             let labels = [labels[0], (label::PACKAGE_CLUSTER, cluster), labels[1]];
             visit(&labels, part.value());
         }
-    }
-
-    /// The digests of what is said about other clusters.
-    fn parts(&self) -> BTreeMap<&str, Digest> {
-        let mut parts: BTreeMap<&str, Digest> = BTreeMap::new();
-        for (cluster, (part, _)) in self.sources.iter().flat_map(|source| &source.digests.parts) {
-            parts.entry(cluster).or_default().merge(*part);
-        }
-        parts
     }
 }
 

@@ -72,14 +72,7 @@ impl Managed {
             tokio::try_join!(ApiServer::start(rig, &etcd, first), ApiServer::start(rig, &etcd, second))?;
         let clusters = [eu_1, eu_2];
         let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job()])).await?;
-        let config = rig.dir().join("aggregator.yaml");
-        let speaker = json!({"cluster": "hub", "sources": ["ocm-manifestwork"], "clusters": ["eu-*"]});
-        std::fs::write(&config, json!({"speakers": [speaker]}).to_string())?;
-        let mut options = AggregatorOptions::new(prometheus.url());
-        options.more = ["--backend-timeout", "2s", "--config", &config.display().to_string()]
-            .map(str::to_owned)
-            .to_vec();
-        let hub = Hub::start_with(rig, &etcd, options).await?;
+        let hub = Hub::start_with_speaker(rig, &etcd, &prometheus.url(), "ocm-manifestwork").await?;
         for api in clusters.iter().chain([&hub.api]) {
             api.install_crds(&crds::open_cluster_management()?).await?;
         }

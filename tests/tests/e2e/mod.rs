@@ -41,6 +41,7 @@ mod saved_objects;
 mod secrets;
 mod set_revision;
 mod soak;
+mod speakers;
 mod spoiled_samples;
 mod stale_after;
 mod stale_markers;

@@ -69,11 +69,8 @@ impl Speakers {
 
     /// What is to be told of a cluster's exporter that speaks of others without being believed.
     pub(super) fn unbelieved(&self, speaker: &str, content: &Content) -> Option<String> {
-        let keys = content.packages.keys().iter().map(|key| package::without_cluster(key));
-        let elsewhere = keys.filter_map(|(package, cluster)| Some((package::parts(package), cluster?)));
-        let mut unbelieved = elsewhere.filter(|((source, ..), it)| !self.believes(speaker, source, it));
-        let ((source, _, name), cluster) = unbelieved.next()?;
-        let count = 1 + unbelieved.count();
+        let (count, (source, _, name), cluster) =
+            first_elsewhere(content, |source, it| !self.believes(speaker, source, it))?;
         if cluster == speaker {
             return Some(format!(
                 "the exporter of cluster {speaker} takes its own cluster for another one: give it --cluster-name {speaker}="
@@ -82,6 +79,18 @@ impl Speakers {
         Some(format!(
             "the exporter of cluster {speaker} tells of {count} packages in other clusters, such as {name} of source {source} \
              in {cluster}, and is not believed: `speakers` of the configuration does not grant it"
+        ))
+    }
+
+    /// What is to be told of a cluster's exporter that was believed about others, and is no longer by these.
+    pub(super) fn withdrawn(&self, by: &Self, speaker: &str, content: &Content) -> Option<String> {
+        let is_withdrawn = |source: &str, cluster: &str| {
+            self.believes(speaker, source, cluster) && !by.believes(speaker, source, cluster)
+        };
+        let (count, (source, _, name), cluster) = first_elsewhere(content, is_withdrawn)?;
+        Some(format!(
+            "the exporter of cluster {speaker} is no longer believed about {count} packages in other clusters, such as {name} of \
+             source {source} in {cluster}: `speakers` of the configuration does not grant it any more"
         ))
     }
 
@@ -94,6 +103,18 @@ impl Speakers {
     pub fn clusters(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|speaker| speaker.cluster.as_str())
     }
+}
+
+/// How many packages in other clusters are such, by their source and cluster, and the first of them.
+fn first_elsewhere(
+    content: &Content,
+    is_such: impl Fn(&str, &str) -> bool,
+) -> Option<(usize, (&str, &str, &str), &str)> {
+    let keys = content.packages.keys().iter().map(|key| package::without_cluster(key));
+    let elsewhere = keys.filter_map(|(package, cluster)| Some((package::parts(package), cluster?)));
+    let mut such = elsewhere.filter(|((source, ..), cluster)| is_such(source, cluster));
+    let (package, cluster) = such.next()?;
+    Some((1 + such.count(), package, cluster))
 }
 
 /// A name for which one of both stands, if there is any.

@@ -172,7 +172,7 @@ fn the_worse_counts_where_two_exporters_tell_of_a_cluster(
     |it: &mut Fleet| hub(it, speaking(healthy("r1", 10)).with_in("eu-1", "q", healthy("r1", 10)), T + 15.0),
     Since::Same(Some(T + 15.0)))]
 #[case::its_own_exporter_comes(|it: &mut Fleet| own(it, Exposition::new(5), T), Since::Changed)]
-#[case::nobody_is_believed(|it: &mut Fleet| it.believe(Speakers::default()), Since::Changed)]
+#[case::nobody_is_believed(|it: &mut Fleet| drop(it.believe(Speakers::default())), Since::Changed)]
 #[case::the_speaker_is_cut_off(|it: &mut Fleet| hub(it, speaking(healthy("r1", 10)).down("flux"), T + 15.0), Since::Changed)]
 fn what_changes_since(#[case] change: fn(&mut Fleet), #[case] expected: Since) {
     let mut fleet = believing();
@@ -203,6 +203,32 @@ fn who_speaks_of_others_without_a_grant_is_reported_once_for_the_same_names() {
     );
     let same = speaking(healthy("r2", 1020)).with_in("us-1", "p", healthy("r1", 1010));
     assert_eq!(claims(&same, T + 30.0), Vec::<String>::new());
+}
+
+#[test]
+fn who_is_no_longer_believed_is_reported_when_the_configuration_says_so() {
+    let mut fleet = believing();
+    let said =
+        speaking(healthy("r1", 10)).with_in("eu-2", "p", healthy("r1", 10)).with("own", healthy("r1", 10));
+    hub(&mut fleet, said.with_in("us-1", "p", healthy("r1", 10)), T);
+    tell(&mut fleet, &[("cluster", "other")], &speaking(healthy("r1", 10)), T);
+    let granted = |clusters: &[&str]| {
+        let globs = |names: &[&str]| names.iter().map(|name| Glob::from(*name)).collect();
+        let speaker = Speaker { cluster: "hub".into(), sources: globs(&["flux"]), clusters: globs(clusters) };
+        Speakers::new(vec![speaker]).unwrap()
+    };
+    let no_longer = |cluster: &str| {
+        BTreeSet::from([format!(
+            "the exporter of cluster hub is no longer believed about 1 packages in other clusters, such as p of source flux in \
+             {cluster}: `speakers` of the configuration does not grant it any more"
+        )])
+    };
+    assert_eq!(fleet.believe(speakers()), BTreeSet::new(), "the same");
+    assert_eq!(fleet.believe(granted(&["eu-*", "us-*"])), BTreeSet::new(), "more");
+    assert_eq!(fleet.believe(granted(&["eu-1", "us-1"])), no_longer("eu-2"));
+    assert_eq!(fleet.believe(granted(&["us-1"])), no_longer("eu-1"));
+    assert_eq!(fleet.believe(Speakers::default()), no_longer("us-1"));
+    assert_eq!(fleet.believe(Speakers::default()), BTreeSet::new(), "nobody is left");
 }
 
 /// Its own exporter may say worse, and nobody hears it.

@@ -205,7 +205,9 @@ impl Reconciler {
 
     /// The configuration says something else from now on.
     pub fn configured(&mut self, rules: Rules, now: Now) {
-        self.state.fleet.believe(rules.speakers.clone());
+        for withdrawn in self.state.fleet.believe(rules.speakers.clone()) {
+            warn!("{withdrawn}");
+        }
         self.state.rules = rules;
         self.state.observations.clear();
         self.state.verdicts.clear();

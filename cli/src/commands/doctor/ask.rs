@@ -21,7 +21,7 @@ use statusbridge_core::sample::{Labels, Sample};
 use statusbridge_core::time::Seconds;
 
 use super::cluster_label::candidates;
-use super::survey::{DigestSeen, Expectation, GateSeen, Named, StreamSeen, Survey};
+use super::survey::{DigestSeen, Expectation, GateSeen, StreamSeen, Survey};
 use super::unchecked::of_package;
 
 /// How often streams that do not add up are looked at.
@@ -285,12 +285,10 @@ pub(super) async fn expectations(client: &Client) -> Result<Vec<Expectation>, Hu
         let package = PackageObject::read(object)?;
         let spec = package.spec.ok().filter(|spec| spec.managed_by.is_none())?;
         let stale_after = gate_verdict::stale_after(&spec)?;
-        let clusters = Named::from(spec.clusters);
         Some(Expectation {
             who: format!("FleetPackage {}", package.key),
             stale_after,
-            all: clusters.clone(),
-            clusters,
+            clusters: spec.clusters.into(),
             speakers: Speakers::default(),
             package: Some(spec.package),
             gates: gates.get(&package.key).cloned().unwrap_or_default(),

@@ -93,10 +93,11 @@ pub(super) fn unknown_clusters(
     if known.is_empty() {
         return findings;
     }
-    for Expectation { who, clusters, .. } in expectations {
+    for expectation in expectations {
         let is_unknown = |cluster: &&String| !known.contains(cluster.as_str());
-        let unknown: Vec<&String> = clusters.0.iter().flatten().filter(is_unknown).collect();
+        let unknown: Vec<&String> = expectation.named().filter(is_unknown).collect();
         if !unknown.is_empty() {
+            let who = &expectation.who;
             let message = format!("{who} names clusters that send nothing: {}", list(&unknown));
             let fix = format!("write names as the label `{label}` has them, or ship these clusters' metrics");
             findings.push(Finding::problem(Check::UnknownCluster, message, fix));
@@ -399,7 +400,7 @@ fn silence(survey: &Survey, findings: &mut Vec<Finding>) {
     }
     for (cluster, newest) in clusters {
         let age = survey.t - newest;
-        let expectations = survey.expectations.iter().filter(|limit| limit.clusters.has(cluster));
+        let expectations = survey.expectations.iter().filter(|limit| limit.is_of(cluster));
         let strictest = expectations.min_by(|a, b| a.stale_after.total_cmp(&b.stale_after));
         let Some(Expectation { who, stale_after, .. }) = strictest else { continue };
         if age > *stale_after {
@@ -422,7 +423,7 @@ fn scrape_interval(survey: &Survey, findings: &mut Vec<Finding>) {
     }
     for limit in &survey.expectations {
         let is_slow = |(cluster, interval): &(&&str, &Seconds)| {
-            limit.clusters.has(cluster) && SCRAPES * **interval + survey.settle > limit.stale_after
+            limit.is_of(cluster) && SCRAPES * **interval + survey.settle > limit.stale_after
         };
         let (names, slow): (Vec<&str>, Vec<Seconds>) = intervals.iter().filter(is_slow).unzip();
         let Some(slowest) = slow.into_iter().reduce(f64::max) else { continue };

@@ -61,7 +61,7 @@ pub(crate) async fn run(access: &Access, args: DoctorArgs) -> Result<Exit> {
     let flags = flags.map_err(|error| Exit::Usage.error(format!("{error:#}")))?;
     let flags = flags.map(|backend| (backend, trust));
     let (mut expectations, hub) = expectations(access, args.stale_after).await;
-    expectations.iter_mut().for_each(|expectation| expectation.leave_to(&config.speakers));
+    expectations.iter_mut().for_each(|expectation| expectation.speakers = config.speakers.clone());
     if config.feeds != feed::Settings::default() {
         let all = several::doctor(access, feeds, &config, flags, expectations, hub).await;
         args.output.output.print(&all.text(), &all)?;

@@ -145,10 +145,8 @@ pub(super) struct Expectation {
     pub who: String,
     /// How old evidence may be, in seconds.
     pub stale_after: Seconds,
-    /// Of which clusters' own exporters.
-    pub clusters: Named,
     /// Of which clusters, whoever tells of them.
-    pub all: Named,
+    pub clusters: Named,
     /// Whose exporters are believed about other clusters.
     pub speakers: Speakers,
     /// The package; `None`: it is about none.
@@ -165,13 +163,22 @@ pub(super) struct GateSeen {
 }
 
 impl Expectation {
-    /// Expects nothing of clusters whose package another cluster's exporter tells of: they may have none of their own.
-    pub(super) fn leave_to(&mut self, speakers: &Speakers) {
-        self.speakers = speakers.clone();
-        let Some(package) = &self.package else { return };
-        if let Some(names) = &mut self.clusters.0 {
-            names.retain(|cluster| speakers.of(&package.source, cluster).is_none());
+    /// The clusters that it names and whose own exporters have to tell of the package.
+    pub(super) fn named(&self) -> impl Iterator<Item = &String> {
+        self.clusters.0.iter().flatten().filter(|cluster| !self.is_told_of(cluster))
+    }
+
+    /// Whether it expects something of a cluster's own exporter, if the cluster has one.
+    pub(super) fn is_of(&self, cluster: &str) -> bool {
+        match &self.clusters {
+            Named(None) => true,
+            named => named.has(cluster) && !self.is_told_of(cluster),
         }
+    }
+
+    /// Whether another cluster's exporter tells of the package in a cluster, which may then have none of its own.
+    fn is_told_of(&self, cluster: &str) -> bool {
+        self.package.as_ref().is_some_and(|package| self.speakers.of(&package.source, cluster).is_some())
     }
 }
 

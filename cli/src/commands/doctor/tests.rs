@@ -411,10 +411,14 @@ fn clusters_of_which_another_one_tells_need_send_nothing_themselves() {
     let speakers = serde_json::json!([{"cluster": "hub", "sources": ["flux"], "clusters": ["eu-*"]}]);
     let speakers: Speakers = serde_json::from_value(speakers).unwrap();
     let package = Some(package("p"));
-    let mut expected = Expectation { package, ..expects("FleetPackage a/b", 180.0, Some(&["c1", "eu-1"])) };
-    expected.leave_to(&speakers);
-    assert!(expected.clusters.has("c1") && !expected.clusters.has("eu-1"));
-    let mut of_nothing = expects("FleetPackage a/b", 180.0, Some(&["eu-1"]));
-    of_nothing.leave_to(&speakers);
-    assert!(of_nothing.clusters.has("eu-1"));
+    let expects =
+        |clusters| Expectation { speakers: speakers.clone(), ..expects("FleetPackage a/b", 180.0, clusters) };
+    let named = Expectation { package: package.clone(), ..expects(Some(&["c1", "eu-1"])) };
+    assert_eq!(named.named().collect::<Vec<_>>(), ["c1"]);
+    assert!(named.is_of("c1") && !named.is_of("eu-1") && !named.is_of("c2"));
+    let of_nothing = expects(Some(&["eu-1"]));
+    assert!(of_nothing.is_of("eu-1") && of_nothing.named().eq(["eu-1"]));
+    // An exporter of its own that is there has to keep up, where nobody chose the clusters.
+    let all = Expectation { package, ..expects(None) };
+    assert!(all.is_of("eu-1") && all.named().next().is_none());
 }

@@ -83,7 +83,14 @@ struct Subject {
     revisions: BTreeMap<Fingerprint, String>,
 }
 
-/// What one cluster's scrapes tell.
+/// A cluster, and the other one whose exporter tells of it, if it is not its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Teller {
+    cluster: String,
+    speaker: Option<String>,
+}
+
+/// What one exporter's scrapes tell of a cluster.
 struct Told {
     story: Story,
     /// Whether the outcome of each of its operations was held against a digest.
@@ -108,8 +115,9 @@ pub(crate) async fn run(access: &Access, args: HistoryArgs) -> Result<Exit> {
     // Whole seconds are easier to read, and to ask for again.
     let to = clock::now().floor();
     let from = to - args.since.as_secs_f64();
-    let mut scrapes: BTreeMap<String, Scrapes> = BTreeMap::new();
-    let mut homes: BTreeMap<String, Vec<Home>> = BTreeMap::new();
+    let mut scrapes: BTreeMap<Teller, Scrapes> = BTreeMap::new();
+    // The places of the backends that have them.
+    let mut homes: BTreeMap<Teller, Vec<usize>> = BTreeMap::new();
     let mut words = Words { revisions: subject.revisions, ..Words::default() };
     let mut failures = 0;
     for (place, backend) in backends.iter_mut().enumerate() {
@@ -139,10 +147,10 @@ pub(crate) async fn run(access: &Access, args: HistoryArgs) -> Result<Exit> {
             ));
         }
         words.reasons.extend(own.reasons.into_iter().chain(told.reasons));
-        let own = own.clusters.into_iter().map(|(cluster, found)| (cluster, None, found));
-        for (cluster, speaker, found) in own.chain(told.found) {
-            homes.entry(cluster.clone()).or_default().push(Home { place, speaker });
-            scrapes.entry(cluster).or_default().absorb(found);
+        let own = own.clusters.into_iter().map(|(cluster, found)| (Teller { cluster, speaker: None }, found));
+        for (teller, found) in own.chain(told.found) {
+            homes.entry(teller.clone()).or_default().push(place);
+            scrapes.entry(teller).or_default().absorb(found);
         }
     }
     if failures > 0 && failures == backends.len() {
@@ -150,30 +158,31 @@ pub(crate) async fn run(access: &Access, args: HistoryArgs) -> Result<Exit> {
     }
     let settled = backends.iter().map(|backend| backend.config.settle).fold(0.0, f64::max);
     let mut stories = BTreeMap::new();
-    for (cluster, scrapes) in scrapes {
+    for (teller, scrapes) in scrapes {
         let (streams, unusable) = scrapes.streams();
         let usual = streams.iter().filter_map(sight::Stream::interval).fold(0.0, f64::max);
         let patience = HOLE.max(HOLE_INTERVALS * usual);
         let story = fold(follow::follow(&streams, patience));
         let unknown = story.unknown(from + patience, to - settled - patience);
         let verified = vec![Verified::NotTried; story.operations.len()];
-        stories.insert(cluster, Told { story, verified, unknown, unusable });
+        stories.insert(teller, Told { story, verified, unknown, unusable });
     }
     attest(&mut backends, &homes, &subject.package, &mut stories, &mut notes).await;
-    let mut all: BTreeMap<String, Cluster> = BTreeMap::new();
     let wanted = if clusters.is_empty() { subject.expected } else { clusters };
-    for (name, told) in stories {
+    let mut all: BTreeMap<Teller, Cluster> = BTreeMap::new();
+    for name in wanted.into_iter().filter(|name| stories.keys().all(|it| it.cluster != *name)) {
+        all.insert(Teller { cluster: name.clone(), speaker: None }, Cluster::unknown(name));
+    }
+    for (teller, told) in stories {
         let (unknown_until, unknown_since) = told.unknown;
         let cluster = Cluster {
             unknown_until: unknown_until.map(report::time),
             unknown_since: unknown_since.map(report::time),
             unusable_scrapes: told.unusable,
-            ..Cluster::new(name.clone(), &told.story, told.verified, &words)
+            reported_by: teller.speaker.clone(),
+            ..Cluster::new(teller.cluster.clone(), &told.story, told.verified, &words)
         };
-        all.insert(name, cluster);
-    }
-    for name in wanted {
-        all.entry(name.clone()).or_insert_with(|| Cluster::unknown(name));
+        all.insert(teller, cluster);
     }
     let report = Report {
         package: subject.package.clone(),
@@ -187,17 +196,10 @@ pub(crate) async fn run(access: &Access, args: HistoryArgs) -> Result<Exit> {
     Ok(if failures > 0 { Exit::Incomplete } else { Exit::Done })
 }
 
-/// Which backend has a cluster's story, and whose exporter tells it where that is another cluster's.
-struct Home {
-    place: usize,
-    speaker: Option<String>,
-}
-
 /// What exporters tell of the package in other clusters.
 #[derive(Default)]
 struct ToldOf {
-    /// The cluster, that of the exporter, and what it said.
-    found: Vec<(String, Option<String>, Scrapes)>,
+    found: Vec<(Teller, Scrapes)>,
     reasons: BTreeMap<u64, String>,
     /// Clusters that are too many.
     left_out: usize,
@@ -223,8 +225,8 @@ async fn told<Q: QueryApi>(
                 continue;
             }
             let found = backend.ask(&Question { elsewhere: Some(cluster.clone()), ..by.clone() }).await?;
-            let said = found.clusters.into_values();
-            told.found.extend(said.map(|said| (cluster.clone(), Some(speaker.to_owned()), said)));
+            let teller = Teller { cluster, speaker: Some(speaker.to_owned()) };
+            told.found.extend(found.clusters.into_values().map(|said| (teller.clone(), said)));
             told.reasons.extend(found.reasons);
         }
     }
@@ -309,28 +311,28 @@ fn split(package: &str) -> Result<(Option<&str>, &str)> {
 /// Holds outcomes against digests, the newest first.
 async fn attest(
     backends: &mut [Backend<PromFeed>],
-    homes: &BTreeMap<String, Vec<Home>>,
+    homes: &BTreeMap<Teller, Vec<usize>>,
     package: &PackageRef,
-    stories: &mut BTreeMap<String, Told>,
+    stories: &mut BTreeMap<Teller, Told>,
     notes: &mut Vec<String>,
 ) {
     let mut work = Vec::new();
-    for (cluster, told) in stories {
+    for (teller, told) in stories {
         let outcomes = told.story.operations.iter().zip(&mut told.verified);
-        work.extend(outcomes.map(|(operation, verified)| (cluster, operation.evidence, verified)));
+        work.extend(outcomes.map(|(operation, verified)| (teller, operation.evidence, verified)));
     }
     work.sort_by(|a, b| b.1.at.total_cmp(&a.1.at));
     if work.len() > MOST_VERIFIED {
         let more = work.len() - MOST_VERIFIED;
         notes.push(format!("{more} outcomes, the oldest, were not held against digests"));
     }
-    for (cluster, evidence, verified) in work.into_iter().take(MOST_VERIFIED) {
-        for Home { place, speaker } in homes.get(cluster).into_iter().flatten() {
+    for (teller, evidence, verified) in work.into_iter().take(MOST_VERIFIED) {
+        let (by, elsewhere) = match &teller.speaker {
+            None => (&teller.cluster, None),
+            Some(speaker) => (speaker, Some(teller.cluster.as_str())),
+        };
+        for place in homes.get(teller).into_iter().flatten() {
             let Some(backend) = backends.get_mut(*place) else { continue };
-            let (by, elsewhere) = match speaker {
-                None => (cluster.as_str(), None),
-                Some(speaker) => (speaker.as_str(), Some(cluster.as_str())),
-            };
             *verified = match backend.attest(package, by, elsewhere, &evidence).await {
                 Ok(Ok(())) => Verified::Yes,
                 Ok(Err(why)) => Verified::No(why),

@@ -24,19 +24,21 @@ pub(super) struct Report {
     pub(super) from: Timestamp,
     /// Its end.
     pub(super) to: Timestamp,
-    /// Every cluster once, by name.
+    /// Every cluster once for each exporter that tells of it, by name, its own exporter first.
     pub(super) clusters: Vec<Cluster>,
     /// What could not be told.
     pub(super) notes: Vec<String>,
 }
 
-/// The package in one cluster.
+/// The package in one cluster, as one exporter tells.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Cluster {
     /// Its name.
     pub(super) cluster_name: String,
+    /// The cluster whose exporter tells; left out: its own, or none does.
+    pub(super) reported_by: Option<String>,
     /// The package as it was last seen; left out: it was not there at last, or never.
     pub(super) now: Option<Now>,
     /// Since when it is not there.

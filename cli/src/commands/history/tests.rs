@@ -484,6 +484,10 @@ fn report() -> Report {
         to: report::time(1_000_200.0),
         clusters: vec![
             Cluster { unusable_scrapes: 2, ..Cluster::new("eu-1".to_owned(), &busy, verified, &words) },
+            Cluster {
+                reported_by: Some("hub".to_owned()),
+                ..Cluster::new("eu-1".to_owned(), &quiet, Vec::new(), &words)
+            },
             Cluster::new("us-1".to_owned(), &quiet, Vec::new(), &words),
             Cluster::unknown("us-2".to_owned()),
             Cluster {
@@ -507,20 +511,21 @@ fn the_table() {
     Range     1970-01-12T13:46:40Z to 1970-01-12T13:50:00Z
     NOTE      backend b: no answer
 
-    CLUSTER   REVISION       TRIGGER    STARTED                 APPLIED      HEALTHY     DURATION   OUTCOME
-    eu-1      82f3e9c695dc   revision   ≤1970-01-12T13:48:32Z   ≤13:48:45Z   -           ≤25s       Failed: HealthCheckFailed
-              another exporter process between 1970-01-12T13:48:50Z and 1970-01-12T13:49:05Z: it may have moved unseen
-              db77fd01af95   revision   ≤1970-01-12T13:49:02Z   ≤13:49:15Z   13:49:15Z   ≤25s       Healthy (UNVERIFIED: no digest is there for it)
-              db77fd01af95   health     ≤1970-01-12T13:49:30Z   -            -           ≤10s       Failed: HealthCheckFailed (not verified)
-              it moved at least once between 1970-01-12T13:49:35Z and 1970-01-12T13:49:50Z, or was not watched for a moment
-              2 scrapes were not whole and not counted
-    us-1      Applied, Current at dd191696e15e since 1970-01-01T00:00:50Z: no operation in this time
-    us-2      nothing was heard of the package in this time
-    us-3      dd191696e15e   health     ≤1970-01-01T00:02:10Z   -            -           ≤15s       Failed: HealthCheckFailed
-              the exporter did not see its cluster between 1970-01-01T00:01:55Z and 1970-01-01T00:02:10Z: it may have moved unseen
-              nothing was heard of the package after 1970-01-01T00:02:10Z: how it is now is not known
-    us-4      nothing was heard of the package before 1970-01-01T00:01:40Z
-              Applied, Current at dd191696e15e since 1970-01-01T00:00:50Z: no operation was seen
+    CLUSTER         REVISION       TRIGGER    STARTED                 APPLIED      HEALTHY     DURATION   OUTCOME
+    eu-1            82f3e9c695dc   revision   ≤1970-01-12T13:48:32Z   ≤13:48:45Z   -           ≤25s       Failed: HealthCheckFailed
+                    another exporter process between 1970-01-12T13:48:50Z and 1970-01-12T13:49:05Z: it may have moved unseen
+                    db77fd01af95   revision   ≤1970-01-12T13:49:02Z   ≤13:49:15Z   13:49:15Z   ≤25s       Healthy (UNVERIFIED: no digest is there for it)
+                    db77fd01af95   health     ≤1970-01-12T13:49:30Z   -            -           ≤10s       Failed: HealthCheckFailed (not verified)
+                    it moved at least once between 1970-01-12T13:49:35Z and 1970-01-12T13:49:50Z, or was not watched for a moment
+                    2 scrapes were not whole and not counted
+    eu-1 (by hub)   Applied, Current at dd191696e15e since 1970-01-01T00:00:50Z: no operation in this time
+    us-1            Applied, Current at dd191696e15e since 1970-01-01T00:00:50Z: no operation in this time
+    us-2            nothing was heard of the package in this time
+    us-3            dd191696e15e   health     ≤1970-01-01T00:02:10Z   -            -           ≤15s       Failed: HealthCheckFailed
+                    the exporter did not see its cluster between 1970-01-01T00:01:55Z and 1970-01-01T00:02:10Z: it may have moved unseen
+                    nothing was heard of the package after 1970-01-01T00:02:10Z: how it is now is not known
+    us-4            nothing was heard of the package before 1970-01-01T00:01:40Z
+                    Applied, Current at dd191696e15e since 1970-01-01T00:00:50Z: no operation was seen
     "#);
 }
 
@@ -583,5 +588,5 @@ fn the_json() {
     }
     "#);
     insta::assert_snapshot!(report["clusters"][0]["unseen"], @r#"[{"after":"1970-01-12T13:48:50Z","because":"OtherProcess","before":"1970-01-12T13:49:05Z"},{"after":"1970-01-12T13:49:35Z","because":"Moved","before":"1970-01-12T13:49:50Z"}]"#);
-    insta::assert_snapshot!(report["clusters"][1], @r#"{"clusterName":"us-1","lastSeenAt":"1970-01-01T00:01:40Z","now":{"applyState":"Applied","desiredRevision":"dd191696e15e","health":"Current","healthyRevision":"dd191696e15e","since":"1970-01-01T00:00:50Z"},"operations":[],"unseen":[]}"#);
+    insta::assert_snapshot!(report["clusters"][1], @r#"{"clusterName":"eu-1","lastSeenAt":"1970-01-01T00:01:40Z","now":{"applyState":"Applied","desiredRevision":"dd191696e15e","health":"Current","healthyRevision":"dd191696e15e","since":"1970-01-01T00:00:50Z"},"operations":[],"reportedBy":"hub","unseen":[]}"#);
 }

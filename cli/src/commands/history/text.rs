@@ -73,7 +73,8 @@ fn rows(cluster: &Cluster) -> Vec<Vec<String>> {
         remark(&mut rows, format!("{} {were} not whole and not counted", cluster.unusable_scrapes));
     }
     if let Some(first) = rows.first_mut().and_then(|row| row.first_mut()) {
-        first.clone_from(&cluster.cluster_name);
+        let by = cluster.reported_by.iter().map(|speaker| format!(" (by {speaker})"));
+        *first = [cluster.cluster_name.clone()].into_iter().chain(by).collect();
     }
     rows
 }

@@ -224,17 +224,13 @@ async fn of_aggregator(
     prometheus: &Prometheus,
     table: &mut Table,
 ) -> Result<()> {
-    let file = rig.dir().join("aggregator.yaml");
-    let speaker = json!({"cluster": "management-1", "sources": [SOURCE], "clusters": ["cluster-*"]});
-    std::fs::write(&file, json!({"speakers": [speaker]}).to_string())?;
     let options = AggregatorOptions {
         poll_interval: POLL_INTERVAL,
         settle_delay: "5s",
-        more: ["--backend-timeout", "60s", "--config", &file.display().to_string()]
-            .map(str::to_owned)
-            .to_vec(),
+        more: ["--backend-timeout", "60s"].map(str::to_owned).to_vec(),
         ..AggregatorOptions::new(prometheus.url())
     };
+    let options = options.believing(rig.dir(), SOURCE, &[("management-1", "cluster-*")])?;
     let etcd = Etcd::start(rig).await?;
     let hub = Hub::start_with(rig, &etcd, options).await?;
     let aggregator = &hub.aggregator;

@@ -210,21 +210,28 @@ fn write_answer<W: Write>(
             // Nothing was scraped yet in the future.
             let until = t.min(now());
             for metric in HEADS {
-                for cluster in 0..fleet.len() {
-                    head(&mut result, fleet, metric, cluster, t - window, until);
+                for exporter in 0..fleet.exporters() {
+                    head(&mut result, fleet, metric, exporter, t - window, until);
+                    result.pass_on(out)?;
+                }
+            }
+            for exporter in 0..if fleet.is_told() { fleet.exporters() } else { 0 } {
+                let scrapes: Vec<Millis> = fleet.scrapes(exporter, t - window, until).collect();
+                for cluster in fleet.clusters_of(exporter) {
+                    part(&mut result, fleet, exporter, cluster, &scrapes);
                     result.pass_on(out)?;
                 }
             }
         }
         Query::Sizes => {
-            for cluster in 0..fleet.len() {
-                size(&mut result, fleet, cluster, t);
+            for exporter in 0..fleet.exporters() {
+                size(&mut result, fleet, exporter, t);
                 result.pass_on(out)?;
             }
         }
-        Query::Contents { clusters, window } => {
-            for cluster in clusters {
-                content(&mut result, fleet, *cluster, *window, t);
+        Query::Contents { exporters, only, window } => {
+            for exporter in exporters {
+                content(&mut result, fleet, *exporter, only.as_deref(), *window, t);
                 result.pass_on(out)?;
             }
         }
@@ -274,14 +281,21 @@ impl Series<'_> {
 }
 
 /// One of the samples that a digest is read with, as each scrape in the window found it.
-fn head(result: &mut Series<'_>, fleet: &Generated, metric: Metric, cluster: usize, from: Millis, t: Millis) {
-    let Some(origin) = fleet.origin(cluster) else { return };
+fn head(
+    result: &mut Series<'_>,
+    fleet: &Generated,
+    metric: Metric,
+    exporter: usize,
+    from: Millis,
+    t: Millis,
+) {
+    let Some(origin) = fleet.origin(exporter) else { return };
     let value = |scraped: Millis| match metric {
-        Metric::Digest => fleet.digest(cluster, scraped),
+        Metric::Digest => fleet.digest(exporter, scraped),
         Metric::RenderedTimestamp => seconds(scraped),
         _ => origin.process,
     };
-    let samples = fleet.scrapes(cluster, from, t).map(|scraped| (scraped, value(scraped).to_string()));
+    let samples = fleet.scrapes(exporter, from, t).map(|scraped| (scraped, value(scraped).to_string()));
     let samples: Vec<(Millis, String)> = samples.collect();
     let samples: Vec<(Millis, &str)> = samples.iter().map(|(at, value)| (*at, value.as_str())).collect();
     let (name, instance) = (("cluster", origin.cluster), ("instance", origin.instance));
@@ -295,22 +309,46 @@ fn head(result: &mut Series<'_>, fleet: &Generated, metric: Metric, cluster: usi
     }
 }
 
-fn size(result: &mut Series<'_>, fleet: &Generated, cluster: usize, t: Millis) {
-    if let Some(origin) = fleet.origin(cluster) {
-        let packages = fleet.packages.len().to_string();
+/// The digest of what an exporter says of another cluster, as its scrapes found it.
+fn part(result: &mut Series<'_>, fleet: &Generated, exporter: usize, cluster: usize, scrapes: &[Millis]) {
+    let Some(origin) = fleet.origin(exporter) else { return };
+    let samples = scrapes.iter().map(|scraped| (*scraped, fleet.part(cluster, *scraped).value().to_string()));
+    let samples: Vec<(Millis, String)> = samples.collect();
+    let samples: Vec<(Millis, &str)> = samples.iter().map(|(at, value)| (*at, value.as_str())).collect();
+    let labels = [
+        ("cluster", origin.cluster),
+        (label::CONTRACT, CONTRACT_VERSION),
+        ("instance", origin.instance),
+        ("job", JOB),
+        (label::PACKAGE_CLUSTER, fleet.cluster_name(cluster)),
+        (label::CLUSTER_UID, origin.uid),
+    ];
+    result.add(Some(Metric::Digest), &labels, &samples, true);
+}
+
+fn size(result: &mut Series<'_>, fleet: &Generated, exporter: usize, t: Millis) {
+    if let Some(origin) = fleet.origin(exporter) {
+        let packages = fleet.packages_of(exporter).to_string();
         result.add(None, &[("cluster", origin.cluster)], &[(t, &packages)], false);
     }
 }
 
-fn content(result: &mut Series<'_>, fleet: &Generated, cluster: usize, window: Millis, t: Millis) {
-    let Some(origin) = fleet.origin(cluster) else { return };
+fn content(
+    result: &mut Series<'_>,
+    fleet: &Generated,
+    exporter: usize,
+    only: Option<&[usize]>,
+    window: Millis,
+    t: Millis,
+) {
+    let Some(origin) = fleet.origin(exporter) else { return };
     // Windows are shorter than the time between scrapes.
-    let scraped = fleet.last_scrape(cluster, t);
+    let scraped = fleet.last_scrape(exporter, t);
     if scraped <= t - window {
         return;
     }
     let mut number = itoa::Buffer::new();
-    fleet.each(cluster, scraped, |metric, own, value| {
+    fleet.each(exporter, only, scraped, &mut |metric, own, value| {
         let mut labels = vec![("cluster", origin.cluster), ("instance", origin.instance), ("job", JOB)];
         labels.extend(own);
         labels.sort_unstable();

@@ -1,6 +1,6 @@
 //! The phases, one after another, and what was measured in each.
 
-use crate::generated::{Generated, Millis, cluster_name, now};
+use crate::generated::{Generated, Millis, now};
 use crate::hub::{Account, Hub, POLL_SECONDS, Running};
 use crate::viewers::{VIEWERS, Viewers, Watched};
 use crate::{Source, query};
@@ -19,7 +19,7 @@ pub(crate) struct Run {
     /// Polls in which nothing happens.
     pub(crate) quiet: u64,
     /// `staleAfter` of the FleetPackages.
-    pub(crate) stale_after: &'static str,
+    pub(crate) stale_after: Duration,
 }
 
 /// What some work took.
@@ -31,6 +31,23 @@ pub(crate) struct Work {
     pub(crate) account: Account,
     /// Processor time of the backend; of the generated one, of whoever generates.
     pub(crate) backend: Duration,
+}
+
+/// What came of it that all speakers fell silent.
+#[derive(Debug)]
+pub(crate) struct Silence {
+    /// Gates that were open.
+    pub(crate) gates: usize,
+    /// From when the last scrape was as old as evidence may be until the last of them was closed.
+    pub(crate) closed: Duration,
+    /// The same until no FleetPackage had young evidence of all its clusters, and no write was left.
+    pub(crate) written: Duration,
+    /// What was done for it, above what quiet polls take.
+    pub(crate) work: Work,
+    /// Writes to the hub and bytes of their bodies.
+    pub(crate) writes: (u64, u64),
+    /// From when they were scraped again until as many gates were open as before.
+    pub(crate) back: Duration,
 }
 
 /// The figures. Memory and sizes in bytes.
@@ -58,6 +75,8 @@ pub(crate) struct Figures {
     pub(crate) opened: Duration,
     /// Writes to the hub and bytes of their bodies because of the wave.
     pub(crate) wave_writes: (u64, u64),
+    /// All speakers silent, where there are any.
+    pub(crate) silence: Option<Silence>,
     /// From start to the first verdict that needs the wave's clusters, with all objects in the hub.
     pub(crate) restart: Work,
     /// Resident memory after the first synchronisation, with all objects, and the most there ever was; then the most
@@ -85,7 +104,7 @@ impl Figures {
         source: &Source,
         run: &Run,
     ) -> Result<Self> {
-        let hub = Hub::start(rig, &source.url()).await?;
+        let hub = Hub::start(rig, &source.url(), fleet).await?;
         let stage = Stage { rig, hub, fleet, source, run };
         let done = stage.measure().await;
         // What the backend refused explains what did not come about.
@@ -99,10 +118,10 @@ impl Stage<'_> {
         let yardstick = self.read_all().await?;
         say(&format!("reading everything without looking at it takes {yardstick:.1?}"));
 
-        let clusters = self.fleet.len() as u64;
+        let streams = self.fleet.exporters() as u64;
         let backend = self.source.processor()?;
         let running = self.hub.launch(self.rig).await?;
-        let account = running.wait("the first synchronisation", PATIENCE, |a| a.verified == clusters).await?;
+        let account = running.wait("the first synchronisation", PATIENCE, |a| a.verified == streams).await?;
         let first = Work {
             took: running.started.elapsed(),
             account,
@@ -118,7 +137,12 @@ impl Stage<'_> {
         let (before, began) = (running.polls(0).await?, Instant::now());
         let objects = self
             .hub
-            .make_objects(self.fleet, self.run.fleet_packages, self.run.wave, self.run.stale_after)
+            .make_objects(
+                self.fleet,
+                self.run.fleet_packages,
+                self.run.wave,
+                &format!("{}s", self.run.stale_after.as_secs()),
+            )
             .await?;
         say(&format!("{objects} objects made in {:.1?}", began.elapsed()));
         statusbridge_tests::eventually(PATIENCE, "every object has a status", async || {
@@ -140,13 +164,15 @@ impl Stage<'_> {
 
         let viewers = Viewers::come(&running).await?;
         let seen = self.quiet(&running, self.run.quiet).await?;
-        let watched = viewers.end(&running, seen, &self.fleet.packages).await?;
+        let watched = viewers.end(&running, seen, self.fleet).await?;
         say(&format!("{VIEWERS} viewers: {watched:.1?}"));
 
         let changed = self.some_change(&running, &quiet).await?;
         say(&format!("{} clusters changed: {:.1?}", changed.0, changed.1));
         let (wave, opened, wave_writes) = self.wave(&running, &quiet).await?;
         say(&format!("wave: {wave:.1?}, open after {opened:.1?}, writes {wave_writes:?}"));
+        let silence = if self.fleet.is_told() { Some(self.silence(&running, &quiet).await?) } else { None };
+        say(&format!("silence: {silence:.1?}"));
         let most = usage::highest_resident(running.pid()?)?;
 
         let (restart, most_again) = self.restart(running).await?;
@@ -163,6 +189,7 @@ impl Stage<'_> {
             wave,
             opened,
             wave_writes,
+            silence,
             restart,
             resident: [resident_first, resident_objects, most, most_again],
         })
@@ -171,11 +198,14 @@ impl Stage<'_> {
     /// Reads what a first synchronisation reads, compressed, and looks at nothing of it.
     async fn read_all(&self) -> Result<Duration> {
         let http = reqwest::Client::builder().no_proxy().gzip(false).timeout(PATIENCE).build()?;
-        let names: Vec<String> = (0..self.fleet.len()).map(cluster_name).collect();
+        let origins = (0..self.fleet.exporters()).filter_map(|exporter| self.fleet.origin(exporter));
+        let names: Vec<String> = origins.map(|origin| origin.cluster.to_owned()).collect();
+        // As many as the aggregator asks for at a time.
+        let at_a_time = (200 * self.fleet.exporters()).div_ceil(self.fleet.len()).max(1);
         // One scrape of each.
         let window = self.fleet.interval - 1;
         let began = Instant::now();
-        for names in names.chunks(200) {
+        for names in names.chunks(at_a_time) {
             let time = format!("{:.3}", (now() - 5_000) as f64 / 1000.0);
             let form = reqwest::Url::parse_with_params(
                 "http://form/",
@@ -207,7 +237,7 @@ impl Stage<'_> {
         tokio::time::sleep(Duration::from_secs(POLL_SECONDS * polls)).await;
         let after = running.polls(0).await?;
         ensure!(after.polls == before.polls + polls, "polls do not come in time: {after:?} after {before:?}");
-        ensure!(after.verified == self.fleet.len() as u64, "not all is verified: {after:?}");
+        ensure!(after.verified == self.fleet.exporters() as u64, "not all is verified: {after:?}");
         Ok(Work { took: began.elapsed(), account: after.since(before), backend: Duration::ZERO })
     }
 
@@ -228,7 +258,8 @@ impl Stage<'_> {
     async fn between_scrapes(&self) -> Result<Millis> {
         loop {
             let (at, next) = (now(), now() + 500);
-            let scraped = |t| (0..self.fleet.len().min(100)).map(move |c| self.fleet.last_scrape(c, t)).max();
+            let scraped =
+                |t| (0..self.fleet.exporters().min(100)).map(move |n| self.fleet.last_scrape(n, t)).max();
             // Spread over the whole interval there is no such moment.
             if scraped(at) == scraped(next) || self.source.is_spread() {
                 return Ok(at);
@@ -255,7 +286,7 @@ impl Stage<'_> {
         let interval = Duration::from_millis(self.fleet.interval.unsigned_abs());
         tokio::time::sleep((interval + Duration::from_secs(6)).saturating_sub(began.elapsed())).await;
         let after = running.polls(1).await?;
-        ensure!(after.verified == self.fleet.len() as u64, "not all is verified: {after:?}");
+        ensure!(after.verified == self.fleet.exporters() as u64, "not all is verified: {after:?}");
         let after = self.rest(running, after).await?;
         let mut account = after.since(before);
         let polls = account.polls as f64 / quiet.account.polls.max(1) as f64;
@@ -278,6 +309,49 @@ impl Stage<'_> {
         let work = self.seen(running, before, began, quiet).await?;
         self.settle(running).await?;
         Ok((work, opened, difference(self.hub.writes().await?, writes)))
+    }
+
+    /// No exporter is scraped any more, until every gate is closed and all is written; then they are again.
+    async fn silence(&self, running: &Running, quiet: &Work) -> Result<Silence> {
+        self.settle(running).await?;
+        let (gates, _) = self.hub.standing().await?;
+        let at = self.between_scrapes().await?;
+        self.fleet.is_silent(at, Millis::MAX);
+        let scrapes = (0..self.fleet.exporters()).map(|exporter| self.fleet.last_scrape(exporter, at));
+        let last = scrapes.max().context("no exporter")?;
+        let stale = Duration::from_millis((last - now()).unsigned_abs());
+        tokio::time::sleep((self.run.stale_after - stale).saturating_sub(Duration::from_secs(20))).await;
+        let (before, writes) = (running.polls(0).await?, self.hub.writes().await?);
+        let since_stale = || {
+            let since = Duration::from_millis((now() - last).unsigned_abs());
+            since.saturating_sub(self.run.stale_after)
+        };
+        let stands = async |what: &str, is_so: &dyn Fn((usize, usize)) -> bool| {
+            statusbridge_tests::eventually(PATIENCE, what, async || {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                let standing = self.hub.standing().await?;
+                ensure!(is_so(standing), "{standing:?}");
+                Ok(())
+            })
+            .await
+        };
+        stands("all gates are closed", &|(open, _)| open == 0).await?;
+        let closed = since_stale();
+        stands("no FleetPackage has young evidence of all", &|(_, ready)| ready == 0).await?;
+        self.settle(running).await?;
+        let written = since_stale();
+        let after = running.polls(1).await?;
+        let mut account = after.since(before);
+        let polls = account.polls as f64 / quiet.account.polls.max(1) as f64;
+        account.processor = account.processor.saturating_sub(quiet.account.processor.mul_f64(polls));
+        let writes = difference(self.hub.writes().await?, writes);
+        let (again, began) = (self.between_scrapes().await?, Instant::now());
+        self.fleet.is_silent(at, again);
+        stands("the gates are open again", &|(open, _)| open >= gates).await?;
+        let back = began.elapsed();
+        self.settle(running).await?;
+        let work = Work { took: written, account, backend: Duration::ZERO };
+        Ok(Silence { gates, closed, written, work, writes, back })
     }
 
     /// The same of the second package while the aggregator is away.

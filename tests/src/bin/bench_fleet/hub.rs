@@ -1,6 +1,6 @@
 //! The hub: objects of a rollout in waves, the aggregator, and what both have to say about themselves.
 
-use crate::generated::{Generated, NAMESPACE as PACKAGE_NAMESPACE, SOURCE, cluster_name, revision};
+use crate::generated::{Generated, NAMESPACE as PACKAGE_NAMESPACE, SOURCE, revision};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -73,8 +73,8 @@ impl Account {
 }
 
 impl Hub {
-    /// An API server with the CRDs, for an aggregator that reads `backend`.
-    pub(crate) async fn start(rig: &Rig, backend: &str) -> Result<Self> {
+    /// An API server with the CRDs, for an aggregator that reads `backend` and believes the fleet's speakers.
+    pub(crate) async fn start(rig: &Rig, backend: &str, fleet: &Generated) -> Result<Self> {
         let etcd = Etcd::start(rig).await?;
         let api = ApiServer::start(rig, &etcd, "hub").await?;
         let account = hub::install(&api).await?.aggregator;
@@ -87,6 +87,10 @@ impl Hub {
                 .to_vec(),
             ..AggregatorOptions::new(backend)
         };
+        let speakers = fleet.speakers();
+        let speakers: Vec<_> =
+            speakers.iter().map(|(it, clusters)| (it.as_str(), clusters.as_str())).collect();
+        let options = options.believing(rig.dir(), SOURCE, &speakers)?;
         let gates = api.dynamic(&hub::kind("RolloutGate"), Some("default")).await?;
         let packages = api.dynamic(&hub::kind("FleetPackage"), Some("default")).await?;
         Ok(Self { api, account, options, gates, packages, _etcd: etcd })
@@ -116,7 +120,8 @@ impl Hub {
     ) -> Result<usize> {
         let mut objects = Vec::new();
         for package in fleet.packages.iter().take(packages) {
-            let names = |count: usize| (0..count.min(fleet.len())).map(cluster_name).collect::<Vec<_>>();
+            let names =
+                |count: usize| (0..count.min(fleet.len())).map(|n| fleet.cluster_name(n)).collect::<Vec<_>>();
             let reference = json!({"source": SOURCE, "namespace": PACKAGE_NAMESPACE, "name": package});
             objects.push(object(
                 "FleetPackage",
@@ -150,6 +155,18 @@ impl Hub {
             judged += all.iter().filter(answers).count();
         }
         Ok(judged)
+    }
+
+    /// How many gates are open, and of how many FleetPackages every cluster's evidence is young.
+    pub(crate) async fn standing(&self) -> Result<(usize, usize)> {
+        let is = |object: &&DynamicObject, kind: &str| condition(object, kind).0 == "True";
+        let all = kube::api::ListParams::default();
+        let gates = self.gates.list(&all).await?;
+        let packages = self.packages.list(&all).await?;
+        Ok((
+            gates.iter().filter(|gate| is(gate, "Open")).count(),
+            packages.iter().filter(|package| is(package, "Reporting")).count(),
+        ))
     }
 
     /// Waits until a gate is open.

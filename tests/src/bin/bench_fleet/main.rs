@@ -72,12 +72,17 @@ enum Source {
 
 impl Part {
     async fn measure(self, rig: &Rig) -> Result<String> {
-        let (clusters, interval, spread, stale_after) = match self {
+        let (clusters, interval, spread, stale_after, speakers) = match self {
             // All within a second, so that a wave arrives at once.
-            Self::Generated => (number("CLUSTERS", 10_000)?, 15_000, 1_000, "3m"),
-            Self::Victoria => (number("VICTORIA_CLUSTERS", 1_000)?, 60_000, 60_000, "5m"),
+            Self::Generated => {
+                (number("CLUSTERS", 10_000)?, 15_000, 1_000, Duration::from_secs(180), number("SPEAKERS", 0)?)
+            }
+            Self::Victoria => {
+                (number("VICTORIA_CLUSTERS", 1_000)?, 60_000, 60_000, Duration::from_secs(300), 0)
+            }
         };
         let packages = number("PACKAGES", 100)?;
+        ensure!(speakers <= clusters.min(100), "at most a hundred speakers, and a cluster for each");
         ensure!(packages >= 3 && clusters >= 10, "at least ten clusters with three packages each");
         let run = Run {
             fleet_packages: number("FLEET_PACKAGES", packages)?.clamp(2, packages),
@@ -87,7 +92,7 @@ impl Part {
         };
         let machine = usage::machine();
         let began = Instant::now();
-        let fleet = Arc::new(Generated::new(clusters, packages, interval as Millis, spread));
+        let fleet = Arc::new(Generated::new(clusters, packages, interval as Millis, spread, speakers));
         say(&format!(
             "{clusters} clusters with {packages} packages each computed in {:.1?}",
             began.elapsed()

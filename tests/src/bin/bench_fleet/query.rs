@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 pub(crate) enum Query {
     /// The raw samples of every stream's digest, and of what goes with it, of so many milliseconds.
     Heads { window: Millis },
-    /// How many packages each cluster has.
+    /// How many packages each exporter tells of.
     Sizes,
-    /// The raw samples of so many milliseconds, of all that these clusters say of their state.
-    Contents { clusters: Vec<usize>, window: Millis },
+    /// The raw samples of so many milliseconds, of all that these exporters say, or only of these clusters and of none.
+    Contents { exporters: Vec<usize>, only: Option<Vec<usize>>, window: Millis },
 }
 
 /// What is sent for the samples of every stream's digest, but for the range.
@@ -48,7 +48,7 @@ fn window(range: &str) -> Result<Millis> {
     inside.with_context(|| format!("`{range}` is no window"))?.parse().context("no window")
 }
 
-/// The query for the state of these clusters, as it was scraped within so many milliseconds.
+/// The query for what the exporters of these clusters say, as it was scraped within so many milliseconds.
 pub(crate) fn contents(names: &[String], window: Millis) -> String {
     let metrics: Vec<&str> = state().collect();
     let (metrics, names) = (metrics.join("|"), names.join("|"));
@@ -67,12 +67,21 @@ fn read_contents(text: &str, fleet: &Generated) -> Result<Query> {
         names.split('|').collect::<BTreeSet<_>>() == state().collect(),
         "other metrics than those of the state"
     );
-    let (clusters, rest) = rest.split_once("\"}").context("no end")?;
+    let (selector, rest) = rest.split_once("\"}").context("no end")?;
+    let (clusters, others) = match selector.split_once(r#"",package_cluster=~""#) {
+        Some((clusters, others)) => {
+            (clusters, Some(others.strip_suffix('|').context("not what is of no cluster")?))
+        }
+        None => (selector, None),
+    };
+    let exporter = |name: &str| fleet.find_exporter(name).with_context(|| format!("no cluster `{name}`"));
+    let exporters = clusters.split('|').map(exporter).collect::<Result<_>>()?;
     let find = |name: &str| fleet.find(name).with_context(|| format!("no cluster `{name}`"));
-    let clusters = clusters.split('|').map(find).collect::<Result<_>>()?;
+    let names = |others: &str| others.split('|').filter(|name| !name.is_empty()).map(find).collect();
+    let only = others.map(names).transpose()?;
     let window = window(rest)?;
     ensure!(window < fleet.interval, "more than one scrape is asked for");
-    Ok(Query::Contents { clusters, window })
+    Ok(Query::Contents { exporters, only, window })
 }
 
 #[cfg(test)]
@@ -81,14 +90,19 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        let fleet = Generated::new(3, 2, 15_000, 1_000);
+        let fleet = Generated::new(3, 2, 15_000, 1_000, 0);
         let metrics: Vec<&str> = state().collect();
         let select = |names: &[&str], clusters: &str| {
             format!("{{__name__=~\"statusbridge_({})\",cluster=~\"{clusters}\"}}[1500ms]", names.join("|"))
         };
         let all = select(&metrics, "cluster-00002|cluster-00000");
-        let expected = Query::Contents { clusters: vec![2, 0], window: 1500 };
+        let expected = Query::Contents { exporters: vec![2, 0], only: None, window: 1500 };
         assert_eq!(Query::read(&all, &fleet).unwrap(), expected);
+        let told = Generated::new(3, 2, 15_000, 1_000, 2);
+        let some = select(&metrics, "management-01\",package_cluster=~\"01-cluster-00001|");
+        let expected = Query::Contents { exporters: vec![1], only: Some(vec![1]), window: 1500 };
+        assert_eq!(Query::read(&some, &told).unwrap(), expected);
+        assert!(Query::read(&all, &told).is_err() && Query::read(&some, &fleet).is_err());
         let heads = format!("{OF_HEADS}[9ms]");
         assert_eq!(Query::read(&heads, &fleet).unwrap(), Query::Heads { window: 9 });
         let instant = all.trim_end_matches("[1500ms]").to_owned();

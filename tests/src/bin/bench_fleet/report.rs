@@ -18,10 +18,14 @@ pub(crate) fn render(
 ) -> String {
     let (clusters, packages) = (fleet.len(), fleet.packages.len());
     let whole = clusters * packages >= 1_000_000;
+    let told = match fleet.speakers().len() {
+        0 => String::new(),
+        speakers => format!(", told of by the exporters of {speakers} management clusters"),
+    };
     let mut table = format!(
-        "{clusters} clusters with {packages} packages each, {} series, in {backend}, scraped every {} s; {} \
+        "{clusters} clusters with {packages} packages each{told}, {} series, in {backend}, scraped every {} s; {} \
          FleetPackages with three gates each. {machine}.\n\n| | | aim | met |\n|---|---|---|---|\n",
-        clusters * fleet.samples_of_a_cluster(),
+        fleet.samples(),
         fleet.interval / 1000,
         run.fleet_packages,
     );
@@ -101,6 +105,16 @@ pub(crate) fn render(
     let (writes, bytes) = f.wave_writes;
     row("writes to the hub meanwhile", format!("{writes}, {} in all", kilo(bytes)), None);
 
+    if let Some(silence) = &f.silence {
+        let what =
+            format!("all exporters silent, from `staleAfter` until {} gates are closed", silence.gates);
+        row(&what, seconds(silence.closed), None);
+        row("the same until every FleetPackage says so", seconds(silence.written), None);
+        row("CPU for it", millis(silence.work.account.processor), None);
+        let (writes, bytes) = silence.writes;
+        row("writes to the hub meanwhile", format!("{writes}, {} in all", kilo(bytes)), None);
+        row("from their next scrape until the gates are open again", seconds(silence.back), None);
+    }
     let restart = f.restart.took;
     row("restart to first verdict", seconds(restart), Some(("6 s", restart <= Duration::from_secs(6))));
     // Reading takes its time, and the backend is on the same machine.

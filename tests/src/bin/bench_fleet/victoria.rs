@@ -113,12 +113,12 @@ async fn push(server: Arc<VictoriaMetrics>, fleet: Arc<Generated>, pushed: Arc<P
 
 /// What the cluster's exporter says, every sample with the time of the scrape.
 fn exposition(fleet: &Generated, cluster: usize, at: Millis) -> String {
-    let mut page = String::with_capacity(128 * fleet.samples_of_a_cluster());
+    let mut page = String::with_capacity(128 * fleet.samples() / fleet.len().max(1));
     let mut say = |metric: Metric, own: &[(&str, &str)], value: u64| {
         // Writing to a String cannot fail.
         let _ = writeln!(page, "{} {at}", sample::canonical(metric.name(), own, value));
     };
-    fleet.each(cluster, at, &mut say);
+    fleet.each(cluster, None, at, &mut say);
     say(Metric::RenderedTimestamp, &[], seconds(at));
     let uid = fleet.origin(cluster).map(|origin| origin.uid).unwrap_or_default();
     let labels = [(label::CONTRACT, CONTRACT_VERSION), (label::CLUSTER_UID, uid)];

@@ -1,7 +1,7 @@
 //! People who look at the page, and programs that ask for verdicts.
 
 use crate::figures::Work;
-use crate::generated::{NAMESPACE, SOURCE, cluster_name, revision};
+use crate::generated::{Generated, NAMESPACE, SOURCE, revision};
 use crate::hub::Running;
 use anyhow::{Context, Result, ensure};
 use statusbridge_tests::usage;
@@ -64,20 +64,16 @@ impl Viewers {
     }
 
     /// Asks for verdicts, and adds what the polls meanwhile took.
-    pub(crate) async fn end(
-        mut self,
-        running: &Running,
-        quiet: Work,
-        packages: &[String],
-    ) -> Result<Watched> {
+    pub(crate) async fn end(mut self, running: &Running, quiet: Work, fleet: &Generated) -> Result<Watched> {
         if let Some(ended) = self.tasks.try_join_next() {
             ended??;
         }
         let memory = usage::resident(running.pid()?)?.saturating_sub(self.resident);
         let mut took = Vec::with_capacity(VERDICTS);
         for number in 0..VERDICTS {
-            let package = packages.get(number % packages.len()).context("packages")?;
-            let clusters: Vec<String> = (0..100).map(|n| cluster_name((number + n * 7) % 1000)).collect();
+            let package = fleet.packages.get(number % fleet.packages.len()).context("packages")?;
+            let some = fleet.len().min(1000);
+            let clusters: Vec<&str> = (0..100).map(|n| fleet.cluster_name((number + n * 7) % some)).collect();
             let query = format!(
                 "source={SOURCE}&namespace={NAMESPACE}&package={package}&revision={}&clusters={}",
                 revision(package, (number % 2) as u64),

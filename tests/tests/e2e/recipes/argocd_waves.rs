@@ -131,14 +131,7 @@ impl Central {
             tokio::try_join!(ApiServer::start(rig, &etcd, "eu-1"), ApiServer::start(rig, &etcd, "eu-2"))?;
         let clusters = [eu_1, eu_2];
         let prometheus = Prometheus::start(rig, &PrometheusConfig::with_jobs([job()])).await?;
-        let config = rig.dir().join("aggregator.yaml");
-        let speaker = json!({"cluster": "hub", "sources": ["argocd-application"], "clusters": ["eu-*"]});
-        std::fs::write(&config, json!({"speakers": [speaker]}).to_string())?;
-        let mut options = AggregatorOptions::new(prometheus.url());
-        options.more = ["--backend-timeout", "2s", "--config", &config.display().to_string()]
-            .map(str::to_owned)
-            .to_vec();
-        let hub = Hub::start_with(rig, &etcd, options).await?;
+        let hub = Hub::start_with_speaker(rig, &etcd, &prometheus.url(), "argocd-application").await?;
         hub.api.ensure_namespace("fleet").await?;
         let scripts = recipe("argocd-cm.yaml")?.pop().context("no ConfigMap")?;
         let argo_cd = ArgoCd::start(rig, &hub.api, &scripts).await?;

@@ -13,13 +13,14 @@ use std::sync::Arc;
 use statusbridge_contract::stream::StreamLabels;
 use statusbridge_contract::{Fingerprint, Metric, PACKAGE_METRICS, label};
 use statusbridge_core::fleet::{
-    DigestSample, Digests, Exposition, FEED_LABEL, MOST_STREAMS, Parts, StreamId, lack_of,
+    DigestSample, Digests, Exposition, FEED_LABEL, MOST_STREAMS, StreamId, lack_of,
 };
 use statusbridge_core::sample::{Labels, Sample, Sink};
 use statusbridge_core::time::Seconds;
 
 use super::PollConfig;
 use super::foreseen::{Foreseen, milliseconds};
+use super::part_digests::{PartDigests, Room};
 use crate::feed::promql::{Exporters, FeedError, QueryApi};
 
 /// How far beyond the present is looked: VictoriaMetrics takes samples that are stamped up to two days ahead, others
@@ -32,12 +33,6 @@ const REMEMBERED: Seconds = 720.0;
 const SAMPLES: usize = 64;
 /// Streams that are told of one cluster, and of one stream's labels: one more than are kept tells that there are too many.
 const STREAMS: usize = MOST_STREAMS + 1;
-
-/// Bytes of the parts that are told under one stream's labels, and of all of them: where there are more, they count for nothing.
-const PARTS: usize = 2 << 20;
-const ALL_PARTS: usize = 64 << 20;
-/// What a part takes besides its cluster's name.
-const PART: usize = 96;
 
 /// Metrics of which a stream has one sample each.
 const HEAD: [Metric; 3] = [Metric::Digest, Metric::RenderedTimestamp, Metric::ProcessNumber];
@@ -139,19 +134,14 @@ type Series = Vec<(i64, u64)>;
 type Values = Vec<(i64, Option<u64>)>;
 
 /// The contract version and the UID that a digest names.
-type Speech = (String, String);
+pub(super) type Speech = (String, String);
 
 /// What came of one stream's labels.
 #[derive(Default)]
 struct Head {
     /// Mostly of one.
     digests: BTreeMap<Speech, Values>,
-    /// The newest sample of each part, by the cluster that it is about.
-    parts: HashMap<(Speech, Box<str>), (i64, u64)>,
-    /// The bytes that they take.
-    parts_bytes: usize,
-    /// Whether there were more than are kept: then none is.
-    has_too_many_parts: bool,
+    parts: PartDigests,
     /// Whether there are more of these than are kept.
     is_crowded: bool,
     rendered: Series,
@@ -195,14 +185,14 @@ struct Heads {
     heads: Vec<Head>,
     text: String,
     samples: u64,
-    /// The bytes that the parts of all of them take.
-    parts_bytes: usize,
+    room_for_parts: Room,
 }
 
 impl Heads {
     fn new(window: Window, config: &PollConfig, streams: Streams) -> Self {
         let (heads, text) = (Vec::new(), String::new());
-        Self { window, config: config.clone(), streams, heads, text, samples: 0, parts_bytes: 0 }
+        let room_for_parts = Room::default();
+        Self { window, config: config.clone(), streams, heads, text, samples: 0, room_for_parts }
     }
 
     /// What is known of the stream that a series belongs to, and the series' own labels.
@@ -353,10 +343,7 @@ impl Head {
             let stream = StreamId { labels: labels.clone(), ..StreamId::default() };
             streams.push(Digests { cluster: cluster.to_owned(), stream, ..Digests::default() });
         }
-        let mut parts = HashMap::<(String, Fingerprint, i64), Parts>::new();
-        for (((contract, uid), cluster), (at, digest)) in self.parts {
-            parts.entry((contract, Fingerprint::of(&uid), at)).or_default().insert(cluster, digest);
-        }
+        let mut parts = self.parts.by_scrape();
         for digests in &mut streams.all {
             if let (Some(newest), Some(uid)) = (digests.samples.last(), digests.stream.uid) {
                 let whole = (digests.contract.clone(), uid, milliseconds(newest.at));
@@ -422,19 +409,7 @@ impl Sink for Heads {
             // A digest of a part of what an exporter says attests nothing by itself.
             Metric::Digest if !part.is_empty() => {
                 let Some(newest) = known.filter_map(whole).max_by_key(|(at, _)| *at) else { return };
-                let bytes = part.len() + own.0.len() + own.1.len() + PART;
-                if head.has_too_many_parts {
-                    return;
-                }
-                if head.parts_bytes + bytes > PARTS || self.parts_bytes + bytes > ALL_PARTS {
-                    head.has_too_many_parts = true;
-                    head.parts = HashMap::new();
-                    self.parts_bytes -= std::mem::take(&mut head.parts_bytes);
-                } else {
-                    head.parts.insert((own, part.into()), newest);
-                    head.parts_bytes += bytes;
-                    self.parts_bytes += bytes;
-                }
+                head.parts.add(own, part.into(), newest, &mut self.room_for_parts);
             }
             Metric::Digest => {
                 head.future = head.future.into_iter().chain(latest.filter(|at| *at > now)).reduce(f64::max);

@@ -11,6 +11,7 @@
 mod batch;
 mod digests;
 mod foreseen;
+mod part_digests;
 mod parts;
 #[cfg(test)]
 mod parts_tests;
