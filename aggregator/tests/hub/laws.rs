@@ -6,6 +6,7 @@ use statusbridge_api::conditions::{OPEN, READY, RECONCILING, STALLED, find, is_t
 use statusbridge_api::rollout_gate::{GateTerms, Require};
 use statusbridge_api::{RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::dependencies::Dependencies;
 use statusbridge_core::decide::rollout_gate::{Input, PackageSpec, decide};
 use statusbridge_core::decide::{Backend, Membership, Target};
@@ -97,6 +98,7 @@ fn judge(
         previous,
         package: PackageSpec::Found(&package()),
         targets: wave,
+        excused: &Excused::nobody(),
         membership: &Membership::Known,
         artifact: Ok(Fingerprint::of(&spec.revision)),
         stages: &[],

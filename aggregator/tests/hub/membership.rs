@@ -7,6 +7,7 @@ use statusbridge_api::{
     ClusterSet, FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus,
 };
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::dependencies::Dependencies;
 use statusbridge_core::decide::fleet_package::{self, Wanted};
 use statusbridge_core::decide::rollout_gate::{self, PackageSpec};
@@ -20,6 +21,7 @@ fn selected() -> ClusterSet {
 }
 
 fn gate_of(
+    excused: &Excused::nobody(),
     membership: &Membership,
     targets: &[Target],
     previous: Option<&RolloutGateStatus>,
@@ -32,6 +34,7 @@ fn gate_of(
         previous,
         package: PackageSpec::Found(&package()),
         targets,
+        excused: &Excused::nobody(),
         membership,
         artifact: Ok(Fingerprint::of(R2)),
         stages: &[],
@@ -44,6 +47,7 @@ fn gate_of(
 }
 
 fn report_of(
+    excused: &Excused::nobody(),
     membership: &Membership,
     targets: &[Target],
     previous: Option<&FleetPackageStatus>,
@@ -57,6 +61,7 @@ fn report_of(
         previous,
         wanted: Wanted::Revision(R2),
         targets,
+        excused: &Excused::nobody(),
         membership,
         backend: Backend::Answers,
         moment,
@@ -219,6 +224,7 @@ fn a_selector_that_cannot_be_meant_is_an_invalid_spec() {
         previous: None,
         wanted: Wanted::Revision(R2),
         targets: &[],
+        excused: &Excused::nobody(),
         membership: &Membership::Known,
         backend: Backend::Answers,
         moment: NOW,

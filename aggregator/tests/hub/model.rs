@@ -8,6 +8,7 @@ use statusbridge_api::{RolloutGateSpec, RolloutGateStatus, common};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::checks::answer::Value;
 use statusbridge_core::checks::{Answer, Answered, Fault, Said};
+use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::dependencies::{Dependencies, Dependency};
 use statusbridge_core::decide::rollout_gate::{Asked, Input, PackageSpec, decide};
 use statusbridge_core::decide::{Backend, Membership, time};
@@ -145,6 +146,7 @@ fn judge(world: &World) -> RolloutGateStatus {
         previous: previous(world).as_ref(),
         package: PackageSpec::Found(&package()),
         targets: &targets(world.seen.clone()),
+        excused: &Excused::nobody(),
         membership: &Membership::Known,
         artifact: Ok(Fingerprint::of(&world.spec.revision)),
         stages: &[],

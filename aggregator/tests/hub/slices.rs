@@ -17,7 +17,7 @@ use statusbridge_core::reconcile::store::Key;
 use crate::made::*;
 
 fn one(spec: &FleetPackageSpec, observation: Observation) -> ClusterRow {
-    rows(Revision::literal(spec), &targets([observation])).remove(0).row
+    rows(Revision::literal(spec), &targets([observation]), &Excused::nobody()).remove(0).row
 }
 
 #[rstest]
@@ -153,7 +153,7 @@ impl Hub {
 
 fn evident(cluster: &str, observation: Observation) -> Evident {
     let target = Target { cluster: cluster.into(), observation };
-    rows(Revision::literal(&package()), &[target]).remove(0)
+    rows(Revision::literal(&package()), &[target], &Excused::nobody()).remove(0)
 }
 
 fn many(count: usize) -> Vec<Evident> {

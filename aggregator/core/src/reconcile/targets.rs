@@ -7,6 +7,7 @@ use std::sync::Arc;
 use statusbridge_api::common::Choice;
 use statusbridge_api::{ClusterSet, PackageRef};
 
+use crate::decide::excused::{Excused, Excuses};
 use crate::decide::{Backend, HIDDEN, Membership, Target};
 use crate::fleet::Fleet;
 use crate::fleet::observation::{Observation, Standing, reason};
@@ -38,6 +39,24 @@ pub(crate) struct Chosen {
     pub(crate) membership: Membership,
 }
 
+/// The same, where some need not be healthy now.
+pub(crate) struct Counted<'a> {
+    /// Those that count, by name; each once.
+    pub(crate) targets: Arc<[Target]>,
+    /// Those that do not.
+    pub(crate) excused: Excused<'a>,
+    /// Whether they are all that are meant, and may be excused still.
+    pub(crate) membership: Membership,
+}
+
+impl Counted<'_> {
+    /// Nobody is meant.
+    pub(crate) fn nobody() -> Self {
+        let Chosen { targets, membership } = Chosen::nobody();
+        Self { targets, excused: Excused::nobody(), membership }
+    }
+}
+
 impl Chosen {
     /// Nobody is meant.
     pub(crate) fn nobody() -> Self {
@@ -46,6 +65,17 @@ impl Chosen {
 }
 
 impl Sources<'_> {
+    /// Tells those that count from those that are excused.
+    pub(crate) fn count<'e>(&self, chosen: Chosen, excuses: Excuses<'e>) -> Counted<'e> {
+        let Chosen { targets, mut membership } = chosen;
+        let (targets, excused) = excuses.split(targets);
+        if excused.is_by_profile() && membership == Membership::Known {
+            // Who was excused when profiles could last be read may not be so any more.
+            membership = self.shown_membership();
+        }
+        Counted { targets, excused, membership }
+    }
+
     /// The clusters that `clusters` means, and what is known of the package there.
     pub(crate) fn choose(&self, package: &PackageRef, clusters: &ClusterSet, stale_after: Seconds) -> Chosen {
         if let Some(refusal) = self.grant.refuses(package, clusters) {
