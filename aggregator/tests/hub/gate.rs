@@ -7,9 +7,9 @@ use statusbridge_api::rollout_gate::{GateTerms, Override, OverrideState, Require
 use statusbridge_api::trace::StageStatus;
 use statusbridge_api::{Reason, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
-use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::closing::{self, Unwatched};
 use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::rollout_gate::{Asked, Input, PackageSpec, decide};
 use statusbridge_core::decide::{Backend, Membership, Moment, Target, time, unix, worth_writing};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing};

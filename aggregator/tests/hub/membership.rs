@@ -7,8 +7,8 @@ use statusbridge_api::{
     ClusterSet, FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus,
 };
 use statusbridge_contract::Fingerprint;
-use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::fleet_package::{self, Wanted};
 use statusbridge_core::decide::rollout_gate::{self, PackageSpec};
 use statusbridge_core::decide::{Backend, Membership, Moment, Target};
@@ -21,7 +21,6 @@ fn selected() -> ClusterSet {
 }
 
 fn gate_of(
-    excused: &Excused::nobody(),
     membership: &Membership,
     targets: &[Target],
     previous: Option<&RolloutGateStatus>,
@@ -47,7 +46,6 @@ fn gate_of(
 }
 
 fn report_of(
-    excused: &Excused::nobody(),
     membership: &Membership,
     targets: &[Target],
     previous: Option<&FleetPackageStatus>,

@@ -35,7 +35,8 @@ pub trait Profiled {
 }
 
 /// There are no ClusterProfiles.
-struct Nowhere;
+#[derive(Debug, Clone, Copy)]
+pub struct Nowhere;
 
 impl Profiled for Nowhere {
     fn labels(&self, _: &str) -> Option<&Labels> {

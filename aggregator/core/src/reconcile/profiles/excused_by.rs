@@ -66,7 +66,9 @@ impl TryFrom<Written> for ExcusedBy {
             }
             (None, Some(Label { key, value })) if !key.is_empty() => Said::Label { key, value },
             _ => {
-                return Err("excused must have exactly one of {condition: {type, status}} and {label: {key}}");
+                return Err(
+                    "excused must have exactly one of {condition: {type, status}} and {label: {key}}",
+                );
             }
         };
         let reason = written.reason.filter(|reason| !reason.is_empty());
