@@ -206,6 +206,9 @@ fn rows<'a>(clusters: impl Iterator<Item = &'a Cluster>, limit: usize, text: &mu
         if !message.is_empty() {
             *text += &format!(", {}", quoted(message));
         }
+        if let Some(why) = &row.excused {
+            *text += &format!(", excused: {}", quoted(why));
+        }
     }
     left_out(&listed, "clusters", text);
     listed
