@@ -30,6 +30,9 @@ struct Row {
     cluster_name: String,
     state: String,
     reason: String,
+    /// Why the cluster need not be healthy, where it is excused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    excused: Option<String>,
     #[serde(flatten)]
     more: Map<String, Value>,
 }
