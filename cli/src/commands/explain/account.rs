@@ -92,6 +92,7 @@ pub(super) struct Claim {
 }
 
 /// What a gate asks for, in numbers.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Terms {
@@ -111,8 +112,8 @@ pub(super) struct Terms {
     pub allowed: u64,
     /// Clusters that count and have fresh, verified status.
     pub observed: u64,
-    /// How many must, as the FleetPackage asks for.
-    pub least_observed: u64,
+    /// How many must, as the FleetPackage asks for, if it can be read.
+    pub least_observed: Option<u64>,
     /// Clusters that are excused.
     pub excused: u64,
 }
@@ -160,7 +161,6 @@ fn gate(seen: &Seen, now: Seconds) -> Result<Account> {
     let judged_now = verdict.observed_generation == Some(verdict.generation);
     let terms = gate.spec.as_ref().ok().zip(counts.filter(|_| judged_now)).and_then(|(spec, counts)| {
         let (needed, allowed) = need_and_budget(&spec.terms, counts.total).ok()?;
-        let package = package.as_ref()?.spec.as_ref().ok()?;
         let unobserved = counts.stale + counts.missing + counts.unverified + counts.conflicting;
         Some(Terms {
             require: spec.terms.require,
@@ -171,7 +171,9 @@ fn gate(seen: &Seen, now: Seconds) -> Result<Account> {
             failed_or_unobserved: counts.failed + unobserved,
             allowed,
             observed: counts.total - unobserved.min(counts.total),
-            least_observed: least_observed(package, counts.total + counts.excused).ok()?,
+            least_observed: package
+                .as_ref()
+                .and_then(|it| least_observed(it.spec.as_ref().ok()?, counts.total + counts.excused).ok()),
             excused: counts.excused,
         })
     });

@@ -35,7 +35,8 @@ pub(super) fn render(account: &Account) -> String {
         let failed = format!("{failed_or_unobserved} failed or out of sight, {allowed} allowed");
         let Terms { observed, least_observed, excused, .. } = terms;
         let excused = if *excused > 0 { format!("; {excused} excused") } else { String::new() };
-        let observed = format!("{observed} observed, {least_observed} needed{excused}");
+        let needed = around(", ", least_observed.as_ref(), " needed");
+        let observed = format!("{observed} observed{needed}{excused}");
         page.line("Terms", &format!("{counted}; {failed}; {observed}"));
     }
     page.status(&account.status);
