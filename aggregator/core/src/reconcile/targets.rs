@@ -180,7 +180,7 @@ mod tests {
     use crate::reconcile::profiles::{ClusterName, News, Settings};
     use crate::reconcile::tenancy::Tenancy;
     use crate::testing::{Exposition, healthy, tell};
-    use statusbridge_api::FleetPackageSpec;
+    use statusbridge_api::{Excuse, FleetPackageSpec};
 
     const T: Seconds = 10_000.0;
 
@@ -268,6 +268,33 @@ mod tests {
         assert_eq!(names("a-*"), ["a-1 Missing"]);
         assert_eq!(names("b-*"), ["b-1 Conflict"]);
         assert_eq!(names("Cluster*"), Vec::<String>::new(), "its stand-in is no name to be granted");
+    }
+
+    #[test]
+    fn who_is_excused_by_a_list_that_may_be_out_of_date_makes_the_choice_out_of_date() {
+        let fleet = fleet(None);
+        let mut profiles = profiles(&[("c", json!({"properties": [{"name": "id", "value": "c"}]}))]);
+        let tenancy = Tenancy::default();
+        let package = crate::testing::package("p");
+        let grant = tenancy.grant("tenant", &package);
+        let observations = ObservationCache::default();
+        let written: Vec<Excuse> = serde_json::from_value(json!([
+            {"selector": {}, "reason": "lab"}, {"cluster": "d", "reason": "repair"},
+        ]))
+        .unwrap();
+        let named = |names: Value| serde_json::from_value(json!({"names": names})).unwrap();
+        let count = |profiles: &Profiles, names: Value| {
+            let sources =
+                Sources { fleet: &fleet, profiles, observations: &observations, grant: &grant, t: T };
+            let chosen = sources.choose(&package, &named(names), 180.0);
+            let counted = sources.count(chosen, Excuses::new(&written, profiles, T));
+            (counted.targets.len(), counted.excused.count(), counted.membership)
+        };
+        assert_eq!(count(&profiles, json!(["b", "c", "d"])), (1, 2, Membership::Known));
+        profiles.apply([News::Broken("cut off".into())], 5.0);
+        let outdated = Membership::Outdated { since: 5.0, error: "cut off".into() };
+        assert_eq!(count(&profiles, json!(["b", "c", "d"])), (1, 2, outdated));
+        assert_eq!(count(&profiles, json!(["b", "d"])), (1, 1, Membership::Known), "no profile says so");
     }
 
     #[test]
