@@ -325,9 +325,11 @@ proptest! {
 
     #[test]
     fn excusing_more_never_opens_a_gate_that_sees_too_few(world in world(), at in any::<prop::sample::Index>()) {
-        prop_assume!(!world.seen.is_empty() && world.spec.override_.is_none());
-        prop_assume!(!matches!(world.backend, Backend::Unknown(_)));
-        let mut world = world;
+        let spec = RolloutGateSpec { override_: None, ..world.spec };
+        let mut world = World { spec, backend: Backend::Answers, ..world };
+        if world.seen.is_empty() {
+            return Ok(());
+        }
         let at = at.index(world.seen.len());
         world.excuses[at] = Some(60.0);
         let status = judge(&world);
