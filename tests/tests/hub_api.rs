@@ -336,8 +336,36 @@ async fn bad_specs_are_refused_in_words_that_help() {
                 "must have at most 8 items",
             ),
         ];
+        let excused = |change: Value| {
+            let mut excuse = json!({"cluster": "c", "reason": "maintenance"});
+            merge(&mut excuse, change);
+            package("p", json!({"excused": [excuse]}))
+        };
+        let one = "exactly one of cluster and selector must be set";
+        let excuses: Vec<(&str, Value, &str)> = vec![
+            ("nobody", excused(json!({"cluster": null})), one),
+            ("both", excused(json!({"selector": {}})), one),
+            ("no name", excused(json!({"cluster": ""})), "should be at least 1 chars long"),
+            ("no reason", excused(json!({"reason": null})), "reason: Required value"),
+            ("no words", excused(json!({"reason": ""})), "should be at least 1 chars long"),
+            ("many words", excused(json!({"reason": "r".repeat(257)})), "may not be more than 256"),
+            ("end", excused(json!({"until": "tomorrow"})), "must be of type date-time"),
+            (
+                "label",
+                excused(json!({"cluster": null, "selector": {"matchLabels": {"a b": "c"}}})),
+                "matchLabels has a key that no label can have",
+            ),
+            (
+                "many",
+                package("p", json!({"excused": vec![json!({"cluster": "c", "reason": "r"}); 101]})),
+                "must have at most 100 items",
+            ),
+            ("none", package("p", json!({"minObserved": 0})), "minObserved must be a number of clusters from 1"),
+            ("none", package("p", json!({"minObserved": "0%"})), "or a percentage from 1% to 100%"),
+            ("share", package("p", json!({"minObserved": "most"})), "or a percentage from 1% to 100%"),
+        ];
         let mut wrong = Vec::new();
-        for (name, object, expected) in cases.iter().chain(&references).chain(&traces) {
+        for (name, object, expected) in cases.iter().chain(&references).chain(&traces).chain(&excuses) {
             let said = refusal(&api, object).await;
             if !said.contains(expected) {
                 wrong.push(format!("{} {name}: expected {expected:?}, got {said:?}", object["kind"]));
@@ -387,6 +415,15 @@ async fn bad_specs_are_refused_in_words_that_help() {
             .collect();
         let selector = json!({"matchLabels": labels, "matchExpressions": expressions});
         api.apply_object(&gate("most-labels", json!({"clusters": {"selector": selector}}))).await?;
+        let few = json!({"matchLabels": labels, "matchExpressions": [
+            {"key": "example.com/key", "operator": "In", "values": ["a", "b"]}
+        ]});
+        let excuse = json!({"selector": few, "reason": "r".repeat(256), "until": "2030-01-01T00:00:00Z"});
+        api.apply_object(&package(
+            "excuses",
+            json!({"excused": vec![excuse; 100], "minObserved": "100%"}),
+        ))
+        .await?;
         api.apply_object(&slice(vec![row("Healthy"); 256])).await?;
         // A null counts as left out.
         let mut null = gate("null", json!({}));
@@ -552,14 +589,14 @@ async fn columns_answer_at_a_glance() {
             header("fpkg").await?
                 == [
                     "NAME", "PACKAGE", "REVISION", "TARGETS", "UPDATED", "HEALTHY", "FAILED", "STALE",
-                    "READY", "REASON", "AGE"
+                    "EXCUSED", "READY", "REASON", "AGE"
                 ]
         );
         api.apply_object(&slice(Vec::new())).await?;
         ensure!(header("fpkgslice").await? == ["NAME", "FLEETPACKAGE", "GENERATION", "EVIDENCE", "AGE"]);
         ensure!(
             header("rgate").await?
-                == ["NAME", "PACKAGE", "OPEN", "REASON", "REVISION", "HEALTHY", "AGE", "WAITING"]
+                == ["NAME", "PACKAGE", "OPEN", "REASON", "REVISION", "HEALTHY", "EXCUSED", "AGE", "WAITING"]
         );
 
         let waiting =

@@ -21,11 +21,12 @@ pub mod names;
 pub mod reason;
 
 pub use fields::common::{ClusterSet, Reporting};
+pub use fields::excuse::{Excuse, ExcusedCluster};
 pub use fields::label_selector::LabelSelector;
 pub use fields::package_ref::PackageRef;
 pub use fields::revision_from::RevisionFrom;
 pub use fields::trace::TraceStage;
-pub use fields::{check, common, label_selector, package_ref, revision_from, trace};
+pub use fields::{check, common, excuse, label_selector, package_ref, revision_from, trace};
 pub use kinds::fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus};
 pub use kinds::fleet_package_slice::FleetPackageSlice;
 pub use kinds::fleet_rollout::{FleetRollout, FleetRolloutSpec, FleetRolloutStatus};

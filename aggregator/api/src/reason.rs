@@ -39,6 +39,8 @@ crate::catalogue! {
     NoTargets,
     /// Fewer clusters report the package than `reporting.minClusters` asks for.
     TooFewClusters,
+    /// Fewer clusters have fresh, verified status and are not excused than `minObserved` asks for.
+    TooFewObserved,
     /// More clusters have failed than `maxFailures` allows.
     FailureBudgetExceeded,
     /// Another FleetRollout of the namespace rolls the same package out: one at a time.

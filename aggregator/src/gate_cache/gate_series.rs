@@ -16,7 +16,7 @@ use statusbridge_core::reconcile::store::Key;
 const BUDGET: usize = 2 << 20;
 
 /// Samples of a gate besides the first.
-const DETAILS: usize = 14;
+const DETAILS: usize = 15;
 
 /// Bytes of a sample besides the gate's names, about.
 const SAMPLE: usize = 80;
@@ -140,8 +140,8 @@ fn is_judged(verdict: &GateVerdict) -> bool {
     matches!(verdict.state, State::Open | State::Waiting | State::Stalled)
 }
 
-/// How many clusters are in which state. Each is in one: the sum is the number of targets.
-fn clusters(counts: &GateCounts) -> [(&'static str, u64); 9] {
+/// How many clusters are in which state. Each is in one: the sum is the number of targets, those included that are excused.
+fn clusters(counts: &GateCounts) -> [(&'static str, u64); 10] {
     [
         ("healthy", counts.healthy),
         ("soaking", counts.soaking),
@@ -152,6 +152,7 @@ fn clusters(counts: &GateCounts) -> [(&'static str, u64); 9] {
         ("missing", counts.missing),
         ("unverified", counts.unverified),
         ("conflicting", counts.conflicting),
+        ("excused", counts.excused),
     ]
 }
 

@@ -253,7 +253,7 @@ fn a_gate_has_the_same_series_whatever_becomes_of_it() {
     };
     let board = board(at);
     let fresh = names(&board);
-    assert_eq!(fresh.len(), 15, "{fresh:?}");
+    assert_eq!(fresh.len(), 16, "{fresh:?}");
     let revision = ("/spec/revision", json!(R1));
     for gate in [closed("Failed", &[]), closed("Stale", &[revision]), gate(&[("/status", Value::Null)])] {
         board.gate(&key("wave"), Some(&gate));
@@ -377,7 +377,7 @@ fn whoever_makes_gates_does_not_make_the_page_any_size() {
     let count = |metric: &str| text.lines().filter(|line| line.starts_with(metric)).count();
     assert_eq!(count("statusbridge_gate_open{"), names.len());
     let detailed = count("statusbridge_gate_state{");
-    assert!(detailed > 400 && count("statusbridge_gate_clusters{") == 9 * detailed, "{detailed}");
+    assert!(detailed > 400 && count("statusbridge_gate_clusters{") == 10 * detailed, "{detailed}");
     assert!(count("statusbridge_delivery_deployments_total{") > 200);
     assert!(text.len() < 7 << 20, "{} bytes", text.len());
 }

@@ -9,6 +9,7 @@ use statusbridge_contract::Fingerprint;
 use statusbridge_core::checks::answer::Value;
 use statusbridge_core::checks::{Answer, Answered, Fault, Said};
 use statusbridge_core::decide::dependencies::{Dependencies, Dependency};
+use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::rollout_gate::{Asked, Input, NoQuery, PackageSpec, questions};
 use statusbridge_core::decide::{Backend, Membership, Moment, Target, time, unix, worth_writing};
 use statusbridge_core::fleet::observation::Row;
@@ -188,6 +189,7 @@ fn asks(case: &Case, targets: &[Target]) -> Vec<String> {
         previous: case.previous.as_ref(),
         package: PackageSpec::Found(&package()),
         targets,
+        excused: &Excused::nobody(),
         membership: &Membership::Known,
         artifact: Ok(Fingerprint::of(&case.spec.revision)),
         stages: &[],

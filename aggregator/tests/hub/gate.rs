@@ -9,6 +9,7 @@ use statusbridge_api::{Reason, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::decide::closing::{self, Unwatched};
 use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::rollout_gate::{Asked, Input, PackageSpec, decide};
 use statusbridge_core::decide::{Backend, Membership, Moment, Target, time, unix, worth_writing};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing};
@@ -57,6 +58,7 @@ impl Case {
             previous: self.previous.as_ref(),
             package: PackageSpec::Found(&package()),
             targets,
+            excused: &Excused::nobody(),
             membership: &Membership::Known,
             artifact: self.untraced.map_or_else(|| Ok(Fingerprint::of(&self.spec.revision)), Err),
             stages: &self.stages,
@@ -364,6 +366,7 @@ fn specs_that_cannot_be_judged_are_closed() {
             previous: None,
             package,
             targets: &targets([fresh(healthy(R2))]),
+            excused: &Excused::nobody(),
             membership: &Membership::Known,
             artifact: Ok(Fingerprint::of(R2)),
             stages: &[],

@@ -3,6 +3,7 @@
 use statusbridge_api::fleet_package::{FleetPackageSpec, FleetPackageStatus, HistoryEntry};
 use statusbridge_api::{ClusterSet, Reporting};
 use statusbridge_contract::{Fingerprint, Health};
+use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::fleet_package::{Input, Wanted, decide};
 use statusbridge_core::decide::{Backend, Membership, Moment, time};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing};
@@ -44,6 +45,7 @@ impl Story {
             generation: 1,
             previous: self.status.as_ref(),
             targets: &targets(seen),
+            excused: &Excused::nobody(),
             membership: &Membership::Known,
             backend,
             moment: Moment { t: at(self.minute) - 5.0, now: at(self.minute) },
@@ -161,6 +163,7 @@ fn it_outlives_a_backend_that_never_answers_and_a_spec_that_cannot_be_read() {
         generation: 2,
         previous: Some(&silent),
         targets: &[],
+        excused: &Excused::nobody(),
         membership: &Membership::Known,
         backend: Backend::Answers,
         moment: NOW,
@@ -182,6 +185,7 @@ fn what_a_namespace_may_not_see_any_more_is_not_remembered_either() {
         generation: 1,
         previous: Some(&before),
         targets: &[],
+        excused: &Excused::nobody(),
         membership: &Membership::Forbidden("this namespace may not see it".into()),
         backend: Backend::Answers,
         moment: NOW,
@@ -249,6 +253,7 @@ fn the_last_healthy_revision_is_one_that_the_whole_package_had() {
         generation: 1,
         previous: story.status.as_ref(),
         targets: &targets([fresh(healthy(R2))]),
+        excused: &Excused::nobody(),
         membership: &Membership::Known,
         backend: Backend::Answers,
         moment: NOW,

@@ -7,6 +7,7 @@ use statusbridge_api::rollout_gate::{GateTerms, Require};
 use statusbridge_api::{RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::rollout_gate::{Input, PackageSpec, decide};
 use statusbridge_core::decide::{Backend, Membership, Target};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing};
@@ -97,6 +98,7 @@ fn judge(
         previous,
         package: PackageSpec::Found(&package()),
         targets: wave,
+        excused: &Excused::nobody(),
         membership: &Membership::Known,
         artifact: Ok(Fingerprint::of(&spec.revision)),
         stages: &[],
@@ -147,6 +149,7 @@ proptest! {
             let need = spec.terms.min_healthy.as_ref().map_or(total.saturating_sub(budget), |least| least.of_rounded_up(total).unwrap());
             let out_of_sight = seen.iter().filter(|seen| seen.standing != Standing::Fresh || seen.row.is_none()).count() as u64;
             let counts = status.clusters.unwrap();
+            prop_assert!(2 * (total - out_of_sight) > total, "more than half are seen");
             prop_assert!(total > 0 && counts.healthy >= need && counts.healthy > 0);
             prop_assert!(counts.healthy <= sure);
             prop_assert!(counts.failed + out_of_sight <= budget);

@@ -26,6 +26,8 @@ pub fn package() -> FleetPackageSpec {
         revision_from: None,
         trace: Vec::new(),
         clusters: ClusterSet::any_reporting(),
+        excused: Vec::new(),
+        min_observed: None,
         stale_after: "3m".into(),
         detail: Detail::Problems,
         managed_by: None,

@@ -6,6 +6,7 @@ mod checks;
 mod crds;
 mod deadline;
 mod depends;
+mod excused;
 mod gate;
 mod history;
 mod laws;

@@ -8,6 +8,7 @@ use statusbridge_api::{
 };
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::fleet_package::{self, Wanted};
 use statusbridge_core::decide::rollout_gate::{self, PackageSpec};
 use statusbridge_core::decide::{Backend, Membership, Moment, Target};
@@ -32,6 +33,7 @@ fn gate_of(
         previous,
         package: PackageSpec::Found(&package()),
         targets,
+        excused: &Excused::nobody(),
         membership,
         artifact: Ok(Fingerprint::of(R2)),
         stages: &[],
@@ -57,6 +59,7 @@ fn report_of(
         previous,
         wanted: Wanted::Revision(R2),
         targets,
+        excused: &Excused::nobody(),
         membership,
         backend: Backend::Answers,
         moment,
@@ -219,6 +222,7 @@ fn a_selector_that_cannot_be_meant_is_an_invalid_spec() {
         previous: None,
         wanted: Wanted::Revision(R2),
         targets: &[],
+        excused: &Excused::nobody(),
         membership: &Membership::Known,
         backend: Backend::Answers,
         moment: NOW,

@@ -2,13 +2,16 @@
 
 use proptest::prelude::*;
 use statusbridge_api::check::Check;
+use statusbridge_api::common::Amount;
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, STALLED, find, is_true};
+use statusbridge_api::excuse::Excuse;
 use statusbridge_api::rollout_gate::{GateRef, GateTerms, Override, OverrideState, Require};
-use statusbridge_api::{RolloutGateSpec, RolloutGateStatus, common};
+use statusbridge_api::{FleetPackageSpec, RolloutGateSpec, RolloutGateStatus, common};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::checks::answer::Value;
 use statusbridge_core::checks::{Answer, Answered, Fault, Said};
 use statusbridge_core::decide::dependencies::{Dependencies, Dependency};
+use statusbridge_core::decide::excused::{Excuses, Nowhere};
 use statusbridge_core::decide::rollout_gate::{Asked, Input, PackageSpec, decide};
 use statusbridge_core::decide::{Backend, Membership, time};
 use statusbridge_core::fleet::observation::{Observation, Standing};
@@ -25,6 +28,9 @@ struct World {
     /// Seconds since the gate was first judged, for which generation, and whether it was open.
     previous: Option<(f64, i64, bool)>,
     seen: Vec<Observation>,
+    /// Of each cluster: after how many seconds its excuse ends, if it has one.
+    excuses: Vec<Option<f64>>,
+    min_observed: Option<Amount>,
     dependencies: Vec<Dependency>,
     cycle: bool,
     /// Of each check: how long ago it was asked, and what was said.
@@ -89,18 +95,37 @@ fn world() -> impl Strategy<Value = World> {
         spec,
         1..3i64,
         prop::option::of((0.0..7200.0f64, 1..3i64, prop::bool::ANY)),
-        prop::collection::vec(prop_oneof![2 => Just(fresh(healthy(R2))), 1 => laws::observation()], 0..5),
+        prop::collection::vec(
+            (
+                prop_oneof![2 => Just(fresh(healthy(R2))), 1 => laws::observation()],
+                prop::option::weighted(0.2, -60.0..120.0f64),
+            ),
+            0..5,
+        ),
+        laws::amount(1),
         prop::collection::vec(dependency, 0..3),
         prop::bool::weighted(0.05),
         checks,
         prop_oneof![8 => Just(Backend::Answers), 1 => Just(Backend::Fails("down")), 1 => Just(Backend::Unknown("not yet"))],
     )
-        .prop_map(|(mut spec, generation, previous, seen, dependencies, cycle, checks, backend)| {
+        .prop_map(|(mut spec, generation, previous, seen, min_observed, dependencies, cycle, checks, backend)| {
+            let (seen, excuses) = seen.into_iter().unzip();
             let (mut list, answers): (Vec<Check>, Vec<_>) = checks.into_iter().unzip();
             list.iter_mut().enumerate().for_each(|(at, check)| check.name = format!("x{at}"));
             spec.terms.checks = list;
             spec.depends_on = (0..dependencies.len()).map(|at| GateRef { name: NAMES[at].into() }).collect();
-            World { spec, generation, previous, seen, dependencies, cycle, answers, backend }
+            World {
+                spec,
+                generation,
+                previous,
+                seen,
+                excuses,
+                min_observed,
+                dependencies,
+                cycle,
+                answers,
+                backend,
+            }
         })
 }
 
@@ -125,6 +150,24 @@ fn previous(world: &World) -> Option<RolloutGateStatus> {
     })
 }
 
+fn package_of(world: &World) -> FleetPackageSpec {
+    let excused = world.excuses.iter().enumerate().filter_map(|(at, after)| {
+        Some(Excuse {
+            cluster: Some(format!("c{at:02}")),
+            selector: None,
+            reason: "maintenance".into(),
+            until: Some(time(NOW.now + (*after)?)),
+        })
+    });
+    FleetPackageSpec { excused: excused.collect(), min_observed: world.min_observed.clone(), ..package() }
+}
+
+/// The clusters that count, by their numbers.
+fn counted(world: &World) -> Vec<usize> {
+    let is_over = |after: f64| (NOW.now + after).floor() <= NOW.now;
+    (0..world.seen.len()).filter(|at| world.excuses[*at].is_none_or(is_over)).collect()
+}
+
 fn judge(world: &World) -> RolloutGateStatus {
     let dependencies = Dependencies {
         gates: NAMES.into_iter().zip(world.dependencies.iter().copied()).collect(),
@@ -139,12 +182,16 @@ fn judge(world: &World) -> RolloutGateStatus {
             discreet: false,
         })
         .collect();
+    let package = package_of(world);
+    let (counted, excused) =
+        Excuses::new(&package.excused, &Nowhere, NOW.now).split(targets(world.seen.clone()).into());
     decide(&Input {
         spec: Ok(&world.spec),
         generation: world.generation,
         previous: previous(world).as_ref(),
-        package: PackageSpec::Found(&package()),
-        targets: &targets(world.seen.clone()),
+        package: PackageSpec::Found(&package),
+        targets: &counted,
+        excused: &excused,
         membership: &Membership::Known,
         artifact: Ok(Fingerprint::of(&world.spec.revision)),
         stages: &[],
@@ -191,12 +238,24 @@ fn is_lost(world: &World, seen: &Observation) -> bool {
 
 fn must_be_closed(world: &World) -> Option<&'static str> {
     let spec = &world.spec;
-    let total = world.seen.len() as u64;
+    let counted = counted(world);
+    let seen: Vec<&Observation> = counted.iter().map(|at| &world.seen[*at]).collect();
+    let total = seen.len() as u64;
     let soak = spec.terms.min_success_time.as_deref().map_or(0.0, |text| common::seconds(text).unwrap());
     let long_enough =
         |seen: &&Observation| there(spec, seen, T).is_some_and(|held| soak == 0.0 || held >= soak);
-    let healthy: Vec<&Observation> = world.seen.iter().filter(long_enough).collect();
-    let lost = world.seen.iter().filter(|seen| is_lost(world, seen)).count() as u64;
+    let healthy: Vec<&Observation> = seen.iter().copied().filter(long_enough).collect();
+    let lost = seen.iter().filter(|seen| is_lost(world, seen)).count() as u64;
+    let observed = seen.iter().filter(|seen| seen.standing == Standing::Fresh && seen.row.is_some()).count();
+    let all = world.seen.len();
+    if 2 * observed <= all && world.min_observed.is_none()
+        || world
+            .min_observed
+            .as_ref()
+            .is_some_and(|least| (observed as u64) < least.of_rounded_up(all as u64).unwrap())
+    {
+        return Some("too few are observed");
+    }
     let budget = spec.terms.max_failures.as_ref().map_or(0, |most| most.of_rounded_down(total).unwrap());
     let need = match &spec.terms.min_healthy {
         Some(least) => least.of_rounded_up(total).unwrap(),
@@ -234,7 +293,7 @@ fn must_be_closed(world: &World) -> Option<&'static str> {
         let passes = match said {
             Err(_) => false,
             Ok(Answer::One(value)) => fits(*value),
-            Ok(Answer::Clusters(values)) => (0..total).all(
+            Ok(Answer::Clusters(values)) => counted.iter().all(
                 |at| matches!(values.get(&format!("c{at:02}")), Some(Value::Number(value)) if fits(*value)),
             ),
         };
@@ -247,6 +306,40 @@ fn must_be_closed(world: &World) -> Option<&'static str> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn how_an_excused_cluster_fares_decides_nothing(
+        world in world(),
+        other in prop::collection::vec(laws::observation(), 5),
+    ) {
+        let counted = counted(&world);
+        let status = judge(&world);
+        let mut changed = world.clone();
+        for (at, other) in other.into_iter().enumerate().take(changed.seen.len()) {
+            if !counted.contains(&at) {
+                changed.seen[at] = other;
+            }
+        }
+        prop_assert_eq!(status, judge(&changed));
+    }
+
+    #[test]
+    fn excusing_more_never_opens_a_gate_that_sees_too_few(world in world(), at in any::<prop::sample::Index>()) {
+        let spec = RolloutGateSpec { override_: None, ..world.spec };
+        let mut world = World { spec, backend: Backend::Answers, ..world };
+        if world.seen.is_empty() {
+            return Ok(());
+        }
+        let at = at.index(world.seen.len());
+        world.excuses[at] = Some(60.0);
+        let status = judge(&world);
+        let observed = crate::model::counted(&world).into_iter().filter(|at| {
+            world.seen[*at].standing == Standing::Fresh && world.seen[*at].row.is_some()
+        });
+        let all = world.seen.len() as u64;
+        let least = world.min_observed.as_ref().map_or(all / 2 + 1, |least| least.of_rounded_up(all).unwrap());
+        prop_assert!(!is_true(&status.conditions, OPEN) || observed.count() as u64 >= least.max(1));
+    }
 
     #[test]
     fn an_open_gate_is_open_by_the_model_too(world in world()) {
@@ -272,6 +365,7 @@ proptest! {
         if let Some(c) = status.clusters {
             prop_assert_eq!(c.total, c.healthy + c.progressing + c.failed + c.superseded + c.stale + c.missing + c.unverified + c.conflicting);
             prop_assert!(c.timed_out <= c.failed && c.soaking <= c.progressing);
+            prop_assert_eq!((c.total, c.total + c.excused), (counted(&world).len() as u64, world.seen.len() as u64));
         }
         let latched = find(&status.conditions, OPENED_ONCE).unwrap();
         prop_assert!(!open || latched.status == "True");

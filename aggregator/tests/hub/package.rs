@@ -5,6 +5,7 @@ use statusbridge_api::conditions::{READY, RECONCILING, REPORTING, STALLED, find,
 use statusbridge_api::fleet_package::{Detail, FleetPackageSpec, FleetPackageStatus};
 use statusbridge_api::{Reason, RevisionFrom};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::fleet_package::{Input, RarelyScraped, Wanted, decide, least_stale_after};
 use statusbridge_core::decide::{Backend, Membership, Moment, Obstacle};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing};
@@ -20,6 +21,7 @@ fn judge(spec: &FleetPackageSpec, observations: impl IntoIterator<Item = Observa
         stages: &[],
         rarely_scraped: None,
         targets: &targets(observations),
+        excused: &Excused::nobody(),
         membership: &Membership::Known,
         backend: Backend::Answers,
         moment: NOW,
@@ -102,6 +104,7 @@ fn the_last_healthy_revision_is_remembered() {
         previous: Some(&first),
         wanted: Wanted::literal(&package()),
         targets: &targets([fresh(moving(R2, R3))]),
+        excused: &Excused::nobody(),
         membership: &Membership::Known,
         stages: &[],
         rarely_scraped: None,
@@ -131,6 +134,7 @@ fn a_spec_that_cannot_be_read_is_stalled() {
             previous: None,
             wanted: spec.map_or(Wanted::Own, Wanted::literal),
             targets: &[],
+            excused: &Excused::nobody(),
             membership: &Membership::Known,
             stages: &[],
             rarely_scraped: None,
@@ -154,6 +158,7 @@ fn what_was_last_known_outlives_a_spec_and_is_marked_as_older() {
             previous: Some(previous),
             wanted: Wanted::literal(&spec),
             targets: &[],
+            excused: &Excused::nobody(),
             membership,
             stages: &[],
             rarely_scraped: None,
@@ -211,6 +216,7 @@ fn judge_referring(
         previous,
         wanted,
         targets: &targets(observations),
+        excused: &Excused::nobody(),
         membership: &Membership::Known,
         backend,
         moment: NOW,
@@ -310,6 +316,7 @@ fn a_stale_after_that_is_too_short_for_the_scrapes_is_told_and_blocks_nothing() 
             generation: 1,
             previous: None,
             targets: &targets([observation]),
+            excused: &Excused::nobody(),
             membership: &Membership::Known,
             stages: &[],
             rarely_scraped: Some(RarelyScraped { cluster: "c00", interval: 59.98 }),

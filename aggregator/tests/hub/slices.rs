@@ -7,6 +7,7 @@ use rstest::rstest;
 use statusbridge_api::fleet_package_slice::{ClusterRow, MOST_CLUSTERS, RolloutStatus};
 use statusbridge_api::{FleetPackageSlice, FleetPackageSpec, Reason};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
+use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::fleet_package::Wanted as Revision;
 use statusbridge_core::decide::rows::{Evident, rows};
 use statusbridge_core::decide::{Target, time};
@@ -18,7 +19,7 @@ use statusbridge_core::reconcile::store::Owner;
 use crate::made::*;
 
 fn one(spec: &FleetPackageSpec, observation: Observation) -> ClusterRow {
-    rows(Revision::literal(spec), &targets([observation])).remove(0).row
+    rows(Revision::literal(spec), &targets([observation]), &Excused::nobody()).remove(0).row
 }
 
 #[rstest]
@@ -154,7 +155,7 @@ impl Hub {
 
 fn evident(cluster: &str, observation: Observation) -> Evident {
     let target = Target { cluster: cluster.into(), observation };
-    rows(Revision::literal(&package()), &[target]).remove(0)
+    rows(Revision::literal(&package()), &[target], &Excused::nobody()).remove(0)
 }
 
 fn many(count: usize) -> Vec<Evident> {
@@ -198,14 +199,17 @@ fn the_longest_rows_fit_into_what_the_api_server_takes() {
     assert_eq!(
         rows(
             Revision::literal(&package()),
-            &[Target { cluster: "c".repeat(1025), observation: fresh(healthy(R2)) }]
+            &[Target { cluster: "c".repeat(1025), observation: fresh(healthy(R2)) }],
+            &Excused::nobody()
         ),
         []
     );
     let longest = |at: usize| {
         let mut observation = fresh(applied(R2, Health::Unknown));
         observation.row.as_mut().unwrap().reason = Some("ü".repeat(5000));
-        evident(&format!("{at:01024}"), observation)
+        let mut longest = evident(&format!("{at:01024}"), observation);
+        longest.row.excused = Some("ü".repeat(256));
+        longest
     };
     let mut hub = Hub::default();
     hub.apply(&Ask { generation: 1, rows: (0..256).map(longest).collect() });

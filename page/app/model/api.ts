@@ -35,6 +35,19 @@ export interface Waiting {
   clusters?: string[];
 }
 
+/** A cluster that need not be healthy now. */
+export interface Excused {
+  clusterName: string;
+  reason: string;
+  until?: string;
+}
+
+/** Clusters that need not be healthy now, by their numbers. */
+export interface ExcusedClusters {
+  reason: string;
+  clusters: number[];
+}
+
 export type Counts = Partial<Record<string, number>>;
 
 export interface HistoryEntry {
@@ -66,6 +79,7 @@ export interface PackageStatus {
   revision?: string;
   lastHealthyRevision?: string;
   clusters?: Counts;
+  excused?: Excused[];
   history?: HistoryEntry[];
   trace?: StageStatus[];
   conditions?: Condition[];
@@ -77,6 +91,7 @@ export interface PackageObject {
   status: PackageStatus | null;
   wanted: string | null;
   revisions: string[];
+  excused?: ExcusedClusters[];
 }
 
 /** Count, number of the state or -1, number of the applied revision or -1. */
@@ -113,6 +128,7 @@ export interface GateStatus {
   revision?: string;
   healthy?: string;
   clusters?: Counts;
+  excused?: Excused[];
   waitingFor?: Waiting[];
   checks?: { name: string; state: 'Pending' | 'Passed' | 'Failed'; value?: string; message?: string }[];
   conditions?: Condition[];
@@ -187,6 +203,8 @@ export interface Row {
   lastTransitionTime?: string;
   /** The cluster whose exporter says so, where that is another one. */
   reportedBy?: string;
+  /** Why the cluster need not be healthy, where it is excused. */
+  excused?: string;
 }
 
 export interface PackageDetail {

@@ -111,6 +111,7 @@ export function view(fleet: Fleet, filter: Filter): View {
       if (states[own + 1] !== 1) continue;
       any = true;
       hit[cluster] = 1;
+      if (item.excuses.has(cluster)) continue;
       weight += weights[own]!;
       trouble[cluster]! += weights[own]!;
     }

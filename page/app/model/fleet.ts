@@ -6,9 +6,11 @@ import { type Cells, change, countStates, decode, emptyCells, grown } from './ce
 export interface Package extends PackageObject {
   key: string;
   cells: Cells;
-  /** By number of the state. */
+  /** Why clusters are excused, by their numbers. */
+  excuses: Map<number, string>;
+  /** By number of the state, without those that are excused. */
   counts: number[];
-  /** Target clusters. */
+  /** Target clusters that are not excused. */
   total: number;
 }
 
@@ -50,11 +52,16 @@ function withSpec(gate: SentGate): Gate {
 }
 
 function counted(object: SentPackage, cells: Cells, states: number): Package {
+  const { metadata, spec, status = null, wanted = null, revisions = [], excused = [] } = object;
+  const excuses = new Map(excused.flatMap(({ reason, clusters }) => clusters.map((cluster) => [cluster, reason])));
   const counts = countStates(cells, states);
+  for (const cluster of excuses.keys()) {
+    const state = cells.state[cluster] ?? -1;
+    if (state >= 0 && state < states) counts[state]! -= 1;
+  }
   const total = counts.reduce((sum, count) => sum + count, 0);
-  const { metadata, spec, status = null, wanted = null, revisions = [] } = object;
   const own = spec ?? { package: { source: '', name: '' } };
-  return { metadata, spec: own, status, wanted, revisions, key: keyOf(object), cells, counts, total };
+  return { metadata, spec: own, status, wanted, revisions, key: keyOf(object), cells, excuses, counts, total };
 }
 
 export function read(snapshot: Snapshot, steps: Step[] = []): Fleet {

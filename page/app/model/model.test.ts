@@ -99,6 +99,17 @@ describe('fleet', () => {
       { at: '2026-01-01T00:00:03Z', kind: 'cell', key: 'a/payments', cluster: 'eu-10', from: 'Healthy', to: 'Failed' },
     ]);
   });
+  test('a cluster that is excused is shown and does not count', () => {
+    const payments = { ...item('a/payments', [[2, 1, 1], [1, 0, 1], [1, -1, -1]]), excused: [{ reason: 'repair', clusters: [2, 3, 9] }] };
+    const fleet = read(snapshot({ packages: [payments] }));
+    const shown = fleet.packages.get('a/payments')!;
+    expect([shown.counts, shown.total, shown.excuses.get(2)]).toEqual([[0, 2, 0], 2, 'repair']);
+    expect([...shown.cells.state]).toEqual([1, 1, 0, -1]);
+    const { cells, ...rest } = item('a/payments', []);
+    apply(fleet, { ...heartbeat, packages: [{ ...rest, changes: [] }] });
+    const back = fleet.packages.get('a/payments')!;
+    expect([back.counts, back.total, back.excuses.size]).toEqual([[1, 2, 0], 3, 0]);
+  });
   test('a new package, a new cluster and what is gone', () => {
     const fleet = read(snapshot());
     const { cells, ...rest } = item('c/new', []);
@@ -154,6 +165,14 @@ describe('filter', () => {
       { name: 'no label', from: 3, to: 4 },
     ]);
     expect(counts).toEqual([1, 5, 1]);
+  });
+  test('a cluster that is excused is no trouble', () => {
+    const failed = item('a/payments', [[2, 1, 1], [1, 0, 1], [1, -1, -1]]);
+    const first = (excused: number[]) => {
+      const packages = [{ ...failed, excused: [{ reason: 'repair', clusters: excused }] }];
+      return view(read(snapshot({ packages })), { ...none, order: 'trouble' }).clusters[0];
+    };
+    expect([first([]), first([2])]).toEqual([2, 1]);
   });
   test('states are counted whichever are chosen', () => {
     expect(view(read(snapshot()), { ...none, states: ['Failed'], labels: ['region=us'] }).counts).toEqual([1, 1, 0]);

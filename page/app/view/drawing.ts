@@ -253,22 +253,37 @@ export class Painter {
         const cluster = scene.clusters[place]!;
         const own = state[cluster] ?? -1;
         const faint = shows !== null && !shows(own, revision[cluster] ?? -1);
+        const excused = item.excuses.has(cluster);
         const left = lefts[place]!;
         let count = 1;
         for (; count < STRIP && place + count < lastColumn; count += 1) {
           const next = scene.clusters[place + count]!;
           const same = state[next] === own && lefts[place + count] === left + count * cellWidth;
-          if (!same || (shows !== null && shows(own, revision[next] ?? -1) === faint)) break;
+          if (!same || item.excuses.has(next) !== excused || (shows !== null && shows(own, revision[next] ?? -1) === faint)) break;
         }
         place += count;
         if (own < 0) continue;
         const strip = (strips[own] ??= this.strip(scene.fleet.states[own] ?? '', cellWidth, h, ratio));
         const wide = count * cellWidth;
-        context.globalAlpha = faint ? 0.18 : 1;
+        context.globalAlpha = faint ? 0.18 : excused ? 0.4 : 1;
         context.drawImage(strip, 0, 0, wide * ratio, strip.height, sideWidth + left - scrollLeft, top, wide, strip.height / ratio);
+        if (excused) this.strike(context, sideWidth + left - scrollLeft, top, cellWidth, strip.height / ratio, count);
       }
       context.globalAlpha = 1;
     }
+  }
+
+  /** A line through cells of clusters that need not be healthy. */
+  private strike(context: CanvasRenderingContext2D, left: number, top: number, wide: number, high: number, count: number): void {
+    context.globalAlpha = 1;
+    context.strokeStyle = this.palette.ink!;
+    context.lineWidth = 1;
+    context.beginPath();
+    for (let cell = 0; cell < count; cell += 1) {
+      context.moveTo(left + cell * wide, top + high);
+      context.lineTo(left + (cell + 1) * wide - 1, top);
+    }
+    context.stroke();
   }
 
   private head(context: CanvasRenderingContext2D, scene: Scene, firstColumn: number, lastColumn: number): void {

@@ -84,7 +84,9 @@ export function FleetView() {
     const where = `${item.key} in ${fleet.clusters[cell.cluster]?.name ?? ''}`;
     if (!word) return `${where}: no target`;
     const revision = item.revisions[item.cells.revision[cell.cluster] ?? -1];
-    return `${where}: ${word}, ${look(word).meaning}; runs ${revision ? short(revision) : 'no known revision'}`;
+    const why = item.excuses.get(cell.cluster);
+    const excused = why === undefined ? '' : `; excused: ${why}`;
+    return `${where}: ${word}, ${look(word).meaning}; runs ${revision ? short(revision) : 'no known revision'}${excused}`;
   };
 
   return (
@@ -321,6 +323,7 @@ function Inspector({ fleet, focus, hover, now, describe }: InspectorProps) {
         <a href={rolloutAddress(item.key, { cluster: cluster?.name ?? '' })}>{item.key}</a> in{' '}
         <a href={clusterAddress(cluster?.name ?? '')}>{cluster?.name}</a>
       </span>
+      {item.excuses.has(cell.cluster) && <span class="override">excused: {item.excuses.get(cell.cluster)}</span>}
       {found && found.row.reason !== word && <b>{found.row.reason}</b>}
       {found?.message && <span>{found.message}</span>}
       {since !== null && <span class="dim">for {span(now - since)}</span>}

@@ -6,7 +6,7 @@ import { span, unix } from '../model/time';
 import { gateAddress, rolloutAddress } from '../route';
 import { useConnection, useSeconds } from './context';
 import { Missing } from './missing';
-import { Fact, GateState, Revision, Running, Since, Stack, Steps } from './parts';
+import { ExcusedList, Fact, GateState, Revision, Running, Since, Stack, Steps } from './parts';
 import { GateBars, WaitingFor, terms } from './rollout';
 
 export function GateView({ namespace, name }: { namespace: string; name: string }) {
@@ -92,6 +92,7 @@ export function GateView({ namespace, name }: { namespace: string; name: string 
               .map((part) => `${part.count} ${part.name}`)
               .join(', ')}
           </p>
+          <ExcusedList excused={status?.excused} count={status?.clusters?.excused} />
           <GateBars gate={gate} known={connection.known()} />
           {spec.override && (
             <p class="override">

@@ -64,7 +64,7 @@ export function Help({ onClose }: { onClose: () => void }) {
       </div>
       <p class="dim">
         Small cells have shapes instead of letters: a low block is good, a triangle is on the way, a line waits, a full cell
-        failed, a hollow frame is not proved.
+        failed, a hollow frame is not proved. A line through a cell: the cluster is excused and does not count.
       </p>
     </dialog>
   );

@@ -171,7 +171,7 @@ export function Matrix({ fleet, view, cellWidth, shows, focus, describe, onFocus
       const cluster = clusters[at % clusters.length]!;
       const own = item.cells.state[cluster] ?? -1;
       const shown = shows?.(item)(own, item.cells.revision[cluster] ?? -1) ?? true;
-      if (own >= 0 && troubled[own] && shown) return go(Math.floor(at / clusters.length), at % clusters.length);
+      if (own >= 0 && troubled[own] && shown && !item.excuses.has(cluster)) return go(Math.floor(at / clusters.length), at % clusters.length);
     }
   };
 
@@ -341,7 +341,10 @@ function SideContent({ item, fleet, gates, top, focused }: SideProps) {
         ))}
       </span>
       <Stack parts={packageParts(item, fleet)} total={item.total} label={item.key} />
-      <span class="num ratio" title={`${healthy} of ${item.total} clusters are healthy at the wanted revision`}>
+      <span
+        class="num ratio"
+        title={`${healthy} of ${item.total} clusters are healthy at the wanted revision${item.excuses.size > 0 ? `, ${item.excuses.size} excused` : ''}`}
+      >
         {item.total < 1000 ? healthy : share(healthy, item.total)}
         <span class="dim">{item.total < 1000 ? `/${item.total}` : ''}</span>
       </span>

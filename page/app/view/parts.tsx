@@ -1,7 +1,7 @@
 // Small parts that several views share.
 
 import type { ComponentChildren } from 'preact';
-import type { Gate } from '../model/api';
+import type { Excused, Gate } from '../model/api';
 import type { Fleet, Package, Step } from '../model/fleet';
 import { type Kind, type Part, look, rank } from '../model/states';
 import { type Bar, clock, span, unix } from '../model/time';
@@ -89,6 +89,24 @@ export function packageParts(item: Package, fleet: Fleet): Part[] {
   const parts = item.counts.map((count, state) => ({ name: fleet.states[state] ?? '', count }));
   const some = parts.filter((part) => part.count > 0).map((part) => ({ ...part, kind: look(part.name).kind }));
   return some.sort((a, b) => rank(b.name) - rank(a.name));
+}
+
+/** The clusters that need not be healthy now, and until when. */
+export function ExcusedList({ excused, count }: { excused: Excused[] | undefined; count: number | undefined }) {
+  const listed = excused ?? [];
+  if (listed.length === 0) return null;
+  const more = (count ?? 0) - listed.length;
+  return (
+    <ul class="plain" aria-label="Excused clusters">
+      {listed.map(({ clusterName, reason, until }) => (
+        <li key={clusterName} class="override">
+          Excused: <a href={clusterAddress(clusterName)}>{clusterName}</a>, {reason}
+          {until && `, until ${until}`}
+        </li>
+      ))}
+      {more > 0 && <li class="dim">and {more} more</li>}
+    </ul>
+  );
 }
 
 /** A time that runs. */

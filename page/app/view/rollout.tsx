@@ -12,7 +12,7 @@ import { namesIn, plural, short } from '../model/words';
 import { clusterAddress, gateAddress, replaceQuery, rolloutAddress } from '../route';
 import { Adoption } from './adoption';
 import { useConnection, useDetail, useRoute, useSeconds } from './context';
-import { Fact, GateState, Revision, Running, Since, Stack, State, Steps, packageParts } from './parts';
+import { ExcusedList, Fact, GateState, Revision, Running, Since, Stack, State, Steps, packageParts } from './parts';
 import { Missing } from './missing';
 import { Rows } from './rows';
 
@@ -77,6 +77,7 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
               </button>
             ))}
         </p>
+        <ExcusedList excused={item.status?.excused} count={item.status?.clusters?.excused} />
         {ready && (
           <p class="verdict">
             <b>{ready.status === 'True' ? 'Ready' : ready.reason}</b> {ready.message}
@@ -178,7 +179,8 @@ export function terms(gate: Gate): string {
   const soak = gate.spec.minSuccessTime ? ` for ${gate.spec.minSuccessTime}` : '';
   const counts = gate.status?.clusters ?? {};
   const spent = ['failed', 'stale', 'missing', 'unverified', 'conflicting'].reduce((sum, it) => sum + (counts[it] ?? 0), 0);
-  return `${healthy} of ${total} ${word}${soak}, ${need} needed; ${spent} failed or unobserved, ${budget} allowed`;
+  const excused = counts.excused ? `; ${counts.excused} excused` : '';
+  return `${healthy} of ${total} ${word}${soak}, ${need} needed; ${spent} failed or unobserved, ${budget} allowed${excused}`;
 }
 
 /** Soak and deadline; `known` is up to when anything is known. */

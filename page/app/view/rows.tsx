@@ -52,6 +52,7 @@ export function Rows({ label, about, lines, now, children }: Props) {
               </td>
               <td class="why">
                 {row.reason !== row.state && <b>{row.reason}</b>} {message}
+                {row.excused && <span class="override"> excused: {row.excused}</span>}
                 {row.reportedBy && <span class="dim"> reported by {row.reportedBy}</span>}
               </td>
               {hasWaves && <td class="dim">{waves}</td>}

@@ -129,7 +129,9 @@ async fn any_revision_gets_a_verdict_and_a_viewer_sees_what_changes() {
         says("revision=111111111111&reporting=2&staleAfter=8s", 200, true, "Healthy").await?;
         says("revision=111111111111&reporting=3&staleAfter=8s", 409, false, "TooFewClusters").await?;
         says(&format!("revision={R1}&clusters=c1,c9&staleAfter=8s"), 409, false, "Missing").await?;
-        says(&format!("revision={R1}&clusters=c1,c9&maxFailures=1&staleAfter=8s"), 200, true, "Healthy").await?;
+        let most = "maxFailures=1&staleAfter=8s";
+        says(&format!("revision={R1}&clusters=c1,c9&{most}"), 409, false, "TooFewObserved").await?;
+        says(&format!("revision={R1}&clusters=c1,c2,c9&{most}"), 200, true, "Healthy").await?;
         says(&format!("revision={R1}&selector=tier%3Dcanary"), 503, false, "ClusterProfilesUnavailable").await?;
         says(&format!("revision={R1}&{both}&minSuccessTime=soon"), 400, false, "InvalidSpec").await?;
         says(&format!("revision={R1}&{both}&deadline=1h"), 400, false, "BadRequest").await?;

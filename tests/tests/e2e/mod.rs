@@ -11,6 +11,7 @@ mod detours;
 mod directory;
 mod doctor;
 mod events;
+mod excused;
 mod exporter_silent;
 mod flux_delivers;
 mod gates_page;

@@ -230,7 +230,9 @@ impl System {
     /// Makes the FleetPackage, or leaves it as it is.
     pub(crate) async fn report(&self) -> Result<()> {
         let package = json!({"source": SOURCE, "namespace": FLUX_NAMESPACE, "name": APP});
-        let spec = json!({"package": package, "staleAfter": format!("{}s", self.backend.stale_after())});
+        let stale_after = format!("{}s", self.backend.stale_after());
+        // One gate is content with either of two clusters.
+        let spec = json!({"package": package, "staleAfter": stale_after, "minObserved": 1});
         self.apply("FleetPackage", APP, spec).await
     }
 

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod common;
+pub mod excuse;
 pub mod label_selector;
 pub mod package_ref;
 pub mod revision_from;

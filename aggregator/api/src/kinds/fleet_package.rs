@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use crate::fields::common::ClusterSet;
+use crate::fields::common::{Amount, ClusterSet};
+use crate::fields::excuse::{Excuse, ExcusedCluster};
 use crate::fields::package_ref::PackageRef;
 use crate::fields::revision_from::RevisionFrom;
 use crate::fields::trace::{StageStatus, TraceStage};
@@ -33,6 +34,7 @@ use crate::fields::trace::{StageStatus, TraceStage};
     printcolumn = r#"{"name":"Healthy","type":"integer","jsonPath":".status.clusters.healthy"}"#,
     printcolumn = r#"{"name":"Failed","type":"integer","jsonPath":".status.clusters.failed"}"#,
     printcolumn = r#"{"name":"Stale","type":"integer","jsonPath":".status.clusters.stale"}"#,
+    printcolumn = r#"{"name":"Excused","type":"integer","jsonPath":".status.clusters.excused"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].reason"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
@@ -87,6 +89,19 @@ pub struct FleetPackageSpec {
     /// The clusters that count. Default: every cluster that reports the package.
     #[serde(default = "ClusterSet::any_reporting")]
     pub clusters: ClusterSet,
+    /// Clusters that need not be healthy for a while, for this FleetPackage and for every gate of it: they are
+    /// counted apart and shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
+    pub excused: Vec<Excuse>,
+    /// How many clusters must have fresh, verified status and not be excused, as a number or as a share of all
+    /// targets, rounded up, for the FleetPackage to be Ready and for a gate of it to open. Default: more than half
+    /// of the targets.
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "type(self) == int ? self >= 1 && self <= 1000000 : self.matches('^(100|[1-9][0-9]?)%$')",
+        "message": "minObserved must be a number of clusters from 1 or a percentage from 1% to 100%"
+    }]))]
+    pub min_observed: Option<Amount>,
     /// How old the last verified word from a cluster may be before it no longer counts. Choose at
     /// least four scrape intervals and a few seconds.
     #[serde(default = "default_stale_after")]
@@ -142,6 +157,8 @@ impl FleetPackageSpec {
             revision_from: None,
             trace: Vec::new(),
             clusters,
+            excused: Vec::new(),
+            min_observed: None,
             stale_after: stale_after.to_owned(),
             detail: Detail::default(),
             managed_by: None,
@@ -194,7 +211,11 @@ pub struct FleetPackageStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub revisions: Vec<RevisionCount>,
-    /// Where something is wrong or not done, worst first, at most 20.
+    /// Clusters that do not count now, those first that count again first, at most 10.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub excused: Vec<ExcusedCluster>,
+    /// Where something is wrong or not done, worst first, then clusters that are excused, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub problems: Vec<Problem>,
@@ -228,11 +249,14 @@ pub struct LastCounted {
 
 /// Clusters by what is known of them. `total` is the sum of `reporting`, `stale`, `missing`,
 /// `unverified` and `conflicting`; `reporting` that of `healthy`, `progressing`, `paused` and `failed`.
+/// Those that are excused are in `excused` alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PackageCounts {
-    /// Targets.
+    /// Targets that count: all but those that are excused.
     pub total: u64,
+    /// Targets that are excused.
+    pub excused: u64,
     /// Have fresh, verified status.
     pub reporting: u64,
     /// Were heard from, but too long ago; or their clock cannot be believed.
@@ -302,4 +326,6 @@ pub struct Problem {
     pub reason: String,
     /// Since when; for clusters that do not report, when they were last heard of.
     pub since: Option<Time>,
+    /// Why it does not count, where it is excused.
+    pub excused: Option<String>,
 }

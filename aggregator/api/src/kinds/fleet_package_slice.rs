@@ -70,6 +70,9 @@ pub struct ClusterRow {
     /// The cluster whose exporter says so, where that is another one: a speaker of the aggregator's configuration.
     #[schemars(length(max = 1024))]
     pub reported_by: Option<String>,
+    /// Why the cluster does not count, where it is excused.
+    #[schemars(length(max = 1024))]
+    pub excused: Option<String>,
 }
 
 /// Open Cluster Management's words for how far a rollout has come in one cluster.

@@ -9,6 +9,7 @@ use serde_with::skip_serializing_none;
 use crate::conditions::{OPEN, find, is_true};
 use crate::fields::check::{Check, CheckStatus};
 use crate::fields::common::{Amount, ClusterSet};
+use crate::fields::excuse::ExcusedCluster;
 
 /// What must be true of which clusters for the gate to open.
 #[skip_serializing_none]
@@ -30,6 +31,7 @@ use crate::fields::common::{Amount, ClusterSet};
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Open\")].reason"}"#,
     printcolumn = r#"{"name":"Revision","type":"string","jsonPath":".status.fingerprint"}"#,
     printcolumn = r#"{"name":"Healthy","type":"string","jsonPath":".status.healthy"}"#,
+    printcolumn = r#"{"name":"Excused","type":"integer","jsonPath":".status.clusters.excused"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
     printcolumn = r#"{"name":"Full-Revision","type":"string","jsonPath":".spec.revision","priority":1}"#,
     printcolumn = r#"{"name":"Waiting","type":"string","jsonPath":".status.waitingFor[0].message"}"#
@@ -199,10 +201,14 @@ pub struct RolloutGateStatus {
     pub revision: Option<String>,
     /// `revision` as 12 hex digits, for columns and for comparison with rows and metrics. `spec.revision` takes these too.
     pub fingerprint: Option<String>,
-    /// Clusters that count, of all targets: `95/100`.
+    /// Clusters that count, of all targets that are not excused: `95/100`.
     pub healthy: Option<String>,
     /// How many clusters are how far.
     pub clusters: Option<GateCounts>,
+    /// Clusters that the FleetPackage or the configuration excuses now, those first that count again first, at most 10.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub excused: Vec<ExcusedCluster>,
     /// What keeps the gate closed, most important first; empty while it is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
@@ -241,12 +247,14 @@ impl RolloutGateStatus {
 }
 
 /// Clusters by what is known of them. `total` is the sum of `healthy`, `progressing`, `failed`,
-/// `superseded`, `stale`, `missing`, `unverified` and `conflicting`.
+/// `superseded`, `stale`, `missing`, `unverified` and `conflicting`. Those that are excused are in `excused` alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GateCounts {
-    /// Targets.
+    /// Targets that count: all but those that are excused.
     pub total: u64,
+    /// Targets that are excused.
+    pub excused: u64,
     /// Count for the gate: fresh, verified, and what `require` and `minSuccessTime` ask for at
     /// the gate's revision. (With `require: Applied` these are the clusters that applied it.)
     pub healthy: u64,

@@ -8,6 +8,7 @@ use statusbridge_contract::{Fingerprint, wanted};
 
 use super::classify::{PackageState, for_package, unobserved};
 use super::conditions::Conditions;
+use super::excused::{Excused, ExcusedTarget, least_observed};
 use super::history::{self, Reached};
 use super::membership::Obstacle;
 use super::trace::{self, Trace};
@@ -102,6 +103,8 @@ pub struct Input<'a> {
     pub stages: &'a [StageStatus],
     /// The clusters that count.
     pub targets: &'a [Target],
+    /// Those that do not now.
+    pub excused: &'a Excused<'a>,
     /// Whether they are all that are meant.
     pub membership: &'a Membership,
     /// A target whose scrapes are too far apart for `staleAfter`.
@@ -154,7 +157,13 @@ pub fn decide(input: &Input<'_>) -> FleetPackageStatus {
 /// evidence would still count.
 fn kept_for_now<'a>(input: &Input<'a>, stale_after: Seconds) -> Option<&'a FleetPackageStatus> {
     input.previous.filter(|previous| {
-        input.membership.is_unread(input.backend)
+        let excuses_unread = input.excused.is_unread() && !previous.excused.is_empty();
+        (input.membership.is_unread(input.backend) || excuses_unread)
+            && input.excused.may_stand(
+                &previous.excused,
+                previous.clusters.map_or(0, |counts| counts.excused),
+                input.moment.now,
+            )
             && previous.observed_generation == Some(input.generation)
             && previous.last_counted.is_none()
             && previous.revision.as_deref() == input.wanted.text()
@@ -178,6 +187,7 @@ pub fn check(spec: &FleetPackageSpec) -> Result<Seconds, String> {
         (Err(error), _) => Err(error.to_string()),
         (_, Some(error)) => Err(error),
         (Ok(stale_after), None) => {
+            least_observed(spec, 1)?;
             if let Some(revision) = &spec.revision {
                 wanted::fingerprint(revision).map_err(|error| error.to_string())?;
             }
@@ -225,7 +235,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
         .iter()
         .map(|target| (unobserved(&target.observation).map(|row| for_package(row, wanted)), target))
         .collect();
-    let counts = count(&states);
+    let counts = PackageCounts { excused: input.excused.count(), ..count(&states) };
     let mut wrong: Vec<(Reason, &Target)> = states
         .iter()
         .map(|(state, target)| (state.map_or_else(|reason| reason, |state| state.reason), *target))
@@ -240,7 +250,13 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
     let was_ready =
         previous.observed_generation == Some(input.generation) && is_true(&previous.conditions, READY);
     let doubt = input.membership.doubt();
-    let blocked = too_few(&spec.clusters, counts.total).or_else(|| {
+    let few = match least_observed(spec, counts.total + counts.excused) {
+        Ok(least) => input.excused.too_few_observed(least, counts.reporting, counts.total),
+        Err(error) => Some((Reason::InvalidSpec, error)),
+    };
+    // Where something is wrong with clusters that count, they are named instead.
+    let few_only = few.clone().filter(|_| wrong.is_empty());
+    let blocked = too_few(&spec.clusters, counts.total, counts.excused).or(few_only).or_else(|| {
         let message = doubt
             .clone()
             .filter(|_| wrong.is_empty() && input.membership.forbids(was_ready, input.moment, stale_after));
@@ -252,19 +268,17 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
         (None, Some((reason, message)), _) => (*reason, message.clone()),
         (None, None, Some((worst, _))) => (*worst, describe(*worst, &wrong)),
         (None, None, None) if wanted.is_some() => {
-            (Reason::Healthy, format!("{} healthy at the wanted revision", all(counts.total)))
+            (Reason::Healthy, format!("{} healthy at the wanted revision", all(&counts)))
         }
         (None, None, None) => (
             Reason::HealthyAtOwnRevision,
-            format!("{} healthy at the revision that the cluster itself wants", all(counts.total)),
+            format!("{} healthy at the revision that the cluster itself wants", all(&counts)),
         ),
     };
-    let message = match doubt {
-        Some(doubt) if ready => format!("{message}; {doubt}"),
-        _ => message,
-    };
+    let besides = [input.excused.words(), doubt].into_iter().flatten().filter(|_| ready);
+    let message = besides.fold(message, |message, more| format!("{message}; {more}"));
     conditions.set(READY, ready, reason, message.clone());
-    reporting(&mut conditions, input, spec, &blocked, &wrong);
+    reporting(&mut conditions, input, spec, &blocked, &wrong, &counts);
     if lack.is_some_and(|lack| lack.stalled) {
         conditions.set(STALLED, true, reason, message);
     } else if counts.failed > 0 && blocked.is_none() {
@@ -282,7 +296,7 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
         _ => previous.last_healthy_revision,
     };
     let reached = Reached {
-        applied: blocked.is_none() && counts.applied == counts.total,
+        applied: blocked.is_none() && few.is_none() && counts.applied == counts.total,
         healthy: is_true(&conditions, READY),
         failed: states.iter().any(|(state, _)| state.is_ok_and(|it| it.failed)),
     };
@@ -299,9 +313,13 @@ fn judge(input: &Input<'_>, spec: &FleetPackageSpec, stale_after: Seconds) -> Fl
         last_counted: None,
         clusters: Some(counts),
         revisions,
+        excused: input.excused.list(),
         history,
         problems: match spec.detail {
-            Detail::Problems | Detail::All => wrong.iter().take(MOST_PROBLEMS).map(problem).collect(),
+            Detail::Problems | Detail::All => {
+                let excused = excused_problems(input.excused, wanted);
+                wrong.iter().map(problem).chain(excused).take(MOST_PROBLEMS).collect()
+            }
             Detail::None => Vec::new(),
         },
         trace: input.stages.to_vec(),
@@ -316,6 +334,7 @@ fn reporting(
     spec: &FleetPackageSpec,
     blocked: &Option<(Reason, String)>,
     wrong: &[(Reason, &Target)],
+    counts: &PackageCounts,
 ) {
     if let Some((reason, message)) = blocked {
         conditions.set(REPORTING, false, *reason, message.clone());
@@ -332,7 +351,7 @@ fn reporting(
         .map(|(_, target)| target.cluster.clone())
         .collect();
     if unheard.is_empty() {
-        let message = format!("{} reporting", all(input.targets.len() as u64));
+        let message = format!("{} reporting", all(counts));
         let reason = match input.rarely_scraped {
             Some(_) => Reason::StaleAfterTooShort,
             None => Reason::AllReporting,
@@ -361,8 +380,13 @@ fn short_stale_after(spec: &FleetPackageSpec, rarely: RarelyScraped<'_>, moment:
     )
 }
 
-fn all(total: u64) -> String {
-    if total == 1 { "the only cluster is".to_owned() } else { format!("all {total} clusters are") }
+fn all(counts: &PackageCounts) -> String {
+    let that = if counts.excused > 0 { " that count" } else { "" };
+    match counts.total {
+        1 if counts.excused > 0 => "the only cluster that counts is".to_owned(),
+        1 => "the only cluster is".to_owned(),
+        total => format!("all {total} clusters{that} are"),
+    }
 }
 
 fn describe(reason: Reason, wrong: &[(Reason, &Target)]) -> String {
@@ -430,7 +454,24 @@ fn problem((state, target): &(Reason, &Target)) -> Problem {
         state: state.name().to_owned(),
         reason: word,
         since: since.map(time),
+        excused: None,
     }
+}
+
+/// The clusters that are excused and would be problems, worst first.
+fn excused_problems(excused: &Excused<'_>, wanted: Option<Fingerprint>) -> impl Iterator<Item = Problem> {
+    let state = |target: &Target| match unobserved(&target.observation) {
+        Ok(row) => for_package(row, wanted).reason,
+        Err(reason) => reason,
+    };
+    let mut wrong: Vec<_> = excused.targets().iter().map(|it| (state(&it.target), it)).collect();
+    wrong.retain(|(reason, _)| *reason != Reason::Healthy);
+    wrong.sort_by(|a, b| (a.0, &a.1.target.cluster).cmp(&(b.0, &b.1.target.cluster)));
+    let shown = |(reason, it): (Reason, &ExcusedTarget)| Problem {
+        excused: Some(it.reason.clone()),
+        ..problem(&(reason, &it.target))
+    };
+    wrong.into_iter().map(shown)
 }
 
 /// The package's own word for its state, or why the cluster's word does not count; and since when.

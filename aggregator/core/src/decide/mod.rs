@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   Target (cluster + what the fleet says of it)
+//!        │ excused: those that do not count now are set apart
 //!        │ classify: one Reason per cluster
 //!        ├──> fleet_package: counts, revisions, problems, history, Ready
 //!        ├──> rows:          one row for each cluster
@@ -16,6 +17,7 @@ pub mod closing;
 pub mod conditions;
 pub mod delivery;
 pub mod dependencies;
+pub mod excused;
 pub mod fleet_package;
 pub mod fleet_rollout;
 pub mod history;
@@ -236,13 +238,18 @@ fn nobody(clusters: &ClusterSet) -> &'static str {
     }
 }
 
-/// Why there are not enough of the clusters that are meant, if there are not.
-fn too_few(meant: &ClusterSet, total: u64) -> Option<(Reason, String)> {
-    if total == 0 {
-        return Some((Reason::NoTargets, nobody(meant).to_owned()));
+/// Why there are not enough of the clusters that are meant, if there are not. `total` of them count.
+fn too_few(meant: &ClusterSet, total: u64, excused: u64) -> Option<(Reason, String)> {
+    match (total, excused) {
+        (0, 0) => return Some((Reason::NoTargets, nobody(meant).to_owned())),
+        // Then too few are observed.
+        (0, _) => return None,
+        _ => {}
     }
     let wanted = u64::try_from(meant.reporting.as_ref()?.min_clusters).unwrap_or(1).max(1);
-    let message = || format!("{} report this package, at least {wanted} are asked for", clusters(total));
+    let besides = if excused > 0 { format!(" besides {excused} that are excused") } else { String::new() };
+    let message =
+        || format!("{} report this package{besides}, at least {wanted} are asked for", clusters(total));
     (total < wanted).then(|| (Reason::TooFewClusters, message()))
 }
 

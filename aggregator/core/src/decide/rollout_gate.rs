@@ -15,6 +15,7 @@ use statusbridge_contract::{Fingerprint, wanted};
 
 use super::classify::{Demand, for_gate, is_under_way, unobserved};
 use super::conditions::Conditions;
+use super::excused::least_observed;
 use super::{
     Backend, Moment, Target, cluster_set_error, clusters, digits, older, oldest_evidence, shorten, time,
     too_few, trace, transition, unanswered, unix,
@@ -47,6 +48,8 @@ struct Terms<'a> {
     demand: Demand,
     need: u64,
     budget: u64,
+    /// How many of all targets must be observed and not excused.
+    least_observed: u64,
     /// Whether the time to reach the revision is over.
     late: bool,
     stale_after: Seconds,
@@ -67,7 +70,8 @@ pub fn decide(input: &Input<'_>) -> RolloutGateStatus {
         Err(error) => return write_up(input, None, nothing(Reason::InvalidSpec, error, true)),
     };
     if let Some(previous) = input.previous
-        && input.membership.is_unread(input.backend)
+        && (input.membership.is_unread(input.backend)
+            || (input.excused.is_unread() && !previous.excused.is_empty()))
         && keeps_for_now(input, spec, previous)
     {
         return previous.clone();
@@ -90,6 +94,11 @@ fn keeps_for_now(input: &Input<'_>, spec: &RolloutGateSpec, previous: &RolloutGa
         && input.dependencies.are_met()
         && spec.override_.is_none()
         && package.managed_by.is_none()
+        && input.excused.may_stand(
+            &previous.excused,
+            previous.clusters.map_or(0, |counts| counts.excused),
+            input.moment.now,
+        )
         && previous
             .as_of
             .as_ref()
@@ -196,6 +205,7 @@ fn terms<'a>(
         demand: Demand { revision, require: spec.terms.require, min_success },
         need,
         budget,
+        least_observed: least_observed(package, total + input.excused.count())?,
         late,
         stale_after,
         checks: checks::terms(&spec.terms.checks, input.checks)?,
@@ -256,10 +266,13 @@ fn survey<'a>(input: &Input<'a>, spec: &RolloutGateSpec, terms: &Terms<'_>) -> S
         (if terms.late && is_under_way(reason) { Reason::TimeOut } else { reason }, target)
     };
     let states: Vec<(Reason, &Target)> = input.targets.iter().map(state).collect();
-    let counts = count(&states, &terms.demand);
+    let counts = GateCounts { excused: input.excused.count(), ..count(&states, &terms.demand) };
     let unobserved = counts.stale + counts.missing + counts.unverified + counts.conflicting;
     let over_budget = counts.failed + unobserved > terms.budget;
     let mut waiting = gate_level(input, spec, terms, counts.total);
+    // Where those out of sight are over the budget, they are named instead.
+    let few = input.excused.too_few_observed(terms.least_observed, counts.total - unobserved, counts.total);
+    waiting.extend(few.filter(|_| !over_budget).map(|(reason, message)| whole(reason, message)));
     let knows_what = input.artifact.is_ok();
     if knows_what && counts.total > 0 && (counts.healthy < terms.need || over_budget) {
         let entries = cluster_level(input, spec, terms, &states, over_budget);
@@ -288,7 +301,7 @@ fn gate_level(input: &Input<'_>, spec: &RolloutGateSpec, terms: &Terms<'_>, tota
     {
         waiting.push(whole(Reason::ClusterProfilesUnavailable, doubt));
     }
-    let few = too_few(&spec.clusters, total);
+    let few = too_few(&spec.clusters, total, input.excused.count());
     let others = input.dependencies.waiting();
     waiting.extend(few.into_iter().chain(others).map(|(reason, message)| whole(reason, message)));
     waiting.extend(traced(input, spec));
@@ -432,8 +445,8 @@ fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding)
             }
             None => {
                 let (open, reason, message) = satisfied(spec, counts.as_ref());
-                let doubt = input.membership.doubt().map(|doubt| format!("; {doubt}")).unwrap_or_default();
-                (open, reason, message + &doubt)
+                let besides = [input.excused.words(), input.membership.doubt()].into_iter().flatten();
+                (open, reason, besides.fold(message, |message, more| format!("{message}; {more}")))
             }
         },
     };
@@ -457,6 +470,7 @@ fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding)
         revision,
         healthy: counts.map(|counts| format!("{}/{}", counts.healthy, counts.total)),
         clusters: counts,
+        excused: counts.map(|_| input.excused.list()).unwrap_or_default(),
         waiting_for: waiting,
         checks,
         tenancy: None,

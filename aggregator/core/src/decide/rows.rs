@@ -5,6 +5,7 @@ use statusbridge_api::fleet_package_slice::{ClusterRow, LONGEST_CLUSTER_NAME, Ro
 use statusbridge_contract::Fingerprint;
 
 use super::classify::{for_package, unobserved};
+use super::excused::Excused;
 use super::fleet_package::{Wanted, word_and_since};
 use super::{Target, shorten, time};
 use crate::fleet::observation::Standing;
@@ -23,11 +24,14 @@ pub struct Evident {
     pub as_of: Option<Seconds>,
 }
 
-/// A row for each target, but for names that no slice takes.
-pub fn rows(wanted: Wanted<'_>, targets: &[Target]) -> Vec<Evident> {
+/// A row for each target, also those that are excused, but for names that no slice takes.
+pub fn rows(wanted: Wanted<'_>, targets: &[Target], excused: &Excused<'_>) -> Vec<Evident> {
     let wanted = wanted.fingerprint().map(|mark| (mark, wanted.text().unwrap_or_default()));
-    let named = |target: &&Target| (1..=LONGEST_CLUSTER_NAME).contains(&target.cluster.len());
-    targets.iter().filter(named).map(|target| row(target, wanted)).collect()
+    let counted = targets.iter().map(|target| (target, None));
+    let excused = excused.targets().iter().map(|it| (&it.target, Some(&it.reason)));
+    let named = |(target, _): &(&Target, _)| (1..=LONGEST_CLUSTER_NAME).contains(&target.cluster.len());
+    let row = |(target, why): (&Target, Option<&String>)| row(target, wanted, why.cloned());
+    counted.chain(excused).filter(named).map(row).collect()
 }
 
 /// What a target comes to, and the revision that it has applied, where its word counts.
@@ -38,7 +42,7 @@ pub(crate) fn state(target: &Target, wanted: Wanted<'_>) -> (Reason, Fingerprint
     }
 }
 
-fn row(target: &Target, wanted: Option<(Fingerprint, &str)>) -> Evident {
+fn row(target: &Target, wanted: Option<(Fingerprint, &str)>, excused: Option<String>) -> Evident {
     let observation = &target.observation;
     let seen = unobserved(observation);
     let (state, updated) = match seen.map(|row| for_package(row, wanted.map(|(mark, _)| mark))) {
@@ -64,6 +68,7 @@ fn row(target: &Target, wanted: Option<(Fingerprint, &str)>) -> Evident {
             healthy_revision: seen.and_then(|row| show(row.healthy)),
             last_transition_time: since.map(time),
             reported_by: observation.told_by.as_deref().map(str::to_owned),
+            excused,
         },
         as_of: observation.as_of.filter(|_| observation.standing == Standing::Fresh),
     }

@@ -10,6 +10,7 @@ use super::judge::{Rows, World, stale_after};
 use super::picture::metadata;
 use super::store::{Key, PackageObject};
 use super::written::wanted_revision;
+use crate::decide::excused::Excused;
 use crate::decide::fleet_package::Wanted;
 use crate::decide::rows::Evident;
 use crate::decide::{Target, rows, time};
@@ -99,8 +100,10 @@ impl From<Evident> for ClusterDetail {
     }
 }
 
-fn detail(target: &Target, wanted: Wanted<'_>) -> Option<ClusterDetail> {
-    let evident = rows::rows(wanted, std::slice::from_ref(target)).pop()?;
+fn detail(target: &Target, wanted: Wanted<'_>, excused: Option<String>) -> Option<ClusterDetail> {
+    let nobody = Excused::nobody();
+    let mut evident = rows::rows(wanted, std::slice::from_ref(target), &nobody).pop()?;
+    evident.row.excused = excused;
     // As it stands in the evidence, also where that does not count any more.
     let as_of = target.observation.as_of.map(time);
     Some(ClusterDetail { row: evident.row, as_of, message: target.observation.message.clone() })
@@ -128,10 +131,13 @@ impl World<'_> {
                 Rows::Known(Clusters { wanted: wanted_revision(object), adoption: None, clusters, more })
             })
         } else {
-            self.each_cluster(object, |revision, targets| {
+            self.each_cluster(object, |revision, targets, excused| {
                 let state = |target: &Target| rows::state(target, revision).0.name();
-                let wanted = targets.iter().filter(|target| filter.wants(&target.cluster, state(target)));
-                let (clusters, more) = filter.first(wanted, |target| detail(target, revision));
+                let excused = excused.targets().iter().map(|it| (&it.target, Some(&it.reason)));
+                let all = targets.iter().map(|target| (target, None)).chain(excused);
+                let wanted = all.filter(|(target, _)| filter.wants(&target.cluster, state(target)));
+                let tell = |(target, why): (&Target, Option<&String>)| detail(target, revision, why.cloned());
+                let (clusters, more) = filter.first(wanted, tell);
                 let adoption = Some(adoption(revision, targets));
                 Clusters { wanted: revision.text().map(str::to_owned), adoption, clusters, more }
             })
@@ -161,6 +167,7 @@ impl World<'_> {
         let spec = object.spec.as_ref().ok().filter(|_| self.may_show(object, cluster))?;
         let grant = self.state.rules.tenancy.grant(&object.key.namespace, &spec.package);
         let target = self.sources(&grant).see(cluster, &spec.package, stale_after(spec));
-        self.with_wanted(object, spec, |wanted| detail(&target, wanted))?
+        let excused = self.excuses(spec).reason(cluster);
+        self.with_wanted(object, spec, |wanted| detail(&target, wanted, excused))?
     }
 }

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::Serialize;
 use serde_with::skip_serializing_none;
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, STALLED, find, is_true};
+use statusbridge_api::excuse::ExcusedCluster;
 use statusbridge_api::rollout_gate::{GateCounts, Override, OverrideState, RolloutGateStatus, Waiting};
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, common};
 use statusbridge_contract::Fingerprint;
@@ -114,6 +115,7 @@ fn as_of_a_gate(status: FleetPackageStatus, revision: Option<String>) -> Rollout
         since: find(&conditions, OPEN).map(|open| open.last_transition_time.clone()),
         revision,
         healthy: counts.map(|counts| format!("{}/{}", counts.healthy, counts.total)),
+        excused: status.excused,
         conditions,
         ..RolloutGateStatus::default()
     }
@@ -185,6 +187,9 @@ pub struct GateVerdict {
     pub healthy: Option<String>,
     /// How many clusters are how far.
     pub clusters: Option<GateCounts>,
+    /// Clusters that are excused now, the first ten.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub excused: Vec<ExcusedCluster>,
     /// What keeps it closed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<Waiting>,
@@ -267,6 +272,7 @@ pub fn read(gate: &Gate, question: &Question) -> GateVerdict {
         since: status.since,
         healthy: status.healthy,
         clusters: status.clusters,
+        excused: status.excused,
         waiting_for: status.waiting_for,
     }
 }
@@ -342,6 +348,11 @@ fn doubt(
                 "the override has ended, and the gate has not been judged since",
             )),
         };
+    }
+    let has_ended = |it: &ExcusedCluster| it.until.as_ref().is_some_and(|until| question.now >= unix(until));
+    if status.excused.iter().any(has_ended) {
+        let message = "a cluster is not excused any more, and the gate has not been judged since";
+        return Some(Verdict::new(State::NotJudged, Reason::Pending.name(), message));
     }
     let Some(limit) = question.stale_after else {
         let message =

@@ -13,6 +13,7 @@ use statusbridge_contract::Fingerprint;
 use self::again::{NEVER, fleet_key};
 use crate::checks::{Asking, resolve};
 use crate::decide::dependencies::{Dependencies, Dependency};
+use crate::decide::excused::{Excused, Excuses};
 use crate::decide::fleet_package::{self, RarelyScraped, Wanted};
 use crate::decide::rollout_gate::{self, Asked, NoQuery, PackageSpec};
 use crate::decide::rows::{self, Evident};
@@ -23,7 +24,7 @@ use crate::reconcile::observation_cache::ObservationCache;
 use crate::reconcile::references::Resolution;
 use crate::reconcile::state::State;
 use crate::reconcile::store::{GateObject, Key, Kind, PackageObject};
-use crate::reconcile::targets::{Chosen, Sources, shown_backend};
+use crate::reconcile::targets::{Chosen, Counted, Sources, shown_backend};
 use crate::reconcile::tenancy::Grant;
 use crate::reconcile::verdict_cache::{Found, Still, VerdictCache};
 use crate::time::Seconds;
@@ -109,8 +110,8 @@ impl World<'_> {
         };
         let wanted = trace.as_ref().map_or(wanted, |trace| wanted.through(trace));
         let chosen = match spec {
-            Ok(spec) => self.sources(&grant).choose(&spec.package, &spec.clusters, stale_after(spec)),
-            Err(_) => Chosen::nobody(),
+            Ok(spec) => self.count(&grant, spec, &spec.clusters, self.excuses(spec)),
+            Err(_) => Counted::nobody(),
         };
         let mut status = fleet_package::decide(&fleet_package::Input {
             spec: spec.map_err(String::as_str),
@@ -120,6 +121,7 @@ impl World<'_> {
             // While it cannot be said what is traced, what was known stays as it was.
             stages: trace.as_ref().map_or(known, |trace| &trace.stages),
             targets: &chosen.targets,
+            excused: &chosen.excused,
             membership: &chosen.membership,
             rarely_scraped: spec
                 .ok()
@@ -137,10 +139,11 @@ impl World<'_> {
         let found = Found {
             package: spec.map(fleet_key).unwrap_or_default(),
             targets: &chosen.targets,
+            excused: &chosen.excused,
             stale_after: spec.map_or(0.0, stale_after),
             // What was counted before gets no younger.
             as_of: status.as_of.as_ref().filter(|_| status.last_counted.is_none()),
-            until: Moment { t: NEVER, now: NEVER },
+            until: Moment { t: NEVER, now: chosen.excused.until() },
             stands: !worth,
         };
         self.keep(Kind::FleetPackage, object, basis, found);
@@ -237,20 +240,23 @@ impl World<'_> {
         object.spec.as_ref().is_ok_and(|spec| spec.managed_by.is_none() && fleet_package::check(spec).is_ok())
     }
 
-    /// What `tell` makes of every cluster that a FleetPackage is about, and of the revision that it wants.
+    /// What `tell` makes of every cluster that a FleetPackage is about, those that count and those that are excused, and
+    /// of the revision that it wants.
     pub(super) fn each_cluster<R: Default>(
         &self,
         object: &PackageObject,
-        tell: impl FnOnce(Wanted<'_>, &[Target]) -> R,
+        tell: impl FnOnce(Wanted<'_>, &[Target], &Excused<'_>) -> R,
     ) -> Rows<R> {
         let Ok(spec) = &object.spec else { return Rows::Unknown };
         if spec.managed_by.is_some() {
             return Rows::NotOurs;
         }
-        let Ok(stale_after) = fleet_package::check(spec) else { return Rows::Unknown };
+        if fleet_package::check(spec).is_err() {
+            return Rows::Unknown;
+        }
         let grant = self.state.rules.tenancy.grant(&object.key.namespace, &spec.package);
         let told = self.with_wanted(object, spec, |wanted| {
-            let chosen = self.sources(&grant).choose(&spec.package, &spec.clusters, stale_after);
+            let chosen = self.count(&grant, spec, &spec.clusters, self.excuses(spec));
             let backend = self.backend_of(Some((&spec.clusters, &spec.package)), &chosen.targets);
             match (chosen.membership, backend) {
                 (Membership::Forbidden(_), _) => Rows::Known(R::default()),
@@ -258,7 +264,7 @@ impl World<'_> {
                     Rows::Unknown
                 }
                 (Membership::Known | Membership::Outdated { .. }, _) => {
-                    Rows::Known(tell(wanted, &chosen.targets))
+                    Rows::Known(tell(wanted, &chosen.targets, &chosen.excused))
                 }
             }
         });
@@ -299,7 +305,7 @@ impl World<'_> {
                 Still::Unknown => {}
             }
         }
-        self.with_input(object, self.package_of(object), |input, stale_after, tenancy| {
+        self.with_input(object, |input, stale_after, tenancy| {
             let status =
                 RolloutGateStatus { tenancy, epoch: Some(self.state.epoch), ..rollout_gate::decide(input) };
             let patience = self.patience(Kind::RolloutGate, &object.key, stale_after);
@@ -308,6 +314,7 @@ impl World<'_> {
             let found = Found {
                 package: basis.map(|(_, package)| fleet_key(package)).unwrap_or_default(),
                 targets: input.targets,
+                excused: input.excused,
                 stale_after,
                 as_of: status.as_of.as_ref(),
                 until: input.spec.map_or(never, |spec| rollout_gate::holds_until(input, spec)),
@@ -324,7 +331,7 @@ impl World<'_> {
         if !has_checks {
             return Vec::new();
         }
-        self.with_input(object, self.package_of(object), |input, _, _| rollout_gate::questions(input))
+        self.with_input(object, |input, _, _| rollout_gate::questions(input))
     }
 
     /// The FleetPackage of a gate, if the hub has it.
@@ -333,10 +340,23 @@ impl World<'_> {
     }
 
     /// Puts together what a gate is judged by, with its `staleAfter` and the mark of its tenancy.
-    pub(super) fn with_input<R>(
+    fn with_input<R>(
+        &self,
+        object: &GateObject,
+        decide: impl FnOnce(&rollout_gate::Input<'_>, Seconds, Option<String>) -> R,
+    ) -> R {
+        let found = self.package_of(object);
+        let spec = found.and_then(|it| it.spec.as_ref().ok());
+        let excuses = spec.map_or_else(Excuses::none, |spec| self.excuses(spec));
+        self.with_excuses(object, found, &excuses, decide)
+    }
+
+    /// The same with this FleetPackage and these excuses.
+    pub(super) fn with_excuses<R>(
         &self,
         object: &GateObject,
         found: Option<&PackageObject>,
+        excuses: &Excuses<'_>,
         decide: impl FnOnce(&rollout_gate::Input<'_>, Seconds, Option<String>) -> R,
     ) -> R {
         let package = found.map(|it| it.spec.as_ref().map_err(String::as_str));
@@ -361,11 +381,11 @@ impl World<'_> {
         let (package, chosen, stale_after) = match (package, &object.spec) {
             (Some(Ok(package)), Ok(gate)) => {
                 let stale_after = stale_after(package);
-                let chosen = self.sources(&grant).choose(&package.package, &gate.clusters, stale_after);
+                let chosen = self.count(&grant, package, &gate.clusters, excuses.clone());
                 (PackageSpec::Found(package), chosen, stale_after)
             }
-            (Some(Err(error)), _) => (PackageSpec::Unreadable(error), Chosen::nobody(), 0.0),
-            _ => (PackageSpec::NotFound, Chosen::nobody(), 0.0),
+            (Some(Err(error)), _) => (PackageSpec::Unreadable(error), Counted::nobody(), 0.0),
+            _ => (PackageSpec::NotFound, Counted::nobody(), 0.0),
         };
         let seen_anywhere = || {
             of.zip(artifact.ok()).is_some_and(|(package, revision)| {
@@ -384,6 +404,7 @@ impl World<'_> {
             artifact,
             stages: &trace.stages,
             targets: &chosen.targets,
+            excused: &chosen.excused,
             membership: &chosen.membership,
             seen_anywhere: &seen_anywhere,
             dependencies: &dependencies,
@@ -457,6 +478,24 @@ impl World<'_> {
     /// evidence has moved at all, so that a write that comes late finds another version.
     pub(super) fn patience(&self, kind: Kind, key: &Key, stale_after: Seconds) -> Seconds {
         if self.state.unconfirmed.contains(&(kind, key.clone())) { 0.0 } else { stale_after }
+    }
+
+    /// Who need not be healthy for a FleetPackage and its gates now.
+    pub(super) fn excuses<'b>(&'b self, package: &'b FleetPackageSpec) -> Excuses<'b> {
+        Excuses::new(&package.excused, &self.state.profiles, self.moment.now)
+    }
+
+    /// The clusters that a FleetPackage or a gate of it is about.
+    fn count<'b>(
+        &'b self,
+        grant: &'b Grant<'b>,
+        package: &FleetPackageSpec,
+        clusters: &ClusterSet,
+        excuses: Excuses<'b>,
+    ) -> Counted<'b> {
+        let sources = self.sources(grant);
+        let chosen = sources.choose(&package.package, clusters, stale_after(package));
+        sources.count(chosen, excuses)
     }
 
     pub(super) fn sources<'b>(&'b self, grant: &'b Grant<'b>) -> Sources<'b> {

@@ -24,6 +24,7 @@ use super::store::{GateObject, Key, Kind, PackageObject};
 use super::tenancy::Tenancy;
 use super::verdict_cache::{Basis, Found, Still, VerdictCache};
 use super::written;
+use crate::decide::excused::Profiled;
 use crate::decide::rows::Evident;
 use crate::decide::{Moment, Target, rows, time, unix};
 use crate::fleet::{Mark, serial};
@@ -73,7 +74,9 @@ struct Package {
     places: HashMap<Fingerprint, u32>,
     /// By the numbers of clusters; `None` where the package is not meant to be.
     cells: Vec<Dated<Option<Cell>>>,
-    /// In which version one of them was last other.
+    /// The clusters that need not be healthy, by their numbers, and why.
+    excused: BTreeMap<String, Vec<usize>>,
+    /// In which version one of the cells was last other.
     filled: u64,
     /// How many clusters it is meant to be in.
     meant: usize,
@@ -315,17 +318,20 @@ impl Picture {
             let told = match told {
                 Rows::Known(told) => Some(told),
                 // What is known of no cluster now must not look like what was known before.
-                Rows::Unknown => Some((shown.it.wanted.clone(), self.unknown(&shown.it))),
+                Rows::Unknown => Some((shown.it.wanted.clone(), self.unknown(&shown.it), Vec::new())),
                 Rows::NotOurs => None,
             };
             let is_unknown = |told: &Told| told.1.iter().any(|it| it.1 == UNKNOWN);
             shown.it.looks = own.reads_the_hub_alone() || told.as_ref().is_none_or(is_unknown);
-            let (wanted, states) = told.unwrap_or_default();
+            let (wanted, states, excused) = told.unwrap_or_default();
             looked = states.len();
             let words = self.words(world, object, wanted.as_deref());
             changed |= shown.it.wanted != wanted;
             shown.it.wanted = wanted;
             changed |= self.fill(&mut shown.it, &states, &words, version);
+            let excused = self.by_reason(excused);
+            changed |= shown.it.excused != excused;
+            shown.it.excused = excused;
         }
         if changed {
             shown.version = version;
@@ -339,6 +345,15 @@ impl Picture {
     fn unknown(&self, package: &Package) -> Vec<(String, Reason, Fingerprint)> {
         let meant = self.clusters.iter().zip(&package.cells).filter(|(_, cell)| cell.it.is_some());
         meant.map(|(cluster, _)| (cluster.it.name.clone(), UNKNOWN, Fingerprint::NONE)).collect()
+    }
+
+    /// The numbers of clusters that are excused, by why they are.
+    fn by_reason(&self, excused: Vec<(String, String)>) -> BTreeMap<String, Vec<usize>> {
+        let mut reasons = BTreeMap::<String, Vec<usize>>::new();
+        for (cluster, reason) in excused {
+            reasons.entry(reason).or_default().extend(self.numbers.get(&cluster));
+        }
+        reasons
     }
 
     /// The words of revisions, by fingerprint, as far as the hub has them.
@@ -429,7 +444,7 @@ impl Picture {
         self.labelled = labelled;
         let mut changed = false;
         for cluster in &mut self.clusters {
-            let labels = world.state.profiles.labels(&cluster.it.name);
+            let labels = Profiled::labels(&world.state.profiles, &cluster.it.name);
             if labels.unwrap_or(&Labels::new()) != &cluster.it.labels {
                 cluster.it.labels = labels.cloned().unwrap_or_default();
                 cluster.version = version;
@@ -457,8 +472,9 @@ impl Picture {
     }
 }
 
-/// The revision that a package wants, and of each of its clusters its state and the revision that it has applied.
-type Told = (Option<String>, Vec<(String, Reason, Fingerprint)>);
+/// The revision that a package wants; of each of its clusters its state and the revision that it has applied; and the
+/// clusters that are excused, and why.
+type Told = (Option<String>, Vec<(String, Reason, Fingerprint)>, Vec<(String, String)>);
 
 /// By the evidence; which verdict that is, is noted.
 fn as_heard(
@@ -466,14 +482,15 @@ fn as_heard(
     object: &PackageObject,
     basis: Option<(&Basis, &FleetPackageSpec)>,
 ) -> Rows<Told> {
-    own.each_cluster(object, |wanted, targets| {
+    own.each_cluster(object, |wanted, targets, excused| {
         let spec = object.spec.as_ref().ok();
         let found = Found {
             package: spec.map(fleet_key).unwrap_or_default(),
             targets,
+            excused,
             stale_after: spec.map_or(0.0, stale_after),
             as_of: None,
-            until: Moment { t: NEVER, now: NEVER },
+            until: Moment { t: NEVER, now: excused.until() },
             stands: true,
         };
         own.keep(Kind::FleetPackage, object, basis, found);
@@ -481,18 +498,22 @@ fn as_heard(
             let (state, applied) = rows::state(target, wanted);
             (target.cluster.clone(), state, applied)
         };
-        (wanted.text().map(str::to_owned), targets.iter().map(state).collect())
+        let all = targets.iter().chain(excused.targets().iter().map(|it| &it.target));
+        let reasons = excused.targets().iter().map(|it| (it.target.cluster.clone(), it.reason.clone()));
+        (wanted.text().map(str::to_owned), all.map(state).collect(), reasons.collect())
     })
 }
 
 /// By what stands in the hub.
 fn as_written(own: &World<'_>, object: &PackageObject) -> Rows<Told> {
     let Some(rows) = own.written(object) else { return Rows::Unknown };
+    let excused = rows.iter().filter_map(|it| Some((it.row.cluster_name.clone(), it.row.excused.clone()?)));
+    let excused = excused.collect();
     let state = |Evident { row, .. }: Evident| {
         let applied = row.applied_revision.as_deref().map_or(Fingerprint::NONE, Fingerprint::of);
         (row.cluster_name, written::state(&row.state), applied)
     };
-    Rows::Known((written::wanted_revision(object), rows.into_iter().map(state).collect()))
+    Rows::Known((written::wanted_revision(object), rows.into_iter().map(state).collect(), excused))
 }
 
 /// The state of a cluster of which nothing can be told any more.
@@ -506,6 +527,7 @@ impl Package {
             revisions: Vec::new(),
             places: HashMap::new(),
             cells: Vec::new(),
+            excused: BTreeMap::new(),
             filled: 0,
             meant: 0,
             looks: true,

@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use statusbridge_api::{ClusterSet, FleetPackageSpec, FleetRolloutSpec, RolloutGateSpec};
+use statusbridge_api::{FleetPackageSpec, FleetRolloutSpec, RolloutGateSpec};
 use tracing::warn;
 
 use super::command::{Answer, Command, Found, Number, Status, StatusWrite};
@@ -35,7 +35,7 @@ use super::references::{self, Evaluated, Place};
 use super::rollouts::Work;
 use super::slice_changes::{self, Owned};
 use super::state::{Rules, State};
-use super::store::{Event, GateObject, HubObject, Key, Kind, Object};
+use super::store::{Event, GateObject, HubObject, Key, Kind, Object, PackageObject};
 use super::write_queue::{Job, Urgency, WriteQueue};
 use crate::checks::{Answers, Rounds};
 use crate::decide::Moment;
@@ -255,12 +255,17 @@ impl Reconciler {
         self.complaints = complaints;
         // What only says more about a cluster can wait for the next poll.
         if changed {
-            let selects = |clusters: &ClusterSet| clusters.selector.is_some();
-            let State { packages, gates, .. } = &self.state;
-            let packages = packages.iter().filter(|it| it.spec.as_ref().is_ok_and(|s| selects(&s.clusters)));
-            let packages = packages.map(|it| it.key.clone()).collect();
-            let gates = gates.iter().filter(|it| it.spec.as_ref().is_ok_and(|s| selects(&s.clusters)));
-            let gates = gates.map(|it| it.key.clone()).collect();
+            let State { packages, gates, profiles, .. } = &self.state;
+            let package = |key: &Key| packages.get(key)?.spec.as_ref().ok();
+            let of_gate = |gate: &&GateObject| {
+                let found = gate.spec.as_ref().ok().zip(gate.package().as_ref().and_then(package));
+                found.is_some_and(|(spec, package)| profiles.choose(package, &spec.clusters))
+            };
+            let gates = gates.iter().filter(of_gate).map(|it| it.key.clone()).collect();
+            let of_package = |it: &&PackageObject| {
+                it.spec.as_ref().is_ok_and(|spec| profiles.choose(spec, &spec.clusters))
+            };
+            let packages = packages.iter().filter(of_package).map(|it| it.key.clone()).collect();
             self.judge(packages, gates, now);
         }
     }

@@ -11,6 +11,7 @@ use statusbridge_contract::{Fingerprint, wanted};
 use super::gate_verdict::{self, Gate, GateVerdict};
 use super::judge::World;
 use super::store::{GateObject, Key, Object, PackageObject};
+use crate::decide::excused::Excuses;
 use crate::decide::rollout_gate;
 use crate::time::Seconds;
 
@@ -27,7 +28,7 @@ const LONGEST: [(&str, usize); 6] = [
 const MOST_NAMES: (usize, usize, usize) = (10_000, 253, 320_000);
 
 /// Which revision of which package in which clusters, and what has to be true of them. The terms are those of a RolloutGate
-/// that needs no history: there are no deadline, dependencies and checks.
+/// that needs no history: there are no deadline, dependencies and checks. Nobody is excused.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RevisionQuestion {
     /// The hub's namespace that asks: tenancy says what it may see.
@@ -229,7 +230,9 @@ impl World<'_> {
             return RevisionVerdict::invalid(question, error);
         }
         let (mut gate, package) = question.objects();
-        let status = self.with_input(&gate, Some(&package), |input, _, _| rollout_gate::decide(input));
+        let excuses = Excuses::none();
+        let status =
+            self.with_excuses(&gate, Some(&package), &excuses, |input, _, _| rollout_gate::decide(input));
         gate.status = Some(status);
         // As whoever reads a gate does: evidence ages by the clock of the one who answers.
         let stale_after = package.spec.as_ref().ok().and_then(gate_verdict::stale_after);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use statusbridge_api::common::Choice;
 use statusbridge_api::{ClusterSet, PackageRef};
 
+use crate::decide::excused::{Excused, Excuses};
 use crate::decide::{Backend, HIDDEN, Membership, Target};
 use crate::fleet::Fleet;
 use crate::fleet::observation::{Observation, Standing, reason};
@@ -38,6 +39,24 @@ pub(crate) struct Chosen {
     pub(crate) membership: Membership,
 }
 
+/// The same, where some need not be healthy now.
+pub(crate) struct Counted<'a> {
+    /// Those that count, by name; each once.
+    pub(crate) targets: Arc<[Target]>,
+    /// Those that do not.
+    pub(crate) excused: Excused<'a>,
+    /// Whether they are all that are meant, and may be excused still.
+    pub(crate) membership: Membership,
+}
+
+impl Counted<'_> {
+    /// Nobody is meant.
+    pub(crate) fn nobody() -> Self {
+        let Chosen { targets, membership } = Chosen::nobody();
+        Self { targets, excused: Excused::nobody(), membership }
+    }
+}
+
 impl Chosen {
     /// Nobody is meant.
     pub(crate) fn nobody() -> Self {
@@ -46,6 +65,17 @@ impl Chosen {
 }
 
 impl Sources<'_> {
+    /// Tells those that count from those that are excused.
+    pub(crate) fn count<'e>(&self, chosen: Chosen, excuses: Excuses<'e>) -> Counted<'e> {
+        let Chosen { targets, mut membership } = chosen;
+        let (targets, excused) = excuses.split(targets);
+        if excused.is_by_profile() && membership == Membership::Known {
+            // Who was excused when profiles could last be read may not be so any more.
+            membership = self.shown_membership();
+        }
+        Counted { targets, excused, membership }
+    }
+
     /// The clusters that `clusters` means, and what is known of the package there.
     pub(crate) fn choose(&self, package: &PackageRef, clusters: &ClusterSet, stale_after: Seconds) -> Chosen {
         if let Some(refusal) = self.grant.refuses(package, clusters) {
@@ -150,7 +180,7 @@ mod tests {
     use crate::reconcile::profiles::{ClusterName, News, Settings};
     use crate::reconcile::tenancy::Tenancy;
     use crate::testing::{Exposition, healthy, tell};
-    use statusbridge_api::FleetPackageSpec;
+    use statusbridge_api::{Excuse, FleetPackageSpec};
 
     const T: Seconds = 10_000.0;
 
@@ -238,6 +268,33 @@ mod tests {
         assert_eq!(names("a-*"), ["a-1 Missing"]);
         assert_eq!(names("b-*"), ["b-1 Conflict"]);
         assert_eq!(names("Cluster*"), Vec::<String>::new(), "its stand-in is no name to be granted");
+    }
+
+    #[test]
+    fn who_is_excused_by_a_list_that_may_be_out_of_date_makes_the_choice_out_of_date() {
+        let fleet = fleet(None);
+        let mut profiles = profiles(&[("c", json!({"properties": [{"name": "id", "value": "c"}]}))]);
+        let tenancy = Tenancy::default();
+        let package = crate::testing::package("p");
+        let grant = tenancy.grant("tenant", &package);
+        let observations = ObservationCache::default();
+        let written: Vec<Excuse> = serde_json::from_value(json!([
+            {"selector": {}, "reason": "lab"}, {"cluster": "d", "reason": "repair"},
+        ]))
+        .unwrap();
+        let named = |names: Value| serde_json::from_value(json!({"names": names})).unwrap();
+        let count = |profiles: &Profiles, names: Value| {
+            let sources =
+                Sources { fleet: &fleet, profiles, observations: &observations, grant: &grant, t: T };
+            let chosen = sources.choose(&package, &named(names), 180.0);
+            let counted = sources.count(chosen, Excuses::new(&written, profiles, T));
+            (counted.targets.len(), counted.excused.count(), counted.membership)
+        };
+        assert_eq!(count(&profiles, json!(["b", "c", "d"])), (1, 2, Membership::Known));
+        profiles.apply([News::Broken("cut off".into())], 5.0);
+        let outdated = Membership::Outdated { since: 5.0, error: "cut off".into() };
+        assert_eq!(count(&profiles, json!(["b", "c", "d"])), (1, 2, outdated));
+        assert_eq!(count(&profiles, json!(["b", "d"])), (1, 1, Membership::Known), "no profile says so");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::DeserializeOwned;
 
 use crate::decide::dependencies::Dependency;
+use crate::decide::excused::Excused;
 use crate::decide::{Moment, Target, refreshed, time, words};
 use crate::fleet::observation::{Standing, reason};
 use crate::fleet::{Clusters, Fleet, Mark, Since};
@@ -72,6 +73,8 @@ pub struct Found<'a> {
     pub package: String,
     /// The clusters that count.
     pub targets: &'a [Target],
+    /// Those that do not now, but are shown.
+    pub excused: &'a Excused<'a>,
     /// Evidence older than this is not relied upon.
     pub stale_after: Seconds,
     /// The age of the evidence, as the status says it.
@@ -230,7 +233,10 @@ impl Verdict {
         let is_fresh = |target: &&Target| target.observation.standing == Standing::Fresh;
         let fresh = found.targets.iter().filter(is_fresh).map(|target| target.cluster.as_str());
         let fresh = fleet.clusters_of(fresh, &found.package)?;
-        let others = found.targets.iter().filter(|target| !is_fresh(target) && !is_of_profiles(target));
+        // How old the evidence of the excused ones is says nothing of the age of the verdict's.
+        let excused = found.excused.targets().iter().map(|it| &it.target);
+        let others = found.targets.iter().filter(|target| !is_fresh(target)).chain(excused);
+        let others = others.filter(|target| !is_of_profiles(target));
         let others: Vec<(Box<str>, u64)> = others
             .take(OTHERS + 1)
             .map(|target| (target.cluster.as_str().into(), print(target, fleet)))

@@ -68,6 +68,7 @@ fn row(problem: &Problem) -> ClusterRow {
         healthy_revision: None,
         last_transition_time: problem.since.clone(),
         reported_by: None,
+        excused: problem.excused.clone(),
     }
 }
 

@@ -10,6 +10,7 @@ use statusbridge_api::conditions::{OPEN, READY, find};
 use statusbridge_api::fleet_package::Detail;
 use statusbridge_api::rollout_gate::Require;
 use statusbridge_contract::Fingerprint;
+use statusbridge_core::decide::excused::least_observed;
 use statusbridge_core::decide::rollout_gate::need_and_budget;
 use statusbridge_core::decide::unix;
 use statusbridge_core::reconcile::gate_verdict::{Gate, stale_after};
@@ -91,6 +92,7 @@ pub(super) struct Claim {
 }
 
 /// What a gate asks for, in numbers.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Terms {
@@ -108,6 +110,12 @@ pub(super) struct Terms {
     pub failed_or_unobserved: u64,
     /// How many may.
     pub allowed: u64,
+    /// Clusters that count and have fresh, verified status.
+    pub observed: u64,
+    /// How many must, as the FleetPackage asks for, if it can be read.
+    pub least_observed: Option<u64>,
+    /// Clusters that are excused.
+    pub excused: u64,
 }
 
 /// Another object that the verdict rests on.
@@ -162,11 +170,16 @@ fn gate(seen: &Seen, now: Seconds) -> Result<Account> {
             needed,
             failed_or_unobserved: counts.failed + unobserved,
             allowed,
+            observed: counts.total - unobserved.min(counts.total),
+            least_observed: package
+                .as_ref()
+                .and_then(|it| least_observed(it.spec.as_ref().ok()?, counts.total + counts.excused).ok()),
+            excused: counts.excused,
         })
     });
     let package = package.as_ref();
     let clusters = gate.spec.as_ref().map(|spec| &spec.clusters);
-    let total = counts.map(|counts| counts.total);
+    let total = counts.map(|counts| counts.total + counts.excused);
     Ok(Account {
         terms,
         depends_on: depends_on.collect(),
@@ -178,7 +191,8 @@ fn gate(seen: &Seen, now: Seconds) -> Result<Account> {
 fn package(seen: &Seen, now: Seconds) -> Result<Account> {
     let package = PackageObject::read(seen.object.clone()).context("an object without a name")?;
     let clusters = package.spec.as_ref().map(|spec| &spec.clusters);
-    let total = package.status.as_ref().and_then(|status| status.counted()).map(|counts| counts.total);
+    let counts = package.status.as_ref().and_then(|status| status.counted());
+    let total = counts.map(|counts| counts.total + counts.excused);
     Ok(of_both_kinds(seen, now, package_verdict(&package, now), Some(&package), clusters, total))
 }
 

@@ -64,6 +64,7 @@ fn unknown(name: &str) -> ClusterRow {
         healthy_revision: None,
         last_transition_time: None,
         reported_by: None,
+        excused: None,
     }
 }
 

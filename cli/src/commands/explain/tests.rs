@@ -134,6 +134,47 @@ fn a_closed_gate_with_all_that_it_rests_on() {
 }
 
 #[test]
+fn clusters_that_are_excused_are_told() {
+    let excused = json!([{"clusterName": "us-9", "reason": "a new disk", "until": "2027-01-15T09:00:00Z"}]);
+    let mut seen = of_gate(|it| {
+        it["status"]["clusters"] =
+            json!({"total": 2, "excused": 1, "healthy": 1, "progressing": 1, "updated": 2});
+        it["status"]["excused"] = excused.clone();
+    });
+    let mut package = package();
+    package["spec"]["minObserved"] = json!(1);
+    package["status"]["problems"][0]["excused"] = json!("a new disk");
+    seen.package = Some(object(package.clone()));
+    let mut slice = slice(2);
+    slice.content.as_mut().unwrap().clusters[1].excused = Some("a new disk".into());
+    seen.slices = Ok(vec![slice]);
+    let account = told(&seen);
+    assert_eq!(account.clusters_note, None, "three were looked at");
+    let text = render(&account);
+    let has = |line: &str| assert!(text.lines().any(|it| it == line), "no {line:?} in {text}");
+    has(
+        "Terms         1 of 2 Healthy for 10m, 1 needed; 0 failed or out of sight, 1 allowed; 2 observed, 1 needed; 1 excused",
+    );
+    has("Excused       us-9: a new disk until 2027-01-15T09:00:00Z");
+    let us = text.lines().find(|it| it.starts_with("us-1")).unwrap();
+    assert!(us.contains("a new disk") && text.contains("EXCUSED"), "{text}");
+
+    let report = render(&told(&self::seen(Kind::FleetPackage, package)));
+    assert!(
+        report.contains("us-1: Progressing (Progressing) since 2027-01-15T07:58:00Z, excused: a new disk"),
+        "{report}"
+    );
+
+    let ended = account_at(&seen, 3601.0);
+    let doubt = "a cluster is not excused any more, and the gate has not been judged since";
+    assert!(ended.doubts.iter().any(|it| it == doubt), "{:?}", ended.doubts);
+}
+
+fn account_at(seen: &Seen, later: f64) -> Account {
+    account(seen, NOW + later).unwrap()
+}
+
+#[test]
 fn a_report_without_slices() {
     let mut object = package();
     object["spec"]["detail"] = json!("Problems");

@@ -33,7 +33,11 @@ pub(super) fn render(account: &Account) -> String {
         let soak = around(" for ", terms.min_success_time.as_ref(), "");
         let counted = format!("{healthy} of {total} {require:?}{soak}, {needed} needed");
         let failed = format!("{failed_or_unobserved} failed or out of sight, {allowed} allowed");
-        page.line("Terms", &format!("{counted}; {failed}"));
+        let Terms { observed, least_observed, excused, .. } = terms;
+        let excused = if *excused > 0 { format!("; {excused} excused") } else { String::new() };
+        let needed = around(", ", least_observed.as_ref(), " needed");
+        let observed = format!("{observed} observed{needed}{excused}");
+        page.line("Terms", &format!("{counted}; {failed}; {observed}"));
     }
     page.status(&account.status);
     for condition in &account.conditions {
@@ -134,6 +138,7 @@ impl Page {
                 "lastHealthyRevision" => "Last healthy",
                 "revisions" => "Revision at",
                 "problems" => "Problem",
+                "excused" => "Excused",
                 "history" => "History",
                 "trace" => "Stage",
                 "checks" => "Checked",
@@ -162,6 +167,9 @@ impl Page {
     }
 }
 
+/// Place of the excuse among the columns.
+const EXCUSED: usize = 9;
+
 fn clusters(rows: &[Row]) -> String {
     if rows.is_empty() {
         return String::new();
@@ -176,6 +184,7 @@ fn clusters(rows: &[Row]) -> String {
         "APPLIED",
         "HEALTHY",
         "SINCE",
+        "EXCUSED",
         "REPORTED BY",
     ];
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -192,11 +201,15 @@ fn clusters(rows: &[Row]) -> String {
             short(&row.applied_revision),
             short(&row.healthy_revision),
             dash(row.last_transition_time.as_ref().map(|Time(at)| at.to_string())),
+            dash(row.excused.clone()),
             dash(row.reported_by.clone()),
         ]
     }));
     if rows.iter().all(|it| it.row.reported_by.is_none()) {
         lines.iter_mut().for_each(|line| drop(line.pop()));
+    }
+    if rows.iter().all(|it| it.row.excused.is_none()) {
+        lines.iter_mut().for_each(|line| drop(line.remove(EXCUSED)));
     }
     if rows.iter().all(|row| row.at_revision.is_none()) {
         lines.iter_mut().for_each(|line| drop(line.remove(1)));
@@ -216,7 +229,11 @@ fn item_text(list: &str, item: &Value) -> String {
         }
         "problems" => {
             let since = given(" since ", "since", "");
-            format!("{}: {} ({}){since}", text("clusterName"), text("state"), text("reason"))
+            let excused = given(", excused: ", "excused", "");
+            format!("{}: {} ({}){since}{excused}", text("clusterName"), text("state"), text("reason"))
+        }
+        "excused" => {
+            format!("{}: {}{}", text("clusterName"), text("reason"), given(" until ", "until", ""))
         }
         "checks" => {
             let (value, message) = (given(" (", "value", ")"), given(": ", "message", ""));

@@ -30,6 +30,9 @@ struct Row {
     cluster_name: String,
     state: String,
     reason: String,
+    /// Why the cluster need not be healthy, where it is excused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    excused: Option<String>,
     #[serde(flatten)]
     more: Map<String, Value>,
 }
@@ -205,6 +208,9 @@ fn rows<'a>(clusters: impl Iterator<Item = &'a Cluster>, limit: usize, text: &mu
         );
         if !message.is_empty() {
             *text += &format!(", {}", quoted(message));
+        }
+        if let Some(why) = &row.excused {
+            *text += &format!(", excused: {}", quoted(why));
         }
     }
     left_out(&listed, "clusters", text);

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use serde_with::skip_serializing_none;
+use statusbridge_api::excuse::ExcusedCluster;
 use statusbridge_api::fleet_package::{FleetPackageSpec, FleetPackageStatus};
 use statusbridge_api::rollout_gate::{RolloutGateSpec, RolloutGateStatus, Waiting};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
@@ -38,6 +39,9 @@ pub(super) struct Standing {
     pub(super) age_seconds: Option<Seconds>,
     #[serde(default, skip_serializing)]
     pub(super) waiting_for: Vec<Waiting>,
+    /// Clusters that are excused now, the first ten.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) excused: Vec<ExcusedCluster>,
 }
 
 /// An object of the hub.
@@ -73,6 +77,9 @@ impl<S, T> Object<S, T> {
         }
         if let Some(healthy) = &it.healthy {
             line += &format!(", {} clusters healthy", plain(healthy));
+        }
+        for ExcusedCluster { cluster_name, reason, .. } in &it.excused {
+            line += &format!(", {} excused ({})", plain(cluster_name), quoted(reason));
         }
         if let Some(age) = it.age_seconds {
             line += &format!(", evidence {} old", span(age));

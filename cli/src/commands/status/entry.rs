@@ -32,6 +32,7 @@ pub(super) struct Counts {
     pub(super) soaking: u64,
     pub(super) failed: u64,
     pub(super) unobserved: u64,
+    pub(super) excused: u64,
 }
 
 impl Entry {
@@ -72,12 +73,14 @@ impl Entry {
             soaking: it.soaking,
             failed: it.failed,
             unobserved: it.stale + it.missing + it.unverified + it.conflicting,
+            excused: it.excused,
         });
         of_gate.or_else(|| {
             self.counts.map(|it| Counts {
                 soaking: 0,
                 failed: it.failed,
                 unobserved: it.stale + it.missing + it.unverified + it.conflicting,
+                excused: it.excused,
             })
         })
     }
@@ -85,7 +88,8 @@ impl Entry {
     /// All that is worth a new line when it changes: not the age of the evidence.
     pub(super) fn news(&self) -> Vec<String> {
         let GateVerdict { reason, message, fingerprint, healthy, .. } = &self.verdict.reading;
-        let counts = self.clusters().map(|it| format!("{} {} {}", it.soaking, it.failed, it.unobserved));
+        let counts = |it: Counts| format!("{} {} {} {}", it.soaking, it.failed, it.unobserved, it.excused);
+        let counts = self.clusters().map(counts);
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let state = self.verdict.state().to_owned();
         vec![state, reason.clone(), message.clone(), text(fingerprint), text(healthy), text(&counts)]

@@ -10,8 +10,18 @@ use super::entry::{Entry, Totals};
 use crate::text::{Colour, one_line, pad, paint, span, widths};
 use crate::verdict::Verdict;
 
-const HEAD: [&str; 9] =
-    ["NAME", "STATE", "REVISION", "HEALTHY", "SOAKING", "FAILED", "UNOBSERVED", "EVIDENCE", "WAITING FOR"];
+const HEAD: [&str; 10] = [
+    "NAME",
+    "STATE",
+    "REVISION",
+    "HEALTHY",
+    "SOAKING",
+    "FAILED",
+    "UNOBSERVED",
+    "EXCUSED",
+    "EVIDENCE",
+    "WAITING FOR",
+];
 /// Place of the state among the cells, from the name on.
 const STATE: usize = 1;
 
@@ -81,6 +91,7 @@ fn cells(entry: &Entry, namespaces: bool) -> Vec<String> {
         count(soaking),
         count(counts.as_ref().map(|it| it.failed)),
         count(counts.as_ref().map(|it| it.unobserved)),
+        count(counts.as_ref().map(|it| it.excused)),
         dash(reading.age_seconds.map(span)),
         waits,
     ];
@@ -102,7 +113,7 @@ pub(super) fn summary(entries: &[Entry]) -> String {
     format!("\n{packages}; {}, {gates_open} open{stalled}\n", many(gates, "gate"))
 }
 
-/// All that keeps gates closed, and every cluster that a package names as a problem.
+/// All that keeps gates closed, the clusters that are excused, and every cluster that a package names as a problem.
 pub(super) fn details(entries: &[Entry]) -> String {
     let mut text = String::new();
     for entry in entries {
@@ -113,10 +124,18 @@ pub(super) fn details(entries: &[Entry]) -> String {
             let line = format!("{of} waits for {}: {}", waiting.reason, waiting.message);
             let _ = writeln!(text, "{}", one_line(&line));
         }
+        for it in &reading.excused {
+            let until = it.until.as_ref().map(|until| format!(" until {}", until.0)).unwrap_or_default();
+            let line = format!("{of} excuses {}{until}: {}", it.cluster_name, it.reason);
+            let _ = writeln!(text, "{}", one_line(&line));
+        }
         for problem in &entry.problems {
             let since = problem.since.as_ref().map(|since| format!(" since {}", since.0)).unwrap_or_default();
-            let line =
-                format!("{of} {}: {} ({}){since}", problem.cluster_name, problem.state, problem.reason);
+            let excused = problem.excused.as_ref().map(|why| format!(", excused: {why}")).unwrap_or_default();
+            let line = format!(
+                "{of} {}: {} ({}){since}{excused}",
+                problem.cluster_name, problem.state, problem.reason
+            );
             let _ = writeln!(text, "{}", one_line(&line));
         }
     }

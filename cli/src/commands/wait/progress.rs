@@ -38,6 +38,7 @@ pub(super) fn of(reading: &GateVerdict, now: Seconds) -> Option<Line> {
             (clusters.superseded, "superseded"),
             (clusters.failed, "failed"),
             (unobserved, "unobserved"),
+            (clusters.excused, "excused"),
         ];
         for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
             rest += &format!(", {count} {what}");

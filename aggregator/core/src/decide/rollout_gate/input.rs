@@ -6,6 +6,7 @@ use statusbridge_contract::Fingerprint;
 
 use super::asked::Asked;
 use crate::decide::dependencies::Dependencies;
+use crate::decide::excused::Excused;
 use crate::decide::{Backend, Membership, Moment, Target};
 
 /// The FleetPackage that a gate refers to.
@@ -29,8 +30,10 @@ pub struct Input<'a> {
     pub previous: Option<&'a RolloutGateStatus>,
     /// The FleetPackage.
     pub package: PackageSpec<'a>,
-    /// The clusters of the wave.
+    /// The clusters of the wave that count.
     pub targets: &'a [Target],
+    /// Those that do not.
+    pub excused: &'a Excused<'a>,
     /// Whether they are all that are meant.
     pub membership: &'a Membership,
     /// What the clusters have to run: what comes of the gate's revision at the end of the trace, or why

@@ -12,7 +12,7 @@ const ROUNDING: Seconds = 0.001;
 
 /// The times, by either clock, before which a gate's verdict is the same whatever time it is, as long as all that it
 /// rests on is the same and no evidence grows too old: the end of a soak, of the time to reach the revision, of an
-/// override.
+/// override, of an excuse.
 pub(crate) fn holds_until(input: &Input<'_>, spec: &RolloutGateSpec) -> Moment {
     let seconds = |text: &Option<String>| text.as_deref().and_then(|text| common::seconds(text).ok());
     let soak = seconds(&spec.terms.min_success_time).filter(|soak| *soak > 0.0).map(|soak| {
@@ -29,8 +29,9 @@ pub(crate) fn holds_until(input: &Input<'_>, spec: &RolloutGateSpec) -> Moment {
     let word = spec.override_.as_ref().and_then(|word| word.until.as_ref()).map(unix);
     // What has ended has ended.
     let to_come = [deadline, word].into_iter().flatten().filter(|at| *at > input.moment.now - ROUNDING);
+    let excused = input.excused.until();
     Moment {
         t: soak.unwrap_or(Seconds::INFINITY),
-        now: to_come.map(|at| at - ROUNDING).fold(Seconds::INFINITY, Seconds::min),
+        now: to_come.map(|at| at - ROUNDING).fold(excused, Seconds::min),
     }
 }

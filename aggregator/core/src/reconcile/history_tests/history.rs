@@ -290,7 +290,10 @@ impl History {
             Step::Replanned => self.reconciler.planned(feeds(), fleet()),
             Step::Reread => {
                 let rules = self.reconciler.state().rules.clone();
-                self.reconciler.forget_profiles(profiles::Settings::default());
+                let label = json!([{"label": {"key": "in", "value": "false"}}]);
+                let excused = if self.versions.is_multiple_of(2) { label } else { json!([]) };
+                let settings = serde_json::from_value(json!({"excused": excused})).unwrap();
+                self.reconciler.forget_profiles(settings);
                 self.reconciler.configured(rules, self.now());
             }
             Step::Tenants(rules) => {

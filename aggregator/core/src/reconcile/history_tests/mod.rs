@@ -129,6 +129,17 @@ fn listed(cluster: usize, unhealthy: bool) -> [Step; 3] {
     listed(2, true).to_vec(),
     vec![Step::Round(15), Step::Scraped { cluster: 2, instance: 0 }, Step::Round(150), Step::Reread],
 ].concat())]
+#[case::an_excuse_ends_and_nothing_else_happens([
+    vec![report(json!({"revision": "r1", "excused": [{"cluster": "c", "reason": "r", "until": "2027-01-15T08:03:20Z"}]}))],
+    vec![gate(0, json!({"revision": "r1"})), Step::Scraped { cluster: 2, instance: 0 }],
+    vec![Step::Round(15); 20],
+].concat())]
+#[case::a_profile_excuses_a_cluster_that_is_named([
+    vec![report(json!({"revision": "r1", "excused": [{"selector": {"matchLabels": {"in": "true"}}, "reason": "r"}]}))],
+    vec![gate(0, json!({"revision": "r1", "clusters": {"names": ["a", "b", "c"]}})), Step::Scraped { cluster: 2, instance: 0 }],
+    vec![Step::Round(150), Step::Touched(5), Step::Profile { cluster: 2, label: true, unhealthy: false }, Step::Round(15)],
+    vec![Step::Profile { cluster: 2, label: false, unhealthy: false }, Step::Unlisted, Step::Round(150)],
+].concat())]
 #[case::our_clock_was_behind_while_scrapes_are_rare([
     vec![report(json!({"staleAfter": "50s", "revision": "r1"}))],
     vec![Step::Round(60); 6],

@@ -64,7 +64,7 @@ pub(super) enum Step {
     Tenants(Value),
     /// There are other ClusterProfiles.
     Profile { cluster: usize, label: bool, unhealthy: bool },
-    /// ClusterProfiles are to be read anew.
+    /// ClusterProfiles are to be read anew, by other rules.
     Reread,
     /// ClusterProfiles cannot be read.
     Unlisted,
@@ -230,7 +230,7 @@ fn gates() -> BoxedStrategy<Value> {
 }
 
 fn packages() -> BoxedStrategy<Value> {
-    let more = prop_oneof![3 => Just(0), 5 => 1..5_u8, 4 => Just(5)];
+    let more = prop_oneof![3 => Just(0), 5 => 1..5_u8, 4 => Just(5), 4 => 6..9_u8];
     let from = prop::option::weighted(0.7, 0..REFERENCES.len());
     (clusters(), more, from)
         .prop_map(|(clusters, more, from)| {
@@ -243,6 +243,19 @@ fn packages() -> BoxedStrategy<Value> {
                     let id = crate::testing::package("p");
                     spec["revision"] = json!("r2");
                     spec["trace"] = json!([{"stage": "first", "cluster": "a", "source": id.source, "namespace": id.namespace, "name": id.name}]);
+                }
+                6 => {
+                    let until = "2027-01-15T08:05:00Z";
+                    spec["excused"] = json!([{"cluster": "b", "reason": "repair", "until": until}]);
+                }
+                7 => {
+                    let selector = json!({"matchLabels": {"in": "false"}});
+                    spec["excused"] = json!([{"selector": selector, "reason": "lab"}]);
+                    spec["minObserved"] = json!(1);
+                }
+                8 => {
+                    spec["excused"] = json!([{"cluster": "a", "reason": "lost"}]);
+                    spec["minObserved"] = json!("30%");
                 }
                 _ => {}
             }

@@ -39,7 +39,8 @@ impl World<'_> {
         let spec = object.spec.as_ref().ok()?;
         let basis = self.basis(Kind::FleetPackage, &object.key, object.terms, spec)?;
         let is_pending = basis.revision == Some(Resolution::Pending);
-        (!is_pending && self.knows(spec.clusters.selector.is_some())).then_some((basis, spec))
+        let selects = self.state.profiles.choose(spec, &spec.clusters);
+        (!is_pending && self.knows(selects)).then_some((basis, spec))
     }
 
     /// The basis of a gate's verdict, and the spec of its FleetPackage.
@@ -51,7 +52,8 @@ impl World<'_> {
         let package = self.package_of(object)?;
         let spec = package.spec.as_ref().ok()?;
         // What the backend says to checks is other at every poll.
-        if !gate.terms.checks.is_empty() || !self.knows(gate.clusters.selector.is_some()) {
+        let selects = self.state.profiles.choose(spec, &gate.clusters);
+        if !gate.terms.checks.is_empty() || !self.knows(selects) {
             return None;
         }
         let basis = self.basis(Kind::RolloutGate, &object.key, package.terms, spec)?;

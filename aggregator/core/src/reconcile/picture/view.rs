@@ -57,10 +57,20 @@ pub struct PackageView<'a> {
     pub status: Option<&'a FleetPackageStatus>,
     wanted: Option<&'a str>,
     revisions: &'a [String],
+    /// The clusters that need not be healthy now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    excused: Vec<ExcusedView<'a>>,
     /// Count, state, revision: run lengths over the numbers of clusters.
     cells: Option<Vec<[i64; 3]>>,
     /// Number of a cluster, state, revision.
     changes: Option<Vec<[i64; 3]>>,
+}
+
+/// Clusters that are excused, by their numbers, and why.
+#[derive(Debug, Serialize)]
+struct ExcusedView<'a> {
+    reason: &'a str,
+    clusters: &'a [usize],
 }
 
 /// What is sent of a gate.
@@ -187,6 +197,7 @@ impl Package {
             status: self.object.status.as_ref(),
             wanted: self.wanted.as_deref(),
             revisions: &self.revisions,
+            excused: self.excused.iter().map(|(reason, clusters)| ExcusedView { reason, clusters }).collect(),
             cells: None,
             changes: None,
         }

@@ -4,11 +4,12 @@
 //!   discovery ─> list and watch ──News──> Profiles ──select(labels)──> cluster names, each with its doubts
 //! ```
 //!
-//! Of a profile only labels, the name of its cluster, ControlPlaneHealthy and the address of its exporter are kept, whatever the
+//! Of a profile only labels, the name of its cluster, ControlPlaneHealthy, what excuses it and the address of its exporter are kept, whatever the
 //! version of the API. What cannot be told stays in sight: a profile without a cluster's name, or
 //! two for one cluster, are selected and close; while there is no whole list nothing is selected,
 //! and [`Profiles::membership`] says so.
 
+mod excused_by;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -18,12 +19,15 @@ use std::collections::BTreeMap;
 use kube_core::DynamicObject;
 use serde_json::Value;
 use statusbridge_api::label_selector::{LabelSelector, Labels};
+use statusbridge_api::{ClusterSet, FleetPackageSpec};
 
 use crate::decide::Membership;
+use crate::decide::excused::Profiled;
 use crate::fleet::serial;
 use crate::reconcile::store::{Event, Key};
 use crate::time::Seconds;
 
+pub use excused_by::ExcusedBy;
 pub use settings::{ClusterName, Settings};
 
 /// API group of ClusterProfiles.
@@ -58,6 +62,8 @@ struct Profile {
     cluster: Result<String, String>,
     /// Why its control plane is said to be unhealthy, if it is.
     unhealthy: Option<String>,
+    /// Why the configuration excuses its cluster, if it does.
+    excused: Option<String>,
     /// Where its exporter answers, if anybody wants to know.
     address: Option<String>,
 }
@@ -77,6 +83,7 @@ impl Profile {
             labels: object.metadata.labels.clone().unwrap_or_default(),
             cluster: settings.cluster_name.of(object),
             unhealthy,
+            excused: settings.excused.iter().find_map(|rule| rule.reason_for(object)),
             address: settings
                 .address_property
                 .as_ref()
@@ -246,20 +253,24 @@ impl Profiles {
         }
     }
 
-    /// The labels of a cluster's ClusterProfile; none where it has no profile or several.
-    pub(crate) fn labels(&self, cluster: &str) -> Option<&Labels> {
+    /// Whether it depends on them which clusters of a FleetPackage are meant by `clusters`, or are excused.
+    pub(crate) fn choose(&self, package: &FleetPackageSpec, clusters: &ClusterSet) -> bool {
+        clusters.selector.is_some()
+            || self.may_excuse()
+            || package.excused.iter().any(|excuse| excuse.selector.is_some())
+    }
+
+    /// The one ClusterProfile of a cluster; none where it has no profile or several.
+    fn only(&self, cluster: &str) -> Option<&Profile> {
         match self.clusters.get(cluster)?.as_slice() {
-            [only] => self.known.get(only).map(|profile| &profile.labels),
+            [only] => self.known.get(only),
             _ => None,
         }
     }
 
     /// Why the control plane of this cluster is said to be unhealthy, if it is.
     pub fn unhealthy(&self, cluster: &str) -> Option<&str> {
-        match self.clusters.get(cluster)?.as_slice() {
-            [only] => self.known.get(only)?.unhealthy.as_deref(),
-            _ => None,
-        }
+        self.only(cluster)?.unhealthy.as_deref()
     }
 
     /// Clusters and where their exporters answer, of profiles that say so and leave no doubt about whose
@@ -299,6 +310,24 @@ impl Profiles {
             Doubt::Ambiguous(why) => Some(format!("cluster {cluster}: {why}")),
         });
         unread.into_iter().chain(doubts).take(MOST_COMPLAINTS).collect()
+    }
+}
+
+impl Profiled for Profiles {
+    fn labels(&self, cluster: &str) -> Option<&Labels> {
+        self.only(cluster).map(|profile| &profile.labels)
+    }
+
+    fn excuse(&self, cluster: &str) -> Option<&str> {
+        self.only(cluster)?.excused.as_deref()
+    }
+
+    fn may_excuse(&self) -> bool {
+        !self.settings.excused.is_empty()
+    }
+
+    fn is_unread(&self) -> bool {
+        matches!(self.state, State::Unlisted(_))
     }
 }
 

@@ -4,6 +4,8 @@ use kube_core::DynamicObject;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::excused_by::ExcusedBy;
+
 /// Section `clusterProfiles` of the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -12,6 +14,8 @@ pub struct Settings {
     pub namespace: Option<String>,
     /// Where a profile has the cluster's name as the metrics pipeline labels it.
     pub cluster_name: ClusterName,
+    /// What of a profile excuses its cluster, so that it need not be healthy; the first that is so gives the reason.
+    pub excused: Vec<ExcusedBy>,
     /// Property that has the URL of the cluster's exporter, if anybody wants to know.
     #[serde(skip)]
     pub address_property: Option<String>,

@@ -141,6 +141,26 @@ fn what_the_control_plane_is_said_to_be(#[case] conditions: Value, #[case] expec
 }
 
 #[test]
+fn the_configuration_excuses_clusters_of_one_profile_alone() {
+    let settings = json!({"excused": [{"label": {"key": "out"}}], "clusterName": {"property": "id"}});
+    let mut profiles = Profiles::new(serde_json::from_value(settings).unwrap());
+    assert!(profiles.may_excuse() && Profiled::is_unread(&profiles));
+    let out = json!({"out": "yes"});
+    list(&mut profiles, [profile("a", out.clone(), id("x")), profile("b", json!({}), id("y"))]);
+    assert!(!Profiled::is_unread(&profiles));
+    assert_eq!((profiles.excuse("x"), profiles.excuse("y")), (Some("ClusterProfile: label out"), None));
+    // Whose word counts cannot be told.
+    assert!(profiles.apply([News::from(Event::Apply(profile("c", json!({}), id("x"))))], 1.0));
+    assert_eq!((profiles.excuse("x"), Profiled::labels(&profiles, "x")), (None, None));
+    profiles.apply([News::from(Event::Delete(profile("c", json!({}), json!({}))))], 2.0);
+    assert!(profiles.apply([News::from(Event::Apply(profile("b", out, id("y"))))], 3.0), "this is news");
+    assert_eq!(profiles.excuse("y"), Some("ClusterProfile: label out"));
+    profiles.apply([News::NotInstalled], 4.0);
+    assert_eq!(profiles.excuse("y"), None);
+    assert!(!Profiles::new(Settings::default()).may_excuse());
+}
+
+#[test]
 fn a_broken_watch_keeps_what_is_known_and_says_since_when() {
     let mut profiles = Profiles::new(Settings::default());
     profiles.apply([News::Broken("refused".into())], 1.0);
