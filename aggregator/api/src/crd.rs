@@ -6,6 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::kinds::fleet_package::FleetPackage;
 use crate::kinds::fleet_package_slice;
+use crate::kinds::rollout_approval::RolloutApproval;
+use crate::kinds::rollout_freeze::RolloutFreeze;
 use crate::kinds::rollout_gate::RolloutGate;
 
 /// Why a CRD could not be generated. All of these are faults of this program.
@@ -38,7 +40,8 @@ pub fn files() -> Result<Vec<(String, String)>, CrdError> {
 }
 
 fn values() -> Result<Vec<Value>, CrdError> {
-    let derived = [FleetPackage::crd(), RolloutGate::crd()].into_iter().map(serde_json::to_value);
+    let derived = [FleetPackage::crd(), RolloutGate::crd(), RolloutFreeze::crd(), RolloutApproval::crd()];
+    let derived = derived.into_iter().map(serde_json::to_value);
     derived
         .chain([Ok(fleet_package_slice::crd())])
         .map(|crd| {

@@ -5,6 +5,9 @@
 //!        │                                │
 //!        └── status: may the rollout go   ├── status: how many clusters run what, and how
 //!            on, and if not, why not      └── FleetPackageSlices: each cluster, on request
+//!
+//!   RolloutApproval ──gateRef──> RolloutGate      somebody lets it open for one revision
+//!   RolloutFreeze                                 for a while no gate of the namespace is open
 //! ```
 //!
 //! The types are the source of the CRDs in `deploy/crds` ([`crd`]); whatever the API server can
@@ -22,10 +25,12 @@ pub use fields::label_selector::LabelSelector;
 pub use fields::package_ref::PackageRef;
 pub use fields::revision_from::RevisionFrom;
 pub use fields::trace::TraceStage;
-pub use fields::{check, common, label_selector, package_ref, revision_from, trace};
+pub use fields::{check, common, label_selector, package_ref, revision_from, trace, window};
 pub use kinds::fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus};
 pub use kinds::fleet_package_slice::FleetPackageSlice;
+pub use kinds::rollout_approval::{RolloutApproval, RolloutApprovalSpec};
+pub use kinds::rollout_freeze::{RolloutFreeze, RolloutFreezeSpec};
 pub use kinds::rollout_gate::{RolloutGate, RolloutGateSpec, RolloutGateStatus};
-pub use kinds::{fleet_package, fleet_package_slice, rollout_gate};
+pub use kinds::{fleet_package, fleet_package_slice, rollout_approval, rollout_freeze, rollout_gate};
 pub use names::{GROUP, VERSION};
 pub use reason::Reason;

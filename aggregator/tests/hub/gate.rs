@@ -9,6 +9,7 @@ use statusbridge_api::{Reason, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::decide::closing::{self, Unwatched};
 use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_core::decide::hold::{Approvals, Freezes};
 use statusbridge_core::decide::rollout_gate::{Asked, Input, PackageSpec, decide};
 use statusbridge_core::decide::{Backend, Membership, Moment, Target, time, unix, worth_writing};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing};
@@ -63,6 +64,8 @@ impl Case {
             seen_anywhere: &|| self.seen_anywhere,
             dependencies: &self.dependencies,
             checks: &self.checks,
+            freezes: Freezes::default(),
+            approvals: Approvals::default(),
             backend,
             moment: self.moment,
         })
@@ -370,6 +373,8 @@ fn specs_that_cannot_be_judged_are_closed() {
             seen_anywhere: &|| true,
             dependencies: &Dependencies::default(),
             checks: &[],
+            freezes: Freezes::default(),
+            approvals: Approvals::default(),
             backend: Backend::Answers,
             moment: NOW,
         })

@@ -7,6 +7,7 @@ use statusbridge_api::rollout_gate::{GateTerms, Require};
 use statusbridge_api::{RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_core::decide::hold::{Approvals, Freezes};
 use statusbridge_core::decide::rollout_gate::{Input, PackageSpec, decide};
 use statusbridge_core::decide::{Backend, Membership, Target};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing};
@@ -103,6 +104,8 @@ fn judge(
         seen_anywhere: &|| true,
         dependencies: &Dependencies::default(),
         checks: &[],
+        freezes: Freezes::default(),
+        approvals: Approvals::default(),
         backend: Backend::Answers,
         moment: NOW,
     })

@@ -6,3 +6,4 @@ pub mod label_selector;
 pub mod package_ref;
 pub mod revision_from;
 pub mod trace;
+pub mod window;

@@ -18,6 +18,7 @@ pub mod delivery;
 pub mod dependencies;
 pub mod fleet_package;
 pub mod history;
+pub mod hold;
 mod membership;
 pub mod rollout_gate;
 pub mod rows;

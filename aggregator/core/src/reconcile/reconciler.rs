@@ -25,6 +25,7 @@ use super::discover::Discovery;
 use super::feeds::{Planned, Polled};
 use super::flights::Flights;
 use super::heartbeat::Heartbeat;
+use super::holds::{self, Concerned};
 use super::judge::World;
 use super::judged::Judged;
 use super::judging::{Due, Judges, Todo};
@@ -181,6 +182,7 @@ impl Reconciler {
             Kind::FleetPackage => self.state.packages.take_foreign(),
             Kind::RolloutGate => self.state.gates.take_foreign(),
             Kind::FleetPackageSlice => self.state.slices.take_foreign(),
+            Kind::RolloutFreeze | Kind::RolloutApproval => 0,
         }
     }
 
@@ -248,6 +250,18 @@ impl Reconciler {
         }
     }
 
+    /// News of RolloutFreezes.
+    pub fn freezes(&mut self, news: holds::News, now: Now) {
+        let concerned = self.state.holds.take_freezes(news, now.wall);
+        self.held_otherwise(concerned, now);
+    }
+
+    /// News of RolloutApprovals.
+    pub fn approvals(&mut self, news: holds::News, now: Now) {
+        let concerned = self.state.holds.take_approvals(news, now.wall);
+        self.held_otherwise(concerned, now);
+    }
+
     /// How a poll of the feed with this number ended.
     pub fn polled(&mut self, feed: usize, polled: Polled, now: Now) {
         self.state.feeds.polled(feed, polled, now);
@@ -310,7 +324,7 @@ impl Reconciler {
         match kind {
             Kind::FleetPackage => self.wrote_status::<FleetPackageSpec>(number, key, answer, now),
             Kind::RolloutGate => self.wrote_status::<RolloutGateSpec>(number, key, answer, now),
-            Kind::FleetPackageSlice => {}
+            Kind::FleetPackageSlice | Kind::RolloutFreeze | Kind::RolloutApproval => {}
         }
         self.go_on(now);
     }
@@ -391,6 +405,21 @@ impl Reconciler {
         }
     }
 
+    /// What holds gates back is other than before for these.
+    fn held_otherwise(&mut self, concerned: Concerned, now: Now) {
+        let gates = match concerned {
+            Concerned::All => return self.judge_all(now),
+            Concerned::Namespaces(namespaces) => {
+                let within = namespaces.iter().flat_map(|namespace| self.state.gates.within(namespace));
+                within.map(|gate| gate.key.clone()).collect()
+            }
+            Concerned::Gates(gates) => gates,
+        };
+        if !gates.is_empty() {
+            self.judge(BTreeSet::new(), gates, now);
+        }
+    }
+
     /// Other versions of these objects are known, or that they are gone. Whether that is a reason to judge.
     fn are_new(&mut self, kind: Kind, changed: &BTreeSet<Key>, now: Now) -> bool {
         changed.iter().for_each(|key| self.is_new(kind, key, now));
@@ -404,7 +433,7 @@ impl Reconciler {
         let is_gone = match kind {
             Kind::FleetPackage => state.packages.get(key).is_none(),
             Kind::RolloutGate => state.gates.get(key).is_none(),
-            Kind::FleetPackageSlice => return,
+            Kind::FleetPackageSlice | Kind::RolloutFreeze | Kind::RolloutApproval => return,
         };
         if is_gone {
             state.verdicts.forget(kind, key);
@@ -604,6 +633,8 @@ impl Reconciler {
                 Kind::FleetPackage => self.write_package(&job.1, moment, now),
                 Kind::RolloutGate => self.write_gate(&job.1, moment, 0, now),
                 Kind::FleetPackageSlice => self.write_slices(&job.1, moment),
+                // People write these, and nobody else.
+                Kind::RolloutFreeze | Kind::RolloutApproval => 0,
             };
             if written > 0 {
                 return written;

@@ -10,6 +10,7 @@ use super::Reconciler;
 use crate::fleet::{Fleet, FleetSettings};
 use crate::reconcile::command::{Answer, Command, Number, Status, StatusWrite, Unreadable};
 use crate::reconcile::feeds::{Failure, Planned, Polled};
+use crate::reconcile::holds::Holds;
 use crate::reconcile::judging::Judges;
 use crate::reconcile::lazy_object::LazyObject;
 use crate::reconcile::profiles;
@@ -70,7 +71,8 @@ impl World {
     /// It knows these gates, and a cluster where the package is healthy at their revision. The hub has others.
     fn new(known: &[Value], hub: &[Value]) -> Self {
         let fleet = || Fleet::new(FleetSettings::default());
-        let state = State::new(fleet(), profiles::Settings::default(), Rules::default(), 1);
+        let mut state = State::new(fleet(), profiles::Settings::default(), Rules::default(), 1);
+        state.holds = Holds::none();
         let mut reconciler = Reconciler::new(state, Judges::default(), None);
         let feed = Planned { name: "".into(), settle: 5.0, asked: false };
         reconciler.planned(vec![feed], fleet());
@@ -521,7 +523,8 @@ fn before_the_first_poll_only_what_is_too_old_closes() {
     let mut young = gate("young", 1, &[], open(1));
     young["status"]["asOf"] = json!("1970-01-12T13:46:30Z");
     let fleet = || Fleet::new(FleetSettings::default());
-    let state = State::new(fleet(), profiles::Settings::default(), Rules::default(), 1);
+    let mut state = State::new(fleet(), profiles::Settings::default(), Rules::default(), 1);
+    state.holds = Holds::none();
     let mut reconciler = Reconciler::new(state, Judges::default(), None);
     reconciler.planned(vec![Planned { name: "".into(), settle: 5.0, asked: false }], fleet());
     let now = Now { wall: START, passed: Duration::ZERO };

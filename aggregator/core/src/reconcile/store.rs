@@ -58,6 +58,10 @@ pub enum Kind {
     FleetPackage,
     /// FleetPackageSlice
     FleetPackageSlice,
+    /// RolloutFreeze
+    RolloutFreeze,
+    /// RolloutApproval
+    RolloutApproval,
 }
 
 impl Kind {
@@ -67,6 +71,8 @@ impl Kind {
             Self::FleetPackage => "FleetPackage",
             Self::RolloutGate => "RolloutGate",
             Self::FleetPackageSlice => fleet_package_slice::KIND,
+            Self::RolloutFreeze => "RolloutFreeze",
+            Self::RolloutApproval => "RolloutApproval",
         }
     }
 
@@ -76,6 +82,8 @@ impl Kind {
             Self::FleetPackage => "fleetpackages",
             Self::RolloutGate => "rolloutgates",
             Self::FleetPackageSlice => fleet_package_slice::PLURAL,
+            Self::RolloutFreeze => "rolloutfreezes",
+            Self::RolloutApproval => "rolloutapprovals",
         };
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, self.name()), plural)
     }

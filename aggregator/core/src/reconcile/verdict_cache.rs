@@ -19,6 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::DeserializeOwned;
+use statusbridge_api::rollout_gate::Approved;
 
 use crate::decide::dependencies::Dependency;
 use crate::decide::{Moment, Target, refreshed, time, words};
@@ -42,6 +43,10 @@ pub struct Basis {
     pub cycle: Option<String>,
     /// What its reference comes to, if it has one.
     pub revision: Option<Resolution>,
+    /// Which freezes of the namespace are known.
+    pub freezes: u64,
+    /// The approval that counts.
+    pub approved: Option<Approved>,
     /// Which ClusterProfiles are known.
     pub profiles: u64,
     /// How far behind the present is looked, in whole seconds: a text may say so.
@@ -216,7 +221,7 @@ fn place(kind: Kind) -> Option<usize> {
     match kind {
         Kind::FleetPackage => Some(0),
         Kind::RolloutGate => Some(1),
-        Kind::FleetPackageSlice => None,
+        Kind::FleetPackageSlice | Kind::RolloutFreeze | Kind::RolloutApproval => None,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::decide::closing::{self, Unwatched};
 use crate::fleet::{self, FEED_LABEL, Fleet, FleetSettings, Heard};
 use crate::reconcile::command::{Answer, Command, StatusWrite};
 use crate::reconcile::feeds::{Failure as Unanswered, Planned, Polled};
+use crate::reconcile::holds::Holds;
 use crate::reconcile::judge::World;
 use crate::reconcile::judging::Judges;
 use crate::reconcile::lazy_object::LazyObject;
@@ -77,7 +78,8 @@ fn fleet() -> Fleet {
 }
 
 fn reconciler(epoch: i64) -> Reconciler {
-    let state = State::new(fleet(), profiles::Settings::default(), Rules::default(), epoch);
+    let mut state = State::new(fleet(), profiles::Settings::default(), Rules::default(), epoch);
+    state.holds = Holds::none();
     let mut reconciler = Reconciler::new(state, Judges::threads().unwrap(), None);
     reconciler.planned(feeds(), fleet());
     reconciler
@@ -142,6 +144,8 @@ impl History {
             Kind::FleetPackage => self.reconciler.package(event, self.now()),
             Kind::RolloutGate => self.reconciler.gate(event, self.now()),
             Kind::FleetPackageSlice => self.reconciler.slice(event),
+            Kind::RolloutFreeze => self.reconciler.freezes(event.into(), self.now()),
+            Kind::RolloutApproval => self.reconciler.approvals(event.into(), self.now()),
         }
     }
 
