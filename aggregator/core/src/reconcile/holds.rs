@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::de::DeserializeOwned;
 use statusbridge_api::rollout_gate::Approved;
 use statusbridge_api::{RolloutApprovalSpec, RolloutFreezeSpec};
 use statusbridge_contract::Fingerprint;
 
 use super::lazy_object::LazyObject;
-use super::store::{Event, HubObject, Key, Mirror};
+use super::store::{Event, HubObject, Key, Mirror, REFUSED};
 use crate::decide::hold::{Approvals, Freeze, Freezes, Knowledge};
 use crate::decide::unix;
 use crate::fleet::serial;
@@ -90,6 +91,13 @@ impl<O: HubObject> Listed<O> {
     }
 }
 
+fn spec<S: DeserializeOwned>(object: &LazyObject) -> Result<S, String> {
+    match object.read::<Option<String>>(REFUSED).ok().flatten() {
+        Some(why) => Err(why),
+        None => object.read("spec").map_err(|error| error.to_string()),
+    }
+}
+
 /// A RolloutFreeze of the hub.
 #[derive(Debug)]
 struct FreezeObject {
@@ -102,7 +110,7 @@ struct FreezeObject {
 impl HubObject for FreezeObject {
     /// One that cannot be read is in force until somebody takes it away.
     fn read(object: LazyObject) -> Option<Self> {
-        let spec = object.read::<RolloutFreezeSpec>("spec");
+        let spec = spec::<RolloutFreezeSpec>(&object);
         let metadata = object.metadata;
         let name = metadata.name?;
         let freeze = match spec {
@@ -114,7 +122,7 @@ impl HubObject for FreezeObject {
             },
             Err(error) => Freeze {
                 name: name.clone(),
-                reason: format!("it cannot be read: {error}"),
+                reason: format!("what it says cannot be used: {error}"),
                 from: None,
                 until: Seconds::INFINITY,
             },
@@ -152,7 +160,7 @@ struct Given {
 
 impl HubObject for ApprovalObject {
     fn read(object: LazyObject) -> Option<Self> {
-        let spec = object.read::<RolloutApprovalSpec>("spec").ok();
+        let spec = spec::<RolloutApprovalSpec>(&object).ok();
         let metadata = object.metadata;
         let name = metadata.name?;
         let at: Option<Time> = metadata.creation_timestamp;

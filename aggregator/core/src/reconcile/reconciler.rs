@@ -38,7 +38,7 @@ use super::state::{Rules, State};
 use super::store::{Event, GateObject, HubObject, Key, Kind, Object};
 use super::write_queue::{Job, Urgency, WriteQueue};
 use crate::checks::{Answers, Rounds};
-use crate::decide::Moment;
+use crate::decide::{Moment, unix};
 use crate::fleet::Fleet;
 use crate::time::Now;
 
@@ -48,6 +48,8 @@ const ATTEMPTS: u32 = 5;
 const MOMENT: Duration = Duration::from_millis(200);
 /// Time until a closing is tried again of which nobody knows whether it arrived, or that was not sent.
 const REST: Duration = Duration::from_secs(1);
+/// Time between two looks for gates whose time to be open is over.
+const ENDS: Duration = Duration::from_secs(1);
 /// Slices of one FleetPackage that are written at the same time, before it is decided again.
 const SLICES_AT_ONCE: usize = 8;
 
@@ -100,6 +102,8 @@ pub struct Reconciler {
     evaluates: bool,
     /// The moment that was judged at last, and when that was.
     moment: Option<(Moment, Duration)>,
+    /// When was last looked for gates whose time is over.
+    ends_looked_at: Duration,
     complaints: Vec<String>,
     /// The hub has kept only a part of a status, and that was said.
     cuts: bool,
@@ -121,6 +125,7 @@ impl Reconciler {
             discovery,
             evaluates: false,
             moment: None,
+            ends_looked_at: Duration::ZERO,
             complaints: Vec::new(),
             cuts: false,
             numbers: 0,
@@ -308,10 +313,27 @@ impl Reconciler {
 
     /// A while has passed: what waits for time goes on. Meant to come ten times a second.
     pub fn tick(&mut self, now: Now) {
+        self.close_what_ends(now);
         let changed = self.state.references.expire(now.passed);
         self.judge(changed, BTreeSet::new(), now);
         self.evaluate(now);
         self.go_on(now);
+    }
+
+    /// Judges the gates whose time to be open is over, which no poll need be waited for.
+    fn close_what_ends(&mut self, now: Now) {
+        if now.passed < self.ends_looked_at + ENDS {
+            return;
+        }
+        self.ends_looked_at = now.passed;
+        let is_over = |gate: &&GateObject| {
+            let status = gate.status.as_ref().filter(|status| status.says_open());
+            status.and_then(|it| it.open_until.as_ref()).is_some_and(|until| unix(until) <= now.wall)
+        };
+        let over: BTreeSet<Key> = self.state.gates.iter().filter(is_over).map(|gate| gate.key.clone()).collect();
+        if !over.is_empty() {
+            self.judge(BTreeSet::new(), over, now);
+        }
     }
 
     /// The heartbeat has landed or not. Since when all gates that had to be closed were, but for those that it names.
