@@ -166,5 +166,6 @@ fn apply(state: &mut State, kind: Kind, event: Event<LazyObject>, board: &GateCa
             }
         }
         Kind::FleetPackageSlice => drop(state.slices.apply(event)),
+        _ => {}
     }
 }
