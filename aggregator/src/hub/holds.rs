@@ -77,7 +77,9 @@ pub(crate) fn watch(client: Client, kind: Kind) -> BoxStream<'static, News> {
 /// A watch that goes on after an error says nothing until something changes: only a new list shows that nothing was missed.
 fn news(kind: Kind, error: &watcher::Error) -> News {
     match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(refusal)) if refusal.code == 404 => News::NotServed,
+        watcher::Error::InitialListFailed(kube::Error::Api(refusal)) if refusal.code == 404 => {
+            News::NotServed
+        }
         error => News::Broken(format!("{}s: {error}", kind.name())),
     }
 }
@@ -90,7 +92,11 @@ mod tests {
     use super::*;
 
     fn refusal(code: u16) -> kube::Error {
-        kube::Error::Api(Box::new(Status { code, message: format!("refused with {code}"), ..Status::default() }))
+        kube::Error::Api(Box::new(Status {
+            code,
+            message: format!("refused with {code}"),
+            ..Status::default()
+        }))
     }
 
     #[rstest]

@@ -589,8 +589,12 @@ fn watch(client: &Client, kind: Kind) -> BoxStream<'static, Watched> {
 /// Logs why the objects of a kind are not known.
 fn told(kind: Kind, news: &holds::News) {
     match news {
-        holds::News::NotServed => warn!(kind = kind.name(), "the hub does not serve the kind: there are none"),
-        holds::News::Broken(error) => warn!(kind = kind.name(), error, "they cannot be read: no gate opens that they may hold"),
+        holds::News::NotServed => {
+            warn!(kind = kind.name(), "the hub does not serve the kind: there are none")
+        }
+        holds::News::Broken(error) => {
+            warn!(kind = kind.name(), error, "they cannot be read: no gate opens that they may hold")
+        }
         holds::News::Event(_) => {}
     }
 }

@@ -282,8 +282,7 @@ fn is_lost(world: &World, seen: &Observation) -> bool {
 fn is_held(world: &World) -> Option<&'static str> {
     let terms = &world.spec.terms;
     let was_open = world.previous.is_some_and(|(_, generation, open)| open && generation == world.generation);
-    let in_force =
-        |freeze: &Freeze| freeze.from.is_none_or(|from| from <= NOW.now) && freeze.until > NOW.now;
+    let in_force = |freeze: &Freeze| freeze.from.is_none_or(|from| from <= NOW.now) && freeze.until > NOW.now;
     match () {
         () if terms.paused => Some("paused"),
         () if world.freezes.iter().any(in_force) => Some("frozen"),

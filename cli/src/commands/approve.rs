@@ -67,7 +67,8 @@ pub(crate) async fn run(access: &Access, args: ApproveArgs) -> Result<Exit> {
         eprintln!("note: rolloutgate/{} does not ask for an approval (spec.approval)", key.name);
     }
     let status = gate.status.as_ref().filter(|status| {
-        status.observed_generation == Some(gate.generation) && status.revision.as_ref() == Some(&spec.revision)
+        status.observed_generation == Some(gate.generation)
+            && status.revision.as_ref() == Some(&spec.revision)
     });
     if let Some(approved) = status.and_then(|status| status.approved_by.as_ref()) {
         say(&format!("{} has approved it already: rolloutapproval/{}", approved.user, approved.name));
@@ -152,7 +153,10 @@ mod tests {
     #[test]
     fn what_was_seen_is_of_the_present_spec_and_fits_an_approval() {
         let seen = super::seen(&gate(2));
-        assert_eq!((seen.generation, seen.healthy.as_deref(), seen.reason.as_deref()), (Some(2), Some("1/2"), Some("Failed")));
+        assert_eq!(
+            (seen.generation, seen.healthy.as_deref(), seen.reason.as_deref()),
+            (Some(2), Some("1/2"), Some("Failed"))
+        );
         assert_eq!(seen.message.as_ref().map(String::len), Some(MOST_SHOWN));
         let old = super::seen(&gate(1));
         assert_eq!(old, Seen { generation: Some(2), ..Seen::default() });

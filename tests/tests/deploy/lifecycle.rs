@@ -104,8 +104,9 @@ async fn an_upgrade_keeps_objects_and_removal_leaves_nothing_that_blocks() {
         release.helm(&["uninstall", "statusbridge-aggregator"]).await?;
 
         // And wholly removed, with nobody there who could take a finalizer away.
-        let crds = ["fleetpackages", "fleetpackageslices", "rolloutapprovals", "rolloutfreezes", "rolloutgates"]
-            .map(|plural| format!("{plural}.statusbridge.dev"));
+        let crds =
+            ["fleetpackages", "fleetpackageslices", "rolloutapprovals", "rolloutfreezes", "rolloutgates"]
+                .map(|plural| format!("{plural}.statusbridge.dev"));
         let mut delete = vec!["delete", "crd", "--wait=false"];
         delete.extend(crds.iter().map(String::as_str));
         api.kubectl(&delete).await?;

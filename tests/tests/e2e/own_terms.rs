@@ -170,7 +170,11 @@ async fn a_freeze_closes_and_ends_and_hides_no_failure() {
         let shorter = patch(Timestamp::now().round(jiff::Unit::Second)? + 15.seconds());
         let (done, said) = world.tried("releaser", &change(&shorter)).await?;
         ensure!(done, "{said}");
-        let end = world.hub.api.kubectl(&["get", "rolloutfreeze", "to-come", "-o", "jsonpath={.spec.until}"]).await?;
+        let end = world
+            .hub
+            .api
+            .kubectl(&["get", "rolloutfreeze", "to-come", "-o", "jsonpath={.spec.until}"])
+            .await?;
         let gate = world.hub.opens(GATE, SOON).await?;
         ensure!(time(&gate, "/status/since")? >= end.trim().parse()?, "opened before the freeze had ended");
         Ok(())

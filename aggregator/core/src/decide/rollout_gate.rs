@@ -10,7 +10,9 @@ mod waiting;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::check::CheckStatus;
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, RECONCILING, STALLED, find};
-use statusbridge_api::rollout_gate::{Approved, GateCounts, GateTerms, Override, OverrideState, Require, Waiting};
+use statusbridge_api::rollout_gate::{
+    Approved, GateCounts, GateTerms, Override, OverrideState, Require, Waiting,
+};
 use statusbridge_api::window::Approval;
 use statusbridge_api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
 use statusbridge_contract::{Fingerprint, wanted};

@@ -344,7 +344,8 @@ fn doubt(
         };
     }
     if status.open_until.as_ref().is_some_and(|until| unix(until) <= question.now) {
-        let message = "the time in which the gate may be open has ended, and the gate has not been judged since";
+        let message =
+            "the time in which the gate may be open has ended, and the gate has not been judged since";
         return Some(Verdict::new(State::NotJudged, Reason::Pending.name(), message));
     }
     let Some(limit) = question.stale_after else {

@@ -57,7 +57,9 @@ impl<O: HubObject> Listed<O> {
 
     fn knowledge(&self) -> Knowledge<'_> {
         match &self.known {
-            Known::Unheard => Knowledge::Unsure { since: Seconds::INFINITY, error: "they have not been listed yet" },
+            Known::Unheard => {
+                Knowledge::Unsure { since: Seconds::INFINITY, error: "they have not been listed yet" }
+            }
             Known::Whole => Knowledge::Whole,
             Known::NotServed => Knowledge::NotServed,
             Known::Unsure(since, error) => Knowledge::Unsure { since: *since, error },

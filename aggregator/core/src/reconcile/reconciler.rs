@@ -330,7 +330,8 @@ impl Reconciler {
             let status = gate.status.as_ref().filter(|status| status.says_open());
             status.and_then(|it| it.open_until.as_ref()).is_some_and(|until| unix(until) <= now.wall)
         };
-        let over: BTreeSet<Key> = self.state.gates.iter().filter(is_over).map(|gate| gate.key.clone()).collect();
+        let over: BTreeSet<Key> =
+            self.state.gates.iter().filter(is_over).map(|gate| gate.key.clone()).collect();
         if !over.is_empty() {
             self.judge(BTreeSet::new(), over, now);
         }

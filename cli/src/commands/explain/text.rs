@@ -131,6 +131,8 @@ impl Page {
                 "clusters" => "Clusters",
                 "startedAt" => "Started",
                 "healthy" => "Counting",
+                "openUntil" => "Open until",
+                "approvedBy" => "Approved by",
                 "lastHealthyRevision" => "Last healthy",
                 "revisions" => "Revision at",
                 "problems" => "Problem",

@@ -133,8 +133,7 @@ pub fn held(
     if freezes.knowledge.forbids(standing.was_open, now, standing.stale_after)
         && let Knowledge::Unsure { error, .. } = freezes.knowledge
     {
-        let message =
-            format!("whether a RolloutFreeze is in force cannot be told: {}", shorten(error));
+        let message = format!("whether a RolloutFreeze is in force cannot be told: {}", shorten(error));
         hold.waits(Reason::FreezesUnavailable, message, None);
     }
     match window::present(&windows, now) {
@@ -176,7 +175,8 @@ pub fn approval(asked: Approval, approvals: &Approvals<'_>, standing: &Standing)
     let now = standing.moment.now;
     let message = match (approvals.valid, approvals.knowledge) {
         (_, Knowledge::NotServed) => {
-            "nobody can approve: the hub does not serve RolloutApprovals, apply the CRDs of this version".to_owned()
+            "nobody can approve: the hub does not serve RolloutApprovals, apply the CRDs of this version"
+                .to_owned()
         }
         (_, Knowledge::Unsure { error, .. })
             if approvals.valid.is_none()

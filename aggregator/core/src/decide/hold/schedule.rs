@@ -32,7 +32,10 @@ struct Set(u64);
 
 impl Set {
     fn has(self, number: i8) -> bool {
-        u32::try_from(number).ok().and_then(|number| self.0.checked_shr(number)).is_some_and(|bits| bits & 1 == 1)
+        u32::try_from(number)
+            .ok()
+            .and_then(|number| self.0.checked_shr(number))
+            .is_some_and(|bits| bits & 1 == 1)
     }
 
     /// The least that is not below `from`.
@@ -163,8 +166,7 @@ impl Schedule {
     pub(super) fn last(&self, until: DateTime, days: usize) -> Option<DateTime> {
         let dates = std::iter::successors(Some(until.date()), |date| date.yesterday().ok()).take(days + 1);
         dates.filter(|date| self.is_day(*date)).find_map(|date| {
-            let (hour, minute) =
-                if date == until.date() { (until.hour(), until.minute()) } else { (23, 59) };
+            let (hour, minute) = if date == until.date() { (until.hour(), until.minute()) } else { (23, 59) };
             let within = || Some((self.hours.to(hour).filter(|it| *it == hour)?, self.minutes.to(minute)?));
             let before = || Some((self.hours.to(hour - 1)?, self.minutes.to(59)?));
             let (hour, minute) = within().or_else(before)?;
@@ -199,7 +201,8 @@ impl Schedule {
             return Some((self.hours.from(0)?, self.minutes.from(0)?));
         }
         let (hour, minute) = (after.hour(), after.minute());
-        let within = || Some((self.hours.from(hour).filter(|it| *it == hour)?, self.minutes.from(minute + 1)?));
+        let within =
+            || Some((self.hours.from(hour).filter(|it| *it == hour)?, self.minutes.from(minute + 1)?));
         let later = || Some((self.hours.from(hour + 1)?, self.minutes.from(0)?));
         within().or_else(later)
     }
@@ -229,7 +232,12 @@ mod tests {
     #[case::lists("5,10 1,13 1,15 * *", "2026-05-04T08:00", "2026-05-01T13:10", "2026-05-15T01:05")]
     #[case::names_of_months("0 0 1 jan,May *", "2026-05-04T08:00", "2026-05-01T00:00", "2027-01-01T00:00")]
     #[case::either_day("0 0 13 * FRI", "2026-05-13T08:00", "2026-05-13T00:00", "2026-05-15T00:00")]
-    #[case::a_step_is_not_any_day("0 0 */10 * SUN", "2026-05-04T08:00", "2026-05-03T00:00", "2026-05-10T00:00")]
+    #[case::a_step_is_not_any_day(
+        "0 0 */10 * SUN",
+        "2026-05-04T08:00",
+        "2026-05-03T00:00",
+        "2026-05-10T00:00"
+    )]
     #[case::the_last_of_long_months("0 0 31 * *", "2026-03-31T00:00", "2026-03-31T00:00", "2026-05-31T00:00")]
     #[case::the_end_of_the_year("59 23 31 12 ?", "2026-12-31T23:59", "2026-12-31T23:59", "2027-12-31T23:59")]
     #[case::a_leap_day("0 12 29 2 *", "2024-03-01T00:00", "2024-02-29T12:00", "2028-02-29T12:00")]

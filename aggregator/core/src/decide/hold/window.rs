@@ -65,7 +65,8 @@ impl Times {
         let zone = ZONES.get(&window.time_zone);
         let zone = zone.map_err(|_| format!("there is no time zone {:?}", shorten(&window.time_zone)))?;
         let schedule = Schedule::read(&window.schedule);
-        let schedule = schedule.map_err(|error| format!("schedule {:?}: {error}", shorten(&window.schedule)))?;
+        let schedule =
+            schedule.map_err(|error| format!("schedule {:?}: {error}", shorten(&window.schedule)))?;
         Ok(Self { schedule, duration, zone })
     }
 
@@ -178,35 +179,167 @@ mod tests {
 
     #[rstest]
     #[case::before("0 9 * * MON-FRI", "8h", "Etc/UTC", "2026-05-04T08:59:59Z", "from 2026-05-04T09:00:00Z")]
-    #[case::the_first_second("0 9 * * MON-FRI", "8h", "Etc/UTC", "2026-05-04T09:00:00Z", "until 2026-05-04T17:00:00Z")]
-    #[case::the_last_second("0 9 * * MON-FRI", "8h", "Etc/UTC", "2026-05-04T16:59:59Z", "until 2026-05-04T17:00:00Z")]
+    #[case::the_first_second(
+        "0 9 * * MON-FRI",
+        "8h",
+        "Etc/UTC",
+        "2026-05-04T09:00:00Z",
+        "until 2026-05-04T17:00:00Z"
+    )]
+    #[case::the_last_second(
+        "0 9 * * MON-FRI",
+        "8h",
+        "Etc/UTC",
+        "2026-05-04T16:59:59Z",
+        "until 2026-05-04T17:00:00Z"
+    )]
     #[case::the_end("0 9 * * MON-FRI", "8h", "Etc/UTC", "2026-05-04T17:00:00Z", "from 2026-05-05T09:00:00Z")]
-    #[case::over_midnight("0 22 * * FRI", "4h", "Etc/UTC", "2026-05-02T01:59:59Z", "until 2026-05-02T02:00:00Z")]
+    #[case::over_midnight(
+        "0 22 * * FRI",
+        "4h",
+        "Etc/UTC",
+        "2026-05-02T01:59:59Z",
+        "until 2026-05-02T02:00:00Z"
+    )]
     #[case::a_whole_week("0 0 * * 0", "168h", "Etc/UTC", "2026-05-04T00:00:00Z", "until ?")]
-    #[case::all_but_a_minute("0 0 * * 0", "167h59m", "Etc/UTC", "2026-05-09T23:58:59Z", "until 2026-05-09T23:59:00Z")]
+    #[case::all_but_a_minute(
+        "0 0 * * 0",
+        "167h59m",
+        "Etc/UTC",
+        "2026-05-09T23:58:59Z",
+        "until 2026-05-09T23:59:00Z"
+    )]
     #[case::leap_day("0 0 29 2 *", "24h", "Etc/UTC", "2026-05-04T00:00:00Z", "from 2028-02-29T00:00:00Z")]
-    #[case::within_leap_day("0 0 29 2 *", "24h", "Etc/UTC", "2028-02-29T23:59:59Z", "until 2028-03-01T00:00:00Z")]
-    #[case::by_the_zone("0 9 * * *", "1h", "Asia/Tokyo", "2026-05-04T00:30:00Z", "until 2026-05-04T01:00:00Z")]
+    #[case::within_leap_day(
+        "0 0 29 2 *",
+        "24h",
+        "Etc/UTC",
+        "2028-02-29T23:59:59Z",
+        "until 2028-03-01T00:00:00Z"
+    )]
+    #[case::by_the_zone(
+        "0 9 * * *",
+        "1h",
+        "Asia/Tokyo",
+        "2026-05-04T00:30:00Z",
+        "until 2026-05-04T01:00:00Z"
+    )]
     // 2026-03-29 02:00 CET is 03:00 CEST.
-    #[case::skipped_is_moved("30 2 * * *", "1h", "Europe/Berlin", "2026-03-29T00:59:59Z", "from 2026-03-29T01:00:00Z")]
-    #[case::moved_lasts_as_long("30 2 * * *", "1h", "Europe/Berlin", "2026-03-29T01:59:59Z", "until 2026-03-29T02:00:00Z")]
-    #[case::moved_once("30 2 * * *", "1h", "Europe/Berlin", "2026-03-29T02:00:00Z", "from 2026-03-30T00:30:00Z")]
-    #[case::over_the_gap("0 1 * * *", "3h", "Europe/Berlin", "2026-03-29T02:59:59Z", "until 2026-03-29T03:00:00Z")]
+    #[case::skipped_is_moved(
+        "30 2 * * *",
+        "1h",
+        "Europe/Berlin",
+        "2026-03-29T00:59:59Z",
+        "from 2026-03-29T01:00:00Z"
+    )]
+    #[case::moved_lasts_as_long(
+        "30 2 * * *",
+        "1h",
+        "Europe/Berlin",
+        "2026-03-29T01:59:59Z",
+        "until 2026-03-29T02:00:00Z"
+    )]
+    #[case::moved_once(
+        "30 2 * * *",
+        "1h",
+        "Europe/Berlin",
+        "2026-03-29T02:00:00Z",
+        "from 2026-03-30T00:30:00Z"
+    )]
+    #[case::over_the_gap(
+        "0 1 * * *",
+        "3h",
+        "Europe/Berlin",
+        "2026-03-29T02:59:59Z",
+        "until 2026-03-29T03:00:00Z"
+    )]
     // 2026-10-25 03:00 CEST is 02:00 CET.
-    #[case::twice_is_once_at_first("30 2 * * *", "10m", "Europe/Berlin", "2026-10-25T00:30:00Z", "until 2026-10-25T00:40:00Z")]
-    #[case::not_the_second_time("30 2 * * *", "10m", "Europe/Berlin", "2026-10-25T01:30:00Z", "from 2026-10-26T01:30:00Z")]
-    #[case::what_lasts_into_the_second_time("30 2 * * *", "2h", "Europe/Berlin", "2026-10-25T01:10:00Z", "until 2026-10-25T02:30:00Z")]
-    #[case::eight_hours_that_pass("0 0 * * SUN", "8h", "Europe/Berlin", "2026-10-25T05:59:59Z", "until 2026-10-25T06:00:00Z")]
-    #[case::new_york_in_spring("30 2 * * *", "1h", "America/New_York", "2026-03-08T06:59:59Z", "from 2026-03-08T07:00:00Z")]
-    #[case::new_york_in_autumn("30 1 * * *", "5m", "America/New_York", "2026-11-01T06:30:00Z", "from 2026-11-02T06:30:00Z")]
-    #[case::new_york_at_first("30 1 * * *", "5m", "America/New_York", "2026-11-01T05:30:00Z", "until 2026-11-01T05:35:00Z")]
+    #[case::twice_is_once_at_first(
+        "30 2 * * *",
+        "10m",
+        "Europe/Berlin",
+        "2026-10-25T00:30:00Z",
+        "until 2026-10-25T00:40:00Z"
+    )]
+    #[case::not_the_second_time(
+        "30 2 * * *",
+        "10m",
+        "Europe/Berlin",
+        "2026-10-25T01:30:00Z",
+        "from 2026-10-26T01:30:00Z"
+    )]
+    #[case::what_lasts_into_the_second_time(
+        "30 2 * * *",
+        "2h",
+        "Europe/Berlin",
+        "2026-10-25T01:10:00Z",
+        "until 2026-10-25T02:30:00Z"
+    )]
+    #[case::eight_hours_that_pass(
+        "0 0 * * SUN",
+        "8h",
+        "Europe/Berlin",
+        "2026-10-25T05:59:59Z",
+        "until 2026-10-25T06:00:00Z"
+    )]
+    #[case::new_york_in_spring(
+        "30 2 * * *",
+        "1h",
+        "America/New_York",
+        "2026-03-08T06:59:59Z",
+        "from 2026-03-08T07:00:00Z"
+    )]
+    #[case::new_york_in_autumn(
+        "30 1 * * *",
+        "5m",
+        "America/New_York",
+        "2026-11-01T06:30:00Z",
+        "from 2026-11-02T06:30:00Z"
+    )]
+    #[case::new_york_at_first(
+        "30 1 * * *",
+        "5m",
+        "America/New_York",
+        "2026-11-01T05:30:00Z",
+        "until 2026-11-01T05:35:00Z"
+    )]
     // 2026-10-04 02:00 +10:30 is 02:30 +11:00; 2026-04-05 02:00 +11:00 is 01:30 +10:30.
-    #[case::half_an_hour_in_spring("15 2 * * *", "5m", "Australia/Lord_Howe", "2026-10-03T15:29:59Z", "from 2026-10-03T15:30:00Z")]
-    #[case::after_half_an_hour("30 2 * * *", "5m", "Australia/Lord_Howe", "2026-10-03T15:30:00Z", "until 2026-10-03T15:35:00Z")]
-    #[case::half_an_hour_in_autumn("45 1 * * *", "5m", "Australia/Lord_Howe", "2026-04-04T14:45:00Z", "until 2026-04-04T14:50:00Z")]
-    #[case::half_an_hour_once("45 1 * * *", "5m", "Australia/Lord_Howe", "2026-04-04T15:15:00Z", "from 2026-04-05T15:15:00Z")]
+    #[case::half_an_hour_in_spring(
+        "15 2 * * *",
+        "5m",
+        "Australia/Lord_Howe",
+        "2026-10-03T15:29:59Z",
+        "from 2026-10-03T15:30:00Z"
+    )]
+    #[case::after_half_an_hour(
+        "30 2 * * *",
+        "5m",
+        "Australia/Lord_Howe",
+        "2026-10-03T15:30:00Z",
+        "until 2026-10-03T15:35:00Z"
+    )]
+    #[case::half_an_hour_in_autumn(
+        "45 1 * * *",
+        "5m",
+        "Australia/Lord_Howe",
+        "2026-04-04T14:45:00Z",
+        "until 2026-04-04T14:50:00Z"
+    )]
+    #[case::half_an_hour_once(
+        "45 1 * * *",
+        "5m",
+        "Australia/Lord_Howe",
+        "2026-04-04T15:15:00Z",
+        "from 2026-04-05T15:15:00Z"
+    )]
     // Samoa had no 30 December 2011.
-    #[case::a_day_that_was_not("0 12 30 12 *", "1h", "Pacific/Apia", "2011-12-30T10:00:00Z", "until 2011-12-30T11:00:00Z")]
+    #[case::a_day_that_was_not(
+        "0 12 30 12 *",
+        "1h",
+        "Pacific/Apia",
+        "2011-12-30T10:00:00Z",
+        "until 2011-12-30T11:00:00Z"
+    )]
     fn when_a_window_is_open(
         #[case] schedule: &str,
         #[case] duration: &str,
@@ -235,12 +368,27 @@ mod tests {
     }
 
     #[rstest]
-    #[case::a_schedule(window("0 0 31 2 *", "1h", "Etc/UTC"), "windows[0]: schedule \"0 0 31 2 *\": no month")]
-    #[case::a_zone(window("0 0 * * *", "1h", "Europe/Atlantis"), "windows[0]: there is no time zone \"Europe/Atlantis\"")]
-    #[case::the_machines_zone(window("0 0 * * *", "1h", "Local"), "windows[0]: there is no time zone \"Local\"")]
+    #[case::a_schedule(
+        window("0 0 31 2 *", "1h", "Etc/UTC"),
+        "windows[0]: schedule \"0 0 31 2 *\": no month"
+    )]
+    #[case::a_zone(
+        window("0 0 * * *", "1h", "Europe/Atlantis"),
+        "windows[0]: there is no time zone \"Europe/Atlantis\""
+    )]
+    #[case::the_machines_zone(
+        window("0 0 * * *", "1h", "Local"),
+        "windows[0]: there is no time zone \"Local\""
+    )]
     #[case::a_file(window("0 0 * * *", "1h", "../../etc/passwd"), "windows[0]: there is no time zone")]
-    #[case::no_duration(window("0 0 * * *", "0s", "Etc/UTC"), "windows[0]: duration 0s is not from 1m to 168h")]
-    #[case::too_long(window("0 0 * * *", "169h", "Etc/UTC"), "windows[0]: duration 169h is not from 1m to 168h")]
+    #[case::no_duration(
+        window("0 0 * * *", "0s", "Etc/UTC"),
+        "windows[0]: duration 0s is not from 1m to 168h"
+    )]
+    #[case::too_long(
+        window("0 0 * * *", "169h", "Etc/UTC"),
+        "windows[0]: duration 169h is not from 1m to 168h"
+    )]
     #[case::another_unit(window("0 0 * * *", "2d", "Etc/UTC"), "windows[0]: ")]
     fn what_is_no_window_is_refused(#[case] window: Window, #[case] why: &str) {
         let error = read(&[window]).unwrap_err();
