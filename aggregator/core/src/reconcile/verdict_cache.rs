@@ -45,8 +45,8 @@ pub struct Basis {
     pub revision: Option<Resolution>,
     /// Which freezes of the namespace are known.
     pub freezes: u64,
-    /// The approval that counts.
-    pub approved: Option<Approved>,
+    /// The approval that counts, whether there are any for other revisions, and whether there can be any.
+    pub approvals: (Option<Approved>, bool, bool),
     /// Which ClusterProfiles are known.
     pub profiles: u64,
     /// How far behind the present is looked, in whole seconds: a text may say so.

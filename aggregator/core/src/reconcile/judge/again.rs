@@ -28,7 +28,7 @@ impl World<'_> {
             cycle: None,
             revision,
             freezes: 0,
-            approved: None,
+            approvals: (None, false, false),
             profiles: self.state.profiles.revision(),
             settle: fleet_package::least_stale_after(0.0, self.moment.now - self.moment.t) as i64,
         })
@@ -73,7 +73,11 @@ impl World<'_> {
             // A gate names its revision itself.
             revision: None,
             freezes: revision,
-            approved: approvals.valid.cloned(),
+            approvals: (
+                approvals.valid.cloned(),
+                approvals.others,
+                approvals.knowledge == Knowledge::NotServed,
+            ),
             ..basis
         };
         Some((basis, spec))
