@@ -31,6 +31,6 @@ pub use kinds::fleet_package_slice::FleetPackageSlice;
 pub use kinds::rollout_approval::{RolloutApproval, RolloutApprovalSpec};
 pub use kinds::rollout_freeze::{RolloutFreeze, RolloutFreezeSpec};
 pub use kinds::rollout_gate::{RolloutGate, RolloutGateSpec, RolloutGateStatus};
-pub use kinds::{fleet_package, fleet_package_slice, rollout_approval, rollout_freeze, rollout_gate};
+pub use kinds::{fleet_package, fleet_package_slice, rollout_approval, rollout_gate};
 pub use names::{GROUP, VERSION};
 pub use reason::Reason;

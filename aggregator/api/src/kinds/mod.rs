@@ -3,5 +3,5 @@
 pub mod fleet_package;
 pub mod fleet_package_slice;
 pub mod rollout_approval;
-pub mod rollout_freeze;
+pub(crate) mod rollout_freeze;
 pub mod rollout_gate;
