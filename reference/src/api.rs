@@ -10,7 +10,7 @@ use crate::schema;
 const HEAD: &str = "\
 # API reference: `statusbridge.dev/v1alpha1`
 
-Every field of the three kinds in the hub, from their CRDs ([deploy/crds](../deploy/crds)); `kubectl explain` prints the
+Every field of the kinds in the hub, from their CRDs ([deploy/crds](../deploy/crds)); `kubectl explain` prints the
 same. What they are for, how a gate is judged, conditions and reasons: [api.md](api.md).
 
 What breaks one of the *limits* is refused by the API server, with the message that stands in “quotation marks”. Durations are

@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 
 use crate::kinds::fleet_package::FleetPackage;
 use crate::kinds::fleet_rollout::FleetRollout;
+use crate::kinds::rollout_approval::RolloutApproval;
+use crate::kinds::rollout_freeze::RolloutFreeze;
 use crate::kinds::rollout_gate::RolloutGate;
 use crate::kinds::{fleet_package_slice, fleet_rollout_slice};
 use crate::names::{GROUP, VERSION};
@@ -44,7 +46,13 @@ pub fn files() -> Result<Vec<(String, String)>, CrdError> {
 }
 
 fn values() -> Result<Vec<Value>, CrdError> {
-    let derived = [FleetPackage::crd(), RolloutGate::crd(), FleetRollout::crd()];
+    let derived = [
+        FleetPackage::crd(),
+        RolloutGate::crd(),
+        RolloutFreeze::crd(),
+        RolloutApproval::crd(),
+        FleetRollout::crd(),
+    ];
     let derived = derived.into_iter().map(serde_json::to_value);
     derived
         .chain([Ok(fleet_package_slice::crd()), Ok(fleet_rollout_slice::crd())])

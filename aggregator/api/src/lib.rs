@@ -8,6 +8,9 @@
 //!
 //!   FleetRollout ──makes──> one RolloutGate for each wave
 //!        └── FleetRolloutSlices: which clusters may have which revision
+//!
+//!   RolloutApproval ──gateRef──> RolloutGate      somebody lets it open for one revision
+//!   RolloutFreeze                                 for a while no gate of the namespace is open
 //! ```
 //!
 //! The types are the source of the CRDs in `deploy/crds` ([`crd`]); whatever the API server can
@@ -26,12 +29,16 @@ pub use fields::label_selector::LabelSelector;
 pub use fields::package_ref::PackageRef;
 pub use fields::revision_from::RevisionFrom;
 pub use fields::trace::TraceStage;
-pub use fields::{check, common, excuse, label_selector, package_ref, revision_from, trace};
+pub use fields::{check, common, excuse, label_selector, package_ref, revision_from, trace, window};
 pub use kinds::fleet_package::{FleetPackage, FleetPackageSpec, FleetPackageStatus};
 pub use kinds::fleet_package_slice::FleetPackageSlice;
 pub use kinds::fleet_rollout::{FleetRollout, FleetRolloutSpec, FleetRolloutStatus};
 pub use kinds::fleet_rollout_slice::FleetRolloutSlice;
+pub use kinds::rollout_approval::{RolloutApproval, RolloutApprovalSpec};
+pub use kinds::rollout_freeze::{RolloutFreeze, RolloutFreezeSpec};
 pub use kinds::rollout_gate::{RolloutGate, RolloutGateSpec, RolloutGateStatus};
-pub use kinds::{fleet_package, fleet_package_slice, fleet_rollout, fleet_rollout_slice, rollout_gate};
+pub use kinds::{
+    fleet_package, fleet_package_slice, fleet_rollout, fleet_rollout_slice, rollout_approval, rollout_gate,
+};
 pub use names::{GROUP, VERSION};
 pub use reason::Reason;

@@ -85,6 +85,16 @@ crate::catalogue! {
     RevisionNeverSeen,
     /// The cluster has moved on to another revision than the gate's.
     Superseded,
+    /// Whether a RolloutFreeze is in force cannot be told: they cannot be read.
+    FreezesUnavailable,
+    /// The gate asks for an approval of its revision, and there is none.
+    ApprovalRequired,
+    /// The gate is paused by its spec.
+    GatePaused,
+    /// A RolloutFreeze of the gate's namespace is in force.
+    Frozen,
+    /// It is not the time of any of the gate's windows.
+    OutsideWindow,
     /// The cluster has not been told to run the revision yet.
     NotUpdated,
     /// Delivery of the package is paused in the cluster.

@@ -18,6 +18,7 @@ use statusbridge_contract::{CONTRACT_VERSION, Digest, Fingerprint, Metric, label
 
 use crate::fleet::{DigestSample, Digests, Fleet, Heard, StreamId};
 use crate::reconcile::feeds::{Failure, Feeds, Planned, Polled};
+use crate::reconcile::holds::Holds;
 use crate::reconcile::profiles::Settings;
 use crate::reconcile::references::{Ledger, ReadObject, Sent, Shelf};
 use crate::reconcile::state::{Rules, State};
@@ -252,6 +253,7 @@ pub(crate) fn tell_digests(fleet: &mut Fleet, digests: &Digests, said: &Expositi
 /// A hub of which nothing is known, with a fleet that the only feed has told of.
 pub fn state(fleet: Fleet) -> State {
     let mut state = State::new(fleet, Settings::default(), Rules::default(), 1);
+    state.holds = Holds::none();
     state.feeds = feeds(&[("", &[Ok(())])]);
     state
 }

@@ -6,6 +6,7 @@ pub(crate) mod directory;
 pub mod discover;
 pub(crate) mod events;
 pub mod heartbeat;
+pub(crate) mod holds;
 pub(crate) mod leadership_guard;
 pub mod lease;
 pub mod owned;

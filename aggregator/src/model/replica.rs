@@ -14,6 +14,7 @@ use statusbridge_core::reconcile::command::{
 };
 use statusbridge_core::reconcile::election::{Candidate, Held, Seen, Term};
 use statusbridge_core::reconcile::feeds::{Failure, Planned, Polled};
+use statusbridge_core::reconcile::holds::Holds;
 use statusbridge_core::reconcile::judging::Judges;
 use statusbridge_core::reconcile::profiles;
 use statusbridge_core::reconcile::reconciler::Reconciler;
@@ -227,7 +228,8 @@ fn rules(speakers: &Speakers) -> Rules {
 impl Work {
     fn new(epoch: i64, replica: &Replica, now: Seconds, hub: &Hub, speakers: &Speakers) -> Self {
         let fleet = || Fleet::new(FleetSettings::default());
-        let state = State::new(fleet(), profiles::Settings::default(), rules(speakers), epoch);
+        let mut state = State::new(fleet(), profiles::Settings::default(), rules(speakers), epoch);
+        state.holds = Holds::none();
         let mut reconciler = Reconciler::new(state, Judges::default(), None);
         let poller = Poller::new(PollConfig::new(super::exporters()), replica.asked.clone());
         let feed = Planned { name: "".into(), settle: poller.settle_delay(), asked: false };

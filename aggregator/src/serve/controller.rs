@@ -21,6 +21,7 @@ use statusbridge_core::fleet::{Fleet, FleetSettings};
 use statusbridge_core::reconcile::command::{Answer, Command, Found, Number, StatusWrite, Unreadable};
 use statusbridge_core::reconcile::discover::{self, Discovery};
 use statusbridge_core::reconcile::feeds::Planned;
+use statusbridge_core::reconcile::holds;
 use statusbridge_core::reconcile::judging::Judges;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::owned::OwnedWrite;
@@ -213,6 +214,8 @@ impl Controller {
     async fn follow(&mut self, stop: CancellationToken) {
         let mut objects = select_all(WATCHED.map(|kind| watch(&self.client, kind)));
         let mut profiles = self.watch_profiles();
+        let mut freezes = hub::holds::watch(self.client.clone(), Kind::RolloutFreeze);
+        let mut approvals = hub::holds::watch(self.client.clone(), Kind::RolloutApproval);
         let mut questions = self.desk.open();
         let a_write = Duration::from_secs(1) / self.pace.writes_per_second.max(1);
         let (mut ticks, mut looks) = (every(TICK), every(CONFIG_INTERVAL));
@@ -234,6 +237,14 @@ impl Controller {
                 Some((kind, event)) = objects.next() => if let Some(event) = usable(kind, event) {
                     self.reconciler.heard(kind, event, self.clock.now());
                 },
+                Some(news) = freezes.next() => {
+                    told(Kind::RolloutFreeze, &news);
+                    self.reconciler.freezes(news, self.clock.now());
+                }
+                Some(news) = approvals.next() => {
+                    told(Kind::RolloutApproval, &news);
+                    self.reconciler.approvals(news, self.clock.now());
+                }
                 Some(news) = profiles.next() => self.reconciler.profiles(news, self.clock.now()),
                 message = self.feeds.next() => match message {
                     Some(Message::Work(work)) => work(self.reconciler.fleet()),
@@ -486,7 +497,7 @@ impl Controller {
                 let change = self.announcer.see::<FleetRolloutSpec>(key, rollout, now);
                 change.zip(rollout.map(HubObject::version))
             }
-            Kind::FleetPackageSlice | Kind::FleetRolloutSlice => None,
+            _ => None,
         };
         let Some((Change { before, now, what }, version)) = told else { return };
         if what.verdict {
@@ -575,12 +586,25 @@ fn watch(client: &Client, kind: Kind) -> BoxStream<'static, (Kind, Watched)> {
         // Each may be 100 KB.
         Kind::FleetPackageSlice | Kind::FleetRolloutSlice => 50,
         // Whoever writes them may hang 1.5 MiB on each.
-        Kind::FleetPackage | Kind::RolloutGate | Kind::FleetRollout => 16,
+        _ => 16,
     };
     watcher(write::everywhere(client, kind), watcher::Config::default().page_size(page))
         .default_backoff()
         .map(move |event| (kind, event))
         .boxed()
+}
+
+/// Logs why the objects of a kind are not known.
+fn told(kind: Kind, news: &holds::News) {
+    match news {
+        holds::News::NotServed => {
+            warn!(kind = kind.name(), "the hub does not serve the kind: there are none")
+        }
+        holds::News::Broken(error) => {
+            warn!(kind = kind.name(), error, "they cannot be read: no gate opens that they may hold")
+        }
+        holds::News::Event(_) => {}
+    }
 }
 
 fn usable(kind: Kind, event: Watched) -> Option<Event<LazyObject>> {

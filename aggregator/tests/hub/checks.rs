@@ -10,6 +10,7 @@ use statusbridge_core::checks::answer::Value;
 use statusbridge_core::checks::{Answer, Answered, Fault, Said};
 use statusbridge_core::decide::dependencies::{Dependencies, Dependency};
 use statusbridge_core::decide::excused::Excused;
+use statusbridge_core::decide::hold::{Approvals, Freezes};
 use statusbridge_core::decide::rollout_gate::{Asked, Input, NoQuery, PackageSpec, questions};
 use statusbridge_core::decide::{Backend, Membership, Moment, Target, time, unix, worth_writing};
 use statusbridge_core::fleet::observation::Row;
@@ -196,6 +197,8 @@ fn asks(case: &Case, targets: &[Target]) -> Vec<String> {
         seen_anywhere: &|| true,
         dependencies: &case.dependencies,
         checks: &case.checks,
+        freezes: Freezes::default(),
+        approvals: Approvals::default(),
         backend: Backend::Answers,
         moment: case.moment,
     })

@@ -10,6 +10,7 @@ use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::decide::closing::{self, Unwatched};
 use statusbridge_core::decide::dependencies::Dependencies;
 use statusbridge_core::decide::excused::Excused;
+use statusbridge_core::decide::hold::{Approvals, Freezes};
 use statusbridge_core::decide::rollout_gate::{Asked, Input, PackageSpec, decide};
 use statusbridge_core::decide::{Backend, Membership, Moment, Target, time, unix, worth_writing};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing};
@@ -65,6 +66,8 @@ impl Case {
             seen_anywhere: &|| self.seen_anywhere,
             dependencies: &self.dependencies,
             checks: &self.checks,
+            freezes: Freezes::default(),
+            approvals: Approvals::default(),
             backend,
             moment: self.moment,
         })
@@ -373,6 +376,8 @@ fn specs_that_cannot_be_judged_are_closed() {
             seen_anywhere: &|| true,
             dependencies: &Dependencies::default(),
             checks: &[],
+            freezes: Freezes::default(),
+            approvals: Approvals::default(),
             backend: Backend::Answers,
             moment: NOW,
         })

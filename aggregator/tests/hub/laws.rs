@@ -8,6 +8,7 @@ use statusbridge_api::{RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::decide::dependencies::Dependencies;
 use statusbridge_core::decide::excused::Excused;
+use statusbridge_core::decide::hold::{Approvals, Freezes};
 use statusbridge_core::decide::rollout_gate::{Input, PackageSpec, decide};
 use statusbridge_core::decide::{Backend, Membership, Target};
 use statusbridge_core::fleet::observation::{Observation, Row, Standing};
@@ -105,6 +106,8 @@ fn judge(
         seen_anywhere: &|| true,
         dependencies: &Dependencies::default(),
         checks: &[],
+        freezes: Freezes::default(),
+        approvals: Approvals::default(),
         backend: Backend::Answers,
         moment: NOW,
     })

@@ -10,6 +10,7 @@ use statusbridge_contract::Fingerprint;
 use statusbridge_core::decide::dependencies::Dependencies;
 use statusbridge_core::decide::excused::Excused;
 use statusbridge_core::decide::fleet_package::{self, Wanted};
+use statusbridge_core::decide::hold::{Approvals, Freezes};
 use statusbridge_core::decide::rollout_gate::{self, PackageSpec};
 use statusbridge_core::decide::{Backend, Membership, Moment, Target};
 use statusbridge_core::fleet::observation::{Observation, Standing, reason};
@@ -40,6 +41,8 @@ fn gate_of(
         seen_anywhere: &|| true,
         dependencies: &Dependencies::default(),
         checks: &[],
+        freezes: Freezes::default(),
+        approvals: Approvals::default(),
         backend,
         moment,
     })

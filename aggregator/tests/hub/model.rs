@@ -5,13 +5,15 @@ use statusbridge_api::check::Check;
 use statusbridge_api::common::Amount;
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, STALLED, find, is_true};
 use statusbridge_api::excuse::Excuse;
-use statusbridge_api::rollout_gate::{GateRef, GateTerms, Override, OverrideState, Require};
+use statusbridge_api::rollout_gate::{Approved, GateRef, GateTerms, Override, OverrideState, Require};
+use statusbridge_api::window::{Approval, Window};
 use statusbridge_api::{FleetPackageSpec, RolloutGateSpec, RolloutGateStatus, common};
 use statusbridge_contract::{ApplyState, Fingerprint, Health};
 use statusbridge_core::checks::answer::Value;
 use statusbridge_core::checks::{Answer, Answered, Fault, Said};
 use statusbridge_core::decide::dependencies::{Dependencies, Dependency};
 use statusbridge_core::decide::excused::{Excuses, Nowhere};
+use statusbridge_core::decide::hold::{Approvals, Freeze, Freezes, Knowledge};
 use statusbridge_core::decide::rollout_gate::{Asked, Input, PackageSpec, decide};
 use statusbridge_core::decide::{Backend, Membership, time};
 use statusbridge_core::fleet::observation::{Observation, Standing};
@@ -36,6 +38,63 @@ struct World {
     /// Of each check: how long ago it was asked, and what was said.
     answers: Vec<Option<(f64, Said)>>,
     backend: Backend<'static>,
+    freezes: Vec<Freeze>,
+    freezes_are_known: bool,
+    /// Whether there is an approval of the revision, and one of another.
+    approved: (bool, bool),
+}
+
+/// One that never ends, one that has not begun by a second, one that has ended this second, and one that has begun.
+fn freeze() -> impl Strategy<Value = Freeze> {
+    prop_oneof![
+        1 => Just((None, f64::INFINITY)),
+        3 => Just((Some(1.0), 60.0)),
+        3 => Just((None, 0.0)),
+        1 => Just((Some(0.0), 1.0)),
+    ]
+    .prop_map(|(from, until)| Freeze {
+        name: "f".into(),
+        reason: "because".into(),
+        from: from.map(|from| NOW.now + from),
+        until: NOW.now + until,
+    })
+}
+
+const ALWAYS: &str = "* * * * *";
+const NEVER_NOW: &str = "17 3 29 2 *";
+
+fn windows() -> impl Strategy<Value = Vec<Window>> {
+    let schedule = prop::sample::select(vec![ALWAYS, ALWAYS, NEVER_NOW]);
+    let window = schedule.prop_map(|schedule| Window {
+        schedule: schedule.into(),
+        duration: "1m".into(),
+        time_zone: "Europe/Berlin".into(),
+    });
+    prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(window, 1..3)]
+}
+
+prop_compose! {
+    fn own_terms()(
+        windows in windows(),
+        paused in prop::bool::weighted(0.1),
+        required in prop::bool::weighted(0.3),
+        freezes in prop::collection::vec(freeze(), 0..3),
+        freezes_are_known in prop::bool::weighted(0.9),
+        approved in (prop::bool::weighted(0.7), prop::bool::ANY),
+    ) -> OwnTerms {
+        let approval = if required { Approval::Required } else { Approval::NotRequired };
+        OwnTerms { windows, paused, approval, freezes, freezes_are_known, approved }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct OwnTerms {
+    windows: Vec<Window>,
+    paused: bool,
+    approval: Approval,
+    freezes: Vec<Freeze>,
+    freezes_are_known: bool,
+    approved: (bool, bool),
 }
 
 fn number() -> impl Strategy<Value = f64> {
@@ -92,7 +151,7 @@ fn world() -> impl Strategy<Value = World> {
         spec
     });
     (
-        spec,
+        (spec, own_terms()),
         1..3i64,
         prop::option::of((0.0..7200.0f64, 1..3i64, prop::bool::ANY)),
         prop::collection::vec(
@@ -108,12 +167,16 @@ fn world() -> impl Strategy<Value = World> {
         checks,
         prop_oneof![8 => Just(Backend::Answers), 1 => Just(Backend::Fails("down")), 1 => Just(Backend::Unknown("not yet"))],
     )
-        .prop_map(|(mut spec, generation, previous, seen, min_observed, dependencies, cycle, checks, backend)| {
+        .prop_map(|((mut spec, own), generation, previous, seen, min_observed, dependencies, cycle, checks, backend)| {
             let (seen, excuses) = seen.into_iter().unzip();
             let (mut list, answers): (Vec<Check>, Vec<_>) = checks.into_iter().unzip();
             list.iter_mut().enumerate().for_each(|(at, check)| check.name = format!("x{at}"));
             spec.terms.checks = list;
             spec.depends_on = (0..dependencies.len()).map(|at| GateRef { name: NAMES[at].into() }).collect();
+            spec.terms.windows = own.windows;
+            spec.terms.paused = own.paused;
+            spec.terms.approval = own.approval;
+            let OwnTerms { freezes, freezes_are_known, approved, .. } = own;
             World {
                 spec,
                 generation,
@@ -125,6 +188,9 @@ fn world() -> impl Strategy<Value = World> {
                 cycle,
                 answers,
                 backend,
+                freezes,
+                freezes_are_known,
+                approved,
             }
         })
 }
@@ -185,6 +251,7 @@ fn judge(world: &World) -> RolloutGateStatus {
     let package = package_of(world);
     let (counted, excused) =
         Excuses::new(&package.excused, &Nowhere, NOW.now).split(targets(world.seen.clone()).into());
+    let approved = Approved { name: "a".into(), user: "anna".into(), at: None };
     decide(&Input {
         spec: Ok(&world.spec),
         generation: world.generation,
@@ -198,6 +265,19 @@ fn judge(world: &World) -> RolloutGateStatus {
         seen_anywhere: &|| true,
         dependencies: &dependencies,
         checks: &asked,
+        freezes: Freezes {
+            all: &world.freezes,
+            knowledge: if world.freezes_are_known {
+                Knowledge::Whole
+            } else {
+                Knowledge::Unsure { since: NOW.now - 1.0, error: "refused" }
+            },
+        },
+        approvals: Approvals {
+            valid: world.approved.0.then_some(&approved),
+            others: world.approved.1,
+            knowledge: Knowledge::Whole,
+        },
         backend: world.backend,
         moment: NOW,
     })
@@ -236,7 +316,27 @@ fn is_lost(world: &World, seen: &Observation) -> bool {
     failed || (late && there(spec, seen, T).is_none() && !was_there)
 }
 
+/// What keeps the gate closed beside the clusters.
+fn is_held(world: &World) -> Option<&'static str> {
+    let terms = &world.spec.terms;
+    let was_open = world.previous.is_some_and(|(_, generation, open)| open && generation == world.generation);
+    let in_force = |freeze: &Freeze| freeze.from.is_none_or(|from| from <= NOW.now) && freeze.until > NOW.now;
+    match () {
+        () if terms.paused => Some("paused"),
+        () if world.freezes.iter().any(in_force) => Some("frozen"),
+        () if !world.freezes_are_known && !was_open => Some("freezes are not known"),
+        () if terms.approval == Approval::Required && !world.approved.0 => Some("nobody has approved"),
+        () if !terms.windows.is_empty() && terms.windows.iter().all(|it| it.schedule == NEVER_NOW) => {
+            Some("not the time")
+        }
+        () => None,
+    }
+}
+
 fn must_be_closed(world: &World) -> Option<&'static str> {
+    if let Some(why) = is_held(world) {
+        return Some(why);
+    }
     let spec = &world.spec;
     let counted = counted(world);
     let seen: Vec<&Observation> = counted.iter().map(|at| &world.seen[*at]).collect();
@@ -354,7 +454,7 @@ proptest! {
             None if matches!(world.backend, Backend::Unknown(_)) => {
                 let met = !world.cycle && world.dependencies.iter().all(|standing| *standing == Dependency::Open);
                 let stands = world.previous.is_some_and(|(_, generation, open)| open && generation == world.generation);
-                prop_assert_eq!(open, met && stands && world.spec.override_.is_none());
+                prop_assert_eq!(open, met && stands && world.spec.override_.is_none() && is_held(&world).is_none());
             }
             None => prop_assert!(!open || must_be_closed(&world).is_none(), "{:?}", must_be_closed(&world)),
         }
@@ -366,6 +466,22 @@ proptest! {
             prop_assert_eq!(c.total, c.healthy + c.progressing + c.failed + c.superseded + c.stale + c.missing + c.unverified + c.conflicting);
             prop_assert!(c.timed_out <= c.failed && c.soaking <= c.progressing);
             prop_assert_eq!((c.total, c.total + c.excused), (counted(&world).len() as u64, world.seen.len() as u64));
+        }
+        // Whatever holds the gate hides no failure, and delays none.
+        if let Some(first) = status.waiting_for.first().filter(|_| word.is_none() && is_held(&world).is_some()) {
+            let unheld = World { freezes: Vec::new(), freezes_are_known: true, approved: (true, false), ..world.clone() };
+            let unheld = judge(&World {
+                spec: RolloutGateSpec {
+                    terms: GateTerms { windows: Vec::new(), paused: false, approval: Approval::NotRequired, ..world.spec.terms.clone() },
+                    ..world.spec.clone()
+                },
+                ..unheld
+            });
+            let stalls = |status: &RolloutGateStatus| is_true(&status.conditions, STALLED);
+            prop_assert_eq!((stalls(&status), status.clusters, &status.checks), (stalls(&unheld), unheld.clusters, &unheld.checks));
+            if stalls(&unheld) {
+                prop_assert_eq!(Some(first), unheld.waiting_for.first());
+            }
         }
         let latched = find(&status.conditions, OPENED_ONCE).unwrap();
         prop_assert!(!open || latched.status == "True");

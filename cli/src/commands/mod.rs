@@ -2,13 +2,14 @@
 //!
 //! | commands | what they ask |
 //! |---|---|
-//! | `status`, `wait`, `explain`, `ui`, `set-revision` | the hub's API server, by [`crate::hub`] |
+//! | `status`, `wait`, `explain`, `ui`, `set-revision`, `approve` | the hub's API server, by [`crate::hub`] |
 //! | `doctor`, `history` | metrics backends too, by [`crate::feeds`] |
 //! | `verdict`, `status --without-hub` | metrics backends alone |
 //! | `mcp` | the aggregator's HTTP API |
 //! | `source …`, `kstatus` | files |
 //! | `completion` | nothing |
 
+mod approve;
 mod completion;
 mod doctor;
 mod explain;
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Mcp(mcp::McpArgs),
     /// Move a FleetPackage and its gates to another revision, gates first
     SetRevision(set_revision::SetRevisionArgs),
+    /// Approve a gate at its revision, for gates that ask for an approval
+    Approve(approve::ApproveArgs),
     /// Look at sources, which tell the exporter how to read packages, and try them on saved objects
     #[command(subcommand)]
     Source(source::SourceCommand),
@@ -76,6 +79,7 @@ impl Command {
             Self::Doctor(args) => block_on(doctor::run(access, *args)),
             Self::Mcp(args) => block_on(mcp::run(access, args)),
             Self::SetRevision(args) => block_on(set_revision::run(access, args)),
+            Self::Approve(args) => block_on(approve::run(access, args)),
             Self::Source(command) => source::run(&command),
             Self::Kstatus(args) => kstatus::run(&args),
             Self::Completion(args) => completion::run(&args, program),

@@ -24,6 +24,7 @@ use statusbridge_aggregator::serve::desk::Desk;
 use statusbridge_aggregator::serve::server::{self, Shown};
 use statusbridge_core::decide::Moment;
 use statusbridge_core::fleet::{Fleet, FleetSettings};
+use statusbridge_core::reconcile::holds::Holds;
 use statusbridge_core::reconcile::judge::World;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::profiles;
@@ -95,6 +96,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 async fn follow(connected: &Hub, namespace: Option<&str>, desk: &Desk, board: &GateCache) -> Result<()> {
     let fleet = Fleet::new(FleetSettings::default());
     let mut state = State::new(fleet, profiles::Settings::default(), Rules::default(), 0);
+    state.holds = Holds::none();
     (state.packages, state.gates) = (Packages::of_others(), Gates::of_others());
     let mut heard = connected.events(&KINDS, namespace);
     // Kinds whose list is whole since nothing went wrong.
@@ -166,5 +168,6 @@ fn apply(state: &mut State, kind: Kind, event: Event<LazyObject>, board: &GateCa
         Kind::FleetPackageSlice => drop(state.slices.apply(event)),
         Kind::FleetRollout => drop(state.rollouts.apply(event)),
         Kind::FleetRolloutSlice => drop(state.rollout_slices.apply(event)),
+        _ => {}
     }
 }

@@ -10,6 +10,7 @@ use statusbridge_aggregator::feed::{self, Feeds, Message};
 use statusbridge_aggregator::metrics::Metrics;
 use statusbridge_core::fleet::Fleet;
 use statusbridge_core::reconcile::feeds::Planned;
+use statusbridge_core::reconcile::holds::Holds;
 use statusbridge_core::reconcile::judge::World;
 use statusbridge_core::reconcile::judging::Judges;
 use statusbridge_core::reconcile::reconciler::Reconciler;
@@ -55,7 +56,8 @@ impl Evidence {
         let unheard = (0..planned.len()).collect();
         let fleet = || Fleet::new(args.backend.fleet());
         let rules = Rules { speakers: config.speakers.clone(), ..Rules::default() };
-        let state = State::new(fleet(), config.profiles(), rules, 0);
+        let mut state = State::new(fleet(), config.profiles(), rules, 0);
+        state.holds = Holds::none();
         let mut reconciler = Reconciler::new(state, Judges::threads()?, None);
         reconciler.planned(planned, fleet());
         feeds.begin();

@@ -502,34 +502,40 @@ async fn no_other_way_leads_to_the_same() {
     .await;
 }
 
+/// The policies that ship, each with the value of the chart that they come with and the role that they speak of.
+const POLICIES: [(&str, &str, &str); 4] = [
+    ("rolloutgate-override", "overridePolicy", "override"),
+    ("rolloutfreeze-override", "overridePolicy", "override"),
+    ("rolloutgate-approval", "approvalPolicy", "approve"),
+    ("rolloutapproval-by", "approvalPolicy", "approve"),
+];
+
 #[tokio::test]
-async fn the_chart_has_the_policy_that_ships() -> Result<()> {
-    let text = std::fs::read_to_string(repository("deploy/policies/rolloutgate-override.yaml"))?;
-    let shipped = crds::documents(&text)?;
+async fn the_chart_has_the_policies_that_ship() -> Result<()> {
     let kinds = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
     let default = Chart::Aggregator.render(NAMESPACE, &[]).await?;
-    // A second release has names of its own, and speaks of its own role.
+    // A second release has names of its own, and speaks of its own roles.
     let second = Chart::Aggregator.render("second", &[]).await?;
-    for kind in kinds {
-        let file = the(&shipped, kind, POLICY)?;
-        assert_eq!(the(&default, kind, "")?["metadata"]["name"], POLICY);
-        assert_eq!(the(&default, kind, "")?["spec"], file["spec"]);
-        let theirs = the(&second, kind, "")?;
-        assert_eq!(theirs["metadata"]["name"], format!("second-statusbridge-aggregator.{POLICY}"));
-    }
-    let names = (
-        &the(&second, kinds[0], "")?["metadata"]["name"],
-        &the(&second, kinds[1], "")?["spec"]["policyName"],
-    );
-    assert_eq!(names.0, names.1);
-    let role = "second-statusbridge-aggregator-override";
-    the(&second, "ClusterRole", role)?;
-    let message = the(&second, kinds[0], "")?["spec"]["validations"][0]["messageExpression"].to_string();
-    assert!(message.contains(&format!("the ClusterRole {role} grants it")), "{message}");
+    for (policy, value, role) in POLICIES {
+        let file = std::fs::read_to_string(repository(&format!("deploy/policies/{policy}.yaml")))?;
+        let shipped = crds::documents(&file)?;
+        let name = format!("{policy}.statusbridge.dev");
+        let theirs = format!("second-statusbridge-aggregator.{name}");
+        for kind in kinds {
+            assert_eq!(the(&default, kind, &name)?["spec"], the(&shipped, kind, &name)?["spec"]);
+            the(&second, kind, &theirs)?;
+        }
+        assert_eq!(the(&second, kinds[1], &theirs)?["spec"]["policyName"], theirs);
+        let role = format!("second-statusbridge-aggregator-{role}");
+        the(&second, "ClusterRole", &role)?;
+        let validations = the(&second, kinds[0], &theirs)?["spec"]["validations"].to_string();
+        assert!(validations.contains(&format!("the ClusterRole {role} grants it")), "{validations}");
 
-    let without = Chart::Aggregator.render(NAMESPACE, &["--set", "overridePolicy.enabled=false"]).await?;
-    for kind in kinds {
-        assert!(of_kind(&without, kind).next().is_none(), "{kind} that nobody asked for");
+        let without =
+            Chart::Aggregator.render(NAMESPACE, &["--set", &format!("{value}.enabled=false")]).await?;
+        for kind in kinds {
+            assert!(the(&without, kind, &name).is_err(), "{kind} {name} that nobody asked for");
+        }
     }
     Ok(())
 }
@@ -537,9 +543,13 @@ async fn the_chart_has_the_policy_that_ships() -> Result<()> {
 #[tokio::test]
 async fn roles_for_people_are_part_of_those_that_they_should_be_part_of() -> Result<()> {
     let chart = Chart::Aggregator.render(NAMESPACE, &[]).await?;
-    for (role, parts) in
-        [("viewer", &["view"][..]), ("editor", &["admin", "edit"]), ("override", &[]), ("wait", &[])]
-    {
+    for (role, parts) in [
+        ("viewer", &["view"][..]),
+        ("editor", &["admin", "edit"]),
+        ("override", &[]),
+        ("approve", &[]),
+        ("wait", &[]),
+    ] {
         let name = format!("statusbridge-{role}");
         let file = std::fs::read_to_string(repository("deploy/rbac").join(format!("{role}.yaml")))?;
         for objects in [&chart, &crds::documents(&file)?] {

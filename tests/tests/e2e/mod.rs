@@ -27,6 +27,7 @@ mod missing_clusters;
 mod notifications;
 mod odd_names;
 mod old_objects;
+mod own_terms;
 mod pipelines;
 mod previous_revision;
 mod profiles;

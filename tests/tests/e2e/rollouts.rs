@@ -148,8 +148,13 @@ async fn a_revision_goes_wave_by_wave_behind_gates_that_are_open() {
         setup.prometheus.start_again().await?;
 
         let all = setup.admits(2, 6).await?;
-        let rollout = setup.says(APP, "RollingOut").await?;
-        ensure!(rollout.data["status"]["wave"] == "rest (3/3)", "{}", rollout.data["status"]);
+        eventually(SOON, "the status names the last wave", async || {
+            let rollout = setup.rollout(APP).await?;
+            ensure!(rollout.data["status"]["wave"] == "rest (3/3)", "{}", rollout.data["status"]);
+            ensure!(history::condition(&rollout, "Ready").1 == "RollingOut", "{}", rollout.data["status"]);
+            Ok(())
+        })
+        .await?;
         setup.deliver(2, &all);
         let rollout = setup.says(APP, "RolledOut").await?;
         let status = &rollout.data["status"];

@@ -7,3 +7,4 @@ pub mod label_selector;
 pub mod package_ref;
 pub mod revision_from;
 pub mod trace;
+pub mod window;

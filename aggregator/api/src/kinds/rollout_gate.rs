@@ -10,6 +10,7 @@ use crate::conditions::{OPEN, find, is_true};
 use crate::fields::check::{Check, CheckStatus};
 use crate::fields::common::{Amount, ClusterSet};
 use crate::fields::excuse::ExcusedCluster;
+use crate::fields::window::{Approval, Window};
 
 /// What must be true of which clusters for the gate to open.
 #[skip_serializing_none]
@@ -121,6 +122,20 @@ pub struct GateTerms {
         "x-kubernetes-list-map-keys" = ["name"]
     ))]
     pub checks: Vec<Check>,
+    /// When the gate may be open: in any of these. Default: always.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub windows: Vec<Window>,
+    /// Whether the gate is kept closed until this is taken away.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
+    /// Whether a RolloutApproval must name the gate and its revision.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub approval: Approval,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Reference to a FleetPackage in the same namespace.
@@ -192,6 +207,11 @@ pub struct RolloutGateStatus {
     pub started_at: Option<Time>,
     /// When Open last changed.
     pub since: Option<Time>,
+    /// Until when an open gate may stay so at the longest, where that is known: the end of its window, or the beginning
+    /// of a RolloutFreeze.
+    pub open_until: Option<Time>,
+    /// The approval that counts for the revision, where the gate asks for one.
+    pub approved_by: Option<Approved>,
     /// When the revision, Open or its reason last changed. An Event of the gate tells each such change once.
     pub verdict_since: Option<Time>,
     /// When the rollout of the revision last came to something else: when it set off, when the gate first opened in this
@@ -246,6 +266,19 @@ impl RolloutGateStatus {
     }
 }
 
+/// The approval that counts.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Approved {
+    /// Name of the RolloutApproval.
+    pub name: String,
+    /// Who approved.
+    pub user: String,
+    /// When.
+    pub at: Option<Time>,
+}
+
 /// Clusters by what is known of them. `total` is the sum of `healthy`, `progressing`, `failed`,
 /// `superseded`, `stale`, `missing`, `unverified` and `conflicting`. Those that are excused are in `excused` alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -294,7 +327,7 @@ pub struct Waiting {
     /// How many clusters it concerns; 0 when it concerns the gate as a whole.
     pub count: u64,
     /// When it is over if nothing else happens, where that is known: while clusters soak, when the last of them has been so
-    /// for `minSuccessTime`.
+    /// for `minSuccessTime`; while the gate is outside its windows, when the next one begins; in a freeze, its end.
     pub until: Option<Time>,
     /// The first ten of them, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -21,6 +21,7 @@ pub mod excused;
 pub mod fleet_package;
 pub mod fleet_rollout;
 pub mod history;
+pub mod hold;
 mod membership;
 pub mod rollout_gate;
 pub mod rows;

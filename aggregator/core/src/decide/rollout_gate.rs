@@ -3,19 +3,24 @@
 mod asked;
 mod checks;
 mod input;
+mod own_terms;
 mod until;
 mod waiting;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::check::CheckStatus;
 use statusbridge_api::conditions::{OPEN, OPENED_ONCE, READY, RECONCILING, STALLED, find};
-use statusbridge_api::rollout_gate::{GateCounts, GateTerms, Override, OverrideState, Require, Waiting};
+use statusbridge_api::rollout_gate::{
+    Approved, GateCounts, GateTerms, Override, OverrideState, Require, Waiting,
+};
+use statusbridge_api::window::Approval;
 use statusbridge_api::{FleetPackageSpec, Reason, RolloutGateSpec, RolloutGateStatus, common};
 use statusbridge_contract::{Fingerprint, wanted};
 
 use super::classify::{Demand, for_gate, is_under_way, unobserved};
 use super::conditions::Conditions;
 use super::excused::least_observed;
+use super::hold::{self, Hold};
 use super::{
     Backend, Moment, Target, cluster_set_error, clusters, digits, older, oldest_evidence, shorten, time,
     too_few, trace, transition, unanswered, unix,
@@ -67,22 +72,28 @@ struct Survey<'a> {
 pub fn decide(input: &Input<'_>) -> RolloutGateStatus {
     let spec = match input.spec {
         Ok(spec) => spec,
-        Err(error) => return write_up(input, None, nothing(Reason::InvalidSpec, error, true)),
+        Err(error) => return write_up(input, None, None, nothing(Reason::InvalidSpec, error, true)),
     };
+    let hold = own_terms::hold(input, spec);
+    let is_held = hold.as_ref().is_ok_and(|hold| !hold.waiting.is_empty());
     if let Some(previous) = input.previous
         && (input.membership.is_unread(input.backend)
             || (input.excused.is_unread() && !previous.excused.is_empty()))
+        && !is_held
         && keeps_for_now(input, spec, previous)
     {
         return previous.clone();
     }
-    let mut finding = find_out(input, spec);
+    let (hold, mut finding) = match hold {
+        Ok(hold) => (Some(hold), find_out(input, spec)),
+        Err(error) => (None, nothing(Reason::InvalidSpec, &error, true)),
+    };
     // Whatever else is the matter, a cycle lasts until a person breaks it.
     if let (None, Some((reason, message))) = (finding.counts, input.dependencies.circular()) {
         finding.waiting.insert(usize::from(finding.stalled), whole(reason, message));
         finding.stalled = true;
     }
-    write_up(input, Some(spec), finding)
+    write_up(input, Some(spec), hold, finding)
 }
 
 /// After a restart, until everything has been read once: a gate that is open stays so while the evidence
@@ -415,8 +426,15 @@ pub fn holds(word: &Override, now: Seconds) -> bool {
     word.until.as_ref().is_none_or(|until| now < unix(until))
 }
 
-fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding) -> RolloutGateStatus {
+fn write_up(
+    input: &Input<'_>,
+    spec: Option<&RolloutGateSpec>,
+    hold: Option<Hold>,
+    finding: Finding,
+) -> RolloutGateStatus {
     let Finding { counts, mut waiting, mut stalled, checks, oldest_answer } = finding;
+    let open_until = hold.as_ref().and_then(|hold| hold.open_until);
+    hold::insert(&mut waiting, hold.map(|hold| hold.waiting).unwrap_or_default());
     let word = in_force(spec, input.moment);
     let (open, reason, message) = match word {
         Some(word) => {
@@ -464,6 +482,8 @@ fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding)
         epoch: None,
         started_at,
         since: find(&conditions, OPEN).map(|open| open.last_transition_time.clone()),
+        open_until: open_until.filter(|_| open && word.is_none()).map(time),
+        approved_by: approved_by(input, spec),
         fingerprint: digits(revision.as_deref()),
         verdict_since: None,
         outcome_since: None,
@@ -477,6 +497,12 @@ fn write_up(input: &Input<'_>, spec: Option<&RolloutGateSpec>, finding: Finding)
         conditions,
     };
     transition::dated(status, input.previous, input.moment.now)
+}
+
+/// The approval that counts, where one is asked for.
+fn approved_by(input: &Input<'_>, spec: Option<&RolloutGateSpec>) -> Option<Approved> {
+    spec.filter(|spec| spec.terms.approval == Approval::Required)?;
+    input.approvals.valid.cloned()
 }
 
 fn satisfied(spec: Option<&RolloutGateSpec>, counts: Option<&GateCounts>) -> (bool, Reason, String) {

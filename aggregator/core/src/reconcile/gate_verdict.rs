@@ -354,6 +354,11 @@ fn doubt(
         let message = "a cluster is not excused any more, and the gate has not been judged since";
         return Some(Verdict::new(State::NotJudged, Reason::Pending.name(), message));
     }
+    if status.open_until.as_ref().is_some_and(|until| unix(until) <= question.now) {
+        let message =
+            "the time in which the gate may be open has ended, and the gate has not been judged since";
+        return Some(Verdict::new(State::NotJudged, Reason::Pending.name(), message));
+    }
     let Some(limit) = question.stale_after else {
         let message =
             format!("FleetPackage {:?}, which says how old evidence may be, cannot be read", wish.package);

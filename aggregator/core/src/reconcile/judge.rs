@@ -7,6 +7,7 @@ use statusbridge_api::common::{self, ClusterSet};
 use statusbridge_api::fleet_package::Detail;
 use statusbridge_api::package_ref::PackageRef;
 use statusbridge_api::trace::StageStatus;
+use statusbridge_api::window::Approval;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::Fingerprint;
 
@@ -15,6 +16,7 @@ use crate::checks::{Asking, resolve};
 use crate::decide::dependencies::{Dependencies, Dependency};
 use crate::decide::excused::{Excused, Excuses};
 use crate::decide::fleet_package::{self, RarelyScraped, Wanted};
+use crate::decide::hold::Approvals;
 use crate::decide::rollout_gate::{self, Asked, NoQuery, PackageSpec};
 use crate::decide::rows::{self, Evident};
 use crate::decide::trace::{self, Trace};
@@ -340,7 +342,7 @@ impl World<'_> {
     }
 
     /// Puts together what a gate is judged by, with its `staleAfter` and the mark of its tenancy.
-    fn with_input<R>(
+    pub(super) fn with_input<R>(
         &self,
         object: &GateObject,
         decide: impl FnOnce(&rollout_gate::Input<'_>, Seconds, Option<String>) -> R,
@@ -409,10 +411,22 @@ impl World<'_> {
             seen_anywhere: &seen_anywhere,
             dependencies: &dependencies,
             checks: &checks,
+            freezes: self.state.holds.freezes(&object.key.namespace).0,
+            approvals: self.approvals(object),
             backend: shown_backend(self.backend_of(clusters.zip(of), &chosen.targets), &grant),
             moment: self.moment,
         };
         decide(&input, stale_after, mark)
+    }
+
+    /// The approvals of a gate; none are looked for where it asks for none.
+    fn approvals(&self, object: &GateObject) -> Approvals<'_> {
+        match &object.spec {
+            Ok(spec) if spec.terms.approval == Approval::Required => {
+                self.state.holds.approvals(&object.key, &spec.revision)
+            }
+            _ => Approvals::default(),
+        }
     }
 
     /// How the gates stand that a gate depends on.

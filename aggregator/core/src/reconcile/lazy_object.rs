@@ -27,8 +27,8 @@ const MOST_OF_A_MARK: usize = 64;
 /// nothing new nothing else is ever read; an event has to say its type before its object, as every API server does.
 #[derive(Debug, Clone, Default)]
 pub struct LazyObject {
-    /// Name, namespace, UID, versions, labels and annotations that mean something here, the owner that controls it, and
-    /// when it was made and deleted; nothing else of the metadata.
+    /// Name, namespace, UID, versions, labels and annotations that mean something here, the owner that controls it,
+    /// when it was made and when it was deleted; nothing else of the metadata.
     pub metadata: ObjectMeta,
     /// All that is beside the metadata and the kind, as text.
     fields: BTreeMap<String, Box<RawValue>>,
@@ -236,14 +236,13 @@ mod tests {
             "name": "g", "namespace": "fleet", "uid": "1", "resourceVersion": "7", "generation": 3,
             "labels": {DISCOVERED_LABEL: "true", FLEET_PACKAGE_LABEL: "p"},
             "annotations": {NOT_REPORTED_SINCE: "2026-01-01T00:00:00Z"}, "ownerReferences": [owner],
-            "deletionTimestamp": "2026-01-02T00:00:00Z",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z",
         });
         let mut sent = json!({
             "apiVersion": "statusbridge.dev/v1alpha1", "kind": "RolloutGate", "metadata": metadata.clone(),
             "spec": {"revision": "r"}, "status": {"observedGeneration": 3},
         });
         sent["metadata"]["managedFields"] = json!([{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}]);
-        sent["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
         let raw: LazyObject = serde_json::from_str(&sent.to_string()).unwrap();
         assert_eq!(raw.metadata, serde_json::from_value(metadata).unwrap());
         assert_eq!(raw.values(), json!({"spec": {"revision": "r"}, "status": {"observedGeneration": 3}}));

@@ -16,6 +16,7 @@ pub mod gate_verdict;
 pub mod heartbeat;
 #[cfg(test)]
 mod history_tests;
+pub mod holds;
 pub mod judge;
 pub mod judged;
 pub mod judging;

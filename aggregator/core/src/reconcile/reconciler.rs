@@ -25,6 +25,7 @@ use super::discover::Discovery;
 use super::feeds::{Planned, Polled};
 use super::flights::Flights;
 use super::heartbeat::Heartbeat;
+use super::holds::{self, Concerned};
 use super::judge::World;
 use super::judged::Judged;
 use super::judging::{Due, Judges, Todo};
@@ -38,7 +39,7 @@ use super::state::{Rules, State};
 use super::store::{Event, GateObject, HubObject, Key, Kind, Object, PackageObject};
 use super::write_queue::{Job, Urgency, WriteQueue};
 use crate::checks::{Answers, Rounds};
-use crate::decide::Moment;
+use crate::decide::{Moment, unix};
 use crate::fleet::Fleet;
 use crate::time::Now;
 
@@ -50,6 +51,8 @@ const MOMENT: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_secs(1);
 /// Objects that belong to one other that are written at the same time, before it is decided again.
 const OWNED_AT_ONCE: usize = 8;
+/// Time between two looks for gates whose time to be open is over.
+const ENDS: Duration = Duration::from_secs(1);
 
 /// A write under way.
 #[derive(Debug)]
@@ -103,6 +106,8 @@ pub struct Reconciler {
     evaluates: bool,
     /// The moment that was judged at last, and when that was.
     moment: Option<(Moment, Duration)>,
+    /// When was last looked for gates whose time is over.
+    ends_looked_at: Duration,
     complaints: Vec<String>,
     /// The hub has kept only a part of a status, and that was said.
     cuts: bool,
@@ -124,6 +129,7 @@ impl Reconciler {
             discovery,
             evaluates: false,
             moment: None,
+            ends_looked_at: Duration::ZERO,
             complaints: Vec::new(),
             cuts: false,
             numbers: 0,
@@ -187,6 +193,7 @@ impl Reconciler {
             Kind::FleetPackageSlice => self.state.slices.take_foreign(),
             Kind::FleetRollout => self.state.rollouts.take_foreign(),
             Kind::FleetRolloutSlice => self.state.rollout_slices.take_foreign(),
+            Kind::RolloutFreeze | Kind::RolloutApproval => 0,
         }
     }
 
@@ -236,6 +243,8 @@ impl Reconciler {
                 let changed = self.state.rollouts.apply(event);
                 self.rollouts_changed(&changed, now);
             }
+            Kind::RolloutFreeze => self.freezes(event.into(), now),
+            Kind::RolloutApproval => self.approvals(event.into(), now),
             Kind::FleetRolloutSlice => {
                 let changed = self.state.rollout_slices.apply(event);
                 let owners = changed.iter().filter_map(|key| self.state.rollout_slices.get(key)?.owner_key());
@@ -268,6 +277,18 @@ impl Reconciler {
             let packages = packages.iter().filter(of_package).map(|it| it.key.clone()).collect();
             self.judge(packages, gates, now);
         }
+    }
+
+    /// News of RolloutFreezes.
+    pub fn freezes(&mut self, news: holds::News, now: Now) {
+        let concerned = self.state.holds.take_freezes(news, now.wall);
+        self.held_otherwise(concerned, now);
+    }
+
+    /// News of RolloutApprovals.
+    pub fn approvals(&mut self, news: holds::News, now: Now) {
+        let concerned = self.state.holds.take_approvals(news, now.wall);
+        self.held_otherwise(concerned, now);
     }
 
     /// How a poll of the feed with this number ended.
@@ -316,10 +337,28 @@ impl Reconciler {
 
     /// A while has passed: what waits for time goes on. Meant to come ten times a second.
     pub fn tick(&mut self, now: Now) {
+        self.close_what_ends(now);
         let changed = self.state.references.expire(now.passed);
         self.judge(changed, BTreeSet::new(), now);
         self.evaluate(now);
         self.go_on(now);
+    }
+
+    /// Judges the gates whose time to be open is over, which no poll need be waited for.
+    fn close_what_ends(&mut self, now: Now) {
+        if now.passed < self.ends_looked_at + ENDS {
+            return;
+        }
+        self.ends_looked_at = now.passed;
+        let is_over = |gate: &&GateObject| {
+            let status = gate.status.as_ref().filter(|status| status.says_open());
+            status.and_then(|it| it.open_until.as_ref()).is_some_and(|until| unix(until) <= now.wall)
+        };
+        let over: BTreeSet<Key> =
+            self.state.gates.iter().filter(is_over).map(|gate| gate.key.clone()).collect();
+        if !over.is_empty() {
+            self.judge(BTreeSet::new(), over, now);
+        }
     }
 
     /// The heartbeat has landed or not. Since when all gates that had to be closed were, but for those that it names.
@@ -333,7 +372,10 @@ impl Reconciler {
             Kind::FleetPackage => self.wrote_status::<FleetPackageSpec>(number, key, answer, now),
             Kind::RolloutGate => self.wrote_status::<RolloutGateSpec>(number, key, answer, now),
             Kind::FleetRollout => self.wrote_status::<FleetRolloutSpec>(number, key, answer, now),
-            Kind::FleetPackageSlice | Kind::FleetRolloutSlice => {}
+            Kind::FleetPackageSlice
+            | Kind::FleetRolloutSlice
+            | Kind::RolloutFreeze
+            | Kind::RolloutApproval => {}
         }
         self.go_on(now);
     }
@@ -395,6 +437,8 @@ impl Reconciler {
                 self.rollouts_changed(&changed, now);
             }
             Kind::FleetRolloutSlice => drop(self.state.rollout_slices.forget(key)),
+            // Only their watches tell of them.
+            Kind::RolloutFreeze | Kind::RolloutApproval => {}
         }
     }
 
@@ -451,6 +495,21 @@ impl Reconciler {
         }
     }
 
+    /// What holds gates back is other than before for these.
+    fn held_otherwise(&mut self, concerned: Concerned, now: Now) {
+        let gates = match concerned {
+            Concerned::All => return self.judge_all(now),
+            Concerned::Namespaces(namespaces) => {
+                let within = namespaces.iter().flat_map(|namespace| self.state.gates.within(namespace));
+                within.map(|gate| gate.key.clone()).collect()
+            }
+            Concerned::Gates(gates) => gates,
+        };
+        if !gates.is_empty() {
+            self.judge(BTreeSet::new(), gates, now);
+        }
+    }
+
     /// Other versions of these objects are known, or that they are gone. Whether that is a reason to judge.
     fn are_new(&mut self, kind: Kind, changed: &BTreeSet<Key>, now: Now) -> bool {
         changed.iter().for_each(|key| self.is_new(kind, key, now));
@@ -465,7 +524,10 @@ impl Reconciler {
             Kind::FleetPackage => state.packages.get(key).is_none(),
             Kind::RolloutGate => state.gates.get(key).is_none(),
             Kind::FleetRollout => state.rollouts.get(key).is_none(),
-            Kind::FleetPackageSlice | Kind::FleetRolloutSlice => return,
+            Kind::FleetPackageSlice
+            | Kind::FleetRolloutSlice
+            | Kind::RolloutFreeze
+            | Kind::RolloutApproval => return,
         };
         if is_gone {
             state.verdicts.forget(kind, key);
@@ -670,6 +732,8 @@ impl Reconciler {
                 Kind::FleetPackageSlice => self.write_slices(&job.1, moment),
                 Kind::FleetRollout => self.write_rollout(&job.1, moment, 0, now),
                 Kind::FleetRolloutSlice => 0,
+                // People write these, and nobody else.
+                Kind::RolloutFreeze | Kind::RolloutApproval => 0,
             };
             if written > 0 {
                 return written;

@@ -10,6 +10,7 @@ use super::Reconciler;
 use crate::fleet::{Fleet, FleetSettings};
 use crate::reconcile::command::{Answer, Command, Number, Status, StatusWrite, Unreadable};
 use crate::reconcile::feeds::{Failure, Planned, Polled};
+use crate::reconcile::holds::{Holds, News};
 use crate::reconcile::judging::Judges;
 use crate::reconcile::lazy_object::LazyObject;
 use crate::reconcile::owned::Change;
@@ -70,7 +71,8 @@ impl World {
     /// It knows these gates, and a cluster where the package is healthy at their revision. The hub has others.
     fn new(known: &[Value], hub: &[Value]) -> Self {
         let fleet = || Fleet::new(FleetSettings::default());
-        let state = State::new(fleet(), profiles::Settings::default(), Rules::default(), 1);
+        let mut state = State::new(fleet(), profiles::Settings::default(), Rules::default(), 1);
+        state.holds = Holds::none();
         let mut reconciler = Reconciler::new(state, Judges::default(), None);
         let feed = Planned { name: "".into(), settle: 5.0, asked: false };
         reconciler.planned(vec![feed], fleet());
@@ -226,6 +228,59 @@ fn a_gate_opens_once_the_one_before_it_was_seen_to_be_open() {
     let read = world.happened.iter().position(|it| it == "READ wave-1").unwrap();
     let written = world.happened.iter().position(|it| it == "WRITE wave-2 True").unwrap();
     assert!(read < written, "{:?}", world.happened);
+}
+
+/// What a hub says of a freeze from then until then, in seconds after the start.
+fn freeze(version: u32, from: f64, until: f64) -> News {
+    let at = |seconds| crate::decide::time(START + seconds);
+    let freeze = json!({
+        "metadata": {"namespace": "fleet", "name": "f", "uid": "f", "resourceVersion": version.to_string()},
+        "spec": {"reason": "because", "from": at(from), "until": at(until)},
+    });
+    Event::Apply(object(&freeze)).into()
+}
+
+#[test]
+fn a_freeze_closes_at_once_and_one_that_is_to_come_when_it_begins() {
+    let mut world = world(&[gate("wave-1", 1, &[], open(1))]);
+    world.pass(0);
+    world.happened.clear();
+    let now = world.now();
+    world.reconciler.freezes(freeze(1, 0.0, 3_600.0), now);
+    world.pass(0);
+    assert_eq!(world.take("WRITE "), ["wave-1 False"]);
+
+    // It is put off, and no poll comes by when it begins.
+    let begins = now.wall - START + 10.0;
+    world.reconciler.freezes(freeze(2, begins, 3_600.0), now);
+    world.pass(9_000);
+    assert_eq!(world.take("WRITE "), ["wave-1 True"]);
+    world.pass(2_100);
+    assert_eq!(world.take("WRITE "), ["wave-1 False"]);
+    let status = &world.gates["wave-1"]["status"];
+    assert_eq!((&status["waitingFor"][0]["reason"], &status["openUntil"]), (&json!("Frozen"), &Value::Null));
+}
+
+#[test]
+fn nothing_opens_before_freezes_and_approvals_were_heard_of() {
+    let [first, second] = ["wave-1", "wave-2"].map(|name| gate(name, 1, &[], Value::Null));
+    let mut world = World::new(std::slice::from_ref(&first), &[first.clone(), second.clone()]);
+    world.pass(1_000);
+    world.happened.clear();
+    world.reconciler.state.holds = Holds::default();
+    let now = world.now();
+    world.reconciler.heard(Kind::RolloutGate, Event::Apply(object(&second)), now);
+    world.polled();
+    world.pass(1_000);
+    assert_eq!(world.take("WRITE "), Vec::<String>::new());
+    let now = world.now();
+    world.reconciler.freezes(News::Broken("refused".into()), now);
+    world.reconciler.approvals(News::NotServed, now);
+    world.pass(1_000);
+    assert_eq!(world.take("WRITE "), ["wave-2 False"]);
+    world.reconciler.freezes(News::NotServed, now);
+    world.pass(1_000);
+    assert_eq!(world.take("WRITE "), ["wave-2 True"]);
 }
 
 #[test]
@@ -521,7 +576,8 @@ fn before_the_first_poll_only_what_is_too_old_closes() {
     let mut young = gate("young", 1, &[], open(1));
     young["status"]["asOf"] = json!("1970-01-12T13:46:30Z");
     let fleet = || Fleet::new(FleetSettings::default());
-    let state = State::new(fleet(), profiles::Settings::default(), Rules::default(), 1);
+    let mut state = State::new(fleet(), profiles::Settings::default(), Rules::default(), 1);
+    state.holds = Holds::none();
     let mut reconciler = Reconciler::new(state, Judges::default(), None);
     reconciler.planned(vec![Planned { name: "".into(), settle: 5.0, asked: false }], fleet());
     let now = Now { wall: START, passed: Duration::ZERO };

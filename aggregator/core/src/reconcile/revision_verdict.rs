@@ -217,6 +217,7 @@ fn state(verdict: &GateVerdict) -> RevisionState {
         _ if verdict.is_open() => RevisionState::Open,
         _ if verdict.reason == Reason::InvalidSpec.name() => RevisionState::Invalid,
         _ if verdict.reason == Reason::Forbidden.name() => RevisionState::Forbidden,
+        _ if verdict.reason == Reason::FreezesUnavailable.name() => RevisionState::Unknown,
         None => RevisionState::Unknown,
         Some(counts) if counts.total > 0 && nothing_counts(counts) => RevisionState::Unknown,
         Some(_) => RevisionState::Closed,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::dependencies::Graph;
 use super::feeds::Feeds;
+use super::holds::Holds;
 use super::observation_cache::ObservationCache;
 use super::profiles::{Profiles, Settings};
 use super::references::Ledger;
@@ -50,6 +51,8 @@ pub struct State {
     pub graph: Graph,
     /// What the backends say to checks.
     pub checks: Rounds,
+    /// Freezes and approvals.
+    pub holds: Holds,
     /// The revisions that packages read from other objects.
     pub references: Ledger,
     /// What was found out about the fleet, as it is now.
@@ -80,6 +83,7 @@ impl State {
             rules,
             graph: Graph::default(),
             checks: Rounds::default(),
+            holds: Holds::default(),
             references: Ledger::default(),
             observations: ObservationCache::default(),
             verdicts: VerdictCache::default(),
@@ -94,10 +98,10 @@ impl State {
         self.packages.complete() && self.gates.complete()
     }
 
-    /// Judging needs both lists, and to have asked for evidence at least once: before that, nothing is known, and nothing
+    /// Judging needs both lists, to have heard of freezes and approvals, and to have asked for evidence at least once: before that, nothing is known, and nothing
     /// is worse than it was but what has grown too old.
     pub(crate) fn can_judge(&self) -> bool {
-        self.has_listed() && self.feeds.any_was_polled()
+        self.has_listed() && self.holds.heard() && self.feeds.any_was_polled()
     }
 
     /// The gates that have to be looked at when these have changed: themselves, those that depend on them, and those of

@@ -63,6 +63,10 @@ pub enum Kind {
     FleetRollout,
     /// FleetRolloutSlice
     FleetRolloutSlice,
+    /// RolloutFreeze
+    RolloutFreeze,
+    /// RolloutApproval
+    RolloutApproval,
 }
 
 impl Kind {
@@ -74,6 +78,8 @@ impl Kind {
             Self::FleetPackageSlice => fleet_package_slice::KIND,
             Self::FleetRollout => "FleetRollout",
             Self::FleetRolloutSlice => fleet_rollout_slice::KIND,
+            Self::RolloutFreeze => "RolloutFreeze",
+            Self::RolloutApproval => "RolloutApproval",
         }
     }
 
@@ -85,6 +91,8 @@ impl Kind {
             Self::FleetPackageSlice => fleet_package_slice::PLURAL,
             Self::FleetRollout => "fleetrollouts",
             Self::FleetRolloutSlice => fleet_rollout_slice::PLURAL,
+            Self::RolloutFreeze => "rolloutfreezes",
+            Self::RolloutApproval => "rolloutapprovals",
         };
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, self.name()), plural)
     }

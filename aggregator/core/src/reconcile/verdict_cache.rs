@@ -19,6 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::DeserializeOwned;
+use statusbridge_api::rollout_gate::Approved;
 
 use crate::decide::dependencies::Dependency;
 use crate::decide::excused::Excused;
@@ -43,6 +44,10 @@ pub struct Basis {
     pub cycle: Option<String>,
     /// What its reference comes to, if it has one.
     pub revision: Option<Resolution>,
+    /// Which freezes of the namespace are known.
+    pub freezes: u64,
+    /// The approval that counts, whether there are any for other revisions, and whether there can be any.
+    pub approvals: (Option<Approved>, bool, bool),
     /// Which ClusterProfiles are known.
     pub profiles: u64,
     /// How far behind the present is looked, in whole seconds: a text may say so.
@@ -219,7 +224,7 @@ fn place(kind: Kind) -> Option<usize> {
     match kind {
         Kind::FleetPackage => Some(0),
         Kind::RolloutGate => Some(1),
-        Kind::FleetPackageSlice | Kind::FleetRollout | Kind::FleetRolloutSlice => None,
+        _ => None,
     }
 }
 

@@ -164,7 +164,7 @@ impl Files {
         if place.kind().is_none() && place.is_written() && place.plural != "configmaps" {
             let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
             return Err(format!(
-                "kind: found {kind} of {}, expected FleetPackage or RolloutGate of {GROUP}, a ClusterProfile, or an \
+                "kind: found {kind} of {}, expected FleetPackage, RolloutGate, RolloutFreeze or RolloutApproval of {GROUP}, a ClusterProfile, or an \
                  object that a FleetPackage refers to",
                 place.group
             ));

@@ -11,6 +11,8 @@ use statusbridge_api::crd;
 use statusbridge_core::reconcile::store::Kind;
 use statusbridge_expression::{Expression, Scope};
 
+use super::stored::DECLARED;
+
 /// How many steps a rule may take: names of 10,000 clusters are looked at one by one.
 const STEPS: u64 = 10_000_000;
 /// Most that is shown of what was found.
@@ -40,7 +42,7 @@ impl Schemas {
         for crd in crd::all()? {
             let crd = serde_json::to_value(crd)?;
             let name = crd.pointer("/spec/names/kind").and_then(Value::as_str).unwrap_or_default();
-            let kind = [Kind::FleetPackage, Kind::RolloutGate].into_iter().find(|kind| kind.name() == name);
+            let kind = DECLARED.into_iter().find(|kind| kind.name() == name);
             let Some(kind) = kind else { continue };
             let schema =
                 crd.pointer("/spec/versions/0/schema/openAPIV3Schema").context("a CRD without schema")?;

@@ -11,6 +11,10 @@ pub(super) const LEASES: &str = "coordination.k8s.io";
 /// Field of an object beside its spec: why that counts for nothing.
 pub(super) const REFUSED: &str = statusbridge_core::reconcile::store::REFUSED;
 
+/// The kinds of ours that people write.
+pub(super) const DECLARED: [Kind; 4] =
+    [Kind::FleetPackage, Kind::RolloutGate, Kind::RolloutFreeze, Kind::RolloutApproval];
+
 /// Where an object lives.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Place {
@@ -33,9 +37,9 @@ impl Place {
         })
     }
 
-    /// Its kind, where that is one of ours with a status.
+    /// Its kind, where that is one of ours that people write.
     pub(super) fn kind(&self) -> Option<Kind> {
-        [Kind::FleetPackage, Kind::RolloutGate].into_iter().find(|kind| self.is(*kind))
+        DECLARED.into_iter().find(|kind| self.is(*kind))
     }
 
     pub(super) fn is(&self, kind: Kind) -> bool {
@@ -114,6 +118,9 @@ pub(super) fn content(object: &Value) -> Map<String, Value> {
 }
 
 /// What never changes of an object: with something else there it is another object.
-pub(super) fn identity(object: &Value) -> [Option<&Value>; 3] {
-    ["/spec/package", "/spec/managedBy", "/spec/fleetPackageRef"].map(|field| object.pointer(field))
+pub(super) fn identity(object: &Value) -> [Option<&Value>; 4] {
+    let is_approval = Place::of(object).is_some_and(|place| place.is(Kind::RolloutApproval));
+    let all = if is_approval { object.pointer("/spec") } else { None };
+    let field = |field: &str| object.pointer(field);
+    [field("/spec/package"), field("/spec/managedBy"), field("/spec/fleetPackageRef"), all]
 }

@@ -135,6 +135,8 @@ impl Page {
                 "clusters" => "Clusters",
                 "startedAt" => "Started",
                 "healthy" => "Counting",
+                "openUntil" => "Open until",
+                "approvedBy" => "Approved by",
                 "lastHealthyRevision" => "Last healthy",
                 "revisions" => "Revision at",
                 "problems" => "Problem",

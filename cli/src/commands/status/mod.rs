@@ -196,7 +196,7 @@ impl Fleet {
         match kind {
             Kind::RolloutGate => drop(self.gates.apply(event)),
             Kind::FleetPackage => drop(self.packages.apply(event)),
-            Kind::FleetPackageSlice | Kind::FleetRollout | Kind::FleetRolloutSlice => {}
+            _ => {}
         }
     }
 

@@ -7,6 +7,7 @@ use statusbridge_contract::Fingerprint;
 use super::asked::Asked;
 use crate::decide::dependencies::Dependencies;
 use crate::decide::excused::Excused;
+use crate::decide::hold::{Approvals, Freezes};
 use crate::decide::{Backend, Membership, Moment, Target};
 
 /// The FleetPackage that a gate refers to.
@@ -47,6 +48,10 @@ pub struct Input<'a> {
     pub dependencies: &'a Dependencies<'a>,
     /// The checks, in the order of the spec.
     pub checks: &'a [Asked<'a>],
+    /// The freezes of the namespace.
+    pub freezes: Freezes<'a>,
+    /// The approvals of the gate.
+    pub approvals: Approvals<'a>,
     /// What the last poll came to.
     pub backend: Backend<'a>,
     /// When.

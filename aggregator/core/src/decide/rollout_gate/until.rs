@@ -2,7 +2,7 @@
 
 use statusbridge_api::{RolloutGateSpec, common};
 
-use super::{Input, started_at};
+use super::{Input, own_terms, started_at};
 use crate::decide::classify::unobserved;
 use crate::decide::{Moment, unix};
 use crate::time::Seconds;
@@ -12,7 +12,7 @@ const ROUNDING: Seconds = 0.001;
 
 /// The times, by either clock, before which a gate's verdict is the same whatever time it is, as long as all that it
 /// rests on is the same and no evidence grows too old: the end of a soak, of the time to reach the revision, of an
-/// override, of an excuse.
+/// override, of an excuse, of a window, of a freeze.
 pub(crate) fn holds_until(input: &Input<'_>, spec: &RolloutGateSpec) -> Moment {
     let seconds = |text: &Option<String>| text.as_deref().and_then(|text| common::seconds(text).ok());
     let soak = seconds(&spec.terms.min_success_time).filter(|soak| *soak > 0.0).map(|soak| {
@@ -28,8 +28,9 @@ pub(crate) fn holds_until(input: &Input<'_>, spec: &RolloutGateSpec) -> Moment {
         seconds(&spec.terms.progress_deadline).map(|longest| unix(&started_at(input, spec)) + longest);
     let word = spec.override_.as_ref().and_then(|word| word.until.as_ref()).map(unix);
     // What has ended has ended.
-    let to_come = [deadline, word].into_iter().flatten().filter(|at| *at > input.moment.now - ROUNDING);
     let excused = input.excused.until();
+    let hold = own_terms::hold(input, spec).ok().map(|hold| hold.holds_until);
+    let to_come = [deadline, word, hold].into_iter().flatten().filter(|at| *at > input.moment.now - ROUNDING);
     Moment {
         t: soak.unwrap_or(Seconds::INFINITY),
         now: to_come.map(|at| at - ROUNDING).fold(excused, Seconds::min),

@@ -8,12 +8,14 @@ use serde_json::{Value, json};
 use statusbridge_contract::Metric;
 
 use super::steps::{
-    CLUSTERS, Change, FEEDS, GATES, Landing, NAMESPACES, PACKAGES, REFERENCES, REPORTED, Read, Step,
+    CLUSTERS, Change, FEEDS, GATES, Holds, Landing, NAMESPACES, PACKAGES, REFERENCES, REPORTED, Read, Step,
 };
 use crate::decide::closing::{self, Unwatched};
+use crate::decide::time;
 use crate::fleet::{self, FEED_LABEL, Fleet, FleetSettings, Heard};
 use crate::reconcile::command::{Answer, Command, StatusWrite};
 use crate::reconcile::feeds::{Failure as Unanswered, Planned, Polled};
+use crate::reconcile::holds;
 use crate::reconcile::judge::World;
 use crate::reconcile::judging::Judges;
 use crate::reconcile::lazy_object::LazyObject;
@@ -77,7 +79,8 @@ fn fleet() -> Fleet {
 }
 
 fn reconciler(epoch: i64) -> Reconciler {
-    let state = State::new(fleet(), profiles::Settings::default(), Rules::default(), epoch);
+    let mut state = State::new(fleet(), profiles::Settings::default(), Rules::default(), epoch);
+    state.holds = holds::Holds::none();
     let mut reconciler = Reconciler::new(state, Judges::threads().unwrap(), None);
     reconciler.planned(feeds(), fleet());
     reconciler
@@ -255,6 +258,40 @@ impl History {
         packages.insert(package(REPORTED[at]), values);
     }
 
+    fn freeze(&mut self, namespace: usize, name: usize, span: Option<(i16, i16)>) {
+        let key = Key { namespace: NAMESPACES[namespace].into(), name: format!("f{name}") };
+        let Some((from, until)) = span else { return self.gone(Kind::RolloutFreeze, key) };
+        let now = self.now().wall;
+        let at = |seconds: i16| time(now + Seconds::from(seconds));
+        let spec = json!({"reason": "because", "from": at(from), "until": at(until)});
+        self.make(Kind::RolloutFreeze, key, spec);
+    }
+
+    fn approval(&mut self, name: usize, of: Option<(usize, bool)>) {
+        let gate = of.map_or(GATES[0], |(gate, _)| GATES[gate]);
+        let key = Key { namespace: gate.0.into(), name: format!("a{name}") };
+        let Some((_, first)) = of else { return self.gone(Kind::RolloutApproval, key) };
+        let revision = if first { "r1" } else { "r2" };
+        let spec = json!({"gateRef": {"name": gate.1}, "revision": revision, "by": {"user": "anna"}});
+        self.make(Kind::RolloutApproval, key, spec);
+    }
+
+    fn holds(&mut self, freezes: bool, news: Holds) {
+        let news = match news {
+            Holds::Listed => vec![Event::Init.into(), Event::InitDone.into()],
+            Holds::NotServed => vec![holds::News::NotServed],
+            Holds::Broken => vec![holds::News::Broken("refused".into())],
+        };
+        let now = self.now();
+        for news in news {
+            if freezes {
+                self.reconciler.freezes(news, now);
+            } else {
+                self.reconciler.approvals(news, now);
+            }
+        }
+    }
+
     pub(super) fn happens(&mut self, step: Step) {
         match step {
             Step::Round(seconds) => {
@@ -322,6 +359,9 @@ impl History {
                 }
                 self.reconciler.profiles(news.into_iter().map(News::from).collect(), self.now());
             }
+            Step::Freeze { namespace, name, span } => self.freeze(namespace, name, span),
+            Step::Approval { name, of } => self.approval(name, of),
+            Step::Holds { freezes, news } => self.holds(freezes, news),
             Step::OwnClock(ahead) => self.ahead = ahead.into(),
             Step::Unscraped { cluster, why } => {
                 let why = ["refused", "timed out"].get(usize::from(why)).map(|why| (*why).to_owned());

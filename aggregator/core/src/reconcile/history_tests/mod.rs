@@ -145,6 +145,17 @@ fn listed(cluster: usize, unhealthy: bool) -> [Step; 3] {
     vec![Step::Round(60); 6],
     vec![Step::OwnClock(-60), Step::Tenants(Value::Null), Step::OwnClock(5)],
 ].concat())]
+#[case::a_window_and_a_freeze_end_and_nothing_else_happens([
+    vec![gate(0, json!({"revision": "r1", "windows": [{"schedule": "*/5 * * * *", "duration": "2m"}]}))],
+    vec![Step::Round(15), Step::Freeze { namespace: 0, name: 0, span: Some((40, 100)) }],
+    vec![Step::Round(15); 12],
+].concat())]
+#[case::an_approval_comes_and_goes([
+    vec![gate(0, json!({"revision": "r1", "approval": "Required"})), Step::Round(15)],
+    vec![Step::Approval { name: 0, of: Some((0, true)) }, Step::Round(15), Step::Approval { name: 1, of: Some((0, false)) }],
+    vec![Step::Holds { freezes: false, news: steps::Holds::Broken }, Step::Round(15), Step::Round(150)],
+    vec![Step::Holds { freezes: false, news: steps::Holds::Listed }, Step::Round(15)],
+].concat())]
 #[case::another_gate_closes_a_circle([
     vec![gate(0, json!({"revision": "r2"})), gate(1, json!({"revision": "r1", "dependsOn": [{"name": "g0"}]}))],
     vec![Step::Round(15), gate(0, json!({"revision": "r2", "dependsOn": [{"name": "g1"}]}))],

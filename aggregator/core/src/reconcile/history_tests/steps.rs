@@ -68,6 +68,12 @@ pub(super) enum Step {
     Reread,
     /// ClusterProfiles cannot be read.
     Unlisted,
+    /// There is a freeze from and until so many seconds after now, or none of this name.
+    Freeze { namespace: usize, name: usize, span: Option<(i16, i16)> },
+    /// There is an approval of a gate's revision, or none of this name.
+    Approval { name: usize, of: Option<(usize, bool)> },
+    /// Freezes, or else approvals, are listed and are none, are not served, or cannot be read.
+    Holds { freezes: bool, news: Holds },
     /// Our own clock is set.
     OwnClock(i16),
     /// Another process leads, and knows nothing yet.
@@ -110,12 +116,21 @@ pub(super) enum Read {
     Failed { forbidden: bool },
 }
 
+/// What is heard of all freezes or approvals.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Holds {
+    Listed,
+    NotServed,
+    Broken,
+}
+
 pub(super) fn steps() -> impl Strategy<Value = Vec<(Step, Landing)>> {
     let step = prop_oneof![
         30 => prop_oneof![4 => Just(15), 2 => 1..90_u16, 1 => 100..200_u16].prop_map(Step::Round),
         45 => of_clusters(),
         18 => of_objects(),
         10 => of_hub(),
+        6 => of_holds(),
         6 => of_feeds(),
         1 => (-100..100_i16).prop_map(Step::OwnClock),
     ];
@@ -182,6 +197,19 @@ fn of_hub() -> BoxedStrategy<Step> {
     .boxed()
 }
 
+fn of_holds() -> BoxedStrategy<Step> {
+    let span = (-60..120_i16, 1..300_i16).prop_map(|(from, length)| (from, from.saturating_add(length)));
+    let freeze = (0..NAMESPACES.len(), 0..2_usize, prop::option::weighted(0.7, span));
+    let approval = (0..3_usize, prop::option::weighted(0.8, (0..GATES.len(), any::<bool>())));
+    let news = prop_oneof![4 => Just(Holds::Listed), 1 => Just(Holds::NotServed), 1 => Just(Holds::Broken)];
+    prop_oneof![
+        4 => freeze.prop_map(|(namespace, name, span)| Step::Freeze { namespace, name, span }),
+        4 => approval.prop_map(|(name, of)| Step::Approval { name, of }),
+        1 => (any::<bool>(), news).prop_map(|(freezes, news)| Step::Holds { freezes, news }),
+    ]
+    .boxed()
+}
+
 fn of_objects() -> BoxedStrategy<Step> {
     let gate = || 0..GATES.len();
     let package = || 0..PACKAGES.len();
@@ -208,7 +236,7 @@ fn clusters() -> impl Strategy<Value = Value> + Clone {
 }
 
 fn gates() -> BoxedStrategy<Value> {
-    (clusters(), any::<bool>(), 0..9_u8, prop::bool::weighted(0.7))
+    (clusters(), any::<bool>(), 0..13_u8, prop::bool::weighted(0.7))
         .prop_map(|(clusters, first, more, of_p)| {
             let (revision, package) = (if first { "r1" } else { "r2" }, if of_p { "p" } else { "q" });
             let mut spec =
@@ -221,6 +249,9 @@ fn gates() -> BoxedStrategy<Value> {
                 3 => json!({"dependsOn": [{"name": "g0"}]}),
                 4 => json!({"minHealthy": 1, "maxFailures": 2}),
                 8 => json!({"requireStage": "first"}),
+                9 | 10 => json!({"approval": "Required"}),
+                11 => json!({"windows": [{"schedule": "*/5 * * * *", "duration": "2m"}, {"schedule": "11 8 * * *", "duration": "3m"}]}),
+                12 => json!({"paused": true}),
                 _ => json!({}),
             };
             spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -3,6 +3,7 @@
 use statusbridge_api::FleetPackageSpec;
 
 use super::{World, stale_after};
+use crate::decide::hold::Knowledge;
 use crate::decide::{Backend, Membership, Target, fleet_package};
 use crate::fleet;
 use crate::reconcile::references::Resolution;
@@ -26,6 +27,8 @@ impl World<'_> {
             dependencies: Vec::new(),
             cycle: None,
             revision,
+            freezes: 0,
+            approvals: (None, false, false),
             profiles: self.state.profiles.revision(),
             settle: fleet_package::least_stale_after(0.0, self.moment.now - self.moment.t) as i64,
         })
@@ -59,8 +62,27 @@ impl World<'_> {
         let basis = self.basis(Kind::RolloutGate, &object.key, package.terms, spec)?;
         let dependencies = self.dependencies(object);
         let standings = dependencies.gates.iter().map(|(_, standing)| *standing).collect();
-        // A gate names its revision itself.
-        Some((Basis { dependencies: standings, cycle: dependencies.cycle, revision: None, ..basis }, spec))
+        let (freezes, revision) = self.state.holds.freezes(&object.key.namespace);
+        let approvals = self.approvals(object);
+        // How long a doubt lasts decides, too.
+        let is_unsure = |it| matches!(it, Knowledge::Unsure { .. });
+        if is_unsure(freezes.knowledge) || is_unsure(approvals.knowledge) {
+            return None;
+        }
+        let basis = Basis {
+            dependencies: standings,
+            cycle: dependencies.cycle,
+            // A gate names its revision itself.
+            revision: None,
+            freezes: revision,
+            approvals: (
+                approvals.valid.cloned(),
+                approvals.others,
+                approvals.knowledge == Knowledge::NotServed,
+            ),
+            ..basis
+        };
+        Some((basis, spec))
     }
 
     /// Whether it does not depend on the time which clusters are meant.

@@ -288,7 +288,7 @@ impl World<'_> {
         let settled = match wave.max_concurrency {
             None => BTreeSet::new(),
             Some(_) => {
-                let settled = self.with_input(gate, self.package_of(gate), |input, _, _| {
+                let settled = self.with_input(gate, |input, _, _| {
                     let settled = |(reason, cluster): (Reason, String)| {
                         matches!(reason, Reason::Healthy | Reason::Failed | Reason::TimeOut)
                             .then_some(cluster)
@@ -323,7 +323,7 @@ impl World<'_> {
         gate.is_open_now()
             && !self.closing.contains(&gate.key)
             && self.gate(gate).is_none_or(|status| status.says_open())
-            && self.with_input(gate, self.package_of(gate), |input, _, _| {
+            && self.with_input(gate, |input, _, _| {
                 input.backend == Backend::Answers
                     && *input.membership == Membership::Known
                     && rollout_gate::decide(input).says_open()
