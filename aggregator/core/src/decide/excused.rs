@@ -211,7 +211,7 @@ impl Excused<'_> {
     }
 
     /// Whether a ClusterProfile excuses any of them.
-    pub fn is_by_profile(&self) -> bool {
+    pub(crate) fn is_by_profile(&self) -> bool {
         self.by_profile
     }
 
