@@ -10,6 +10,7 @@ use statusbridge_api::label_selector::Labels;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_contract::{Fingerprint, Health};
 use statusbridge_core::decide::dependencies::Dependencies;
+use statusbridge_core::decide::hold::{Approvals, Freezes};
 use statusbridge_core::decide::excused::{Excuses, Nowhere, Profiled};
 use statusbridge_core::decide::fleet_package::{self, Wanted};
 use statusbridge_core::decide::rollout_gate::{self, PackageSpec};
@@ -88,6 +89,8 @@ impl Case {
             seen_anywhere: &|| true,
             dependencies: &Dependencies::default(),
             checks: &[],
+            freezes: Freezes::default(),
+            approvals: Approvals::default(),
             backend: self.backend,
             moment: self.moment,
         })

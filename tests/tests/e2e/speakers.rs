@@ -1,7 +1,7 @@
 //! An exporter that tells of other clusters counts as far as the configuration grants it, and is told apart from their own.
 
 use super::world::*;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use statusbridge_tests::fake_fleet::SOURCE;
 use statusbridge_tests::*;

@@ -8,6 +8,7 @@ use serde_with::skip_serializing_none;
 
 use crate::fields::common::{Amount, Percentage};
 use crate::fields::label_selector::LabelSelector;
+use crate::fields::window::Window;
 use crate::kinds::rollout_gate::{FleetPackageRef, GateTerms};
 
 /// Most bytes of a revision that is rolled out: it stands in the row of each cluster.
@@ -62,6 +63,11 @@ pub struct FleetRolloutSpec {
     /// While true, no further cluster is admitted.
     #[serde(default)]
     pub paused: bool,
+    /// Times in which clusters are admitted; without any, all the time. They do not hold back the gates of the waves, which
+    /// may have windows of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub windows: Vec<Window>,
     /// The waves, in their order.
     #[schemars(length(min = 1, max = 100), extend(
         "x-kubernetes-list-type" = "map",

@@ -40,6 +40,8 @@ pub struct Input<'a> {
     pub revision: Result<&'a str, Obstacle>,
     /// Why nothing can go on, whatever the gates say.
     pub obstacle: Option<Obstacle>,
+    /// What people and the time hold it back by: windows and freezes.
+    pub hold: Option<Obstacle>,
     /// The waves, in the spec's order.
     pub waves: &'a [Wave<'a>],
     /// The FleetPackage's clusters that no wave names or selects, in their order; or why they are not known.

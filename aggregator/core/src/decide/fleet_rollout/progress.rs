@@ -27,7 +27,7 @@ pub(super) fn of<'a>(
     let mut stop = input.obstacle.clone().or_else(|| overlap(input, spec, &taken));
     let (mut statuses, mut steps) = (Vec::new(), Vec::new());
     // Whether the gates of all waves so far are open.
-    let mut may_grow = stop.is_none() && !spec.paused;
+    let mut may_grow = stop.is_none() && !spec.paused && input.hold.is_none();
     for (at, (wave, plan)) in input.waves.iter().zip(&spec.waves).enumerate() {
         let before = known.and_then(|it| it.waves.iter().find(|before| before.name == plan.name));
         let passed = before.filter(|it| it.opened_at.is_some() && it.gate.is_none());
@@ -50,6 +50,7 @@ pub(super) fn of<'a>(
         let message = "spec.paused is true: no further cluster is admitted".to_owned();
         stop = Some(Obstacle { reason: Reason::Paused, message, stalled: false });
     }
+    stop = stop.or_else(|| input.hold.clone());
     let rest = input.rest.as_ref().map(|rest| *rest).unwrap_or_default();
     let left_out = rest.iter().copied().filter(|cluster| !taken.contains(cluster)).collect();
     Progress { waves: statuses, steps, stop, left_out }

@@ -29,6 +29,7 @@ struct Fleet {
     settled: BTreeSet<String>,
     status: Option<FleetRolloutStatus>,
     obstacle: Option<Obstacle>,
+    hold: Option<Obstacle>,
 }
 
 fn names(all: &str) -> Vec<String> {
@@ -65,6 +66,7 @@ impl Fleet {
             settled: BTreeSet::new(),
             status: None,
             obstacle: None,
+            hold: None,
         }
     }
 
@@ -99,6 +101,7 @@ impl Fleet {
             previous: self.status.as_ref(),
             revision: Ok(&self.revision),
             obstacle: self.obstacle.clone(),
+            hold: self.hold.clone(),
             waves: &waves,
             rest: Ok(&rest),
             is_admitted: &is_admitted,
@@ -273,6 +276,10 @@ fn paused_or_hindered_nothing_grows() {
     fleet.obstacle = Some(Obstacle { reason: Reason::OtherRollout, message, stalled: true });
     assert_eq!((fleet.run().as_str(), fleet.ready().0.as_str()), ("", "OtherRollout"));
     fleet.obstacle = None;
+    let message = "frozen".to_owned();
+    fleet.hold = Some(Obstacle { reason: Reason::Frozen, message, stalled: false });
+    assert_eq!((fleet.run().as_str(), fleet.ready().0.as_str(), fleet.is_stalled()), ("", "Frozen", false));
+    fleet.hold = None;
     assert_eq!(fleet.run(), "start 1 b, admit 1 b");
 }
 

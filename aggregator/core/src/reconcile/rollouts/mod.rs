@@ -29,6 +29,7 @@ use super::store::{GateObject, HubObject, Kind, PackageObject, RolloutObject};
 use super::targets::Chosen;
 use crate::decide::fleet_package::Wanted;
 use crate::decide::fleet_rollout::{self as decide, Decision, Gate, Step, Wave};
+use crate::decide::hold::{Standing, held};
 use crate::decide::{Backend, Membership, Obstacle, rollout_gate, time, worth_writing};
 
 /// What is to be done about a FleetRollout now: the first of these that is not empty.
@@ -151,6 +152,20 @@ impl World<'_> {
         no(Reason::OtherRollout, &message, true)
     }
 
+    /// What windows and the namespace's freezes hold a rollout back by.
+    fn rollout_hold(&self, object: &RolloutObject) -> Option<Obstacle> {
+        let spec = object.spec.as_ref().ok()?;
+        let freezes = self.state.holds.freezes(&object.key.namespace).0;
+        let standing = Standing { moment: self.moment, was_open: false, stale_after: 0.0 };
+        let hold = match held(&spec.windows, false, &freezes, &standing) {
+            Ok(hold) => hold,
+            Err(message) => return Some(Obstacle { reason: Reason::InvalidSpec, message, stalled: true }),
+        };
+        let first = hold.waiting.into_iter().next()?;
+        let reason = Reason::ALL.iter().copied().find(|reason| reason.name() == first.reason)?;
+        Some(Obstacle { reason, message: first.message, stalled: false })
+    }
+
     fn decide_rollout(
         &self,
         object: &RolloutObject,
@@ -230,6 +245,7 @@ impl World<'_> {
             previous,
             revision,
             obstacle,
+            hold: self.rollout_hold(object),
             waves: &waves,
             rest: rest.as_deref().map_err(Clone::clone),
             is_admitted: &is_admitted,
