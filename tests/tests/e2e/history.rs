@@ -252,6 +252,7 @@ async fn what_a_cluster_did_is_told_and_what_nobody_saw_is_counted() {
             ("cluster", "c1"),
             ("cluster_label", "cluster"),
             ("source", ".*"),
+            ("told", ".*"),
             ("namespace", ".*"),
             ("package", APP),
             ("__range", "10m"),

@@ -167,12 +167,12 @@ impl Stage<'_> {
         let watched = viewers.end(&running, seen, self.fleet).await?;
         say(&format!("{VIEWERS} viewers: {watched:.1?}"));
 
+        let silence = if self.fleet.is_told() { Some(self.silence(&running, &quiet).await?) } else { None };
+        say(&format!("silence: {silence:.1?}"));
         let changed = self.some_change(&running, &quiet).await?;
         say(&format!("{} clusters changed: {:.1?}", changed.0, changed.1));
         let (wave, opened, wave_writes) = self.wave(&running, &quiet).await?;
         say(&format!("wave: {wave:.1?}, open after {opened:.1?}, writes {wave_writes:?}"));
-        let silence = if self.fleet.is_told() { Some(self.silence(&running, &quiet).await?) } else { None };
-        say(&format!("silence: {silence:.1?}"));
         let most = usage::highest_resident(running.pid()?)?;
 
         let (restart, most_again) = self.restart(running).await?;
