@@ -20,7 +20,7 @@ use statusbridge_core::time::Seconds;
 
 use super::PollConfig;
 use super::foreseen::{Foreseen, milliseconds};
-use super::part_digests::{PartDigests, Room};
+use super::part_digests::{PartDigests, Room, Speech};
 use crate::feed::promql::{Exporters, FeedError, QueryApi};
 
 /// How far beyond the present is looked: VictoriaMetrics takes samples that are stamped up to two days ahead, others
@@ -132,9 +132,6 @@ type Series = Vec<(i64, u64)>;
 
 /// The same, None for what is no whole number.
 type Values = Vec<(i64, Option<u64>)>;
-
-/// The contract version and the UID that a digest names.
-pub(super) type Speech = (String, String);
 
 /// What came of one stream's labels.
 #[derive(Default)]

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::fleet::Parts;
 
-use super::digests::Speech;
+/// The contract version and the UID that a digest names.
+pub(super) type Speech = (String, String);
 
 /// What a part takes besides its texts, in bytes.
 const PART: usize = 96;
