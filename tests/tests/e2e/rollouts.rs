@@ -2,7 +2,7 @@
 
 use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use statusbridge_tests::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -197,7 +197,18 @@ async fn of_two_rollouts_of_a_package_one_stands_still() {
         let patch = Patch::Merge(json!({"spec": {"clusters": {"names": ["c1", "c2", "c3"]}}}));
         gates.patch("one-all", &PatchParams::default(), &patch).await?;
         setup.says("one", "GateChanged").await?;
-        setup.admits_no_more(2, &admitted).await
+        setup.admits_no_more(2, &admitted).await?;
+
+        // What it leaves behind goes with it, and the other one goes on.
+        let rollouts = setup.hub.api.dynamic(&hub::kind("FleetRollout"), Some("default")).await?;
+        rollouts.delete("one", &DeleteParams::default()).await?;
+        setup.admits(3, 6).await?;
+        eventually(SOON, "nothing of it is left", async || {
+            ensure!(setup.hub.get_gate("one-all").await.is_err(), "its gate is there");
+            ensure!(setup.record().await?.len() == 6, "{:?}", setup.record().await?);
+            Ok(())
+        })
+        .await
     })
     .await
 }

@@ -25,7 +25,7 @@ pub use self::record::{RolloutSlice, RolloutSlices};
 use self::record::{Record, label};
 use super::judge::{World, carries_over, stale_after};
 use super::owned::{Change, Content};
-use super::store::{GateObject, HubObject, Kind, PackageObject, RolloutObject};
+use super::store::{GateObject, HubObject, Key, Kind, Owner, PackageObject, RolloutObject};
 use super::targets::Chosen;
 use crate::decide::fleet_package::Wanted;
 use crate::decide::fleet_rollout::{self as decide, Decision, Gate, Step, Wave};
@@ -65,6 +65,25 @@ impl World<'_> {
             }
         }
         self.decide_rollout(object, &parts, &wanted)
+    }
+
+    /// The gates and slices of FleetRollouts that had this name and are gone, to be removed.
+    pub(super) fn left_behind(
+        &self,
+        key: &Key,
+        rollout: Option<&RolloutObject>,
+    ) -> (Vec<Change>, Vec<Change>) {
+        let is_left = |owner: &Option<Owner>| {
+            let owner =
+                owner.as_ref().filter(|it| it.kind == Kind::FleetRollout.name() && it.name == key.name);
+            owner.is_some_and(|owner| rollout.is_none_or(|rollout| rollout.uid != owner.uid))
+        };
+        let gates = self.state.gates.within(&key.namespace).filter(|gate| is_left(&gate.owner));
+        let slices = self.state.rollout_slices.within(&key.namespace).filter(|slice| is_left(&slice.owner));
+        (
+            gates.map(|gate| Change::Delete(gate.version())).collect(),
+            slices.map(|slice| Change::Delete(slice.version())).collect(),
+        )
     }
 
     fn parts(&self, object: &RolloutObject) -> Parts<'_> {
