@@ -2,10 +2,6 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::CustomResourceExt;
-use kube_core::schema::{OptionalEnum, StructuralSchemaRewriter};
-use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
-use schemars::transform::AddNullable;
 use serde_json::{Map, Value, json};
 
 use crate::kinds::fleet_package::FleetPackage;
@@ -14,7 +10,6 @@ use crate::kinds::rollout_approval::RolloutApproval;
 use crate::kinds::rollout_freeze::RolloutFreeze;
 use crate::kinds::rollout_gate::RolloutGate;
 use crate::kinds::{fleet_package_slice, fleet_rollout_slice};
-use crate::names::{GROUP, VERSION};
 
 /// Why a CRD could not be generated. All of these are faults of this program.
 #[derive(Debug, thiserror::Error)]
@@ -69,56 +64,6 @@ fn values() -> Result<Vec<Value>, CrdError> {
             Ok(value)
         })
         .collect()
-}
-
-/// A printer column: its name, type and JSON path.
-pub(crate) struct Column(pub &'static str, pub &'static str, pub &'static str);
-
-/// The CRD of a kind that has neither spec nor status. It is put together here because kube's derive only knows kinds with a
-/// spec.
-pub(crate) fn without_spec<T: JsonSchema>(
-    kind: &str,
-    plural: &str,
-    short: &str,
-    doc: &str,
-    columns: &[Column],
-) -> Value {
-    // The settings are those of kube's derive.
-    let generator = SchemaSettings::openapi3()
-        .with(|settings| {
-            settings.inline_subschemas = true;
-            settings.meta_schema = None;
-        })
-        .with_transform(AddNullable::default())
-        .with_transform(StructuralSchemaRewriter)
-        .with_transform(OptionalEnum)
-        .into_generator();
-    let mut schema = generator.into_root_schema_for::<T>();
-    schema.insert("description".to_owned(), json!(doc));
-    let column = |Column(name, kind, path): &Column| json!({"name": name, "type": kind, "jsonPath": path});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{GROUP}")},
-        "spec": {
-            "group": GROUP,
-            "names": {
-                "categories": ["statusbridge"],
-                "kind": kind,
-                "plural": plural,
-                "shortNames": [short],
-                "singular": kind.to_lowercase(),
-            },
-            "scope": "Namespaced",
-            "versions": [{
-                "name": VERSION,
-                "served": true,
-                "storage": true,
-                "additionalPrinterColumns": columns.iter().map(column).collect::<Vec<_>>(),
-                "schema": {"openAPIV3Schema": schema},
-            }],
-        },
-    })
 }
 
 /// Leaves out what only Rust's types need. Without `nullable` a null is pruned by the API server

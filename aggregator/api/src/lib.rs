@@ -22,6 +22,7 @@ mod fields;
 mod kinds;
 pub mod names;
 pub mod reason;
+mod without_spec;
 
 pub use fields::common::{ClusterSet, Reporting};
 pub use fields::excuse::{Excuse, ExcusedCluster};

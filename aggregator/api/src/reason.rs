@@ -89,7 +89,7 @@ crate::catalogue! {
     FreezesUnavailable,
     /// The gate asks for an approval of its revision, and there is none.
     ApprovalRequired,
-    /// The gate is paused by its spec.
+    /// The gate, or the FleetRollout, is paused by its spec.
     GatePaused,
     /// A RolloutFreeze of the gate's namespace is in force.
     Frozen,

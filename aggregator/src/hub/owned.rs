@@ -44,6 +44,7 @@ fn object(write: &OwnedWrite, name: &str, version: Value, content: &Content) -> 
     object["metadata"]["namespace"] = json!(owner.namespace);
     object["metadata"]["name"] = json!(name);
     object["metadata"]["labels"] = json!(content.labels);
+    object["metadata"]["annotations"] = json!(content.annotations);
     object["metadata"]["ownerReferences"] = json!([{
         "apiVersion": api_version,
         "kind": kind.name(),

@@ -50,6 +50,17 @@ impl Release<'_> {
 const MADE: &str = "deployments,services,serviceaccounts,configmaps,secrets,networkpolicies,poddisruptionbudgets,\
     roles,rolebindings,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
 
+/// What the aggregator's chart installs.
+const CRDS: [&str; 7] = [
+    "fleetpackages",
+    "fleetpackageslices",
+    "fleetrollouts",
+    "fleetrolloutslices",
+    "rolloutapprovals",
+    "rolloutfreezes",
+    "rolloutgates",
+];
+
 #[tokio::test]
 async fn an_upgrade_keeps_objects_and_removal_leaves_nothing_that_blocks() {
     run("deploy-lifecycle", async |rig| {
@@ -96,7 +107,7 @@ async fn an_upgrade_keeps_objects_and_removal_leaves_nothing_that_blocks() {
         let left = release.ours(MADE).await?;
         // Helm keeps no history, and the namespace's own accounts have other names.
         ensure!(left.is_empty(), "left: {left:?}");
-        ensure!(release.ours("crds").await?.len() == 5, "the CRDs are gone");
+        ensure!(release.ours("crds").await?.len() == CRDS.len(), "the CRDs are gone");
         api.kubectl(&["get", "fleetpackage/app", "rolloutgate/wave", "--namespace", "default"]).await?;
 
         // It can be installed again over what stayed.
@@ -104,9 +115,7 @@ async fn an_upgrade_keeps_objects_and_removal_leaves_nothing_that_blocks() {
         release.helm(&["uninstall", "statusbridge-aggregator"]).await?;
 
         // And wholly removed, with nobody there who could take a finalizer away.
-        let crds =
-            ["fleetpackages", "fleetpackageslices", "rolloutapprovals", "rolloutfreezes", "rolloutgates"]
-                .map(|plural| format!("{plural}.statusbridge.dev"));
+        let crds = CRDS.map(|plural| format!("{plural}.statusbridge.dev"));
         let mut delete = vec!["delete", "crd", "--wait=false"];
         delete.extend(crds.iter().map(String::as_str));
         api.kubectl(&delete).await?;

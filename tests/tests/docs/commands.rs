@@ -8,13 +8,14 @@ use crate::docs::nothing_wrong;
 use statusbridge_tests::{PROGRAMS, own_command};
 
 /// Flags in the documentation that are other programs'.
-const OF_OTHERS: [&str; 15] = [
+const OF_OTHERS: [&str; 16] = [
     // KubeFleet
     "--work-applier-requeue-rate-limiter-max-fast-backoff-delay-seconds",
     "--cluster-failure-threshold",    // Karmada
     "--cluster-monitor-grace-period", // Karmada
     "--custom-resource-state-config", // kube-state-metrics
     "--diff-run",                     // kapp
+    "--health-error-retry-time",      // Sveltos
     "--enable-changelogs",            // Crossplane's providers
     "--endpoint",                     // thanos query, as the next two
     "--endpoint-strict",

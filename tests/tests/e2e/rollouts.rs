@@ -203,9 +203,8 @@ async fn of_two_rollouts_of_a_package_one_stands_still() {
         let rollouts = setup.hub.api.dynamic(&hub::kind("FleetRollout"), Some("default")).await?;
         rollouts.delete("one", &DeleteParams::default()).await?;
         setup.admits(3, 6).await?;
-        eventually(SOON, "nothing of it is left", async || {
+        eventually(SOON, "its gate is gone", async || {
             ensure!(setup.hub.get_gate("one-all").await.is_err(), "its gate is there");
-            ensure!(setup.record().await?.len() == 6, "{:?}", setup.record().await?);
             Ok(())
         })
         .await

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_with::skip_serializing_none;
 
-use crate::crd::{Column, without_spec};
+use crate::without_spec::{self, Column};
 
 /// Name of the kind.
 pub const KIND: &str = "FleetPackageSlice";
@@ -108,7 +108,7 @@ impl RolloutStatus {
 
 /// The CRD.
 pub(crate) fn crd() -> Value {
-    without_spec::<FleetPackageSlice>(
+    without_spec::crd::<FleetPackageSlice>(
         KIND,
         PLURAL,
         "fpkgslice",

@@ -207,7 +207,7 @@ pub struct WaveStatus {
     pub members: Option<String>,
     /// When it started.
     pub started_at: Option<Time>,
-    /// When its gate was first open.
+    /// When its gate was first open with all of its clusters admitted.
     pub opened_at: Option<Time>,
     /// What it waits for.
     pub message: Option<String>,

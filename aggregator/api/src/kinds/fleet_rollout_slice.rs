@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::crd::{Column, without_spec};
+use crate::without_spec::{self, Column};
 
 /// Name of the kind.
 pub const KIND: &str = "FleetRolloutSlice";
@@ -18,6 +18,8 @@ pub const PLURAL: &str = "fleetrolloutslices";
 pub const MOST_CLUSTERS: usize = 256;
 /// Label of gates and slices with the name of their FleetRollout; a name that is too long for a label is shortened.
 pub const FLEET_ROLLOUT_LABEL: &str = "statusbridge.dev/fleet-rollout";
+/// Annotation of a gate that stands for the terms that its wave last gave it.
+pub const TERMS_ANNOTATION: &str = "statusbridge.dev/wave-terms";
 /// Label of a gate with the name of its wave.
 pub const WAVE_LABEL: &str = "statusbridge.dev/wave";
 
@@ -49,7 +51,7 @@ pub struct AdmittedCluster {
 
 /// The CRD.
 pub(crate) fn crd() -> Value {
-    without_spec::<FleetRolloutSlice>(
+    without_spec::crd::<FleetRolloutSlice>(
         KIND,
         PLURAL,
         "frolloutslice",

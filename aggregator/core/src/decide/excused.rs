@@ -221,7 +221,7 @@ impl Excused<'_> {
     }
 
     /// Whether there may be more of them than is known, because ClusterProfiles have never been read.
-    pub(super) fn is_unread(&self) -> bool {
+    pub(crate) fn is_unread(&self) -> bool {
         self.excuses.rests_on_profiles() && self.excuses.profiles.is_unread()
     }
 

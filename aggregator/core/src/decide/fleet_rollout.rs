@@ -25,6 +25,8 @@ use super::{Moment, Obstacle, clusters, digits, list, older, shorten, time, tran
 
 /// Most clusters of a wave: its gate names them all.
 pub(crate) const MOST_OF_A_WAVE: usize = 10_000;
+/// Most characters that their names may have together, as in a gate.
+const MOST_OF_NAMES: usize = 320_000;
 /// Most clusters that are named as left out.
 const MOST_LEFT_OUT: usize = 10;
 
@@ -68,6 +70,8 @@ pub struct Wave<'a> {
 pub struct Gate<'a> {
     /// Its name.
     pub name: &'a str,
+    /// Which gate of this name it is.
+    pub uid: &'a str,
     /// The clusters of the wave, in their order.
     pub members: Vec<&'a str>,
     /// Whether the hub says that it is open, and it would be open now on evidence that is fresh.

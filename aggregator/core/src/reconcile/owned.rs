@@ -37,6 +37,8 @@ pub enum Change {
 pub struct Content {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
     /// Its fields beside `metadata`.
     pub fields: Map<String, Value>,
 }
@@ -56,6 +58,6 @@ impl Content {
             // Whatever is written here is a struct.
             _ => Map::new(),
         };
-        Self { labels: BTreeMap::from([(label.0.to_owned(), label.1)]), fields }
+        Self { labels: BTreeMap::from([(label.0.to_owned(), label.1)]), annotations: BTreeMap::new(), fields }
     }
 }

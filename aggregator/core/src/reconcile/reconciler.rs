@@ -480,15 +480,13 @@ impl Reconciler {
     /// Looks at all FleetRollouts when their turn comes, and at those that are gone and have left something behind: most have
     /// nothing to write, which costs no write.
     fn look_at_rollouts(&mut self) {
-        let State { rollouts, gates, rollout_slices, .. } = &self.state;
+        let State { rollouts, gates, .. } = &self.state;
         let of_gates = gates.iter().filter_map(|gate| {
             Some(
                 gate.key.beside(&gate.owner.as_ref().filter(|it| it.kind == Kind::FleetRollout.name())?.name),
             )
         });
-        let of_slices = rollout_slices.iter().filter_map(|slice| slice.owner_key());
-        let keys: BTreeSet<Key> =
-            rollouts.iter().map(|it| it.key.clone()).chain(of_gates).chain(of_slices).collect();
+        let keys: BTreeSet<Key> = rollouts.iter().map(|it| it.key.clone()).chain(of_gates).collect();
         keys.into_iter().for_each(|key| self.queue.push((Kind::FleetRollout, key), Urgency::News));
     }
 
@@ -808,18 +806,18 @@ impl Reconciler {
         self.write_owned(kind, (owner, uid), kind, changes)
     }
 
-    /// Takes the next step of a FleetRollout: its gates, then its record, then its status. What one that is gone has left
-    /// behind goes first: a policy may keep the control plane from removing gates that need an approval.
+    /// Takes the next step of a FleetRollout: its gates, then its record, then its status. The gates that one that is gone has
+    /// left behind go first.
     fn write_rollout(&mut self, key: &Key, moment: Moment, attempt: u32, now: Now) -> u32 {
-        if !self.state.can_judge() || !self.state.rollouts.complete() {
+        let State { rollouts, rollout_slices, .. } = &self.state;
+        if !self.state.can_judge() || !rollouts.complete() || !rollout_slices.complete() {
             return 0;
         }
         let world = World::new(&self.state, moment);
         let rollout = self.state.rollouts.get(key);
-        let (gates, slices) = world.left_behind(key, rollout);
+        let gates = world.left_behind(key, rollout);
         let work = match rollout {
             _ if !gates.is_empty() => Work::Gates(gates),
-            _ if !slices.is_empty() => Work::Record(slices),
             Some(rollout) => world.rollout_work(rollout),
             None => Work::Nothing,
         };

@@ -8,7 +8,7 @@ use super::holds::Holds;
 use super::observation_cache::ObservationCache;
 use super::profiles::{Profiles, Settings};
 use super::references::Ledger;
-use super::rollouts::RolloutSlices;
+use super::rollout_slices::RolloutSlices;
 use super::slices::Slices;
 use super::store::{Gates, Key, Kind, Packages, Rollouts};
 use super::tenancy::Tenancy;

@@ -471,7 +471,7 @@ pub type PackageObject = Object<FleetPackageSpec, FleetPackageStatus>;
 pub type GateObject = Object<RolloutGateSpec, RolloutGateStatus>;
 
 /// A FleetRollout of the hub.
-pub type RolloutObject = Object<FleetRolloutSpec, FleetRolloutStatus>;
+pub(crate) type RolloutObject = Object<FleetRolloutSpec, FleetRolloutStatus>;
 
 /// All FleetRollouts.
 pub type Rollouts = Store<FleetRolloutSpec, FleetRolloutStatus>;

@@ -48,9 +48,13 @@ pub(super) fn of<'a>(
     }
     if stop.is_none() && spec.paused {
         let message = "spec.paused is true: no further cluster is admitted".to_owned();
-        stop = Some(Obstacle { reason: Reason::Paused, message, stalled: false });
+        stop = Some(Obstacle { reason: Reason::GatePaused, message, stalled: false });
     }
     stop = stop.or_else(|| input.hold.clone());
+    // Nothing goes on beside what only a person can change.
+    if stop.as_ref().is_some_and(|stop| stop.stalled) {
+        steps.clear();
+    }
     let rest = input.rest.as_ref().map(|rest| *rest).unwrap_or_default();
     let left_out = rest.iter().copied().filter(|cluster| !taken.contains(cluster)).collect();
     Progress { waves: statuses, steps, stop, left_out }
@@ -110,8 +114,11 @@ fn started<'a>(
     steps: &mut Vec<Step<'a>>,
     stop: &mut Option<Obstacle>,
 ) -> WaveStatus {
-    let now = mark(gate.members.iter().copied());
-    let members = before.and_then(|it| it.members.clone()).unwrap_or_else(|| now.clone());
+    // With another gate the wave has started anew.
+    let now = format!("{} {}", mark(gate.members.iter().copied()), gate.uid);
+    let known = before.and_then(|it| it.members.clone()).filter(|known| known.ends_with(gate.uid));
+    let before = before.filter(|_| known.is_some());
+    let members = known.unwrap_or_else(|| now.clone());
     let waits: Vec<&str> =
         gate.members.iter().copied().filter(|cluster| !(input.is_admitted)(cluster)).collect();
     let total = gate.members.len() as u64;
@@ -150,7 +157,7 @@ fn started<'a>(
         started_at: before.and_then(|it| it.started_at.clone()).or_else(|| Some(time(input.moment.now))),
         opened_at: before
             .and_then(|it| it.opened_at.clone())
-            .or_else(|| gate.is_open.then(|| time(input.moment.now))),
+            .or_else(|| (gate.is_open && waits.is_empty()).then(|| time(input.moment.now))),
         message,
     }
 }
@@ -199,9 +206,11 @@ fn pending<'a>(
             say(&mut status, message.clone());
             stop.get_or_insert(Obstacle { reason: Reason::GateTaken, message, stalled: true });
         }
-        Ok(members) if members.len() > MOST_OF_A_WAVE => {
-            let message =
-                format!("wave {name} has {}, at most {MOST_OF_A_WAVE} fit in one: split it", members.len());
+        Ok(members) if !fits(&members) => {
+            let message = format!(
+                "wave {name} has {}, at most {MOST_OF_A_WAVE} with names of {MOST_OF_NAMES} characters fit in one: split it",
+                clusters(members.len() as u64)
+            );
             say(&mut status, message.clone());
             stop.get_or_insert(Obstacle { reason: Reason::InvalidSpec, message, stalled: true });
         }
@@ -220,6 +229,12 @@ fn pending<'a>(
         }
     }
     status
+}
+
+/// Whether a gate can name all of these.
+fn fits(members: &[&str]) -> bool {
+    members.len() <= MOST_OF_A_WAVE
+        && members.iter().map(|it| it.chars().count()).sum::<usize>() <= MOST_OF_NAMES
 }
 
 fn unstarted(name: &str) -> WaveStatus {

@@ -27,6 +27,7 @@ struct Fleet {
     gates: BTreeMap<usize, (Vec<String>, Stand)>,
     admitted: BTreeMap<String, String>,
     settled: BTreeSet<String>,
+    remade: BTreeSet<usize>,
     status: Option<FleetRolloutStatus>,
     obstacle: Option<Obstacle>,
     hold: Option<Obstacle>,
@@ -64,6 +65,7 @@ impl Fleet {
             gates: BTreeMap::new(),
             admitted: BTreeMap::new(),
             settled: BTreeSet::new(),
+            remade: BTreeSet::new(),
             status: None,
             obstacle: None,
             hold: None,
@@ -80,6 +82,7 @@ impl Fleet {
                 explicit: self.explicit[at].as_ref().map(|all| Ok(all.iter().map(String::as_str).collect())),
                 gate: self.gates.get(&at).map(|(members, stand)| Gate {
                     name: &gate_names[at],
+                    uid: if self.remade.contains(&at) { "u-2" } else { "u-1" },
                     members: members.iter().map(String::as_str).collect(),
                     is_open: *stand == Stand::Open,
                     is_stalled: *stand == Stand::Stalled,
@@ -270,7 +273,7 @@ fn paused_or_hindered_nothing_grows() {
     fleet.run();
     fleet.set(0, Stand::Open);
     fleet.spec["paused"] = json!(true);
-    assert_eq!((fleet.run().as_str(), fleet.ready().0.as_str()), ("", "Paused"));
+    assert_eq!((fleet.run().as_str(), fleet.ready().0.as_str()), ("", "GatePaused"));
     fleet.spec["paused"] = json!(false);
     let message = "no".to_owned();
     fleet.obstacle = Some(Obstacle { reason: Reason::OtherRollout, message, stalled: true });
@@ -290,9 +293,11 @@ fn a_gate_that_somebody_gave_other_clusters_admits_none() {
     fleet.settled = names("a").into_iter().collect();
     fleet.gates.get_mut(&0).unwrap().0.push("evil".into());
     assert_eq!((fleet.run().as_str(), fleet.ready().0.as_str()), ("", "GateChanged"));
-    // Deleted, its wave starts anew.
+    // Deleted, its wave starts anew, with the clusters that there are by now.
     fleet.gates.clear();
-    assert_eq!(fleet.run(), "start 0 a b, admit 0 b");
+    fleet.remade.insert(0);
+    fleet.rest.push("c".into());
+    assert_eq!(fleet.run(), "start 0 a b c, admit 0 b");
 }
 
 proptest! {

@@ -12,15 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
+use statusbridge_api::conditions::{STALLED, is_true};
 use statusbridge_api::fleet_rollout::{self as api, LONGEST_REVISION};
-use statusbridge_api::fleet_rollout_slice::{AdmittedCluster, FLEET_ROLLOUT_LABEL, WAVE_LABEL};
+use statusbridge_api::fleet_rollout_slice::{
+    AdmittedCluster, FLEET_ROLLOUT_LABEL, TERMS_ANNOTATION, WAVE_LABEL,
+};
 use statusbridge_api::names::is_subdomain;
+use statusbridge_api::window::Approval;
 use statusbridge_api::{
     ClusterSet, FleetPackageSpec, FleetRolloutSpec, FleetRolloutStatus, PackageRef, Reason, RolloutGateSpec,
 };
 use statusbridge_contract::{Fingerprint, wanted};
-
-pub use self::record::{RolloutSlice, RolloutSlices};
 
 use self::record::{Record, label};
 use super::judge::{World, carries_over, stale_after};
@@ -67,23 +69,16 @@ impl World<'_> {
         self.decide_rollout(object, &parts, &wanted)
     }
 
-    /// The gates and slices of FleetRollouts that had this name and are gone, to be removed.
-    pub(super) fn left_behind(
-        &self,
-        key: &Key,
-        rollout: Option<&RolloutObject>,
-    ) -> (Vec<Change>, Vec<Change>) {
+    /// The gates of FleetRollouts that had this name and are gone, to be removed. Their slices are left to the control plane:
+    /// they are all that is known of who was admitted.
+    pub(super) fn left_behind(&self, key: &Key, rollout: Option<&RolloutObject>) -> Vec<Change> {
         let is_left = |owner: &Option<Owner>| {
             let owner =
                 owner.as_ref().filter(|it| it.kind == Kind::FleetRollout.name() && it.name == key.name);
             owner.is_some_and(|owner| rollout.is_none_or(|rollout| rollout.uid != owner.uid))
         };
         let gates = self.state.gates.within(&key.namespace).filter(|gate| is_left(&gate.owner));
-        let slices = self.state.rollout_slices.within(&key.namespace).filter(|slice| is_left(&slice.owner));
-        (
-            gates.map(|gate| Change::Delete(gate.version())).collect(),
-            slices.map(|slice| Change::Delete(slice.version())).collect(),
-        )
+        gates.filter(|gate| may_be_removed(gate)).map(|gate| Change::Delete(gate.version())).collect()
     }
 
     fn parts(&self, object: &RolloutObject) -> Parts<'_> {
@@ -95,7 +90,14 @@ impl World<'_> {
             complete.then(|| Record::of(&self.state.rollout_slices, &object.key, &object.uid)).flatten();
         let gates = self.state.gates.within(&object.key.namespace);
         let own = gates.filter(|gate| gate.owner.as_ref().is_some_and(|owner| owner.uid == object.uid));
-        let gates = own.filter_map(|gate| Some((gate.labels.get(WAVE_LABEL)?.as_str(), gate))).collect();
+        // Labels and owners are anybody's to write who may write gates: a wave's gate has the wave's name, and its package.
+        let gates = own.filter_map(|gate| {
+            let wave = gate.labels.get(WAVE_LABEL)?.as_str();
+            let is_its = gate.key.name == gate_name(&object.key.name, wave)
+                && gate.package() == spec.map(|it| object.key.beside(&it.fleet_package_ref.name));
+            is_its.then_some((wave, gate))
+        });
+        let gates = gates.collect();
         Parts { package, record, gates }
     }
 
@@ -316,37 +318,33 @@ impl World<'_> {
         let mut members: Vec<&str> = names.iter().map(String::as_str).collect();
         members.sort_by_cached_key(|cluster| (order(cluster), *cluster));
         let status = gate.status.as_ref();
-        let is_under_way = |cluster: &str| {
+        let is_admitted = |cluster: &str| {
             let row = parts.record.as_ref().and_then(|record| record.get(cluster));
             row.is_some_and(|row| Some(Fingerprint::of(&row.revision)) == revision)
         };
-        let settled = match wave.max_concurrency {
-            None => BTreeSet::new(),
-            Some(_) => {
-                let settled = self.with_input(gate, |input, _, _| {
-                    let settled = |(reason, cluster): (Reason, String)| {
-                        matches!(reason, Reason::Healthy | Reason::Failed | Reason::TimeOut)
-                            .then_some(cluster)
-                    };
-                    rollout_gate::each_cluster(input)
-                        .into_iter()
-                        .filter_map(settled)
-                        .collect::<BTreeSet<String>>()
-                });
-                members.iter().copied().filter(|it| settled.contains(*it) && is_under_way(it)).collect()
-            }
-        };
+        // As it is now: the hub may not know yet that a cluster has failed.
+        let (is_stalled, on_the_way) = self.with_input(gate, |input, _, _| {
+            let is_stalled = is_true(&rollout_gate::decide(input).conditions, STALLED);
+            let each =
+                if wave.max_concurrency.is_some() { rollout_gate::each_cluster(input) } else { Vec::new() };
+            let is_on_the_way =
+                |reason| !matches!(reason, Reason::Healthy | Reason::Failed | Reason::TimeOut);
+            let on_the_way: BTreeSet<String> = each
+                .into_iter()
+                .filter(|(reason, _)| is_on_the_way(*reason))
+                .map(|(_, cluster)| cluster)
+                .collect();
+            (is_stalled, on_the_way)
+        });
+        // Who is excused is not waited for.
+        let settled =
+            members.iter().copied().filter(|it| is_admitted(it) && !on_the_way.contains(*it)).collect();
         Gate {
             name: &gate.key.name,
+            uid: &gate.uid,
             members,
             is_open: self.proves_open(gate),
-            is_stalled: status.is_some_and(|status| {
-                status.observed_generation == Some(gate.generation)
-                    && statusbridge_api::conditions::is_true(
-                        &status.conditions,
-                        statusbridge_api::conditions::STALLED,
-                    )
-            }),
+            is_stalled,
             message: status.and_then(|it| it.waiting_for.first()).map(|it| it.message.as_str()),
             as_of: status.and_then(|status| status.as_of.as_ref()),
             settled,
@@ -361,6 +359,8 @@ impl World<'_> {
             && self.with_input(gate, |input, _, _| {
                 input.backend == Backend::Answers
                     && *input.membership == Membership::Known
+                    && !input.excused.is_unread()
+                    && input.checks.iter().all(|check| check.answer.is_some())
                     && rollout_gate::decide(input).says_open()
             })
     }
@@ -396,9 +396,24 @@ fn order(package: Option<&PackageRef>, cluster: &str) -> Fingerprint {
     Fingerprint::of(&format!("{package} {cluster}"))
 }
 
+/// Stands for the terms that a wave gives its gate. They are given once: whatever somebody adds to the gate afterwards stays,
+/// and no write fights with it.
+fn terms_of(wave: &api::Wave) -> String {
+    let terms = serde_json::to_string(&wave.gate).unwrap_or_default();
+    Fingerprint::of(&format!("terms {terms}")).to_string()
+}
+
 /// The name of a wave's gate.
 fn gate_name(rollout: &str, wave: &str) -> String {
     format!("{rollout}-{wave}")
+}
+
+/// Whether the aggregator removes a gate by itself: none that needs an approval or has an override, which takes a right that
+/// it must not lend to whoever changes a plan or an owner reference.
+fn may_be_removed(gate: &GateObject) -> bool {
+    gate.spec
+        .as_ref()
+        .is_ok_and(|spec| spec.terms.approval == Approval::NotRequired && spec.override_.is_none())
 }
 
 impl Parts<'_> {
@@ -409,7 +424,10 @@ impl Parts<'_> {
             gate.spec.as_ref().is_ok_and(|spec| Fingerprint::of(&spec.revision) == revision)
         };
         let stale = self.gates.iter().filter(|(wave, gate)| !is_planned(wave) || !is_current(gate));
-        stale.map(|(_, gate)| Change::Delete(gate.version())).collect()
+        stale
+            .filter(|(_, gate)| may_be_removed(gate))
+            .map(|(_, gate)| Change::Delete(gate.version()))
+            .collect()
     }
 }
 
@@ -438,20 +456,28 @@ impl Changes<'_> {
             let label = (FLEET_ROLLOUT_LABEL, label(&self.object.key.name));
             let mut content = Content::of(label, &json!({"spec": gate}));
             content.labels.insert(WAVE_LABEL.to_owned(), wave.name.clone());
+            content.annotations.insert(TERMS_ANNOTATION.to_owned(), terms_of(wave));
             content
         };
         let others = self.plan.iter().filter_map(|wave| {
             let gate = self.parts.gates.get(wave.name.as_str())?;
             let known = gate.spec.as_ref().ok()?;
             let members = known.clusters.names.clone()?;
-            (known.terms != wave.gate).then(|| Change::Update(gate.version(), content(wave, members)))
+            let is_told = gate.annotations.get(TERMS_ANNOTATION) == Some(&terms_of(wave));
+            // At another revision it waits for its wave.
+            let is_current = Fingerprint::of(&known.revision) == Fingerprint::of(revision);
+            (is_current && !is_told).then(|| Change::Update(gate.version(), content(wave, members)))
         });
         let starts = steps.iter().filter_map(|step| match step {
             Step::Start(at, members) => {
                 let wave = self.plan.get(*at)?;
                 let name = gate_name(&self.object.key.name, &wave.name);
-                let members = members.iter().map(|cluster| (*cluster).to_owned()).collect();
-                Some(Change::Create(name, content(wave, members)))
+                let content = content(wave, members.iter().map(|cluster| (*cluster).to_owned()).collect());
+                // One of an earlier revision that was not removed goes on, closed until it is judged anew.
+                Some(match self.parts.gates.get(wave.name.as_str()) {
+                    Some(gate) => Change::Update(gate.version(), content),
+                    None => Change::Create(name, content),
+                })
             }
             Step::Admit(..) => None,
         });
