@@ -12,7 +12,10 @@ fn loose_crds() -> Result<Vec<Value>> {
             Value::Object(fields) => {
                 let rules =
                     ["x-kubernetes-validations", "maxLength", "minLength", "maxItems", "minItems", "enum"];
-                rules.into_iter().chain(["minimum", "maximum"]).for_each(|rule| drop(fields.remove(rule)));
+                rules
+                    .into_iter()
+                    .chain(["minimum", "maximum", "pattern"])
+                    .for_each(|rule| drop(fields.remove(rule)));
                 fields.values_mut().for_each(loosen);
             }
             Value::Array(items) => items.iter_mut().for_each(loosen),
