@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
+use statusbridge_api::names::{LONGEST_LABEL, hashed, shortened};
 
 use super::store::{Key, Kind, Version};
 
@@ -60,4 +61,15 @@ impl Content {
         };
         Self { labels: BTreeMap::from([(label.0.to_owned(), label.1)]), annotations: BTreeMap::new(), fields }
     }
+}
+
+/// The value of a label that names the owner.
+pub fn label(owner: &str) -> String {
+    shortened(owner, LONGEST_LABEL)
+}
+
+/// A name for an object, made from its owner's name and UID and a number.
+pub(super) fn numbered(owner: &str, uid: &str, number: u64) -> String {
+    const LONGEST_NAME: usize = 253;
+    hashed(owner, &format!("{uid} {number}"), LONGEST_NAME)
 }

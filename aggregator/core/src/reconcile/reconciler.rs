@@ -471,7 +471,9 @@ impl Reconciler {
 
     /// Which of two FleetRollouts of a package comes first may be another one now, so that all are looked at.
     fn rollouts_changed(&mut self, changed: &BTreeSet<Key>, now: Now) {
-        changed.iter().for_each(|key| self.is_new(Kind::FleetRollout, key, now));
+        for key in changed {
+            self.is_new(Kind::FleetRollout, key, now);
+        }
         if !changed.is_empty() {
             self.look_at_rollouts();
         }
@@ -481,22 +483,18 @@ impl Reconciler {
     /// nothing to write, which costs no write.
     fn look_at_rollouts(&mut self) {
         let State { rollouts, gates, .. } = &self.state;
-        let of_gates = gates.iter().filter_map(|gate| {
-            Some(
-                gate.key.beside(&gate.owner.as_ref().filter(|it| it.kind == Kind::FleetRollout.name())?.name),
-            )
-        });
+        let of_gates = gates.iter().filter_map(GateObject::rollout);
         let keys: BTreeSet<Key> = rollouts.iter().map(|it| it.key.clone()).chain(of_gates).collect();
-        keys.into_iter().for_each(|key| self.queue.push((Kind::FleetRollout, key), Urgency::News));
+        for key in keys {
+            self.queue.push((Kind::FleetRollout, key), Urgency::News);
+        }
     }
 
     /// Looks at the FleetRollouts of these gates.
     fn look_at_rollouts_of(&mut self, gates: &BTreeSet<Key>) {
         for key in gates {
-            let gate = self.state.gates.get(key);
-            let owner = gate.and_then(|gate| gate.owner.clone()?.of(Kind::FleetRollout));
-            if let Some(owner) = owner {
-                self.queue.push((Kind::FleetRollout, key.beside(&owner.name)), Urgency::News);
+            if let Some(rollout) = self.state.gates.get(key).and_then(GateObject::rollout) {
+                self.queue.push((Kind::FleetRollout, rollout), Urgency::News);
             }
         }
     }

@@ -39,7 +39,7 @@ impl HubObject for RolloutSlice {
             key: Key { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name? },
             uid: metadata.uid.unwrap_or_default(),
             resource_version: metadata.resource_version.unwrap_or_default(),
-            owner: Owner::among(metadata.owner_references).and_then(|it| it.of(Kind::FleetRollout)),
+            owner: Owner::among(metadata.owner_references).filter(|it| it.is_a(Kind::FleetRollout)),
             clusters: content.map(|it| it.clusters),
         })
     }

@@ -143,9 +143,9 @@ impl Owner {
         is_ours.then_some(Self { kind: controller.kind, name: controller.name, uid: controller.uid })
     }
 
-    /// The same, if it is of this kind.
-    pub(crate) fn of(self, kind: Kind) -> Option<Self> {
-        (self.kind == kind.name()).then_some(self)
+    /// Whether it is of this kind.
+    pub(crate) fn is_a(&self, kind: Kind) -> bool {
+        self.kind == kind.name()
     }
 }
 
@@ -294,6 +294,12 @@ impl GateObject {
     pub fn package(&self) -> Option<Key> {
         let spec = self.spec.as_ref().ok()?;
         Some(self.key.beside(&spec.fleet_package_ref.name))
+    }
+
+    /// The FleetRollout that controls it.
+    pub(crate) fn rollout(&self) -> Option<Key> {
+        let owner = self.owner.as_ref().filter(|owner| owner.is_a(Kind::FleetRollout))?;
+        Some(self.key.beside(&owner.name))
     }
 
     /// Whether it is open now: its status says so of its present spec, which can be read.

@@ -10,7 +10,8 @@ use statusbridge_aggregator::hub::heartbeat::LEASE;
 use statusbridge_aggregator::hub::write::{self, HubError, in_time};
 use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::slices::{self, Slice};
+use statusbridge_core::reconcile::owned;
+use statusbridge_core::reconcile::slices::Slice;
 use statusbridge_core::reconcile::store::{HubObject, Key, Kind};
 
 use crate::exit::Exit;
@@ -101,7 +102,7 @@ pub(super) async fn read(hub: &Hub, target: &Target, lease_namespace: &str) -> R
 async fn slices_of(client: &Client, namespace: &str, package: &LazyObject) -> Result<Vec<Slice>, HubError> {
     let name = package.metadata.name.as_deref().unwrap_or_default();
     let api = write::within(client, Kind::FleetPackageSlice, namespace);
-    let selector = format!("{FLEET_PACKAGE_LABEL}={}", slices::label(name));
+    let selector = format!("{FLEET_PACKAGE_LABEL}={}", owned::label(name));
     let page = ListParams::default().labels(&selector).limit(PAGE);
     let is_own = |slice: &Slice| {
         slice.owner.as_ref().is_some_and(|owner| Some(&owner.uid) == package.metadata.uid.as_ref())

@@ -24,9 +24,9 @@ use statusbridge_api::{
 };
 use statusbridge_contract::{Fingerprint, wanted};
 
-use self::record::{Record, label};
+use self::record::Record;
 use super::judge::{World, carries_over, stale_after};
-use super::owned::{Change, Content};
+use super::owned::{Change, Content, label};
 use super::store::{GateObject, HubObject, Key, Kind, Owner, PackageObject, RolloutObject};
 use super::targets::Chosen;
 use crate::decide::fleet_package::Wanted;
@@ -73,8 +73,7 @@ impl World<'_> {
     /// they are all that is known of who was admitted.
     pub(super) fn left_behind(&self, key: &Key, rollout: Option<&RolloutObject>) -> Vec<Change> {
         let is_left = |owner: &Option<Owner>| {
-            let owner =
-                owner.as_ref().filter(|it| it.kind == Kind::FleetRollout.name() && it.name == key.name);
+            let owner = owner.as_ref().filter(|it| it.is_a(Kind::FleetRollout) && it.name == key.name);
             owner.is_some_and(|owner| rollout.is_none_or(|rollout| rollout.uid != owner.uid))
         };
         let gates = self.state.gates.within(&key.namespace).filter(|gate| is_left(&gate.owner));
@@ -85,9 +84,7 @@ impl World<'_> {
         let spec = object.spec.as_ref().ok();
         let package =
             spec.and_then(|it| self.state.packages.get(&object.key.beside(&it.fleet_package_ref.name)));
-        let complete = self.state.rollout_slices.complete();
-        let record =
-            complete.then(|| Record::of(&self.state.rollout_slices, &object.key, &object.uid)).flatten();
+        let record = Record::of(&self.state.rollout_slices, &object.key, &object.uid);
         let gates = self.state.gates.within(&object.key.namespace);
         let own = gates.filter(|gate| gate.owner.as_ref().is_some_and(|owner| owner.uid == object.uid));
         // Labels and owners are anybody's to write who may write gates: a wave's gate has the wave's name, and its package.
@@ -156,9 +153,6 @@ impl World<'_> {
         if parts.record.is_none() {
             return no(Reason::Pending, "the record of admitted clusters has not been read", false);
         }
-        if !self.state.can_judge() {
-            return no(Reason::Pending, "no cluster has been heard of yet", false);
-        }
         let package = |of: &RolloutObject| -> Option<&PackageRef> {
             let spec = of.spec.as_ref().ok()?;
             let package = self.state.packages.get(&of.key.beside(&spec.fleet_package_ref.name))?;
@@ -202,7 +196,6 @@ impl World<'_> {
         let previous = object.status.as_ref().filter(|status| carries_over(&tenancy, &status.tenancy));
         let revision = wanted.as_deref().map_err(Clone::clone);
         let mark = revision.as_ref().ok().map(|revision| Fingerprint::of(revision));
-        let mut obstacle = self.rollout_obstacle(object, parts);
         let choose = |clusters: &ClusterSet| match package {
             Some((_, spec)) => self.sources(&grant).choose(&spec.package, clusters, stale_after(spec)),
             None => Chosen::nobody(),
@@ -211,7 +204,7 @@ impl World<'_> {
         let plan = object.spec.as_ref().map(|spec| spec.waves.as_slice()).unwrap_or_default();
         let chosen: Vec<Option<Chosen>> =
             plan.iter().map(|wave| explicit(&wave.clusters).map(|clusters| choose(&clusters))).collect();
-        let order = |cluster: &str| order(package.map(|(_, spec)| &spec.package), cluster);
+        let package_ref = package.map(|(_, spec)| &spec.package);
         let all = package.map(|(_, spec)| (choose(&spec.clusters), spec));
         let claimed: BTreeSet<&str> = chosen
             .iter()
@@ -221,10 +214,8 @@ impl World<'_> {
         let rest = all.as_ref().map_or(Ok(Vec::new()), |(all, spec)| {
             known(all)?;
             self.all_report(spec, all)?;
-            let mut rest: Vec<&str> = all.targets.iter().map(|target| target.cluster.as_str()).collect();
-            rest.retain(|cluster| !claimed.contains(cluster));
-            rest.sort_by_cached_key(|cluster| (order(cluster), *cluster));
-            Ok(rest)
+            let names = all.targets.iter().map(|target| target.cluster.as_str());
+            Ok(in_order(package_ref, names.filter(|cluster| !claimed.contains(cluster))))
         });
         let waves: Vec<Wave<'_>> = plan
             .iter()
@@ -232,15 +223,12 @@ impl World<'_> {
             .map(|(wave, chosen)| {
                 let explicit = chosen.as_ref().map(|chosen| {
                     known(chosen)?;
-                    let mut clusters: Vec<&str> =
-                        chosen.targets.iter().map(|target| target.cluster.as_str()).collect();
-                    clusters.sort_by_cached_key(|cluster| (order(cluster), *cluster));
-                    Ok(clusters)
+                    Ok(in_order(package_ref, chosen.targets.iter().map(|target| target.cluster.as_str())))
                 });
                 let gate = parts.gates.get(wave.name.as_str()).and_then(|gate| {
                     let spec = gate.spec.as_ref().ok()?;
                     (Some(Fingerprint::of(&spec.revision)) == mark)
-                        .then(|| self.gate_of_wave(gate, spec, wave, parts, mark, order))
+                        .then(|| self.gate_of_wave(gate, spec, wave, parts, mark, package_ref))
                 });
                 let name = gate_name(&object.key.name, &wave.name);
                 let is_taken = !is_subdomain(&name)
@@ -249,23 +237,15 @@ impl World<'_> {
                 Wave { explicit, gate, is_taken }
             })
             .collect();
-        if obstacle.is_none()
-            && let Some((Ok(_), Err(refusal))) =
-                all.as_ref().map(|(all, _)| (&revision, known(all))).filter(|_| revision.is_ok())
-            && refusal.reason == Reason::Forbidden
-        {
-            obstacle = Some(refusal);
-        }
-        let is_admitted = |cluster: &str| {
-            let row = parts.record.as_ref().and_then(|record| record.get(cluster));
-            row.is_some_and(|row| Some(Fingerprint::of(&row.revision)) == mark)
-        };
+        let refusal = all.as_ref().and_then(|(all, _)| known(all).err());
+        let refusal = refusal.filter(|refusal| refusal.reason == Reason::Forbidden);
+        let is_admitted = |cluster: &str| parts.is_admitted(cluster, mark);
         let input = decide::Input {
             spec: object.spec.as_ref().map_err(String::as_str),
             generation: object.generation,
             previous,
             revision,
-            obstacle,
+            obstacle: self.rollout_obstacle(object, parts).or(refusal),
             hold: self.rollout_hold(object),
             waves: &waves,
             rest: rest.as_deref().map_err(Clone::clone),
@@ -312,19 +292,14 @@ impl World<'_> {
         wave: &api::Wave,
         parts: &Parts<'_>,
         revision: Option<Fingerprint>,
-        order: impl Fn(&str) -> Fingerprint,
+        package: Option<&PackageRef>,
     ) -> Gate<'g> {
         let names = spec.clusters.names.as_deref().unwrap_or_default();
-        let mut members: Vec<&str> = names.iter().map(String::as_str).collect();
-        members.sort_by_cached_key(|cluster| (order(cluster), *cluster));
+        let members = in_order(package, names.iter().map(String::as_str));
         let status = gate.status.as_ref();
-        let is_admitted = |cluster: &str| {
-            let row = parts.record.as_ref().and_then(|record| record.get(cluster));
-            row.is_some_and(|row| Some(Fingerprint::of(&row.revision)) == revision)
-        };
         // As it is now: the hub may not know yet that a cluster has failed.
-        let (is_stalled, on_the_way) = self.with_input(gate, |input, _, _| {
-            let is_stalled = is_true(&rollout_gate::decide(input).conditions, STALLED);
+        let (would_open, is_stalled, on_the_way) = self.with_input(gate, |input, _, _| {
+            let now = rollout_gate::decide(input);
             let each =
                 if wave.max_concurrency.is_some() { rollout_gate::each_cluster(input) } else { Vec::new() };
             let is_on_the_way =
@@ -334,36 +309,30 @@ impl World<'_> {
                 .filter(|(reason, _)| is_on_the_way(*reason))
                 .map(|(_, cluster)| cluster)
                 .collect();
-            (is_stalled, on_the_way)
+            (proves(input) && now.says_open(), is_true(&now.conditions, STALLED), on_the_way)
         });
         // Who is excused is not waited for.
-        let settled =
-            members.iter().copied().filter(|it| is_admitted(it) && !on_the_way.contains(*it)).collect();
+        let is_settled = |it: &&str| parts.is_admitted(it, revision) && !on_the_way.contains(*it);
+        let settled = members.iter().copied().filter(is_settled).collect();
         Gate {
             name: &gate.key.name,
             uid: &gate.uid,
             members,
-            is_open: self.proves_open(gate),
+            is_open: would_open && gate.is_open_now() && !self.closing.contains(&gate.key),
             is_stalled,
             message: status.and_then(|it| it.waiting_for.first()).map(|it| it.message.as_str()),
             as_of: status.and_then(|status| status.as_of.as_ref()),
             settled,
         }
     }
+}
 
-    /// Whether a gate is open in the hub, and would be opened now on evidence that is fresh.
-    fn proves_open(&self, gate: &GateObject) -> bool {
-        gate.is_open_now()
-            && !self.closing.contains(&gate.key)
-            && self.gate(gate).is_none_or(|status| status.says_open())
-            && self.with_input(gate, |input, _, _| {
-                input.backend == Backend::Answers
-                    && *input.membership == Membership::Known
-                    && !input.excused.is_unread()
-                    && input.checks.iter().all(|check| check.answer.is_some())
-                    && rollout_gate::decide(input).says_open()
-            })
-    }
+/// Whether what a gate is judged by is fresh: nothing of it is carried over from before a restart.
+fn proves(input: &rollout_gate::Input<'_>) -> bool {
+    input.backend == Backend::Answers
+        && *input.membership == Membership::Known
+        && !input.excused.is_unread()
+        && input.checks.iter().all(|check| check.answer.is_some())
 }
 
 /// That the clusters that were chosen are all that are meant, or why they may not be.
@@ -389,11 +358,13 @@ fn explicit(clusters: &api::WaveClusters) -> Option<ClusterSet> {
     }
 }
 
-/// Where a cluster comes among those of a wave: at random, but always at the same place for the same package, whichever other
-/// clusters there are.
-fn order(package: Option<&PackageRef>, cluster: &str) -> Fingerprint {
+/// Clusters in the order in which they are admitted: at random, but each always at the same place for the same package,
+/// whichever other clusters there are.
+fn in_order<'n>(package: Option<&PackageRef>, clusters: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
     let package = package.map(crate::fleet::key).unwrap_or_default();
-    Fingerprint::of(&format!("{package} {cluster}"))
+    let mut clusters: Vec<&str> = clusters.collect();
+    clusters.sort_by_cached_key(|cluster| (Fingerprint::of(&format!("{package} {cluster}")), *cluster));
+    clusters
 }
 
 /// Stands for the terms that a wave gives its gate. They are given once: whatever somebody adds to the gate afterwards stays,
@@ -417,6 +388,12 @@ fn may_be_removed(gate: &GateObject) -> bool {
 }
 
 impl Parts<'_> {
+    /// Whether a cluster may have this revision, as far as the record is known.
+    fn is_admitted(&self, cluster: &str, revision: Option<Fingerprint>) -> bool {
+        let row = self.record.as_ref().and_then(|record| record.get(cluster));
+        row.is_some_and(|row| Some(Fingerprint::of(&row.revision)) == revision)
+    }
+
     /// Gates of waves that the plan does not have, and of other revisions: a revision begins at the first wave.
     fn stale_gates(&self, spec: &FleetRolloutSpec, revision: Fingerprint) -> Vec<Change> {
         let is_planned = |wave: &str| spec.waves.iter().any(|it| it.name == wave);

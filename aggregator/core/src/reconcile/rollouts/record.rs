@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use statusbridge_api::FleetRolloutSlice;
 use statusbridge_api::fleet_rollout_slice::{AdmittedCluster, FLEET_ROLLOUT_LABEL, MOST_CLUSTERS};
-use statusbridge_api::names::{LONGEST_LABEL, hashed, shortened};
 
-use crate::reconcile::owned::{Change, Content};
+use crate::reconcile::owned::{Change, Content, label, numbered};
 use crate::reconcile::rollout_slices::{RolloutSlice, RolloutSlices};
 use crate::reconcile::store::{HubObject, Key};
 
@@ -75,7 +74,7 @@ impl<'a> Record<'a> {
             })
             .collect();
         let taken = |name: &str| self.slices.iter().any(|slice| slice.key.name == name);
-        let mut free = (0..u64::MAX).map(|number| slice_name(name, uid, number)).filter(|it| !taken(it));
+        let mut free = (0..u64::MAX).map(|number| numbered(name, uid, number)).filter(|it| !taken(it));
         while !left.is_empty() {
             let clusters = left.drain(..left.len().min(MOST_CLUSTERS)).collect();
             let Some(name) = free.next() else { break };
@@ -83,14 +82,4 @@ impl<'a> Record<'a> {
         }
         changes
     }
-}
-
-/// The value of [`FLEET_ROLLOUT_LABEL`] for a FleetRollout of this name.
-pub(super) fn label(name: &str) -> String {
-    shortened(name, LONGEST_LABEL)
-}
-
-fn slice_name(name: &str, uid: &str, number: u64) -> String {
-    const LONGEST_NAME: usize = 253;
-    hashed(name, &format!("{uid} {number}"), LONGEST_NAME)
 }

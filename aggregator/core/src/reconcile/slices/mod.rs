@@ -17,7 +17,6 @@ use crate::reconcile::lazy_object::LazyObject;
 use crate::reconcile::store::{HubObject, Key, Kind, Mirror, Owner};
 use statusbridge_api::FleetPackageSlice;
 use statusbridge_api::fleet_package_slice::FLEET_PACKAGE_LABEL;
-use statusbridge_api::names::{LONGEST_LABEL, shortened};
 
 /// All slices of the hub.
 pub type Slices = Mirror<Slice>;
@@ -50,7 +49,7 @@ impl HubObject for Slice {
     fn read(object: LazyObject) -> Option<Self> {
         let content = serde_json::from_value(object.values()).ok();
         let metadata = object.metadata;
-        let owner = Owner::among(metadata.owner_references).and_then(|owner| owner.of(Kind::FleetPackage));
+        let owner = Owner::among(metadata.owner_references).filter(|owner| owner.is_a(Kind::FleetPackage));
         Some(Self {
             key: Key { namespace: metadata.namespace.unwrap_or_default(), name: metadata.name? },
             uid: metadata.uid.unwrap_or_default(),
@@ -64,9 +63,4 @@ impl HubObject for Slice {
     fn identity(&self) -> (&Key, &str, &str) {
         (&self.key, &self.uid, &self.resource_version)
     }
-}
-
-/// The value of [`FLEET_PACKAGE_LABEL`] for a FleetPackage of this name.
-pub fn label(name: &str) -> String {
-    shortened(name, LONGEST_LABEL)
 }

@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::FleetPackageSlice;
 use statusbridge_api::fleet_package_slice::{ClusterRow, FLEET_PACKAGE_LABEL, MOST_CLUSTERS};
-use statusbridge_api::names::hashed;
 
-use super::{Slice, label};
+use super::Slice;
 use crate::decide::rows::Evident;
 use crate::decide::{refreshed, time, unix};
-use crate::reconcile::owned::{self, Content};
+use crate::reconcile::owned::{self, Content, label, numbered};
 use crate::reconcile::store::HubObject;
 use crate::time::Seconds;
 
@@ -84,7 +83,8 @@ pub fn plan(old: &[&Slice], taken: impl Fn(&str) -> bool, wanted: &Wanted<'_>) -
         shelves.into_iter().partition(|shelf| !shelf.rows.is_empty());
     house(&mut shelves, homeless, wanted);
 
-    let mut free = (0..u64::MAX).map(|number| slice_name(wanted, number)).filter(|name| !taken(name));
+    let mut free =
+        (0..u64::MAX).map(|number| numbered(wanted.name, wanted.uid, number)).filter(|name| !taken(name));
     let (mut creates, mut updates) = (Vec::new(), Vec::new());
     for shelf in shelves {
         match shelf.slice {
@@ -178,10 +178,4 @@ fn differs(slice: &Slice, content: &FleetPackageSlice, wanted: &Wanted<'_>) -> b
         || (old.fleet_package_generation, &old.clusters)
             != (content.fleet_package_generation, &content.clusters)
         || refreshed(old.as_of.as_ref(), content.as_of.as_ref(), wanted.stale_after)
-}
-
-/// A name for a slice, made from the FleetPackage's and a number.
-fn slice_name(wanted: &Wanted<'_>, number: u64) -> String {
-    const LONGEST_NAME: usize = 253;
-    hashed(wanted.name, &format!("{} {number}", wanted.uid), LONGEST_NAME)
 }
