@@ -146,6 +146,8 @@ mod tests {
     }
 
     const ROOM: usize = 1_000;
+    /// Long enough that what does not hang is answered before, however busy the machine is.
+    const HANGS_FOR: Duration = Duration::from_secs(5);
 
     fn asked(queries: &[String], at: Seconds) -> Arc<Asked> {
         Arc::new(Asked::new(&queries.iter().collect(), at))
@@ -154,7 +156,7 @@ mod tests {
     #[tokio::test]
     async fn one_bad_query_harms_no_other() {
         let queries = ["1", "nonsense", "hang", "2"].map(str::to_owned);
-        let (asker, _) = asker(Duration::from_millis(50));
+        let (asker, _) = asker(HANGS_FOR);
         let answers = asker.ask(queries.to_vec(), asked(&queries, 7.0), false, ROOM).await;
         assert_eq!(answers.said["1"], (7.0, Ok(Answer::One(1.0))));
         assert_eq!(answers.said["2"], (7.0, Ok(Answer::One(2.0))));
@@ -208,15 +210,14 @@ mod tests {
 
     #[tokio::test]
     async fn queries_that_hang_keep_only_their_own_namespace_waiting() {
-        let (asker, _) = asker(Duration::from_millis(500));
+        let (asker, _) = asker(HANGS_FOR);
         let slow: Vec<String> = (0..50).map(|it| format!("hang {it}")).collect();
         let quick: Vec<String> = (0..50).map(|it| it.to_string()).collect();
         let asked = asked(&[&slow[..], &quick[..]].concat(), 0.0);
-        let began = Instant::now();
         let slow = tokio::spawn(asker.clone().ask(slow, asked.clone(), false, ROOM));
         tokio::task::yield_now().await;
         let quick = asker.ask(quick, asked, false, ROOM).await;
-        assert!(began.elapsed() < Duration::from_millis(400) && quick.said.len() == 50);
+        assert!(!slow.is_finished() && quick.said.len() == 50);
         let slow = slow.await.unwrap();
         assert!(slow.said.values().all(|(_, said)| said.is_err()));
         assert_eq!(slow.said.len(), OF_A_NAMESPACE, "the others were not asked yet");
@@ -224,12 +225,11 @@ mod tests {
 
     #[tokio::test]
     async fn namespaces_that_hang_leave_half_of_the_slots_to_those_that_do_not() {
-        let (asker, fake) = asker(Duration::from_millis(500));
+        let (asker, fake) = asker(HANGS_FOR);
         let quick: Vec<String> = (0..50).map(|it| it.to_string()).collect();
         let slow: Vec<Vec<String>> =
             (0..8).map(|of| (0..50).map(|it| format!("hang {of} {it}")).collect()).collect();
         let asked = asked(&[slow.concat(), quick.clone()].concat(), 0.0);
-        let began = Instant::now();
         let slow: Vec<_> = slow
             .into_iter()
             .map(|it| tokio::spawn(asker.clone().ask(it, asked.clone(), true, ROOM)))
@@ -237,7 +237,8 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!(fake.now.load(Ordering::SeqCst), OF_SLOW_ONES, "they have all that they may have");
         let quick = asker.ask(quick, asked, false, ROOM).await;
-        assert!(began.elapsed() < Duration::from_millis(400) && quick.said.len() == 50 && !hung(&quick));
+        assert_eq!(fake.now.load(Ordering::SeqCst), OF_SLOW_ONES, "they still hang");
+        assert!(quick.said.len() == 50 && !hung(&quick));
         let slow: Vec<Answers> = join_all(slow).await.into_iter().map(Result::unwrap).collect();
         // Who was not asked anything did not hang, and is not slow the next time.
         assert_eq!(slow.iter().filter(|it| hung(it)).count(), OF_SLOW_ONES / OF_A_NAMESPACE);

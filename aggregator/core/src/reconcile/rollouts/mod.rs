@@ -158,7 +158,8 @@ impl World<'_> {
             let package = self.state.packages.get(&of.key.beside(&spec.fleet_package_ref.name))?;
             Some(&package.spec.as_ref().ok()?.package)
         };
-        let rank = |of: &RolloutObject| (of.created.clone().map(|it| it.0), of.uid.clone());
+        // The hub knows the second only.
+        let rank = |of: &RolloutObject| (of.created.clone().map(|it| it.0), of.key.name.clone());
         let others = self.state.rollouts.within(&object.key.namespace).filter(|it| it.uid != object.uid);
         let earlier = others
             .filter(|it| package(it).is_some() && package(it) == package(object) && rank(it) < rank(object))
