@@ -72,7 +72,7 @@ impl fmt::Display for Fingerprint {
 }
 
 /// The hex digits of a revision that names its content, at least [`HEX_DIGITS`] of them.
-fn content_digits(revision: &str) -> Option<&str> {
+pub(crate) fn content_digits(revision: &str) -> Option<&str> {
     if matches!(revision.len(), HEX_DIGITS | 40 | 64) && is_hex(revision) {
         return Some(revision);
     }

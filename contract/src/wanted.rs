@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::fingerprint::{Fingerprint, HEX_DIGITS, is_hex, named_digits};
+use crate::fingerprint::{Fingerprint, HEX_DIGITS, content_digits, is_hex, named_digits};
 
 /// Most characters of a revision that is asked for.
 const MAX_CHARS: usize = 4096;
@@ -63,6 +63,22 @@ pub fn fingerprint(revision: &str) -> Result<Fingerprint, Unmatchable> {
     Ok(Fingerprint::of(revision))
 }
 
+/// Whether two texts that people wrote mean the same revision: the same commit or digest, as far as both have its digits, or
+/// the same text, or one is what Status Bridge shows of the other. Two revisions may have one fingerprint, if somebody went to the lengths of looking for them.
+pub fn is_same(one: &str, other: &str) -> bool {
+    if one == other || Fingerprint::of(one) != Fingerprint::of(other) {
+        return one == other;
+    }
+    // Of any revision the twelve digits may be written that are shown of it.
+    let is_shown = |text: &str| text.len() == HEX_DIGITS && is_hex(text);
+    let digits = content_digits(one).zip(content_digits(other));
+    is_shown(one)
+        || is_shown(other)
+        || digits.is_some_and(|(one, other)| {
+            one.bytes().zip(other.bytes()).all(|(one, other)| one.eq_ignore_ascii_case(&other))
+        })
+}
+
 /// What to tell who asks for a revision that looks like a shortened commit, though it may be a version of its own.
 pub fn doubt(revision: &str) -> Option<String> {
     let is_short = (SHORTEST..HEX_DIGITS).contains(&revision.len()) && is_hex(revision);
@@ -112,6 +128,26 @@ mod tests {
     fn a_revision_may_have_so_many_characters_and_not_more() {
         assert!(fingerprint(&"ä".repeat(MAX_CHARS)).is_ok());
         assert_eq!(fingerprint(&"a".repeat(MAX_CHARS + 1)), Err(Unmatchable::Length));
+    }
+
+    #[rstest]
+    #[case::text("v1.2.3", "v1.2.3", true)]
+    #[case::other_text("v1.2.3", "v1.2.4", false)]
+    #[case::as_shown("v1.2.3", &Fingerprint::of("v1.2.3").to_string(), true)]
+    #[case::other_notation(
+        "main@sha1:4f0e2a9c81d3b7650e4f0e2a9c81d3b7650e1234",
+        "4F0E2A9C81D3B7650E4F0E2A9C81D3B7650E1234",
+        true
+    )]
+    #[case::beginning("main@sha1:4f0e2a9c81d3b7650e4f0e2a9c81d3b7650e1234", "4f0e2a9c81d3", true)]
+    #[case::same_beginning(
+        "main@sha1:4f0e2a9c81d3b7650e4f0e2a9c81d3b7650e1234",
+        "4f0e2a9c81d3ffffffffe2a9c81d3b7650e12345",
+        false
+    )]
+    #[case::nothing("", "", true)]
+    fn two_texts_mean_the_same_revision_or_not(#[case] one: &str, #[case] other: &str, #[case] same: bool) {
+        assert_eq!((is_same(one, other), is_same(other, one)), (same, same));
     }
 
     #[rstest]

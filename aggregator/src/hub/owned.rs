@@ -1,9 +1,11 @@
 //! Writing objects that are wholly the aggregator's and belong to another one.
 
 use kube::Client;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams, Request};
+use kube::core::Resource;
 use serde_json::{Value, json};
 use statusbridge_api::{GROUP, VERSION};
+use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::owned::{Change, Content, OwnedWrite};
 use statusbridge_core::reconcile::store::Version;
 
@@ -19,8 +21,15 @@ pub async fn write(client: &Client, write: &OwnedWrite) -> Result<Written, HubEr
     let answer = match &write.change {
         Change::Create(name, content) => {
             let object = object(write, name, json!({}), content);
-            // Not forced: fields that somebody else owns are a conflict.
-            in_time(api.patch(name, &PatchParams::apply(FIELD_MANAGER), &Patch::Apply(&object))).await
+            let params =
+                PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+            // A patch would change one that was made meanwhile.
+            let url = LazyObject::url_path(&write.kind.resource(), Some(&write.owner.1.namespace));
+            let unusual = |error| HubError::Api(kube::Error::SerdeError(error));
+            let body = serde_json::to_vec(&object).map_err(unusual)?;
+            let request = Request::new(url).create(&params, body);
+            let request = request.map_err(|error| HubError::Api(kube::Error::BuildRequest(error)))?;
+            in_time(client.request(request)).await
         }
         Change::Update(Version { key, uid, resource_version }, content) => {
             let version = json!({"uid": uid, "resourceVersion": resource_version});
@@ -45,12 +54,14 @@ fn object(write: &OwnedWrite, name: &str, version: Value, content: &Content) -> 
     object["metadata"]["name"] = json!(name);
     object["metadata"]["labels"] = json!(content.labels);
     object["metadata"]["annotations"] = json!(content.annotations);
-    object["metadata"]["ownerReferences"] = json!([{
-        "apiVersion": api_version,
-        "kind": kind.name(),
-        "name": owner.name,
-        "uid": write.owner_uid,
-        "controller": true,
-    }]);
+    if let Some(uid) = &write.controller {
+        object["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": api_version,
+            "kind": kind.name(),
+            "name": owner.name,
+            "uid": uid,
+            "controller": true,
+        }]);
+    }
     object
 }

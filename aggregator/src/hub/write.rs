@@ -11,7 +11,7 @@ use kube::core::Status;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use statusbridge_core::reconcile::command::{Answer, CALL_TIMEOUT};
+use statusbridge_core::reconcile::command::{Answer, CALL_TIMEOUT, Head, Listing, Which};
 use statusbridge_core::reconcile::lazy_object::LazyObject;
 use statusbridge_core::reconcile::store::{Key, Kind, Version};
 use tracing::warn;
@@ -22,6 +22,12 @@ use crate::metrics::WriteResult;
 
 /// Under which name the aggregator and the sweeper write.
 pub const FIELD_MANAGER: &str = "statusbridge-aggregator";
+
+/// HTTP status codes with which an API server says that it does not take a write as it is: malformed, no right or no admission
+/// or no quota, too large, invalid.
+const REFUSALS: [u16; 4] = [400, 403, 413, 422];
+/// Objects of a page of which only the metadata is read. Whoever writes them may hang 256 KiB of annotations on each.
+const HEADS: u32 = 50;
 
 /// Why a call of the hub's API server failed.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +90,12 @@ pub(crate) fn answer(what: Kind, key: &Key, answer: Result<Written, HubError>) -
         Err(HubError::NotLeading(_)) => Answer::NotSent,
         Err(error) => {
             warn!(kind = what.name(), object = %key, %error, "could not be written");
-            Answer::Unconfirmed
+            match error {
+                HubError::Api(kube::Error::Api(refusal)) if REFUSALS.contains(&refusal.code) => {
+                    Answer::Refused(refusal.message.clone())
+                }
+                _ => Answer::Unconfirmed,
+            }
         }
     }
 }
@@ -182,6 +193,39 @@ pub fn written(answer: Result<Written, HubError>) -> Result<Written, HubError> {
 /// Reads one object; `None` when it is gone.
 pub async fn read(client: &Client, kind: Kind, key: &Key) -> Result<Option<LazyObject>, HubError> {
     in_time(within(client, kind, &key.namespace).get_opt(&key.name)).await
+}
+
+/// What tells whether objects are known, of all that these listings give.
+///
+/// # Errors
+/// When a page cannot be had.
+pub(crate) async fn heads(client: &Client, listings: &[Listing]) -> Result<Vec<Head>, HubError> {
+    let mut all = Vec::new();
+    for Listing { kind, namespace, which } in listings {
+        let mut page = match which {
+            Which::All => ListParams::default(),
+            Which::Named(name) => ListParams::default().fields(&format!("metadata.name={name}")),
+            Which::Labelled(label, value) => ListParams::default().labels(&format!("{label}={value}")),
+        };
+        page.limit = Some(HEADS);
+        loop {
+            let list = in_time(within(client, *kind, namespace).list_metadata(&page)).await?;
+            all.extend(list.items.into_iter().map(|object| {
+                let metadata = object.metadata;
+                let version = Version {
+                    key: Key { namespace: namespace.clone(), name: metadata.name.unwrap_or_default() },
+                    uid: metadata.uid.unwrap_or_default(),
+                    resource_version: metadata.resource_version.unwrap_or_default(),
+                };
+                Head { kind: *kind, version, generation: metadata.generation.unwrap_or_default() }
+            }));
+            match list.metadata.continue_ {
+                Some(token) if !token.is_empty() => page = page.continue_token(&token),
+                _ => break,
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Lists objects page by page, and reads each of them.

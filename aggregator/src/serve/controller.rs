@@ -18,7 +18,9 @@ use kube::runtime::watcher::{self, watcher};
 use statusbridge_api::conditions::{OPEN, READY, STALLED, find, is_true};
 use statusbridge_api::{FleetPackageSpec, FleetRolloutSpec, Reason, RolloutGateSpec, RolloutGateStatus};
 use statusbridge_core::fleet::{Fleet, FleetSettings};
-use statusbridge_core::reconcile::command::{Answer, Command, Found, Number, StatusWrite, Unreadable};
+use statusbridge_core::reconcile::command::{
+    Answer, Command, Found, Listed, Number, StatusWrite, Unreadable,
+};
 use statusbridge_core::reconcile::discover::{self, Discovery};
 use statusbridge_core::reconcile::feeds::Planned;
 use statusbridge_core::reconcile::holds;
@@ -84,6 +86,7 @@ pub struct Pace {
 enum Done {
     Wrote(Number, Kind, Key, Answer),
     Read(Number, Kind, Key, Found),
+    Listed(Number, Key, Listed),
     WroteOwned(Box<OwnedWrite>, Answer),
     Discovered(Result<Written, HubError>),
     Beaten(Heartbeat, anyhow::Result<Renewed>),
@@ -310,9 +313,25 @@ impl Controller {
                         Done::Read(number, kind, key, found)
                     }));
                 }
-                Command::WriteOwned(write) => {
-                    let (client, metrics) = (self.client.clone(), self.metrics.clone());
+                Command::List(number, key, listings) => {
+                    let (client, reading) = (self.client.clone(), self.reading.clone());
                     self.calls.push(Box::pin(async move {
+                        let _turn = reading.acquire().await;
+                        let found = write::heads(&client, &listings).await.map_err(|error| {
+                            warn!(kind = Kind::FleetRollout.name(), object = %key, %error, "what it goes on by could not be read");
+                            Unreadable
+                        });
+                        Done::Listed(number, key, found)
+                    }));
+                }
+                Command::WriteOwned(write) => {
+                    let (client, metrics, clock) =
+                        (self.client.clone(), self.metrics.clone(), self.clock.clone());
+                    self.calls.push(Box::pin(async move {
+                        if !write.may_be_sent(clock.now()) {
+                            metrics.wrote(write.kind, WriteResult::Fenced);
+                            return Done::WroteOwned(write, Answer::NotSent);
+                        }
                         let answer = owned::write(&client, &write).await;
                         let told = match write::result(&answer) {
                             WriteResult::Gone if write.change.is_delete() => WriteResult::Done,
@@ -381,6 +400,7 @@ impl Controller {
         match done {
             Done::Wrote(number, kind, key, answer) => self.reconciler.wrote(number, kind, &key, answer, now),
             Done::Read(number, kind, key, found) => self.reconciler.read(number, kind, &key, found, now),
+            Done::Listed(number, key, found) => self.reconciler.listed(number, &key, &found, now),
             Done::WroteOwned(write, answer) => self.reconciler.wrote_owned(&write, answer, now),
             Done::Discovered(answer) => {
                 self.metrics.wrote(Kind::FleetPackage, write::result(&answer));

@@ -203,7 +203,8 @@ pub struct WaveStatus {
     pub clusters: u64,
     /// How many of them may have the revision.
     pub admitted: u64,
-    /// Stands for the clusters with which the wave started: while the gate names others, no cluster is admitted.
+    /// Stands for the clusters with which the wave starts. It is told before the gate is made; while the gate names others, no
+    /// cluster is admitted.
     pub members: Option<String>,
     /// When it started.
     pub started_at: Option<Time>,

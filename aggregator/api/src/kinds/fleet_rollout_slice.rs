@@ -1,13 +1,15 @@
 //! FleetRolloutSlice: which clusters may have which revision, a part of the clusters of one FleetRollout in each slice.
 //!
 //! It has neither spec nor status, after Kubernetes' EndpointSlice: all of it is the aggregator's word. The slices are the
-//! record of what was admitted: a row is added or moves on to another revision, and is never taken back.
+//! record of what was admitted: a row is added or moves on to another revision, and is never taken back. They outlive their
+//! FleetRollout, as what a cluster may have is not taken from it with the plan.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::kinds::rollout_gate::FleetPackageRef;
 use crate::without_spec::{self, Column};
 
 /// Name of the kind.
@@ -23,13 +25,26 @@ pub const TERMS_ANNOTATION: &str = "statusbridge.dev/wave-terms";
 /// Label of a gate with the name of its wave.
 pub const WAVE_LABEL: &str = "statusbridge.dev/wave";
 
-/// Some clusters of one FleetRollout, which is its controller by owner reference.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Some clusters of one FleetRollout.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetRolloutSlice {
+    /// The FleetRollout by which the clusters were admitted. It may be gone.
+    pub fleet_rollout_ref: FleetRolloutRef,
+    /// The FleetPackage that it rolled out.
+    pub fleet_package_ref: FleetPackageRef,
     /// The clusters, by name. A cluster stays in the slice that it was put into.
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub clusters: Vec<AdmittedCluster>,
+}
+
+/// Reference to a FleetRollout in the same namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetRolloutRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
 }
 
 /// A cluster that may have a revision.
@@ -55,9 +70,10 @@ pub(crate) fn crd() -> Value {
         KIND,
         PLURAL,
         "frolloutslice",
-        "Which clusters of one FleetRollout may have which revision, up to 256 in each slice. Written by the aggregator; removed with its FleetRollout.",
+        "Which clusters of one FleetRollout may have which revision, up to 256 in each slice. Written by the aggregator. They stay when the FleetRollout is deleted.",
         &[
-            Column("FleetRollout", "string", ".metadata.ownerReferences[0].name"),
+            Column("FleetRollout", "string", ".fleetRolloutRef.name"),
+            Column("FleetPackage", "string", ".fleetPackageRef.name"),
             Column("Age", "date", ".metadata.creationTimestamp"),
         ],
     )

@@ -6,6 +6,9 @@
 //!     └ admits its clusters      └ admits its clusters, maxConcurrency of them on the way at a time
 //! ```
 //!
+//! Which clusters a wave starts with is told in the status before its gate is made, and before any of them is admitted: a
+//! gate's names are anybody's to change who may write gates.
+//!
 //! Clusters are admitted only while the gates of all waves before theirs are open on fresh evidence; an admission is never
 //! taken back. What cannot be told stops the rollout where it is.
 
@@ -44,6 +47,8 @@ pub struct Input<'a> {
     pub obstacle: Option<Obstacle>,
     /// What people and the time hold it back by: windows and freezes.
     pub hold: Option<Obstacle>,
+    /// That the hub did not take what was last decided.
+    pub refusal: Option<Obstacle>,
     /// The waves, in the spec's order.
     pub waves: &'a [Wave<'a>],
     /// The FleetPackage's clusters that no wave names or selects, in their order; or why they are not known.
@@ -70,8 +75,6 @@ pub struct Wave<'a> {
 pub struct Gate<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Which gate of this name it is.
-    pub uid: &'a str,
     /// The clusters of the wave, in their order.
     pub members: Vec<&'a str>,
     /// Whether the hub says that it is open, and it would be open now on evidence that is fresh.

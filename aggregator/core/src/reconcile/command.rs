@@ -27,6 +27,9 @@ pub enum Command {
     Write(Box<StatusWrite>),
     /// Read an object; [`Reconciler::read`](super::reconciler::Reconciler::read) takes the answer.
     Read(Number, Kind, Key),
+    /// Read anew what this FleetRollout goes on by; [`Reconciler::listed`](super::reconciler::Reconciler::listed) takes the
+    /// answer.
+    List(Number, Key, Vec<Listing>),
     /// Change an object that belongs to another one; [`Reconciler::wrote_owned`](super::reconciler::Reconciler::wrote_owned)
     /// takes the answer.
     WriteOwned(Box<OwnedWrite>),
@@ -65,9 +68,50 @@ pub struct StatusWrite {
 impl StatusWrite {
     /// Whether it may be sent now: what was decided long ago may no longer be true.
     pub fn may_be_sent(&self, now: Now) -> bool {
-        now.passed.saturating_sub(self.decided) < CALL_TIMEOUT
+        is_young(self.decided, now)
     }
 }
+
+/// Whether a decision of this time may be sent now.
+pub(super) fn is_young(decided: Duration, now: Now) -> bool {
+    now.passed.saturating_sub(decided) < CALL_TIMEOUT
+}
+
+/// Objects of a kind in a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// Their kind.
+    pub kind: Kind,
+    /// Their namespace.
+    pub namespace: String,
+    /// Which of them.
+    pub which: Which,
+}
+
+/// Some of all objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// Each of them.
+    All,
+    /// The one of this name.
+    Named(String),
+    /// Those with this label.
+    Labelled(&'static str, String),
+}
+
+/// What of an object tells whether it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// Its kind.
+    pub kind: Kind,
+    /// Which version it is.
+    pub version: Version,
+    /// Generation of its spec.
+    pub generation: i64,
+}
+
+/// What some listings gave together.
+pub type Listed = Result<Vec<Head>, Unreadable>;
 
 /// A status of any kind.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,6 +155,8 @@ pub enum Answer {
     Conflict,
     /// There is no such object any more.
     Gone,
+    /// The API server does not take it as it is, and says why. It has not arrived, and will not.
+    Refused(String),
     /// It was not sent: it came too late, or another replica may lead before the answer.
     NotSent,
     /// The API server answered with an error, or did not answer in time: the write may arrive yet.

@@ -6,10 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::DeserializeOwned;
 use statusbridge_api::rollout_gate::Approved;
 use statusbridge_api::{RolloutApprovalSpec, RolloutFreezeSpec};
-use statusbridge_contract::Fingerprint;
+use statusbridge_contract::wanted;
 
 use super::lazy_object::LazyObject;
-use super::store::{Event, HubObject, Key, Mirror, REFUSED};
+use super::store::{Event, HubObject, Key, Mirror, REFUSED, Version};
 use crate::decide::hold::{Approvals, Freeze, Freezes, Knowledge};
 use crate::decide::unix;
 use crate::fleet::serial;
@@ -156,7 +156,7 @@ struct ApprovalObject {
 #[derive(Debug, Clone)]
 struct Given {
     gate: String,
-    revision: Fingerprint,
+    revision: String,
     approved: Approved,
 }
 
@@ -168,14 +168,14 @@ impl HubObject for ApprovalObject {
         let at: Option<Time> = metadata.creation_timestamp;
         let given = spec.filter(|_| metadata.deletion_timestamp.is_none()).map(|spec| Given {
             gate: spec.gate_ref.name,
-            revision: Fingerprint::of(&spec.revision),
+            revision: spec.revision,
             approved: Approved { name: name.clone(), user: spec.by.user, at },
         });
         Some(Self {
             key: Key { namespace: metadata.namespace.unwrap_or_default(), name },
             uid: metadata.uid.unwrap_or_default(),
             resource_version: metadata.resource_version.unwrap_or_default(),
-            given: given.filter(|given| !given.revision.is_none()),
+            given: given.filter(|given| !given.revision.is_empty()),
         })
     }
 
@@ -284,14 +284,19 @@ impl Holds {
         (Freezes { all, knowledge: self.freezes.knowledge() }, frozen.map_or(0, |frozen| frozen.revision))
     }
 
+    /// Whether this version of a freeze is the one that is known.
+    pub(crate) fn has_freeze(&self, version: &Version) -> bool {
+        self.freezes.objects.get(&version.key).is_some_and(|known| known.version() == *version)
+    }
+
     /// The approvals of a gate that is for this revision.
     pub(crate) fn approvals(&self, gate: &Key, revision: &str) -> Approvals<'_> {
-        let revision = Fingerprint::of(revision);
         let all = || self.given.get(gate).into_iter().flat_map(BTreeMap::values);
-        let valid = all().filter(|given| given.revision == revision).map(|given| &given.approved);
+        let valid =
+            all().filter(|given| wanted::is_same(&given.revision, revision)).map(|given| &given.approved);
         Approvals {
             valid: valid.min_by(|a, b| (&a.at, &a.name).cmp(&(&b.at, &b.name))),
-            others: all().any(|given| given.revision != revision),
+            others: all().any(|given| !wanted::is_same(&given.revision, revision)),
             knowledge: self.approvals.knowledge(),
         }
     }
@@ -301,6 +306,7 @@ impl Holds {
 mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
+    use statusbridge_contract::Fingerprint;
 
     use super::*;
 

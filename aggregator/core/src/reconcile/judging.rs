@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use super::judge::World;
-use super::slice_changes::{Owned, changes};
+use super::slice_changes::changes;
 use super::slices::Slices;
 use super::store::{GateObject, Gates, Key, Kind};
 use super::write_queue::{Job, Urgency};
@@ -47,17 +47,11 @@ impl Judges {
 
     /// Judges objects, which are in order. What is about the same FleetPackage is judged one after the other, as what the
     /// fleet says of it is remembered for some packages only; different ones at the same time.
-    pub(super) fn judge(
-        &self,
-        world: &World<'_>,
-        slices: &Slices,
-        owned: &Owned<'_>,
-        due: &[Due],
-    ) -> Vec<Todo> {
+    pub(super) fn judge(&self, world: &World<'_>, slices: &Slices, due: &[Due]) -> Vec<Todo> {
         let of_a_package: Vec<&[Due]> = due.chunk_by(|a, b| a.of == b.of).collect();
         let judge = |due: &Due| match &due.gate {
             Some(gate) => judge_gate(world, gate).into_iter().collect(),
-            None => judge_package(world, slices, owned, &due.of),
+            None => judge_package(world, slices, &due.of),
         };
         let judge_each = |due: &&[Due]| due.iter().flat_map(judge).collect::<Vec<_>>();
         match &self.0 {
@@ -76,9 +70,9 @@ fn judge_gate(world: &World<'_>, key: &Key) -> Option<Todo> {
     Some(Todo::writes(Kind::RolloutGate, key, only_refreshes(gate.status.as_ref(), &status)))
 }
 
-fn judge_package(world: &World<'_>, slices: &Slices, owned: &Owned<'_>, key: &Key) -> Vec<Todo> {
+fn judge_package(world: &World<'_>, slices: &Slices, key: &Key) -> Vec<Todo> {
     // Whatever slices say, statuses say first.
-    let has_changes = !changes(world, slices, owned, key).is_empty();
+    let has_changes = !changes(world, slices, key).is_empty();
     let slices = has_changes.then(|| Todo::writes(Kind::FleetPackageSlice, key, true));
     let status = world.state.packages.get(key).and_then(|package| {
         let status = world.package(package)?;

@@ -30,6 +30,8 @@ pub mod reconciler;
 pub mod references;
 mod reported;
 pub mod revision_verdict;
+#[cfg(test)]
+mod rollout_history_tests;
 pub mod rollout_slices;
 mod rollouts;
 mod slice_changes;

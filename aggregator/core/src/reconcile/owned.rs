@@ -1,25 +1,37 @@
 //! Objects that are wholly the aggregator's and belong to another one: what is to be done about one of them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use statusbridge_api::names::{LONGEST_LABEL, hashed, shortened};
 
+use super::command::is_young;
 use super::store::{Key, Kind, Version};
+use crate::time::Now;
 
 /// A change of an object that belongs to another one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnedWrite {
     /// Kind and place of the object that it belongs to.
     pub owner: (Kind, Key),
-    /// Which object of that name.
-    pub owner_uid: String,
+    /// Which object of that name controls it, so that the control plane removes it with that one. `None`: it stays.
+    pub controller: Option<String>,
     /// What is written for: the kind of the job.
     pub(super) job: Kind,
     /// The kind of the object itself.
     pub kind: Kind,
     /// What to do.
     pub change: Change,
+    /// When it was decided.
+    pub(super) decided: Duration,
+}
+
+impl OwnedWrite {
+    /// Whether it may be sent now: what was decided long ago may no longer be true.
+    pub fn may_be_sent(&self, now: Now) -> bool {
+        is_young(self.decided, now)
+    }
 }
 
 /// One thing to do.

@@ -14,13 +14,16 @@
 //! One that starts, after a restart or as a new leader, knows nothing of any cluster. It first closes the gates whose
 //! evidence is too old by now.
 
+mod owned_objects;
+mod rollouts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use statusbridge_api::{FleetPackageSpec, FleetRolloutSpec, RolloutGateSpec};
 use tracing::warn;
 
-use super::command::{Answer, Command, Found, Number, Status, StatusWrite};
+use super::command::{Answer, Command, Found, Listed, Number, Status, StatusWrite};
 use super::discover::Discovery;
 use super::feeds::{Planned, Polled};
 use super::flights::Flights;
@@ -30,11 +33,11 @@ use super::judge::World;
 use super::judged::Judged;
 use super::judging::{Due, Judges, Todo};
 use super::lazy_object::LazyObject;
-use super::owned::{self, OwnedWrite};
+use super::owned::{Change, OwnedWrite};
 use super::profiles::{self, News, Profiles};
 use super::references::{self, Evaluated, Place};
 use super::rollouts::Work;
-use super::slice_changes::{self, Owned};
+use super::slice_changes;
 use super::state::{Rules, State};
 use super::store::{Event, GateObject, HubObject, Key, Kind, Object, PackageObject};
 use super::write_queue::{Job, Urgency, WriteQueue};
@@ -49,8 +52,6 @@ const ATTEMPTS: u32 = 5;
 const MOMENT: Duration = Duration::from_millis(200);
 /// Time until a closing is tried again of which nobody knows whether it arrived, or that was not sent.
 const REST: Duration = Duration::from_secs(1);
-/// Objects that belong to one other that are written at the same time, before it is decided again.
-const OWNED_AT_ONCE: usize = 8;
 /// Time between two looks for gates whose time to be open is over.
 const ENDS: Duration = Duration::from_secs(1);
 
@@ -67,6 +68,8 @@ enum Flight {
     Waits { left: BTreeMap<Number, Key>, read: BTreeSet<Key> },
     /// Of a FleetRollout's status.
     Rollout(Written<FleetRolloutSpec>),
+    /// Of a FleetRollout that goes on: what it goes on by is read anew.
+    Lists,
     /// Of objects that belong to another: so many answers are to come, whether all that came landed, and whether there is
     /// more to write.
     Owned { left: usize, landed: bool, more: bool },
@@ -247,7 +250,8 @@ impl Reconciler {
             Kind::RolloutApproval => self.approvals(event.into(), now),
             Kind::FleetRolloutSlice => {
                 let changed = self.state.rollout_slices.apply(event);
-                let owners = changed.iter().filter_map(|key| self.state.rollout_slices.get(key)?.owner_key());
+                let owners =
+                    changed.iter().filter_map(|key| self.state.rollout_slices.get(key)?.belongs_to());
                 let jobs: Vec<Job> = owners.map(|key| (Kind::FleetRollout, key)).collect();
                 jobs.into_iter().for_each(|job| self.queue.push(job, Urgency::News));
             }
@@ -392,33 +396,6 @@ impl Reconciler {
         self.go_on(now);
     }
 
-    /// How a change of an object that belongs to another one ended: the object where there is one.
-    pub fn wrote_owned(&mut self, write: &OwnedWrite, answer: Answer, now: Now) {
-        let mut has_landed = true;
-        match (answer, &write.change) {
-            (Answer::Done(object), _) => self.heard(write.kind, Event::Apply(*object), now),
-            (Answer::Gone, owned::Change::Update(version, _) | owned::Change::Delete(version)) => {
-                self.is_gone(write.kind, &version.key, now);
-            }
-            (Answer::Gone, owned::Change::Create(..)) => {}
-            // The watch brings what it is now, and the next poll finds it again.
-            (Answer::Conflict | Answer::NotSent | Answer::Unconfirmed, _) => has_landed = false,
-        }
-        let job = (write.job, write.owner.1.clone());
-        let Some(flight) = self.flights.get_mut(&job) else { return };
-        let Flight::Owned { left, landed, more } = &mut flight.what else { return };
-        (*left, *landed) = (left.saturating_sub(1), *landed && has_landed);
-        if *left == 0 {
-            let (again, number) = (*landed && *more, flight.number);
-            self.end(&job, number);
-            if again {
-                let urgency = if job.0 == Kind::FleetRollout { Urgency::News } else { Urgency::Refresh };
-                self.queue.push(job, urgency);
-            }
-        }
-        self.go_on(now);
-    }
-
     /// An object of this kind is gone.
     fn is_gone(&mut self, kind: Kind, key: &Key, now: Now) {
         match kind {
@@ -469,38 +446,9 @@ impl Reconciler {
         }
     }
 
-    /// Which of two FleetRollouts of a package comes first may be another one now, so that all are looked at.
-    fn rollouts_changed(&mut self, changed: &BTreeSet<Key>, now: Now) {
-        for key in changed {
-            self.is_new(Kind::FleetRollout, key, now);
-        }
-        if !changed.is_empty() {
-            self.look_at_rollouts();
-        }
-    }
-
-    /// Looks at all FleetRollouts when their turn comes, and at those that are gone and have left something behind: most have
-    /// nothing to write, which costs no write.
-    fn look_at_rollouts(&mut self) {
-        let State { rollouts, gates, .. } = &self.state;
-        let of_gates = gates.iter().filter_map(GateObject::rollout);
-        let keys: BTreeSet<Key> = rollouts.iter().map(|it| it.key.clone()).chain(of_gates).collect();
-        for key in keys {
-            self.queue.push((Kind::FleetRollout, key), Urgency::News);
-        }
-    }
-
-    /// Looks at the FleetRollouts of these gates.
-    fn look_at_rollouts_of(&mut self, gates: &BTreeSet<Key>) {
-        for key in gates {
-            if let Some(rollout) = self.state.gates.get(key).and_then(GateObject::rollout) {
-                self.queue.push((Kind::FleetRollout, rollout), Urgency::News);
-            }
-        }
-    }
-
     /// What holds gates back is other than before for these.
     fn held_otherwise(&mut self, concerned: Concerned, now: Now) {
+        self.look_at_rollouts();
         let gates = match concerned {
             Concerned::All => return self.judge_all(now),
             Concerned::Namespaces(namespaces) => {
@@ -535,6 +483,9 @@ impl Reconciler {
         };
         if is_gone {
             state.verdicts.forget(kind, key);
+            if kind == Kind::FleetRollout {
+                state.refused.remove(key);
+            }
         }
         // The watch may be faster than the answer to a write.
         let under_way = self.flights.get(&(kind, key.clone())).map(|flight| &flight.what);
@@ -590,8 +541,8 @@ impl Reconciler {
 
     fn judge_all(&mut self, now: Now) {
         // Slices may belong to a FleetPackage that went while nobody watched.
-        let owners = self.state.slices.iter().filter_map(|slice| slice.owner_key());
-        let packages = self.state.packages.iter().map(|object| object.key.clone()).chain(owners).collect();
+        let owners = self.state.slices.owners();
+        let packages = self.state.packages.iter().map(|object| &object.key).chain(owners).cloned().collect();
         let gates = self.state.gates.iter().map(|object| object.key.clone()).collect();
         self.look_at_rollouts();
         self.judge(packages, gates, now);
@@ -630,18 +581,12 @@ impl Reconciler {
         let state = &self.state;
         let mut due: BTreeSet<Due> = packages.into_iter().map(|of| Due { of, gate: None }).collect();
         due.extend(gates.into_iter().map(|key| Due::gate(&state.gates, key)));
-        // Closings judge gates only, which have no slices.
-        let owned = if due.iter().all(|it| it.gate.is_some()) {
-            Owned::new()
-        } else {
-            slice_changes::by_owner(&state.slices)
-        };
         let mut closing = state.closings.clone();
         let mut jobs = BTreeMap::new();
         while !due.is_empty() {
             let world = World { closing: &closing, ..World::new(state, moment) };
             let all: Vec<Due> = std::mem::take(&mut due).into_iter().collect();
-            for todo in self.judges.judge(&world, &state.slices, &owned, &all) {
+            for todo in self.judges.judge(&world, &state.slices, &all) {
                 match todo {
                     Todo::Writes(job, urgency) => drop(jobs.insert(job, urgency)),
                     Todo::Closes(key) if closing.insert(key.clone()) => {
@@ -733,7 +678,7 @@ impl Reconciler {
             let written = match job.0 {
                 Kind::FleetPackage => self.write_package(&job.1, moment, now),
                 Kind::RolloutGate => self.write_gate(&job.1, moment, 0, now),
-                Kind::FleetPackageSlice => self.write_slices(&job.1, moment),
+                Kind::FleetPackageSlice => self.write_slices(&job.1, moment, now),
                 Kind::FleetRollout => self.write_rollout(&job.1, moment, 0, now),
                 Kind::FleetRolloutSlice => 0,
                 // People write these, and nobody else.
@@ -787,77 +732,6 @@ impl Reconciler {
         let waits = Flight::Waits { left, read: BTreeSet::new() };
         self.flights.begin((Kind::RolloutGate, key.clone()), number, waits);
         1
-    }
-
-    /// Writes some of the slices of a FleetPackage.
-    fn write_slices(&mut self, package: &Key, moment: Moment) -> u32 {
-        let State { slices, packages, .. } = &self.state;
-        let changes = slice_changes::changes(
-            &World::new(&self.state, moment),
-            slices,
-            &slice_changes::by_owner(slices),
-            package,
-        );
-        let uid = packages.get(package).map(|it| it.uid.clone()).unwrap_or_default();
-        let changes = changes.into_iter().map(|change| change.owned(&package.name)).collect();
-        let (kind, owner) = (Kind::FleetPackageSlice, (Kind::FleetPackage, package.clone()));
-        self.write_owned(kind, (owner, uid), kind, changes)
-    }
-
-    /// Takes the next step of a FleetRollout: its gates, then its record, then its status. The gates that one that is gone has
-    /// left behind go first.
-    fn write_rollout(&mut self, key: &Key, moment: Moment, attempt: u32, now: Now) -> u32 {
-        let State { rollouts, rollout_slices, .. } = &self.state;
-        if !self.state.can_judge() || !rollouts.complete() || !rollout_slices.complete() {
-            return 0;
-        }
-        let world = World::new(&self.state, moment);
-        let rollout = self.state.rollouts.get(key);
-        let gates = world.left_behind(key, rollout);
-        let work = match rollout {
-            _ if !gates.is_empty() => Work::Gates(gates),
-            Some(rollout) => world.rollout_work(rollout),
-            None => Work::Nothing,
-        };
-        let uid = rollout.map(|it| it.uid.clone()).unwrap_or_default();
-        let (job, owner) = (Kind::FleetRollout, ((Kind::FleetRollout, key.clone()), uid));
-        match work {
-            Work::Gates(changes) => self.write_owned(job, owner, Kind::RolloutGate, changes),
-            Work::Record(changes) => self.write_owned(job, owner, Kind::FleetRolloutSlice, changes),
-            Work::Status(status) => {
-                self.send::<FleetRolloutSpec>(key, *status, attempt, now);
-                1
-            }
-            Work::Nothing => 0,
-        }
-    }
-
-    /// Writes some of the objects of this kind that belong to another one.
-    fn write_owned(
-        &mut self,
-        job: Kind,
-        (owner, owner_uid): ((Kind, Key), String),
-        kind: Kind,
-        changes: Vec<owned::Change>,
-    ) -> u32 {
-        // Removals only once all else has landed.
-        let removing = changes.first().is_some_and(owned::Change::is_delete);
-        let all = changes.len();
-        let changes: Vec<owned::Change> =
-            changes.into_iter().take_while(|it| it.is_delete() == removing).take(OWNED_AT_ONCE).collect();
-        let left = changes.len();
-        if left == 0 {
-            return 0;
-        }
-        for change in changes {
-            let write = OwnedWrite { owner: owner.clone(), owner_uid: owner_uid.clone(), job, kind, change };
-            self.commands.push(Command::WriteOwned(Box::new(write)));
-        }
-        let number = self.number();
-        // A FleetRollout always has another look: its next step follows from this one.
-        let more = left < all || job == Kind::FleetRollout;
-        self.flights.begin((job, owner.1), number, Flight::Owned { left, landed: true, more });
-        u32::try_from(left).unwrap_or(u32::MAX)
     }
 
     /// A write is over: what was known of it.
@@ -934,7 +808,7 @@ impl Reconciler {
                 return;
             }
             // A closing is tried again soon, anything else is found again by the next poll.
-            Answer::NotSent => retries = true,
+            Answer::NotSent | Answer::Refused(_) => retries = true,
             Answer::Unconfirmed => {
                 self.state.unconfirmed.insert(job.clone());
                 retries = true;

@@ -1,37 +1,20 @@
 //! What is to be done about slices: they are held against what their FleetPackage says now.
 
-use std::collections::BTreeMap;
-
 use super::slices::{Change, Slice, Slices, Wanted, plan};
 use crate::decide::fleet_package;
 use crate::reconcile::judge::{Rows, World};
 use crate::reconcile::store::{Key, PackageObject};
 
-/// The slices of each FleetPackage, by its name.
-pub(crate) type Owned<'a> = BTreeMap<Key, Vec<&'a Slice>>;
-
-/// The slices of each FleetPackage.
-pub(crate) fn by_owner(slices: &Slices) -> Owned<'_> {
-    let mut owned = Owned::new();
-    for slice in slices.iter() {
-        if let Some(key) = slice.owner_key() {
-            owned.entry(key).or_default().push(slice);
-        }
-    }
-    owned
-}
-
 /// What is to be done about the slices of the FleetPackage at `key`, which may be gone: then its
 /// slices go too, also where no garbage collector runs. Nothing as long as not all slices are known.
-pub(crate) fn changes(world: &World<'_>, slices: &Slices, owned: &Owned<'_>, key: &Key) -> Vec<Change> {
+pub(crate) fn changes(world: &World<'_>, slices: &Slices, key: &Key) -> Vec<Change> {
     // Without the kind or the right to read it everything else goes on.
     if !slices.complete() {
         return Vec::new();
     }
-    let owned = owned.get(key).map(Vec::as_slice).unwrap_or_default();
     let package = world.state.packages.get(key);
     // Of a FleetPackage that had the name before, they are as good as of one that is gone.
-    let (own, orphans): (Vec<&Slice>, Vec<&Slice>) = owned.iter().copied().partition(|slice| {
+    let (own, orphans): (Vec<&Slice>, Vec<&Slice>) = slices.of(key).partition(|slice| {
         package.is_some_and(|it| slice.owner.as_ref().is_some_and(|owner| owner.uid == it.uid))
     });
     let mut changes = match package.map(|package| (package, world.rows(package))) {

@@ -65,11 +65,10 @@ impl Scene {
 
     fn changes(&self) -> Vec<String> {
         let Self(state) = self;
-        let owned = by_owner(&state.slices);
         let clusters = |content: &FleetPackageSlice| -> String {
             content.clusters.iter().map(|row| format!(" {}", row.cluster_name)).collect()
         };
-        let changes = changes(&World::new(state, Moment { t: T, now: T }), &state.slices, &owned, &key("p"));
+        let changes = changes(&World::new(state, Moment { t: T, now: T }), &state.slices, &key("p"));
         let told = changes.iter().map(|change| match change {
             Change::Create(_, content) => format!("make{}", clusters(content)),
             Change::Update(slice, content) => format!("write {}:{}", slice.key.name, clusters(content)),

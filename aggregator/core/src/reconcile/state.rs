@@ -1,6 +1,6 @@
 //! All that verdicts rest on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::dependencies::Graph;
 use super::feeds::Feeds;
@@ -63,6 +63,8 @@ pub struct State {
     pub closings: BTreeSet<Key>,
     /// Objects that a write was sent for, and nobody knows whether it has arrived.
     pub unconfirmed: BTreeSet<(Kind, Key)>,
+    /// FleetRollouts of which the API server does not take a gate or a slice, and why.
+    pub refused: BTreeMap<Key, String>,
     /// Which leadership it is.
     pub epoch: i64,
 }
@@ -89,6 +91,7 @@ impl State {
             verdicts: VerdictCache::default(),
             closings: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
+            refused: BTreeMap::new(),
             epoch,
         }
     }

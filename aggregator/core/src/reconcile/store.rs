@@ -237,6 +237,10 @@ pub trait HubObject: Sized {
     fn read(object: LazyObject) -> Option<Self>;
     /// Where it lives, which object of this name it is, and which version of that.
     fn identity(&self) -> (&Key, &str, &str);
+    /// The object beside it that it belongs to.
+    fn belongs_to(&self) -> Option<Key> {
+        None
+    }
     /// It was read, and not written, by this process, which knew this of it before. Whether somebody else wrote its status.
     fn follows(&mut self, _known: Option<&Self>) -> bool {
         false
@@ -273,6 +277,10 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Evidence> HubObject for Object<S
     fn identity(&self) -> (&Key, &str, &str) {
         (&self.key, &self.uid, &self.resource_version)
     }
+
+    fn belongs_to(&self) -> Option<Key> {
+        self.owner.as_ref().filter(|it| it.is_a(Kind::FleetRollout)).map(|it| self.key.beside(&it.name))
+    }
 }
 
 /// All objects of one kind that has a spec and a status.
@@ -296,12 +304,6 @@ impl GateObject {
         Some(self.key.beside(&spec.fleet_package_ref.name))
     }
 
-    /// The FleetRollout that controls it.
-    pub(crate) fn rollout(&self) -> Option<Key> {
-        let owner = self.owner.as_ref().filter(|owner| owner.is_a(Kind::FleetRollout))?;
-        Some(self.key.beside(&owner.name))
-    }
-
     /// Whether it is open now: its status says so of its present spec, which can be read.
     pub fn is_open_now(&self) -> bool {
         self.spec.is_ok() && self.status.as_ref().is_some_and(|status| status.is_open_now(self.generation))
@@ -317,6 +319,8 @@ impl GateObject {
 #[derive(Debug)]
 pub struct Mirror<O> {
     objects: BTreeMap<Key, O>,
+    /// The objects that belong to another one, by that.
+    belongings: BTreeMap<Key, BTreeSet<Key>>,
     listing: Option<BTreeMap<Key, O>>,
     complete: bool,
     foreign: u64,
@@ -329,6 +333,7 @@ impl<O> Default for Mirror<O> {
     fn default() -> Self {
         Self {
             objects: BTreeMap::new(),
+            belongings: BTreeMap::new(),
             listing: None,
             complete: false,
             foreign: 0,
@@ -378,6 +383,17 @@ impl<O: HubObject> Mirror<O> {
         self.objects.get(key)
     }
 
+    /// The objects that belong to this one, by name.
+    pub(crate) fn of(&self, owner: &Key) -> impl Iterator<Item = &O> {
+        let keys = self.belongings.get(owner).into_iter().flatten();
+        keys.filter_map(|key| self.objects.get(key))
+    }
+
+    /// The objects that any of these belong to.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &Key> {
+        self.belongings.keys()
+    }
+
     /// Takes in a watch event and says which objects are other than before.
     pub fn apply(&mut self, event: Event<LazyObject>) -> BTreeSet<Key> {
         match event {
@@ -399,6 +415,12 @@ impl<O: HubObject> Mirror<O> {
             }
             Event::InitDone => {
                 let before = std::mem::replace(&mut self.objects, self.listing.take().unwrap_or_default());
+                self.belongings.clear();
+                for (key, object) in &self.objects {
+                    if let Some(owner) = object.belongs_to() {
+                        self.belongings.entry(owner).or_default().insert(key.clone());
+                    }
+                }
                 // What stands there when this process begins is all that it can build upon.
                 if self.complete && !self.only_reads {
                     for (key, object) in &mut self.objects {
@@ -450,15 +472,35 @@ impl<O: HubObject> Mirror<O> {
     /// Takes in an object. Whether it is other than before.
     pub fn keep(&mut self, object: O) -> bool {
         let Version { key, resource_version, .. } = object.version();
-        let before = self.objects.insert(key, object);
+        let owner = object.belongs_to();
+        let before = self.objects.insert(key.clone(), object);
+        let owner_before = before.as_ref().and_then(O::belongs_to);
+        if owner != owner_before {
+            self.leave(owner_before, &key);
+            if let Some(owner) = owner {
+                self.belongings.entry(owner).or_default().insert(key);
+            }
+        }
         self.revision = serial::next();
         before.is_none_or(|before| before.identity().2 != resource_version)
+    }
+
+    fn leave(&mut self, owner: Option<Key>, key: &Key) {
+        let Some(owner) = owner else { return };
+        if let Some(keys) = self.belongings.get_mut(&owner) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.belongings.remove(&owner);
+            }
+        }
     }
 
     /// Forgets an object that is gone, and says which if it was known.
     pub fn forget(&mut self, key: &Key) -> BTreeSet<Key> {
         self.revision = serial::next();
-        self.objects.remove_entry(key).map(|(key, _)| key).into_iter().collect()
+        let Some((key, object)) = self.objects.remove_entry(key) else { return BTreeSet::new() };
+        self.leave(object.belongs_to(), &key);
+        [key].into()
     }
 }
 

@@ -30,7 +30,8 @@ pub(super) fn of<'a>(
     let mut may_grow = stop.is_none() && !spec.paused && input.hold.is_none();
     for (at, (wave, plan)) in input.waves.iter().zip(&spec.waves).enumerate() {
         let before = known.and_then(|it| it.waves.iter().find(|before| before.name == plan.name));
-        let passed = before.filter(|it| it.opened_at.is_some() && it.gate.is_none());
+        let passed =
+            before.filter(|it| it.opened_at.is_some() && it.gate.is_none() && wave.explicit.is_none());
         let status = match (&wave.gate, passed) {
             (Some(gate), _) => started(input, (at, plan), gate, before, may_grow, &mut steps, &mut stop),
             // It was passed over: clusters that come later wait for the next revision.
@@ -40,7 +41,8 @@ pub(super) fn of<'a>(
                 if let Ok(members) = &members {
                     taken.extend(members);
                 }
-                pending(input, (at, &plan.name), wave, members, may_grow, &mut steps, &mut stop)
+                let told = before.filter(|it| it.gate.is_none()).and_then(|it| it.members.as_deref());
+                pending(input, (at, &plan.name), wave, (members, told), may_grow, &mut steps, &mut stop)
             }
         };
         may_grow = may_grow && stop.is_none() && status.state == WaveState::Open;
@@ -50,7 +52,7 @@ pub(super) fn of<'a>(
         let message = "spec.paused is true: no further cluster is admitted".to_owned();
         stop = Some(Obstacle { reason: Reason::GatePaused, message, stalled: false });
     }
-    stop = stop.or_else(|| input.hold.clone());
+    stop = stop.or_else(|| input.hold.clone()).or_else(|| input.refusal.clone());
     // Nothing goes on beside what only a person can change.
     if stop.as_ref().is_some_and(|stop| stop.stalled) {
         steps.clear();
@@ -114,11 +116,11 @@ fn started<'a>(
     steps: &mut Vec<Step<'a>>,
     stop: &mut Option<Obstacle>,
 ) -> WaveStatus {
-    // With another gate the wave has started anew.
-    let now = format!("{} {}", mark(gate.members.iter().copied()), gate.uid);
-    let known = before.and_then(|it| it.members.clone()).filter(|known| known.ends_with(gate.uid));
-    let before = before.filter(|_| known.is_some());
-    let members = known.unwrap_or_else(|| now.clone());
+    let now = mark(gate.members.iter().copied());
+    let told = before.and_then(|it| it.members.clone());
+    let is_told = told.is_some();
+    // Without a status, as after a restore, the gate is all that is known.
+    let members = told.unwrap_or_else(|| now.clone());
     let waits: Vec<&str> =
         gate.members.iter().copied().filter(|cluster| !(input.is_admitted)(cluster)).collect();
     let total = gate.members.len() as u64;
@@ -134,7 +136,7 @@ fn started<'a>(
         let why = gate.message.unwrap_or("its gate is stalled");
         let text = shorten(&format!("wave {}: {why}", plan.name));
         stop.get_or_insert(Obstacle { reason: Reason::WaveFailed, message: text, stalled: true });
-    } else if may_grow && !waits.is_empty() {
+    } else if may_grow && is_told && !waits.is_empty() {
         match room(plan.max_concurrency.as_ref(), gate, waits.len()) {
             Ok(0) => {}
             Ok(room) => steps.push(Step::Admit(at, waits.iter().copied().take(room).collect())),
@@ -177,12 +179,12 @@ fn room(
     Ok(waits.min(usize::try_from(most.saturating_sub(on_the_way)).unwrap_or(usize::MAX)))
 }
 
-/// A wave that has not started: starts it where it may.
+/// A wave that has not started: starts it where it may, with the clusters that the status has told.
 fn pending<'a>(
     input: &'a Input<'a>,
     (at, name): (usize, &str),
     wave: &Wave<'_>,
-    members: Result<Vec<&'a str>, Obstacle>,
+    (members, told): (Result<Vec<&'a str>, Obstacle>, Option<&str>),
     can_start: bool,
     steps: &mut Vec<Step<'a>>,
     stop: &mut Option<Obstacle>,
@@ -214,7 +216,13 @@ fn pending<'a>(
             say(&mut status, message.clone());
             stop.get_or_insert(Obstacle { reason: Reason::InvalidSpec, message, stalled: true });
         }
-        Ok(members) if !members.is_empty() => steps.push(Step::Start(at, members)),
+        Ok(members) if !members.is_empty() => {
+            let mark = mark(members.iter().copied());
+            if told == Some(mark.as_str()) {
+                steps.push(Step::Start(at, members));
+            }
+            status.members = Some(mark);
+        }
         // A selector or names that mean nobody who is not in a wave already, or a package that is nowhere: a person may
         // have meant another.
         Ok(_) if wave.explicit.is_some() || input.rest.as_ref().is_ok_and(none_at_all) => {

@@ -27,10 +27,10 @@ struct Fleet {
     gates: BTreeMap<usize, (Vec<String>, Stand)>,
     admitted: BTreeMap<String, String>,
     settled: BTreeSet<String>,
-    remade: BTreeSet<usize>,
     status: Option<FleetRolloutStatus>,
     obstacle: Option<Obstacle>,
     hold: Option<Obstacle>,
+    refusal: Option<Obstacle>,
 }
 
 fn names(all: &str) -> Vec<String> {
@@ -65,10 +65,10 @@ impl Fleet {
             gates: BTreeMap::new(),
             admitted: BTreeMap::new(),
             settled: BTreeSet::new(),
-            remade: BTreeSet::new(),
             status: None,
             obstacle: None,
             hold: None,
+            refusal: None,
         }
     }
 
@@ -82,7 +82,6 @@ impl Fleet {
                 explicit: self.explicit[at].as_ref().map(|all| Ok(all.iter().map(String::as_str).collect())),
                 gate: self.gates.get(&at).map(|(members, stand)| Gate {
                     name: &gate_names[at],
-                    uid: if self.remade.contains(&at) { "u-2" } else { "u-1" },
                     members: members.iter().map(String::as_str).collect(),
                     is_open: *stand == Stand::Open,
                     is_stalled: *stand == Stand::Stalled,
@@ -105,6 +104,7 @@ impl Fleet {
             revision: Ok(&self.revision),
             obstacle: self.obstacle.clone(),
             hold: self.hold.clone(),
+            refusal: self.refusal.clone(),
             waves: &waves,
             rest: Ok(&rest),
             is_admitted: &is_admitted,
@@ -136,10 +136,18 @@ impl Fleet {
         done.join(", ")
     }
 
-    /// Steps until nothing is done.
+    /// Steps until nothing is done, and nothing else is said.
     fn run(&mut self) -> String {
-        let all: Vec<String> =
-            std::iter::repeat_with(|| self.step()).take_while(|done| !done.is_empty()).take(50).collect();
+        let mut all = Vec::new();
+        for _ in 0..50 {
+            let before = self.status.clone();
+            let done = self.step();
+            let stands = done.is_empty() && before == self.status;
+            all.extend(Some(done).filter(|done| !done.is_empty()));
+            if stands {
+                break;
+            }
+        }
         all.join(", ")
     }
 
@@ -287,6 +295,44 @@ fn paused_or_hindered_nothing_grows() {
 }
 
 #[test]
+fn which_clusters_a_wave_starts_with_is_told_before_anything_is_done() {
+    let mut fleet = Fleet::new(&["one: 2", "two: 100%"], "a b c");
+    assert_eq!(fleet.step(), "");
+    let told = |fleet: &Fleet, wave: usize| fleet.status.as_ref().unwrap().waves[wave].members.clone();
+    assert_eq!((told(&fleet, 0), told(&fleet, 1)), (Some(mark(["a", "b"])), None));
+    // Another one has joined before the gate was made.
+    fleet.rest.insert(0, "new".into());
+    assert_eq!(fleet.step(), "");
+    assert_eq!(fleet.step(), "start 0 new a");
+    // Somebody gives the gate other names before anybody was admitted.
+    fleet.gates.get_mut(&0).unwrap().0.push("evil".into());
+    assert_eq!((fleet.run().as_str(), fleet.ready().0.as_str()), ("", "GateChanged"));
+    // A status that is lost is told again before anybody else is admitted.
+    fleet.gates.get_mut(&0).unwrap().0.pop();
+    fleet.status = None;
+    assert_eq!((fleet.step(), fleet.step()), (String::new(), "admit 0 new a".into()));
+}
+
+#[test]
+fn that_the_hub_does_not_take_a_write_is_told_and_it_is_tried_again() {
+    let mut fleet = Fleet::new(&["one: 1"], "a");
+    let message = "exceeded quota".to_owned();
+    fleet.refusal = Some(Obstacle { reason: Reason::WriteRefused, message, stalled: false });
+    assert_eq!(fleet.run(), "start 0 a, admit 0 a");
+    assert_eq!(fleet.ready(), ("WriteRefused".into(), "exceeded quota".into()));
+}
+
+#[test]
+fn a_wave_that_was_passed_over_starts_when_it_gets_names() {
+    let mut fleet = Fleet::new(&["one: 100%", "two: 10%", "three: =z"], "a");
+    fleet.run();
+    fleet.set(0, Stand::Open).run();
+    fleet.spec["waves"][1]["clusters"] = json!({"selector": {}});
+    fleet.explicit[1] = Some(names("x"));
+    assert_eq!(fleet.run(), "start 1 x, admit 1 x");
+}
+
+#[test]
 fn a_gate_that_somebody_gave_other_clusters_admits_none() {
     let mut fleet = Fleet::new(&["one/1: 100%"], "a b");
     fleet.run();
@@ -295,7 +341,6 @@ fn a_gate_that_somebody_gave_other_clusters_admits_none() {
     assert_eq!((fleet.run().as_str(), fleet.ready().0.as_str()), ("", "GateChanged"));
     // Deleted, its wave starts anew, with the clusters that there are by now.
     fleet.gates.clear();
-    fleet.remade.insert(0);
     fleet.rest.push("c".into());
     assert_eq!(fleet.run(), "start 0 a b c, admit 0 b");
 }

@@ -6,6 +6,7 @@
 //!   clusters of the package ─────────┘                 └─> status, once all of that has landed
 //! ```
 
+mod anew;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,16 @@ pub(super) enum Work {
     Nothing,
 }
 
+impl Work {
+    /// Whether the rollout goes on by it: a wave gets its gate or other terms, or clusters are admitted.
+    pub(super) fn goes_on(&self) -> bool {
+        match self {
+            Self::Gates(changes) | Self::Record(changes) => !changes.iter().all(Change::is_delete),
+            Self::Status(_) | Self::Nothing => false,
+        }
+    }
+}
+
 /// Everything about one FleetRollout that a decision refers to.
 struct Parts<'a> {
     package: Option<&'a PackageObject>,
@@ -73,10 +84,9 @@ impl World<'_> {
     /// they are all that is known of who was admitted.
     pub(super) fn left_behind(&self, key: &Key, rollout: Option<&RolloutObject>) -> Vec<Change> {
         let is_left = |owner: &Option<Owner>| {
-            let owner = owner.as_ref().filter(|it| it.is_a(Kind::FleetRollout) && it.name == key.name);
-            owner.is_some_and(|owner| rollout.is_none_or(|rollout| rollout.uid != owner.uid))
+            owner.as_ref().is_some_and(|owner| rollout.is_none_or(|rollout| rollout.uid != owner.uid))
         };
-        let gates = self.state.gates.within(&key.namespace).filter(|gate| is_left(&gate.owner));
+        let gates = self.state.gates.of(key).filter(|gate| is_left(&gate.owner));
         gates.filter(|gate| may_be_removed(gate)).map(|gate| Change::Delete(gate.version())).collect()
     }
 
@@ -84,9 +94,13 @@ impl World<'_> {
         let spec = object.spec.as_ref().ok();
         let package =
             spec.and_then(|it| self.state.packages.get(&object.key.beside(&it.fleet_package_ref.name)));
-        let record = Record::of(&self.state.rollout_slices, &object.key, &object.uid);
-        let gates = self.state.gates.within(&object.key.namespace);
-        let own = gates.filter(|gate| gate.owner.as_ref().is_some_and(|owner| owner.uid == object.uid));
+        let package_name = spec.map(|it| it.fleet_package_ref.name.as_str());
+        let record = package_name.and_then(|it| Record::of(&self.state.rollout_slices, &object.key, it));
+        let own = self
+            .state
+            .gates
+            .of(&object.key)
+            .filter(|gate| gate.owner.as_ref().is_some_and(|owner| owner.uid == object.uid));
         // Labels and owners are anybody's to write who may write gates: a wave's gate has the wave's name, and its package.
         let gates = own.filter_map(|gate| {
             let wave = gate.labels.get(WAVE_LABEL)?.as_str();
@@ -228,8 +242,9 @@ impl World<'_> {
                 });
                 let gate = parts.gates.get(wave.name.as_str()).and_then(|gate| {
                     let spec = gate.spec.as_ref().ok()?;
-                    (Some(Fingerprint::of(&spec.revision)) == mark)
-                        .then(|| self.gate_of_wave(gate, spec, wave, parts, mark, package_ref))
+                    (Some(Fingerprint::of(&spec.revision)) == mark).then(|| {
+                        self.gate_of_wave(gate, spec, wave, parts, wanted.as_deref().ok(), package_ref)
+                    })
                 });
                 let name = gate_name(&object.key.name, &wave.name);
                 let is_taken = !is_subdomain(&name)
@@ -240,7 +255,7 @@ impl World<'_> {
             .collect();
         let refusal = all.as_ref().and_then(|(all, _)| known(all).err());
         let refusal = refusal.filter(|refusal| refusal.reason == Reason::Forbidden);
-        let is_admitted = |cluster: &str| parts.is_admitted(cluster, mark);
+        let is_admitted = |cluster: &str| parts.is_admitted(cluster, wanted.as_deref().ok());
         let input = decide::Input {
             spec: object.spec.as_ref().map_err(String::as_str),
             generation: object.generation,
@@ -248,6 +263,11 @@ impl World<'_> {
             revision,
             obstacle: self.rollout_obstacle(object, parts).or(refusal),
             hold: self.rollout_hold(object),
+            refusal: self.state.refused.get(&object.key).map(|message| Obstacle {
+                reason: Reason::WriteRefused,
+                message: message.clone(),
+                stalled: false,
+            }),
             waves: &waves,
             rest: rest.as_deref().map_err(Clone::clone),
             is_admitted: &is_admitted,
@@ -256,22 +276,25 @@ impl World<'_> {
             moment: self.moment,
         };
         let Decision { mut status, steps } = decide::decide(&input);
+        status.tenancy = tenancy;
+        status.epoch = Some(self.state.epoch);
+        let patience = package.map_or(0.0, |(_, spec)| stale_after(spec));
+        let patience = self.patience(Kind::FleetRollout, &object.key, patience);
+        let is_news = worth_writing(object.status.as_ref(), &status, patience);
+        // Else nobody would hear that nothing else can be written.
+        if is_news && input.refusal.is_some() {
+            return Work::Status(Box::new(status));
+        }
         let changes = Changes { object, parts, plan, now: time(self.moment.now), revision: wanted };
         let gates = changes.gates(&steps);
         if !gates.is_empty() {
             return Work::Gates(gates);
         }
         let record = changes.record(&steps);
-        if !record.is_empty() {
-            return Work::Record(record);
-        }
-        status.tenancy = tenancy;
-        status.epoch = Some(self.state.epoch);
-        let patience = package.map_or(0.0, |(_, spec)| stale_after(spec));
-        let patience = self.patience(Kind::FleetRollout, &object.key, patience);
-        match worth_writing(object.status.as_ref(), &status, patience) {
-            true => Work::Status(Box::new(status)),
-            false => Work::Nothing,
+        match () {
+            () if !record.is_empty() => Work::Record(record),
+            () if is_news => Work::Status(Box::new(status)),
+            () => Work::Nothing,
         }
     }
 
@@ -292,7 +315,7 @@ impl World<'_> {
         spec: &'g RolloutGateSpec,
         wave: &api::Wave,
         parts: &Parts<'_>,
-        revision: Option<Fingerprint>,
+        revision: Option<&str>,
         package: Option<&PackageRef>,
     ) -> Gate<'g> {
         let names = spec.clusters.names.as_deref().unwrap_or_default();
@@ -317,7 +340,6 @@ impl World<'_> {
         let settled = members.iter().copied().filter(is_settled).collect();
         Gate {
             name: &gate.key.name,
-            uid: &gate.uid,
             members,
             is_open: would_open && gate.is_open_now() && !self.closing.contains(&gate.key),
             is_stalled,
@@ -390,9 +412,9 @@ fn may_be_removed(gate: &GateObject) -> bool {
 
 impl Parts<'_> {
     /// Whether a cluster may have this revision, as far as the record is known.
-    fn is_admitted(&self, cluster: &str, revision: Option<Fingerprint>) -> bool {
+    fn is_admitted(&self, cluster: &str, revision: Option<&str>) -> bool {
         let row = self.record.as_ref().and_then(|record| record.get(cluster));
-        row.is_some_and(|row| Some(Fingerprint::of(&row.revision)) == revision)
+        row.zip(revision).is_some_and(|(row, revision)| wanted::is_same(&row.revision, revision))
     }
 
     /// Gates of waves that the plan does not have, and of other revisions: a revision begins at the first wave.
@@ -464,7 +486,10 @@ impl Changes<'_> {
 
     /// Rows of clusters that may have the revision from now on.
     fn record(&self, steps: &[Step<'_>]) -> Vec<Change> {
-        let (Ok(revision), Some(record)) = (self.revision, &self.parts.record) else { return Vec::new() };
+        let (Ok(spec), Ok(revision), Some(record)) = (&self.object.spec, self.revision, &self.parts.record)
+        else {
+            return Vec::new();
+        };
         let row = |wave: &str, cluster: &str| AdmittedCluster {
             cluster_name: cluster.to_owned(),
             revision: revision.clone(),
@@ -478,6 +503,6 @@ impl Changes<'_> {
             }
             Step::Start(..) => Vec::new(),
         });
-        record.add(&self.object.key.name, &self.object.uid, admitted.collect())
+        record.add(&self.object.key, &spec.fleet_package_ref.name, admitted.collect())
     }
 }

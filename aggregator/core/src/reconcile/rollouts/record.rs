@@ -5,7 +5,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use statusbridge_api::FleetRolloutSlice;
-use statusbridge_api::fleet_rollout_slice::{AdmittedCluster, FLEET_ROLLOUT_LABEL, MOST_CLUSTERS};
+use statusbridge_api::fleet_rollout_slice::{
+    AdmittedCluster, FLEET_ROLLOUT_LABEL, FleetRolloutRef, MOST_CLUSTERS,
+};
+use statusbridge_api::rollout_gate::FleetPackageRef;
 
 use crate::reconcile::owned::{Change, Content, label, numbered};
 use crate::reconcile::rollout_slices::{RolloutSlice, RolloutSlices};
@@ -13,26 +16,28 @@ use crate::reconcile::store::{HubObject, Key};
 
 /// Which clusters may have which revision.
 pub(super) struct Record<'a> {
-    slices: Vec<&'a RolloutSlice>,
+    all: &'a RolloutSlices,
+    slices: Vec<(&'a RolloutSlice, &'a FleetRolloutSlice)>,
     rows: HashMap<&'a str, &'a AdmittedCluster>,
 }
 
 impl<'a> Record<'a> {
-    /// What the slices of a FleetRollout say; `None` where one of them cannot be read, so that not all is known.
-    pub(super) fn of(slices: &'a RolloutSlices, rollout: &Key, uid: &str) -> Option<Self> {
-        let is_own = |slice: &&RolloutSlice| slice.owner.as_ref().is_some_and(|owner| owner.uid == uid);
-        let slices: Vec<&RolloutSlice> = slices.within(&rollout.namespace).filter(is_own).collect();
+    /// What the slices of a FleetRollout say of this FleetPackage; `None` where one of them cannot be read, so that not all is
+    /// known.
+    pub(super) fn of(all: &'a RolloutSlices, rollout: &Key, package: &str) -> Option<Self> {
+        let slices: Option<Vec<_>> = all.of(rollout).map(|it| Some((it, it.content.as_ref()?))).collect();
+        let mut slices = slices?;
+        // Another one of this name may have been for another package.
+        slices.retain(|(_, content)| content.fleet_package_ref.name == package);
         let mut rows = HashMap::<&str, &AdmittedCluster>::new();
-        for slice in &slices {
-            for row in slice.clusters.as_ref()? {
-                let known = rows.entry(&row.cluster_name).or_insert(row);
-                // Never there but for a slice that somebody else wrote.
-                if row.since > known.since {
-                    *known = row;
-                }
+        for row in slices.iter().flat_map(|(_, content)| &content.clusters) {
+            let known = rows.entry(&row.cluster_name).or_insert(row);
+            // Never there but for a slice that somebody else wrote.
+            if row.since > known.since {
+                *known = row;
             }
         }
-        Some(Self { slices, rows })
+        Some(Self { all, slices, rows })
     }
 
     /// The row of a cluster.
@@ -42,12 +47,12 @@ impl<'a> Record<'a> {
 
     /// What is to be done so that these rows are in the record. A row that is there takes the place of the one before; a new
     /// one goes where there is room.
-    pub(super) fn add(&self, name: &str, uid: &str, rows: Vec<AdmittedCluster>) -> Vec<Change> {
+    pub(super) fn add(&self, rollout: &Key, package: &str, rows: Vec<AdmittedCluster>) -> Vec<Change> {
         let mut rows: BTreeMap<String, AdmittedCluster> =
             rows.into_iter().map(|row| (row.cluster_name.clone(), row)).collect();
         let mut contents: Vec<(&RolloutSlice, Vec<AdmittedCluster>, bool)> = Vec::new();
-        for slice in &self.slices {
-            let mut clusters = slice.clusters.clone().unwrap_or_default();
+        for (slice, content) in &self.slices {
+            let mut clusters = content.clusters.clone();
             let mut changed = false;
             for row in &mut clusters {
                 if let Some(new) = rows.remove(&row.cluster_name) {
@@ -65,20 +70,26 @@ impl<'a> Record<'a> {
                 *changed = true;
             }
         }
-        let label = || (FLEET_ROLLOUT_LABEL, label(name));
+        let content = |clusters| {
+            let slice = FleetRolloutSlice {
+                fleet_rollout_ref: FleetRolloutRef { name: rollout.name.clone() },
+                fleet_package_ref: FleetPackageRef { name: package.to_owned() },
+                clusters,
+            };
+            Content::of((FLEET_ROLLOUT_LABEL, label(&rollout.name)), &slice)
+        };
         let mut changes: Vec<Change> = contents
             .into_iter()
             .filter(|(_, _, changed)| *changed)
-            .map(|(slice, clusters, _)| {
-                Change::Update(slice.version(), Content::of(label(), &FleetRolloutSlice { clusters }))
-            })
+            .map(|(slice, clusters, _)| Change::Update(slice.version(), content(clusters)))
             .collect();
-        let taken = |name: &str| self.slices.iter().any(|slice| slice.key.name == name);
-        let mut free = (0..u64::MAX).map(|number| numbered(name, uid, number)).filter(|it| !taken(it));
+        let mut free = (0..u64::MAX)
+            .map(|number| numbered(&rollout.name, package, number))
+            .filter(|name| self.all.get(&rollout.beside(name)).is_none());
         while !left.is_empty() {
             let clusters = left.drain(..left.len().min(MOST_CLUSTERS)).collect();
             let Some(name) = free.next() else { break };
-            changes.push(Change::Create(name, Content::of(label(), &FleetRolloutSlice { clusters })));
+            changes.push(Change::Create(name, content(clusters)));
         }
         changes
     }

@@ -38,13 +38,6 @@ pub struct Slice {
     pub content: Option<FleetPackageSlice>,
 }
 
-impl Slice {
-    /// Name and namespace of the FleetPackage that controls it.
-    pub(crate) fn owner_key(&self) -> Option<Key> {
-        self.owner.as_ref().map(|owner| self.key.beside(&owner.name))
-    }
-}
-
 impl HubObject for Slice {
     fn read(object: LazyObject) -> Option<Self> {
         let content = serde_json::from_value(object.values()).ok();
@@ -62,5 +55,10 @@ impl HubObject for Slice {
 
     fn identity(&self) -> (&Key, &str, &str) {
         (&self.key, &self.uid, &self.resource_version)
+    }
+
+    /// The FleetPackage that controls it.
+    fn belongs_to(&self) -> Option<Key> {
+        self.owner.as_ref().map(|owner| self.key.beside(&owner.name))
     }
 }

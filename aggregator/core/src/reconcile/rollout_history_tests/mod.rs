@@ -1,0 +1,117 @@
+//! A FleetRollout through random histories: nobody is admitted but behind gates that are open, by the plan that the hub has at
+//! that moment; no row is ever lost; and once all is well again, it comes to its end.
+
+use proptest::prelude::*;
+
+mod history;
+
+use history::{CLUSTERS, History};
+
+/// Something that happens.
+#[derive(Debug, Clone)]
+enum Step {
+    /// Some seconds pass, and the backend is polled.
+    Round,
+    /// The backend gives no answers, or does.
+    Silent(bool),
+    /// Each cluster comes to the revision that it may have.
+    Delivers,
+    /// The package fails in a cluster.
+    Fails(usize),
+    /// The package is healthy in all clusters again.
+    Recovers,
+    /// Somebody pauses the rollout, or lets it go on.
+    Paused(bool),
+    /// Somebody asks for another revision.
+    Revision(u8),
+    /// Somebody changes the waves.
+    Plan(usize),
+    /// Somebody deletes a wave's gate.
+    GateGone(&'static str),
+    /// Somebody gives a wave's gate another cluster.
+    GateNames(&'static str, usize),
+    /// Somebody pauses a wave's gate.
+    GatePaused(&'static str),
+    /// Somebody freezes the namespace, or ends that.
+    Frozen(bool),
+    /// The watches bring nothing new, or all that they have missed.
+    Lags(bool),
+    /// The status is gone, as after a restore.
+    StatusLost,
+    /// Another process leads.
+    Leads,
+    /// What was sent, and has not arrived, does now.
+    Arrives,
+}
+
+/// What becomes of what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Landing {
+    /// The hub has it.
+    Whole,
+    /// It is on its way, for nobody knows how long.
+    Late,
+    /// The hub does not take it.
+    Refused,
+}
+
+fn steps() -> impl Strategy<Value = Vec<(Step, Landing)>> {
+    let wave = || prop::sample::select(vec!["canary", "half", "rest"]);
+    let cluster = || 0..CLUSTERS.len();
+    let step = prop_oneof![
+        40 => Just(Step::Round),
+        25 => Just(Step::Delivers),
+        4 => any::<bool>().prop_map(Step::Silent),
+        4 => cluster().prop_map(Step::Fails),
+        4 => Just(Step::Recovers),
+        4 => any::<bool>().prop_map(Step::Paused),
+        4 => (1..4_u8).prop_map(Step::Revision),
+        2 => (0..2_usize).prop_map(Step::Plan),
+        3 => wave().prop_map(Step::GateGone),
+        3 => (wave(), cluster()).prop_map(|(wave, at)| Step::GateNames(wave, at)),
+        2 => wave().prop_map(Step::GatePaused),
+        3 => any::<bool>().prop_map(Step::Frozen),
+        5 => any::<bool>().prop_map(Step::Lags),
+        2 => Just(Step::StatusLost),
+        3 => Just(Step::Leads),
+        3 => Just(Step::Arrives),
+    ];
+    let landing =
+        prop_oneof![12 => Just(Landing::Whole), 2 => Just(Landing::Late), 1 => Just(Landing::Refused)];
+    prop::collection::vec((step, landing), 1..80)
+}
+
+proptest! {
+    // Each history is long.
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases / 4,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_record_grows_behind_open_gates_alone_and_the_rollout_ends(steps in steps()) {
+        let mut history = History::new();
+        for (step, landing) in steps {
+            history.happens(step);
+            history.acts(landing).map_err(TestCaseError::fail)?;
+        }
+        // All is well from now on, and gates that somebody has changed are made anew.
+        let well = [
+            Step::Lags(false), Step::Silent(false), Step::Paused(false), Step::Frozen(false), Step::Recovers,
+            Step::Arrives, Step::GateGone("canary"), Step::GateGone("half"), Step::GateGone("rest"),
+        ];
+        for step in well {
+            history.happens(step);
+            history.acts(Landing::Whole).map_err(TestCaseError::fail)?;
+        }
+        for _ in 0..60 {
+            for step in [Step::Round, Step::Delivers] {
+                history.happens(step);
+                history.acts(Landing::Whole).map_err(TestCaseError::fail)?;
+            }
+        }
+        prop_assert_eq!(history.reason(), "RolledOut");
+        prop_assert_eq!(history.record().len(), CLUSTERS.len());
+    }
+}
