@@ -10,6 +10,7 @@ pub(crate) mod holds;
 pub(crate) mod leadership_guard;
 pub mod lease;
 pub mod owned;
+pub(crate) mod placements;
 pub mod profiles;
 pub mod references;
 pub mod sweeper;

@@ -30,6 +30,7 @@ use statusbridge_core::reconcile::owned::OwnedWrite;
 use statusbridge_core::reconcile::profiles::News;
 use statusbridge_core::reconcile::reconciler::Reconciler;
 use statusbridge_core::reconcile::references::Evaluated;
+use statusbridge_core::reconcile::rollouts::placements::Seen;
 use statusbridge_core::reconcile::state::{Rules, State};
 use statusbridge_core::reconcile::store::{Event, GateObject, HubObject, Key, Kind};
 use tokio::sync::Semaphore;
@@ -49,7 +50,7 @@ use crate::hub::events::Events;
 use crate::hub::heartbeat::{Heartbeat, Renewed};
 use crate::hub::references::References;
 use crate::hub::write::{self, HubError, Written};
-use crate::hub::{self, discover as discovery, owned};
+use crate::hub::{self, discover as discovery, owned, placements};
 use crate::metrics::{GateState, Metrics, Poll, WriteResult};
 use crate::notify::{self, About, Message as Notice, Notifier};
 use crate::serve::config::{Config, ConfigFile};
@@ -87,6 +88,8 @@ enum Done {
     Wrote(Number, Kind, Key, Answer),
     Read(Number, Kind, Key, Found),
     Listed(Number, Key, Listed),
+    /// Whether all was written, and what is to be told.
+    HandedOver(bool, Vec<placements::Told>),
     WroteOwned(Box<OwnedWrite>, Answer),
     Discovered(Result<Written, HubError>),
     Beaten(Heartbeat, anyhow::Result<Renewed>),
@@ -122,6 +125,10 @@ pub struct Controller {
     notifier: Option<Notifier>,
     /// What the sinks of messages were made of.
     notified: notify::Settings,
+    /// What PlacementDecisions were last made of, and when they are held against the hub again.
+    handed_over: (Option<Seen>, Duration),
+    /// They are being written.
+    hands_over: bool,
     board: Arc<GateCache>,
     desk: Arc<Desk>,
     metrics: Arc<Metrics>,
@@ -130,6 +137,10 @@ pub struct Controller {
     unclosed: BTreeSet<Key>,
 }
 
+/// After so long PlacementDecisions are held against the hub again, where somebody may have changed them.
+const PLACED_ANEW: Duration = Duration::from_secs(60);
+/// The same where they could not be written.
+const PLACED_AGAIN: Duration = Duration::from_secs(15);
 /// Objects that are read at the same time before gates open: each may have as many bytes as the API server takes.
 const READ_AT_ONCE: usize = 4;
 
@@ -193,6 +204,8 @@ impl Controller {
             lease_namespace,
             notifier: None,
             notified: notify::Settings::default(),
+            handed_over: (None, Duration::ZERO),
+            hands_over: false,
             board,
             desk,
             metrics,
@@ -284,7 +297,10 @@ impl Controller {
                 },
                 // Also a sign that this loop goes round, whatever it waits for.
                 _ = ticks.tick() => self.reconciler.tick(self.clock.now()),
-                _ = counts.tick() => self.count(),
+                _ = counts.tick() => {
+                    self.count();
+                    self.hand_over(a_write);
+                }
                 _ = writes.tick(), if self.reconciler.has_writes() => {
                     let written = self.reconciler.next_write(self.clock.now());
                     // What is written at the same time is paid for by waiting longer.
@@ -401,6 +417,13 @@ impl Controller {
             Done::Wrote(number, kind, key, answer) => self.reconciler.wrote(number, kind, &key, answer, now),
             Done::Read(number, kind, key, found) => self.reconciler.read(number, kind, &key, found, now),
             Done::Listed(number, key, found) => self.reconciler.listed(number, &key, &found, now),
+            Done::HandedOver(whole, told) => {
+                self.hands_over = false;
+                if !whole {
+                    self.handed_over = (None, now.passed + PLACED_AGAIN);
+                }
+                told.into_iter().for_each(|(key, why)| self.reconciler.handed_over(&key, why, now));
+            }
             Done::WroteOwned(write, answer) => self.reconciler.wrote_owned(&write, answer, now),
             Done::Discovered(answer) => {
                 self.metrics.wrote(Kind::FleetPackage, write::result(&answer));
@@ -537,6 +560,25 @@ impl Controller {
                 notifier.tell(&notice);
             }
         }
+    }
+
+    /// Brings PlacementDecisions to what they should say, where that is other than before, or somebody may have changed them.
+    fn hand_over(&mut self, a_write: Duration) {
+        let now = self.clock.now();
+        let (seen, anew) = self.handed_over;
+        let is_due = now.passed >= anew;
+        if self.hands_over || !is_due && seen.is_none() {
+            return;
+        }
+        let Some((seen, all)) = self.reconciler.world(now).placements(seen.filter(|_| !is_due)) else {
+            return;
+        };
+        (self.handed_over, self.hands_over) = ((Some(seen), now.passed + PLACED_ANEW), true);
+        let client = self.client.clone();
+        self.calls.push(Box::pin(async move {
+            let (whole, told) = placements::hand_over(&client, all, a_write).await;
+            Done::HandedOver(whole, told)
+        }));
     }
 
     /// Tells the metrics how the objects stand. That takes a look at each of them, so it is not done for every write.

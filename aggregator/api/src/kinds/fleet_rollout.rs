@@ -68,12 +68,29 @@ pub struct FleetRolloutSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub windows: Vec<Window>,
+    /// APIs in which PlacementDecisions are kept beside the record: for each revision in it a set, whose name is the
+    /// FleetRollout's with a hyphen and the revision's twelve hex digits, with the clusters that may have it. They stay when
+    /// the FleetRollout is deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2), extend("x-kubernetes-list-type" = "set"))]
+    pub placement_decisions: Vec<PlacementApi>,
     /// The waves, in their order.
     #[schemars(length(min = 1, max = 100), extend(
         "x-kubernetes-list-type" = "map",
         "x-kubernetes-list-map-keys" = ["name"]
     ))]
     pub waves: Vec<Wave>,
+}
+
+/// An API with PlacementDecisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum PlacementApi {
+    /// `multicluster.x-k8s.io/v1alpha1` of SIG Multicluster. A cluster without a ClusterProfile is in none of them.
+    #[serde(rename = "multicluster.x-k8s.io")]
+    Multicluster,
+    /// `cluster.open-cluster-management.io/v1beta1`. A set counts as that of the Placement of its name.
+    #[serde(rename = "cluster.open-cluster-management.io")]
+    OpenClusterManagement,
 }
 
 /// Some clusters that may have the revision once the gates of all waves before are open.

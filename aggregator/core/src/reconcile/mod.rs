@@ -33,7 +33,7 @@ pub mod revision_verdict;
 #[cfg(test)]
 mod rollout_history_tests;
 pub mod rollout_slices;
-mod rollouts;
+pub mod rollouts;
 mod slice_changes;
 pub mod slices;
 pub mod state;

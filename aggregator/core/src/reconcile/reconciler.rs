@@ -485,6 +485,7 @@ impl Reconciler {
             state.verdicts.forget(kind, key);
             if kind == Kind::FleetRollout {
                 state.refused.remove(key);
+                state.not_handed_over.remove(key);
             }
         }
         // The watch may be faster than the answer to a write.

@@ -65,6 +65,8 @@ pub struct State {
     pub unconfirmed: BTreeSet<(Kind, Key)>,
     /// FleetRollouts of which the API server does not take a gate or a slice, and why.
     pub refused: BTreeMap<Key, String>,
+    /// FleetRollouts whose PlacementDecisions could not be written, and why.
+    pub not_handed_over: BTreeMap<Key, String>,
     /// Which leadership it is.
     pub epoch: i64,
 }
@@ -92,6 +94,7 @@ impl State {
             closings: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
             refused: BTreeMap::new(),
+            not_handed_over: BTreeMap::new(),
             epoch,
         }
     }

@@ -262,10 +262,20 @@ impl Profiles {
 
     /// The one ClusterProfile of a cluster; none where it has no profile or several.
     fn only(&self, cluster: &str) -> Option<&Profile> {
+        self.known.get(self.profile(cluster)?)
+    }
+
+    /// Where the one ClusterProfile of a cluster is.
+    pub(crate) fn profile(&self, cluster: &str) -> Option<&Key> {
         match self.clusters.get(cluster)?.as_slice() {
-            [only] => self.known.get(only),
+            [only] => Some(only),
             _ => None,
         }
+    }
+
+    /// Where ClusterProfiles are.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.known.keys()
     }
 
     /// Why the control plane of this cluster is said to be unhealthy, if it is.

@@ -66,6 +66,19 @@ impl Reconciler {
         self.go_on(now);
     }
 
+    /// The PlacementDecisions of a FleetRollout are written, or not, for this reason.
+    pub fn handed_over(&mut self, key: &Key, why: Option<String>, now: Now) {
+        let all = &mut self.state.not_handed_over;
+        let before = match why.clone() {
+            Some(why) => all.insert(key.clone(), why),
+            None => all.remove(key),
+        };
+        if before != why {
+            self.queue.push((Kind::FleetRollout, key.clone()), Urgency::News);
+            self.go_on(now);
+        }
+    }
+
     /// What is to be done about a FleetRollout: its gates, then its record, then its status. The gates that one that is gone
     /// has left behind go first.
     fn rollout_work(&self, key: &Key, moment: Moment) -> Work {

@@ -489,8 +489,7 @@ impl History {
             return Some("the plan is paused".into());
         }
         let freeze = self.hub.get(&(Kind::RolloutFreeze, key("freeze")));
-        if freeze
-            .is_some_and(|it| it["spec"]["until"].as_str() > Some(&json!(time(self.t)).as_str().unwrap()))
+        if freeze.is_some_and(|it| it["spec"]["until"].as_str() > Some(json!(time(self.t)).as_str().unwrap()))
         {
             return Some("it is frozen".into());
         }

@@ -7,6 +7,7 @@
 //! ```
 
 mod anew;
+pub mod placements;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -182,6 +183,11 @@ impl World<'_> {
         no(Reason::OtherRollout, &message, true)
     }
 
+    /// What of that which was decided could not be written.
+    fn refusal(&self, rollout: &Key) -> Option<&String> {
+        self.state.refused.get(rollout).or_else(|| self.state.not_handed_over.get(rollout))
+    }
+
     /// What windows and the namespace's freezes hold a rollout back by.
     fn rollout_hold(&self, object: &RolloutObject) -> Option<Obstacle> {
         let spec = object.spec.as_ref().ok()?;
@@ -263,7 +269,7 @@ impl World<'_> {
             revision,
             obstacle: self.rollout_obstacle(object, parts).or(refusal),
             hold: self.rollout_hold(object),
-            refusal: self.state.refused.get(&object.key).map(|message| Obstacle {
+            refusal: self.refusal(&object.key).map(|message| Obstacle {
                 reason: Reason::WriteRefused,
                 message: message.clone(),
                 stalled: false,

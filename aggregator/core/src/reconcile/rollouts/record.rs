@@ -40,6 +40,11 @@ impl<'a> Record<'a> {
         Some(Self { all, slices, rows })
     }
 
+    /// All rows.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &'a AdmittedCluster> {
+        self.rows.values().copied()
+    }
+
     /// The row of a cluster.
     pub(super) fn get(&self, cluster: &str) -> Option<&'a AdmittedCluster> {
         self.rows.get(cluster).copied()
