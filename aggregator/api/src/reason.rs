@@ -53,8 +53,8 @@ crate::catalogue! {
     GateChanged,
     /// The gate of a wave is stalled: too many of its clusters have failed.
     WaveFailed,
-    /// The hub's API server does not take what the aggregator has to write for a FleetRollout; the message says what it says.
-    WriteRefused,
+    /// Something that the aggregator has to write for a FleetRollout cannot be written; the message says what, and why.
+    NotWritten,
     /// Neither the FleetRollout nor its FleetPackage names a revision.
     NoRevision,
     /// A gate in `dependsOn` does not exist in the gate's namespace.

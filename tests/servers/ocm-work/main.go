@@ -1,6 +1,7 @@
 // ocm-work runs Open Cluster Management's work agent alone, without election and server: it applies the ManifestWorks of a
 // cluster there and reports on them. KUBECONFIG names the cluster, whose name at the hub is the first argument; the second
-// is the kubeconfig of the hub.
+// is the kubeconfig of the hub. Without arguments it runs what makes ManifestWorks of ManifestWorkReplicaSets, at the hub that
+// KUBECONFIG names.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"open-cluster-management.io/api/feature"
 	"open-cluster-management.io/ocm/pkg/common/options"
 	"open-cluster-management.io/ocm/pkg/features"
+	"open-cluster-management.io/ocm/pkg/work/hub"
 	"open-cluster-management.io/ocm/pkg/work/spoke"
 )
 
@@ -30,12 +32,16 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	if len(os.Args) != 3 {
-		return fmt.Errorf("usage: ocm-work CLUSTER HUB-KUBECONFIG")
+	if len(os.Args) != 1 && len(os.Args) != 3 {
+		return fmt.Errorf("usage: ocm-work [CLUSTER HUB-KUBECONFIG]")
 	}
 	cluster, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		return err
+	}
+	if len(os.Args) == 1 {
+		return hub.NewWorkHubManagerConfig(hub.NewWorkHubManagerOptions()).
+			RunWorkHubManager(ctx, &controllercmd.ControllerContext{KubeConfig: cluster})
 	}
 	if err := features.SpokeMutableFeatureGate.Add(feature.DefaultSpokeWorkFeatureGates); err != nil {
 		return err

@@ -1,5 +1,7 @@
 //! FleetRollouts: which clusters may have a revision, wave by wave.
 
+mod placements;
+
 use crate::e2e::world::*;
 use anyhow::{Context, Result, ensure};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};

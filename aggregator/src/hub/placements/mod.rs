@@ -49,10 +49,13 @@ pub(crate) async fn hand_over(client: &Client, all: Vec<Placements>, a_write: Du
     for placements in all {
         let why = match one(client, &placements, a_write).await {
             Ok(()) if placements.without_profile == 0 => None,
-            Ok(()) => Some(format!(
-                "{} admitted clusters have no ClusterProfile, so that no PlacementDecision names them",
-                placements.without_profile
-            )),
+            Ok(()) => {
+                let clusters = match placements.without_profile {
+                    1 => "1 admitted cluster has".to_owned(),
+                    many => format!("{many} admitted clusters have"),
+                };
+                Some(format!("{clusters} no ClusterProfile: no PlacementDecision names what has none"))
+            }
             Err(error) => {
                 whole = false;
                 warn!(object = %placements.rollout, %error, "PlacementDecisions could not be written");

@@ -317,9 +317,9 @@ fn which_clusters_a_wave_starts_with_is_told_before_anything_is_done() {
 fn that_the_hub_does_not_take_a_write_is_told_and_it_is_tried_again() {
     let mut fleet = Fleet::new(&["one: 1"], "a");
     let message = "exceeded quota".to_owned();
-    fleet.refusal = Some(Obstacle { reason: Reason::WriteRefused, message, stalled: false });
+    fleet.refusal = Some(Obstacle { reason: Reason::NotWritten, message, stalled: false });
     assert_eq!(fleet.run(), "start 0 a, admit 0 a");
-    assert_eq!(fleet.ready(), ("WriteRefused".into(), "exceeded quota".into()));
+    assert_eq!(fleet.ready(), ("NotWritten".into(), "exceeded quota".into()));
 }
 
 #[test]

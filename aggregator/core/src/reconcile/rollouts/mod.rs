@@ -270,7 +270,7 @@ impl World<'_> {
             obstacle: self.rollout_obstacle(object, parts).or(refusal),
             hold: self.rollout_hold(object),
             refusal: self.refusal(&object.key).map(|message| Obstacle {
-                reason: Reason::WriteRefused,
+                reason: Reason::NotWritten,
                 message: message.clone(),
                 stalled: false,
             }),
