@@ -169,8 +169,7 @@ async fn what_changes_is_told_while_it_goes_on_and_evidence_that_grows_too_old_t
     run("e2e-status-watch", async |rig| {
         let world = Waves::start(rig).await?;
         let mut table = Watch::start(&world.viewer, &["gate/wave-2"]).await?;
-        ensure!(table.next().await?.starts_with("NAME "), "no head");
-        ensure!(table.next().await?.starts_with("gate/wave-2   Waiting"), "not the gate");
+        ensure!(table.next().await?.starts_with("gate/wave-2  Waiting  0/2 healthy"), "{:?}", table.told);
         let mut all = Watch::start(&world.viewer, &["-o", "json"]).await?;
         all.tells("wave-2", "Waiting").await?;
         for cluster in ["c2", "c3"] {
@@ -178,16 +177,16 @@ async fn what_changes_is_told_while_it_goes_on_and_evidence_that_grows_too_old_t
         }
         let told = all.tells("wave-2", "Open").await?;
         ensure!(told["open"] == true && told["kind"] == "RolloutGate", "{told:#}");
-        while !table.next().await?.starts_with("gate/wave-2   Open") {}
+        while !table.next().await?.starts_with("gate/wave-2  Open") {}
         // Nobody writes any more, and nothing else happens either: only time goes on.
         world.hub.aggregator.process().kill();
         let told = all.tells("wave-2", "Stale").await?;
         ensure!(told["open"] == false, "{told:#}");
-        while !table.next().await?.starts_with("gate/wave-2   Stale") {}
+        while !table.next().await?.starts_with("gate/wave-2  Stale") {}
         let gates = world.hub.api.dynamic(&hub::kind("RolloutGate"), Some("default")).await?;
         gates.delete("wave-2", &DeleteParams::default()).await?;
         all.tells("wave-2", "Gone").await?;
-        while !table.next().await?.starts_with("gate/wave-2   Gone") {}
+        while !table.next().await?.starts_with("gate/wave-2  Gone") {}
         Ok(())
     })
     .await;
