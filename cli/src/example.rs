@@ -50,6 +50,7 @@ pub(crate) fn package() -> Value {
         "revision": NEW, "clusters": {"names": ["eu-1", "eu-7"]}, "staleAfter": "3m"});
     let status = json!({
         "observedGeneration": 1, "asOf": "2026-01-01T01:59:56Z", "revision": NEW,
+        "clusters": {"total": 212, "reporting": 211, "stale": 1, "updated": 14, "applied": 13, "healthy": 12, "failed": 1},
         "conditions": [condition("Ready", "False", "Failed", message), condition("Reporting", "True", "AllReporting", "")],
         "problems": [problem("eu-7", "Failed", "HealthCheckFailed"), problem("us-9", "Stale", "silent"),
             problem("us-1", "NotUpdated", "NotUpdated")],

@@ -93,7 +93,7 @@ fn grow(branches: &[Branch], before: Option<&str>, all: &mut Vec<Line>) {
         all.push(Line {
             name: format!("{own}{:names$}", one_line(&branch.name)),
             state: branch.state.map(|(word, colour)| (format!("{word:states$}"), colour)),
-            text: text.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", "),
+            text: text.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; "),
         });
         grow(&branch.branches, Some(&below), all);
     }

@@ -41,7 +41,7 @@ pub(crate) fn of_gate(verdict: &Verdict, problems: &[Problem], now: Seconds) -> 
         let gap = if text.is_empty() { "" } else { ": " };
         text = format!("{text}{gap}{}", reading.message);
     }
-    let evidence = reading.age_seconds.map(|age| format!("evidence {}", span(age)));
+    let evidence = reading.age_seconds.map(|age| format!("evidence {} old", span(age)));
     let ages: Vec<String> = counts.and_then(|counts| counts.left).into_iter().chain(evidence).collect();
     // The message is about the first.
     let waits = reading.waiting_for.iter().skip(1);

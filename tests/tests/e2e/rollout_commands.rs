@@ -10,6 +10,7 @@ use statusbridge_tests::*;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use tokio::process::Child;
 
 /// Lets a user have these ClusterRoles.
@@ -26,6 +27,20 @@ async fn user(hub: &Hub, name: &str, roles: &[&str]) -> Result<PathBuf> {
             .await?;
     }
     hub.api.kubeconfig_as(name, &[])
+}
+
+/// A `rollout status --watch` on a terminal of ten lines, which `script` of util-linux is.
+async fn on_a_terminal(kubeconfig: &Path) -> Result<Child> {
+    let program = own_program("statusbridge").await?;
+    let line = format!(
+        "stty rows 10 cols 90; {} rollout status {APP} --watch --kubeconfig {}",
+        program.display(),
+        kubeconfig.display()
+    );
+    let mut command = tokio::process::Command::new("script");
+    command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).env("TERM", "xterm");
+    command.env("NO_COLOR", "1").env("NO_PROXY", "127.0.0.1").kill_on_drop(true);
+    Ok(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?)
 }
 
 /// Its exit code, and what it printed on standard output and standard error.
@@ -119,6 +134,7 @@ async fn people_follow_stop_approve_and_promote_a_rollout() {
         setup.says(APP, "RollingOut").await?;
         let lines = Watch::start(rig, &viewer, &["--revision", &revision(2)]).await?;
         let objects = Watch::start(rig, &viewer, &["-o", "json", "--until", "settled"]).await?;
+        let terminal = on_a_terminal(&viewer).await?;
         lines.tells("rollout/app  Waiting  ").await?;
         lines.tells("rollout/app > wave canary > gate/app-canary  Waiting  0/1 healthy").await?;
         let (code, _, error) = rollout(&viewer, &["status", APP, "--revision", &revision(1)]).await?;
@@ -263,6 +279,13 @@ async fn people_follow_stop_approve_and_promote_a_rollout() {
             ensure!(told.lines().any(|it| it.starts_with(line)), "no {line:?} in {told}");
         }
         ensure!(!told.contains('\u{1b}'), "{told}");
+        let shown =
+            tokio::time::timeout(SOON, terminal.wait_with_output()).await.context("it does not end")??;
+        let text = String::from_utf8(shown.stdout)?;
+        let last = text.rsplit("\u{1b}[?7l").next().unwrap_or_default();
+        ensure!(shown.status.code() == Some(0) && text.matches("\u{1b}[?7l").count() > 3, "{text:?}");
+        ensure!(last.starts_with("\r\u{1b}[") && last.lines().count() <= 10, "{last:?}");
+        ensure!(last.contains("rollout/app  RolledOut") && last.contains("4 done"), "{last:?}");
         Ok(())
     })
     .await;

@@ -25,6 +25,9 @@ fn all_namespaces_are_told_apart() {
 
 #[test]
 fn a_gate_is_shown_alone() {
-    assert_eq!(shown(Some("gate/by-hand"), false), "gate/by-hand  Open  2/2 healthy, evidence 4s");
+    assert_eq!(
+        shown(Some("gate/by-hand"), false),
+        "gate/by-hand  Open  222222222222, 2/2 healthy; evidence 4s old"
+    );
     assert_eq!(shown(Some("gate/gone"), false), "there are no FleetPackages and no RolloutGates");
 }

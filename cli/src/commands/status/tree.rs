@@ -99,7 +99,7 @@ impl<'w> Fleet<'w> {
         let rollouts = own.iter().map(|rollout| of_rollout(rollout, known, self.now));
         let others = self.gates.get(&package.key).into_iter().flatten();
         let others = others.filter(|gate| !in_waves.contains(gate.key.name.as_str()));
-        let mut branch = of_gate(&Verdict::of_package(package, Asked::at(self.now)), known, self.now);
+        let mut branch = self.judged(&Verdict::of_package(package, Asked::at(self.now)), known);
         branch.branches.extend(rollouts.chain(others.map(|gate| self.gate(gate, Some(package)))));
         let mut told = BTreeSet::new();
         names(&branch.branches, &mut told);
@@ -116,7 +116,16 @@ impl<'w> Fleet<'w> {
 
     fn gate(&self, gate: &GateObject, package: Option<&PackageObject>) -> Branch {
         let verdict = Verdict::of_gate(&Gate::from(gate), package, Asked::at(self.now));
-        of_gate(&verdict, package.map(problems_of).unwrap_or_default(), self.now)
+        self.judged(&verdict, package.map(problems_of).unwrap_or_default())
+    }
+
+    /// With the revision, which no FleetRollout above it tells.
+    fn judged(&self, verdict: &Verdict, known: &[Problem]) -> Branch {
+        let branch = of_gate(verdict, known, self.now);
+        let revision = verdict.reading.revision.as_ref().filter(|it| !it.is_empty());
+        let revision = revision.and(verdict.reading.fingerprint.clone());
+        let text = revision.into_iter().chain(Some(branch.text).filter(|text| !text.is_empty()));
+        Branch { text: text.collect::<Vec<_>>().join(", "), ..branch }
     }
 }
 
