@@ -104,7 +104,6 @@ fn folded(branches: &[Branch]) -> Vec<Branch> {
     let mut all = Vec::new();
     for run in branches.chunk_by(|a, b| a.is_all_done() && b.is_all_done()) {
         match run {
-            [one] if one.is_all_done() => all.push(Branch { branches: Vec::new(), ..one.clone() }),
             [one] => all.push(Branch { branches: folded(&one.branches), ..one.clone() }),
             many => {
                 let names: Vec<&str> = many.iter().map(|branch| branch.name.as_str()).collect();

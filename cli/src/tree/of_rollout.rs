@@ -45,7 +45,7 @@ fn of_wave(wave: &Wave, problems: &[Problem], now: Seconds) -> Branch {
         WaveState::Failed => ("Failed", Some(Colour::Red)),
     };
     let mut text = match state {
-        WaveState::Pending => format!("{clusters} clusters"),
+        WaveState::Pending => format!("{clusters} cluster{}", if *clusters == 1 { "" } else { "s" }),
         _ => format!("{admitted}/{clusters} admitted"),
     };
     // The gate tells it, where there is one.

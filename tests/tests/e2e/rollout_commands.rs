@@ -217,13 +217,15 @@ async fn people_follow_stop_approve_and_promote_a_rollout() {
         // A wave that fails stalls it; who has the right carries it over.
         setup.fleet.says("c3", APP, FakePackage::failed_at(&revision(2)));
         setup.says(APP, "WaveFailed").await?;
+        hub.closes("app-risky", "FailureBudgetExceeded", SOON).await?;
         let (code, told) = objects.ends().await?;
         let last: Value = serde_json::from_str(told.lines().last().context("no lines")?)?;
         ensure!(
             code == Some(3) && last["state"] == "Stalled" && last["reason"] == "WaveFailed",
             "{code:?} {last:#}"
         );
-        ensure!(last["waves"][2]["verdict"]["state"] == "Stalled", "{last:#}");
+        let risky = &last["waves"][2];
+        ensure!(risky["state"] == "Failed" && risky["verdict"]["name"] == "app-risky", "{last:#}");
         lines.tells("rollout/app > wave risky > gate/app-risky > cluster c3  Failed").await?;
         let promote = |wave: &'static str| {
             ["promote", APP, "--wave", wave, "--reason", "c3 is being rebuilt", "--for", "1h"]

@@ -65,8 +65,7 @@ pub(super) fn tree(rollout: &Rollout, problems: &[Problem], why: Option<&str>, n
     }
     root.branches.extend(waves);
     if let Some(left_out) = rollout.clusters.map(|it| it.left_out).filter(|left_out| *left_out > 0) {
-        root.branches
-            .push(Branch::told("left out", format!("{left_out} clusters of the package are in no wave")));
+        root.branches.push(Branch::told("in no wave", format!("{left_out} of the package's clusters")));
     }
     if let Some(previous) = &rollout.previous {
         root.branches.push(before(previous, now));
