@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use futures::StreamExt;
 use futures::stream::select_all;
-use futures::{FutureExt, StreamExt};
 use kube::runtime::watcher::{self, Config, Event};
 use statusbridge_aggregator::hub;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
@@ -18,6 +18,9 @@ use crate::hub::{Events, Hub};
 const LIST: Duration = Duration::from_secs(60);
 /// How often the hub is asked for the time while nothing happens: evidence grows old without an event.
 pub(crate) const TICK: Duration = Duration::from_secs(5);
+
+/// For so long what changes is taken in together, so that a hub where much happens is not shown all the time.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// FleetPackages, gates and FleetRollouts, as far as they are watched.
 pub(crate) struct Objects {
@@ -101,24 +104,16 @@ impl Watched {
     /// # Errors
     /// When the API server ends the watches.
     pub(crate) async fn change(&mut self) -> Result<Option<String>> {
-        let mut complaint = None;
         tokio::select! {
             event = self.events.next() => {
-                // What is there already is taken in at once.
-                let mut next = Some(event);
-                while let Some(event) = next {
-                    let (kind, event) = event.context("the hub's API server ended the watch")?;
-                    match event {
-                        Ok(event) => self.objects.apply(kind, event),
-                        Err(error) => {
-                            let error = format!("{:#}", refused(kind, &error));
-                            if self.complaint != error {
-                                self.complaint.clone_from(&error);
-                                complaint = Some(error);
-                            }
-                        }
+                let mut complaint = self.take(event)?;
+                let gathered = sleep(GATHER);
+                tokio::pin!(gathered);
+                loop {
+                    tokio::select! {
+                        () = &mut gathered => return Ok(complaint),
+                        event = self.events.next() => complaint = self.take(event)?.or(complaint),
                     }
-                    next = self.events.next().now_or_never();
                 }
             }
             () = sleep(TICK) => {
@@ -126,9 +121,25 @@ impl Watched {
                 if let Ok(now) = self.hub.now().await {
                     self.asked = (now, Instant::now());
                 }
+                Ok(None)
             }
         }
-        Ok(complaint)
+    }
+
+    /// Takes in an event, and says what went wrong unless that was said before.
+    fn take(&mut self, event: Option<(Kind, watcher::Result<Event<LazyObject>>)>) -> Result<Option<String>> {
+        let (kind, event) = event.context("the hub's API server ended the watch")?;
+        match event {
+            Ok(event) => self.objects.apply(kind, event),
+            Err(error) => {
+                let complaint = format!("{:#}", refused(kind, &error));
+                if self.complaint != complaint {
+                    self.complaint.clone_from(&complaint);
+                    return Ok(Some(complaint));
+                }
+            }
+        }
+        Ok(None)
     }
 
     fn is_listed(&self) -> bool {

@@ -2,13 +2,11 @@
 
 use std::io::IsTerminal;
 
-use super::Branch;
+use super::{Branch, LONGEST_LINE};
 use crate::text::{Colour, cut, one_line, paint};
 
 /// Most letters that the names beside each other are made equally long to.
 const WIDEST_NAME: usize = 40;
-/// Most letters of a line where no terminal says how wide it is.
-const LONGEST_LINE: usize = 1000;
 
 /// How many lines there are, and how many letters in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

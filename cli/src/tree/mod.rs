@@ -17,6 +17,9 @@ pub(crate) use of_rollout::{age, of_rollout};
 
 use crate::text::Colour;
 
+/// Most letters of a line where no terminal says how wide it is.
+const LONGEST_LINE: usize = 1000;
+
 /// A thing, and what belongs to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Branch {

@@ -3,11 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
-use super::Branch;
+use super::{Branch, LONGEST_LINE};
 use crate::text::{cut, one_line, paint};
-
-/// Most letters of a line.
-const LONGEST_LINE: usize = 1000;
 
 /// What was told of a branch.
 #[derive(Debug, PartialEq, Eq)]

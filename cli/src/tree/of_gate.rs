@@ -4,7 +4,6 @@ use statusbridge_api::Reason;
 use statusbridge_api::fleet_package::Problem;
 use statusbridge_api::rollout_gate::Waiting;
 use statusbridge_core::decide::unix;
-use statusbridge_core::reconcile::gate_verdict::State;
 use statusbridge_core::reconcile::store::Kind;
 use statusbridge_core::time::Seconds;
 
@@ -30,11 +29,6 @@ const TROUBLE: [Reason; 9] = [
 pub(crate) fn of_gate(verdict: &Verdict, problems: &[Problem], now: Seconds) -> Branch {
     let Verdict { kind, reading } = verdict;
     let word = if *kind == Kind::FleetPackage { "package" } else { "gate" };
-    let colour = match reading.state {
-        State::Open => Colour::Green,
-        State::Waiting | State::OtherRevision => Colour::Yellow,
-        State::Stalled | State::NotJudged | State::Stale => Colour::Red,
-    };
     let counts = counts(reading, now);
     let mut text = counts.as_ref().map(|counts| counts.news()).unwrap_or_default();
     if !reading.is_open() && !reading.message.is_empty() {
@@ -49,7 +43,7 @@ pub(crate) fn of_gate(verdict: &Verdict, problems: &[Problem], now: Seconds) -> 
     let named = reading.waiting_for.iter().flat_map(|it| in_trouble(it, problems, now));
     Branch {
         name: format!("{word}/{}", reading.name),
-        state: Some((verdict.state(), Some(colour))),
+        state: Some((verdict.state(), Some(verdict.colour()))),
         text,
         ages: ages.join(", "),
         is_done: reading.is_open(),

@@ -5,7 +5,7 @@ use clap::Args;
 use statusbridge_api::window::Approval;
 use statusbridge_core::reconcile::store::GateObject;
 
-use super::one::One;
+use super::one::{One, wave};
 use crate::commands::approve::{ApprovalArgs, approve, approved};
 use crate::exit::Exit;
 use crate::hub::Access;
@@ -34,7 +34,7 @@ pub(super) async fn run(access: &Access, args: RolloutApproveArgs) -> Result<Exi
     let one = One::begin(&hub, &args.rollout).await?;
     let rollout = one.read()?;
     let gate = match &args.wave {
-        Some(wave) => one.gate(&rollout, one.wave(&rollout, wave)?)?,
+        Some(name) => one.gate(&rollout, wave(&rollout, name)?)?,
         None => latest(&one, &rollout)?,
     };
     if !is_required(gate) {

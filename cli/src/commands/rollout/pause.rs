@@ -69,7 +69,7 @@ pub(super) fn reason(text: &str) -> Result<String, String> {
 /// When there is no such FleetRollout, it may not be changed, or somebody else changes it.
 pub(super) async fn pause(access: &Access, args: PauseArgs) -> Result<Exit> {
     let done = "paused: no further cluster is admitted, and those that are admitted stay so";
-    set(access, args.which, true, args.reason, done).await
+    set(&access.connect().await?, args.which, true, args.reason, done).await
 }
 
 /// Resumes it.
@@ -77,19 +77,13 @@ pub(super) async fn pause(access: &Access, args: PauseArgs) -> Result<Exit> {
 /// # Errors
 /// As [`pause`].
 pub(super) async fn resume(access: &Access, args: ResumeArgs) -> Result<Exit> {
-    set(access, args.which, false, None, "resumed: clusters are admitted as its waves go on").await
+    let done = "resumed: clusters are admitted as its waves go on";
+    set(&access.connect().await?, args.which, false, None, done).await
 }
 
-async fn set(
-    access: &Access,
-    args: WhichArgs,
-    to: bool,
-    because: Option<String>,
-    done: &str,
-) -> Result<Exit> {
-    let hub = access.connect().await?;
+async fn set(hub: &Hub, args: WhichArgs, to: bool, because: Option<String>, done: &str) -> Result<Exit> {
     let key = Key { namespace: hub.namespace.clone(), name: args.rollout };
-    let (first, why) = read(&hub, &key).await?;
+    let (first, why) = read(hub, &key).await?;
     let which = format!("rollout/{}", key.name);
     let shown = Rollout::of(&first, None, std::iter::empty(), hub.now().await?);
     let why = why.map(|why| format!(", paused because: {}", one_line(&why))).unwrap_or_default();
@@ -111,7 +105,7 @@ async fn set(
                 return Ok(Exit::Done);
             }
             Written::Gone => return Err(not_found(&key)),
-            Written::Conflict => object = read(&hub, &key).await?.0,
+            Written::Conflict => object = read(hub, &key).await?.0,
         }
         // Its status may be written at any time, its spec by somebody else only.
         if (&object.uid, object.generation) != (&first.uid, first.generation) {
@@ -130,4 +124,105 @@ async fn read(hub: &Hub, key: &Key) -> Result<(RolloutObject, Option<String>)> {
     let why = object.metadata.annotations.as_ref().and_then(|all| all.get(PAUSED_BECAUSE)).cloned();
     let read = RolloutObject::read(LazyObject::from(object)).ok_or_else(|| not_found(key))?;
     Ok((read, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use http_body_util::{BodyExt, Full};
+    use hyper::body::{Bytes, Incoming};
+    use hyper::service::service_fn;
+    use hyper::{Method, Request, Response};
+    use hyper_util::rt::TokioIo;
+    use kube::{Client, Config};
+    use rstest::rstest;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::example;
+
+    /// An API server whose FleetRollout changes once, before the first write: then it is of this generation.
+    struct Server {
+        generation: i64,
+        version: u64,
+        patches: Vec<Value>,
+    }
+
+    impl Server {
+        fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
+            let mut object = example::rollout();
+            object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+            object["metadata"]["generation"] = json!(if self.version == 1 { 1 } else { self.generation });
+            if path == "/version" || *method == Method::GET {
+                return (200, object);
+            }
+            let patch: Value = serde_json::from_slice(body).unwrap();
+            let is_current = patch["metadata"]["resourceVersion"] == object["metadata"]["resourceVersion"];
+            self.patches.push(patch);
+            if self.version == 1 || !is_current {
+                self.version = 2;
+                let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                    "message": "the object has been modified", "reason": "Conflict", "code": 409});
+                return (409, status);
+            }
+            (200, object)
+        }
+    }
+
+    /// Starts it, and a client of it.
+    async fn hub(server: Arc<Mutex<Server>>) -> Hub {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let server = server.clone();
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let server = server.clone();
+                    async move {
+                        let (head, body) = request.into_parts();
+                        let body = body.collect().await.unwrap().to_bytes();
+                        let (code, answer) =
+                            server.lock().unwrap().answer(&head.method, head.uri.path(), &body);
+                        let answer = Full::new(Bytes::from(answer.to_string()));
+                        Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
+                    }
+                });
+                let served = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service);
+                tokio::spawn(served);
+            }
+        });
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        Hub { client: Client::try_from(config).unwrap(), namespace: "fleet".to_owned() }
+    }
+
+    #[rstest]
+    #[case::a_status_was_written(1, Ok(Exit::Done), 2)]
+    #[case::somebody_else_has_changed_it(
+        2,
+        Err("somebody else has changed rollout/payments meanwhile: look at it, and run this again"),
+        1
+    )]
+    #[tokio::test]
+    async fn a_change_in_between_is_told(
+        #[case] generation: i64,
+        #[case] expected: Result<Exit, &str>,
+        #[case] writes: usize,
+    ) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let server = Arc::new(Mutex::new(Server { generation, version: 1, patches: Vec::new() }));
+        let hub = hub(server.clone()).await;
+        let which = WhichArgs { rollout: "payments".to_owned(), dry_run: false };
+        let ended = set(&hub, which, true, Some("why".to_owned()), "paused").await;
+        assert_eq!(ended.map_err(|error| error.to_string()), expected.map_err(str::to_owned));
+        let patches = &server.lock().unwrap().patches;
+        assert_eq!(patches.len(), writes);
+        let first = json!({
+            "metadata": {"uid": "uid of payments", "resourceVersion": "1", "annotations": {PAUSED_BECAUSE: "why"}},
+            "spec": {"paused": true},
+        });
+        assert_eq!(patches[0], first);
+    }
 }

@@ -14,7 +14,7 @@ use statusbridge_core::decide::time;
 use statusbridge_core::reconcile::store::{GateObject, HubObject, Kind};
 use statusbridge_core::time::Seconds;
 
-use super::one::One;
+use super::one::{One, wave};
 use super::pause::reason;
 use crate::exit::Exit;
 use crate::hub::Access;
@@ -62,7 +62,7 @@ pub(super) async fn run(access: &Access, args: PromoteArgs) -> Result<Exit> {
     let hub = access.connect().await?;
     let one = One::begin(&hub, &args.rollout).await?;
     let rollout = one.read()?;
-    let wave = one.wave(&rollout, &args.wave)?;
+    let wave = wave(&rollout, &args.wave)?;
     let gate = one.gate(&rollout, wave)?;
     let (which, now) = (format!("rolloutgate/{}", gate.key.name), one.watched.now());
     if let Some(refusal) = refusal(gate, wave.verdict.as_ref().is_some_and(|it| it.reading.is_open()), now) {
@@ -113,5 +113,46 @@ fn refusal(gate: &GateObject, is_open: bool, now: Seconds) -> Option<String> {
         }
         None if is_open => Some("is open already: the rollout waits for something else".to_owned()),
         None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::example;
+
+    #[rstest]
+    #[case::closed(json!(null), false, None)]
+    #[case::open(json!(null), true, Some("is open already: the rollout waits for something else"))]
+    #[case::an_override_that_has_ended(
+        json!({"state": "Closed", "reason": "x", "until": "2026-01-01T02:00:00Z"}), false, None
+    )]
+    #[case::closed_by_hand(
+        json!({"state": "Closed", "reason": "freeze", "until": "2026-01-01T02:00:01Z"}), false,
+        Some("is closed by hand already until 2026-01-01T02:00:01Z (freeze): take that override away first")
+    )]
+    #[case::open_by_hand(
+        json!({"state": "Open", "reason": "a\u{1b}b"}), false,
+        Some("is open by hand already (a b): take that override away first")
+    )]
+    fn gates_that_are_not_opened(#[case] word: Value, #[case] is_open: bool, #[case] expected: Option<&str>) {
+        let mut gate = example::gate("half", None, false, json!({}));
+        gate["spec"]["override"] = word;
+        let objects = example::objects(&[gate]);
+        let gate = objects.gates.iter().next().unwrap();
+        assert_eq!(refusal(gate, is_open, example::NOW).as_deref(), expected);
+    }
+
+    #[rstest]
+    #[case("1h", Ok(3600))]
+    #[case("168h", Ok(604_800))]
+    #[case("168h1s", Err("at most 168h"))]
+    #[case("0s", Err("it must be longer than 0s"))]
+    fn spans(#[case] text: &str, #[case] expected: Result<u64, &str>) {
+        let span = span_of_override(text).map(|span| span.as_secs());
+        assert_eq!(span, expected.map_err(str::to_owned));
     }
 }

@@ -3,11 +3,10 @@
 use std::fmt::Write as _;
 use std::io;
 
-use statusbridge_core::reconcile::gate_verdict::State;
 use statusbridge_core::reconcile::store::Kind;
 
 use super::entry::{Entry, Totals};
-use crate::text::{Colour, one_line, pad, paint, span, widths};
+use crate::text::{one_line, pad, paint, span, widths};
 use crate::verdict::Verdict;
 
 const HEAD: [&str; 10] = [
@@ -47,15 +46,10 @@ fn table(entries: &[Entry], namespaces: bool) -> String {
 
 /// The line of an object.
 fn row(entry: &Entry, namespaces: bool, widths: &[usize]) -> String {
-    let colour = match entry.verdict.reading.state {
-        State::Open => Colour::Green,
-        State::Waiting | State::OtherRevision => Colour::Yellow,
-        State::Stalled | State::NotJudged | State::Stale => Colour::Red,
-    };
     let place = STATE + usize::from(namespaces);
     let mut cells = pad(&cells(entry, namespaces), widths);
     if let Some(state) = cells.get_mut(place) {
-        *state = paint(state, colour, &io::stdout());
+        *state = paint(state, entry.verdict.colour(), &io::stdout());
     }
     cells.join("   ").trim_end().to_owned() + "\n"
 }
