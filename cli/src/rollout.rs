@@ -154,9 +154,10 @@ fn is_about(status: &FleetRolloutStatus, revision: &str) -> bool {
 
 fn judge(object: &RolloutObject, wanted: Option<&str>) -> (RolloutState, String, String) {
     let not_judged = |message: String| (RolloutState::NotJudged, Reason::Pending.name().to_owned(), message);
-    if let Err(error) = &object.spec {
-        return (RolloutState::Stalled, Reason::InvalidSpec.name().to_owned(), error.clone());
-    }
+    let spec = match &object.spec {
+        Ok(spec) => spec,
+        Err(error) => return (RolloutState::Stalled, Reason::InvalidSpec.name().to_owned(), error.clone()),
+    };
     let status =
         object.status.as_ref().filter(|status| status.observed_generation == Some(object.generation));
     let Some((status, ready)) = status.and_then(|status| Some((status, find(&status.conditions, READY)?)))
@@ -169,11 +170,12 @@ fn judge(object: &RolloutObject, wanted: Option<&str>) -> (RolloutState, String,
         _ if is_true(&status.conditions, STALLED) => RolloutState::Stalled,
         _ => RolloutState::Waiting,
     };
-    match wanted {
-        // The FleetPackage has moved, which does not show in the FleetRollout's generation.
-        Some(wanted) if state == RolloutState::RolledOut && !is_about(status, wanted) => not_judged(format!(
+    // When the FleetPackage moves, the FleetRollout's generation stays.
+    let may_have_moved = spec.revision.is_none() || state == RolloutState::RolledOut;
+    match wanted.filter(|wanted| may_have_moved && !is_about(status, wanted)) {
+        Some(wanted) => not_judged(format!(
             "revision {wanted} is wanted, and the FleetRollout has not been judged for it yet"
         )),
-        _ => (state, ready.reason.clone(), ready.message.clone()),
+        None => (state, ready.reason.clone(), ready.message.clone()),
     }
 }

@@ -40,6 +40,13 @@ fn programs_read_the_same() {
     },
     RolloutState::NotJudged
 )]
+#[case::stalled_at_another_revision_than_the_package_wants(
+    |it: &mut Value| {
+        it["status"]["revision"] = json!("main@sha1:3333333333333333333333333333333333333333");
+        it["spec"].as_object_mut().unwrap().remove("revision");
+    },
+    RolloutState::NotJudged
+)]
 #[case::not_judged(|it: &mut Value| it["status"] = json!({}), RolloutState::NotJudged)]
 #[case::not_readable(|it: &mut Value| it["spec"]["waves"] = json!("all"), RolloutState::Stalled)]
 fn states(#[case] change: fn(&mut Value), #[case] expected: RolloutState) {
