@@ -32,7 +32,7 @@ Exit codes, the same for all commands:
   0  done; what was waited for is so; nothing is wrong
   1  something failed: a server cannot be asked, or doctor or a check found problems
   2  wrong arguments, or a source or configuration file is wrong
-  3  stalled: it will not open by itself
+  3  stalled: it will not open, or go on, by itself
   4  the time is over
   5  nobody keeps the status up to date, or its evidence is too old
   6  the object is for another revision

@@ -11,14 +11,15 @@ use futures::stream::{BoxStream, SelectAll, select_all};
 use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::Client;
-use kube::api::Api;
+use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
+use serde_json::{Value, json};
 use statusbridge_aggregator::clock;
-use statusbridge_aggregator::hub::write;
+use statusbridge_aggregator::hub::write::{self, HubError, Written, in_time};
 use statusbridge_core::reconcile::command::CALL_TIMEOUT;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::reconcile::store::{Kind, Version};
 use statusbridge_core::time::Seconds;
 use statusbridge_serving::kubeconfig;
 
@@ -85,21 +86,59 @@ pub(crate) struct Answer {
 /// Objects of a page of a list: slices are large.
 const PAGE: u32 = 50;
 
+/// Who changes specs.
+const FIELD_MANAGER: &str = "statusbridge";
+
 /// What lists and watches say.
-pub(crate) type Events = SelectAll<BoxStream<'static, (Kind, watcher::Result<watcher::Event<LazyObject>>)>>;
+pub(crate) type Events = SelectAll<EventsOfKind>;
+type EventsOfKind = BoxStream<'static, (Kind, watcher::Result<watcher::Event<LazyObject>>)>;
 
 impl Hub {
     /// Lists objects of these kinds in a namespace, or in all, and goes on with what changes.
     pub(crate) fn events(&self, kinds: &[Kind], namespace: Option<&str>) -> Events {
-        let of = |kind: Kind| {
-            let api: Api<LazyObject> = match namespace {
-                Some(namespace) => write::within(&self.client, kind, namespace),
-                None => write::everywhere(&self.client, kind),
-            };
-            let events = watcher(api, watcher::Config::default().page_size(PAGE)).default_backoff();
-            events.map(move |event| (kind, event)).boxed()
+        select_all(kinds.iter().map(|kind| self.events_of(*kind, namespace, watcher::Config::default())))
+    }
+
+    /// Lists those objects of a kind that `only` selects, and goes on with what changes.
+    pub(crate) fn events_of(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        only: watcher::Config,
+    ) -> EventsOfKind {
+        let api: Api<LazyObject> = match namespace {
+            Some(namespace) => write::within(&self.client, kind, namespace),
+            None => write::everywhere(&self.client, kind),
         };
-        select_all(kinds.iter().map(|kind| of(*kind)))
+        let events = watcher(api, only.page_size(PAGE)).default_backoff();
+        events.map(move |event| (kind, event)).boxed()
+    }
+
+    /// Changes the object of which this is the version, and no other; one that has changed meanwhile stays as it is.
+    /// `patch` is a merge patch.
+    ///
+    /// # Errors
+    /// When the API server refuses or does not answer.
+    pub(crate) async fn patch(
+        &self,
+        kind: Kind,
+        version: &Version,
+        mut patch: Value,
+        dry_run: bool,
+    ) -> Result<Written, HubError> {
+        let Version { key, uid, resource_version } = version;
+        if let Some(fields) = patch.as_object_mut() {
+            let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+            if let Some(metadata) = metadata.as_object_mut() {
+                metadata.insert("uid".to_owned(), json!(uid));
+                metadata.insert("resourceVersion".to_owned(), json!(resource_version));
+            }
+        }
+        let params =
+            PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let objects = write::within(&self.client, kind, &key.namespace);
+        let answer = in_time(objects.patch(&key.name, &params, &Patch::Merge(&patch))).await;
+        write::written(answer.map(Written::done))
     }
 
     /// Asks for a path.

@@ -3,20 +3,29 @@
 //!
 //! ```text
 //!   main ─> commands ─┬─> hub, feeds: who is asked
-//!                     ├─> target, verdict: objects of the hub, as a command line names them, and what they tell
+//!                     ├─> watched: objects of the hub, and what changes
+//!                     ├─> target, verdict, rollout: such an object, as a command line names it, and what it tells
+//!                     ├─> screen, tree: what is shown while it goes on
 //!                     └─> output, text: what is printed;  exit: how it ends
 //! ```
 
 #![cfg_attr(test, allow(clippy::string_slice))] // clippy.toml has no word for it
 
 mod commands;
+mod counts;
+#[cfg(test)]
+mod example;
 mod exit;
 mod feeds;
 mod hub;
 mod output;
+mod rollout;
+mod screen;
 mod target;
 mod text;
+mod tree;
 mod verdict;
+mod watched;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -27,6 +27,14 @@ pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
+/// The beginning of a text of more letters than `most`, marked as such.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…'].into_iter().take(most)).collect(),
+    }
+}
+
 /// Lines of cells in columns. The last cell of a line with fewer cells than others goes across the rest of them.
 pub(crate) fn table(lines: &[Vec<String>]) -> String {
     let widths = widths(lines);
@@ -93,5 +101,16 @@ mod tests {
     #[case(-90.0, "-1m30s")]
     fn spans(#[case] seconds: Seconds, #[case] expected: &str) {
         assert_eq!(span(seconds), expected);
+    }
+
+    #[rstest]
+    #[case("abc", 3, "abc")]
+    #[case("abcd", 3, "ab…")]
+    #[case("äöüß", 3, "äö…")]
+    #[case("abc", 1, "…")]
+    #[case("abc", 0, "")]
+    #[case("", 0, "")]
+    fn a_text_is_cut_where_it_is_too_long(#[case] text: &str, #[case] most: usize, #[case] expected: &str) {
+        assert_eq!(cut(text, most), expected);
     }
 }

@@ -8,6 +8,8 @@ use statusbridge_core::reconcile::gate_verdict::{self, Gate, GateVerdict, Questi
 use statusbridge_core::reconcile::store::{Kind, PackageObject};
 use statusbridge_core::time::Seconds;
 
+use crate::text::Colour;
+
 /// The verdict on a gate, or on a FleetPackage, which reads as the gate that is open while it is Ready.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Verdict {
@@ -49,6 +51,15 @@ impl Verdict {
         match (self.kind, self.reading.state) {
             (Kind::FleetPackage, State::Open) => "Ready",
             (_, state) => state.name(),
+        }
+    }
+
+    /// The colour of that.
+    pub(crate) fn colour(&self) -> Colour {
+        match self.reading.state {
+            State::Open => Colour::Green,
+            State::Waiting | State::OtherRevision => Colour::Yellow,
+            State::Stalled | State::NotJudged | State::Stale => Colour::Red,
         }
     }
 }

@@ -11,14 +11,14 @@ use statusbridge_aggregator::hub::write::{self, in_time};
 use statusbridge_api::conditions::{OPEN, find};
 use statusbridge_api::names::shortened;
 use statusbridge_api::rollout_approval::{ApprovedBy, Seen};
-use statusbridge_api::rollout_gate::GateRef;
+use statusbridge_api::rollout_gate::{Approved, GateRef};
 use statusbridge_api::window::Approval;
 use statusbridge_api::{RolloutApproval, RolloutApprovalSpec, RolloutGateSpec};
 use statusbridge_contract::Fingerprint;
 use statusbridge_core::reconcile::store::{GateObject, Key, Kind};
 
 use crate::exit::Exit;
-use crate::hub::{Access, Hub};
+use crate::hub::Access;
 use crate::output::say;
 use crate::target::{name, revision};
 
@@ -33,6 +33,13 @@ pub(crate) struct ApproveArgs {
     /// Name of the gate
     #[arg(value_parser = name)]
     gate: String,
+    #[command(flatten)]
+    approval: ApprovalArgs,
+}
+
+/// Flags of an approval.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ApprovalArgs {
     /// The revision that you mean; refuses where the gate is for another one [default: that of the gate]
     #[arg(long, value_parser = revision)]
     revision: Option<String>,
@@ -49,32 +56,47 @@ pub(crate) struct ApproveArgs {
 /// # Errors
 /// When there is no such gate, it is for another revision, or it may not be approved.
 pub(crate) async fn run(access: &Access, args: ApproveArgs) -> Result<Exit> {
-    let Hub { client, namespace } = access.connect().await?;
-    let key = Key { namespace, name: args.gate.clone() };
-    let object = write::read(&client, Kind::RolloutGate, &key).await.context("RolloutGate")?;
+    let hub = access.connect().await?;
+    let key = Key { namespace: hub.namespace.clone(), name: args.gate };
+    let object = write::read(&hub.client, Kind::RolloutGate, &key).await.context("RolloutGate")?;
     let gate = object.and_then(GateObject::read).ok_or_else(|| {
         Exit::NotFound.error(format!("there is no RolloutGate {:?} in namespace {}", key.name, key.namespace))
     })?;
+    approve(&hub.client, &gate, args.approval).await
+}
+
+/// The approval that counts for a gate's present spec.
+pub(super) fn approved(gate: &GateObject) -> Option<&Approved> {
+    let spec = gate.spec.as_ref().ok()?;
+    let status = gate.status.as_ref().filter(|status| {
+        status.observed_generation == Some(gate.generation)
+            && status.revision.as_ref() == Some(&spec.revision)
+    });
+    status.and_then(|status| status.approved_by.as_ref())
+}
+
+/// Shows what a gate says, and approves it.
+///
+/// # Errors
+/// When it is for another revision, or may not be approved.
+pub(super) async fn approve(client: &Client, gate: &GateObject, args: ApprovalArgs) -> Result<Exit> {
+    let key = &gate.key;
     let spec = gate.spec.as_ref().map_err(|error| anyhow::anyhow!("rolloutgate/{}: {error}", key.name))?;
     let own = Fingerprint::of(&spec.revision);
     if let Some(meant) = args.revision.as_ref().filter(|meant| Fingerprint::of(meant) != own) {
         let message = format!("rolloutgate/{} is for revision {}, not {meant}", key.name, spec.revision);
         return Err(Exit::OtherRevision.error(message));
     }
-    let seen = seen(&gate);
+    let seen = seen(gate);
     say(&describe(&key.name, spec, &seen));
     if spec.terms.approval == Approval::NotRequired {
         eprintln!("note: rolloutgate/{} does not ask for an approval (spec.approval)", key.name);
     }
-    let status = gate.status.as_ref().filter(|status| {
-        status.observed_generation == Some(gate.generation)
-            && status.revision.as_ref() == Some(&spec.revision)
-    });
-    if let Some(approved) = status.and_then(|status| status.approved_by.as_ref()) {
+    if let Some(approved) = approved(gate) {
         say(&format!("{} has approved it already: rolloutapproval/{}", approved.user, approved.name));
         return Ok(Exit::Done);
     }
-    let user = who(&client).await?;
+    let user = who(client).await?;
     let approval = RolloutApproval {
         metadata: ObjectMeta {
             generate_name: Some(format!("{}-{own}-", shortened(&key.name, LONGEST_NAME))),
@@ -88,7 +110,7 @@ pub(crate) async fn run(access: &Access, args: ApproveArgs) -> Result<Exit> {
             seen: Some(seen),
         },
     };
-    let approvals = Api::<RolloutApproval>::namespaced(client, &key.namespace);
+    let approvals = Api::<RolloutApproval>::namespaced(client.clone(), &key.namespace);
     let params = PostParams { dry_run: args.dry_run, ..PostParams::default() };
     let made = in_time(approvals.create(&params, &approval)).await;
     let made = made.with_context(|| format!("rolloutgate/{} could not be approved as {user}", key.name))?;

@@ -2,7 +2,7 @@
 //!
 //! | commands | what they ask |
 //! |---|---|
-//! | `status`, `wait`, `explain`, `ui`, `set-revision`, `approve` | the hub's API server, by [`crate::hub`] |
+//! | `status`, `wait`, `explain`, `ui`, `set-revision`, `approve`, `rollout …` | the hub's API server, by [`crate::hub`] |
 //! | `doctor`, `history` | metrics backends too, by [`crate::feeds`] |
 //! | `verdict`, `status --without-hub` | metrics backends alone |
 //! | `mcp` | the aggregator's HTTP API |
@@ -16,6 +16,7 @@ mod explain;
 mod history;
 mod kstatus;
 mod mcp;
+mod rollout;
 mod set_revision;
 mod source;
 mod status;
@@ -54,6 +55,9 @@ pub(crate) enum Command {
     SetRevision(set_revision::SetRevisionArgs),
     /// Approve a gate at its revision, for gates that ask for an approval
     Approve(approve::ApproveArgs),
+    /// Follow a FleetRollout, and pause, approve or promote it
+    #[command(subcommand)]
+    Rollout(rollout::RolloutCommand),
     /// Look at sources, which tell the exporter how to read packages, and try them on saved objects
     #[command(subcommand)]
     Source(source::SourceCommand),
@@ -80,6 +84,7 @@ impl Command {
             Self::Mcp(args) => block_on(mcp::run(access, args)),
             Self::SetRevision(args) => block_on(set_revision::run(access, args)),
             Self::Approve(args) => block_on(approve::run(access, args)),
+            Self::Rollout(command) => block_on(rollout::run(access, command)),
             Self::Source(command) => source::run(&command),
             Self::Kstatus(args) => kstatus::run(&args),
             Self::Completion(args) => completion::run(&args, program),

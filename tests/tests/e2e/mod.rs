@@ -37,6 +37,7 @@ mod recipes;
 mod references;
 mod reports;
 mod restored_hub;
+mod rollout_commands;
 mod rollouts;
 mod rubbish;
 mod saved_objects;

@@ -10,20 +10,20 @@ use statusbridge_tests::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-const CLUSTERS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
+pub(crate) const CLUSTERS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
 /// For so long nothing may happen where nothing has to: some polls.
 const A_WHILE: Duration = Duration::from_secs(5);
 
 /// Six fake clusters, where the package is at revision 1, and a hub.
-struct Setup {
-    fleet: FakeFleet,
+pub(crate) struct Setup {
+    pub(crate) fleet: FakeFleet,
     prometheus: Prometheus,
-    hub: Hub,
+    pub(crate) hub: Hub,
     _etcd: Etcd,
 }
 
 impl Setup {
-    async fn start(rig: &Rig) -> Result<Self> {
+    pub(crate) async fn start(rig: &Rig) -> Result<Self> {
         let fleet = FakeFleet::start().await?;
         for cluster in CLUSTERS {
             fleet.says(cluster, APP, FakePackage::healthy_at(&revision(1)));
@@ -36,7 +36,7 @@ impl Setup {
     }
 
     /// Makes or changes a rollout.
-    async fn rolls(&self, name: &str, number: u32, waves: Value) -> Result<()> {
+    pub(crate) async fn rolls(&self, name: &str, number: u32, waves: Value) -> Result<()> {
         self.hub
             .api
             .apply_object(&json!({
@@ -48,7 +48,7 @@ impl Setup {
             .map(drop)
     }
 
-    async fn rollout(&self, name: &str) -> Result<DynamicObject> {
+    pub(crate) async fn rollout(&self, name: &str) -> Result<DynamicObject> {
         let rollouts = self.hub.api.dynamic(&hub::kind("FleetRollout"), Some("default")).await?;
         Ok(rollouts.get(name).await?)
     }
@@ -65,13 +65,13 @@ impl Setup {
     }
 
     /// The clusters that may have the revision of this number.
-    async fn admitted(&self, number: u32) -> Result<BTreeSet<String>> {
+    pub(crate) async fn admitted(&self, number: u32) -> Result<BTreeSet<String>> {
         let record = self.record().await?;
         Ok(record.into_iter().filter(|(_, at)| *at == revision(number)).map(|(name, _)| name).collect())
     }
 
     /// Waits until so many clusters may have it, and tells which.
-    async fn admits(&self, number: u32, many: usize) -> Result<BTreeSet<String>> {
+    pub(crate) async fn admits(&self, number: u32, many: usize) -> Result<BTreeSet<String>> {
         eventually(SOON, &format!("{many} clusters may have revision {number}"), async || {
             let admitted = self.admitted(number).await?;
             ensure!(admitted.len() == many, "{admitted:?}");
@@ -81,7 +81,7 @@ impl Setup {
     }
 
     /// Sees for a while that nobody else may have it.
-    async fn admits_no_more(&self, number: u32, these: &BTreeSet<String>) -> Result<()> {
+    pub(crate) async fn admits_no_more(&self, number: u32, these: &BTreeSet<String>) -> Result<()> {
         holds_for(A_WHILE, "nobody else may have it", async || {
             let admitted = self.admitted(number).await?;
             ensure!(admitted == *these, "{admitted:?}");
@@ -91,14 +91,14 @@ impl Setup {
     }
 
     /// The delivery system brings a revision to clusters that may have it.
-    fn deliver<'c>(&self, number: u32, clusters: impl IntoIterator<Item = &'c String>) {
+    pub(crate) fn deliver<'c>(&self, number: u32, clusters: impl IntoIterator<Item = &'c String>) {
         for cluster in clusters {
             self.fleet.says(cluster, APP, FakePackage::healthy_at(&revision(number)));
         }
     }
 
     /// Waits until the rollout has this reason for being Ready or not.
-    async fn says(&self, name: &str, reason: &str) -> Result<DynamicObject> {
+    pub(crate) async fn says(&self, name: &str, reason: &str) -> Result<DynamicObject> {
         eventually(SOON, &format!("rollout {name} says {reason}"), async || {
             let rollout = self.rollout(name).await?;
             ensure!(history::condition(&rollout, "Ready").1 == reason, "{}", rollout.data["status"]);

@@ -168,26 +168,28 @@ async fn packages_and_gates_are_shown_at_a_glance_and_one_by_one() {
 async fn what_changes_is_told_while_it_goes_on_and_evidence_that_grows_too_old_too() {
     run("e2e-status-watch", async |rig| {
         let world = Waves::start(rig).await?;
-        let mut table = Watch::start(&world.viewer, &["gate/wave-2"]).await?;
-        ensure!(table.next().await?.starts_with("NAME "), "no head");
-        ensure!(table.next().await?.starts_with("gate/wave-2   Waiting"), "not the gate");
+        let mut lines = Watch::start(&world.viewer, &["gate/wave-2"]).await?;
+        let first = lines.next().await?;
+        ensure!(first.starts_with("gate/wave-2  Waiting  ") && first.contains(", 0/2 healthy"), "{first}");
         let mut all = Watch::start(&world.viewer, &["-o", "json"]).await?;
         all.tells("wave-2", "Waiting").await?;
+        let mut tree = Watch::start(&world.viewer, &[]).await?;
+        while !tree.next().await?.starts_with("package/app > gate/wave-2  Waiting  ") {}
         for cluster in ["c2", "c3"] {
             world.fleet.says(cluster, APP, FakePackage::healthy_at(&revision(2)));
         }
         let told = all.tells("wave-2", "Open").await?;
         ensure!(told["open"] == true && told["kind"] == "RolloutGate", "{told:#}");
-        while !table.next().await?.starts_with("gate/wave-2   Open") {}
+        while !lines.next().await?.starts_with("gate/wave-2  Open") {}
         // Nobody writes any more, and nothing else happens either: only time goes on.
         world.hub.aggregator.process().kill();
         let told = all.tells("wave-2", "Stale").await?;
         ensure!(told["open"] == false, "{told:#}");
-        while !table.next().await?.starts_with("gate/wave-2   Stale") {}
+        while !lines.next().await?.starts_with("gate/wave-2  Stale") {}
         let gates = world.hub.api.dynamic(&hub::kind("RolloutGate"), Some("default")).await?;
         gates.delete("wave-2", &DeleteParams::default()).await?;
         all.tells("wave-2", "Gone").await?;
-        while !table.next().await?.starts_with("gate/wave-2   Gone") {}
+        while !lines.next().await?.starts_with("gate/wave-2  Gone") {}
         Ok(())
     })
     .await;

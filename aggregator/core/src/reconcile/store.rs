@@ -144,7 +144,7 @@ impl Owner {
     }
 
     /// Whether it is of this kind.
-    pub(crate) fn is_a(&self, kind: Kind) -> bool {
+    pub fn is_a(&self, kind: Kind) -> bool {
         self.kind == kind.name()
     }
 }
@@ -519,7 +519,7 @@ pub type PackageObject = Object<FleetPackageSpec, FleetPackageStatus>;
 pub type GateObject = Object<RolloutGateSpec, RolloutGateStatus>;
 
 /// A FleetRollout of the hub.
-pub(crate) type RolloutObject = Object<FleetRolloutSpec, FleetRolloutStatus>;
+pub type RolloutObject = Object<FleetRolloutSpec, FleetRolloutStatus>;
 
 /// All FleetRollouts.
 pub type Rollouts = Store<FleetRolloutSpec, FleetRolloutStatus>;

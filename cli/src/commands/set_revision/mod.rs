@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, ListParams};
 use kube::{Error, ResourceExt};
 use serde_json::{Value, json};
 use statusbridge_aggregator::hub::write::{self, HubError, Written, in_time};
 use statusbridge_api::common::duration;
 use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::Kind;
+use statusbridge_core::reconcile::store::{Key, Kind, Version};
 use tokio::time::{Instant, sleep};
 
 use crate::exit::Exit;
@@ -32,8 +32,6 @@ use crate::output::say;
 use crate::target::{revision, warn_of};
 use plan::{Gate, Plan, plan};
 
-/// Who changes the specs.
-const FIELD_MANAGER: &str = "statusbridge-set-revision";
 /// How often a write is tried again because the object has changed meanwhile, if only in its status.
 const ATTEMPTS: usize = 10;
 /// How often gates are looked for that came or were moved back meanwhile.
@@ -66,10 +64,11 @@ pub(crate) struct SetRevisionArgs {
 /// When it may not or cannot be done, or only half-way; the message says how far it got.
 pub(crate) async fn run(access: &Access, args: SetRevisionArgs) -> Result<Exit> {
     warn_of(&args.revision);
-    let Hub { client, namespace } = access.connect().await?;
+    let hub = access.connect().await?;
     let mut mover = Mover {
-        packages: write::within(&client, Kind::FleetPackage, &namespace),
-        gates: write::within(&client, Kind::RolloutGate, &namespace),
+        packages: write::within(&hub.client, Kind::FleetPackage, &hub.namespace),
+        gates: write::within(&hub.client, Kind::RolloutGate, &hub.namespace),
+        hub,
         args,
         moved: BTreeSet::new(),
     };
@@ -87,6 +86,7 @@ pub(crate) async fn run(access: &Access, args: SetRevisionArgs) -> Result<Exit> 
 }
 
 struct Mover {
+    hub: Hub,
     packages: Api<LazyObject>,
     gates: Api<LazyObject>,
     args: SetRevisionArgs,
@@ -176,7 +176,7 @@ impl Mover {
     async fn move_gate(&mut self, mut gate: Gate) -> Result<()> {
         let before = gate.revision.clone();
         for _ in 0..ATTEMPTS {
-            match self.patch(&self.gates, &gate.name, &gate.uid, &gate.resource_version).await? {
+            match self.patch(Kind::RolloutGate, &gate.name, &gate.uid, &gate.resource_version).await? {
                 Written::Done(_) => {
                     say(&format!("rolloutgate/{}: {before} -> {}", gate.name, self.to()));
                     if !self.args.dry_run {
@@ -241,7 +241,7 @@ impl Mover {
             }
             let version = package.resource_version().unwrap_or_default();
             let uid = package.uid().unwrap_or_default();
-            let patched = self.patch(&self.packages, name, &uid, &version).await;
+            let patched = self.patch(Kind::FleetPackage, name, &uid, &version).await;
             match patched.with_context(|| format!("fleetpackage/{name}"))? {
                 Written::Done(_) => {
                     say(&format!("fleetpackage/{name}: {} -> {}", or_none(before), self.to()));
@@ -254,18 +254,11 @@ impl Mover {
     }
 
     /// Sets the revision, on top of the version that was looked at.
-    async fn patch(&self, api: &Api<LazyObject>, name: &str, uid: &str, version: &str) -> Result<Written> {
-        let patch = json!({
-            "metadata": {"uid": uid, "resourceVersion": version},
-            "spec": {"revision": self.args.revision},
-        });
-        let params = PatchParams {
-            dry_run: self.args.dry_run,
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        let answer = in_time(api.patch(name, &params, &Patch::Merge(&patch))).await;
-        match write::written(answer.map(Written::done)) {
+    async fn patch(&self, kind: Kind, name: &str, uid: &str, resource_version: &str) -> Result<Written> {
+        let key = Key { namespace: self.hub.namespace.clone(), name: name.to_owned() };
+        let version = Version { key, uid: uid.to_owned(), resource_version: resource_version.to_owned() };
+        let change = json!({"spec": {"revision": self.args.revision}});
+        match self.hub.patch(kind, &version, change, self.args.dry_run).await {
             Err(HubError::Api(Error::Api(status))) => bail!("{}", status.message),
             written => Ok(written?),
         }

@@ -1,7 +1,8 @@
 //! `status`: the fleet at a glance, one FleetPackage and its gates, or one gate.
 //!
 //! ```text
-//!   list and watch of both kinds ─> Fleet ─(the hub's clock)─> entries ─> table | JSON | YAML
+//!   lists ─> Watched ─(the hub's clock)─> entries ─> table | JSON | YAML
+//!   watches ──┘  └────────────────────────> tree ──> screen
 //! ```
 //!
 //! Each entry is read by the rules of `wait` and of the gate page: one whose evidence is too old, or whose spec has not
@@ -9,33 +10,26 @@
 
 mod entry;
 mod text;
+mod tree;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::Result;
 use clap::Args;
-use futures::{FutureExt, StreamExt};
-use kube::runtime::watcher;
+use kube::runtime::watcher::Config;
 use serde_json::json;
-use statusbridge_aggregator::hub;
-use statusbridge_core::reconcile::lazy_object::LazyObject;
-use statusbridge_core::reconcile::store::{GateObject, Gates, Key, Kind, Packages};
-use statusbridge_core::time::Seconds;
+use statusbridge_core::reconcile::store::{Key, Kind};
 use statusbridge_serving::signals::told_to_stop;
-use tokio::time::{Instant, sleep, timeout};
 
 use crate::exit::Exit;
 use crate::feeds::{Evidence, FeedArgs};
 use crate::hub::{Access, Hub};
-use crate::output::{Output, OutputArgs, warn};
+use crate::output::{Output, OutputArgs};
+use crate::screen::Screen;
 use crate::target::{Target, target};
+use crate::watched::{TICK, Watched};
 use entry::{Entry, Report};
-
-/// Longest wait for the first lists.
-const LIST: Duration = Duration::from_secs(60);
-/// How often the hub is asked for the time while nothing happens: evidence grows old without an event.
-const TICK: Duration = Duration::from_secs(5);
+use tree::tree;
 
 /// How old evidence may be where no FleetPackage says it.
 const STALE_AFTER: &str = "3m";
@@ -87,199 +81,100 @@ async fn show_reported(args: &StatusArgs) -> Result<()> {
         .iter()
         .map(|package| Entry::of_package(package, world.moment.now))
         .collect();
-    let text = Printed::new(args.output.output, true).text(&entries, false);
+    let text = text::all(&entries, true, false);
     args.output.output.print(&text, &Report::of(entries))
 }
 
 async fn show(hub: &Hub, args: &StatusArgs) -> Result<()> {
     let namespace = (!args.all_namespaces).then_some(hub.namespace.as_str());
-    let mut fleet = Fleet::default();
-    let mut events = hub.events(&[Kind::FleetPackage, Kind::RolloutGate], namespace);
-    let lists = timeout(LIST, async {
-        while !fleet.is_listed() {
-            let (kind, event) = events.next().await.context("the hub's API server ended the list")?;
-            fleet.apply(kind, event.map_err(|error| refused(kind, &error))?);
-        }
-        anyhow::Ok(())
-    });
-    lists.await.map_err(|_| anyhow!("the hub's API server sent no list within {} s", LIST.as_secs()))??;
-    let mut clock = Clock { now: hub.now().await?, at: Instant::now() };
-    let entries = fleet.entries(args.target.as_ref(), clock.now());
-    if let (Some(target), true) = (&args.target, entries.is_empty()) {
+    let (output, target) = (args.output.output, args.target.as_ref());
+    let follows_tree = args.watch && output == Output::Text;
+    let kinds = [Kind::FleetPackage, Kind::RolloutGate].into_iter();
+    let kinds = kinds.chain(follows_tree.then_some(Kind::FleetRollout)).map(|kind| (kind, Config::default()));
+    let mut watched = Watched::begin(hub, namespace, kinds).await?;
+    let entries = entries(&watched, target);
+    if let (Some(target), true) = (target, entries.is_empty()) {
         let missing =
             format!("there is no {} {:?} in namespace {:?}", target.kind.name(), target.name, hub.namespace);
         return Err(Exit::NotFound.error(missing));
     }
-    let output = args.output.output;
-    let mut printed = Printed::new(output, args.all_namespaces);
     if !args.watch {
-        return match (&args.target, entries.as_slice()) {
+        return match (target, entries.as_slice()) {
             (Some(Target { kind: Kind::RolloutGate, .. }), [gate]) => {
-                output.print(&printed.text(&entries, true), gate)
+                output.print(&text::all(&entries, args.all_namespaces, true), gate)
             }
             (target, _) => {
-                let text = printed.text(&entries, target.is_some());
+                let text = text::all(&entries, args.all_namespaces, target.is_some());
                 output.print(&text, &Report::of(entries))
             }
         };
     }
-    printed.begin(&entries)?;
-    let mut complaint = String::new();
+    let (mut screen, mut printed) = (Screen::new(), Printed::new(output));
     loop {
-        tokio::select! {
-            event = events.next() => {
-                // What is there already is shown at once.
-                let mut next = Some(event);
-                while let Some(event) = next {
-                    let (kind, event) = event.context("the hub's API server ended the watch")?;
-                    match event {
-                        Ok(event) => fleet.apply(kind, event),
-                        Err(error) => {
-                            let error = format!("{:#}", refused(kind, &error));
-                            if complaint != error {
-                                warn(&error);
-                                complaint = error;
-                            }
-                        }
-                    }
-                    next = events.next().now_or_never();
-                }
-            }
-            () = sleep(TICK) => {
-                // Where it does not answer, time goes on all the same.
-                if let Ok(now) = hub.now().await {
-                    clock = Clock { now, at: Instant::now() };
-                }
-            }
+        if follows_tree {
+            screen.show(&tree(&watched.objects, target, args.all_namespaces, watched.now()))?;
+        } else {
+            printed.go_on(&self::entries(&watched, target))?;
         }
-        if fleet.is_listed() {
-            printed.go_on(&fleet.entries(args.target.as_ref(), clock.now()))?;
+        if let Some(complaint) = watched.change().await? {
+            screen.warn(&complaint);
         }
     }
 }
 
-fn refused(kind: Kind, error: &watcher::Error) -> anyhow::Error {
-    anyhow!("{}s: {error}", kind.name())
-}
-
-/// The present of the hub, as of when it was last asked.
-struct Clock {
-    now: Seconds,
-    at: Instant,
-}
-
-impl Clock {
-    fn now(&self) -> Seconds {
-        self.now + self.at.elapsed().as_secs_f64()
-    }
-}
-
-/// Packages and gates as they stand in the hub.
-struct Fleet {
-    packages: Packages,
-    gates: Gates,
-}
-
-impl Default for Fleet {
-    fn default() -> Self {
-        Self { packages: Packages::of_others(), gates: Gates::of_others() }
-    }
-}
-
-impl Fleet {
-    fn is_listed(&self) -> bool {
-        self.packages.complete() && self.gates.complete()
-    }
-
-    fn apply(&mut self, kind: Kind, event: watcher::Event<LazyObject>) {
-        let event = hub::event(event);
-        match kind {
-            Kind::RolloutGate => drop(self.gates.apply(event)),
-            Kind::FleetPackage => drop(self.packages.apply(event)),
-            _ => {}
+/// Each package, followed by its gates; of a target, that alone. Gates without a package come last.
+fn entries(watched: &Watched, target: Option<&Target>) -> Vec<Entry> {
+    let now = watched.now();
+    let mut of_packages: BTreeMap<&Key, Vec<Entry>> = BTreeMap::new();
+    let mut alone = Vec::new();
+    for gate in watched.objects.gates.iter() {
+        let package = gate.package().and_then(|key| watched.objects.packages.get(&key));
+        let entry = Entry::of_gate(gate, package, now);
+        match package {
+            Some(package) => of_packages.entry(&package.key).or_default().push(entry),
+            None => alone.push(entry),
         }
     }
-
-    /// Each package, followed by its gates; of a target, that alone. Gates without a package come last.
-    fn entries(&self, target: Option<&Target>, now: Seconds) -> Vec<Entry> {
-        let package_of = |gate: &GateObject| {
-            let name = &gate.spec.as_ref().ok()?.fleet_package_ref.name;
-            self.packages.get(&gate.key.beside(name))
-        };
-        let mut of_packages: BTreeMap<&Key, Vec<Entry>> = BTreeMap::new();
-        let mut alone = Vec::new();
-        for gate in self.gates.iter() {
-            let package = package_of(gate);
-            let entry = Entry::of_gate(gate, package, now);
-            match package {
-                Some(package) => of_packages.entry(&package.key).or_default().push(entry),
-                None => alone.push(entry),
-            }
-        }
-        let mut entries = Vec::new();
-        for package in self.packages.iter() {
-            entries.push(Entry::of_package(package, now));
-            entries.extend(of_packages.remove(&package.key).into_iter().flatten());
-        }
-        entries.extend(alone);
-        entries.retain(|entry| target.is_none_or(|target| entry.concerns(target)));
-        entries
+    let mut entries = Vec::new();
+    for package in watched.objects.packages.iter() {
+        entries.push(Entry::of_package(package, now));
+        entries.extend(of_packages.remove(&package.key).into_iter().flatten());
     }
+    entries.extend(alone);
+    entries.retain(|entry| target.is_none_or(|target| entry.concerns(target)));
+    entries
 }
 
-/// What was printed of a watch.
+/// What was printed of a watch, for programs.
 struct Printed {
     output: Output,
-    namespaces: bool,
-    widths: Vec<usize>,
     /// By kind, namespace and name, what was last printed of each object.
-    lines: BTreeMap<(Kind, Key), Vec<String>>,
+    told: BTreeMap<(Kind, Key), Vec<String>>,
 }
 
 impl Printed {
-    fn new(output: Output, namespaces: bool) -> Self {
-        Self { output, namespaces, widths: Vec::new(), lines: BTreeMap::new() }
-    }
-
-    /// The whole table, with what single objects say at length.
-    fn text(&mut self, entries: &[Entry], at_length: bool) -> String {
-        let (table, widths) = text::table(entries, self.namespaces);
-        self.widths = widths;
-        let rest = if at_length { text::details(entries) } else { text::summary(entries) };
-        table + &rest
-    }
-
-    fn begin(&mut self, entries: &[Entry]) -> Result<()> {
-        if self.output == Output::Text {
-            let (table, widths) = text::table(entries, self.namespaces);
-            self.widths = widths;
-            self.output.print_next(&table, &())?;
-        }
-        for entry in entries {
-            if self.output != Output::Text {
-                self.output.print_next("", entry)?;
-            }
-            self.lines.insert(entry.key(), entry.news());
-        }
-        Ok(())
+    fn new(output: Output) -> Self {
+        Self { output, told: BTreeMap::new() }
     }
 
     /// Prints the objects that are other than they were printed.
     fn go_on(&mut self, entries: &[Entry]) -> Result<()> {
-        let mut before = std::mem::take(&mut self.lines);
+        let mut before = std::mem::take(&mut self.told);
         for entry in entries {
             let (key, news) = (entry.key(), entry.news());
             if before.remove(&key).as_ref() != Some(&news) {
-                let row = text::row(entry, self.namespaces, &self.widths);
-                self.output.print_next(&row, entry)?;
+                self.output.print_next("", entry)?;
             }
-            self.lines.insert(key, news);
+            self.told.insert(key, news);
         }
         for (kind, key) in before.into_keys() {
             let gone =
                 json!({"kind": kind.name(), "namespace": key.namespace, "name": key.name, "state": "Gone"});
-            self.output.print_next(&text::gone(kind, &key, self.namespaces, &self.widths), &gone)?;
+            self.output.print_next("", &gone)?;
         }
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

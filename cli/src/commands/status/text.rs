@@ -3,11 +3,10 @@
 use std::fmt::Write as _;
 use std::io;
 
-use statusbridge_core::reconcile::gate_verdict::State;
-use statusbridge_core::reconcile::store::{Key, Kind};
+use statusbridge_core::reconcile::store::Kind;
 
 use super::entry::{Entry, Totals};
-use crate::text::{Colour, one_line, pad, paint, span, widths};
+use crate::text::{one_line, pad, paint, span, widths};
 use crate::verdict::Verdict;
 
 const HEAD: [&str; 10] = [
@@ -25,10 +24,14 @@ const HEAD: [&str; 10] = [
 /// Place of the state among the cells, from the name on.
 const STATE: usize = 1;
 
-/// The table, and how wide its columns are.
-pub(super) fn table(entries: &[Entry], namespaces: bool) -> (String, Vec<usize>) {
+/// The whole table, with what single objects say at length.
+pub(super) fn all(entries: &[Entry], namespaces: bool, at_length: bool) -> String {
+    table(entries, namespaces) + &if at_length { details(entries) } else { summary(entries) }
+}
+
+fn table(entries: &[Entry], namespaces: bool) -> String {
     if entries.is_empty() {
-        return ("there are no FleetPackages and no RolloutGates\n".to_owned(), Vec::new());
+        return "there are no FleetPackages and no RolloutGates\n".to_owned();
     }
     let mut head = HEAD.map(str::to_owned).to_vec();
     if namespaces {
@@ -38,35 +41,17 @@ pub(super) fn table(entries: &[Entry], namespaces: bool) -> (String, Vec<usize>)
     lines.extend(entries.iter().map(|entry| cells(entry, namespaces)));
     let widths = widths(&lines);
     let rows = entries.iter().map(|entry| row(entry, namespaces, &widths));
-    (plain(&head, &widths) + &rows.collect::<String>(), widths)
+    pad(&head, &widths).join("   ").trim_end().to_owned() + "\n" + &rows.collect::<String>()
 }
 
 /// The line of an object.
-pub(super) fn row(entry: &Entry, namespaces: bool, widths: &[usize]) -> String {
-    let colour = match entry.verdict.reading.state {
-        State::Open => Colour::Green,
-        State::Waiting | State::OtherRevision => Colour::Yellow,
-        State::Stalled | State::NotJudged | State::Stale => Colour::Red,
-    };
+fn row(entry: &Entry, namespaces: bool, widths: &[usize]) -> String {
     let place = STATE + usize::from(namespaces);
     let mut cells = pad(&cells(entry, namespaces), widths);
     if let Some(state) = cells.get_mut(place) {
-        *state = paint(state, colour, &io::stdout());
+        *state = paint(state, entry.verdict.colour(), &io::stdout());
     }
     cells.join("   ").trim_end().to_owned() + "\n"
-}
-
-/// The line of an object that is not there any more.
-pub(super) fn gone(kind: Kind, key: &Key, namespaces: bool, widths: &[usize]) -> String {
-    let mut cells = vec![name(kind, &key.name), "Gone".to_owned()];
-    if namespaces {
-        cells.insert(0, key.namespace.clone());
-    }
-    plain(&cells, widths)
-}
-
-fn plain(cells: &[String], widths: &[usize]) -> String {
-    pad(cells, widths).join("   ").trim_end().to_owned() + "\n"
 }
 
 /// As `wait` and `explain` take it.
@@ -102,7 +87,7 @@ fn cells(entry: &Entry, namespaces: bool) -> Vec<String> {
 }
 
 /// What the objects come to.
-pub(super) fn summary(entries: &[Entry]) -> String {
+fn summary(entries: &[Entry]) -> String {
     let Totals { packages, packages_ready, gates, gates_open, gates_stalled } = Totals::of(entries);
     if entries.is_empty() {
         return String::new();
@@ -114,7 +99,7 @@ pub(super) fn summary(entries: &[Entry]) -> String {
 }
 
 /// All that keeps gates closed, the clusters that are excused, and every cluster that a package names as a problem.
-pub(super) fn details(entries: &[Entry]) -> String {
+fn details(entries: &[Entry]) -> String {
     let mut text = String::new();
     for entry in entries {
         let Verdict { kind, reading } = &entry.verdict;

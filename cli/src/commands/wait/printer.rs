@@ -5,7 +5,8 @@ use statusbridge_core::reconcile::store::Key;
 
 use super::look::Seen;
 use super::patience::Outcome;
-use super::progress::{self, Progress};
+use super::progress::Progress;
+use crate::counts::counts;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::target::Target;
@@ -22,7 +23,8 @@ pub(super) struct Printer {
 
 impl Printer {
     pub(super) fn new(target: Target, key: Key, output: Output) -> Self {
-        Self { target, key, output, progress: Progress::new(), last: None }
+        let progress = Progress::new(&target.name);
+        Self { target, key, output, progress, last: None }
     }
 
     pub(super) fn key(&self) -> &Key {
@@ -39,7 +41,7 @@ impl Printer {
             self.print(&seen.text(), &seen.json(&self.key));
         }
         if let Seen::Gate(verdict, now) = &seen {
-            self.progress.show(progress::of(&verdict.reading, *now));
+            self.progress.show(counts(&verdict.reading, *now));
         }
         self.last = Some(seen);
     }
