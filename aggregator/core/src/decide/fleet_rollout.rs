@@ -14,7 +14,7 @@
 
 mod progress;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use statusbridge_api::conditions::{READY, RECONCILING, STALLED};
@@ -51,8 +51,10 @@ pub struct Input<'a> {
     pub refusal: Option<Obstacle>,
     /// The waves, in the spec's order.
     pub waves: &'a [Wave<'a>],
-    /// The FleetPackage's clusters that no wave names or selects, in their order; or why they are not known.
+    /// The FleetPackage's clusters that no wave names or selects, or why they are not known.
     pub rest: Result<&'a [&'a str], Obstacle>,
+    /// The place of a cluster in the order in which clusters are admitted.
+    pub order: &'a dyn Fn(&str) -> Fingerprint,
     /// Whether a cluster may have the revision.
     pub is_admitted: &'a dyn Fn(&str) -> bool,
     /// The revision at which the FleetPackage was last Ready.
@@ -63,7 +65,7 @@ pub struct Input<'a> {
 
 /// One wave.
 pub struct Wave<'a> {
-    /// The clusters that it names or selects, in their order, or why they are not known; none where it takes of the rest.
+    /// The clusters that it names or selects, or why they are not known; none where it takes of the rest.
     pub explicit: Option<Result<Vec<&'a str>, Obstacle>>,
     /// Its gate, where it has started.
     pub gate: Option<Gate<'a>>,
@@ -75,7 +77,7 @@ pub struct Wave<'a> {
 pub struct Gate<'a> {
     /// Its name.
     pub name: &'a str,
-    /// The clusters of the wave, in their order.
+    /// The clusters of the wave, in the order in which it names them.
     pub members: Vec<&'a str>,
     /// Whether the hub says that it is open, and it would be open now on evidence that is fresh.
     pub is_open: bool,

@@ -432,7 +432,7 @@ impl Reconciler {
         if !self.are_new(Kind::FleetPackage, &changed, now) {
             return;
         }
-        self.look_at_rollouts();
+        self.look_at_rollouts_for(&changed);
         let of_them = |gate: &&GateObject| gate.package().is_some_and(|package| changed.contains(&package));
         let concerned = self.state.gates.iter().filter(of_them).map(|gate| gate.key.clone()).collect();
         self.judge(changed, concerned, now);
@@ -448,10 +448,10 @@ impl Reconciler {
 
     /// What holds gates back is other than before for these.
     fn held_otherwise(&mut self, concerned: Concerned, now: Now) {
-        self.look_at_rollouts();
         let gates = match concerned {
             Concerned::All => return self.judge_all(now),
             Concerned::Namespaces(namespaces) => {
+                namespaces.iter().for_each(|namespace| self.look_at_rollouts_within(namespace));
                 let within = namespaces.iter().flat_map(|namespace| self.state.gates.within(namespace));
                 within.map(|gate| gate.key.clone()).collect()
             }
@@ -790,6 +790,7 @@ impl Reconciler {
         let flight = self.end(&job, number);
         let written = flight.as_ref().and_then(S::written);
         let closes = written.is_some_and(|it| is_closing(&it.status));
+        let opens = self.state.gates.get(key).map(GateObject::is_open_now);
         let (mut changed, mut retries, mut is_cut) = (false, false, false);
         match answer {
             Answer::Done(object) => (changed, is_cut) = self.landed::<S>(*object, written),
@@ -822,6 +823,16 @@ impl Reconciler {
         }
         if changed {
             self.is_new(S::KIND, key, now);
+        }
+        match S::KIND {
+            // Its next step may rest on what was told.
+            Kind::FleetRollout if changed => self.queue.push((S::KIND, key.clone()), Urgency::News),
+            Kind::RolloutGate
+                if changed && opens != self.state.gates.get(key).map(GateObject::is_open_now) =>
+            {
+                self.look_at_rollouts_of(&[key.clone()].into());
+            }
+            _ => {}
         }
         // What came to light meanwhile, and what rests on it.
         if S::KIND == Kind::RolloutGate && !retries {

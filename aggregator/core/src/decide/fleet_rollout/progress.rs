@@ -18,7 +18,7 @@ pub(super) fn of<'a>(
     spec: &FleetRolloutSpec,
     known: Option<&FleetRolloutStatus>,
 ) -> Progress<'a> {
-    let mut taken: BTreeSet<&str> = input
+    let mut taken: HashSet<&str> = input
         .waves
         .iter()
         .filter_map(|wave| wave.gate.as_ref())
@@ -37,7 +37,7 @@ pub(super) fn of<'a>(
             // It was passed over: clusters that come later wait for the next revision.
             (None, Some(passed)) => passed.clone(),
             (None, None) => {
-                let members = would_be(input, (wave, &plan.clusters), &taken);
+                let members = would_be(input, (wave, &plan.clusters), &taken, may_grow);
                 if let Ok(members) = &members {
                     taken.extend(members);
                 }
@@ -63,7 +63,7 @@ pub(super) fn of<'a>(
 }
 
 /// That two waves that have not started name or select the same clusters, if they do. It is not guessed which is meant.
-fn overlap(input: &Input<'_>, spec: &FleetRolloutSpec, taken: &BTreeSet<&str>) -> Option<Obstacle> {
+fn overlap(input: &Input<'_>, spec: &FleetRolloutSpec, taken: &HashSet<&str>) -> Option<Obstacle> {
     let mut seen = BTreeMap::<&str, &str>::new();
     let mut twice = Vec::new();
     for (wave, plan) in input.waves.iter().zip(&spec.waves).filter(|(wave, _)| wave.gate.is_none()) {
@@ -81,17 +81,25 @@ fn overlap(input: &Input<'_>, spec: &FleetRolloutSpec, taken: &BTreeSet<&str>) -
     })
 }
 
-/// The clusters with which a wave would start now, or why that is not known.
+/// The clusters with which a wave would start now, or why that is not known. While it cannot start, it only counts how many.
 fn would_be<'a>(
     input: &'a Input<'a>,
     (wave, plan): (&'a Wave<'a>, &WaveClusters),
-    taken: &BTreeSet<&str>,
+    taken: &HashSet<&str>,
+    can_start: bool,
 ) -> Result<Vec<&'a str>, Obstacle> {
     let free = |cluster: &&&str| !taken.contains(**cluster);
+    let in_order = |mut clusters: Vec<&'a str>| {
+        if can_start {
+            clusters.sort_by_cached_key(|cluster| ((input.order)(cluster), *cluster));
+        }
+        clusters
+    };
     if let Some(explicit) = &wave.explicit {
-        return explicit.as_ref().map(|all| all.iter().filter(free).copied().collect()).map_err(Clone::clone);
+        let all = explicit.as_ref().map_err(Clone::clone)?;
+        return Ok(in_order(all.iter().filter(free).copied().collect()));
     }
-    let rest: Vec<&str> = input.rest.clone()?.iter().filter(free).copied().collect();
+    let rest = in_order(input.rest.clone()?.iter().filter(free).copied().collect());
     let invalid = |message| Obstacle { reason: Reason::InvalidSpec, message, stalled: true };
     let many = match (&plan.count, &plan.percentage) {
         (Some(count), None) => {

@@ -3,13 +3,33 @@
 use super::*;
 
 impl Reconciler {
-    /// Which of two FleetRollouts of a package comes first may be another one now, so that all are looked at.
+    /// When one is gone, another one of its package may come first now.
     pub(super) fn rollouts_changed(&mut self, changed: &BTreeSet<Key>, now: Now) {
         for key in changed {
             self.is_new(Kind::FleetRollout, key, now);
+            self.queue.push((Kind::FleetRollout, key.clone()), Urgency::News);
+            if self.state.rollouts.get(key).is_none() {
+                self.look_at_rollouts_within(&key.namespace);
+            }
         }
-        if !changed.is_empty() {
-            self.look_at_rollouts();
+    }
+
+    /// Looks at the FleetRollouts of a namespace.
+    pub(super) fn look_at_rollouts_within(&mut self, namespace: &str) {
+        for rollout in self.state.rollouts.within(namespace) {
+            self.queue.push((Kind::FleetRollout, rollout.key.clone()), Urgency::News);
+        }
+    }
+
+    /// Looks at the FleetRollouts of these FleetPackages.
+    pub(super) fn look_at_rollouts_for(&mut self, packages: &BTreeSet<Key>) {
+        let namespaces: BTreeSet<&String> = packages.iter().map(|key| &key.namespace).collect();
+        let rollouts = namespaces.into_iter().flat_map(|namespace| self.state.rollouts.within(namespace));
+        for rollout in rollouts {
+            let package = rollout.spec.as_ref().ok().map(|it| rollout.key.beside(&it.fleet_package_ref.name));
+            if package.is_some_and(|package| packages.contains(&package)) {
+                self.queue.push((Kind::FleetRollout, rollout.key.clone()), Urgency::News);
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use statusbridge_api::conditions::{READY, find};
+use statusbridge_api::fleet_rollout::WaveStatus;
 use statusbridge_api::fleet_rollout_slice::AdmittedCluster;
 use statusbridge_api::{FleetRolloutSlice, FleetRolloutStatus};
 
@@ -512,13 +513,13 @@ impl History {
         if !members.contains(&row.cluster_name) {
             return Some("it is not in its wave".into());
         }
-        let mut seen = BTreeSet::new();
         for wave in &waves[..=at] {
             let Some((gate, members)) = gate(wave) else {
-                // Nobody was left for it.
-                let passed =
-                    status.waves.iter().any(|it| wave["name"] == it.name.as_str() && it.opened_at.is_some());
-                if passed {
+                // Nobody is left for it, or nobody was.
+                let is_over = |it: &WaveStatus| wave["name"] == it.name.as_str() && it.opened_at.is_some();
+                let taken: BTreeSet<String> =
+                    waves.iter().filter_map(gate).flat_map(|(_, names)| names).collect();
+                if taken.len() == CLUSTERS.len() || status.waves.iter().any(is_over) {
                     continue;
                 }
                 return Some(format!("wave {} has no gate", wave["name"]));
@@ -540,7 +541,6 @@ impl History {
                 if !is_healthy && !was {
                     return Some(format!("{member} of wave {} is not healthy at it", wave["name"]));
                 }
-                seen.insert(member);
             }
         }
         None

@@ -58,6 +58,15 @@ impl Work {
     }
 }
 
+/// How the gates of waves are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gates {
+    /// As the hub has them, with all clusters that were admitted settled.
+    AsWritten,
+    /// As they are judged now, where the hub says that they are open.
+    Now,
+}
+
 /// Everything about one FleetRollout that a decision refers to.
 struct Parts<'a> {
     package: Option<&'a PackageObject>,
@@ -202,11 +211,25 @@ impl World<'_> {
         Some(Obstacle { reason, message: first.message, stalled: false })
     }
 
+    /// Most looks find that nothing can go on, by what the hub says of the gates. Before it goes on, all of them are judged now.
     fn decide_rollout(
         &self,
         object: &RolloutObject,
         parts: &Parts<'_>,
         wanted: &Result<String, Obstacle>,
+    ) -> Work {
+        match self.decide_by(object, parts, wanted, Gates::AsWritten) {
+            work if work.goes_on() => self.decide_by(object, parts, wanted, Gates::Now),
+            work => work,
+        }
+    }
+
+    fn decide_by(
+        &self,
+        object: &RolloutObject,
+        parts: &Parts<'_>,
+        wanted: &Result<String, Obstacle>,
+        gates: Gates,
     ) -> Work {
         let package = parts.package.and_then(|it| Some((it, it.spec.as_ref().ok()?)));
         let grant = match package {
@@ -236,7 +259,7 @@ impl World<'_> {
             known(all)?;
             self.all_report(spec, all)?;
             let names = all.targets.iter().map(|target| target.cluster.as_str());
-            Ok(in_order(package_ref, names.filter(|cluster| !claimed.contains(cluster))))
+            Ok(names.filter(|cluster| !claimed.contains(cluster)).collect())
         });
         let waves: Vec<Wave<'_>> = plan
             .iter()
@@ -244,13 +267,12 @@ impl World<'_> {
             .map(|(wave, chosen)| {
                 let explicit = chosen.as_ref().map(|chosen| {
                     known(chosen)?;
-                    Ok(in_order(package_ref, chosen.targets.iter().map(|target| target.cluster.as_str())))
+                    Ok(chosen.targets.iter().map(|target| target.cluster.as_str()).collect())
                 });
                 let gate = parts.gates.get(wave.name.as_str()).and_then(|gate| {
                     let spec = gate.spec.as_ref().ok()?;
-                    (Some(Fingerprint::of(&spec.revision)) == mark).then(|| {
-                        self.gate_of_wave(gate, spec, wave, parts, wanted.as_deref().ok(), package_ref)
-                    })
+                    (Some(Fingerprint::of(&spec.revision)) == mark)
+                        .then(|| self.gate_of_wave(gate, spec, wave, parts, wanted.as_deref().ok(), gates))
                 });
                 let name = gate_name(&object.key.name, &wave.name);
                 let is_taken = !is_subdomain(&name)
@@ -276,6 +298,7 @@ impl World<'_> {
             }),
             waves: &waves,
             rest: rest.as_deref().map_err(Clone::clone),
+            order: &|cluster| place(package_ref, cluster),
             is_admitted: &is_admitted,
             last_healthy: package
                 .and_then(|(package, _)| package.status.as_ref()?.last_healthy_revision.as_deref()),
@@ -322,16 +345,32 @@ impl World<'_> {
         wave: &api::Wave,
         parts: &Parts<'_>,
         revision: Option<&str>,
-        package: Option<&PackageRef>,
+        gates: Gates,
     ) -> Gate<'g> {
         let names = spec.clusters.names.as_deref().unwrap_or_default();
-        let members = in_order(package, names.iter().map(String::as_str));
+        let members: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (admitted, waits): (BTreeSet<&str>, BTreeSet<&str>) =
+            members.iter().partition(|member| parts.is_admitted(member, revision));
         let status = gate.status.as_ref();
+        let written = Gate {
+            name: &gate.key.name,
+            members,
+            is_open: gate.is_open_now() && !self.closing.contains(&gate.key),
+            is_stalled: status.is_some_and(|status| is_true(&status.conditions, STALLED)),
+            message: status.and_then(|it| it.waiting_for.first()).map(|it| it.message.as_str()),
+            as_of: status.and_then(|status| status.as_of.as_ref()),
+            settled: admitted,
+        };
+        if gates == Gates::AsWritten {
+            return written;
+        }
         // As it is now: the hub may not know yet that a cluster has failed.
         let (would_open, is_stalled, on_the_way) = self.with_input(gate, |input, _, _| {
             let now = rollout_gate::decide(input);
-            let each =
-                if wave.max_concurrency.is_some() { rollout_gate::each_cluster(input) } else { Vec::new() };
+            let each = match wave.max_concurrency {
+                Some(_) if !waits.is_empty() => rollout_gate::each_cluster(input),
+                _ => Vec::new(),
+            };
             let is_on_the_way =
                 |reason| !matches!(reason, Reason::Healthy | Reason::Failed | Reason::TimeOut);
             let on_the_way: BTreeSet<String> = each
@@ -342,17 +381,8 @@ impl World<'_> {
             (proves(input) && now.says_open(), is_true(&now.conditions, STALLED), on_the_way)
         });
         // Who is excused is not waited for.
-        let is_settled = |it: &&str| parts.is_admitted(it, revision) && !on_the_way.contains(*it);
-        let settled = members.iter().copied().filter(is_settled).collect();
-        Gate {
-            name: &gate.key.name,
-            members,
-            is_open: would_open && gate.is_open_now() && !self.closing.contains(&gate.key),
-            is_stalled,
-            message: status.and_then(|it| it.waiting_for.first()).map(|it| it.message.as_str()),
-            as_of: status.and_then(|status| status.as_of.as_ref()),
-            settled,
-        }
+        let settled = written.settled.iter().copied().filter(|it| !on_the_way.contains(*it)).collect();
+        Gate { is_open: would_open && written.is_open, is_stalled, settled, ..written }
     }
 }
 
@@ -387,13 +417,11 @@ fn explicit(clusters: &api::WaveClusters) -> Option<ClusterSet> {
     }
 }
 
-/// Clusters in the order in which they are admitted: at random, but each always at the same place for the same package,
+/// The place of a cluster in the order in which clusters are admitted: at random, but always the same for the same package,
 /// whichever other clusters there are.
-fn in_order<'n>(package: Option<&PackageRef>, clusters: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
+fn place(package: Option<&PackageRef>, cluster: &str) -> Fingerprint {
     let package = package.map(crate::fleet::key).unwrap_or_default();
-    let mut clusters: Vec<&str> = clusters.collect();
-    clusters.sort_by_cached_key(|cluster| (Fingerprint::of(&format!("{package} {cluster}")), *cluster));
-    clusters
+    Fingerprint::of(&format!("{package} {cluster}"))
 }
 
 /// Stands for the terms that a wave gives its gate. They are given once: whatever somebody adds to the gate afterwards stays,
