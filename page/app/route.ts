@@ -1,8 +1,8 @@
 // Addresses within the page. They stand behind `#`, so that they never reach a server or its log.
 
 export type Place =
-  | { view: 'fleet' }
-  | { view: 'rollout' | 'gate'; namespace: string; name: string }
+  | { view: 'fleet' | 'rollouts' }
+  | { view: 'package' | 'rollout' | 'gate'; namespace: string; name: string }
   | { view: 'cluster'; name: string }
   | { view: 'nowhere' };
 
@@ -26,7 +26,8 @@ export function parse(hash: string): Route {
   const [view, first = '', second = ''] = parts;
   const place = (): Place => {
     if (!view) return { view: 'fleet' };
-    if ((view === 'rollout' || view === 'gate') && first && second) return { view, namespace: first, name: second };
+    if (view === 'rollouts' && !first) return { view };
+    if ((view === 'package' || view === 'rollout' || view === 'gate') && first && second) return { view, namespace: first, name: second };
     if (view === 'cluster' && first) return { view, name: first };
     return { view: 'nowhere' };
   };
@@ -40,6 +41,13 @@ function address(path: string[], query?: Record<string, string>): string {
 }
 
 export const fleetAddress = (query?: Record<string, string>) => address([], query);
+
+/** `key` is NAMESPACE/NAME. */
+export function packageAddress(key: string, query?: Record<string, string>): string {
+  return address(['package', ...key.split('/')], query);
+}
+
+export const rolloutsAddress = (query?: Record<string, string>) => address(['rollouts'], query);
 
 /** `key` is NAMESPACE/NAME. */
 export function rolloutAddress(key: string, query?: Record<string, string>): string {

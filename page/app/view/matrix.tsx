@@ -8,7 +8,7 @@ import type { Fleet, Package } from '../model/fleet';
 import { byPackage, waves } from '../model/waves';
 import { isTrouble } from '../model/states';
 import { plural, share } from '../model/words';
-import { rolloutAddress } from '../route';
+import { packageAddress } from '../route';
 import { Painter, columnAt, columnLefts, type Scene } from './drawing';
 import { GateState, Stack, packageParts } from './parts';
 
@@ -329,7 +329,7 @@ function SideContent({ item, fleet, gates, top, focused }: SideProps) {
   const ordered = waves(gates).flatMap((wave) => wave.gates);
   return (
     <div class={focused ? 'side focused' : 'side'} style={{ top: `${top}px`, height: `${ROW}px` }}>
-      <a href={rolloutAddress(item.key)} title={item.key}>
+      <a href={packageAddress(item.key)} title={item.key}>
         {name}
         <span class="dim"> {namespace}</span>
       </a>

@@ -31,7 +31,7 @@ pub mod references;
 mod reported;
 pub mod revision_verdict;
 pub mod rollout_slices;
-mod rollouts;
+pub mod rollouts;
 mod slice_changes;
 pub mod slices;
 pub mod state;

@@ -8,6 +8,7 @@
 //! Each cell knows the version in which it changed. So a viewer that comes back gets exactly what came later, however
 //! long ago it left, and nothing is kept for viewers.
 
+mod rollouts;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,7 +21,7 @@ use statusbridge_contract::Fingerprint;
 use super::gate_verdict::{self, Gate, GateVerdict, Question};
 use super::judge::again::{NEVER, fleet_key};
 use super::judge::{Rows, World, stale_after};
-use super::store::{GateObject, Key, Kind, PackageObject};
+use super::store::{GateObject, Key, Kind, PackageObject, RolloutObject};
 use super::tenancy::Tenancy;
 use super::verdict_cache::{Basis, Found, Still, VerdictCache};
 use super::written;
@@ -30,6 +31,7 @@ use crate::decide::{Moment, Target, rows, time, unix};
 use crate::fleet::{Mark, serial};
 use crate::time::Seconds;
 
+pub(super) use rollouts::RolloutView;
 pub(super) use view::metadata;
 pub use view::{Silence, View};
 
@@ -97,6 +99,7 @@ struct Seen {
     fleet: Mark,
     packages: u64,
     gates: u64,
+    rollouts: u64,
     profiles: u64,
     /// Where these are all that is known of clusters.
     slices: Option<u64>,
@@ -107,7 +110,7 @@ struct Seen {
 impl Seen {
     /// Whether objects of the hub are all that may be other.
     fn hears_the_same(&self, other: &Self) -> bool {
-        let Self { fleet, packages: _, gates: _, profiles, slices, unclosed, answers } = self;
+        let Self { fleet, packages: _, gates: _, rollouts: _, profiles, slices, unclosed, answers } = self;
         (fleet, profiles, slices, unclosed, answers)
             == (&other.fleet, &other.profiles, &other.slices, &other.unclosed, &other.answers)
     }
@@ -125,6 +128,7 @@ pub struct Picture {
     labelled: Option<(u64, usize)>,
     packages: BTreeMap<Key, Dated<Package>>,
     gates: BTreeMap<Key, Dated<ShownGate>>,
+    rollouts: BTreeMap<Key, Dated<RolloutObject>>,
     /// Versions in which an object went.
     gone: BTreeMap<(Kind, Key), u64>,
     verdicts: VerdictCache,
@@ -149,6 +153,7 @@ impl Picture {
             labelled: None,
             packages: BTreeMap::new(),
             gates: BTreeMap::new(),
+            rollouts: BTreeMap::new(),
             gone: BTreeMap::new(),
             verdicts: VerdictCache::default(),
             tenancy: Tenancy::default(),
@@ -192,6 +197,7 @@ impl Picture {
             fleet: state.fleet.mark(),
             packages: state.packages.revision(),
             gates: state.gates.revision(),
+            rollouts: state.rollouts.revision(),
             profiles: state.profiles.revision(),
             slices: world.reads_the_hub_alone().then(|| state.slices.revision()),
             unclosed: world.closing.clone(),
@@ -210,6 +216,7 @@ impl Picture {
         let looked = before.filter(|(before, _)| before.hears_the_same(&seen)).map(|(_, at)| *at);
         let version = self.version + 1;
         let mut changed = self.update_gates(world, version);
+        changed |= self.update_rollouts(world, version);
         changed |= self.update_packages(world, version, looked.is_some());
         changed |= self.update_labels(world, version);
         if changed {
@@ -458,11 +465,13 @@ impl Picture {
     fn forget(&mut self, kind: Kind, version: u64, is_there: impl Fn(&Key) -> bool) -> bool {
         let gone: Vec<Key> = match kind {
             Kind::RolloutGate => self.gates.keys().filter(|key| !is_there(key)).cloned().collect(),
+            Kind::FleetRollout => self.rollouts.keys().filter(|key| !is_there(key)).cloned().collect(),
             _ => self.packages.keys().filter(|key| !is_there(key)).cloned().collect(),
         };
         for key in &gone {
             match kind {
                 Kind::RolloutGate => drop(self.gates.remove(key)),
+                Kind::FleetRollout => drop(self.rollouts.remove(key)),
                 _ => drop(self.packages.remove(key)),
             }
             self.verdicts.forget(kind, key);

@@ -7,7 +7,7 @@ use serde_with::skip_serializing_none;
 use statusbridge_api::label_selector::Labels;
 use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, RolloutGateSpec, RolloutGateStatus};
 
-use super::{Cell, Dated, Package, Picture, ShownGate};
+use super::{Cell, Dated, Package, Picture, RolloutView, ShownGate};
 use crate::reconcile::gate_verdict::GateVerdict;
 use crate::reconcile::store::{Key, Kind, Object};
 
@@ -33,6 +33,8 @@ pub struct View<'a> {
     packages: Vec<PackageView<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gates: Vec<GateView<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rollouts: Vec<RolloutView<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gone: Option<Value>,
 }
@@ -101,7 +103,8 @@ impl Picture {
             states: Reason::ALL.iter().map(|reason| reason.name()).collect(),
             clusters: clusters.collect(),
             packages: packages.collect(),
-            gates: self.gates.values().map(|gate| gate.it.view()).collect(),
+            gates: self.gates().collect(),
+            rollouts: self.rollouts().collect(),
             ..self.pulse(silent)
         }
     }
@@ -144,7 +147,9 @@ impl Picture {
             gone.map(|((_, key), _)| key.to_string()).collect()
         };
         let (packages_gone, gates_gone) = (gone(Kind::FleetPackage), gone(Kind::RolloutGate));
-        let any = !packages_gone.is_empty() || !gates_gone.is_empty();
+        let rollouts_gone = gone(Kind::FleetRollout);
+        let any = [&packages_gone, &gates_gone, &rollouts_gone].iter().any(|gone| !gone.is_empty());
+        let rollouts = self.rollouts.values().filter(|rollout| is_new(rollout.version));
         Some(View {
             clusters: clusters.collect(),
             packages: packages.collect(),
@@ -154,7 +159,9 @@ impl Picture {
                 .filter(|gate| is_new(gate.version))
                 .map(|gate| gate.it.view())
                 .collect(),
-            gone: any.then(|| json!({"packages": packages_gone, "gates": gates_gone})),
+            rollouts: rollouts.map(|rollout| RolloutView::from(&rollout.it)).collect(),
+            gone: any
+                .then(|| json!({"packages": packages_gone, "gates": gates_gone, "rollouts": rollouts_gone})),
             ..self.pulse(silent)
         })
     }
@@ -174,6 +181,7 @@ impl Picture {
             clusters: Vec::new(),
             packages: Vec::new(),
             gates: Vec::new(),
+            rollouts: Vec::new(),
             gone: None,
         }
     }

@@ -6,6 +6,7 @@
 //!   clusters of the package ─────────┘                 └─> status, once all of that has landed
 //! ```
 
+mod detail;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ use statusbridge_api::{
 };
 use statusbridge_contract::{Fingerprint, wanted};
 
+pub use self::detail::{MembersOf, Unseen};
 use self::record::Record;
 use super::judge::{World, carries_over, stale_after};
 use super::owned::{Change, Content, label};
