@@ -1,7 +1,8 @@
 // Addresses within the page. They stand behind `#`, so that they never reach a server or its log.
 
 export type Place =
-  | { view: 'fleet' | 'rollouts' }
+  | { view: 'fleet' }
+  | { view: 'rollouts' }
   | { view: 'package' | 'rollout' | 'gate'; namespace: string; name: string }
   | { view: 'cluster'; name: string }
   | { view: 'nowhere' };

@@ -85,11 +85,12 @@ export function rollOut(server, more = {}) {
   const waves = WAVES.map((name) => {
     const { spec, status, verdict } = server.gates.get(`team-a/payments-${name}`);
     const clusters = spec.clusters.names.length;
-    if (!goesOn) return { name, state: 'Pending', clusters, admitted: 0 };
+    if (!goesOn) return { name, state: 'Pending', clusters, admitted: 0, message: undefined };
     const state = verdict.open ? 'Open' : verdict.state === 'Stalled' ? 'Failed' : 'Progressing';
     goesOn = verdict.open;
-    const message = verdict.open ? {} : { message: status.waitingFor[0].message };
-    return { name, state, gate: `payments-${name}`, clusters, admitted: clusters, startedAt: ago(1500), ...(verdict.open ? { openedAt: ago(900) } : {}), ...message };
+    /** @type {string | undefined} */
+    const message = verdict.open ? undefined : status.waitingFor[0].message;
+    return { name, state, gate: `payments-${name}`, clusters, admitted: clusters, startedAt: ago(1500), ...(verdict.open ? { openedAt: ago(900) } : {}), message };
   });
   const started = waves.findLastIndex((wave) => wave.state !== 'Pending');
   const [wave, last] = [waves.find((it) => it.state !== 'Open'), waves[started]];

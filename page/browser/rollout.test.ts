@@ -71,7 +71,7 @@ test('a wave that failed: who failed, which revision was good, and how to go on'
   await page.getByRole('region', { name: 'Other revisions' }).getByText('main@sha1:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b').waitFor();
   const copy = page.getByRole('button', { name: /^Copy: statusbridge rollout promote/ });
   expect(await copy.isDisabled()).toBe(true);
-  await page.getByLabel('Reason').fill("it's known");
+  await page.getByRole('textbox', { name: 'Reason' }).fill("it's known");
   const promote = String.raw`statusbridge rollout promote payments -n team-a --wave eu --reason 'it'\''s known' --for 1h`;
   expect(await commands(page)).toEqual([promote, 'statusbridge rollout pause payments -n team-a']);
   await copy.click();
