@@ -80,12 +80,11 @@ export function RolloutView({ namespace, name }: { namespace: string; name: stri
         )}
       </section>
 
-      {shown && <WaveSection key={shown.name} rollout={rollout} wave={shown} gate={gateOf(fleet, rollout, shown)} />}
-
       <div class="columns">
         <Actions rollout={rollout} gate={gateOf(fleet, rollout, current)} />
         <Before rollout={rollout} now={now} />
       </div>
+      {shown && <WaveSection key={shown.name} rollout={rollout} wave={shown} gate={gateOf(fleet, rollout, shown)} />}
       <LeftOut rollout={rollout} />
       <Steps
         steps={fleet.steps.filter((step) => step.kind === 'rollout' && step.key === key)}
@@ -164,7 +163,7 @@ function WaveSection({ rollout, wave, gate }: { rollout: Rollout; wave: WaveStat
       <h2>Wave {wave.name}</h2>
       <p class="verdict">
         <Sign sign={waveSign(wave.state)} />
-        {wave.message && ` · ${wave.message}`}
+        {wave.message && !waits && ` · ${wave.message}`}
       </p>
       <dl class="facts">
         {wave.gate && (
