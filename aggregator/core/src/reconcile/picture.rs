@@ -8,7 +8,6 @@
 //! Each cell knows the version in which it changed. So a viewer that comes back gets exactly what came later, however
 //! long ago it left, and nothing is kept for viewers.
 
-mod rollouts;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -31,8 +30,7 @@ use crate::decide::{Moment, Target, rows, time, unix};
 use crate::fleet::{Mark, serial};
 use crate::time::Seconds;
 
-pub(super) use rollouts::RolloutView;
-pub(super) use view::metadata;
+pub(super) use view::{RolloutView, metadata};
 pub use view::{Silence, View};
 
 /// Clusters of packages that one update looks at, at most: then it goes on with the next one. A look takes about half a
@@ -265,6 +263,22 @@ impl Picture {
             self.gone.remove(&(Kind::RolloutGate, object.key.clone()));
             let shown = ShownGate { object: object.clone(), verdict };
             self.gates.insert(object.key.clone(), Dated { it: shown, version });
+        }
+        changed
+    }
+
+    fn update_rollouts(&mut self, world: &World<'_>, version: u64) -> bool {
+        let rollouts = &world.state.rollouts;
+        let mut changed = self.forget(Kind::FleetRollout, version, |key| rollouts.get(key).is_some());
+        for object in rollouts.iter() {
+            let known = self.rollouts.get(&object.key);
+            let is_same = known.is_some_and(|it| it.it.resource_version == object.resource_version);
+            if is_same || !self.shows(&object.key) {
+                continue;
+            }
+            changed = true;
+            self.gone.remove(&(Kind::FleetRollout, object.key.clone()));
+            self.rollouts.insert(object.key.clone(), Dated { it: object.clone(), version });
         }
         changed
     }

@@ -1,15 +1,20 @@
 //! What of a picture is sent to a viewer.
 
+use std::borrow::Cow;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 use serde_json::{Value, json};
 use serde_with::skip_serializing_none;
+use statusbridge_api::conditions::{READY, STALLED, find, is_true};
 use statusbridge_api::label_selector::Labels;
-use statusbridge_api::{FleetPackageSpec, FleetPackageStatus, Reason, RolloutGateSpec, RolloutGateStatus};
+use statusbridge_api::{
+    FleetPackageSpec, FleetPackageStatus, FleetRolloutStatus, Reason, RolloutGateSpec, RolloutGateStatus,
+};
 
-use super::{Cell, Dated, Package, Picture, RolloutView, ShownGate};
+use super::{Cell, Dated, Package, Picture, ShownGate};
 use crate::reconcile::gate_verdict::GateVerdict;
-use crate::reconcile::store::{Key, Kind, Object};
+use crate::reconcile::store::{Key, Kind, Object, RolloutObject};
 
 /// Most cells that are sent one by one: with more, the viewer reads all of it anew.
 const MOST_CHANGES: usize = 50_000;
@@ -85,6 +90,23 @@ pub struct GateView<'a> {
     status: Option<&'a RolloutGateStatus>,
     /// What it tells now.
     pub verdict: &'a GateVerdict,
+}
+
+/// What is sent of a FleetRollout.
+#[skip_serializing_none]
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutView<'a> {
+    metadata: Value,
+    /// Name of its FleetPackage; None where the spec cannot be read.
+    package: Option<&'a str>,
+    paused: bool,
+    ready: bool,
+    stalled: bool,
+    reason: &'a str,
+    message: Cow<'a, str>,
+    /// The status as it stands in the hub.
+    status: Option<&'a FleetRolloutStatus>,
 }
 
 impl Picture {
@@ -195,6 +217,11 @@ impl Picture {
     pub fn gates(&self) -> impl Iterator<Item = GateView<'_>> {
         self.gates.values().map(|gate| gate.it.view())
     }
+
+    /// The FleetRollouts that it shows.
+    pub fn rollouts(&self) -> impl Iterator<Item = RolloutView<'_>> {
+        self.rollouts.values().map(|rollout| RolloutView::from(&rollout.it))
+    }
 }
 
 impl Package {
@@ -232,6 +259,28 @@ impl ShownGate {
             spec: self.object.spec.as_ref().ok(),
             status: self.object.status.as_ref(),
             verdict: &self.verdict,
+        }
+    }
+}
+
+impl<'a> From<&'a RolloutObject> for RolloutView<'a> {
+    fn from(object: &'a RolloutObject) -> Self {
+        let spec = object.spec.as_ref().ok();
+        let status = object.status.as_ref();
+        let answered = status.filter(|status| status.observed_generation == Some(object.generation));
+        let conditions = answered.map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let verdict = find(conditions, READY);
+        let unjudged =
+            || format!("generation {} of the FleetRollout has not been judged yet", object.generation).into();
+        Self {
+            metadata: metadata(object),
+            package: spec.map(|spec| spec.fleet_package_ref.name.as_str()),
+            paused: spec.is_some_and(|spec| spec.paused),
+            ready: is_true(conditions, READY),
+            stalled: is_true(conditions, STALLED),
+            reason: verdict.map_or(Reason::Pending.name(), |verdict| &verdict.reason),
+            message: verdict.map_or_else(unjudged, |verdict| verdict.message.as_str().into()),
+            status,
         }
     }
 }
