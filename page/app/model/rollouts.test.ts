@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Gate, Rollout, WaveStatus } from './api';
 import { apply, read } from './fleet';
-import { actions, currentWave, quoted, rolloutParts, rolloutSign, waveOf, waveParts } from './rollouts';
+import { actions, currentWave, gatesBefore, quoted, rolloutParts, rolloutSign, waveOf, waveParts } from './rollouts';
 
 const metadata = { namespace: 'a', name: 'payments', generation: 1 };
 const wave = (name: string, state: string, clusters: number, admitted: number): WaveStatus => ({
@@ -90,6 +90,12 @@ describe('what can be done', () => {
   ])('a shell takes %j for one word', (word, expected) => {
     expect(quoted(word)).toBe(expected);
   });
+});
+
+test('each gate of a rollout comes after that of the wave before that has one', () => {
+  const waves = [wave('one', 'Open', 1, 1), { ...wave('none', 'Open', 0, 0), gate: undefined }, wave('two', 'Open', 1, 1), wave('three', 'Pending', 1, 0)];
+  const fleet = read({ cursor: '1-1', rollouts: [rollout(waves)] });
+  expect([...gatesBefore(fleet)]).toEqual([['a/payments-two', 'a/payments-one']]);
 });
 
 test('changes of rollouts are taken over, told, and forgotten', () => {

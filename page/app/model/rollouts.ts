@@ -70,6 +70,16 @@ export function waveOf(fleet: Fleet, gate: string): { key: string; rollout: stri
   return null;
 }
 
+/** The gate of the wave before, by keys of gates. */
+export function gatesBefore(fleet: Fleet): Map<string, string> {
+  const found = new Map<string, string>();
+  for (const rollout of fleet.rollouts.values()) {
+    const gates = wavesOf(rollout).flatMap(({ gate }) => (gate ? [`${rollout.metadata.namespace}/${gate}`] : []));
+    gates.slice(1).forEach((gate, place) => found.set(gate, gates[place]!));
+  }
+  return found;
+}
+
 /** What the clusters of a wave come to, as parts that add up to all of them. */
 export function waveParts(wave: WaveStatus, gate: Gate | undefined): Part[] {
   const answers = gate?.status?.observedGeneration === gate?.metadata.generation;

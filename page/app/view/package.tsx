@@ -5,6 +5,7 @@ import type { Gate, PackageDetail, Waiting } from '../model/api';
 import { countRevisions } from '../model/cells';
 import { membership, needAndBudget } from '../model/clusters';
 import { type Fleet, type Package, keyOf } from '../model/fleet';
+import { gatesBefore } from '../model/rollouts';
 import { gateParts, rank } from '../model/states';
 import { deadlineBar, soakBar } from '../model/time';
 import { byPackage, waves } from '../model/waves';
@@ -34,6 +35,7 @@ export function PackageView({ namespace, name }: { namespace: string; name: stri
   const path = `packages/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}?${plain(asked)}`;
   const detail = useDetail<PackageDetail>(item ? path : null, item);
   const gates = useMemo(() => byPackage(fleet.gates.values()).get(key) ?? [], [fleet, fleet.changed, key]);
+  const before = useMemo(() => gatesBefore(fleet), [fleet, fleet.changed]);
   const rollouts = [...fleet.rollouts.values()].filter((it) => it.metadata.namespace === namespace && it.package === name);
   if (!item) return <Missing kind="FleetPackage" name={key} namespace={namespace} />;
   const now = connection.now();
@@ -101,7 +103,7 @@ export function PackageView({ namespace, name }: { namespace: string; name: stri
           <p class="dim">No gate is about this package.</p>
         ) : (
           <ol class="waves">
-            {waves(gates).map(({ number, gates: own }) => (
+            {waves(gates, before).map(({ number, gates: own }) => (
               <li key={number}>
                 <h3>{number > 0 ? `Wave ${number}` : 'Gates that wait for themselves'}</h3>
                 {own.map((gate) => (
