@@ -134,7 +134,7 @@ impl World<'_> {
 
     /// By what stands in the hub, where that is about the same revision.
     fn as_written(&self, parts: &Parts<'_>, wave: &StartedWave<'_>, limit: usize) -> Members {
-        let is_same = |wanted: &String| Fingerprint::of(wanted) == wave.revision();
+        let is_same = |wanted: &String| Fingerprint::of(wanted) == wave.revision;
         let package = parts.package.filter(|package| wanted_revision(package).as_ref().is_some_and(is_same));
         let rows = package.and_then(|package| self.written(package)).unwrap_or_default();
         let rows: HashMap<String, _> = rows.into_iter().map(|it| (it.row.cluster_name.clone(), it)).collect();
@@ -150,6 +150,7 @@ impl World<'_> {
 struct StartedWave<'a> {
     gate: &'a GateObject,
     spec: &'a RolloutGateSpec,
+    revision: Fingerprint,
     package: Option<&'a PackageRef>,
     record: &'a Record<'a>,
 }
@@ -158,17 +159,14 @@ impl<'a> StartedWave<'a> {
     fn of(parts: &'a Parts<'a>, record: &'a Record<'a>, wave: &str) -> Option<Self> {
         let gate: &GateObject = parts.gates.get(wave)?;
         let package = parts.package.and_then(|package| Some(&package.spec.as_ref().ok()?.package));
-        Some(Self { gate, spec: gate.spec.as_ref().ok()?, package, record })
-    }
-
-    fn revision(&self) -> Fingerprint {
-        Fingerprint::of(&self.spec.revision)
+        let spec = gate.spec.as_ref().ok()?;
+        Some(Self { gate, spec, revision: Fingerprint::of(&spec.revision), package, record })
     }
 
     /// Since when a cluster may have the revision.
     fn admitted(&self, cluster: &str) -> Option<Time> {
         let row = self.record.get(cluster)?;
-        (Fingerprint::of(&row.revision) == self.revision()).then(|| row.since.clone())
+        (Fingerprint::of(&row.revision) == self.revision).then(|| row.since.clone())
     }
 
     /// The first clusters of the wave: those in trouble before those on the way, those that wait, and those that are healthy.
